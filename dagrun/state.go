@@ -1,0 +1,97 @@
+package dagrun
+
+// TaskID names a task: a step (its index in the graph, handlers after the steps), the key of its item ("" for the step
+// itself), and 0 or the number of the replacement.
+type TaskID struct {
+	Step int
+	Item string
+	Alt  int
+}
+
+// State of a task. See docs/states.md for what each means to people.
+type State uint8
+
+// Task states. TaskPending and TaskReady are derived and only stored when a task goes back to them from a stored state.
+const (
+	TaskPending   State = iota // parents not settled
+	TaskReady                  // waits for a slot, a pool, a limit of its run, or the answer of a cache
+	TaskRunning                // body under way; of a foreach node: items under way
+	TaskFinishing              // body succeeded, publish still to land
+	TaskRetrying               // between attempts, until NextAt
+	TaskWaiting                // approval, child run, timer
+	TaskPaused                 // held by a task-level pause
+	TaskSucceeded
+	TaskFailed
+	TaskSkipped
+	TaskUpstreamFailed
+	TaskCanceled
+	TaskReplaced
+)
+
+// Terminal says whether the state is final within a generation.
+func (s State) Terminal() bool { return s >= TaskSucceeded }
+
+// RunState is the state of a run.
+type RunState uint8
+
+// Run states.
+const (
+	RunQueued RunState = iota
+	RunRunning
+	RunWaiting // parked: nothing runs, waits long or for an unknown time
+	RunPaused  // accepted; parked as soon as nothing runs
+	RunSucceeded
+	RunFailed
+	RunCanceled
+)
+
+// Terminal says whether the state is final within a generation.
+func (s RunState) Terminal() bool { return s >= RunSucceeded }
+
+// FailureKind says how a body failed.
+type FailureKind string
+
+// Failure kinds. KindNone is success.
+const (
+	KindNone     FailureKind = ""
+	KindExit     FailureKind = "exit"
+	KindSignal   FailureKind = "signal"
+	KindTimeout  FailureKind = "timeout"
+	KindSpawn    FailureKind = "spawn"
+	KindLost     FailureKind = "lost"
+	KindOutput   FailureKind = "output"
+	KindConfig   FailureKind = "config"
+	KindPublish  FailureKind = "publish"
+	KindHTTP     FailureKind = "http"
+	KindSQL      FailureKind = "sql"
+	KindPanic    FailureKind = "panic"
+	KindRejected FailureKind = "rejected" // an approval was refused
+	KindChild    FailureKind = "child"    // a child run did not succeed
+)
+
+// Request is what somebody asked of a task that was under way; it is durable, so that a next driver honours it.
+type Request uint8
+
+// Requests to a task under way.
+const (
+	RequestNone Request = iota
+	RequestPause
+	RequestCancel  // by a person, by fail_fast, or by the end of the run: Reason of the task says which
+	RequestTimeout // its own timeout, or the run's
+	RequestMark    // Marked says as what
+)
+
+// Ending says why a run stops before its steps have all settled by themselves.
+type Ending uint8
+
+// Endings, weakest first: a stronger one takes over from a weaker one, never the reverse.
+const (
+	EndingNone     Ending = iota
+	EndingFailFast        // a failure under fail_fast
+	EndingInit            // the init handler failed
+	EndingTimeout         // the run's own timeout
+	EndingDrives          // too many lost drives
+	EndingCancel          // a person's cancel: abort and exit handlers still run
+	EndingNow             // cancel --now, or a second cancel: no handlers
+	EndingRefused         // EvRefuse: nothing runs, no handlers, the verdict is failed
+)
