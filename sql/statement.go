@@ -1,0 +1,100 @@
+package sql
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed */*.sql
+var files embed.FS
+
+var statements = must(load(files))
+
+// Named returns the statement with this name, the path of its file without ".sql". It panics on an unknown name:
+// names are written by programmers, never taken from input.
+func Named(name string) string {
+	text, ok := statements[name]
+	if !ok {
+		panic(fmt.Sprintf("sql: no statement %q: create sql/%s.sql or fix the name", name, name))
+	}
+	return text
+}
+
+// Names lists all statements in alphabetical order.
+func Names() []string {
+	return slices.Sorted(maps.Keys(statements))
+}
+
+func load(fsys fs.FS) (map[string]string, error) {
+	paths, err := fs.Glob(fsys, "*/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	loaded := make(map[string]string, len(paths))
+	for _, p := range paths {
+		source, err := fs.ReadFile(fsys, p)
+		if err != nil {
+			return nil, err
+		}
+		text, err := parse(string(source))
+		if err != nil {
+			return nil, fmt.Errorf("sql/%s: %w", p, err)
+		}
+		name := strings.TrimSuffix(p, path.Ext(p))
+		loaded[name] = "/* oarlock " + name + " */ " + text
+	}
+	return loaded, nil
+}
+
+// headers are the questions a reviewer asks of every statement; a file that leaves one open is refused.
+var headers = []string{"-- Purpose:", "-- Index:", "-- Locks:"}
+
+// opaque matches where a semicolon separates nothing: comments and quotes.
+var opaque = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|'[^']*'|"[^"]*"|\$\$.*?\$\$`)
+
+// parse takes the header off a file and returns its one statement.
+func parse(source string) (string, error) {
+	header, text := split(source)
+	for _, h := range headers {
+		if !hasAnswer(header, h) {
+			return "", fmt.Errorf("the header has no %q line", h+" …")
+		}
+	}
+	text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), ";"))
+	if text == "" {
+		return "", fmt.Errorf("there is no statement below the header")
+	}
+	if strings.Contains(opaque.ReplaceAllString(text, ""), ";") {
+		return "", fmt.Errorf("more than one statement: one statement per file")
+	}
+	return text, nil
+}
+
+func split(source string) (header []string, text string) {
+	for text = source; strings.HasPrefix(text, "--"); {
+		line, rest, _ := strings.Cut(text, "\n")
+		header, text = append(header, line), rest
+	}
+	return header, text
+}
+
+func hasAnswer(header []string, question string) bool {
+	return slices.ContainsFunc(header, func(line string) bool {
+		answer, ok := strings.CutPrefix(line, question)
+		return ok && strings.TrimSpace(answer) != ""
+	})
+}
+
+// must stops the program at start: an embedded file is part of the program.
+func must(loaded map[string]string, err error) map[string]string {
+	if err != nil {
+		panic(err)
+	}
+	return loaded
+}
