@@ -1,0 +1,131 @@
+package pglocal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+)
+
+// What can go wrong with a folder or a server; compare with errors.Is.
+var (
+	ErrNotOurs      = errors.New("folder is not ours")
+	ErrOtherVersion = errors.New("data folder of another major version")
+	ErrDiskFull     = errors.New("disk full")
+	ErrLocale       = errors.New("locale missing")
+	ErrBusy         = errors.New("folder in use")
+	ErrUnreachable  = errors.New("folder out of the server's reach")
+	ErrFailed       = errors.New("PostgreSQL failed")
+
+	errPortTaken = errors.New("port taken")
+	errShmInUse  = errors.New("a backend of a killed server is still leaving")
+)
+
+// Error says what happened and what to do next.
+type Error struct {
+	Kind  error // one of the Err values above
+	Msg   string
+	ToDo  string
+	Cause error // may be nil
+}
+
+func (e *Error) Error() string { return e.Msg }
+
+// Hint says what to do next.
+func (e *Error) Hint() string { return e.ToDo }
+
+func (e *Error) Unwrap() []error { return []error{e.Kind, e.Cause} }
+
+// MissingError reports that no usable PostgreSQL is installed.
+type MissingError struct {
+	Command string // installs it on this machine
+	Why     string // what was found instead, or why a download failed; may be empty
+}
+
+func (e *MissingError) Error() string {
+	msg := fmt.Sprintf("no PostgreSQL %d or newer found", minMajor)
+	if e.Why != "" {
+		msg += " (" + e.Why + ")"
+	}
+	return msg + "; install it: " + e.Command
+}
+
+// Hint says what to do next.
+func (e *MissingError) Hint() string {
+	return "run: " + e.Command + "  (or name the folder of initdb and postgres in OARLOCK_PG_BIN)"
+}
+
+// symptoms maps what initdb and postgres say (LC_ALL=C) to what it means.
+var symptoms = []struct {
+	text string
+	kind error
+}{
+	{"No space left on device", ErrDiskFull},
+	{"Disk quota exceeded", ErrDiskFull},
+	{"could not create any TCP/IP sockets", errPortTaken},
+	{"Address already in use", errPortTaken},
+	{"pre-existing shared memory block", errShmInUse},
+	{`lock file "postmaster.pid" already exists`, ErrBusy},
+	{"database files are incompatible with server", ErrOtherVersion},
+	{"invalid locale name", ErrLocale},
+	{"invalid locale settings", ErrLocale},
+	{"locale is incompatible with operating system", ErrLocale},
+	{`invalid value for parameter "lc_`, ErrLocale},
+}
+
+var advice = map[error]string{
+	ErrDiskFull:     "free some space and start again; nothing was deleted",
+	ErrBusy:         "stop the other server, or use another folder (XDG_STATE_HOME)",
+	ErrOtherVersion: "install that version of PostgreSQL, or move the folder away to begin with an empty one",
+	ErrLocale:       "install the locale that the data folder was made with (see lc_* in data/postgresql.conf)",
+	ErrFailed:       "the log says more; nothing was deleted",
+}
+
+// diagnose turns the output of initdb or postgres into an error. what names the step, log the place to read on.
+func diagnose(what, output, log string, cause error) error {
+	kind := ErrFailed
+	for _, s := range symptoms {
+		if strings.Contains(output, s.text) {
+			kind = s.kind
+			break
+		}
+	}
+	msg := fmt.Sprintf("%s: %s", what, telling(output, cause))
+	if log != "" {
+		msg += " (log: " + log + ")"
+	}
+	return &Error{Kind: kind, Msg: msg, ToDo: advice[kind], Cause: cause}
+}
+
+// telling picks the line that says why.
+func telling(output string, cause error) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	for _, mark := range []string{"PANIC:", "FATAL:", "error:", "ERROR:"} {
+		for _, line := range lines {
+			if i := strings.Index(line, mark); i >= 0 {
+				return strings.TrimSpace(line[i+len(mark):])
+			}
+		}
+	}
+	if last := lines[len(lines)-1]; last != "" {
+		return last
+	}
+	return fmt.Sprint(cause)
+}
+
+// explain gives errors of our own file operations the same answers.
+func explain(op, dir string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &Error{ErrDiskFull, fmt.Sprintf("%s: no space left for %s", op, dir), advice[ErrDiskFull], err}
+	case errors.Is(err, fs.ErrPermission):
+		return &Error{
+			ErrNotOurs, fmt.Sprintf("%s: no permission for %s", op, dir),
+			"use a folder of your own (XDG_STATE_HOME), or run as the user that owns this one", err,
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

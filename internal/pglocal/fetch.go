@@ -1,0 +1,115 @@
+package pglocal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+const downloadVersion = embeddedpostgres.V17
+
+// fetcher puts PostgreSQL's binaries into dir/bin, dir/lib and dir/share.
+type fetcher func(dir string) error
+
+func downloadDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache folder: %w", err)
+	}
+	return filepath.Join(base, "oarlock", "postgres-"+string(downloadVersion)), nil
+}
+
+// findOrFetch downloads PostgreSQL when none is installed, never as root.
+func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
+	bin, err := Find(ctx)
+	var missing *MissingError
+	if !errors.As(err, &missing) || os.Geteuid() == 0 {
+		return bin, err
+	}
+	dir, err := downloadDir()
+	if err != nil {
+		return Binaries{}, err
+	}
+	fetch := c.fetch
+	if fetch == nil {
+		fetch = embedded("")
+	}
+	c.say(fmt.Sprintf("no PostgreSQL installed: downloading %s to %s (about 30 MB, once)", downloadVersion, dir))
+	if err := fetchInto(ctx, dir, fetch); err != nil {
+		missing.Why = "the download failed: " + err.Error()
+		return Binaries{}, missing
+	}
+	return inspect(ctx, filepath.Join(dir, "bin"))
+}
+
+// fetchInto makes dir whole or not at all.
+func fetchInto(ctx context.Context, dir string, fetch fetcher) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return explain("make a cache folder", dir, err)
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "download-")
+	if err != nil {
+		return explain("make a cache folder", dir, err)
+	}
+	done := make(chan error, 1)
+	go func() { // the library takes no context: after Ctrl-C it ends with the process
+		err := fetch(tmp)
+		if err == nil {
+			_, err = inspect(context.WithoutCancel(ctx), filepath.Join(tmp, "bin"))
+		}
+		if err == nil {
+			err = os.Rename(tmp, dir)
+		}
+		done <- errors.Join(err, os.RemoveAll(tmp))
+	}()
+	select {
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), os.RemoveAll(tmp))
+	case err := <-done:
+		return err
+	}
+}
+
+// embedded fetches with embedded-postgres, from repository or its default. The library can only start a whole
+// server, which would outlive us if we were killed: so it gets a data folder that looks initialized and is empty.
+// Then it downloads, unpacks, and fails to start.
+func embedded(repository string) fetcher {
+	return func(dir string) error {
+		scratch, err := os.MkdirTemp("", "oarlock-download-")
+		if err != nil {
+			return fmt.Errorf("make a temp folder: %w", err)
+		}
+		defer os.RemoveAll(scratch)
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		decoy := filepath.Join(scratch, "data")
+		major, _, _ := strings.Cut(string(downloadVersion), ".")
+		if err := errors.Join(os.Mkdir(decoy, 0o700), os.WriteFile(filepath.Join(decoy, "PG_VERSION"), []byte(major+"\n"), 0o600)); err != nil {
+			return fmt.Errorf("make a temp folder: %w", err)
+		}
+		config := embeddedpostgres.DefaultConfig().Version(downloadVersion).Port(uint32(port)).Password(rand.Text()).
+			CachePath(filepath.Join(scratch, "cache")).RuntimePath(filepath.Join(scratch, "run")).
+			DataPath(decoy).BinariesPath(dir).Logger(io.Discard)
+		if repository != "" {
+			config = config.BinaryRepositoryURL(repository)
+		}
+		server := embeddedpostgres.NewDatabase(config)
+		err = server.Start()
+		if err == nil {
+			return errors.Join(errors.New("an empty data folder started"), server.Stop())
+		}
+		if _, statErr := os.Stat(filepath.Join(dir, "bin", "initdb")); statErr != nil {
+			return err
+		}
+		return nil
+	}
+}

@@ -1,0 +1,260 @@
+package pglocal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketDir leaves room for "/.s.PGSQL.65535" in the 104 bytes of a socket path on macOS (Linux has 108).
+const maxSocketDir = 104 - 1 - len("/.s.PGSQL.65535")
+
+// state marks a folder as ours and is written once.
+type state struct {
+	Format   int    `json:"format"`
+	User     string `json:"user"`
+	Password string `json:"password"`
+	Port     int    `json:"port"` // preferred; another one is taken when it is in use
+}
+
+// folder is a state folder that we hold the lock of.
+type folder struct {
+	dir       string // absolute, without links
+	throwaway bool
+	owner     owner
+	state     state
+	lock      flock
+}
+
+// StateDir is where the private server lives when nobody says otherwise: $XDG_STATE_HOME/oarlock/pg, by default
+// below ~/.local/state, or below /var/lib for root, because the server's user may not enter root's home.
+func StateDir() (string, error) {
+	if base := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "oarlock", "pg"), nil
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/oarlock/pg", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find a state folder (set XDG_STATE_HOME): %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "oarlock", "pg"), nil
+}
+
+// TempDir is a folder for throw-away servers: the system's own, or /tmp when the server's user may not enter that
+// one or sockets could not be named in it.
+func TempDir() string {
+	dir, err := filepath.EvalSymlinks(os.TempDir())
+	o, ownerErr := serverOwner()
+	if err != nil || ownerErr != nil || len(dir) > maxSocketDir-48 || !o.canEnter(dir) {
+		return "/tmp"
+	}
+	return dir
+}
+
+// openFolder makes or checks the folder and takes its lock.
+func openFolder(ctx context.Context, c Config) (*folder, error) {
+	o, err := serverOwner()
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{throwaway: c.Throwaway, owner: o}
+	if f.dir, err = f.make(c.Dir); err != nil {
+		return nil, err
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if f.lock, err = lockFile(ctx, f.path("lock")); err != nil {
+		return nil, explain("lock", f.dir, err)
+	}
+	if err := f.load(); err != nil {
+		f.lock.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+func (f *folder) data() string            { return f.path("data") }
+func (f *folder) mark() string            { return f.path("run/leaving") }
+
+// make creates the folder and resolves links, so that a process's working folder can be compared with it.
+func (f *folder) make(dir string) (string, error) {
+	var err error
+	switch {
+	case dir == "" && f.throwaway:
+		dir, err = os.MkdirTemp(TempDir(), "oarlock-pg-")
+	case dir == "":
+		dir, err = StateDir()
+	default:
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", explain("make a folder for PostgreSQL", dir, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", explain("make", dir, err)
+	}
+	mode := fs.FileMode(0o700)
+	if f.owner.drop && !f.throwaway {
+		mode = 0o711 // root's, but the server's user must get through to data and run
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", explain("make", dir, err)
+	}
+	dir, err = filepath.EvalSymlinks(dir)
+	return dir, explain("resolve", dir, err)
+}
+
+// check refuses a folder of somebody else, and one that holds other things.
+func (f *folder) check() error {
+	refuse := func(why string) error {
+		return &Error{ErrNotOurs, f.dir + " " + why, "name an empty or a new folder; this one was left as it is", nil}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(f.dir, &st); err != nil {
+		return explain("look at", f.dir, err)
+	}
+	if uid := int(st.Uid); uid != os.Geteuid() && uid != f.owner.uid {
+		return refuse("belongs to another user")
+	}
+	if err := unix.Stat(f.data(), &st); err == nil && f.owner.drop && st.Uid != 0 {
+		f.owner.uid, f.owner.gid = int(st.Uid), int(st.Gid) // who it was yesterday
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return explain("look into", f.dir, err)
+	}
+	if _, err := os.Stat(f.path("state.json")); err == nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" && !strings.HasPrefix(e.Name(), "state.json.") {
+			return refuse("holds other things (" + e.Name() + ") and no state.json of ours")
+		}
+	}
+	return nil
+}
+
+// load reads the state, or writes a new one and lays out the folder.
+func (f *folder) load() error {
+	b, err := os.ReadFile(f.path("state.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.create()
+	}
+	if err != nil {
+		return explain("read state", f.dir, err)
+	}
+	if err := json.Unmarshal(b, &f.state); err != nil || f.state.Format != 1 || f.state.Password == "" {
+		return &Error{
+			ErrNotOurs, f.path("state.json") + " cannot be read, or is from another version of oarlock",
+			"put the file back as it was; without it the server's password is lost (the data is untouched)", err,
+		}
+	}
+	return f.owner.mustEnter(f.dir)
+}
+
+func (f *folder) create() error {
+	// Owner first: a throw-away folder is removed by the supervisor, which runs as the owner.
+	if f.throwaway {
+		if err := f.owner.give(f.dir); err != nil {
+			return explain("hand over", f.dir, err)
+		}
+	}
+	if err := f.owner.mustEnter(f.dir); err != nil {
+		return err
+	}
+	if err := f.makeOwned("run"); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	f.state = state{Format: 1, User: "oarlock", Password: rand.Text(), Port: port}
+	b, err := json.Marshal(f.state)
+	if err != nil {
+		return fmt.Errorf("encode state: %w", err)
+	}
+	return explain("write state", f.dir, writeAtomic(f.path("state.json"), b))
+}
+
+// makeOwned makes a folder for the server's user alone.
+func (f *folder) makeOwned(name string) error {
+	if err := os.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return explain("make "+name, f.dir, err)
+	}
+	return explain("hand over "+name, f.dir, f.owner.give(f.path(name)))
+}
+
+// socketDir is run/, or a short private folder when a socket could not be named in it; temp is then the same.
+func (f *folder) socketDir() (dir, temp string, err error) {
+	if dir := f.path("run"); len(dir) <= maxSocketDir {
+		return dir, "", nil
+	}
+	dir, err = os.MkdirTemp("/tmp", "oarlock-")
+	if err == nil {
+		err = f.owner.give(dir)
+	}
+	return dir, dir, explain("make a socket folder", "/tmp", err)
+}
+
+// newLog opens a fresh server.log and keeps the one before.
+func (f *folder) newLog() (*os.File, error) {
+	log := f.path("server.log")
+	if err := os.Rename(log, log+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+}
+
+// writeAtomic leaves the old file, or none, when the disk is full or the process dies.
+func writeAtomic(path string, b []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(b)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return strconv.Atoi(port)
+}
+
+// portFree reports whether the preferred port can be had.
+func portFree(port int) bool {
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}

@@ -1,0 +1,95 @@
+package pglocal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ensureData makes the data folder when there is none, and returns binaries that fit the one there is.
+func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
+	b, err := os.ReadFile(filepath.Join(f.data(), "PG_VERSION"))
+	if err == nil {
+		return f.matching(ctx, strings.TrimSpace(string(b)))
+	}
+	if _, err := os.Lstat(f.data()); err == nil {
+		return Binaries{}, &Error{
+			ErrNotOurs, f.data() + " is no data folder of PostgreSQL (PG_VERSION is missing)",
+			"move it away to begin with an empty one; it was left as it is", nil,
+		}
+	}
+	bin, err := findOrFetch(ctx, c)
+	if err != nil {
+		return Binaries{}, err
+	}
+	c.say(fmt.Sprintf("creating a private PostgreSQL %d in %s", bin.Version, f.dir))
+	return bin, f.initdb(ctx, bin)
+}
+
+// matching finds binaries for an existing data folder; PostgreSQL never opens one of another major version.
+func (f *folder) matching(ctx context.Context, version string) (Binaries, error) {
+	major, err := strconv.Atoi(version)
+	if err != nil {
+		return Binaries{}, &Error{ErrOtherVersion, fmt.Sprintf("%s was made by PostgreSQL %s", f.data(), version), advice[ErrOtherVersion], err}
+	}
+	bin, err := findMajor(ctx, major)
+	if err == nil && bin.Version == major {
+		return bin, nil
+	}
+	msg := fmt.Sprintf("%s was made by PostgreSQL %d, which is not installed", f.data(), major)
+	if other, err := Find(ctx); err == nil {
+		msg += fmt.Sprintf(" (found %d in %s)", other.Version, other.Dir)
+	}
+	return Binaries{}, &Error{
+		ErrOtherVersion, msg,
+		fmt.Sprintf("install PostgreSQL %d, or set %s to its folder; to begin with an empty database instead: mv %s %s.%d",
+			major, binEnv, f.data(), f.data(), major), err,
+	}
+}
+
+// initdb fills a folder beside and renames it, so that data/ is complete or absent, whatever dies when.
+func (f *folder) initdb(ctx context.Context, bin Binaries) error {
+	fresh := f.data() + ".new"
+	if err := os.RemoveAll(fresh); err != nil { // the rest of an initdb that was killed: never held data
+		return explain("remove", fresh, err)
+	}
+	out, err := f.runInitdb(ctx, bin, fresh, "C.UTF-8")
+	if err != nil && errors.Is(diagnose("", out, "", err), ErrLocale) {
+		out, err = f.runInitdb(ctx, bin, fresh, "C") // everywhere; the encoding stays UTF8
+	}
+	if err != nil {
+		return errors.Join(diagnose("create the data folder in "+f.dir, out, "", err), os.RemoveAll(fresh))
+	}
+	return explain("name the data folder", f.dir, os.Rename(fresh, f.data()))
+}
+
+func (f *folder) runInitdb(ctx context.Context, bin Binaries, dir, locale string) (string, error) {
+	if err := f.makeOwned(filepath.Base(dir)); err != nil {
+		return err.Error(), err
+	}
+	pwfile := f.path("pwfile") // a file: arguments are everybody's to read
+	err := writeAtomic(pwfile, []byte(f.state.Password+"\n"))
+	if err == nil {
+		err = f.owner.give(pwfile)
+	}
+	if err != nil {
+		return err.Error(), err
+	}
+	defer os.Remove(pwfile)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin.Dir, "initdb"), "--pgdata="+dir, "--username="+f.state.User,
+		"--pwfile="+pwfile, "--auth=scram-sha-256", "--encoding=UTF8", "--locale="+locale)
+	if f.throwaway {
+		cmd.Args = append(cmd.Args, "--no-sync")
+	}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = f.dir, environment(), f.owner.attr()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	return out.String(), err
+}

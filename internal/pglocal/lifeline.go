@@ -1,0 +1,101 @@
+package pglocal
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed supervise.sh
+var superviseScript []byte
+
+// errNobody: no supervisor reads the lifeline.
+var errNobody = errors.New("no supervisor")
+
+// lifeline is the write end of the named pipe. A bare descriptor, not an os.File: the garbage collector must not let
+// go of it.
+type lifeline int
+
+// joinLifeline becomes a user of the server whose supervisor reads the pipe, or returns errNobody.
+func joinLifeline(path string) (lifeline, error) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
+		return -1, errNobody
+	}
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", path, err)
+	}
+	return lifeline(fd), nil
+}
+
+// newLifeline makes the pipe, if there is none yet, and returns both ends.
+func newLifeline(path string) (lifeline, *os.File, error) {
+	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, nil, fmt.Errorf("make %s: %w", path, err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	reader := os.NewFile(uintptr(fd), path)
+	l, err := joinLifeline(path)
+	if err != nil {
+		return -1, nil, errors.Join(err, reader.Close())
+	}
+	// O_NONBLOCK was for our own open only: the shell must block in read
+	if err := unix.SetNonblock(fd, false); err != nil {
+		l.close()
+		return -1, nil, errors.Join(err, reader.Close())
+	}
+	return l, reader, nil
+}
+
+// hello tells the supervisor that somebody is here; false: it is gone. A full pipe is no reason to worry.
+func (l lifeline) hello() bool {
+	_, err := unix.Write(int(l), []byte("\n"))
+	return !errors.Is(err, unix.EPIPE)
+}
+
+func (l lifeline) close() { _ = unix.Close(int(l)) }
+
+// supervise starts script and server in a session of their own, and returns at once: an outer shell starts the
+// supervisor in the background and leaves, so that nobody has to wait for it.
+func (f *folder) supervise(host int, sockets string, server []string) (lifeline, error) {
+	script := f.path("supervise.sh")
+	if err := cmp.Or(writeAtomic(script, superviseScript), f.owner.give(script)); err != nil {
+		return -1, explain("write supervisor", f.dir, err)
+	}
+	log, err := f.newLog()
+	if err != nil {
+		return -1, explain("open server log", f.dir, err)
+	}
+	defer log.Close()
+	l, reader, err := newLifeline(f.path("lifeline"))
+	if err != nil {
+		return -1, explain("open lifeline", f.dir, err)
+	}
+	defer reader.Close()
+
+	keep, trash := "", ""
+	if host > 0 {
+		keep = fmt.Sprint(host)
+	}
+	if f.throwaway {
+		trash = f.dir
+	}
+	args := []string{"-c", `"$@" &`, "sh", "/bin/sh", script, f.mark(), keep, trash, sockets, f.data()}
+	cmd := exec.Command("/bin/sh", append(args, server...)...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = f.dir, environment(), f.owner.attr()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{reader}
+	if err := cmd.Run(); err != nil {
+		l.close()
+		return -1, fmt.Errorf("start supervisor: %w", err)
+	}
+	return l, nil
+}

@@ -1,0 +1,84 @@
+package pglocal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// owner is the user that initdb, postgres and the supervisor run as.
+type owner struct {
+	uid, gid int
+	name     string
+	drop     bool // we are root and step down
+}
+
+func serverOwner() (owner, error) {
+	if uid := os.Geteuid(); uid != 0 {
+		return owner{uid: uid, gid: os.Getegid()}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.Atoi(u.Uid)
+		gid, err2 := strconv.Atoi(u.Gid)
+		return owner{uid, gid, name, true}, errors.Join(err1, err2)
+	}
+	return owner{}, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody")
+}
+
+// attr puts a child into a session of its own, out of the terminal's reach, under the owner's uid.
+func (o owner) attr() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true}
+	if o.drop {
+		a.Credential = &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
+	}
+	return a
+}
+
+// give hands a path over to the owner.
+func (o owner) give(path string) error {
+	if !o.drop {
+		return nil
+	}
+	return os.Lchown(path, o.uid, o.gid)
+}
+
+// canEnter reports whether the owner may enter dir: parents included, asked of the kernel rather than of mode bits.
+func (o owner) canEnter(dir string) bool {
+	if !o.drop {
+		return true
+	}
+	cmd := exec.Command("/bin/sh", "-c", ":")
+	cmd.Dir, cmd.SysProcAttr = dir, o.attr()
+	return cmd.Run() == nil
+}
+
+func (o owner) mustEnter(dir string) error {
+	if o.canEnter(dir) {
+		return nil
+	}
+	return &Error{
+		Kind: ErrUnreachable,
+		Msg:  fmt.Sprintf("started as root, PostgreSQL runs as user %s, who may not enter %s", o.name, dir),
+		ToDo: "choose a folder below one that everybody may enter, for example XDG_STATE_HOME=/var/lib",
+	}
+}
+
+// environment is all that initdb and postgres get to see: nothing of PG*, so that no setting of the user's own
+// server leaks in, no secrets, and C messages, so that diagnose can read them.
+func environment() []string {
+	env := []string{"LC_ALL=C"}
+	for _, key := range []string{"PATH", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+		if v, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+v)
+		}
+	}
+	return env
+}

@@ -1,0 +1,59 @@
+package pglocal
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// postmaster is what postmaster.pid says of a server; it may be stale.
+type postmaster struct {
+	pid, port int
+	socketDir string
+	ready     bool
+}
+
+// readPostmaster reads the pid file; false: there is none, or it is not complete yet.
+func readPostmaster(data string) (postmaster, bool) {
+	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return postmaster{}, false
+	}
+	// pid, data folder, start time, port, socket folder, listen address, shared memory key, status
+	lines := strings.Split(string(b), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 1 {
+		return postmaster{}, false
+	}
+	p := postmaster{pid: pid}
+	if len(lines) > 7 {
+		p.port, _ = strconv.Atoi(strings.TrimSpace(lines[3]))
+		p.socketDir = strings.TrimSpace(lines[4])
+		p.ready = strings.TrimSpace(lines[7]) == "ready"
+	}
+	return p, true
+}
+
+// runs reports whether the process is alive and really the server of this data folder: a pid file may survive its
+// server, and the number may belong to somebody else by now.
+func (p postmaster) runs(data string) bool {
+	if p.pid <= 1 || !alive(p.pid) {
+		return false
+	}
+	proc := "/proc/" + strconv.Itoa(p.pid)
+	if _, err := os.Stat("/proc/self"); err == nil {
+		cwd, err := os.Readlink(proc + "/cwd") // postgres works in its data folder
+		return err == nil && cwd == data
+	}
+	out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(p.pid)).Output()
+	return err == nil && strings.Contains(string(out), "postgres") && strings.Contains(string(out), data)
+}
+
+func alive(pid int) bool {
+	return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}

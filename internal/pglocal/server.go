@@ -1,0 +1,324 @@
+package pglocal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	stopPatience = time.Minute     // a fast shutdown still writes a checkpoint
+	slowAfter    = 5 * time.Second // then people are told why it takes so long
+	launchTries  = 20              // for a port that was taken meanwhile, or backends that are still leaving
+	retryEvery   = 250 * time.Millisecond
+)
+
+// Config says where the server lives and how. The zero value is the server in [StateDir].
+type Config struct {
+	Dir       string            // state folder; empty: StateDir, or a temp folder for a throw-away server
+	Throwaway bool              // the folder is removed when the last user stops
+	KeepFor   int               // a process that also counts as a user while it lives; 0: none
+	Settings  map[string]string // extra settings of PostgreSQL
+	Log       *slog.Logger      // nil: silent
+	Say       func(string)      // progress for people; nil: silent
+
+	fetch fetcher // nil: embedded-postgres
+}
+
+func (c Config) say(s string) {
+	if c.Say != nil {
+		c.Say(s)
+	}
+}
+
+// Server is a running private server that we are a user of.
+type Server struct {
+	folder   *folder
+	pm       postmaster
+	lifeline lifeline
+	users    flock
+	keep     bool // it may outlive its users
+	log      *slog.Logger
+
+	left atomic.Bool
+}
+
+// Start starts the private server, or attaches to it when it runs already. It waits for the server to answer: after
+// a crash that may take a while, ctx is the only limit.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	for {
+		s, err := start(ctx, c)
+		if !errors.Is(err, errVanished) {
+			return s, err
+		}
+	}
+}
+
+func start(ctx context.Context, c Config) (*Server, error) {
+	f, err := openFolder(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer f.lock.close()
+	s, err := f.attach(ctx, c)
+	if errors.Is(err, errNobody) && !f.lock.is(f.path("lock")) {
+		return nil, errVanished
+	}
+	if errors.Is(err, errNobody) {
+		s, err = f.launch(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.users, err = openFlock(f.path("users")); err != nil || !s.users.try(unix.LOCK_SH) {
+		s.lifeline.close()
+		return nil, explain("join the users", f.dir, cmp.Or(err, errPatience))
+	}
+	return s, nil
+}
+
+// attach becomes a user of the server that runs in the folder; errNobody: none does.
+func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
+	l, err := joinLifeline(f.path("lifeline"))
+	if err != nil {
+		return nil, err
+	}
+	return f.await(ctx, c, l)
+}
+
+// launch starts a server that is not there. When that fails nothing runs, and of a throw-away folder nothing is left.
+func (f *folder) launch(ctx context.Context, c Config) (*Server, error) {
+	err := f.clear(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.tryLaunch(ctx, c)
+	if err != nil {
+		return nil, errors.Join(err, f.waitGone(context.WithoutCancel(ctx), postmaster{}))
+	}
+	return s, nil
+}
+
+func (f *folder) tryLaunch(ctx context.Context, c Config) (*Server, error) {
+	bin, err := f.ensureData(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	port := f.state.Port
+	if !portFree(port) {
+		port = 0
+	}
+	for try := 1; ; try++ {
+		s, err := f.launchOnce(ctx, c, bin, port)
+		port = 0
+		passing := errors.Is(err, errPortTaken) || errors.Is(err, errShmInUse)
+		if !passing || try == launchTries {
+			return s, err
+		}
+		if err := pause(ctx, retryEvery); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *folder) launchOnce(ctx context.Context, c Config, bin Binaries, port int) (_ *Server, err error) {
+	if port == 0 {
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	sockets, temp, err := f.socketDir()
+	if err != nil {
+		return nil, err
+	}
+	l, err := f.supervise(c.KeepFor, temp, f.command(bin, c.Settings, port, sockets))
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.await(ctx, c, l)
+	if errors.Is(err, errNobody) {
+		said, _ := os.ReadFile(f.path("server.log"))
+		err = diagnose("start PostgreSQL in "+f.dir, string(said), f.path("server.log"), err)
+	}
+	return s, err
+}
+
+// command is the server's command line. What we need comes last, so that no setting can take it away.
+func (f *folder) command(bin Binaries, settings map[string]string, port int, sockets string) []string {
+	args := []string{filepath.Join(bin.Dir, "postgres"), "-D", f.data()}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "-c", key+"="+settings[key])
+	}
+	for _, kv := range [][2]string{
+		{"listen_addresses", "127.0.0.1"},
+		{"port", strconv.Itoa(port)},
+		{"unix_socket_directories", sockets},
+		{"unix_socket_permissions", "0700"},
+		{"logging_collector", "off"}, // server.log is ours
+		{"log_destination", "stderr"},
+		{"lc_messages", "C"}, // what diagnose reads
+	} {
+		args = append(args, "-c", kv[0]+"="+kv[1])
+	}
+	return args
+}
+
+// await waits until the server answers; errNobody: it has ended. It takes over the lifeline.
+func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, error) {
+	s := &Server{folder: f, lifeline: l, keep: c.KeepFor > 0, log: c.Log}
+	begun, told := time.Now(), false
+	err := poll(ctx, func() (bool, error) {
+		if !l.hello() {
+			return false, errNobody
+		}
+		if !told && time.Since(begun) > slowAfter {
+			told = true
+			c.say("PostgreSQL is still starting; after a crash it recovers first (log: " + f.path("server.log") + ")")
+		}
+		if _, err := os.Lstat(f.mark()); err == nil { // the supervisor makes up its mind
+			return false, nil
+		}
+		pm, ok := readPostmaster(f.data())
+		s.pm = pm
+		return ok && pm.ready && pm.runs(f.data()), nil
+	})
+	if err == nil {
+		err = s.greet(ctx)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// greet logs in once: the server answers, and takes our password.
+func (s *Server) greet(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.URL(""))
+	if err != nil {
+		return diagnose("log in to the server in "+s.folder.dir, err.Error(), s.folder.path("server.log"), err)
+	}
+	s.log.Debug("private PostgreSQL is up", "dir", s.folder.dir, "pid", s.pm.pid, "port", s.pm.port)
+	return conn.Close(ctx)
+}
+
+// clear stops a server that lost its supervisor, and removes a pid file that points at a stranger. A pid file that
+// points nowhere is PostgreSQL's own business.
+func (f *folder) clear(ctx context.Context) error {
+	if err := os.Remove(f.mark()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return explain("clear", f.dir, err)
+	}
+	pm, ok := readPostmaster(f.data())
+	switch {
+	case !ok || !alive(pm.pid):
+		return nil
+	case !pm.runs(f.data()):
+		return explain("remove a stale pid file", f.dir, os.Remove(filepath.Join(f.data(), "postmaster.pid")))
+	}
+	if err := unix.Kill(pm.pid, unix.SIGINT); err != nil && !errors.Is(err, unix.ESRCH) {
+		return explain("stop the server that was left running", f.dir, err)
+	}
+	return f.waitGone(ctx, pm)
+}
+
+// waitGone waits until neither server nor supervisor run, and removes a throw-away folder, should the supervisor
+// not have got to it.
+func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errPatience)
+	defer cancel()
+	err := poll(ctx, func() (bool, error) {
+		l, err := joinLifeline(f.path("lifeline"))
+		if err == nil {
+			l.close()
+		}
+		return errors.Is(err, errNobody) && !pm.runs(f.data()), nil
+	})
+	if err != nil {
+		return &Error{
+			ErrBusy, fmt.Sprintf("PostgreSQL (pid %d) in %s is still shutting down", pm.pid, f.dir),
+			"give it time, it is writing to disk; its log: " + f.path("server.log"), err,
+		}
+	}
+	if f.throwaway {
+		return explain("remove", f.dir, os.RemoveAll(f.dir))
+	}
+	return nil
+}
+
+// Stop leaves the server. The last user to leave stops it, and waits until it is gone. Called again it does nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.left.Swap(true) {
+		return nil
+	}
+	f := s.folder
+	lock, err := lockFile(ctx, f.path("lock")) // so that nobody joins between the question and the answer
+	last := err == nil && s.users.try(unix.LOCK_EX)
+	s.lifeline.close()
+	s.users.close()
+	if err != nil {
+		return explain("lock", f.dir, err)
+	}
+	defer lock.close()
+	if !last || s.keep {
+		return nil
+	}
+	return f.waitGone(ctx, s.pm)
+}
+
+// URL is for TCP; an empty database means postgres.
+func (s *Server) URL(database string) string {
+	u := s.url(database, url.Values{"sslmode": {"disable"}})
+	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.pm.port))
+	return u.String()
+}
+
+// SocketURL is for the unix socket.
+func (s *Server) SocketURL(database string) string {
+	u := s.url(database, url.Values{"host": {s.pm.socketDir}, "port": {strconv.Itoa(s.pm.port)}})
+	return u.String()
+}
+
+func (s *Server) url(database string, query url.Values) *url.URL {
+	if database == "" {
+		database = "postgres"
+	}
+	return &url.URL{
+		Scheme: "postgres", User: url.UserPassword(s.folder.state.User, s.folder.state.Password),
+		Path: "/" + database, RawQuery: query.Encode(),
+	}
+}
+
+// Port is the server's on 127.0.0.1.
+func (s *Server) Port() int { return s.pm.port }
+
+// Dir is the state folder.
+func (s *Server) Dir() string { return s.folder.dir }
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.pm.pid }
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
