@@ -1,0 +1,55 @@
+# Oarlock: `make help` lists what can be done here. Nothing needs preparing: Go 1.26 and make are enough.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+ifeq ($(shell command -v go),)
+  export PATH := $(PATH):/usr/local/go/bin
+endif
+ifeq ($(shell command -v go),)
+  $(error go is not on the PATH: install Go 1.26 or newer)
+endif
+
+# A user without a writable home gets caches inside the project.
+export GOCACHE    := $(shell tools/cache-folder GOCACHE)
+export GOMODCACHE := $(shell tools/cache-folder GOMODCACHE)
+
+# The race detector needs a C compiler; the program itself is built without C.
+ifneq ($(shell command -v "$$(go env CC)"),)
+  RACE := CGO_ENABLED=1
+  RACE_FLAG := -race
+endif
+
+# Version control is read for `oarlock version` where git lets us; in a folder of somebody else it does not.
+VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
+
+# What to test: make test PKG=./internal/pglocal RUN=Stale
+PKG ?= ./...
+RUN ?=
+
+.PHONY: help
+help: ## list the targets
+	@echo "Oarlock. Targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Narrow the tests with PKG and RUN: make test PKG=./internal/pglocal RUN=Stale"
+
+.PHONY: test
+test: ## run every test, with a private Postgres and the race detector
+	@tools/ensure-postgres
+	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
+	@$(RACE) go run ./tools/testsummary $(RACE_FLAG) -timeout 15m $(if $(RUN),-run '$(RUN)') $(PKG)
+
+.PHONY: check
+check: ## vet, then the tests that need no database (under 30 s)
+	@go vet ./...
+	@go run ./tools/testsummary -short -timeout 2m $(if $(RUN),-run '$(RUN)') $(PKG)
+
+.PHONY: lint
+lint: ## go vet, formatting and linters, as .golangci.yml says
+	@go vet ./...
+	@tools/golangci-lint run ./...
+
+.PHONY: format
+format: ## rewrite Go files the way lint wants them
+	@tools/golangci-lint fmt ./...

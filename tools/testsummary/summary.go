@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// event is a line of `go test -json`, see `go doc test2json`.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of a build event
+	Test        string
+	Elapsed     float64
+	Output      string
+	FailedBuild string // of a package's fail: the ImportPath whose build failed
+}
+
+// result is what became of one test; an empty outcome means that it never ended.
+type result struct {
+	outcome string
+	output  []string
+	parent  bool
+}
+
+type summary struct {
+	out                     io.Writer
+	running                 map[string]map[string]*result // package → test
+	builds                  map[string][]string           // import path → compiler output
+	skips                   map[string][]string           // reason → tests
+	passed, failed, skipped int
+}
+
+func newSummary(out io.Writer) *summary {
+	return &summary{
+		out:     out,
+		running: map[string]map[string]*result{},
+		builds:  map[string][]string{},
+		skips:   map[string][]string{},
+	}
+}
+
+func (s *summary) read(stream io.Reader) error {
+	lines := bufio.NewReader(stream)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			s.line(line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read test output: %w", err)
+		}
+	}
+}
+
+// line takes one line of the stream; what is not an event is for the person who watches.
+func (s *summary) line(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		s.out.Write(line)
+		return
+	}
+	switch {
+	case e.Action == "build-output":
+		s.builds[e.ImportPath] = append(s.builds[e.ImportPath], e.Output)
+	case e.Package == "":
+	case e.Action == "output":
+		r := s.test(e)
+		r.output = append(r.output, e.Output)
+	case e.Action == "run":
+		s.test(e)
+		s.markParents(e)
+	case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
+		s.ended(e)
+	}
+}
+
+// test returns the record of an event's test; the package's own output is kept under the name "".
+func (s *summary) test(e event) *result {
+	tests := s.running[e.Package]
+	if tests == nil {
+		tests = map[string]*result{}
+		s.running[e.Package] = tests
+	}
+	if tests[e.Test] == nil {
+		tests[e.Test] = &result{}
+	}
+	return tests[e.Test]
+}
+
+func (s *summary) markParents(e event) {
+	for i := range e.Test {
+		if e.Test[i] == '/' {
+			s.test(event{Package: e.Package, Test: e.Test[:i]}).parent = true
+		}
+	}
+}
+
+func (s *summary) ended(e event) {
+	if e.Test != "" {
+		s.test(e).outcome = e.Action
+		return
+	}
+	tests := s.running[e.Package]
+	delete(s.running, e.Package)
+	s.packageEnded(e, tests)
+}
+
+func (s *summary) packageEnded(e event, tests map[string]*result) {
+	before := s.failed
+	names := slices.Sorted(maps.Keys(tests))
+	ran := 0
+	for _, name := range names {
+		if name != "" && !tests[name].parent {
+			ran++
+			s.count(e.Package, name, tests[name])
+		}
+	}
+	// Deepest first: a parent that failed by itself is one more failure, one that failed with a child is not.
+	for _, name := range slices.Backward(names) {
+		if r := tests[name]; r.parent && r.outcome != "pass" && !failedBelow(tests, name) {
+			s.fail(e.Package+"."+name, r.output)
+		}
+	}
+	if e.Action == "fail" && s.failed == before {
+		s.failOutside(e, tests[""])
+	}
+	if ran > 0 || e.Action == "fail" {
+		fmt.Fprintf(s.out, "%-4s %s  %d tests, %.1fs\n", verdict(e.Action), e.Package, ran, e.Elapsed)
+	}
+}
+
+func verdict(action string) string {
+	if action == "fail" {
+		return "FAIL"
+	}
+	return "ok"
+}
+
+func (s *summary) count(pkg, name string, r *result) {
+	switch r.outcome {
+	case "pass":
+		s.passed++
+	case "skip":
+		s.skipped++
+		why := reason(r.output)
+		s.skips[why] = append(s.skips[why], pkg+"."+name)
+	default:
+		s.fail(pkg+"."+name, r.output)
+	}
+}
+
+func failedBelow(tests map[string]*result, parent string) bool {
+	for name, r := range tests {
+		if strings.HasPrefix(name, parent+"/") && r.outcome != "pass" && r.outcome != "skip" {
+			return true
+		}
+	}
+	return false
+}
+
+// failOutside reports a package that failed although none of its tests did.
+func (s *summary) failOutside(e event, own *result) {
+	output := s.builds[e.FailedBuild]
+	if own != nil {
+		output = append(output, own.output...)
+	}
+	s.fail(e.Package, output)
+}
+
+func (s *summary) fail(name string, output []string) {
+	s.failed++
+	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", name, strings.Join(output, ""))
+}
+
+// reason finds what a skipped test said: its last line that is not the test framework's own.
+func reason(output []string) string {
+	for _, line := range slices.Backward(output) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "===") {
+			continue
+		}
+		if place, said, ok := strings.Cut(line, ": "); ok && strings.Contains(place, ".go:") {
+			line = said
+		}
+		return line
+	}
+	return "no reason given"
+}
+
+// close prints what was skipped and the count, and says whether all is well.
+func (s *summary) close() bool {
+	for pkg, tests := range s.running { // go test died before these packages ended
+		s.packageEnded(event{Action: "fail", Package: pkg}, tests)
+	}
+	byCount := func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(s.skips[b]), len(s.skips[a])), cmp.Compare(a, b))
+	}
+	for _, why := range slices.SortedFunc(maps.Keys(s.skips), byCount) {
+		fmt.Fprintf(s.out, "\nskipped %d: %s\n", len(s.skips[why]), why)
+		for _, name := range s.skips[why] {
+			fmt.Fprintf(s.out, "  %s\n", name)
+		}
+	}
+	if s.passed+s.failed == 0 {
+		fmt.Fprintln(s.out, "\nno test ran: check the packages and the -run pattern")
+	}
+	fmt.Fprintf(s.out, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	return s.failed == 0 && s.passed > 0
+}
