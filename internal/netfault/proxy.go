@@ -1,0 +1,203 @@
+package netfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy passes connections on to one server, and breaks them as it is told.
+type Proxy struct {
+	network, server string
+	listener        net.Listener
+	done            chan struct{}
+	pumps           sync.WaitGroup
+
+	mu      sync.Mutex
+	links   map[*link]bool
+	faults  []*Injected
+	delay   time.Duration
+	refuse  bool
+	thawed  chan struct{} // closed while nothing is frozen
+	counts  Counts
+	stopped bool
+}
+
+// Counts tells what went through a Proxy so far.
+type Counts struct {
+	Accepted   int // connections taken
+	Open       int // connections alive
+	FromClient int // messages
+	FromServer int
+}
+
+// Start makes a proxy to server, a "host:port" or the path of a unix socket, and closes it when the test ends.
+func Start(tb testing.TB, server string) *Proxy {
+	tb.Helper()
+	p, err := New(server)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// New makes a proxy to server that listens on a free port of the loopback address until Close.
+func New(server string) (*Proxy, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start a fault proxy: %w", err)
+	}
+	p := &Proxy{
+		network: "tcp", server: server, listener: listener,
+		done: make(chan struct{}), links: map[*link]bool{}, thawed: make(chan struct{}),
+	}
+	if strings.HasPrefix(server, "/") {
+		p.network = "unix"
+	}
+	close(p.thawed)
+	p.pumps.Go(p.accept)
+	return p, nil
+}
+
+// Addr is where clients connect to, as host:port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Port is the port of Addr.
+func (p *Proxy) Port() uint16 {
+	_, port, _ := net.SplitHostPort(p.Addr())
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return uint16(n)
+}
+
+// Close ends all connections and waits until nothing of the proxy runs any more.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	if !p.stopped {
+		p.stopped = true
+		close(p.done)
+		_ = p.listener.Close()
+	}
+	p.mu.Unlock()
+	p.CutAll()
+	p.pumps.Wait()
+}
+
+// CutAll resets every open connection, on both sides.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+// Refuse makes new connections end at once, as a server that is down behind a live address; open ones go on.
+func (p *Proxy) Refuse(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = on
+}
+
+// Freeze lets nothing through in either direction, as a lost network does; connections stay open, new ones hang.
+func (p *Proxy) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.thawed:
+		p.thawed = make(chan struct{})
+	default:
+	}
+}
+
+// Thaw lets everything flow again, what was held back included.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.thawed:
+	default:
+		close(p.thawed)
+	}
+}
+
+// SetDelay holds every message for d, in both directions.
+func (p *Proxy) SetDelay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Counts tells what went through so far.
+func (p *Proxy) Counts() Counts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // the client was faster away than we were here
+		}
+		p.pumps.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	if p.refuses() {
+		_ = client.Close()
+		return
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	server, err := dialer.Dial(p.network, p.server)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	l := &link{proxy: p, client: client, server: server}
+	if !p.add(l) {
+		l.close()
+		return
+	}
+	defer p.remove(l)
+	l.run()
+}
+
+const dialTimeout = 5 * time.Second
+
+func (p *Proxy) refuses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.Accepted++
+	return p.refuse
+}
+
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return false
+	}
+	p.links[l] = true
+	p.counts.Open++
+	return true
+}
+
+func (p *Proxy) remove(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+	p.counts.Open--
+}
