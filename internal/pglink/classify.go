@@ -1,0 +1,119 @@
+package pglink
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Class is what an error means for the statement or transaction that got it.
+type Class int
+
+const (
+	OK          Class = iota // no error
+	NotExecuted              // never reached a server that took it: send it again
+	Aborted                  // rolled back for a passing reason: run the transaction again
+	SessionLost              // unknown: it may have been executed; read back before anything else
+	WrongNode                // refused by a read-only server: reconnect, then verify the claim
+	Degraded                 // the server is out of disk, memory or limits: shed load, logs first
+	Permanent                // it will fail again: stop
+)
+
+func (c Class) String() string {
+	return [...]string{"ok", "not executed", "aborted", "session lost", "wrong node", "degraded", "permanent"}[c]
+}
+
+// classes by SQLSTATE. Everything else that a server says is Permanent, unless it ended the session by it.
+var classes = map[string]Class{
+	"57P03": NotExecuted, // cannot_connect_now
+	"53300": NotExecuted, // too_many_connections
+	"08001": NotExecuted, // sqlclient_unable_to_establish_sqlconnection
+	"08004": NotExecuted, // sqlserver_rejected_establishment_of_sqlconnection
+	"40001": Aborted,     // serialization_failure
+	"40P01": Aborted,     // deadlock_detected
+	"55P03": Aborted,     // lock_not_available
+	"57014": Aborted,     // query_canceled: a statement timeout
+	"0A000": Aborted,     // feature_not_supported: a cached plan met changed columns; Do tries this one once
+	"57P01": SessionLost, // admin_shutdown
+	"57P02": SessionLost, // crash_shutdown
+	"57P05": SessionLost, // idle_session_timeout
+	"25P03": SessionLost, // idle_in_transaction_session_timeout
+	"40003": SessionLost, // statement_completion_unknown
+	"25006": WrongNode,   // read_only_sql_transaction
+	"53100": Degraded,    // disk_full
+	"53200": Degraded,    // out_of_memory
+	"54000": Degraded,    // program_limit_exceeded
+}
+
+// Classify tells what err means for the statement that returned it. It does not ask the driver whether a retry is
+// safe: see the package comment.
+func Classify(err error) Class {
+	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &connect):
+		return classifyConnect(connect)
+	case errors.As(err, &pg):
+		return classifyServer(pg)
+	case isDial(err):
+		return NotExecuted
+	case isTransport(err):
+		return SessionLost
+	}
+	return Permanent
+}
+
+func classifyServer(pg *pgconn.PgError) Class {
+	if class, ok := classes[pg.Code]; ok {
+		return class
+	}
+	if strings.HasPrefix(pg.Code, "08") || pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
+		return SessionLost
+	}
+	return Permanent
+}
+
+// classifyConnect: without a connection nothing was executed. What remains is whether trying again can help.
+func classifyConnect(err *pgconn.ConnectError) Class {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		if strings.Contains(err.Error(), "read only connection") { // target_session_attrs found no primary
+			return WrongNode
+		}
+		return NotExecuted
+	}
+	for _, class := range []string{"28", "3D", "42", "22"} { // password, database, permission to connect, a parameter
+		if strings.HasPrefix(pg.Code, class) {
+			return Permanent
+		}
+	}
+	return NotExecuted
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// isTransport recognises what a lost connection, or a deadline in the middle of a call, looks like.
+func isTransport(err error) bool {
+	for _, lost := range []error{
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, pgconn.ErrConnClosed,
+		driver.ErrBadConn, sql.ErrConnDone, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	var network net.Error
+	var fromDriver interface{ SafeToRetry() bool } // only the type counts: the driver's own connection errors have it
+	return errors.As(err, &network) || errors.As(err, &fromDriver)
+}

@@ -1,0 +1,111 @@
+package pglink
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/tracelog"
+)
+
+// Parse reads a URL or keyword=value string by libpq's rules: PG* variables, ~/.pgpass and service files fill in what
+// it leaves out, and an empty one leaves out everything. Its errors never show the string's secrets.
+func Parse(url string, o Options) (*pgx.ConnConfig, error) {
+	pool, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	return pool.ConnConfig, nil
+}
+
+// Connect opens one connection.
+func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
+	config, err := Parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return conn, nil
+}
+
+// NewPool makes a pool, and one connection to know that it can.
+func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
+	config, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("make a pool: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return pool, nil
+}
+
+// parse goes through the pool's parser for single connections too: only that one takes pool_max_conns and its like
+// out of a URL that serves both.
+func parse(url string, o Options) (*pgxpool.Config, error) {
+	o = o.withDefaults()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, parseError(err)
+	}
+	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return nil, fmt.Errorf("database URL: default_query_exec_mode=simple_protocol is refused, it interpolates " +
+			"arguments into the statement: use cache_describe or exec behind a pooler")
+	}
+	applyConn(config.ConnConfig, o)
+	applyPool(config, url, o)
+	return config, nil
+}
+
+func applyConn(c *pgx.ConnConfig, o Options) {
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = o.ConnectTimeout
+	}
+	c.DialFunc = dialer(c.ConnectTimeout).DialContext
+	switch {
+	case o.AppName != "":
+		c.RuntimeParams["application_name"] = o.AppName
+	case c.RuntimeParams["application_name"] == "":
+		c.RuntimeParams["application_name"] = defaultAppName
+	}
+	if o.Writer {
+		maps.Copy(c.RuntimeParams, writerParams)
+	}
+	if o.Log != nil && o.Log.Enabled(context.Background(), slog.LevelDebug) {
+		c.Tracer = &tracelog.TraceLog{Logger: TraceLogger(o.Log), LogLevel: tracelog.LogLevelTrace}
+	}
+}
+
+func applyPool(c *pgxpool.Config, url string, o Options) {
+	c.PingTimeout = o.PingTimeout
+	if o.MaxConns > 0 && !strings.Contains(url, "pool_max_conns") {
+		c.MaxConns = o.MaxConns
+	}
+	if o.MinConns > 0 && !strings.Contains(url, "pool_min_conns") {
+		c.MinConns = o.MinConns
+	}
+	c.MinConns = min(c.MinConns, c.MaxConns)
+}
+
+// dialer notices a peer that is gone: idle connections by probes, busy ones by unacknowledged data.
+func dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout:         timeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+		Control:         setUserTimeout,
+	}
+}

@@ -1,0 +1,133 @@
+package pglink
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/tracelog"
+)
+
+// TraceLogger hands what pgx traces to log, at debug level: whoever gets the error of a statement reports it, here it
+// would be told twice. Arguments are left out, and so are the values that messages about bad data quote.
+func TraceLogger(log *slog.Logger) tracelog.Logger {
+	return tracelog.LoggerFunc(func(ctx context.Context, level tracelog.LogLevel, msg string, data map[string]any) {
+		log.LogAttrs(ctx, traceLevel(level), "postgres: "+strings.ToLower(msg), traceAttrs(data)...)
+	})
+}
+
+// levelTrace is below debug: what pgx tells about its own inner workings.
+const levelTrace = slog.LevelDebug - 4
+
+func traceLevel(level tracelog.LogLevel) slog.Level {
+	if level >= tracelog.LogLevelDebug {
+		return levelTrace
+	}
+	return slog.LevelDebug
+}
+
+func traceAttrs(data map[string]any) []slog.Attr {
+	attrs := make([]slog.Attr, 0, len(data))
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		switch value := data[key].(type) {
+		case []any: // the arguments
+		case error:
+			attrs = append(attrs, slog.String(key, errorText(value)))
+		case string:
+			attrs = append(attrs, slog.String(key, shorten(Redact(value))))
+		default:
+			attrs = append(attrs, slog.Any(traceKey(key), value))
+		}
+	}
+	return attrs
+}
+
+// errorText is what may be logged of an error. Class 22 is about bad data, and quotes it.
+func errorText(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && strings.HasPrefix(pg.Code, "22") {
+		return quotedValue.ReplaceAllString(pg.Error(), "…")
+	}
+	return Redact(err.Error())
+}
+
+var quotedValue = regexp.MustCompile(`(?s)".*"`)
+
+const maxLoggedBytes = 300
+
+func shorten(s string) string {
+	if len(s) <= maxLoggedBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxLoggedBytes], "") + "…"
+}
+
+// traceKey: "time" is what slog calls the time of the record.
+func traceKey(key string) string {
+	if key == tracelog.DefaultTraceLogConfig().TimeKey {
+		return "took"
+	}
+	return key
+}
+
+// Component is log for a library: its records say which component they come from, move by shift (a library's info is
+// our debug: slog.LevelDebug - slog.LevelInfo), and go through Redact. goose takes it by WithSlog, River in its Config.
+func Component(log *slog.Logger, name string, shift slog.Level) *slog.Logger {
+	return slog.New(component{Handler: log.Handler(), shift: shift, prefix: name + ": "})
+}
+
+type component struct {
+	slog.Handler
+	shift  slog.Level
+	prefix string
+}
+
+func (c component) Enabled(ctx context.Context, level slog.Level) bool {
+	return c.Handler.Enabled(ctx, level+c.shift)
+}
+
+func (c component) Handle(ctx context.Context, r slog.Record) error {
+	moved := slog.NewRecord(r.Time, r.Level+c.shift, c.prefix+Redact(strings.TrimPrefix(r.Message, c.prefix)), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		moved.AddAttrs(redactAttr(a))
+		return true
+	})
+	return c.Handler.Handle(ctx, moved)
+}
+
+func (c component) WithAttrs(attrs []slog.Attr) slog.Handler {
+	redacted := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		redacted[i] = redactAttr(a)
+	}
+	c.Handler = c.Handler.WithAttrs(redacted)
+	return c
+}
+
+func (c component) WithGroup(name string) slog.Handler {
+	c.Handler = c.Handler.WithGroup(name)
+	return c
+}
+
+func redactAttr(a slog.Attr) slog.Attr {
+	switch value := a.Value.Resolve(); value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Redact(value.String()))
+	case slog.KindGroup:
+		group := slices.Clone(value.Group())
+		for i := range group {
+			group[i] = redactAttr(group[i])
+		}
+		a.Value = slog.GroupValue(group...)
+	case slog.KindAny:
+		if err, ok := value.Any().(error); ok {
+			a.Value = slog.StringValue(errorText(err))
+		}
+	}
+	return a
+}
