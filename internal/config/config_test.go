@@ -1,0 +1,255 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var testKeys = []Key{
+	{Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
+		Show: func(string) string { return "hidden" }},
+	{Name: "output", Flag: "--output", Env: []string{"OARLOCK_OUTPUT"}, Default: "table", Allowed: []string{"table", "json"}},
+	{Name: "slots", Env: []string{"OARLOCK_SLOTS"}, Default: "8", Check: func(s string) error {
+		_, err := strconv.Atoi(s)
+		return err
+	}},
+}
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		text, ok := env[name]
+		return text, ok
+	}
+}
+
+func file(t *testing.T, text string) *File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Path = "c.yaml"
+	return f
+}
+
+func TestLoad_TakesTheStrongestPlaceAndRemembersIt(t *testing.T) {
+	t.Parallel()
+	inFile := "# comment\noutput: json\n"
+	cases := map[string]struct {
+		flags map[string]string
+		env   map[string]string
+		file  string
+		want  Value
+	}{
+		"flag": {map[string]string{"output": "table"}, map[string]string{"OARLOCK_OUTPUT": "json"}, inFile,
+			Value{Text: "table", Origin: Origin{FromFlag, "--output"}}},
+		"environment": {nil, map[string]string{"OARLOCK_OUTPUT": "table"}, inFile,
+			Value{Text: "table", Origin: Origin{FromEnv, "OARLOCK_OUTPUT"}}},
+		"empty variable is none": {nil, map[string]string{"OARLOCK_OUTPUT": ""}, inFile,
+			Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}}},
+		"file":       {nil, nil, inFile, Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}}},
+		"default":    {nil, nil, "", Value{Text: "table", Origin: Origin{Kind: FromDefault}}},
+		"empty flag": {map[string]string{"output": "json"}, nil, "", Value{Text: "json", Origin: Origin{FromFlag, "--output"}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Load(testKeys, Sources{Flags: c.flags, Lookup: lookup(c.env), File: file(t, c.file)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := got.Value("output"); v.Text != c.want.Text || v.Origin != c.want.Origin {
+				t.Errorf("got %q from %v, want %q from %v", v.Text, v.Origin, c.want.Text, c.want.Origin)
+			}
+		})
+	}
+}
+
+func TestLoad_PrefersTheFirstVariable(t *testing.T) {
+	t.Parallel()
+	env := lookup(map[string]string{"DATABASE_URL": "b", "OARLOCK_DATABASE_URL": "a"})
+	got, err := Load(testKeys, Sources{Lookup: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := got.Value("database_url"); v.Text != "a" || v.Shown() != "hidden" {
+		t.Errorf("got %q shown as %q, want a shown as hidden", v.Text, v.Shown())
+	}
+}
+
+func TestLoad_RefusesBadFlagsAndVariables(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		from Sources
+		want string
+		hint string
+	}{
+		"flag": {Sources{Flags: map[string]string{"output": "jsno"}, Lookup: lookup(nil)},
+			`--output: "jsno" must be table or json`, `did you mean "json"?`},
+		"variable": {Sources{Lookup: lookup(map[string]string{"OARLOCK_OUTPUT": "csv"})},
+			`OARLOCK_OUTPUT: "csv" must be table or json`, ""},
+		"check": {Sources{Lookup: lookup(map[string]string{"OARLOCK_SLOTS": "many"})},
+			`OARLOCK_SLOTS: "many" strconv.Atoi: parsing "many": invalid syntax`, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Load(testKeys, c.from)
+			invalid, ok := errors.AsType[*InvalidError](err)
+			if !ok || invalid.Error() != c.want || invalid.Hint() != c.hint {
+				t.Errorf("got %v, want %q with hint %q", err, c.want, c.hint)
+			}
+		})
+	}
+}
+
+func TestLoad_ReportsEveryProblemOfTheFileWithItsPlace(t *testing.T) {
+	t.Parallel()
+	text := strings.Join([]string{
+		"databse_url: postgres://ana:secret@db/app",
+		"output: jsom",
+		"slots: [1, 2]",
+		"output: json",
+		"slots:",
+		"zzz: 1",
+	}, "\n")
+	_, err := Load(testKeys, Sources{Lookup: lookup(nil), File: file(t, text)})
+	problems, ok := errors.AsType[FileErrors](err)
+	if !ok {
+		t.Fatalf("got %v, want FileErrors", err)
+	}
+	want := []struct{ msg, hint string }{
+		{`c.yaml:1:1: unknown key "databse_url"`, `did you mean "database_url"?`},
+		{`c.yaml:2:9: output must be table or json`, `did you mean "json"?`},
+		{`c.yaml:3:8: slots takes one plain value`, ``},
+		{`c.yaml:4:1: output is set twice, first in line 2`, `delete one of them`},
+		{`c.yaml:5:7: slots is empty`, `give it a value or delete the line`},
+		{`c.yaml:6:1: unknown key "zzz"`, `known keys: database_url, output, slots`},
+	}
+	if len(problems) != len(want) {
+		t.Fatalf("got %d problems, want %d: %v", len(problems), len(want), problems)
+	}
+	for i, w := range want {
+		if problems[i].Error() != w.msg || problems[i].Hint != w.hint {
+			t.Errorf("got %q (%s)\nwant %q (%s)", problems[i], problems[i].Hint, w.msg, w.hint)
+		}
+	}
+	if got, want := problems[0].Snippet(), "   1 | databse_url: …\n     | ^"; got != want {
+		t.Errorf("got snippet\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestLoad_NeverShowsWhatMayBeSecretInTheFile(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"databse_url: postgres://ana:hunter2@db",
+		"database_url: [hunter2",
+		"database_url: hunter2: b",
+		"database_url: \"hunter2",
+		"output: json\n database_url: hunter2",
+		"hunter2",
+		"- hunter2",
+		"database_url: &a hunter2\noutput: *a",
+		"database_url: |\n  hunter2\n output: x",
+		"? {database_url: hunter2}\n: x",
+	} {
+		_, err := Load(testKeys, Sources{Lookup: lookup(nil), File: file(t, text)})
+		problems, ok := errors.AsType[FileErrors](err)
+		if !ok {
+			t.Errorf("%q: got %v, want FileErrors", text, err)
+			continue
+		}
+		for _, p := range problems {
+			if shown := p.Error() + p.Snippet() + p.Hint; strings.Contains(shown, "hunter2") {
+				t.Errorf("%q shows the secret: %s", text, shown)
+			}
+			if p.Line < 1 || p.Column < 1 {
+				t.Errorf("%q: no place in %v", text, p)
+			}
+		}
+	}
+}
+
+func TestLoad_TakesFilesWithoutSettings(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "\n", "# only a comment\n", "---\n", "\uFEFFoutput: json\n"} {
+		if _, err := Load(testKeys, Sources{Lookup: lookup(nil), File: file(t, text)}); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestRead_RefusesHugeFiles(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(path, make([]byte, maxFileBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "larger than 64 KiB") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+func TestFind_TakesTheFirstFileThatExists(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	second := filepath.Join(dir, "b.yaml")
+	if err := os.WriteFile(second, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Find([]string{filepath.Join(dir, "a.yaml"), second})
+	if err != nil || got == nil || got.Path != second {
+		t.Errorf("got %v, %v; want %s", got, err, second)
+	}
+	if got, err := Find(nil); got != nil || err != nil {
+		t.Errorf("got %v, %v; want neither", got, err)
+	}
+	if _, err := Find([]string{dir}); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder in place of a file gave %v, want an error", err)
+	}
+}
+
+func TestPlaces_FollowXDG(t *testing.T) {
+	t.Parallel()
+	const system = "/etc/oarlock/config.yaml"
+	cases := map[string]struct {
+		env  map[string]string
+		want []string
+	}{
+		"xdg":          {map[string]string{"XDG_CONFIG_HOME": "/x", "HOME": "/h"}, []string{"/x/oarlock/config.yaml", system}},
+		"home":         {map[string]string{"HOME": "/h"}, []string{"/h/.config/oarlock/config.yaml", system}},
+		"neither":      {nil, []string{system}},
+		"relative xdg": {map[string]string{"XDG_CONFIG_HOME": "x"}, []string{system}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Places(lookup(c.env)); strings.Join(got, " ") != strings.Join(c.want, " ") {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNear_FindsWhatWasMeant(t *testing.T) {
+	t.Parallel()
+	names := []string{"status", "up", "down", "roles", "database_url"}
+	cases := map[string]string{
+		"stauts": "status", "Status": "status", "statu": "status", "dwon": "down", "rols": "roles", "pu": "up",
+		"databse_url": "database_url", "xyz": "", "frobnicate": "", "": "",
+	}
+	for word, want := range cases {
+		if got := Near(word, names); got != want {
+			t.Errorf("Near(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

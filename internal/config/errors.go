@@ -1,0 +1,55 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// InvalidError is a value that its key does not allow, given by flag or environment.
+type InvalidError struct {
+	Value  Value
+	Reason error
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%s: %q %v", e.Value.Origin.Where, e.Value.Shown(), e.Reason)
+}
+
+func (e *InvalidError) Unwrap() error { return e.Reason }
+
+// Hint names the nearest allowed value, if one is near.
+func (e *InvalidError) Hint() string {
+	return didYouMean(e.Value.Text, e.Value.Key.Allowed)
+}
+
+// FileError is one problem in the settings file, at a place.
+type FileError struct {
+	Path         string
+	Line, Column int
+	Msg, Hint    string
+	Source       string // the line, without anything that may be secret; empty when it cannot be shown
+}
+
+func (e *FileError) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Msg)
+}
+
+// Snippet is the source line with a caret under the place; empty when there is nothing to show.
+func (e *FileError) Snippet() string {
+	if e.Source == "" {
+		return ""
+	}
+	gutter := fmt.Sprintf("%4d | ", e.Line)
+	blank := strings.Repeat(" ", len(gutter)-2) + "| "
+	return gutter + e.Source + "\n" + blank + strings.Repeat(" ", e.Column-1) + "^"
+}
+
+// FileErrors are all problems of one file, in the order they stand in it; never empty.
+type FileErrors []*FileError
+
+func (e FileErrors) Error() string {
+	if len(e) == 1 {
+		return e[0].Error()
+	}
+	return fmt.Sprintf("%v (and %d more)", e[0], len(e)-1)
+}

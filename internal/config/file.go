@@ -1,0 +1,203 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFileBytes bounds what is read: a settings file of more is a mistake.
+const maxFileBytes = 64 << 10
+
+// File is a settings file that has been read but not yet understood.
+type File struct {
+	Path string
+	text []byte
+}
+
+// entry is one key of the file with its value and line.
+type entry struct {
+	text string
+	line int
+}
+
+// Read reads the file at path.
+func Read(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	file := &File{Path: path, text: bytes.TrimPrefix(text, []byte("\uFEFF"))}
+	if len(text) > maxFileBytes {
+		return nil, FileErrors{file.problem(1, 1, fmt.Sprintf("the file is larger than %d KiB", maxFileBytes>>10), "is this the right file?")}
+	}
+	return file, nil
+}
+
+// Find reads the first of the places that exists; no file at all is fine and gives nil.
+func Find(places []string) (*File, error) {
+	for _, path := range places {
+		file, err := Read(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	return nil, nil
+}
+
+// Places lists where a settings file may be, strongest first. The working folder is not among them: a file that
+// came with somebody's repository must not decide which database a worker takes its commands from.
+func Places(lookup func(string) (string, bool)) []string {
+	var places []string
+	if dir, ok := lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
+		places = append(places, filepath.Join(dir, "oarlock", "config.yaml"))
+	} else if home, ok := lookup("HOME"); ok && filepath.IsAbs(home) {
+		places = append(places, filepath.Join(home, ".config", "oarlock", "config.yaml"))
+	}
+	return append(places, "/etc/oarlock/config.yaml")
+}
+
+// entries checks the file against the keys and returns what it sets.
+func (f *File) entries(keys []Key) (map[string]entry, error) {
+	if f == nil {
+		return nil, nil
+	}
+	tree, err := parser.ParseBytes(f.text, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, FileErrors{f.syntaxError(err)}
+	}
+	r := reader{file: f, keys: keys, found: map[string]entry{}}
+	r.documents(tree.Docs)
+	if len(r.errs) > 0 {
+		return nil, r.errs
+	}
+	return r.found, nil
+}
+
+func (f *File) syntaxError(err error) *FileError {
+	if at, ok := errors.AsType[*yaml.SyntaxError](err); ok && at.Token != nil {
+		return f.problemAt(at.Token, at.Message, "")
+	}
+	return f.problem(1, 1, err.Error(), "")
+}
+
+func (f *File) problemAt(at *token.Token, msg, hint string) *FileError {
+	return f.problem(at.Position.Line, at.Position.Column, msg, hint)
+}
+
+// problem shows the source line up to its first colon only: what follows may be a password.
+func (f *File) problem(line, column int, msg, hint string) *FileError {
+	e := &FileError{Path: f.Path, Line: line, Column: column, Msg: msg, Hint: hint}
+	lines := strings.Split(string(f.text), "\n")
+	if line > len(lines) {
+		return e
+	}
+	if key, _, found := strings.Cut(lines[line-1], ":"); found && column <= len(key)+len(": …") {
+		e.Source = key + ": …"
+	}
+	return e
+}
+
+// reader walks the tree of one file and gathers settings and problems.
+type reader struct {
+	file  *File
+	keys  []Key
+	found map[string]entry
+	errs  FileErrors
+}
+
+func (r *reader) fail(at *token.Token, hint, format string, args ...any) {
+	r.errs = append(r.errs, r.file.problemAt(at, fmt.Sprintf(format, args...), hint))
+}
+
+func (r *reader) documents(docs []*ast.DocumentNode) {
+	for i, doc := range docs {
+		switch body := doc.Body.(type) {
+		case nil, *ast.CommentGroupNode, *ast.NullNode:
+		case *ast.MappingNode:
+			if i > 0 {
+				r.fail(body.GetToken(), "keep one and delete the `---`", "a settings file is one document")
+				return
+			}
+			for _, pair := range body.Values {
+				r.pair(pair)
+			}
+		default:
+			r.fail(doc.Body.GetToken(), "write lines like `log_level: debug`", "settings are `key: value` lines")
+		}
+	}
+}
+
+func (r *reader) pair(pair *ast.MappingValueNode) {
+	at := pair.Key.GetToken()
+	key, known := r.key(at.Value)
+	if !known {
+		hint := didYouMean(at.Value, r.names())
+		if hint == "" {
+			hint = "known keys: " + strings.Join(r.names(), ", ")
+		}
+		r.fail(at, hint, "unknown key %q", at.Value)
+		return
+	}
+	if first, twice := r.found[key.Name]; twice {
+		r.fail(at, "delete one of them", "%s is set twice, first in line %d", key.Name, first.line)
+		return
+	}
+	text, ok := r.scalar(key, pair.Value)
+	if !ok {
+		return
+	}
+	r.found[key.Name] = entry{text, at.Position.Line}
+	if err := key.check(text); err != nil {
+		r.fail(pair.Value.GetToken(), didYouMean(text, key.Allowed), "%s %v", key.Name, err)
+	}
+}
+
+// scalar takes plain values only; anchors and aliases have no use here and could blow a file up.
+func (r *reader) scalar(key Key, node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	case *ast.NullNode:
+		r.fail(node.GetToken(), "give it a value or delete the line", "%s is empty", key.Name)
+	default:
+		r.fail(node.GetToken(), "", "%s takes one plain value", key.Name)
+	}
+	return "", false
+}
+
+func (r *reader) key(name string) (Key, bool) {
+	for _, k := range r.keys {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
+func (r *reader) names() []string {
+	names := make([]string, len(r.keys))
+	for i, k := range r.keys {
+		names[i] = k.Name
+	}
+	return names
+}
