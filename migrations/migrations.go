@@ -3,18 +3,11 @@ package migrations
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-)
-
-// The schema versions this binary works with, both included.
-const (
-	MinVersion int64 = 2
-	MaxVersion int64 = 2
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // Applied is one step that Up or Down took.
@@ -24,32 +17,6 @@ type Applied struct {
 	Duration time.Duration
 }
 
-// Entry is one line of the schema history: what this binary knows, and what the database has.
-type Entry struct {
-	Version   int64
-	Name      string    // "unknown" for a version that only a newer binary knows
-	AppliedAt time.Time // zero while pending
-}
-
-// Pending says that Up would apply it.
-func (e Entry) Pending() bool { return e.AppliedAt.IsZero() }
-
-// VersionError says that this binary and the database do not fit together, and what to do.
-type VersionError struct {
-	Have, Min, Max int64
-	Command        string // the command to run, or "" where this binary is too old
-}
-
-func (e *VersionError) Error() string {
-	switch {
-	case e.Have == 0:
-		return "the database has no oarlock schema: run `" + e.Command + "`"
-	case e.Have < e.Min:
-		return fmt.Sprintf("the database has schema version %d, this binary needs %d to %d: run `%s`", e.Have, e.Min, e.Max, e.Command)
-	}
-	return fmt.Sprintf("the database has schema version %d, this binary works with %d to %d: upgrade this binary", e.Have, e.Min, e.Max)
-}
-
 // Option changes how the functions of this package work.
 type Option func(*config)
 
@@ -57,6 +24,8 @@ type config struct {
 	log      *slog.Logger
 	lockWait time.Duration
 }
+
+const defaultLockWait = 5 * time.Minute
 
 // WithLogger has progress reported to log; by default nothing is logged.
 func WithLogger(log *slog.Logger) Option {
@@ -68,36 +37,51 @@ func WithLockWait(d time.Duration) Option {
 	return func(c *config) { c.lockWait = d }
 }
 
-// RowQuerier is a connection, a pool or a transaction of pgx.
-type RowQuerier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+func newConfig(opts []Option) config {
+	c := config{log: slog.New(slog.DiscardHandler), lockWait: defaultLockWait}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return c
 }
 
-var errNotYet = errors.New("not built yet")
+// Up applies every pending migration, and returns what it applied. It waits while another one migrates, and refuses a
+// database that is too new.
+func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
+	return migrate(ctx, url, opts, MaxVersion, (*session).up)
+}
 
-// Up applies every pending migration, and returns what it applied. It waits while another one migrates.
-func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) { return nil, errNotYet }
-
-// Down takes back every migration above version to, the newest first. Down to 0 leaves nothing but the roles.
+// Down takes back every migration above version to, the newest first, and what is in its tables. Down to 0 leaves
+// nothing but the roles, which may serve other databases.
 func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied, error) {
-	return nil, errNotYet
+	if to < 0 || to > MaxVersion {
+		return nil, fmt.Errorf("migrate down: there is no version %d: name one from 0 to %d", to, MaxVersion)
+	}
+	return migrate(ctx, url, opts, to, (*session).down)
 }
 
-// Status lists the schema history, the oldest version first. It changes nothing.
-func Status(ctx context.Context, url string, opts ...Option) ([]Entry, error) { return nil, errNotYet }
-
-// Version returns the newest version that is applied, 0 in a database without Oarlock. It changes nothing.
-func Version(ctx context.Context, url string, opts ...Option) (int64, error) { return 0, errNotYet }
-
-// Check says with a *VersionError that the database is too old or too new for this binary.
-func Check(ctx context.Context, db RowQuerier) error { return errNotYet }
-
-// Roles creates the group roles and grants them what they need. Where the caller may not, the error is a *RolesError
-// with the SQL to hand to an administrator.
-func Roles(ctx context.Context, url string, opts ...Option) error { return errNotYet }
-
-// RolesSQL is what Roles executes, for an administrator to read and run.
-func RolesSQL() string { return "" }
-
-// Hash changes whenever the schema that Up makes may change; it names test templates.
-func Hash() string { return "0" }
+// migrate moves to a version, over lost connections too: each step records itself in its own transaction, so that
+// after one the database says what is left to do.
+func migrate(ctx context.Context, url string, opts []Option, to int64, move func(*session, context.Context, int64) ([]Applied, error)) ([]Applied, error) {
+	db, err := open(ctx, url, opts)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	defer db.close()
+	if err := db.refuseNewer(ctx); err != nil {
+		return nil, err
+	}
+	var applied []Applied
+	err = pglink.Do(ctx, func(ctx context.Context) error {
+		steps, err := move(db.session(), ctx, to)
+		applied = append(applied, steps...)
+		return err
+	}, func(ctx context.Context) (bool, error) {
+		version, err := db.version(ctx)
+		return version == to, err
+	})
+	if err != nil {
+		return applied, fmt.Errorf("migrate: %w", err)
+	}
+	return applied, nil
+}

@@ -1,0 +1,77 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	statement "github.com/oarlock-dev/oarlock/sql"
+)
+
+// The schema versions this binary works with, both included.
+const (
+	MinVersion int64 = 2
+	MaxVersion int64 = 2
+)
+
+const upCommand = "oarlock migrate up"
+
+// VersionError says that this binary and the database do not fit together, and what to do.
+type VersionError struct {
+	Have, Min, Max int64
+	Command        string // the command that mends it, or "" where this binary is too old
+}
+
+func (e *VersionError) Error() string {
+	switch {
+	case e.Have == 0:
+		return fmt.Sprintf("the database has no Oarlock schema: run `%s`", e.Command)
+	case e.Have < e.Min:
+		return fmt.Sprintf("the database has schema version %d, this binary needs %s: run `%s`", e.Have, e.wanted(), e.Command)
+	}
+	return fmt.Sprintf("the database has schema version %d, this binary works with %s: upgrade this binary", e.Have, e.wanted())
+}
+
+func (e *VersionError) wanted() string {
+	if e.Min == e.Max {
+		return fmt.Sprint(e.Min)
+	}
+	return fmt.Sprintf("%d to %d", e.Min, e.Max)
+}
+
+// RowQuerier is a connection, a pool or a transaction of pgx.
+type RowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+var versionSQL = statement.Named("migrate/version")
+
+// Check says with a *VersionError that the database is too old or too new for this binary. In a transaction that it
+// is given, a database without Oarlock makes it fail.
+func Check(ctx context.Context, db RowQuerier) error {
+	var version int64
+	err := db.QueryRow(ctx, versionSQL).Scan(&version)
+	if err != nil && !isUndefined(err) {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	return checkVersion(version)
+}
+
+func checkVersion(version int64) error {
+	switch {
+	case version < MinVersion:
+		return &VersionError{Have: version, Min: MinVersion, Max: MaxVersion, Command: upCommand}
+	case version > MaxVersion:
+		return &VersionError{Have: version, Min: MinVersion, Max: MaxVersion}
+	}
+	return nil
+}
+
+// isUndefined recognises a database without a history: never migrated, or taken down.
+func isUndefined(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42P01"
+}

@@ -1,0 +1,137 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	statement "github.com/oarlock-dev/oarlock/sql"
+)
+
+// database is an open database, with or without Oarlock in it.
+type database struct {
+	config
+	db   *sql.DB
+	user string
+}
+
+func open(ctx context.Context, url string, opts []Option) (*database, error) {
+	d := &database{config: newConfig(opts)}
+	conn, err := pglink.Parse(url, pglink.Options{AppName: "oarlock migrate", Log: d.log})
+	if err != nil {
+		return nil, err
+	}
+	// Migrations change the tables that prepared statements look at, so none are kept.
+	conn.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
+	d.user = conn.User
+	d.db = stdlib.OpenDB(*conn)
+	if err := d.db.PingContext(ctx); err != nil {
+		d.close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return d, nil
+}
+
+func (d *database) close() { _ = d.db.Close() }
+
+func (d *database) session() *session { return &session{database: d} }
+
+// version is the newest one applied, 0 without Oarlock.
+func (d *database) version(ctx context.Context) (int64, error) {
+	var version int64
+	err := d.db.QueryRowContext(ctx, versionSQL).Scan(&version)
+	if err != nil && !isUndefined(err) {
+		return 0, fmt.Errorf("read the schema version: %w", err)
+	}
+	return version, nil
+}
+
+func (d *database) refuseNewer(ctx context.Context) error {
+	version, err := d.version(ctx)
+	if err != nil {
+		return err
+	}
+	if version > MaxVersion {
+		return checkVersion(version)
+	}
+	return nil
+}
+
+// Version returns the newest version that is applied, 0 in a database without Oarlock. It changes nothing.
+func Version(ctx context.Context, url string, opts ...Option) (int64, error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	return d.version(ctx)
+}
+
+// Entry is one line of the schema history: what this binary knows, and what the database has.
+type Entry struct {
+	Version   int64
+	Name      string    // "unknown" for a version that only a newer binary knows
+	AppliedAt time.Time // zero while pending
+}
+
+// Pending says that Up would apply it.
+func (e Entry) Pending() bool { return e.AppliedAt.IsZero() }
+
+// Status lists the schema history, the oldest version first. It changes nothing.
+func Status(ctx context.Context, url string, opts ...Option) ([]Entry, error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	applied, err := history(ctx, d.db)
+	if err != nil {
+		return nil, err
+	}
+	entries := map[int64]Entry{}
+	for version, name := range names {
+		entries[version] = Entry{Version: version, Name: name}
+	}
+	for _, row := range applied {
+		entries[row.version] = Entry{Version: row.version, Name: nameOf(row.version), AppliedAt: row.appliedAt}
+	}
+	return slices.SortedFunc(maps.Values(entries), func(a, b Entry) int { return int(a.Version - b.Version) }), nil
+}
+
+type historyRow struct {
+	version   int64
+	appliedAt time.Time
+}
+
+var historySQL = statement.Named("migrate/history")
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// history lists what is applied, the newest first.
+func history(ctx context.Context, db querier) (applied []historyRow, err error) {
+	rows, err := db.QueryContext(ctx, historySQL)
+	if isUndefined(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the schema history: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row historyRow
+		if err := rows.Scan(&row.version, &row.appliedAt); err != nil {
+			return nil, fmt.Errorf("read the schema history: %w", err)
+		}
+		applied = append(applied, row)
+	}
+	return applied, rows.Err()
+}

@@ -1,0 +1,76 @@
+package migrations
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed history/*.sql
+var historyFiles embed.FS
+
+//go:embed roles/*.sql
+var roleFiles embed.FS
+
+// roleSQL returns a file of roles/. A name that does not exist is a bug, and shows when the package is loaded.
+func roleSQL(name string) string {
+	text, err := roleFiles.ReadFile("roles/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+var names = listNames()
+
+// listNames names every migration by version: the files, and what is written in Go.
+func listNames() map[int64]string {
+	files, err := fs.Glob(historyFiles, "history/*.sql")
+	if err != nil {
+		panic(err)
+	}
+	names := map[int64]string{riverMigration: fmt.Sprintf("%05d_river", riverMigration)}
+	for _, file := range files {
+		version, err := goose.NumericComponent(file)
+		if err != nil || names[version] != "" {
+			panic(fmt.Sprintf("migrations/%s: the number is missing or taken: %v", file, err))
+		}
+		names[version] = strings.TrimSuffix(path.Base(file), ".sql")
+	}
+	return names
+}
+
+func nameOf(version int64) string {
+	if name, ok := names[version]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// Hash changes whenever what Up makes may change; it names test templates.
+func Hash() string {
+	sum := sha256.New()
+	for _, fsys := range []fs.FS{historyFiles, roleFiles} {
+		err := fs.WalkDir(fsys, ".", func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(fsys, file)
+			fmt.Fprintf(sum, "%s %d\n%s", file, len(text), text)
+			return err
+		})
+		if err != nil {
+			panic(err)
+		}
+	}
+	for _, m := range riverBundle() {
+		fmt.Fprintf(sum, "river %d %d\n%s", m.Version, len(m.SQLUp), m.SQLUp)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}

@@ -1,0 +1,139 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	statement "github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	// ErrLocked says that another migration did not end in time.
+	ErrLocked = errors.New("another migration is running")
+	// ErrReadOnly says that the server takes no writes.
+	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
+	// ErrServerTooOld says that PostgreSQL itself is too old.
+	ErrServerTooOld = errors.New("PostgreSQL is too old")
+)
+
+// MinServer is the oldest PostgreSQL that Oarlock works with.
+const MinServer = 14
+
+// lockKey is the advisory lock of migrations, one per database: "oarlock" in ASCII.
+const lockKey int64 = 0x6f61726c6f636b
+
+const (
+	lockPause     = 100 * time.Millisecond
+	lockReport    = 10 * time.Second
+	unlockTimeout = 5 * time.Second
+)
+
+var (
+	historyTableSQL = roleSQL("history")
+
+	lockSQL    = statement.Named("migrate/lock")
+	unlockSQL  = statement.Named("migrate/unlock")
+	holderSQL  = statement.Named("migrate/lock_holder")
+	serverSQL  = statement.Named("migrate/server")
+	ownerSQL   = statement.Named("migrate/owner")
+	schemaSQL  = roleSQL("schema")
+	sessionSQL = roleSQL("session")
+)
+
+// SessionLock takes the lock of migrations on conn and prepares the session. It waits for another migration to end.
+func (s *session) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if err := s.lock(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.prepare(ctx, conn); err != nil {
+		return errors.Join(err, s.SessionUnlock(context.WithoutCancel(ctx), conn))
+	}
+	s.conn = conn
+	return nil
+}
+
+// SessionUnlock gives the lock back. It reports nothing: a connection too broken to answer loses the lock by that, and
+// is closed next.
+func (s *session) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
+	defer cancel()
+	s.conn = nil
+	if _, err := conn.ExecContext(ctx, unlockSQL, lockKey); err != nil {
+		s.log.DebugContext(ctx, "the lock of migrations goes with its connection", "err", err)
+	}
+	return nil
+}
+
+func checkServer(ctx context.Context, conn *sql.Conn) error {
+	var version int
+	var readOnly bool
+	if err := conn.QueryRowContext(ctx, serverSQL).Scan(&version, &readOnly); err != nil {
+		return fmt.Errorf("ask for the server's version: %w", err)
+	}
+	return refuseServer(version, readOnly)
+}
+
+func refuseServer(version int, readOnly bool) error {
+	if major := version / 10000; major < MinServer {
+		return fmt.Errorf("%w: the server is version %d, Oarlock needs %d or newer: upgrade the server", ErrServerTooOld, major, MinServer)
+	}
+	if readOnly {
+		return ErrReadOnly
+	}
+	return nil
+}
+
+func (s *session) lock(ctx context.Context, conn *sql.Conn) error {
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	return s.acquire(ctx, conn)
+}
+
+// acquire tries again and again rather than queueing in the server: a waiter that is killed is then gone at once, and
+// the one that waits can say for whom.
+func (s *session) acquire(ctx context.Context, conn *sql.Conn) error {
+	deadline := time.NewTimer(s.lockWait)
+	defer deadline.Stop()
+	report := time.Now()
+	for {
+		var locked bool
+		if err := conn.QueryRowContext(ctx, lockSQL, lockKey).Scan(&locked); err != nil || locked {
+			return err
+		}
+		if !time.Now().Before(report) {
+			s.log.InfoContext(ctx, "waiting for another migration to end", "holder", holder(ctx, conn))
+			report = time.Now().Add(lockReport)
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrLocked, context.Cause(ctx))
+		case <-deadline.C:
+			return fmt.Errorf("%w: waited %v for %s: try again later, or end it if it hangs", ErrLocked, s.lockWait, holder(ctx, conn))
+		}
+	}
+}
+
+func holder(ctx context.Context, conn *sql.Conn) string {
+	var description string
+	if err := conn.QueryRowContext(ctx, holderSQL, lockKey).Scan(&description); err != nil {
+		return "a process that is gone by now"
+	}
+	return description
+}
+
+func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {
+	for _, text := range []string{schemaSQL, sessionSQL, historyTableSQL} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("prepare the schema: %w", err)
+		}
+	}
+	if err := conn.QueryRowContext(ctx, ownerSQL).Scan(&s.roles); err != nil {
+		return fmt.Errorf("ask who owns the schema: %w", err)
+	}
+	return nil
+}

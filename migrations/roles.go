@@ -1,0 +1,88 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// RolesError says that the caller may not create or grant the roles, and holds what an administrator may run instead.
+type RolesError struct {
+	SQL string
+	Err error
+}
+
+func (e *RolesError) Error() string {
+	return fmt.Sprintf("create the roles: %v: let an administrator of the server run this in the same database:\n\n%s", e.Err, e.SQL)
+}
+
+func (e *RolesError) Unwrap() error { return e.Err }
+
+const migratorLine = "migrator name := CURRENT_USER;"
+
+// rolesParts in the order they run.
+var rolesParts = []string{roleSQL("roles"), schemaSQL, historyTableSQL, roleSQL("owner"), sealSQL, grantsSQL}
+
+// RolesSQL is what Roles executes, for an administrator to read and run with psql. The user who runs it may migrate
+// afterwards; the SQL in a *RolesError names the user who failed instead.
+func RolesSQL() string { return rolesSQL("CURRENT_USER") }
+
+func rolesSQL(migrator string) string {
+	text := strings.Join(rolesParts, "\n")
+	text = strings.Replace(text, migratorLine, "migrator name := "+migrator+";", 1)
+	return "BEGIN;\n\n" + text + "\nCOMMIT;\n"
+}
+
+// Roles creates the group roles oarlock_owner, _worker, _submit, _read and _admin, hands the schemas to the owner, and
+// grants each what it needs; where they are there already it mends what is missing. It is a step of its own because
+// managed servers may forbid it: then the error is a *RolesError with the SQL to hand to an administrator.
+func Roles(ctx context.Context, url string, opts ...Option) error {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return fmt.Errorf("create the roles: %w", err)
+	}
+	defer d.close()
+	if err := d.refuseNewer(ctx); err != nil {
+		return err
+	}
+	again := func(context.Context) (bool, error) { return false, nil } // doing it twice changes nothing
+	err = pglink.Do(ctx, d.session().createRoles, again)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return &RolesError{SQL: rolesSQL(quoteLiteral(d.user)), Err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("create the roles: %w", err)
+	}
+	return nil
+}
+
+func (s *session) createRoles(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := s.lock(ctx, conn); err != nil {
+		return err
+	}
+	defer s.SessionUnlock(context.WithoutCancel(ctx), conn)
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, part := range rolesParts {
+		if _, err := tx.ExecContext(ctx, part); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func quoteLiteral(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

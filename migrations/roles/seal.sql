@@ -1,0 +1,5 @@
+-- Takes back what Postgres grants to everybody by itself, EXECUTE on functions above all.
+REVOKE ALL ON SCHEMA oarlock, oarlock_river FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA oarlock, oarlock_river FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA oarlock, oarlock_river FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA oarlock, oarlock_river FROM PUBLIC;

@@ -1,0 +1,18 @@
+-- Prepares the session that migrates: it works as the owner of schema oarlock, so that whatever it creates belongs to
+-- that role whoever connects, and waits for no lock so long that the application behind it stands still.
+DO $$
+DECLARE
+  owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'oarlock');
+BEGIN
+  IF owner <> current_user THEN
+    IF NOT pg_has_role(owner, CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+      RAISE insufficient_privilege USING MESSAGE = format(
+        'schema oarlock belongs to %I: connect as a member of it, or let an administrator run `GRANT %I TO %I`',
+        owner, owner, current_user);
+    END IF;
+    PERFORM set_config('role', owner, false);
+  END IF;
+  PERFORM set_config('lock_timeout', '10s', false);
+  PERFORM set_config('statement_timeout', '0', false);
+  PERFORM set_config('idle_session_timeout', '0', false);
+END $$;

@@ -1,0 +1,172 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	store "github.com/pressly/goose/v3/database"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	statement "github.com/oarlock-dev/oarlock/sql"
+)
+
+// session is one move of a database. It is goose's session locker and its store: everything is written through the
+// connection that holds the lock, so that losing the lock and losing the power to write are one thing.
+type session struct {
+	*database
+	conn  *sql.Conn // while the lock is held
+	roles bool      // the group roles own the schemas
+}
+
+func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
+	provider, err := s.provider()
+	if err != nil {
+		return nil, err
+	}
+	return applied(provider.Up(ctx))
+}
+
+func (s *session) down(ctx context.Context, to int64) ([]Applied, error) {
+	provider, err := s.provider()
+	if err != nil {
+		return nil, err
+	}
+	return applied(provider.DownTo(ctx, to))
+}
+
+func (s *session) provider() (*goose.Provider, error) {
+	files, err := fs.Sub(historyFiles, "history")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider("", s.db, files,
+		goose.WithStore(s),
+		goose.WithSessionLocker(s),
+		goose.WithGoMigrations(s.river()),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithVerbose(true),
+		goose.WithSlog(pglink.Component(s.log, "migrate", slog.LevelDebug-slog.LevelInfo)),
+	)
+}
+
+// applied translates what goose did, and unwraps what went wrong.
+func applied(results []*goose.MigrationResult, err error) ([]Applied, error) {
+	var partial *goose.PartialError
+	if errors.As(err, &partial) {
+		results = partial.Applied
+		err = fmt.Errorf("%s: %w", nameOf(partial.Failed.Source.Version), partial.Err)
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "failed to initialize: ") {
+		err = errors.Unwrap(err) // ours, from SessionLock
+	}
+	steps := make([]Applied, len(results))
+	for i, r := range results {
+		steps[i] = Applied{Version: r.Source.Version, Name: nameOf(r.Source.Version), Duration: r.Duration}
+	}
+	return steps, err
+}
+
+var (
+	recordSQL = statement.Named("migrate/record")
+	forgetSQL = statement.Named("migrate/forget")
+
+	sealSQL     = roleSQL("seal")
+	grantsSQL   = roleSQL("grants")
+	teardownSQL = roleSQL("teardown")
+)
+
+const firstVersion = 1
+
+// Tablename names the history. goose wants it to be anything but empty.
+func (s *session) Tablename() string { return "oarlock.schema_history" }
+
+// TableExists keeps goose from making the history before it has the lock: SessionLock makes it.
+func (s *session) TableExists(context.Context, store.DBTxConn) (bool, error) { return true, nil }
+
+// CreateVersionTable is never asked, since TableExists says yes.
+func (s *session) CreateVersionTable(context.Context, store.DBTxConn) error {
+	return errors.New("the history is made under the lock")
+}
+
+// Insert records a migration as part of it, and gives what it made the grants that it should have.
+func (s *session) Insert(ctx context.Context, db store.DBTxConn, req store.InsertRequest) error {
+	db = s.locked(db)
+	for _, text := range s.grants() {
+		if _, err := db.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("grant privileges: %w", err)
+		}
+	}
+	if _, err := db.ExecContext(ctx, recordSQL, req.Version); err != nil {
+		return fmt.Errorf("record the version: %w", err)
+	}
+	return nil
+}
+
+func (s *session) grants() []string {
+	if s.roles {
+		return []string{sealSQL, grantsSQL}
+	}
+	return []string{sealSQL}
+}
+
+// Delete forgets a migration as part of taking it back; with the first one goes the history itself.
+func (s *session) Delete(ctx context.Context, db store.DBTxConn, version int64) error {
+	db = s.locked(db)
+	if _, err := db.ExecContext(ctx, forgetSQL, version); err != nil {
+		return fmt.Errorf("forget the version: %w", err)
+	}
+	if version != firstVersion {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, teardownSQL); err != nil {
+		return fmt.Errorf("drop the schemas: %w", err)
+	}
+	return nil
+}
+
+// locked is the connection with the lock where goose hands a pool: it does so for migrations in Go.
+func (s *session) locked(db store.DBTxConn) store.DBTxConn {
+	if _, pool := db.(*sql.DB); pool {
+		return s.conn
+	}
+	return db
+}
+
+// GetMigration finds one version in the history.
+func (s *session) GetMigration(ctx context.Context, db store.DBTxConn, version int64) (*store.GetMigrationResult, error) {
+	rows, err := history(ctx, db)
+	for _, row := range rows {
+		if row.version == version {
+			return &store.GetMigrationResult{Timestamp: row.appliedAt, IsApplied: true}, nil
+		}
+	}
+	return nil, errors.Join(err, store.ErrVersionNotFound)
+}
+
+// GetLatestVersion finds the newest version in the history.
+func (s *session) GetLatestVersion(ctx context.Context, db store.DBTxConn) (int64, error) {
+	rows, err := s.ListMigrations(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].Version, nil
+}
+
+// ListMigrations lists the history, the newest version first, and last the version 0 that goose wants to see.
+func (s *session) ListMigrations(ctx context.Context, db store.DBTxConn) ([]*store.ListMigrationsResult, error) {
+	rows, err := history(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*store.ListMigrationsResult, 0, len(rows)+1)
+	for _, row := range rows {
+		list = append(list, &store.ListMigrationsResult{Version: row.version, IsApplied: true})
+	}
+	return append(list, &store.ListMigrationsResult{IsApplied: true}), nil
+}
