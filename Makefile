@@ -53,3 +53,8 @@ lint: ## go vet, formatting and linters, as .golangci.yml says
 .PHONY: format
 format: ## rewrite Go files the way lint wants them
 	@tools/golangci-lint fmt ./...
+
+.PHONY: golden
+golden: ## rewrite golden files and show what changed
+	@go test ./internal/archtest -run Planted -rewrite
+	@git diff --stat -- '*testdata*'
