@@ -93,6 +93,34 @@ func (s *session) lock(ctx context.Context, conn *sql.Conn) error {
 	return s.acquire(ctx, conn)
 }
 
+// underLock runs do while it holds the lock of migrations.
+func (s *session) underLock(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := s.lock(ctx, conn); err != nil {
+		return err
+	}
+	defer s.SessionUnlock(context.WithoutCancel(ctx), conn)
+	return do(ctx, conn)
+}
+
+func execTx(ctx context.Context, conn *sql.Conn, texts ...string) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, text := range texts {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
 // acquire tries again and again rather than queueing in the server: a waiter that is killed is then gone at once, and
 // the one that waits can say for whom.
 func (s *session) acquire(ctx context.Context, conn *sql.Conn) error {

@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,7 +52,7 @@ func Roles(ctx context.Context, url string, opts ...Option) error {
 		return err
 	}
 	again := func(context.Context) (bool, error) { return false, nil } // doing it twice changes nothing
-	err = pglink.Do(ctx, d.session().createRoles, again)
+	err = pglink.Do(ctx, func(ctx context.Context) error { return d.session().underLock(ctx, createRoles) }, again)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return &RolesError{SQL: rolesSQL(quoteLiteral(d.user)), Err: err}
@@ -62,27 +63,8 @@ func Roles(ctx context.Context, url string, opts ...Option) error {
 	return nil
 }
 
-func (s *session) createRoles(ctx context.Context) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := s.lock(ctx, conn); err != nil {
-		return err
-	}
-	defer s.SessionUnlock(context.WithoutCancel(ctx), conn)
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	for _, part := range rolesParts {
-		if _, err := tx.ExecContext(ctx, part); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
+func createRoles(ctx context.Context, conn *sql.Conn) error {
+	return execTx(ctx, conn, rolesParts...)
 }
 
 func quoteLiteral(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

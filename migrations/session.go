@@ -33,11 +33,27 @@ func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
 }
 
 func (s *session) down(ctx context.Context, to int64) ([]Applied, error) {
+	version, err := s.version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return nil, s.underLock(ctx, dropEmpty)
+	}
 	provider, err := s.provider()
 	if err != nil {
 		return nil, err
 	}
 	return applied(provider.DownTo(ctx, to))
+}
+
+// dropEmpty takes away what an Up that was killed before its first migration has left.
+func dropEmpty(ctx context.Context, conn *sql.Conn) error {
+	applied, err := history(ctx, conn)
+	if err != nil || len(applied) > 0 { // somebody was faster
+		return err
+	}
+	return execTx(ctx, conn, teardownSQL)
 }
 
 func (s *session) provider() (*goose.Provider, error) {

@@ -1,0 +1,91 @@
+package migrations_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// steps are the transactions of Up: one for the first migration, one for each of River's versions.
+const steps = 1 + 8
+
+func TestUp_GoesOnWhereAKilledOneEnded(t *testing.T) {
+	t.Parallel()
+	const patience = time.Minute
+	for name, at := range map[string]netfault.Fault{
+		"first migration committed":      {When: netfault.Completed("COMMIT"), Nth: 1},
+		"between versions of River":      {When: netfault.Completed("COMMIT"), Nth: 4},
+		"inside a version of River":      {When: netfault.Completed("CREATE INDEX"), Nth: 3},
+		"River complete, not recorded":   {When: netfault.Completed("COMMIT"), Nth: steps},
+		"everything recorded, lock held": {When: netfault.Completed("INSERT 0 1"), Nth: steps + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			proxy, through := netfault.Through(t, b.url)
+			at.Do = netfault.Hold
+			middle := proxy.Inject(at)
+			child := exec.CommandContext(t.Context(), os.Args[0])
+			child.Env = append(os.Environ(), childURL+"="+through)
+			child.Stderr = os.Stderr
+			if err := child.Start(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-middle.Fired():
+			case <-time.After(patience):
+				t.Error("never came so far")
+			}
+			_ = child.Process.Kill()
+			_ = child.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if _, err := migrations.Up(ctx, b.url); err != nil {
+				t.Fatal(err)
+			}
+			b.mustBeComplete(t)
+		})
+	}
+}
+
+func TestUp_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= steps; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			proxy, through := netfault.Through(t, b.url)
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Nth: n, Do: netfault.Cut})
+			if _, err := migrations.Up(t.Context(), through); err != nil {
+				t.Fatal(err)
+			}
+			<-cut.Fired()
+			b.mustBeComplete(t)
+		})
+	}
+}
+
+func TestDown_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= steps; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			b := migrated(t)
+			proxy, through := netfault.Through(t, b.url)
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Nth: n, Do: netfault.Cut})
+			if _, err := migrations.Down(t.Context(), through, 0); err != nil {
+				t.Fatal(err)
+			}
+			<-cut.Fired()
+			if left := b.leftovers(t); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,4 @@
+-- Purpose: the server's clock now, to compare with ours
+-- Index: none
+-- Locks: none
+SELECT clock_timestamp()
