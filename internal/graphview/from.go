@@ -1,0 +1,148 @@
+package graphview
+
+import (
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+const maxCondition = 28 // characters of a condition that a badge shows
+
+// FromGraph is the view of a compiled graph, with ids for labels.
+func FromGraph(g *dagrun.Graph) View {
+	var v View
+	for i := range g.Len() {
+		step := g.Step(i)
+		v.Nodes = append(v.Nodes, Node{ID: step.Name, Kind: kindOf(step), Badges: badges(step)})
+		for _, p := range g.Parents(i) {
+			v.Edges = append(v.Edges, Edge{From: p.Step, To: i, State: p.State})
+		}
+	}
+	return v
+}
+
+func kindOf(s *dagrun.Step) Kind {
+	switch {
+	case s.Foreach != nil:
+		return Foreach
+	case s.Name[0] == '@':
+		return Handler
+	}
+	return Step
+}
+
+// badges say what sets a step apart, the most telling first.
+func badges(s *dagrun.Step) []string {
+	var list []string
+	add := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.Rule != dagrun.AllSuccess, "%s", s.Rule)
+	if s.When != nil {
+		add(true, "when %s", clip(clean(s.When.String()), maxCondition, "…"))
+	}
+	add(s.Body == dagrun.BodyChild, "child run")
+	add(s.Body != dagrun.BodyTask && s.Body != dagrun.BodyChild, "%s", s.Body)
+	add(s.Result != nil, "precomputed")
+	add(s.Slots > 1, "%d slots", s.Slots)
+	add(s.Pool != "", "pool %s", s.Pool)
+	add(s.Retry.Limit > 0, "retry %d", s.Retry.Limit)
+	add(replaces(s), "fallback")
+	add(s.CacheKey != nil, "cache")
+	add(s.Publish, "publish")
+	return list
+}
+
+func replaces(s *dagrun.Step) bool {
+	for _, r := range s.OnError {
+		if r.Do == dagrun.DoReplace {
+			return true
+		}
+	}
+	return false
+}
+
+// Task is what a run knows of one task, as far as a drawing shows it.
+type Task struct {
+	Step  string // id of its step
+	Item  string // "" for the step itself
+	Alt   int    // number of the replacement, 0 = original
+	State string
+	Items int // of a foreach node: how many items it grew to
+}
+
+// With is the view with the states of a run: replacements stand below what they replace and take over its children,
+// items are counted at their node. A step without a task is pending.
+func (v View) With(tasks []Task) View {
+	w := View{Name: v.Name, Nodes: append([]Node(nil), v.Nodes...)}
+	at := make(map[string]int, len(w.Nodes))
+	for i := range w.Nodes {
+		at[w.Nodes[i].ID] = i
+		w.Nodes[i].State = dagrun.TaskPending.String()
+	}
+	items := map[int]*tally{}
+	instead := map[int][]int{}
+	for _, t := range tasks {
+		i, ok := at[t.Step]
+		switch {
+		case !ok:
+		case t.Item != "":
+			count(items, i).add(t)
+		case t.Alt > 0:
+			instead[i] = append(instead[i], len(w.Nodes))
+			w.Nodes = append(w.Nodes, Node{ID: fmt.Sprintf("%s~%d", t.Step, t.Alt), Kind: Replacement, State: t.State})
+		default:
+			w.Nodes[i].State = t.State
+			count(items, i).total = max(count(items, i).total, t.Items)
+		}
+	}
+	for i, c := range items {
+		if total := max(c.total, c.seen); total > 0 {
+			w.Nodes[i].Badges = append([]string{fmt.Sprintf("%d/%d", c.done, total)}, w.Nodes[i].Badges...)
+		}
+	}
+	w.Edges = rewire(v.Edges, instead, len(v.Nodes))
+	return w
+}
+
+// tally counts the items of a foreach node.
+type tally struct{ seen, done, total int }
+
+func count(m map[int]*tally, i int) *tally {
+	if m[i] == nil {
+		m[i] = &tally{}
+	}
+	return m[i]
+}
+
+// add counts originals; a replaced item is done when its replacement is, which is counted in its place.
+func (c *tally) add(t Task) {
+	if t.Alt == 0 {
+		c.seen++
+	}
+	s, err := dagrun.ParseState(t.State)
+	if err == nil && s.Terminal() && s != dagrun.TaskReplaced && (t.Alt == 0 || c.done < c.seen) {
+		c.done++
+	}
+}
+
+// rewire leads the children of replaced nodes to the replacements.
+func rewire(edges []Edge, instead map[int][]int, nodes int) []Edge {
+	var out []Edge
+	for i := range nodes {
+		for _, alt := range instead[i] {
+			out = append(out, Edge{From: i, To: alt, Replaces: true})
+		}
+	}
+	for _, e := range edges {
+		if instead[e.From] == nil {
+			out = append(out, e)
+		}
+		for _, alt := range instead[e.From] {
+			out = append(out, Edge{From: alt, To: e.To, State: e.State})
+		}
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package graphview
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// place gives every cell its x, in whole units: each layer in turn is moved as near to its neighbours as order and
+// gaps allow, down and up a few times. A limit > 0 is the widest a layer may get; place says whether that was possible.
+func (s *sketch) place(gap, limit float64) bool {
+	for _, row := range s.layers {
+		x := 0.0
+		for _, c := range row {
+			s.cells[c].x = x + s.cells[c].size/2
+			x += s.cells[c].size + gap
+		}
+		if limit > 0 && x-gap > limit {
+			return false
+		}
+	}
+	sweeps := s.sweeps()
+	for range sweeps {
+		for i := range s.layers {
+			s.settle(s.layers[i], gap, limit, true)
+		}
+		for i := range s.layers {
+			s.settle(s.layers[len(s.layers)-1-i], gap, limit, false)
+		}
+	}
+	s.settleBoth(gap, limit)
+	s.align(gap)
+	s.straightenBends(gap)
+	return true
+}
+
+// settle moves the cells of a layer towards their neighbours above (or below).
+func (s *sketch) settle(row []int, gap, limit float64, above bool) {
+	want, weight := make([]float64, len(row)), make([]float64, len(row))
+	for i, c := range row {
+		want[i], weight[i] = s.pull(c, above, !above)
+	}
+	s.spread(row, want, weight, gap, limit)
+}
+
+// settleBoth is a last pass in which every cell looks both ways.
+func (s *sketch) settleBoth(gap, limit float64) {
+	for _, row := range s.layers {
+		want, weight := make([]float64, len(row)), make([]float64, len(row))
+		for i, c := range row {
+			want[i], weight[i] = s.pull(c, true, true)
+		}
+		s.spread(row, want, weight, gap, limit)
+	}
+}
+
+// pull is where a cell's neighbours would have it, and how strongly: their weighted median, so that of an odd number
+// the middle one is met straight.
+func (s *sketch) pull(c int, above, below bool) (x, weight float64) {
+	type neighbour struct{ x, weight float64 }
+	var all []neighbour
+	add := func(other int, w float64) {
+		all = append(all, neighbour{s.cells[other].x, w})
+		weight += w
+	}
+	if above {
+		for _, l := range s.cells[c].up {
+			add(s.links[l].from, s.links[l].weight)
+		}
+	}
+	if below {
+		for _, l := range s.cells[c].down {
+			add(s.links[l].to, s.links[l].weight)
+		}
+	}
+	if weight == 0 {
+		return s.cells[c].x, 0.01
+	}
+	slices.SortFunc(all, func(a, b neighbour) int { return cmp.Compare(a.x, b.x) })
+	seen := 0.0
+	for i, n := range all {
+		seen += n.weight
+		if seen*2 == weight {
+			return (n.x + all[i+1].x) / 2, weight
+		}
+		if seen*2 > weight {
+			return n.x, weight
+		}
+	}
+	return all[len(all)-1].x, weight
+}
+
+// spread gives a layer the places nearest to the wanted ones (least weighted squares) that keep order and gaps: with
+// the gaps taken out that is isotonic regression, by pooling adjacent violators.
+func (s *sketch) spread(row []int, want, weight []float64, gap, limit float64) {
+	offset := make([]float64, len(row))
+	for i := 1; i < len(row); i++ {
+		offset[i] = offset[i-1] + (s.cells[row[i-1]].size+s.cells[row[i]].size)/2 + gap
+	}
+	type pool struct {
+		x, weight float64
+		n         int
+	}
+	var pools []pool
+	for i := range row {
+		p := pool{want[i] - offset[i], weight[i], 1}
+		for len(pools) > 0 && pools[len(pools)-1].x >= p.x {
+			q := pools[len(pools)-1]
+			pools = pools[:len(pools)-1]
+			w := q.weight + p.weight
+			p = pool{(q.x*q.weight + p.x*p.weight) / w, w, q.n + p.n}
+		}
+		pools = append(pools, p)
+	}
+	lo, hi := s.bounds(row, offset, limit)
+	i := 0
+	for _, p := range pools {
+		for range p.n {
+			s.cells[row[i]].x = min(max(p.x, lo), hi) + offset[i]
+			i++
+		}
+	}
+}
+
+// bounds is where the centre of the first cell may stand.
+func (s *sketch) bounds(row []int, offset []float64, limit float64) (lo, hi float64) {
+	if limit <= 0 || len(row) == 0 {
+		return math.Inf(-1), math.Inf(1)
+	}
+	last := len(row) - 1
+	return s.cells[row[0]].size / 2, limit - s.cells[row[last]].size/2 - offset[last]
+}
+
+// align moves everything to the left edge and onto whole units. Distances within a layer are whole already when sizes
+// and gaps are, so rounding keeps them.
+func (s *sketch) align(gap float64) {
+	left := math.Inf(1)
+	for _, c := range s.cells {
+		left = min(left, c.x-c.size/2)
+	}
+	for _, row := range s.layers {
+		free := 0.0
+		for _, i := range row {
+			c := &s.cells[i]
+			edge := max(free, math.Floor(c.x-c.size/2-left+0.5+1e-6))
+			c.x = edge + c.size/2
+			free = edge + c.size + gap
+		}
+	}
+}
+
+// straightenBends puts the bends of an edge below one another where their neighbours leave room: first each below the
+// one before it, then above the one behind it.
+func (s *sketch) straightenBends(gap float64) {
+	for _, row := range s.layers {
+		for i, at := range row {
+			if c := s.cells[at]; c.bend() {
+				s.nudge(row, i, s.links[c.up[0]].from, gap)
+			}
+		}
+	}
+	for l := len(s.layers) - 1; l >= 0; l-- {
+		for i, at := range s.layers[l] {
+			if c := s.cells[at]; c.bend() {
+				for _, below := range c.down {
+					s.nudge(s.layers[l], i, s.links[below].to, gap)
+				}
+			}
+		}
+	}
+}
+
+// nudge moves a bend in line with another, if there is room between its neighbours.
+func (s *sketch) nudge(row []int, i, other int, gap float64) {
+	if !s.cells[other].bend() {
+		return
+	}
+	x := s.cells[other].x
+	if i > 0 && s.apart(row[i-1], row[i], x-s.cells[row[i-1]].x) < gap {
+		return
+	}
+	if i+1 < len(row) && s.apart(row[i], row[i+1], s.cells[row[i+1]].x-x) < gap {
+		return
+	}
+	s.cells[row[i]].x = x
+}
+
+// apart is what is left between two cells whose centres are that far apart.
+func (s *sketch) apart(a, b int, distance float64) float64 {
+	return distance - (s.cells[a].size+s.cells[b].size)/2
+}
+
+// width is what the sketch takes up.
+func (s *sketch) width() float64 {
+	w := 0.0
+	for _, c := range s.cells {
+		w = max(w, c.x+c.size/2)
+	}
+	return w
+}

@@ -1,0 +1,258 @@
+package graphview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// bus carries every link of one manner between cells of one layer that have exactly the same children in the next:
+// so whoever follows it from any parent to any child follows an edge.
+type bus struct {
+	manner  manner
+	from    []int // cells
+	to      []int
+	out, in []int // the columns of their ports
+	lo, hi  int   // columns from end to end
+	track   int   // row in the gap between the layers; a straight bus needs none
+}
+
+func (b *bus) straight() bool { return b.lo == b.hi }
+
+func (b *bus) measure() {
+	ends := slices.Concat(b.out, b.in)
+	b.lo, b.hi = slices.Min(ends), slices.Max(ends)
+}
+
+// buses groups the links below each layer.
+func (s *sketch) buses() [][]*bus {
+	all := make([][]*bus, len(s.layers))
+	for i, row := range s.layers {
+		byChildren := map[string]*bus{}
+		for _, c := range row {
+			for m, to := range s.children(c) {
+				if to == nil {
+					continue
+				}
+				key := fmt.Sprint(m, to)
+				b := byChildren[key]
+				if b == nil {
+					b = &bus{manner: manners[m], to: to, in: make([]int, len(to))}
+					byChildren[key] = b
+					all[i] = append(all[i], b)
+				}
+				b.from, b.out = append(b.from, c), append(b.out, 0)
+			}
+		}
+	}
+	return all
+}
+
+// children lists the cells below c by manner, from left to right.
+func (s *sketch) children(c int) [4][]int {
+	var to [4][]int
+	for _, l := range s.cells[c].down {
+		m := slices.Index(manners, s.links[l].manner)
+		to[max(m, 0)] = append(to[max(m, 0)], s.links[l].to)
+	}
+	for _, list := range to {
+		slices.SortFunc(list, func(a, b int) int { return cmp.Compare(s.cells[a].pos, s.cells[b].pos) })
+	}
+	return to
+}
+
+// port is where a bus meets a cell.
+type port struct {
+	column *int // in bus.out or bus.in
+	others float64
+}
+
+// ports gives every bus of a gap its columns: spread around the middle of a box, in the order of where they lead.
+func (s *sketch) ports(gap []*bus) {
+	outs, ins := map[int][]port{}, map[int][]port{}
+	for _, b := range gap {
+		for i, c := range b.from {
+			outs[c] = append(outs[c], port{&b.out[i], s.middle(b.to)})
+		}
+		for i, c := range b.to {
+			ins[c] = append(ins[c], port{&b.in[i], s.middle(b.from)})
+		}
+	}
+	for _, side := range []map[int][]port{outs, ins} {
+		for c, list := range side {
+			slices.SortStableFunc(list, func(a, b port) int { return cmp.Compare(a.others, b.others) })
+			for i, p := range list {
+				*p.column = s.cells[c].centre() - (len(list) - 1) + 2*i
+			}
+		}
+	}
+	s.straighten(gap, outs, ins)
+	s.separate(gap, ins)
+	for _, b := range gap {
+		b.measure()
+	}
+}
+
+func (s *sketch) middle(cells []int) float64 {
+	sum := 0.0
+	for _, c := range cells {
+		sum += s.cells[c].x
+	}
+	return sum / float64(len(cells))
+}
+
+func (c cell) edge() int   { return int(c.x - c.size/2) }
+func (c cell) centre() int { return c.edge() + int(c.size)/2 }
+
+// interior is where ports of a cell may be.
+func (c cell) interior() (lo, hi int) {
+	if c.bend() {
+		return c.edge(), c.edge()
+	}
+	return c.edge() + 1, c.edge() + int(c.size) - 2
+}
+
+// straighten moves ports by a little, or as far as the box goes for a link between two boxes alone, so that links run
+// straight down.
+func (s *sketch) straighten(gap []*bus, outs, ins map[int][]port) {
+	for _, b := range gap {
+		reach := 1
+		if len(b.from) == 1 && len(b.to) == 1 {
+			reach = 1 << 20
+		}
+		for i, to := range b.to {
+			for j, from := range b.from {
+				if d := b.in[i] - b.out[j]; d == 0 || d > reach || -d > reach {
+					continue
+				}
+				if len(b.to) == 1 && len(outs[from]) == 1 && s.cells[to].bend() {
+					s.move(from, outs[from], &b.out[j], b.in[i])
+				} else if !s.move(to, ins[to], &b.in[i], b.out[j]) && len(b.to) == 1 && len(b.from) == 1 {
+					s.meet(from, to, outs[from], ins[to], &b.out[j], &b.in[i])
+				}
+			}
+		}
+	}
+}
+
+// meet looks for a column that both ends can move to.
+func (s *sketch) meet(from, to int, outs, ins []port, out, in *int) {
+	lo1, hi1 := s.cells[from].interior()
+	lo2, hi2 := s.cells[to].interior()
+	lo, hi := max(lo1, lo2), min(hi1, hi2)
+	if lo > hi || len(outs) > 1 || len(ins) > 1 {
+		return
+	}
+	column := min(max((*out+*in)/2, lo), hi)
+	*out, *in = column, column
+}
+
+// move puts a port of a cell at a column, if it stays inside the box and clear of the cell's other ports.
+func (s *sketch) move(c int, ports []port, p *int, column int) bool {
+	lo, hi := s.cells[c].interior()
+	if column < lo || column > hi {
+		return false
+	}
+	for _, other := range ports {
+		if other.column == p {
+			continue
+		}
+		if d := *other.column - column; d > -2 && d < 2 || (*other.column < *p) != (*other.column < column) {
+			return false
+		}
+	}
+	*p = column
+	return true
+}
+
+// separate moves a port away from a column in which another bus comes down from above.
+func (s *sketch) separate(gap []*bus, ins map[int][]port) {
+	above := map[int]*bus{}
+	for _, b := range gap {
+		for _, x := range b.out {
+			above[x] = b
+		}
+	}
+	for _, b := range gap {
+		for i, c := range b.to {
+			if other := above[b.in[i]]; other == nil || other == b {
+				continue
+			}
+			for d := 1; d <= int(s.cells[c].size); d++ {
+				if above[b.in[i]+d] == nil && s.move(c, ins[c], &b.in[i], b.in[i]+d) ||
+					above[b.in[i]-d] == nil && s.move(c, ins[c], &b.in[i], b.in[i]-d) {
+					break
+				}
+			}
+		}
+	}
+}
+
+// tracks gives each bus that is not straight a row, and says how many rows there are. It fails where two buses
+// would each have to be above the other.
+func tracks(gap []*bus) (rows int, ok bool) {
+	order, ok := stack(gap)
+	for i, b := range order {
+		b.track = 0
+		for _, a := range order[:i] {
+			if a.lo <= b.hi+1 && b.lo <= a.hi+1 {
+				b.track = max(b.track, a.track+1)
+			}
+		}
+		rows = max(rows, b.track+1)
+	}
+	return rows, ok
+}
+
+// stack orders the buses from the top so that few of them cross: next comes always the one that crosses the rest
+// least by being above it.
+func stack(gap []*bus) (order []*bus, ok bool) {
+	var rest []*bus
+	for _, b := range gap {
+		if !b.straight() {
+			rest = append(rest, b)
+		}
+	}
+	for len(rest) > 0 {
+		best, cost := -1, 0
+		for i, b := range rest {
+			c, allowed := b.costAbove(rest)
+			if allowed && (best < 0 || c < cost) {
+				best, cost = i, c
+			}
+		}
+		if best < 0 {
+			return nil, false
+		}
+		order = append(order, rest[best])
+		rest = slices.Delete(rest, best, best+1)
+	}
+	return order, true
+}
+
+// costAbove is how many more crossings b makes above the others than below them. It is not allowed above a bus that
+// comes down where b has a child.
+func (b *bus) costAbove(others []*bus) (cost int, allowed bool) {
+	for _, o := range others {
+		if o == b {
+			continue
+		}
+		for _, x := range o.out {
+			if slices.Contains(b.in, x) {
+				return 0, false
+			}
+		}
+		cost += within(b.in, o) + within(o.out, b) - within(o.in, b) - within(b.out, o)
+	}
+	return cost, true
+}
+
+func within(columns []int, b *bus) int {
+	n := 0
+	for _, x := range columns {
+		if x >= b.lo && x <= b.hi {
+			n++
+		}
+	}
+	return n
+}

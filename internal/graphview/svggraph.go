@@ -1,0 +1,176 @@
+package graphview
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// svgGraph is a connected view as cards and curves.
+type svgGraph struct {
+	*sketch
+	v      View
+	top    []int // of each layer
+	high   []int
+	height int
+}
+
+func newSVGGraph(v View) *svgGraph {
+	g := &svgGraph{v: v, sketch: newSketch(v, func(n Node) float64 {
+		w, _ := cardSize(n)
+		return float64(w)
+	})}
+	g.place(svgGap, 0)
+	y := 0
+	for _, row := range g.layers {
+		high := 0
+		for _, c := range row {
+			if !g.cells[c].bend() {
+				_, h := cardSize(v.Nodes[g.cells[c].node])
+				high = max(high, h)
+			}
+		}
+		g.top, g.high = append(g.top, y), append(g.high, high)
+		y += high + svgRise
+	}
+	g.height = y - svgRise
+	return g
+}
+
+// cardSize is even, so that middles are whole pixels.
+func cardSize(n Node) (w, h int) {
+	w, h = textPixels(clip(clean(n.title()), svgLabel, "…"), 13), svgCard
+	if rest := n.detail(); rest != "" {
+		w, h = max(w, textPixels(clip(clean(rest), svgLabel, "…"), 11)), svgTall
+	}
+	return (max(w+2*svgPadding, svgMinCard) + 1) &^ 1, h
+}
+
+// textPixels guesses how wide text is in a proportional font; rather too wide than too narrow.
+func textPixels(s string, size float64) int {
+	em := 0.0
+	for _, g := range glyphs(s) {
+		switch {
+		case g.width == 2:
+			em += 1.05
+		case strings.ContainsAny(g.text, "ijlftr.,:;'|!()[] "):
+			em += 0.38
+		case strings.ContainsAny(g.text, "mwMW@%"):
+			em += 0.95
+		case g.text >= "A" && g.text <= "Z":
+			em += 0.74
+		default:
+			em += 0.64
+		}
+	}
+	return int(em*size + 0.5)
+}
+
+func (g *svgGraph) draw(p *picture, x, y int) {
+	drawn := make([]bool, len(g.links))
+	for i, route := range g.routes {
+		if len(route) > 0 {
+			g.edge(p, i, drawn, x, y)
+		}
+	}
+	for _, c := range g.cells {
+		if c.bend() {
+			continue
+		}
+		n := g.v.Nodes[c.node]
+		w, h := cardSize(n)
+		p.card(n, x+int(c.x)-w/2, y+g.top[c.layer]+(g.high[c.layer]-h)/2, w, h)
+	}
+}
+
+// edge draws what of an edge no earlier edge has drawn.
+func (g *svgGraph) edge(p *picture, i int, drawn []bool, x, y int) {
+	var path strings.Builder
+	for _, l := range g.routes[i] {
+		if !drawn[l] {
+			drawn[l] = true
+			g.piece(&path, g.links[l], x, y)
+		}
+	}
+	if path.Len() > 0 {
+		e := g.v.Edges[i]
+		fmt.Fprintf(&p.body, "<path class=%q d=%q marker-end=\"url(#oarlock-tip)\"><title>%s</title></path>\n", e.manner().class(),
+			path.String(), escape(g.v.Nodes[e.From].title()+" → "+g.v.Nodes[e.To].title()))
+	}
+}
+
+// piece is a curve through the gap between layers, and straight on through the layer of a bend.
+func (g *svgGraph) piece(path *strings.Builder, l link, x, y int) {
+	from, to := g.cells[l.from], g.cells[l.to]
+	x1, x2 := x+int(from.x), x+int(to.x)
+	y1, y2 := y+g.bottomOf(from), y+g.topOf(to)
+	if d := x2 - x1; !from.bend() && !to.bend() && d >= -svgSlack && d <= svgSlack {
+		x1 = x2
+	}
+	if path.Len() == 0 {
+		fmt.Fprintf(path, "M%d %d", x1, y1)
+	}
+	if mid := (y1 + y2) / 2; x1 == x2 {
+		fmt.Fprintf(path, "V%d", y2)
+	} else {
+		fmt.Fprintf(path, "C%d %d %d %d %d %d", x1, mid, x2, mid, x2, y2)
+	}
+	if to.bend() {
+		fmt.Fprintf(path, "V%d", y+g.bottomOf(to))
+	}
+}
+
+func (g *svgGraph) topOf(c cell) int {
+	if c.bend() {
+		return g.top[c.layer]
+	}
+	_, h := cardSize(g.v.Nodes[c.node])
+	return g.top[c.layer] + (g.high[c.layer]-h)/2
+}
+
+func (g *svgGraph) bottomOf(c cell) int {
+	if c.bend() {
+		return g.top[c.layer] + g.high[c.layer]
+	}
+	return 2*g.top[c.layer] + g.high[c.layer] - g.topOf(c)
+}
+
+func (m manner) class() string {
+	switch {
+	case m.replaces:
+		return "edge replaced"
+	case m.state == dagrun.OnFinished:
+		return "edge finished"
+	case m.state == dagrun.OnStarted:
+		return "edge started"
+	}
+	return "edge"
+}
+
+// card draws a node; a foreach is a stack of cards.
+func (p *picture) card(n Node, x, y, w, h int) {
+	class := "node"
+	if n.State != "" {
+		class += " " + lookFor(n.State).class
+	}
+	if n.Kind == Handler || n.Kind == folded {
+		class += " dashed"
+	}
+	title, rest := clip(clean(n.title()), svgLabel, "…"), clip(clean(n.detail()), svgLabel, "…")
+	fmt.Fprintf(&p.body, "<g class=%q><title>%s</title>\n", class, escape(strings.TrimSpace(n.ID+" "+n.detail())))
+	stack := []int{0}
+	if n.Kind == Foreach {
+		stack = []int{8, 4, 0}
+	}
+	for _, d := range stack {
+		fmt.Fprintf(&p.body, "<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", x+d, y+d, w, h)
+	}
+	middle := y + h/2 + 5
+	if rest != "" {
+		p.text("more", x+w/2, y+h-13, rest)
+		middle = y + 22
+	}
+	p.text("name", x+w/2, middle, title)
+	p.body.WriteString("</g>\n")
+}

@@ -1,0 +1,117 @@
+package graphview
+
+import (
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// View is a graph to draw.
+type View struct {
+	Name  string // of the DAG; free text
+	Nodes []Node
+	Edges []Edge
+}
+
+// Kind says what a node is.
+type Kind string
+
+// Kinds, in the words of `status -o json`.
+const (
+	Step        Kind = "step"
+	Foreach     Kind = "foreach"
+	Handler     Kind = "handler"
+	Replacement Kind = "replacement"
+
+	folded Kind = "folded" // stands for nodes that Fold took away
+)
+
+// Node is a step, a handler or a replacement.
+type Node struct {
+	ID     string
+	Label  string // free text for people; "" shows the ID
+	Kind   Kind
+	State  string   // of its task, in the words of dagrun.State; "" outside a run
+	Badges []string // short remarks: its trigger rule, slots, …
+}
+
+// Edge leads from a parent to a child, by index.
+type Edge struct {
+	From, To int
+	State    dagrun.EdgeState
+	Replaces bool // To took the place of From
+}
+
+// manner is what tells edges between the same nodes apart.
+type manner struct {
+	state    dagrun.EdgeState
+	replaces bool
+}
+
+func (e Edge) manner() manner { return manner{e.State, e.Replaces} }
+
+func (n Node) title() string {
+	if n.Label != "" {
+		return n.Label
+	}
+	return n.ID
+}
+
+// detail is the second line of a node where there is no sign for its state.
+func (n Node) detail() string {
+	parts := n.Badges
+	if n.State != "" {
+		parts = append([]string{n.State}, parts...)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func (e Edge) within(v View) bool {
+	n := len(v.Nodes)
+	return e.From >= 0 && e.To >= 0 && e.From < n && e.To < n && e.From != e.To
+}
+
+// split gives the view without its handlers, and the handlers.
+func (v View) split() (steps View, handlers []Node) {
+	keep := make([]int, 0, len(v.Nodes))
+	for i, n := range v.Nodes {
+		if n.Kind == Handler {
+			handlers = append(handlers, n)
+		} else {
+			keep = append(keep, i)
+		}
+	}
+	return v.pick(keep), handlers
+}
+
+// pick is the view with these nodes alone, in this order, and the edges among them.
+func (v View) pick(keep []int) View {
+	at := make(map[int]int, len(keep))
+	part := View{Name: v.Name, Nodes: make([]Node, len(keep))}
+	for i, old := range keep {
+		at[old] = i
+		part.Nodes[i] = v.Nodes[old]
+	}
+	for _, e := range v.Edges {
+		from, ok := at[e.From]
+		to, ok2 := at[e.To]
+		if ok && ok2 {
+			e.From, e.To = from, to
+			part.Edges = append(part.Edges, e)
+		}
+	}
+	return part
+}
+
+// neighbours lists the edges out of and into every node, by index in Edges; edges to nowhere and to themselves are
+// left out.
+func (v View) neighbours() (out, in [][]int) {
+	out, in = make([][]int, len(v.Nodes)), make([][]int, len(v.Nodes))
+	for i, e := range v.Edges {
+		if e.within(v) {
+			out[e.From] = append(out[e.From], i)
+			in[e.To] = append(in[e.To], i)
+		}
+	}
+	return out, in
+}

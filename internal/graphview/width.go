@@ -1,0 +1,122 @@
+package graphview
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/bidi"
+	"golang.org/x/text/width"
+)
+
+const (
+	zeroWidthJoiner = '\u200d'
+	isolateStart    = "\u2068" // first strong isolate
+	isolateEnd      = "\u2069" // pop directional isolate
+)
+
+// glyph is what one place of a terminal shows: a character with the marks that combine with it.
+type glyph struct {
+	text  string
+	width int // 1 or 2
+}
+
+// glyphs cuts clean text into what a terminal shows.
+func glyphs(s string) []glyph {
+	var out []glyph
+	joined, flag := false, false
+	for _, r := range s {
+		mark := joins(r)
+		second := flag && regional(r)
+		if (mark || joined || second) && len(out) > 0 {
+			last := &out[len(out)-1]
+			last.text += string(r)
+			if second || r == '\ufe0f' || joined && runeWidth(r) == 2 {
+				last.width = 2
+			}
+			joined, flag = r == zeroWidthJoiner, false
+			continue
+		}
+		if mark {
+			continue // a mark without a character to sit on
+		}
+		out = append(out, glyph{string(r), runeWidth(r)})
+		flag = regional(r)
+	}
+	return out
+}
+
+func regional(r rune) bool { return r >= 0x1f1e6 && r <= 0x1f1ff }
+
+// joins says whether r takes no place of its own: combining marks, joiners, variation selectors, skin tones, and the
+// vowels and finals of Hangul syllables.
+func joins(r rune) bool {
+	switch {
+	case r < 0x300:
+		return false
+	case r >= 0x1160 && r <= 0x11ff, r >= 0x1f3fb && r <= 0x1f3ff:
+		return true
+	}
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf)
+}
+
+func runeWidth(r rune) int {
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+func textWidth(s string) int {
+	n := 0
+	for _, g := range glyphs(s) {
+		n += g.width
+	}
+	return n
+}
+
+// clean makes free text fit for one line of anything: no control characters (a terminal obeys them), no bidirectional
+// overrides (they reorder what follows), no bad UTF-8, blanks joined.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError, r == 0xfffe, r == 0xffff:
+			return '?'
+		case unicode.Is(unicode.Bidi_Control, r), unicode.IsControl(r), r == '\u00ad', r == '\ufeff':
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// clip shortens clean text to a width, with an ellipsis where something is missing.
+func clip(s string, limit int, ellipsis string) string {
+	if textWidth(s) <= limit {
+		return s
+	}
+	var b strings.Builder
+	left := limit - textWidth(ellipsis)
+	for _, g := range glyphs(s) {
+		if left -= g.width; left < 0 {
+			break
+		}
+		b.WriteString(g.text)
+	}
+	return strings.TrimRight(b.String(), " ") + ellipsis
+}
+
+// isolate keeps right-to-left text from reordering what stands around it.
+func isolate(s string) string {
+	for _, r := range s {
+		p, _ := bidi.LookupRune(r)
+		switch p.Class() {
+		case bidi.R, bidi.AL, bidi.AN:
+			return isolateStart + s + isolateEnd
+		}
+	}
+	return s
+}
