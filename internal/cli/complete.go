@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// completeWord is what the shell scripts call: `oarlock __complete WORD…`, the last word being the one under the
+// cursor. Each line that comes back is a candidate, a tab and a description.
+const completeWord = "__complete"
+
+// choices are the words an argument of a command may be, by the command's name.
+var choices = map[string][]string{"completion": shells}
+
+// complete lists what may stand at the cursor. Nothing leaves it to the shell, which offers files.
+func complete(app *cli.App, words []string) []string {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	words = joinEquals(words)
+	last := words[len(words)-1]
+	a := arranger{app: app, rest: slices.Clone(words[:len(words)-1])}
+	if flag := a.consume(); flag != nil {
+		return matching(values(flag), last)
+	}
+	if name, value, ok := strings.Cut(last, "="); ok && strings.HasPrefix(name, "-") {
+		flag, _ := a.lookup(strings.TrimLeft(name, "-"))
+		return matching(prefixed(name+"=", values(flag)), name+"="+value)
+	}
+	if strings.HasPrefix(last, "-") {
+		return matching(a.flagCandidates(), last)
+	}
+	return matching(a.wordCandidates(), last)
+}
+
+// joinEquals undoes what bash does to --output=json: it makes three words of it. The word under the cursor then
+// stands alone, as a value does.
+func joinEquals(words []string) []string {
+	var joined []string
+	for i, w := range words {
+		if w == "=" && i > 0 && strings.HasPrefix(words[i-1], "-") {
+			if i == len(words)-1 {
+				joined = append(joined, "")
+			}
+			continue
+		}
+		joined = append(joined, w)
+	}
+	return joined
+}
+
+// consume takes the words before the cursor, as far as they make sense, and returns the flag that waits for its value.
+func (a *arranger) consume() cli.Flag {
+	for len(a.rest) > 0 {
+		word := a.rest[0]
+		a.rest = a.rest[1:]
+		if name, _, inline := strings.Cut(strings.TrimLeft(word, "-"), "="); strings.HasPrefix(word, "-") && !inline {
+			if flag, _ := a.lookup(name); flag != nil && takesValue(flag) && len(a.rest) == 0 {
+				return flag
+			}
+		}
+		_ = a.take(word) // a word that makes no sense is the user's to mend
+	}
+	return nil
+}
+
+func (a *arranger) flagCandidates() []string {
+	flags := slices.Clone(a.app.Flags)
+	if c := a.command(); c != nil {
+		flags = append(slices.Clone(c.Flags), flags...)
+	}
+	candidates := []string{"--help\tshow help"}
+	for _, f := range flags {
+		description := ""
+		if documented, ok := f.(cli.DocGenerationFlag); ok {
+			_, description = placeholder(documented.GetUsage())
+		}
+		candidates = append(candidates, dashed(f.Names()[0])+"\t"+description)
+	}
+	return candidates
+}
+
+func (a *arranger) wordCandidates() []string {
+	c := a.command()
+	if c == nil {
+		return append(described(a.app.Commands), "help\tshow help for a command")
+	}
+	if len(c.Subcommands) > 0 {
+		return described(c.Subcommands)
+	}
+	if len(a.args) > 0 {
+		return nil
+	}
+	return choices[c.Name]
+}
+
+func described(commands []*cli.Command) []string {
+	var candidates []string
+	for _, c := range commands {
+		candidates = append(candidates, c.Name+"\t"+c.Usage)
+	}
+	return candidates
+}
+
+// values are the words a flag may have, when it is a setting with a fixed set.
+func values(flag cli.Flag) []string {
+	for _, k := range settingKeys() {
+		if flag != nil && k.Flag == dashed(flag.Names()[0]) {
+			return k.Allowed
+		}
+	}
+	return nil
+}
+
+func prefixed(prefix string, words []string) []string {
+	var all []string
+	for _, w := range words {
+		all = append(all, prefix+w)
+	}
+	return all
+}
+
+func matching(candidates []string, prefix string) []string {
+	return slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return !strings.HasPrefix(c, prefix) })
+}

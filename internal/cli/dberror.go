@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// advice says what an SQLSTATE means for somebody at a command line.
+type advice struct {
+	kind kind
+	hint string
+}
+
+var adviceFor = map[string]advice{
+	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
+	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
+	"3D000": {unreachable, "create it with `createdb NAME`, or check the name in the URL"},
+	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
+	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
+	"25006": {readOnly, "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"},
+	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
+}
+
+// fromDatabase recognises what Postgres, or the way to it, said.
+func (p *problem) fromDatabase(err error) bool {
+	server, _ := errors.AsType[*pgconn.PgError](err)
+	connect, _ := errors.AsType[*pgconn.ConnectError](err)
+	if server != nil {
+		if a, ok := adviceFor[server.Code]; ok {
+			p.kind, p.hint = a.kind, a.hint
+		}
+		p.message = strings.ReplaceAll(p.message, server.Error(), server.Message)
+	}
+	if connect != nil {
+		p.connect(connect)
+		return true
+	}
+	switch pglink.Classify(err) {
+	case pglink.NotExecuted, pglink.SessionLost:
+		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
+	case pglink.WrongNode:
+		p.kind, p.hint = readOnly, adviceFor["25006"].hint
+	}
+	return server != nil || p.kind != general
+}
+
+// connect is about a connection that was never made.
+func (p *problem) connect(err *pgconn.ConnectError) {
+	if p.kind == general {
+		p.kind = unreachable
+	}
+	if pglink.Classify(err) == pglink.WrongNode {
+		p.kind, p.hint = readOnly, adviceFor["25006"].hint
+	}
+	p.hint = cmp.Or(p.hint, "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	p.message = doctor.Explain(err)
+}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/config"
+)
+
+// Env is everything a command may touch outside its arguments.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Lookup         func(name string) (string, bool) // the environment
+	Dir            string                           // relative paths count from here
+
+	StdinTTY, StdoutTTY, StderrTTY bool
+}
+
+// SystemEnv is the Env of this process.
+func SystemEnv() Env {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "." // the folder was deleted under us: only relative paths suffer
+	}
+	return Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Lookup:   os.LookupEnv,
+		Dir:      dir,
+		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
+	}
+}
+
+// isTerminal asks for the window size: unlike the file mode, that tells a terminal from /dev/null.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
+// env is one invocation: the outside, and what its settings make of it.
+type env struct {
+	Env
+	settings *config.Config
+	log      *slog.Logger
+}

@@ -1,0 +1,58 @@
+package cli
+
+// exit is the status a process ends with.
+type exit int
+
+const (
+	exitOK          exit = 0
+	exitError       exit = 1
+	exitUsage       exit = 2
+	exitNotFound    exit = 3
+	exitConflict    exit = 4
+	exitUnreachable exit = 5
+	exitInvalid     exit = 6
+	exitRunFailed   exit = 10
+	exitRunCanceled exit = 11
+	exitTimeout     exit = 124
+	exitInterrupt   exit = 130
+	exitTerminate   exit = 143
+)
+
+// kind is a class of errors: what scripts see in -o json, and the exit status.
+type kind struct {
+	code string
+	exit exit
+}
+
+// The kinds of errors. Codes are a contract: they may be added, never renamed.
+var (
+	general       = kind{"error", exitError}
+	checkFailed   = kind{"check_failed", exitError}
+	denied        = kind{"permission_denied", exitError}
+	noPostgres    = kind{"postgres_missing", exitError}
+	usage         = kind{"usage", exitUsage}
+	notFound      = kind{"not_found", exitNotFound}
+	conflict      = kind{"conflict", exitConflict}
+	unreachable   = kind{"unreachable", exitUnreachable}
+	authFailed    = kind{"auth_failed", exitUnreachable}
+	readOnly      = kind{"read_only", exitUnreachable}
+	serverVersion = kind{"server_version", exitUnreachable}
+	schemaVersion = kind{"schema_version", exitUnreachable}
+	invalid       = kind{"validation", exitInvalid}
+	runFailed     = kind{"run_failed", exitRunFailed}
+	runCanceled   = kind{"run_canceled", exitRunCanceled}
+	timedOut      = kind{"timeout", exitTimeout}
+	interrupted   = kind{"interrupted", exitInterrupt}
+	terminated    = kind{"terminated", exitTerminate}
+)
+
+// failure is an error whose kind the command knows.
+type failure struct {
+	kind kind
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+func (f *failure) Hint() string  { return f.hint }

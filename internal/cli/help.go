@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// manual is the long help of a command.
+type manual struct {
+	about    string
+	examples []string
+	exits    []exitNote
+}
+
+// exitNote says when a command ends with a status.
+type exitNote struct {
+	exit exit
+	when string
+}
+
+// Exit statuses that many commands share.
+var (
+	usageNote       = exitNote{exitUsage, "the command line makes no sense"}
+	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached, or not used as it is"}
+	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}
+)
+
+// String is what stands in the command's Description.
+func (m manual) String() string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(m.about))
+	b.WriteString("\n\nEXAMPLES\n")
+	for _, line := range m.examples {
+		b.WriteString("  " + line + "\n")
+	}
+	b.WriteString("\nEXIT STATUS\n")
+	for _, note := range m.exits {
+		fmt.Fprintf(&b, "  %-3d  %s\n", note.exit, note.when)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+const programAbout = `Oarlock runs DAGs from your Postgres: an application inserts a row, a worker claims the run, walks the
+graph, and reports every change back. Postgres is the only thing shared.
+
+SETTINGS
+  A setting is taken from the first that has it: flag, variable, settings file, default. For log_level these
+  are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". The database is DATABASE_URL, too, and
+  where that is silent PG* variables, ~/.pgpass and service files count as for psql. NO_COLOR is heeded.
+  The file is what --config or OARLOCK_CONFIG names, else $XDG_CONFIG_HOME/oarlock/config.yaml (usually
+  ~/.config/oarlock/config.yaml), else /etc/oarlock/config.yaml. See "oarlock config show --origin".
+
+EXIT STATUS
+  0    it worked                         5    database cannot be reached or used
+  1    an error                          6    a file, setting or parameter is invalid
+  2    the command line makes no sense   10   the awaited run failed
+  3    not found                         11   the awaited run was canceled
+  4    conflict, or in the wrong state   124  waiting took too long
+  130  SIGINT                            143  SIGTERM`
+
+// helpText is the help of the program or of the command at the end of path.
+func helpText(app *cli.App, path []*cli.Command) string {
+	var b strings.Builder
+	if len(path) == 0 {
+		fmt.Fprintf(&b, "%s %s\n\nUSAGE\n  %s COMMAND [flags]\n\n", app.Name, app.Usage, app.Name)
+		writeCommands(&b, app.Commands)
+		writeFlags(&b, "FLAGS", app.Flags)
+		b.WriteString("\n" + programAbout + "\n")
+		return b.String()
+	}
+	c := path[len(path)-1]
+	name := app.Name + " " + pathName(path)
+	fmt.Fprintf(&b, "%s: %s\n\nUSAGE\n  %s\n\n", name, c.Usage, usageLine(name, c))
+	writeCommands(&b, c.Subcommands)
+	writeFlags(&b, "FLAGS", c.Flags)
+	if len(c.Flags) > 0 {
+		b.WriteString("\n")
+	}
+	b.WriteString(c.Description + "\n\nFor the flags every command has, see `" + app.Name + " --help`.\n")
+	return b.String()
+}
+
+func usageLine(name string, c *cli.Command) string {
+	if len(c.Subcommands) > 0 {
+		return name + " COMMAND [flags]"
+	}
+	if c.ArgsUsage != "" {
+		name += " " + c.ArgsUsage
+	}
+	return name + " [flags]"
+}
+
+func writeCommands(b *strings.Builder, commands []*cli.Command) {
+	if len(commands) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, c := range commands {
+		rows = append(rows, []string{"  " + c.Name, c.Usage})
+	}
+	b.WriteString("COMMANDS\n" + alignRows(rows) + "\n")
+}
+
+func writeFlags(b *strings.Builder, title string, flags []cli.Flag) {
+	if len(flags) == 0 {
+		return
+	}
+	rows := [][]string{}
+	for _, f := range flags {
+		rows = append(rows, flagRow(f))
+	}
+	b.WriteString(title + "\n" + alignRows(rows))
+}
+
+func flagRow(f cli.Flag) []string {
+	var names []string
+	for _, name := range f.Names() {
+		names = append([]string{dashed(name)}, names...)
+	}
+	spelling := strings.Join(names, ", ")
+	documented, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return []string{"  " + spelling}
+	}
+	placeholder, text := placeholder(documented.GetUsage())
+	if documented.TakesValue() {
+		spelling += " " + placeholder
+		if d := documented.GetDefaultText(); d != "" && d != "0" {
+			text += " (default " + d + ")"
+		}
+	}
+	return []string{"  " + spelling, text}
+}
+
+// placeholder is the word in backquotes of a flag's usage, and the usage without them.
+func placeholder(text string) (word, plain string) {
+	before, rest, _ := strings.Cut(text, "`")
+	word, after, found := strings.Cut(rest, "`")
+	if !found {
+		return "VALUE", text
+	}
+	return word, before + word + after
+}

@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/lmittmann/tint"
+)
+
+// newLogger writes to standard error: coloured lines on a terminal, JSON elsewhere, unless the settings say which.
+func newLogger(e *env) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(e.settings.Text("log_level"))); err != nil {
+		panic("cli: log_level was checked when the settings were loaded: " + err.Error())
+	}
+	format := e.settings.Text("log_format")
+	if format == "text" || format == "auto" && e.StderrTTY {
+		return slog.New(tint.NewHandler(e.Stderr, &tint.Options{
+			Level: level, TimeFormat: time.TimeOnly, NoColor: !bool(e.stderrPaint()),
+		}))
+	}
+	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level}))
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Main runs one command line, without the program's name, and returns its exit code.
+func Main(e Env, args []string) int {
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	return run(ctx, e, args)
+}
+
+func run(ctx context.Context, outside Env, args []string) int {
+	e := &env{Env: outside}
+	err := e.dispatch(ctx, args)
+	if err == nil {
+		return int(exitOK)
+	}
+	p := diagnose(ctx, err)
+	e.report(p, args)
+	return int(p.exit)
+}
+
+func (e *env) dispatch(ctx context.Context, args []string) error {
+	app := newApp(e)
+	if len(args) > 0 && args[0] == completeWord {
+		return e.printLines(complete(app, args[1:]))
+	}
+	line, err := arrange(app, args)
+	if err != nil {
+		return err
+	}
+	if line.help {
+		return e.print(helpText(app, line.path))
+	}
+	err = app.RunContext(ctx, line.words(app.Name))
+	if u, ok := errors.AsType[*usageError](err); ok {
+		u.hint = orSee(u.hint, app.Name+" "+pathName(line.path))
+	}
+	return err
+}
+
+// newApp declares the commands. What urfave/cli would do by itself with errors, help and versions is switched off:
+// it prints them in its own way and on the wrong stream, and ends the process.
+func newApp(e *env) *cli.App {
+	app := &cli.App{
+		Name:  "oarlock",
+		Usage: "runs DAGs from your Postgres",
+		Commands: []*cli.Command{
+			newMigrateCommand(e),
+			newDoctorCommand(e),
+			newConfigCommand(e),
+			newVersionCommand(e),
+			newCompletionCommand(e),
+		},
+		Flags:                     globalFlags(),
+		Before:                    e.load,
+		HideHelp:                  true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              usageErrorOf,
+		Reader:                    e.Stdin,
+		Writer:                    e.Stdout,
+		ErrWriter:                 e.Stderr,
+	}
+	tame(app.Commands)
+	return app
+}
+
+func tame(commands []*cli.Command) {
+	for _, c := range commands {
+		c.HideHelp = true
+		c.OnUsageError = usageErrorOf
+		tame(c.Subcommands)
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// answer is what a command has to say, in every format.
+type answer struct {
+	object any      // -o json
+	lines  []any    // -o jsonl; nil: the object in one line
+	ids    []string // -o id; nil: this command has none
+	text   string   // -o table
+}
+
+// say prints an answer in the format that was asked for.
+func (e *env) say(a answer) error {
+	switch e.settings.Text("output") {
+	case "json":
+		text, err := json.MarshalIndent(a.object, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		return e.print(string(text) + "\n")
+	case "jsonl":
+		if a.lines == nil {
+			return e.print(compactJSON(a.object) + "\n")
+		}
+		lines := make([]string, len(a.lines))
+		for i, v := range a.lines {
+			lines[i] = compactJSON(v)
+		}
+		return e.printLines(lines)
+	case "id":
+		if a.ids == nil {
+			return &usageError{msg: "this command has nothing to print with -o id", hint: "use -o table, json or jsonl"}
+		}
+		return e.printLines(a.ids)
+	}
+	return e.print(a.text)
+}
+
+// print writes data, and says so when it could not: a full disk must not look like success.
+func (e *env) print(text string) error {
+	if _, err := io.WriteString(e.Stdout, text); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func (e *env) printLines(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return e.print(strings.Join(lines, "\n") + "\n")
+}
+
+// table lines up its columns; cells may be painted.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+const columnGap = 2
+
+func (t table) String() string { return alignRows(append([][]string{t.head}, t.rows...)) }
+
+func alignRows(all [][]string) string {
+	var widths []int
+	for _, row := range all {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range all {
+		b.WriteString(strings.TrimRight(alignRow(row, widths), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func alignRow(row []string, widths []int) string {
+	var b strings.Builder
+	for i, cell := range row {
+		b.WriteString(cell)
+		b.WriteString(strings.Repeat(" ", widths[i]-width(cell)+columnGap))
+	}
+	return b.String()
+}
+
+// width counts what is seen: colours are not.
+func width(cell string) int {
+	n := utf8.RuneCountInString(cell)
+	for rest := cell; ; {
+		_, code, found := strings.Cut(rest, "\x1b[")
+		if !found {
+			return n
+		}
+		code, rest, _ = strings.Cut(code, "m")
+		n -= len("\x1b[") + len(code) + len("m")
+	}
+}
+
+// painter colours text, or leaves it alone.
+type painter bool
+
+func (e *env) stdoutPaint() painter { return painter(e.StdoutTTY && !e.plain()) }
+
+func (e *env) stderrPaint() painter {
+	if e.settings == nil { // the settings are what went wrong
+		_, noColor := e.variable("NO_COLOR")
+		return painter(e.StderrTTY && !noColor)
+	}
+	return painter(e.StderrTTY && !e.plain())
+}
+
+func (p painter) paint(code, s string) string {
+	if !p {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p painter) good(s string) string { return p.paint("32", s) }
+func (p painter) warn(s string) string { return p.paint("33", s) }
+func (p painter) bad(s string) string  { return p.paint("1;31", s) }
+func (p painter) note(s string) string { return p.paint("36", s) }
+func (p painter) dim(s string) string  { return p.paint("2", s) }
+func (p painter) bold(s string) string { return p.paint("1", s) }
+
+func joinOr(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

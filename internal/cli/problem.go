@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct{ msg, hint string }
+
+func (e *usageError) Error() string { return e.msg }
+func (e *usageError) Hint() string  { return e.hint }
+
+// usageErrorOf takes what urfave/cli says about a flag's value: `invalid value "x" for flag -to: parse error`.
+func usageErrorOf(_ *cli.Context, err error, _ bool) error {
+	msg := strings.TrimSuffix(err.Error(), ": parse error")
+	msg = strings.Replace(msg, "for flag -", "for flag --", 1)
+	return &usageError{msg: msg}
+}
+
+// problem is an error as people and scripts get to see it.
+type problem struct {
+	kind
+	message string
+	hint    string
+	places  config.FileErrors // when the error is about a file
+}
+
+// hinter is an error that knows what to do next.
+type hinter interface {
+	error
+	Hint() string
+}
+
+// diagnose is the one place that turns an error into what is printed and the exit status.
+func diagnose(ctx context.Context, err error) problem {
+	p := problem{kind: general, message: err.Error()}
+	if h, ok := errors.AsType[hinter](err); ok {
+		p.hint = h.Hint()
+	}
+	switch {
+	case p.fromSignal(ctx), p.fromCommand(err), p.fromSettings(err), p.fromMigrations(err), p.fromDatabase(err):
+	}
+	p.message = oneLine(pglink.Redact(p.message))
+	return p
+}
+
+// fromSignal comes first: a command that was interrupted fails in many ways, and none of them is the reason.
+func (p *problem) fromSignal(ctx context.Context) bool {
+	cause, ok := context.Cause(ctx).(*signalError)
+	if !ok {
+		return false
+	}
+	*p = problem{kind: terminated, message: cause.Error()}
+	if cause.signal == syscall.SIGINT {
+		p.kind = interrupted
+	}
+	return true
+}
+
+func (p *problem) fromCommand(err error) bool {
+	if f, ok := errors.AsType[*failure](err); ok {
+		p.kind = f.kind
+		return true
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		p.kind = usage
+		return true
+	}
+	if _, ok := errors.AsType[*pglocal.MissingError](err); ok {
+		p.kind = noPostgres
+		return true
+	}
+	return false
+}
+
+func (p *problem) fromSettings(err error) bool {
+	if e, ok := errors.AsType[*config.InvalidError](err); ok {
+		p.kind = invalid
+		if e.Value.Origin.Kind == config.FromFlag {
+			p.kind = usage
+		}
+		return true
+	}
+	if places, ok := errors.AsType[config.FileErrors](err); ok {
+		p.kind, p.places, p.hint = invalid, places, places[0].Hint
+		return true
+	}
+	return false
+}
+
+func (p *problem) fromMigrations(err error) bool {
+	if e, ok := errors.AsType[*migrations.VersionError](err); ok {
+		p.kind, p.hint = schemaVersion, versionHint(e)
+		p.message, _, _ = strings.Cut(e.Error(), ": ")
+		return true
+	}
+	for _, known := range migrationErrors {
+		if errors.Is(err, known.err) {
+			p.kind = known.kind
+			if before, todo, ok := cutLast(p.message, ": "); ok {
+				p.message, p.hint = before, todo // what to do stands last
+			}
+			return true
+		}
+	}
+	return false
+}
+
+var migrationErrors = []struct {
+	err  error
+	kind kind
+}{
+	{migrations.ErrReadOnly, readOnly},
+	{migrations.ErrLocked, conflict},
+	{migrations.ErrServerTooOld, serverVersion},
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func versionHint(e *migrations.VersionError) string {
+	if e.Command == "" {
+		return "upgrade this binary, or connect to the database that belongs to it"
+	}
+	return "run `" + e.Command + "`"
+}
+
+// report prints a problem to standard error: lines for people, an object for -o json.
+func (e *env) report(p problem, args []string) {
+	if e.wantsJSON(args) {
+		fmt.Fprintln(e.Stderr, p.json())
+		return
+	}
+	paint := e.stderrPaint()
+	for _, at := range p.lines() {
+		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(e.name()+":"), at.message)
+		if at.snippet != "" {
+			fmt.Fprintln(e.Stderr, at.snippet)
+		}
+		if at.hint != "" {
+			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), at.hint)
+		}
+	}
+}
+
+func (e *env) name() string { return "oarlock" }
+
+type reportLine struct{ message, snippet, hint string }
+
+// lines is one line per problem: a file may have several.
+func (p problem) lines() []reportLine {
+	if len(p.places) == 0 {
+		return []reportLine{{message: p.message, hint: p.hint}}
+	}
+	var lines []reportLine
+	for _, at := range p.places {
+		lines = append(lines, reportLine{at.Error(), at.Snippet(), at.Hint})
+	}
+	return lines
+}
+
+type jsonPlace struct {
+	Path    string  `json:"path"`
+	Line    int     `json:"line"`
+	Column  int     `json:"column"`
+	Message string  `json:"message"`
+	Hint    *string `json:"hint"`
+}
+
+func (p problem) json() string {
+	type body struct {
+		Code    string      `json:"code"`
+		Message string      `json:"message"`
+		Hint    *string     `json:"hint"`
+		Errors  []jsonPlace `json:"errors,omitempty"`
+	}
+	b := body{Code: p.code, Message: p.message, Hint: orNull(p.hint)}
+	for _, at := range p.places {
+		b.Errors = append(b.Errors, jsonPlace{at.Path, at.Line, at.Column, at.Msg, orNull(at.Hint)})
+	}
+	return compactJSON(map[string]body{"error": b})
+}
+
+// wantsJSON looks at the raw words too: the error may be that they cannot be understood.
+func (e *env) wantsJSON(args []string) bool {
+	if e.settings != nil {
+		return isJSON(e.settings.Text("output"))
+	}
+	format, _ := e.Lookup("OARLOCK_OUTPUT")
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	for i, word := range args[:end] {
+		name, value, inline := strings.Cut(word, "=")
+		switch {
+		case name != "-o" && name != "-output" && name != "--output":
+			if short, ok := strings.CutPrefix(word, "-o"); ok && isJSON(short) {
+				format = short
+			}
+		case inline:
+			format = value
+		case i+1 < end:
+			format = args[i+1]
+		}
+	}
+	return isJSON(format)
+}
+
+func isJSON(format string) bool { return format == "json" || format == "jsonl" }
+
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "; ")
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// compactJSON is for values made here, which always have a JSON form.
+func compactJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("cli: %T has no JSON form: %v", v, err))
+	}
+	return string(text)
+}

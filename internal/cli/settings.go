@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// settingKeys declares every setting. A setting with a Flag is a global flag too.
+func settingKeys() []config.Key {
+	return []config.Key{
+		{
+			Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
+			Usage: "Postgres `URL`; what it leaves out comes from PG* variables, ~/.pgpass and service files",
+			Show:  pglink.Redact,
+		},
+		{
+			Name: "output", Flag: "--output", Env: []string{"OARLOCK_OUTPUT"}, Default: "table",
+			Usage: "print data as `FORMAT`", Allowed: []string{"table", "json", "jsonl", "id"},
+		},
+		{
+			Name: "log_level", Flag: "--log-level", Env: []string{"OARLOCK_LOG_LEVEL"}, Default: "info",
+			Usage: "log from this `LEVEL` on", Allowed: []string{"debug", "info", "warn", "error"},
+		},
+		{
+			Name: "log_format", Flag: "--log-format", Env: []string{"OARLOCK_LOG_FORMAT"}, Default: "auto",
+			Usage: "log as `FORMAT`; auto is text on a terminal and json elsewhere", Allowed: []string{"auto", "text", "json"},
+		},
+		{
+			Name: "no_color", Flag: "--no-color", Env: []string{"OARLOCK_NO_COLOR", "NO_COLOR"}, Default: "false",
+			Usage: "no colours, on a terminal either", Allowed: []string{"true", "false"},
+		},
+	}
+}
+
+// shortFlags are the letters of global flags.
+var shortFlags = map[string]string{"output": "o"}
+
+const configFlag = "config"
+
+// globalFlags are the flags of the settings and --config.
+func globalFlags() []cli.Flag {
+	flags := []cli.Flag{&cli.StringFlag{
+		Name:  configFlag,
+		Usage: "read settings from this `FILE` only",
+	}}
+	for _, k := range settingKeys() {
+		flags = append(flags, settingFlag(k))
+	}
+	return flags
+}
+
+func settingFlag(k config.Key) cli.Flag {
+	name := k.Flag[len("--"):]
+	if k.Name == "no_color" {
+		return &cli.BoolFlag{Name: name, Usage: k.Usage}
+	}
+	usage := k.Usage
+	if len(k.Allowed) > 0 {
+		usage += ": " + joinOr(k.Allowed)
+	}
+	flag := &cli.StringFlag{Name: name, Usage: usage, DefaultText: k.Default}
+	if short, ok := shortFlags[k.Name]; ok {
+		flag.Aliases = []string{short}
+	}
+	return flag
+}
+
+// load decides the settings before a command runs.
+func (e *env) load(c *cli.Context) error {
+	file, err := e.settingsFile(c.String(configFlag))
+	if err != nil {
+		return err
+	}
+	flags := map[string]string{}
+	for _, k := range settingKeys() {
+		if name := k.Flag[len("--"):]; c.IsSet(name) {
+			flags[k.Name] = fmt.Sprint(c.Value(name))
+		}
+	}
+	e.settings, err = config.Load(settingKeys(), config.Sources{Flags: flags, Lookup: e.variable, File: file})
+	if err != nil {
+		return err
+	}
+	e.log = newLogger(e)
+	return nil
+}
+
+// settingsFile is the file that flag or $OARLOCK_CONFIG names, which must exist, or the first that is found.
+func (e *env) settingsFile(path string) (*config.File, error) {
+	if path == "" {
+		path, _ = e.Lookup("OARLOCK_CONFIG")
+	}
+	if path == "" {
+		return asUnreadable(config.Find(config.Places(e.Lookup)))
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.Dir, path)
+	}
+	return asUnreadable(config.Read(path))
+}
+
+func asUnreadable(file *config.File, err error) (*config.File, error) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, &failure{kind: notFound, err: err, hint: "check --config and OARLOCK_CONFIG"}
+	}
+	return file, err
+}
+
+// variable is the environment as settings see it: NO_COLOR counts as soon as it is not empty (no-color.org).
+func (e *env) variable(name string) (string, bool) {
+	text, ok := e.Lookup(name)
+	if name == "NO_COLOR" {
+		return strconv.FormatBool(true), ok && text != ""
+	}
+	return text, ok
+}
+
+// database is the URL of the database, which may be empty, and what it leads to.
+func (e *env) database() (url string, link *pgx.ConnConfig, err error) {
+	v := e.settings.Value("database_url")
+	link, err = pglink.Parse(v.Text, pglink.Options{})
+	if err != nil {
+		hint := "a URL looks like postgres://user@host:5432/database"
+		if v.Origin.Where != "" {
+			hint += "; this one is from " + v.Origin.Where
+		}
+		return "", nil, &failure{kind: invalid, err: err, hint: hint}
+	}
+	return v.Text, link, nil
+}
+
+func (e *env) plain() bool { return e.settings != nil && e.settings.Text("no_color") == "true" }

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// signalError is why a context ended when somebody sent a signal.
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string {
+	if e.signal == syscall.SIGINT {
+		return "interrupted"
+	}
+	return "terminated"
+}
+
+// withSignals ends the context at the first SIGINT or SIGTERM; a second one ends the process as if nobody listened.
+func withSignals(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case s := <-got:
+			signal.Stop(got)
+			cancel(&signalError{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(got)
+		cancel(nil)
+		<-done
+	}
+}

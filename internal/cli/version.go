@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// Set by the linker in releases (-X …/internal/cli.version=v1.2.3); otherwise what Go recorded in the binary counts.
+var version, commit, date string
+
+func newVersionCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print version, commit, date, Go, and the schema versions this binary works with",
+		Description: manual{
+			about:    `Prints what this binary is. Needs no database.`,
+			examples: []string{"oarlock version", "oarlock version -o id    # the version alone"},
+			exits:    []exitNote{{exitOK, "always"}, usageNote, settingsNote},
+		}.String(),
+		Action: func(*cli.Context) error { return runVersion(e) },
+	}
+}
+
+type jsonVersion struct {
+	Version   string  `json:"version"`
+	Commit    *string `json:"commit"`
+	Date      *string `json:"date"`
+	Modified  bool    `json:"modified"`
+	Go        string  `json:"go"`
+	Platform  string  `json:"platform"`
+	SchemaMin int64   `json:"schema_min"`
+	SchemaMax int64   `json:"schema_max"`
+}
+
+func runVersion(e *env) error {
+	v := buildVersion(debug.ReadBuildInfo())
+	return e.say(answer{object: v, ids: []string{v.Version}, text: v.text()})
+}
+
+func buildVersion(info *debug.BuildInfo, ok bool) jsonVersion {
+	recorded := map[string]string{}
+	module := ""
+	if ok {
+		module = info.Main.Version
+		for _, s := range info.Settings {
+			recorded[s.Key] = s.Value
+		}
+	}
+	return jsonVersion{
+		Version:   cmp.Or(version, module, "(devel)"),
+		Commit:    orNull(cmp.Or(commit, recorded["vcs.revision"])),
+		Date:      orNull(utc(cmp.Or(date, recorded["vcs.time"]))),
+		Modified:  recorded["vcs.modified"] == "true",
+		Go:        runtime.Version(),
+		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
+		SchemaMin: migrations.MinVersion,
+		SchemaMax: migrations.MaxVersion,
+	}
+}
+
+// utc leaves alone what is no time: a packager may have written anything.
+func utc(text string) string {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+func (v jsonVersion) text() string {
+	source := "unknown"
+	if v.Commit != nil {
+		source = *v.Commit
+		if v.Modified {
+			source += " and local changes"
+		}
+	}
+	rows := [][]string{{"oarlock", v.Version}, {"commit", source}}
+	if v.Date != nil {
+		rows = append(rows, []string{"date", *v.Date})
+	}
+	return alignRows(append(rows,
+		[]string{"go", fmt.Sprintf("%s %s", v.Go, v.Platform)},
+		[]string{"schema", versionRange()},
+	))
+}

@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// checkTimeout bounds one check.
+const checkTimeout = 5 * time.Second
+
+// examination is one run over one database; it belongs to one goroutine.
+type examination struct {
+	link  *pgx.ConnConfig
+	conn  *pgx.Conn
+	took  time.Duration // to connect
+	facts facts
+
+	transactionPooled bool // set by the check of that name
+}
+
+// facts is what sql/doctor/facts.sql returns.
+type facts struct {
+	VersionNum         int
+	Version            string
+	Standby            bool
+	ReadOnly           bool
+	Encoding           string
+	Fsync              bool
+	FullPageWrites     bool
+	SynchronousCommit  string
+	Autovacuum         bool
+	IdleSessionTimeout string
+	SeesAllSessions    bool
+}
+
+var factsSQL = sql.Named("doctor/facts")
+
+type namedCheck struct {
+	name string
+	run  func(*examination, context.Context) Check
+}
+
+const connectionCheck = "connection"
+
+// checks in the order they are made and reported; connecting comes before them.
+var checks = []namedCheck{
+	{"server_version", (*examination).serverVersion},
+	{"encoding", (*examination).encoding},
+	{"transport", (*examination).transport},
+	{"writable", (*examination).writable},
+	{"migrations", (*examination).migrations},
+	{"privileges", (*examination).privileges},
+	{"pooler", (*examination).pooler},
+	{"listen", (*examination).listen},
+	{"clock", (*examination).clock},
+	{"horizon", (*examination).horizon},
+	{"connections", (*examination).connections},
+	{"durability", (*examination).durability},
+	{"housekeeping", (*examination).housekeeping},
+}
+
+// Run examines the database behind url. The error says that it cannot be connected to; the report then has that as
+// its first check and skips the others.
+func Run(ctx context.Context, url string, log *slog.Logger) (Report, error) {
+	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock doctor", Log: log})
+	if err != nil {
+		return unreachable(err), err
+	}
+	// Prepared statements would be left behind in, or missed by, the backends of a pooler.
+	link.DefaultQueryExecMode = pgx.QueryExecModeExec
+	x := &examination{link: link}
+	first, err := x.begin(ctx)
+	if err != nil {
+		return unreachable(err), err
+	}
+	defer x.close(ctx)
+	report := Report{Checks: []Check{first}}
+	for _, c := range checks {
+		report.Checks = append(report.Checks, x.check(ctx, c))
+	}
+	return report, nil
+}
+
+func unreachable(err error) Report {
+	report := Report{Checks: []Check{{Name: connectionCheck, Status: Fail, Detail: Explain(err)}}}
+	for _, c := range checks {
+		report.Checks = append(report.Checks, Check{Name: c.name, Status: Skip, Detail: "no connection"})
+	}
+	return report
+}
+
+// begin connects and asks for the facts that many checks share.
+func (x *examination) begin(ctx context.Context) (Check, error) {
+	start := time.Now()
+	conn, err := pgx.ConnectConfig(ctx, x.link)
+	if err != nil {
+		return Check{}, err
+	}
+	x.conn, x.took = conn, time.Since(start)
+	if x.facts, err = one[facts](ctx, x.conn, factsSQL); err != nil {
+		x.close(ctx)
+		return Check{}, fmt.Errorf("ask the server about itself: %w", err)
+	}
+	c := ok("as user %s to database %s, in %s", x.link.User, orUser(x.link), round(x.took))
+	c.Name = connectionCheck
+	return c, nil
+}
+
+func orUser(link *pgx.ConnConfig) string {
+	if link.Database == "" {
+		return link.User
+	}
+	return link.Database
+}
+
+// check makes one check. A timeout costs the connection, so the next check may have to connect again.
+func (x *examination) check(ctx context.Context, c namedCheck) Check {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	result := x.reconnected(ctx, c.run)
+	result.Name = c.name
+	return result
+}
+
+func (x *examination) reconnected(ctx context.Context, run func(*examination, context.Context) Check) Check {
+	if x.conn.IsClosed() {
+		conn, err := pgx.ConnectConfig(ctx, x.link)
+		if err != nil {
+			return skip("the connection was lost: %s", Explain(err))
+		}
+		x.conn = conn
+	}
+	return run(x, ctx)
+}
+
+func (x *examination) close(ctx context.Context) {
+	end(ctx, x.conn)
+}
+
+// end closes a connection, politely for as long as a check may take.
+func end(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing was written, so nothing can be lost
+}
+
+// one reads the only row of a statement into a struct.
+func one[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) (T, error) {
+	rows, err := conn.Query(ctx, statement, args...)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+}
+
+// all reads every row of a statement into structs.
+func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) ([]T, error) {
+	rows, err := conn.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// broken is a check that could not be made.
+func broken(doing string, err error) Check {
+	return fail("%s: %s", doing, Explain(err))
+}
+
+func round(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Second).String()
+}

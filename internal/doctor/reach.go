@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// Target names what a connection is for: user@host:port/database, with every host.
+func Target(c *pgconn.Config) string {
+	hosts := []string{address(c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if a := address(f.Host, f.Port); !slices.Contains(hosts, a) {
+			hosts = append(hosts, a)
+		}
+	}
+	return fmt.Sprintf("%s@%s/%s", c.User, strings.Join(hosts, ","), cmp.Or(c.Database, c.User))
+}
+
+func address(host string, port uint16) string {
+	if strings.HasPrefix(host, "/") {
+		return fmt.Sprintf("%s/.s.PGSQL.%d", host, port)
+	}
+	return net.JoinHostPort(host, fmt.Sprint(port))
+}
+
+// Explain says in one line what could not be connected to and why; the driver's own text has a line per attempt. Any
+// other error speaks for itself.
+func Explain(err error) string {
+	connect, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return pglink.Redact(err.Error())
+	}
+	why := strings.Join(reasons(connect.Unwrap()), "; ")
+	return fmt.Sprintf("cannot connect to %s: %s", Target(connect.Config), pglink.Redact(why))
+}
+
+// reasons are the innermost causes, each once: with sslmode=prefer every host is tried twice.
+func reasons(err error) []string {
+	var all []string
+	for _, leaf := range leaves(err) {
+		if text := reason(leaf); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// leaves takes joined errors apart.
+func leaves(err error) []error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if joined, ok := e.(interface{ Unwrap() []error }); ok {
+			var all []error
+			for _, part := range joined.Unwrap() {
+				all = append(all, leaves(part)...)
+			}
+			return all
+		}
+	}
+	return []error{err}
+}
+
+func reason(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Message
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("no address for host %q", e.Name)
+	}
+	if isCertificate(err) {
+		return "the server's certificate is not trusted: " + err.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return "no answer in time"
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+func isCertificate(err error) bool {
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	return verification || authority
+}

@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+func (x *examination) serverVersion(context.Context) Check {
+	if x.facts.VersionNum/10000 < migrations.MinServer {
+		return fail("PostgreSQL %s", x.facts.Version).todo("upgrade the server to PostgreSQL %d or newer", migrations.MinServer)
+	}
+	return ok("PostgreSQL %s", x.facts.Version)
+}
+
+func (x *examination) encoding(context.Context) Check {
+	if x.facts.Encoding != "UTF8" {
+		return fail("the database is encoded in %s", x.facts.Encoding).todo("create a database with ENCODING 'UTF8' and migrate that")
+	}
+	return ok("UTF8")
+}
+
+// transport looks at our end of the connection: behind a pooler the server would tell about the pooler's.
+func (x *examination) transport(context.Context) Check {
+	peer := x.conn.PgConn().Conn()
+	if encrypted, isTLS := peer.(*tls.Conn); isTLS {
+		return describeTLS(encrypted.ConnectionState(), x.conn.Config().TLSConfig)
+	}
+	addr := peer.RemoteAddr()
+	if addr.Network() == "unix" {
+		return ok("unix socket")
+	}
+	if tcp, isTCP := addr.(*net.TCPAddr); isTCP && tcp.IP.IsLoopback() {
+		return ok("%s, on this host", addr)
+	}
+	return warn("%s, not encrypted", addr).todo("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
+}
+
+func describeTLS(state tls.ConnectionState, config *tls.Config) Check {
+	name := tls.VersionName(state.Version)
+	if config != nil && config.InsecureSkipVerify && config.VerifyPeerCertificate == nil && config.VerifyConnection == nil {
+		return warn("%s, but the server's certificate is not checked", name).todo("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
+	}
+	return ok("%s, the server's certificate is checked", name)
+}
+
+func (x *examination) writable(context.Context) Check {
+	const primary = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+	switch {
+	case x.facts.Standby:
+		return fail("this server is a read-only standby").todo(primary)
+	case x.facts.ReadOnly:
+		return fail("this session is read-only").todo("look for default_transaction_read_only in the server, database, user and URL")
+	}
+	return ok("this server is a primary")
+}
+
+func (x *examination) migrations(ctx context.Context) Check {
+	err := migrations.Check(ctx, x.conn)
+	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
+	switch {
+	case err == nil:
+		return ok("the schema is one that this binary works with")
+	case !isVersion:
+		return broken("read the schema version", err)
+	}
+	seen, _, _ := strings.Cut(wrong.Error(), ": ")
+	if wrong.Command != "" {
+		return fail("%s", seen).todo("run `%s`", wrong.Command)
+	}
+	return fail("%s", seen).todo("upgrade this binary, or connect to the database that belongs to it")
+}
+
+type privileges struct {
+	HasSchema bool
+	HasUsage  bool
+	HasRoles  bool
+	MemberOf  []string
+	Superuser bool
+	UserName  string
+}
+
+var privilegesSQL = sql.Named("doctor/privileges")
+
+func (x *examination) privileges(ctx context.Context) Check {
+	p, err := one[privileges](ctx, x.conn, privilegesSQL)
+	switch {
+	case err != nil:
+		return broken("read the privileges", err)
+	case !p.HasSchema:
+		return skip("there is no schema oarlock yet")
+	case !p.HasUsage:
+		return fail("user %s may not use the schema oarlock", p.UserName).
+			todo("let an administrator grant it a role, for a worker: GRANT oarlock_worker TO %s", p.UserName) // sql-shown: advice
+	case !p.HasRoles:
+		return warn("the group roles do not exist").todo("run `oarlock migrate roles`, so that applications and workers need not be owner")
+	case p.Superuser:
+		return ok("user %s is a superuser", p.UserName)
+	case len(p.MemberOf) == 0:
+		return warn("user %s has none of the group roles", p.UserName).
+			todo("GRANT oarlock_worker, oarlock_submit, oarlock_read or oarlock_admin TO it") // sql-shown: advice
+	}
+	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
+}
+
+func (x *examination) durability(context.Context) Check {
+	const lost = "a commit that was acknowledged may be lost when the server crashes: set it to on"
+	switch f := x.facts; {
+	case !f.Fsync:
+		return fail("fsync is off").todo(lost)
+	case !f.FullPageWrites:
+		return fail("full_page_writes is off").todo("a crash may leave torn pages: set it to on unless the file system rules that out")
+	case f.SynchronousCommit == "off":
+		return fail("synchronous_commit is off").todo(lost)
+	default:
+		return ok("fsync on, synchronous_commit %s", f.SynchronousCommit)
+	}
+}
+
+func (x *examination) housekeeping(context.Context) Check {
+	switch {
+	case !x.facts.Autovacuum:
+		return warn("autovacuum, or track_counts which it needs, is off").todo("set both to on: tables grow without end otherwise")
+	case x.facts.IdleSessionTimeout != "0":
+		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).todo("set it to 0 for Oarlock's users: it ends connections that listen")
+	}
+	return ok("autovacuum on, no idle_session_timeout")
+}

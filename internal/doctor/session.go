@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	backendSQL = sql.Named("doctor/backend")
+	listenSQL  = sql.Named("doctor/listen")
+	notifySQL  = sql.Named("doctor/notify")
+	clockSQL   = sql.Named("doctor/clock")
+)
+
+func backend(ctx context.Context, q interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}) (pid uint32, err error) {
+	err = q.QueryRow(ctx, backendSQL).Scan(&pid)
+	return pid, err
+}
+
+// pooler: a server announces its process id at connect. A pooler made up another one.
+func (x *examination) pooler(ctx context.Context) Check {
+	before, err := backend(ctx, x.conn)
+	if err != nil {
+		return broken("ask for the backend", err)
+	}
+	if before == x.conn.PgConn().PID() {
+		return ok("none: this is a connection of its own")
+	}
+	x.transactionPooled, err = x.changesBackend(ctx, before)
+	switch {
+	case err != nil:
+		return warn("a pooler, in a mode that cannot be told: %s", Explain(err)).todo("use transaction or session mode")
+	case x.transactionPooled:
+		return warn("a pooler in transaction mode").
+			todo("give workers --poll-only, and a direct or session-pooled URL for what must know its backend")
+	}
+	return ok("a pooler in session mode")
+}
+
+// changesBackend holds a transaction open on a second connection. In session mode each client keeps its own backend.
+// In transaction mode the second takes the one that served us last, which is idle, or at the latest we are then
+// served by another one.
+func (x *examination) changesBackend(ctx context.Context, before uint32) (bool, error) {
+	other, err := pgx.ConnectConfig(ctx, x.link)
+	if err != nil {
+		return false, err
+	}
+	defer end(ctx, other)
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it read one number
+	held, err := backend(ctx, tx)
+	if err != nil || held == before {
+		return err == nil, err
+	}
+	after, err := backend(ctx, x.conn)
+	return after != before, err
+}
+
+// listen sends a notification from one connection to another.
+func (x *examination) listen(ctx context.Context) Check {
+	switch {
+	case x.facts.Standby:
+		return skip("a standby sends no notifications")
+	case x.transactionPooled:
+		return skip("LISTEN does not work through a pooler in transaction mode")
+	}
+	listener, err := pgx.ConnectConfig(ctx, x.link)
+	if err != nil {
+		return broken("connect to listen", err)
+	}
+	defer end(ctx, listener)
+	if _, err := listener.Exec(ctx, listenSQL); err != nil {
+		return broken("listen", err)
+	}
+	took, err := x.notified(ctx, listener)
+	if err != nil {
+		return warn("no notification came: %s", Explain(err)).todo("everything works, up to a second later: workers poll; see what stands between here and the server")
+	}
+	return ok("a notification arrived after %s", round(took))
+}
+
+func (x *examination) notified(ctx context.Context, listener *pgx.Conn) (time.Duration, error) {
+	payload := rand.Text()
+	start := time.Now()
+	if _, err := x.conn.Exec(ctx, notifySQL, payload); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := listener.WaitForNotification(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if n.Payload == payload { // somebody else may run doctor too
+			return time.Since(start), nil
+		}
+	}
+}
+
+// clockSamples is how often the clock is read: the quickest answer bounds the error best.
+const clockSamples = 5
+
+// clockTolerance is how far clocks may be apart before it confuses people. Nothing is decided by it.
+const clockTolerance = 2 * time.Second
+
+func (x *examination) clock(ctx context.Context) Check {
+	var best reading
+	for i := range clockSamples {
+		r, err := x.readClock(ctx)
+		if err != nil {
+			return broken("read the server's clock", err)
+		}
+		if i == 0 || r.bound < best.bound {
+			best = r
+		}
+	}
+	return best.judge()
+}
+
+// reading is how far the server's clock is ahead of ours, give or take bound.
+type reading struct{ ahead, bound time.Duration }
+
+func (x *examination) readClock(ctx context.Context) (reading, error) {
+	var theirs time.Time
+	start := time.Now()
+	if err := x.conn.QueryRow(ctx, clockSQL).Scan(&theirs); err != nil {
+		return reading{}, err
+	}
+	trip := time.Since(start)
+	return reading{ahead: theirs.Sub(start.Add(trip / 2)), bound: trip / 2}, nil
+}
+
+func (r reading) judge() Check {
+	seen := fmt.Sprintf("the server is %s %s, give or take %s", round(r.ahead.Abs()), direction(r.ahead), round(r.bound))
+	if r.ahead.Abs()-r.bound > clockTolerance {
+		return warn("%s", seen).todo("set both clocks by NTP: no lease depends on it, but times in logs and lists look wrong")
+	}
+	return ok("%s", seen)
+}
+
+func direction(ahead time.Duration) string {
+	if ahead < 0 {
+		return "behind"
+	}
+	return "ahead"
+}
