@@ -1,9 +1,11 @@
 package pglocal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -84,27 +86,27 @@ var advice = map[error]string{
 
 // diagnose turns the output of initdb or postgres into an error. what names the step, log the place to read on.
 func diagnose(what, output, log string, cause error) error {
-	kind := ErrFailed
+	kind, mark := ErrFailed, ""
 	for _, s := range symptoms {
 		if strings.Contains(output, s.text) {
-			kind = s.kind
+			kind, mark = s.kind, s.text
 			break
 		}
 	}
-	msg := fmt.Sprintf("%s: %s", what, telling(output, cause))
+	msg := fmt.Sprintf("%s: %s", what, telling(output, mark, cause))
 	if log != "" {
 		msg += " (log: " + log + ")"
 	}
 	return &Error{Kind: kind, Msg: msg, ToDo: advice[kind], Cause: cause}
 }
 
-// telling picks the line that says why.
-func telling(output string, cause error) string {
+// telling picks the line that says why: the one with the mark, or else the worst.
+func telling(output, mark string, cause error) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
-	for _, mark := range []string{"PANIC:", "FATAL:", "error:", "ERROR:"} {
+	for _, mark := range []string{cmp.Or(mark, "PANIC:"), "PANIC:", "FATAL:", "error:", "ERROR:"} {
 		for _, line := range lines {
-			if i := strings.Index(line, mark); i >= 0 {
-				return strings.TrimSpace(line[i+len(mark):])
+			if strings.Contains(line, mark) {
+				return strings.TrimSpace(severity.ReplaceAllString(line, ""))
 			}
 		}
 	}
@@ -113,6 +115,9 @@ func telling(output string, cause error) string {
 	}
 	return fmt.Sprint(cause)
 }
+
+// severity is what stands before a message: time and process, program, FATAL.
+var severity = regexp.MustCompile(`^.*?\b(PANIC|FATAL|ERROR|LOG|HINT|error): +`)
 
 // explain gives errors of our own file operations the same answers.
 func explain(op, dir string, err error) error {

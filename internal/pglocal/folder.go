@@ -2,11 +2,12 @@ package pglocal
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -183,7 +184,7 @@ func (f *folder) create() error {
 	if err != nil {
 		return err
 	}
-	f.state = state{Format: 1, User: "oarlock", Password: rand.Text(), Port: port}
+	f.state = state{Format: 1, User: "oarlock", Password: cryptorand.Text(), Port: port}
 	b, err := json.Marshal(f.state)
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
@@ -237,20 +238,18 @@ func writeAtomic(path string, b []byte) error {
 	return nil
 }
 
+// freePort picks one below the range that systems hand out for outgoing connections, so that it is likely to be free
+// again at the next start.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	for range 100 {
+		if port := 15000 + rand.N(15000); portFree(port) {
+			return port, nil
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return strconv.Atoi(port)
+	return 0, errors.New("find a free port: 100 tries in 15000-29999 found none")
 }
 
-// portFree reports whether the preferred port can be had.
+// portFree reports whether a port can be had.
 func portFree(port int) bool {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {

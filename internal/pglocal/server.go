@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,7 +54,6 @@ type Server struct {
 	lifeline lifeline
 	users    flock
 	keep     bool // it may outlive its users
-	log      *slog.Logger
 
 	left atomic.Bool
 }
@@ -111,7 +112,7 @@ func (f *folder) launch(ctx context.Context, c Config) (*Server, error) {
 	}
 	s, err := f.tryLaunch(ctx, c)
 	if err != nil {
-		return nil, errors.Join(err, f.waitGone(context.WithoutCancel(ctx), postmaster{}))
+		return nil, errors.Join(err, f.end(context.WithoutCancel(ctx), postmaster{}))
 	}
 	return s, nil
 }
@@ -182,7 +183,7 @@ func (f *folder) command(bin Binaries, settings map[string]string, port int, soc
 
 // await waits until the server answers; errNobody: it has ended. It takes over the lifeline.
 func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, error) {
-	s := &Server{folder: f, lifeline: l, keep: c.KeepFor > 0, log: c.Log}
+	s := &Server{folder: f, lifeline: l, keep: c.KeepFor > 0}
 	begun, told := time.Now(), false
 	err := poll(ctx, func() (bool, error) {
 		if !l.hello() {
@@ -196,27 +197,31 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 			return false, nil
 		}
 		pm, ok := readPostmaster(f.data())
+		if !ok || !pm.ready || !pm.runs(f.data()) {
+			return false, nil
+		}
 		s.pm = pm
-		return ok && pm.ready && pm.runs(f.data()), nil
+		return s.greet(ctx)
 	})
-	if err == nil {
-		err = s.greet(ctx)
-	}
 	if err != nil {
 		l.close()
 		return nil, err
 	}
+	c.Log.Debug("private PostgreSQL is up", "dir", f.dir, "pid", s.pm.pid, "port", s.pm.port)
 	return s, nil
 }
 
-// greet logs in once: the server answers, and takes our password.
-func (s *Server) greet(ctx context.Context) error {
+// greet logs in once: the server answers, and takes our password. False: it is coming up or going down.
+func (s *Server) greet(ctx context.Context) (bool, error) {
 	conn, err := pgx.Connect(ctx, s.URL(""))
-	if err != nil {
-		return diagnose("log in to the server in "+s.folder.dir, err.Error(), s.folder.path("server.log"), err)
+	if err == nil {
+		return true, conn.Close(ctx)
 	}
-	s.log.Debug("private PostgreSQL is up", "dir", s.folder.dir, "pid", s.pm.pid, "port", s.pm.port)
-	return conn.Close(ctx)
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || strings.HasPrefix(refused.Code, "57P") {
+		return false, nil
+	}
+	return false, diagnose("log in to the server in "+s.folder.dir, refused.Message, s.folder.path("server.log"), err)
 }
 
 // clear stops a server that lost its supervisor, and removes a pid file that points at a stranger. A pid file that
@@ -232,23 +237,23 @@ func (f *folder) clear(ctx context.Context) error {
 	case !pm.runs(f.data()):
 		return explain("remove a stale pid file", f.dir, os.Remove(filepath.Join(f.data(), "postmaster.pid")))
 	}
-	if err := unix.Kill(pm.pid, unix.SIGINT); err != nil && !errors.Is(err, unix.ESRCH) {
-		return explain("stop the server that was left running", f.dir, err)
-	}
 	return f.waitGone(ctx, pm)
 }
 
-// waitGone waits until neither server nor supervisor run, and removes a throw-away folder, should the supervisor
-// not have got to it.
+// waitGone waits until neither supervisor nor server run. A server without supervisor it stops itself.
 func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errPatience)
 	defer cancel()
 	err := poll(ctx, func() (bool, error) {
-		l, err := joinLifeline(f.path("lifeline"))
-		if err == nil {
+		if l, err := joinLifeline(f.path("lifeline")); !errors.Is(err, errNobody) {
 			l.close()
+			return false, err
 		}
-		return errors.Is(err, errNobody) && !pm.runs(f.data()), nil
+		if pm.runs(f.data()) {
+			_ = unix.Kill(pm.pid, unix.SIGINT) // fast shutdown; again does no harm
+			return false, nil
+		}
+		return true, nil
 	})
 	if err != nil {
 		return &Error{
@@ -256,10 +261,16 @@ func (f *folder) waitGone(ctx context.Context, pm postmaster) error {
 			"give it time, it is writing to disk; its log: " + f.path("server.log"), err,
 		}
 	}
-	if f.throwaway {
-		return explain("remove", f.dir, os.RemoveAll(f.dir))
-	}
 	return nil
+}
+
+// end sees the server off, and a throw-away folder with it, should the supervisor not have got to that.
+func (f *folder) end(ctx context.Context, pm postmaster) error {
+	err := f.waitGone(ctx, pm)
+	if err == nil && f.throwaway {
+		err = explain("remove", f.dir, os.RemoveAll(f.dir))
+	}
+	return err
 }
 
 // Stop leaves the server. The last user to leave stops it, and waits until it is gone. Called again it does nothing.
@@ -279,7 +290,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if !last || s.keep {
 		return nil
 	}
-	return f.waitGone(ctx, s.pm)
+	return f.end(ctx, s.pm)
 }
 
 // URL is for TCP; an empty database means postgres.

@@ -41,7 +41,10 @@ watch &
 watcher=$!
 trap 'kill -INT "$server"' HUP TERM
 while kill -0 "$server"; do wait "$server"; done
-# a server that died under its users leaves the folder to them; while we hold the lifeline, nobody starts a new one
-[ -z "$trash" ] || [ ! -e "$mark" ] || rm -rf -- "$trash"
-[ -z "$sockets" ] || rm -rf -- "$sockets"
+# A server that died under its users leaves the folder to them. Renamed first, so that the name is free at once.
+if [ -n "$trash" ] && [ -e "$mark" ]; then
+    mv "$trash" "$trash.gone" && trash=$trash.gone
+    rm -rf "$trash"
+fi
+[ -z "$sockets" ] || rm -rf "$sockets"
 kill "$watcher"

@@ -1,0 +1,194 @@
+package pglocal
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	helperEnv = "OARLOCK_TEST_PG_USER"
+	deadline  = 2 * time.Minute // generous: the machine may be busy
+)
+
+// TestMain lets the test binary play a user of a server, in a process that can be killed.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperEnv); dir != "" {
+		playUser(Config{Dir: dir, Throwaway: os.Getenv(helperEnv+"_THROWAWAY") != ""})
+	}
+	code := m.Run()
+	if template.dir != "" {
+		_ = os.RemoveAll(template.dir)
+	}
+	os.Exit(code)
+}
+
+// playUser starts the server, tells its process, and stays until its stdin ends.
+func playUser(c Config) {
+	s, err := Start(context.Background(), c)
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(s.PID())
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if err := s.Stop(context.Background()); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// startUser runs another process that uses the server in dir; the returned command can be killed.
+func startUser(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, pid int) {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	cmd = exec.Command(exe)
+	cmd.Env = append(append(os.Environ(), helperEnv+"="+dir), env...)
+	_, err = cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	pid, err = strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("helper process: %s", line)
+	}
+	return cmd, pid
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newDir is an empty folder that the server's user may enter, which t.TempDir is not when we are root.
+func newDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(TempDir(), "oarlock-t-")
+	must(t, err)
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+var template struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// madeDir is a state folder whose server has run before: a copy, since initdb is slow.
+func madeDir(t *testing.T) string {
+	t.Helper()
+	template.once.Do(func() {
+		template.dir, template.err = os.MkdirTemp(TempDir(), "oarlock-t-")
+		if template.err != nil {
+			return
+		}
+		if template.err = os.Chmod(template.dir, 0o755); template.err != nil {
+			return
+		}
+		var s *Server
+		if s, template.err = Start(context.Background(), Config{Dir: template.dir + "/pg"}); template.err == nil {
+			template.err = s.Stop(context.Background())
+		}
+	})
+	must(t, template.err)
+	dir := newDir(t)
+	if out, err := exec.Command("cp", "-a", template.dir+"/pg", dir+"/pg").CombinedOutput(); err != nil {
+		t.Fatalf("copy: %s", out)
+	}
+	return dir + "/pg"
+}
+
+func startServer(t *testing.T, c Config) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), c)
+	must(t, err)
+	t.Cleanup(func() { stopServer(t, s) })
+	return s
+}
+
+func stopServer(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	must(t, s.Stop(ctx))
+}
+
+// eventually waits for a condition that somebody else's process brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	if err := poll(ctx, func() (bool, error) { return ok(), nil }); err != nil {
+		t.Fatalf("waited in vain: %s", what)
+	}
+}
+
+func gone(pid int) func() bool { return func() bool { return !alive(pid) } }
+
+func query(t *testing.T, url, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer conn.Close(context.Background())
+	var out string
+	must(t, conn.QueryRow(t.Context(), sql).Scan(&out))
+	return out
+}
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), sql)
+	must(t, err)
+}
+
+// processesWith lists the processes whose command line holds text.
+func processesWith(t *testing.T, text string) map[int]string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	must(t, err)
+	if len(files) == 0 {
+		t.Skip("needs /proc")
+	}
+	found := map[int]string{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		line := strings.ReplaceAll(string(b), "\x00", " ")
+		if err == nil && strings.Contains(line, text) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			found[pid] = line
+		}
+	}
+	return found
+}
+
+func needRoot(t *testing.T, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: " + why)
+	}
+}

@@ -1,0 +1,11 @@
+// Package pgtest gives every test a database of its own, cloned from a migrated template.
+//
+// [New] returns a migrated database, [Empty] an empty one; both are dropped when the test ends. Call them from as
+// many parallel tests as you like.
+//
+// One server serves a whole `go test ./...`: the first test process starts it, the others attach, and it ends a
+// moment after the go command does, however that one ends. A test binary started by hand gets a server for itself.
+// Its fsync is off: a test that needs durability starts its own with pglocal. With OARLOCK_TEST_DATABASE_URL set
+// (a role that may create databases), that server is used instead; what killed test processes left there is dropped
+// by the next one.
+package pgtest

@@ -1,0 +1,69 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+)
+
+// settings trade durability for speed; a throw-away server has nothing to lose.
+var settings = map[string]string{
+	"fsync":                   "off",
+	"full_page_writes":        "off",
+	"max_connections":         "300",
+	"max_wal_size":            "4GB", // clones should not force checkpoints
+	"log_min_messages":        "fatal",
+	"log_min_error_statement": "panic", // tests provoke errors on purpose
+}
+
+// startServer starts the server of this test run, or attaches to it.
+func startServer(ctx context.Context) (*pglocal.Server, error) {
+	if _, err := pglocal.Find(ctx); err != nil {
+		return nil, err // no download in the middle of a test
+	}
+	config := pglocal.Config{Throwaway: true, Settings: settings}
+	if pid, since, ok := goCommand(); ok {
+		config.KeepFor = pid
+		config.Dir = filepath.Join(pglocal.TempDir(), fmt.Sprintf("oarlock-test-%d-%d-%s", os.Geteuid(), pid, since))
+	}
+	return pglocal.Start(ctx, config)
+}
+
+// goCommand is the `go test` that started this process, and when that one started: numbers are used again.
+func goCommand() (pid int, since string, ok bool) {
+	pid = os.Getppid()
+	name, since, err := process(pid)
+	return pid, since, err == nil && filepath.Base(name) == "go"
+}
+
+func process(pid int) (name, since string, err error) {
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		return parseStat(string(b))
+	}
+	out, err := exec.Command("ps", "-o", "lstart=,comm=", "-p", strconv.Itoa(pid)).Output()
+	words := strings.Fields(string(out)) // Mon Jan 2 15:04:05 2006 /usr/local/go/bin/go
+	if err != nil || len(words) < 6 {
+		return "", "", errors.Join(err, fmt.Errorf("no process %d", pid))
+	}
+	return words[5], strings.NewReplacer(":", "", " ", "").Replace(strings.Join(words[1:5], "")), nil
+}
+
+// parseStat reads name and start time of /proc/PID/stat; the name is in brackets and may hold anything.
+func parseStat(stat string) (name, since string, err error) {
+	from, to := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if from < 0 || to < from {
+		return "", "", fmt.Errorf("unknown process status %q", stat)
+	}
+	fields := strings.Fields(stat[to+1:]) // from the third on; the start time is the 22nd
+	if len(fields) < 20 {
+		return "", "", fmt.Errorf("unknown process status %q", stat)
+	}
+	return stat[from+1 : to], fields[19], nil
+}

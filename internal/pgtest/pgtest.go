@@ -1,0 +1,83 @@
+package pgtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DB is a database that belongs to one test.
+type DB struct {
+	URL  string
+	Name string
+}
+
+// New returns a migrated database, dropped when the test ends.
+func New(tb testing.TB) *DB {
+	tb.Helper()
+	return create(tb, (*server).clone)
+}
+
+// Empty returns a database with nothing in it, dropped when the test ends.
+func Empty(tb testing.TB) *DB {
+	tb.Helper()
+	return create(tb, (*server).empty)
+}
+
+// ServerURL is where the test server's own database is reached, by a role that may create databases and roles.
+func ServerURL(tb testing.TB) string {
+	tb.Helper()
+	return get(tb).base.String()
+}
+
+// Conn opens a connection, closed when the test ends.
+func (d *DB) Conn(tb testing.TB) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), d.URL)
+	if err != nil {
+		tb.Fatalf("connect to the test database: %v", err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.WithoutCancel(tb.Context())) })
+	return conn
+}
+
+// Pool opens a connection pool, closed when the test ends.
+func (d *DB) Pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), d.URL)
+	if err != nil {
+		tb.Fatalf("connect to the test database: %v", err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+func create(tb testing.TB, make func(*server, context.Context) (string, error)) *DB {
+	tb.Helper()
+	s := get(tb)
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	name, err := make(s, ctx)
+	if err != nil {
+		tb.Fatalf("make a test database: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
+		defer cancel()
+		if err := s.drop(ctx, name); err != nil {
+			tb.Errorf("clean up: %v", err)
+		}
+	})
+	return &DB{URL: s.url(name), Name: name}
+}
+
+func get(tb testing.TB) *server {
+	tb.Helper()
+	s, err := shared()
+	if err != nil {
+		tb.Fatalf("no server for tests: %v", err)
+	}
+	return s
+}

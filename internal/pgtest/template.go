@@ -1,0 +1,65 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const cloneStrategy = "STRATEGY wal_log"
+
+// buildTemplate makes sure that the template exists. It is built under another name and renamed when it is complete, so
+// a process that dies half-way leaves nothing that could be taken for a template.
+func (s *server) buildTemplate(ctx context.Context, conn *pgx.Conn, name string, migrate func(context.Context, string) error) (err error) {
+	if _, err := conn.Exec(ctx, statement("building"), lockClass); err != nil {
+		return fmt.Errorf("wait for the template: %w", err)
+	}
+	defer func() {
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), statement("built"), lockClass)
+		err = errors.Join(err, unlockErr)
+	}()
+	var exists bool
+	if err := conn.QueryRow(ctx, statement("exists"), name).Scan(&exists); err != nil {
+		return fmt.Errorf("look for the template: %w", err)
+	}
+	if !exists {
+		if err := s.build(ctx, conn, name, migrate); err != nil {
+			return err
+		}
+	}
+	s.template = name
+	return nil
+}
+
+func (s *server) build(ctx context.Context, conn *pgx.Conn, name string, migrate func(context.Context, string) error) error {
+	draft := name + "_draft"
+	if err := drop(ctx, conn, draft); err != nil {
+		return err
+	}
+	if err := s.create(ctx, conn, draft); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.url(draft)); err != nil {
+		return fmt.Errorf("migrate the template: %w", err)
+	}
+	for _, sql := range []string{
+		statement("seal", "name", ident(draft)),
+		statement("rename", "name", ident(draft), "to", ident(name)),
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("finish the template: %w", err)
+		}
+	}
+	outdated, err := column(ctx, conn, statement("outdated"), name)
+	if err != nil {
+		return fmt.Errorf("list outdated templates: %w", err)
+	}
+	for _, old := range outdated {
+		if err := drop(ctx, conn, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
