@@ -56,5 +56,5 @@ format: ## rewrite Go files the way lint wants them
 
 .PHONY: golden
 golden: ## rewrite golden files and show what changed
-	@go test ./internal/archtest -run Planted -rewrite
+	@go test ./internal/archtest ./tools/testsummary -run "Planted|Recorded" -rewrite >/dev/null
 	@git diff --stat -- '*testdata*'

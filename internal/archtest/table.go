@@ -30,8 +30,8 @@ type importTable struct {
 var imports = parseTable(importsText)
 
 // parseTable reads imports.txt. It panics on a row with a wrong number of cells: the table is part of the program.
-func parseTable(text string) importTable {
-	var t importTable
+func parseTable(text string) *importTable {
+	t := &importTable{}
 	width := 0
 	for n, line := range strings.Split(text, "\n") {
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
@@ -69,7 +69,7 @@ func list(cell string) []string {
 }
 
 // row finds the row of a package: its own, else that of the nearest folder with /... above it.
-func (t importTable) row(pkg string) (row, bool) {
+func (t *importTable) row(pkg string) (row, bool) {
 	var found row
 	for _, r := range t.rows {
 		if covers(r.pkg, pkg) && len(r.pkg) > len(found.pkg) {
@@ -80,7 +80,7 @@ func (t importTable) row(pkg string) (row, bool) {
 }
 
 // library finds the short name of an import path.
-func (t importTable) library(importPath string) (library, bool) {
+func (t *importTable) library(importPath string) (library, bool) {
 	for _, l := range t.libraries {
 		if covers(l.module+"/...", importPath) {
 			return l, true

@@ -41,7 +41,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	if err := fs.WalkDir(fsys, ".", t.visit); err != nil {
 		return nil, fmt.Errorf("load module: %w", err)
 	}
-	for _, line := range strings.Split(t.Text("go.mod"), "\n") {
+	for line := range strings.SplitSeq(t.Text("go.mod"), "\n") {
 		if name, ok := strings.CutPrefix(line, "module "); ok {
 			t.Module = strings.TrimSpace(name)
 		}

@@ -13,13 +13,13 @@ import (
 
 // event is a line of `go test -json`, see `go doc test2json`.
 type event struct {
-	Action      string
-	Package     string
-	ImportPath  string // of a build event
-	Test        string
-	Elapsed     float64
-	Output      string
-	FailedBuild string // of a package's fail: the ImportPath whose build failed
+	Action      string  `json:"Action"`
+	Package     string  `json:"Package"`
+	ImportPath  string  `json:"ImportPath"` // of a build event
+	Test        string  `json:"Test"`
+	Elapsed     float64 `json:"Elapsed"`
+	Output      string  `json:"Output"`
+	FailedBuild string  `json:"FailedBuild"` // of a package's fail: the ImportPath whose build failed
 }
 
 // result is what became of one test; an empty outcome means that it never ended.
@@ -66,7 +66,7 @@ func (s *summary) read(stream io.Reader) error {
 func (s *summary) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		s.out.Write(line)
+		fmt.Fprintf(s.out, "%s", line)
 		return
 	}
 	switch {
@@ -125,10 +125,9 @@ func (s *summary) packageEnded(e event, tests map[string]*result) {
 			s.count(e.Package, name, tests[name])
 		}
 	}
-	// Deepest first: a parent that failed by itself is one more failure, one that failed with a child is not.
-	for _, name := range slices.Backward(names) {
-		if r := tests[name]; r.parent && r.outcome != "pass" && !failedBelow(tests, name) {
-			s.fail(e.Package+"."+name, r.output)
+	for _, name := range names {
+		if tests[name].parent {
+			s.countParent(e.Package, name, tests)
 		}
 	}
 	if e.Action == "fail" && s.failed == before {
@@ -159,6 +158,17 @@ func (s *summary) count(pkg, name string, r *result) {
 	}
 }
 
+// countParent adds a failure only where no subtest has it already; what the parent said is shown in any case.
+func (s *summary) countParent(pkg, name string, tests map[string]*result) {
+	switch r := tests[name]; {
+	case r.outcome == "pass" || r.outcome == "skip":
+	case failedBelow(tests, name):
+		s.show(pkg+"."+name, r.output)
+	default:
+		s.fail(pkg+"."+name, r.output)
+	}
+}
+
 func failedBelow(tests map[string]*result, parent string) bool {
 	for name, r := range tests {
 		if strings.HasPrefix(name, parent+"/") && r.outcome != "pass" && r.outcome != "skip" {
@@ -179,16 +189,35 @@ func (s *summary) failOutside(e event, own *result) {
 
 func (s *summary) fail(name string, output []string) {
 	s.failed++
-	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", name, strings.Join(output, ""))
+	fmt.Fprintf(s.out, "\n--- failed: %s\n", name)
+	s.show("", output)
+}
+
+// show prints what a test said, without the lines that the test framework puts around it; nothing if it said nothing.
+func (s *summary) show(title string, output []string) {
+	said := slices.DeleteFunc(slices.Clone(output), isFrame)
+	if len(said) == 0 {
+		return
+	}
+	if title != "" {
+		fmt.Fprintf(s.out, "\n--- around it: %s\n", title)
+	}
+	fmt.Fprintln(s.out, strings.Join(said, ""))
+}
+
+// isFrame says that a line is the test framework's own.
+func isFrame(line string) bool {
+	line = strings.TrimSpace(line)
+	return line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
 }
 
 // reason finds what a skipped test said: its last line that is not the test framework's own.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "===") {
+		if isFrame(line) {
 			continue
 		}
+		line = strings.TrimSpace(line)
 		if place, said, ok := strings.Cut(line, ": "); ok && strings.Contains(place, ".go:") {
 			line = said
 		}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata")
+
+// Each file in testdata holds a stream of `go test -json` and what people must see of it.
+func TestSummary_OfRecordedStreams(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no streams in testdata: %v", err)
+	}
+	for _, p := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(p), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			s := newSummary(&out)
+			if err := s.read(strings.NewReader(string(archive.Files[0].Data))); err != nil {
+				t.Fatal(err)
+			}
+			verdict := "good\n"
+			if !s.close() {
+				verdict = "bad\n"
+			}
+			got := out.String() + verdict
+			if *rewrite {
+				archive.Files[1].Data = []byte(got)
+				os.WriteFile(p, txtar.Format(archive), 0o600)
+			}
+			if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+				t.Errorf("summary differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
