@@ -45,6 +45,20 @@ check: ## vet, then the tests that need no database (under 30 s)
 	@go vet ./...
 	@go run ./tools/testsummary -short -timeout 2m $(if $(RUN),-run '$(RUN)') $(PKG)
 
+.PHONY: build
+build: ## build bin/oarlock, without C
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -o bin/oarlock ./cmd/oarlock
+	@bin/oarlock version
+
+.PHONY: demo
+demo: build ## see it work: a private Postgres, migrated and examined, then removed
+	@tools/ensure-postgres
+	@echo
+	@echo "A private Postgres starts, gets Oarlock's schema, and is examined: oarlock doctor --private"
+	@echo "Your own databases are not touched, and nothing of this one is left afterwards."
+	@echo
+	@bin/oarlock doctor --private
+
 .PHONY: lint
 lint: ## go vet, formatting and linters, as .golangci.yml says
 	@go vet ./...
