@@ -8,7 +8,7 @@ import (
 
 var (
 	// emptyNames say nothing about what is inside.
-	emptyNames = strings.Fields("util utils common helper helpers misc model models types base shared")
+	emptyNames = strings.Fields("util utils common helper helpers misc models types base shared")
 	// otherWords stand for things that have another name here, see the words in ARCHITECTURE.md.
 	otherWords = strings.Fields("job jobs node nodes workflow workflows master manager managers")
 )
