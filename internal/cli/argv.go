@@ -106,7 +106,7 @@ func (a *arranger) plain(word string) error {
 	what := strings.TrimSpace(a.pathName() + " command")
 	return &usageError{
 		msg:  fmt.Sprintf("unknown %s %q", what, word),
-		hint: orSee(didYouMean(word, commandNames(choices)), a.programAndPath()),
+		hint: didYouMean(word, commandNames(choices)),
 	}
 }
 
@@ -128,7 +128,7 @@ func (a *arranger) flag(word string) error {
 		clean += "=" + value
 	case takesValue(found):
 		if len(a.rest) == 0 || a.isFlag(a.rest[0]) {
-			return &usageError{msg: fmt.Sprintf("flag %s needs a value", dashed(name)), hint: see(a.programAndPath())}
+			return &usageError{msg: fmt.Sprintf("flag %s needs a value", dashed(name))}
 		}
 		clean += "=" + a.rest[0]
 		a.rest = a.rest[1:]
@@ -176,7 +176,7 @@ func (a *arranger) unknownFlag(word, name string) error {
 		hint = "put `--` before an argument that begins with a dash"
 	}
 	flag, _, _ := strings.Cut(word, "=")
-	return &usageError{msg: "unknown flag " + flag, hint: orSee(hint, a.programAndPath())}
+	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
 // finish checks what can only be known at the end of the line.
@@ -186,23 +186,16 @@ func (a *arranger) finish() error {
 	case a.help:
 		return nil
 	case c == nil:
-		return &usageError{msg: "no command given", hint: see(a.app.Name)}
+		return &usageError{msg: "no command given"}
 	case len(c.Subcommands) > 0:
-		return &usageError{
-			msg:  fmt.Sprintf("%s needs a command: %s", a.pathName(), strings.Join(commandNames(c.Subcommands), ", ")),
-			hint: see(a.programAndPath()),
-		}
+		return &usageError{msg: fmt.Sprintf("%s needs a command: %s", a.pathName(), strings.Join(commandNames(c.Subcommands), ", "))}
 	case c.ArgsUsage == "" && len(a.args) > 0:
-		return &usageError{msg: fmt.Sprintf("%s takes no arguments, got %q", a.pathName(), a.args[0]), hint: see(a.programAndPath())}
+		return &usageError{msg: fmt.Sprintf("%s takes no arguments, got %q", a.pathName(), a.args[0])}
 	}
 	return nil
 }
 
 func (a *arranger) pathName() string { return pathName(a.path) }
-
-func (a *arranger) programAndPath() string {
-	return strings.TrimSpace(a.app.Name + " " + a.pathName())
-}
 
 func pathName(path []*cli.Command) string {
 	return strings.Join(commandNames(path), " ")
@@ -244,10 +237,3 @@ func didYouMean(word string, names []string) string {
 }
 
 func see(command string) string { return fmt.Sprintf("see `%s --help`", command) }
-
-func orSee(hint, command string) string {
-	if hint != "" {
-		return hint
-	}
-	return see(command)
-}

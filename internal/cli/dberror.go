@@ -17,13 +17,15 @@ type advice struct {
 	hint string
 }
 
+const primaryHint = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+
 var adviceFor = map[string]advice{
 	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
 	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
 	"3D000": {unreachable, "create it with `createdb NAME`, or check the name in the URL"},
 	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
-	"25006": {readOnly, "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"},
+	"25006": {readOnly, primaryHint},
 	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
 }
 
@@ -45,7 +47,7 @@ func (p *problem) fromDatabase(err error) bool {
 	case pglink.NotExecuted, pglink.SessionLost:
 		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
 	case pglink.WrongNode:
-		p.kind, p.hint = readOnly, adviceFor["25006"].hint
+		p.kind, p.hint = readOnly, primaryHint
 	}
 	return server != nil || p.kind != general
 }
@@ -56,7 +58,7 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 		p.kind = unreachable
 	}
 	if pglink.Classify(err) == pglink.WrongNode {
-		p.kind, p.hint = readOnly, adviceFor["25006"].hint
+		p.kind, p.hint = readOnly, primaryHint
 	}
 	p.hint = cmp.Or(p.hint, "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
 	p.message = doctor.Explain(err)

@@ -43,6 +43,7 @@ func isTerminal(f *os.File) bool {
 // env is one invocation: the outside, and what its settings make of it.
 type env struct {
 	Env
+	command  string // as the user would type it: oarlock migrate up
 	settings *config.Config
 	log      *slog.Logger
 }

@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -21,6 +21,9 @@ func run(ctx context.Context, outside Env, args []string) int {
 		return int(exitOK)
 	}
 	p := diagnose(ctx, err)
+	if p.kind == usage && p.hint == "" {
+		p.hint = see(e.command)
+	}
 	e.report(p, args)
 	return int(p.exit)
 }
@@ -31,17 +34,14 @@ func (e *env) dispatch(ctx context.Context, args []string) error {
 		return e.printLines(complete(app, args[1:]))
 	}
 	line, err := arrange(app, args)
+	e.command = strings.TrimSpace(app.Name + " " + pathName(line.path))
 	if err != nil {
 		return err
 	}
 	if line.help {
 		return e.print(helpText(app, line.path))
 	}
-	err = app.RunContext(ctx, line.words(app.Name))
-	if u, ok := errors.AsType[*usageError](err); ok {
-		u.hint = orSee(u.hint, app.Name+" "+pathName(line.path))
-	}
-	return err
+	return app.RunContext(ctx, line.words(app.Name))
 }
 
 // newApp declares the commands. What urfave/cli would do by itself with errors, help and versions is switched off:

@@ -107,32 +107,18 @@ func (p *problem) fromMigrations(err error) bool {
 		p.message, _, _ = strings.Cut(e.Error(), ": ")
 		return true
 	}
-	for _, known := range migrationErrors {
-		if errors.Is(err, known.err) {
-			p.kind = known.kind
-			if before, todo, ok := cutLast(p.message, ": "); ok {
-				p.message, p.hint = before, todo // what to do stands last
-			}
-			return true
-		}
+	switch {
+	case errors.Is(err, migrations.ErrReadOnly):
+		p.kind, p.hint = readOnly, primaryHint
+		p.message, _, _ = strings.Cut(migrations.ErrReadOnly.Error(), ": ")
+	case errors.Is(err, migrations.ErrLocked):
+		p.kind = conflict
+	case errors.Is(err, migrations.ErrServerTooOld):
+		p.kind = serverVersion
+	default:
+		return false
 	}
-	return false
-}
-
-var migrationErrors = []struct {
-	err  error
-	kind kind
-}{
-	{migrations.ErrReadOnly, readOnly},
-	{migrations.ErrLocked, conflict},
-	{migrations.ErrServerTooOld, serverVersion},
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	return true
 }
 
 func versionHint(e *migrations.VersionError) string {

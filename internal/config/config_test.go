@@ -242,10 +242,10 @@ func TestPlaces_FollowXDG(t *testing.T) {
 
 func TestNear_FindsWhatWasMeant(t *testing.T) {
 	t.Parallel()
-	names := []string{"status", "up", "down", "roles", "database_url"}
+	names := []string{"o", "status", "up", "down", "roles", "database_url"}
 	cases := map[string]string{
 		"stauts": "status", "Status": "status", "statu": "status", "dwon": "down", "rols": "roles", "pu": "up",
-		"databse_url": "database_url", "xyz": "", "frobnicate": "", "": "",
+		"databse_url": "database_url", "xyz": "", "frobnicate": "", "": "", "x": "",
 	}
 	for word, want := range cases {
 		if got := Near(word, names); got != want {

@@ -7,7 +7,7 @@ import (
 
 // Near returns the name most like word, or "" when none is near enough to be what was meant.
 func Near(word string, names []string) string {
-	best, least := "", max(1, len(word)/3)+1
+	best, least := "", min(max(1, len(word)/3), len(word)-1)+1
 	for _, name := range names {
 		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
 			best, least = name, d

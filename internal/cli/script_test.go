@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// TestMain puts this program on the PATH as oarlock, for scripts and tests that need a process of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"oarlock": func() { os.Exit(Main(SystemEnv(), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs testdata/script/*.txtar. Besides testscript's own words they know
+//
+//	exits N COMMAND…                             run it, and demand this exit status
+//	database empty|migrated|newer|standby|…      make one and set DATABASE_URL
+//	[db]                                         tests with a database are wanted
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	dbs := &databases{tb: t}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    exits,
+			"database": dbs.database,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "db" {
+				return !testing.Short(), nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS COMMAND…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = failed.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// databases makes databases for scripts; they live as long as the test they belong to.
+type databases struct {
+	tb      testing.TB
+	standby sync.Once
+	url     string // of the standby
+}
+
+func (d *databases) database(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: database KIND")
+	}
+	var address string
+	switch kind := args[0]; kind {
+	case "empty":
+		address = pgtest.Empty(d.tb).URL
+	case "migrated":
+		address = pgtest.New(d.tb).URL
+	case "private":
+		address = d.private()
+	case "standby":
+		d.standby.Do(func() { d.url = startStandby(d.tb) })
+		address = d.url
+	case "wrong-password":
+		address = withPassword(pgtest.New(d.tb).URL, "hunter2")
+	default:
+		db := pgtest.New(d.tb)
+		execFile(d.tb, db, kind+".sql")
+		address = db.URL
+	}
+	ts.Setenv("DATABASE_URL", address)
+}
+
+// private is a server of its own: the shared one for tests is tuned in ways that doctor complains about.
+func (d *databases) private() string {
+	server := startServer(d.tb, pglocal.Config{Throwaway: true})
+	d.tb.Cleanup(func() {
+		if err := server.Stop(context.WithoutCancel(d.tb.Context())); err != nil {
+			d.tb.Error(err)
+		}
+	})
+	if _, err := migrations.Up(d.tb.Context(), server.URL("")); err != nil {
+		d.tb.Fatal(err)
+	}
+	return server.URL("")
+}
+
+func withPassword(address, password string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String()
+}
+
+func execFile(tb testing.TB, db *pgtest.DB, name string) {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "sql", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn := db.Conn(tb)
+	if _, err := conn.Exec(tb.Context(), string(text)); err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	if err := conn.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// startStandby starts a private server a second time with standby.signal in its data folder: from then on it is a hot
+// standby that waits for WAL from a primary that never sends any.
+func startStandby(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-standby-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's user must enter it
+		tb.Fatal(err)
+	}
+	settings := pglocal.Config{Dir: filepath.Join(dir, "pg")}
+	primary := startServer(tb, settings)
+	if err := primary.Stop(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(settings.Dir, "data", "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // as above
+		tb.Fatal(err)
+	}
+	standby := startServer(tb, settings)
+	tb.Cleanup(func() {
+		if err := standby.Stop(context.WithoutCancel(tb.Context())); err != nil {
+			tb.Error(err)
+		}
+	})
+	return standby.URL("")
+}
+
+func startServer(tb testing.TB, c pglocal.Config) *pglocal.Server {
+	tb.Helper()
+	server, err := pglocal.Start(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn, err := pgx.Connect(tb.Context(), server.URL(""))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := conn.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return server
+}
