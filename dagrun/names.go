@@ -41,18 +41,24 @@ func (m RetryMode) String() string  { return word(retryModeNames, m) }
 func (k ActionKind) String() string { return word(actionNames, k) }
 
 // ParseState reads what State.String prints; so do the other Parse functions for their types.
-func ParseState(s string) (State, error)           { return parse[State]("task state", stateNames, s) }
-func ParseRunState(s string) (RunState, error)     { return parse[RunState]("run state", runStateNames, s) }
-func ParseEdgeState(s string) (EdgeState, error)   { return parse[EdgeState]("edge state", edgeStateNames, s) }
-func ParseBody(s string) (Body, error)             { return parse[Body]("body", bodyNames, s) }
-func ParseOnLost(s string) (OnLost, error)         { return parse[OnLost]("on_lost", onLostNames, s) }
-func ParseDo(s string) (Do, error)                 { return parse[Do]("do", doNames, s) }
-func ParseRequest(s string) (Request, error)       { return parse[Request]("request", requestNames, s) }
-func ParseEnding(s string) (Ending, error)         { return parse[Ending]("ending", endingNames, s) }
-func ParseEventKind(s string) (EventKind, error)   { return parse[EventKind]("event", eventNames, s) }
-func ParseVerb(s string) (Verb, error)             { return parse[Verb]("verb", verbNames, s) }
-func ParseRetryMode(s string) (RetryMode, error)   { return parse[RetryMode]("retry mode", retryModeNames, s) }
-func ParseActionKind(s string) (ActionKind, error) { return parse[ActionKind]("action", actionNames, s) }
+func ParseState(s string) (State, error)       { return parse[State]("task state", stateNames, s) }
+func ParseRunState(s string) (RunState, error) { return parse[RunState]("run state", runStateNames, s) }
+func ParseEdgeState(s string) (EdgeState, error) {
+	return parse[EdgeState]("edge state", edgeStateNames, s)
+}
+func ParseBody(s string) (Body, error)           { return parse[Body]("body", bodyNames, s) }
+func ParseOnLost(s string) (OnLost, error)       { return parse[OnLost]("on_lost", onLostNames, s) }
+func ParseDo(s string) (Do, error)               { return parse[Do]("do", doNames, s) }
+func ParseRequest(s string) (Request, error)     { return parse[Request]("request", requestNames, s) }
+func ParseEnding(s string) (Ending, error)       { return parse[Ending]("ending", endingNames, s) }
+func ParseEventKind(s string) (EventKind, error) { return parse[EventKind]("event", eventNames, s) }
+func ParseVerb(s string) (Verb, error)           { return parse[Verb]("verb", verbNames, s) }
+func ParseRetryMode(s string) (RetryMode, error) {
+	return parse[RetryMode]("retry mode", retryModeNames, s)
+}
+func ParseActionKind(s string) (ActionKind, error) {
+	return parse[ActionKind]("action", actionNames, s)
+}
 
 // ParseRule also takes always, the other name of all_done.
 func ParseRule(s string) (Rule, error) {

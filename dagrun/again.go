@@ -1,0 +1,208 @@
+package dagrun
+
+import (
+	"fmt"
+	"slices"
+)
+
+// retryRun resets what a retry of a finished run asks for. It comes before EvBegin; sent again after a crash it finds
+// tasks of the new generation among the old ones and resets them once more, which loses nothing.
+func (r *Run) retryRun(c *Control) Decision {
+	switch {
+	case r.begun || r.rec.State != RunQueued:
+		return r.refused("the run is active: wait for its end, or cancel it")
+	case r.rec.Generation < 2 || c.Generation != r.rec.Generation:
+		return r.refused(fmt.Sprintf("the retry is for generation %d, the run is at %d", c.Generation, r.rec.Generation))
+	}
+	picked, problem := r.pick(c)
+	if problem != "" {
+		return r.refused(problem)
+	}
+	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() {
+		return r.refused("nothing to reset: no task failed or was canceled")
+	}
+	r.resetSteps(picked, c)
+	r.resetHandlers()
+	r.rec = RunRecord{State: RunQueued, Generation: r.rec.Generation}
+	r.retally()
+	r.recountAll()
+	return r.decision(Applied)
+}
+
+// fate of a step in a retry.
+type fate uint8
+
+const (
+	keep   fate = iota
+	partly      // only some of its items or replacements
+	anew        // from scratch, what it grew to forgotten
+)
+
+// pick decides the fate of every step.
+func (r *Run) pick(c *Control) (fates []fate, problem string) {
+	fates = make([]fate, r.graph.plain)
+	switch c.Mode {
+	case RetryAll:
+		for i := range fates {
+			fates[i] = anew
+		}
+		return fates, ""
+	case RetryFailed:
+		for i := range fates {
+			fates[i] = r.fateOfFailed(&r.nodes[i])
+		}
+		r.pickDependants(fates)
+		return fates, ""
+	}
+	if problem := r.pickStep(fates, c.Task); problem != "" {
+		return nil, problem
+	}
+	if c.Mode == RetryFrom {
+		r.pickDependants(fates)
+	}
+	return fates, ""
+}
+
+// pickStep picks one step, or the item of one.
+func (r *Run) pickStep(fates []fate, id *TaskID) (problem string) {
+	if id == nil || id.Step < 0 || id.Step >= len(fates) {
+		return "say which step to retry"
+	}
+	if id.Item == "" {
+		fates[id.Step] = anew
+		return ""
+	}
+	if r.find(TaskID{Step: id.Step, Item: id.Item}) == nil {
+		return "the step has no such item"
+	}
+	fates[id.Step] = partly
+	return ""
+}
+
+// fateOfFailed looks for what RetryFailed resets in one step.
+func (r *Run) fateOfFailed(n *node) fate {
+	if n.each == nil && r.toRetry(n.main) {
+		return anew
+	}
+	f := keep
+	n.tasks(func(t *task) {
+		if t != n.main && r.toRetry(t) {
+			f = partly
+		}
+	})
+	return f
+}
+
+// toRetry says whether RetryFailed is about a task. A row of the new generation stems from this retry, begun and lost.
+func (r *Run) toRetry(t *task) bool {
+	c := classOf(t)
+	return c == classF || c == classC || t.stored && t.Generation == r.rec.Generation
+}
+
+// pickDependants picks all that depends on what is picked, but for steps that a failure elsewhere still blocks.
+func (r *Run) pickDependants(fates []fate) {
+	for _, i := range r.graph.order {
+		depends, blocked := false, false
+		for _, l := range r.graph.parents.of(int(i)) {
+			depends = depends || fates[l.Step] != keep
+			blocked = blocked || fates[l.Step] == keep && r.nodes[l.Step].gives[l.State] == classF
+		}
+		if depends && !(blocked && r.nodes[i].main.State == TaskUpstreamFailed) {
+			fates[i] = anew
+		}
+	}
+}
+
+func (r *Run) handlersFailed() bool {
+	for i := r.graph.plain; i < len(r.nodes); i++ {
+		if c := r.nodes[i].class; c == classF || c == classC {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Run) resetSteps(fates []fate, c *Control) {
+	for i, f := range fates {
+		switch n := &r.nodes[i]; f {
+		case anew:
+			r.resetNode(n)
+		case partly:
+			r.resetPart(n, c)
+		}
+	}
+}
+
+// resetHandlers has every handler run again that did.
+func (r *Run) resetHandlers() {
+	for i := r.graph.plain; i < len(r.nodes); i++ {
+		if n := &r.nodes[i]; n.main.stored {
+			r.resetNode(n)
+		}
+	}
+}
+
+func (r *Run) resetNode(n *node) {
+	if n.each != nil {
+		for _, g := range n.each.items {
+			g.members(r.layAside)
+		}
+		n.each = nil
+	}
+	r.resetGroup(&n.group)
+}
+
+// resetPart resets one item, or all that failed, and sets the foreach node going again with what it grew to.
+func (r *Run) resetPart(n *node, c *Control) {
+	if c.Mode == RetryFailed {
+		n.tasks(func(t *task) {
+			if t != n.main && r.toRetry(t) {
+				r.reset(t)
+			}
+		})
+	} else {
+		r.resetGroup(r.find(TaskID{Step: c.Task.Step, Item: c.Task.Item}).group)
+	}
+	if t := n.main; n.each != nil {
+		t.State, t.FinishedAt = TaskRunning, 0
+		t.clearResult()
+		r.changed(t)
+	}
+}
+
+func (r *Run) resetGroup(g *group) {
+	for _, t := range g.alts {
+		r.layAside(t)
+	}
+	g.alts = nil
+	r.reset(g.main)
+}
+
+// layAside forgets a task but for its row, of which the attempt number goes on should the task grow again.
+func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
+
+func (r *Run) reset(t *task) {
+	r.closeOld(&t.TaskRecord)
+	t.TaskRecord = TaskRecord{ID: t.ID, Generation: r.rec.Generation, Attempt: t.Attempt}
+	r.changed(t)
+}
+
+// closeOld records the last attempt of a row that is about to be overwritten.
+func (r *Run) closeOld(row *TaskRecord) {
+	if row.AttemptAt == 0 {
+		return
+	}
+	state := row.State
+	switch {
+	case state == TaskCanceled:
+	case row.Kind != KindNone || row.ExitCode != 0 || !state.Terminal():
+		state = TaskFailed
+	default:
+		state = TaskSucceeded
+	}
+	r.attempts = append(r.attempts, AttemptRecord{
+		ID: row.ID, Attempt: row.Attempt, Generation: row.Generation, State: state,
+		Kind: row.Kind, ExitCode: row.ExitCode, HasExit: row.HasExit, Signal: row.Signal, Reason: row.Reason,
+		StartedAt: row.AttemptAt, FinishedAt: row.FinishedAt,
+	})
+}

@@ -1,0 +1,110 @@
+package dagrun
+
+import "slices"
+
+// Ready shows what the caller must do now, and whether there is anything. It changes nothing; WakeAt is always filled.
+func (r *Run) Ready() (Ready, bool) {
+	if r.over {
+		return Ready{}, false
+	}
+	out := &r.out
+	r.shown = true
+	r.showRecords(&out.Records)
+	r.showActions()
+	r.showWants()
+	out.Drops = r.drops
+	out.Leave, out.Result, out.WakeAt = r.leave, r.verdict, 0
+	if r.leave == nil && r.verdict == nil {
+		out.WakeAt = r.wakeAt()
+	}
+	rec := &out.Records
+	any := len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(out.Actions)+len(out.Wants)+len(out.Drops) > 0 ||
+		rec.Run != nil || out.Leave != nil || out.Result != nil
+	return *out, any
+}
+
+// showRecords lists each changed task once, by its latest change.
+func (r *Run) showRecords(rec *Records) {
+	rec.Tasks = rec.Tasks[:0]
+	for _, c := range r.changes {
+		if c.task.Seq == c.seq {
+			rec.Tasks = append(rec.Tasks, c.task.TaskRecord)
+		}
+	}
+	rec.Attempts, rec.Controls, rec.Notes, rec.Run = r.attempts, r.decisions, r.notes, nil
+	r.shownRun = r.record()
+	if !sameRun(r.shownRun, r.saved) {
+		rec.Run = &r.shownRun
+	}
+}
+
+// sameRun compares without the counters, which alone are not worth a write.
+func sameRun(a, b RunRecord) bool {
+	a.Counts, a.Tolerated = b.Counts, b.Tolerated
+	return a == b
+}
+
+// showActions leaves out what its task has no use for any more.
+func (r *Run) showActions() {
+	r.out.Actions = r.out.Actions[:0]
+	for _, a := range r.actions {
+		if a.useful() {
+			r.out.Actions = append(r.out.Actions, a.Action)
+		}
+	}
+}
+
+func (a *action) useful() bool {
+	t := a.task
+	switch a.Kind {
+	case ActStart:
+		return t.Attempt == a.Attempt && (a.Publish && t.place == landing || !a.Publish && t.place == flying)
+	case ActOpen:
+		return t.Attempt == a.Attempt && t.place == opening
+	case ActProbe:
+		return t.place == probing
+	default:
+		return true
+	}
+}
+
+func (r *Run) showWants() {
+	r.out.Wants = r.out.Wants[:0]
+	slices.SortFunc(r.wants, byUrgency)
+	for _, t := range r.wants {
+		if t.place == offered || t.place == wanting {
+			r.out.Wants = append(r.out.Wants, t.want())
+		}
+	}
+}
+
+func (t *task) want() Want {
+	w := Want{Task: t.ID, Priority: t.priority, Since: t.since}
+	if t.place == wanting {
+		w.Publish, w.Pool = true, t.step.PublishPool
+		return w
+	}
+	w.Slots, w.Pool = max(t.step.Slots, 1), t.step.Pool
+	return w
+}
+
+// Advance says that what the last Ready showed is durable and performed. After another Step it does nothing: what came
+// since has not been shown.
+func (r *Run) Advance() {
+	if !r.shown {
+		return
+	}
+	r.shown = false
+	for _, t := range r.wants {
+		t.listed = false
+		t.told = t.place == offered || t.place == wanting
+	}
+	if r.out.Records.Run != nil {
+		r.saved = r.shownRun
+	}
+	r.over = r.leave != nil || r.verdict != nil
+	clear(r.changes)
+	r.changes, r.attempts, r.decisions, r.notes = r.changes[:0], r.attempts[:0], r.decisions[:0], r.notes[:0]
+	clear(r.actions)
+	r.actions, r.wants, r.drops = r.actions[:0], r.wants[:0], r.drops[:0]
+}

@@ -1,0 +1,167 @@
+package dagrun
+
+// applyBefore takes in what comes before anything is under way.
+func (r *Run) applyBefore(e *Event) error {
+	switch e.Kind {
+	case EvSettled:
+		return r.settledBefore(e)
+	case EvDriveLimit:
+		if r.limited != nil {
+			return ErrStale
+		}
+		r.limited = &e.Text
+	default:
+		r.begin(e.Text)
+	}
+	return nil
+}
+
+// settledBefore keeps a result that a former driver's transaction settled without recording it.
+func (r *Run) settledBefore(e *Event) error {
+	t := r.find(e.Task)
+	if t == nil || e.Result == nil {
+		return ErrEvent
+	}
+	if t.State != TaskRunning || t.grows() || t.Attempt != e.Attempt || t.settled != nil {
+		return ErrStale
+	}
+	res := *e.Result
+	t.settled = &res
+	return nil
+}
+
+// begin starts the drive: first what follows from what is stored, then every task is taken up where it was left.
+func (r *Run) begin(text string) {
+	r.startClock()
+	r.endUnsaid()
+	if r.limited != nil {
+		r.giveUp()
+	}
+	r.begun = true
+	for i := range r.nodes {
+		r.nodes[i].tasks(func(t *task) { r.takeUp(t, text) })
+	}
+}
+
+// startClock puts the run's timeout in force again. It stood still while the run was parked.
+func (r *Run) startClock() {
+	r.rec.State = RunRunning
+	if r.rec.PausedBy != "" {
+		r.rec.State = RunPaused
+	}
+	timeout := r.graph.spec.Timeout
+	switch {
+	case r.rec.StartedAt == 0:
+		r.rec.StartedAt = r.now
+		if timeout > 0 {
+			r.rec.Deadline = after(r.now, timeout)
+		}
+	case r.rec.Left > 0:
+		r.rec.Deadline = after(r.now, r.rec.Left)
+	}
+	r.rec.Left, r.rec.WakeAt, r.rec.Reason = 0, 0, ""
+}
+
+// endUnsaid draws the conclusions that a former driver had no time to record: the run's row goes last.
+func (r *Run) endUnsaid() {
+	if r.clockRuns() && r.rec.Deadline <= r.now {
+		r.endRun(EndingTimeout, "", "")
+	}
+	for _, t := range r.failures {
+		if t.Generation == r.rec.Generation {
+			r.failFast(t)
+		}
+	}
+	if r.rec.Ending != EndingNone {
+		r.endSteps()
+	}
+}
+
+// takeUp goes on with one task where the last driver left it.
+func (r *Run) takeUp(t *task, text string) {
+	switch t.State {
+	case TaskPending, TaskReady:
+		r.again(t)
+	case TaskRunning:
+		r.takeUpRunning(t, text)
+	case TaskFinishing:
+		r.takeUpFinishing(t)
+	case TaskWaiting:
+		r.takeUpWaiting(t)
+	case TaskRetrying:
+		r.setAlarm(t)
+	}
+}
+
+// takeUpRunning closes an attempt that nobody drives any more, and a foreach node whose last item was.
+func (r *Run) takeUpRunning(t *task, text string) {
+	switch {
+	case t.grows():
+		if t.node.each.open == 0 {
+			r.closeForeach(t.node)
+		}
+	case t.settled != nil && t.settled.Kind == KindNone:
+		t.Request = RequestNone
+		r.bodyEnded(t, *t.settled)
+	case t.settled != nil:
+		r.bodyEnded(t, *t.settled)
+	default:
+		r.bodyEnded(t, lost(text))
+	}
+}
+
+func (r *Run) takeUpFinishing(t *task) {
+	if t.Request != RequestNone {
+		r.honour(t)
+		return
+	}
+	r.enqueue(t)
+}
+
+// takeUpWaiting opens again what may not have been opened, or not for long enough.
+func (r *Run) takeUpWaiting(t *task) {
+	r.setAlarm(t)
+	body := t.step.Body
+	switch {
+	case !t.waits():
+	case body == BodyChild && t.Ref == "", body == BodyWait && t.NextAt == 0:
+		r.enqueue(t)
+	case t.Request != RequestNone:
+		r.halt(t, r.rec.Ending == EndingNow)
+	}
+}
+
+// giveUp ends a run that has lost too many drives. In the handlers' phase nothing more is tried at all.
+func (r *Run) giveUp() {
+	text := *r.limited
+	handlers := r.open == 0 && !r.handler(handlerInit).isOpen()
+	r.rec.Ending = max(r.rec.Ending, EndingDrives)
+	for i := range r.nodes {
+		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t, text) })
+	}
+	r.endRun(EndingDrives, "", text)
+	if handlers {
+		r.giveUpHandlers()
+	} else {
+		r.endHandler(handlerInit, true)
+	}
+}
+
+// giveUpRunning fails an attempt that was lost, whatever on_lost and on_error say, but for what is settled or requested.
+func (r *Run) giveUpRunning(t *task, text string) {
+	if t.State != TaskRunning || t.grows() || t.settled != nil || t.Request != RequestNone {
+		return
+	}
+	t.take(lost(text))
+	r.fail(t)
+}
+
+// giveUpHandlers cancels the handlers that were still to come.
+func (r *Run) giveUpHandlers() {
+	outcome := r.outcomeHandler()
+	for _, n := range []*node{outcome, r.handler(handlerExit)} {
+		if n.isOpen() {
+			n.tasks(func(t *task) { r.stop(t, "", "gave up after too many lost drives", false) })
+		}
+	}
+}

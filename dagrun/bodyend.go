@@ -1,0 +1,231 @@
+package dagrun
+
+import (
+	"fmt"
+	"slices"
+)
+
+// timeoutExit is the exit code of everything that timed out.
+const timeoutExit = 124
+
+// finished takes the end of a body, of a wait or of a publish in.
+func (r *Run) finished(t *task, e *Event) error {
+	if e.Result == nil {
+		return ErrEvent
+	}
+	if t.Attempt != e.Attempt {
+		return ErrStale
+	}
+	switch {
+	case t.place == landing:
+		r.publishEnded(t, *e.Result)
+	case t.place == flying, t.waits() && t.step.Body != BodyApproval:
+		r.bodyEnded(t, *e.Result)
+	default:
+		return ErrStale
+	}
+	return nil
+}
+
+// gaveUp takes in that this driver will see no end of an attempt.
+func (r *Run) gaveUp(t *task, e *Event) error {
+	if !t.underWay() || t.Attempt != e.Attempt {
+		return ErrStale
+	}
+	if t.place == landing && t.Request == RequestNone {
+		r.move(t, nowhere)
+		r.enqueue(t)
+		return nil
+	}
+	r.bodyEnded(t, lost(e.Text))
+	return nil
+}
+
+func lost(why string) Result {
+	reason := "lost"
+	if why != "" {
+		reason += ": " + why
+	}
+	return Result{Kind: KindLost, Reason: reason}
+}
+
+// bodyEnded decides what the end of an attempt means, in the order of the language reference: requests, snoozes and
+// lost attempts here, the rest in weigh.
+func (r *Run) bodyEnded(t *task, res Result) {
+	switch {
+	case t.Request != RequestNone:
+		r.honour(t)
+	case res.SnoozeUntil > 0:
+		r.snooze(t, res)
+	case res.Kind == KindLost && t.step.OnLost == LostRetry:
+		r.lostAttempt(t, res)
+	default:
+		r.weigh(t, res)
+	}
+}
+
+// honour makes the request come true that ended the attempt.
+func (r *Run) honour(t *task) {
+	reason := t.Reason
+	switch t.Request {
+	case RequestPause:
+		t.Request = RequestNone
+		r.closeAttempt(t, TaskPaused)
+		r.to(t, TaskPaused)
+	case RequestCancel:
+		r.end(t, TaskCanceled, reason)
+	case RequestMark:
+		r.mark(t, t.Marked, reason)
+	case RequestTimeout:
+		t.Request = RequestNone
+		r.weigh(t, timedOut(reason))
+	}
+}
+
+func timedOut(reason string) Result {
+	return Result{Kind: KindTimeout, ExitCode: timeoutExit, HasExit: true, Reason: reason}
+}
+
+// snooze ends an attempt for a while: the next one begins at SnoozeUntil, outside the retry budget.
+func (r *Run) snooze(t *task, res Result) {
+	t.Reason = res.Reason
+	r.closeAttempt(t, TaskWaiting)
+	t.NextAt, t.Deadline, t.Ref = res.SnoozeUntil, 0, ""
+	r.move(t, nowhere)
+	r.to(t, TaskWaiting)
+}
+
+// lostAttempt tries again what was lost, outside the retry budget.
+func (r *Run) lostAttempt(t *task, res Result) {
+	r.note(t, "lost", fmt.Sprintf("attempt %d %s", t.Attempt, res.Reason))
+	t.take(res)
+	r.closeAttempt(t, TaskFailed)
+	r.again(t)
+}
+
+// again has a task start from its edges on.
+func (r *Run) again(t *task) {
+	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
+	r.to(t, TaskPending)
+	r.enqueue(t)
+}
+
+// weigh judges a result that no request has overruled.
+func (r *Run) weigh(t *task, res Result) {
+	skips := res.HasExit && (res.Kind == KindNone || res.Kind == KindExit) && slices.Contains(t.step.SkipExit, res.ExitCode)
+	switch {
+	case skips:
+		t.ExitCode, t.HasExit = res.ExitCode, true
+		reason := fmt.Sprintf("skip exit code %d", res.ExitCode)
+		r.note(t, "skip", reason)
+		r.end(t, TaskSkipped, reason)
+	case res.Kind == KindNone:
+		r.bodySucceeded(t, res)
+	default:
+		r.bodyFailed(t, res)
+	}
+}
+
+func (r *Run) bodySucceeded(t *task, res Result) {
+	t.take(res)
+	t.Outputs = res.Outputs
+	if t.Reason == "" {
+		t.Reason = "ran"
+	}
+	if t.step.Publish {
+		r.move(t, nowhere)
+		t.NextAt, t.Deadline = 0, 0
+		r.to(t, TaskFinishing)
+		r.land(t)
+		return
+	}
+	r.to(t, TaskSucceeded)
+}
+
+func (r *Run) bodyFailed(t *task, res Result) {
+	t.take(res)
+	if res.Kind == KindConfig {
+		r.fail(t)
+		return
+	}
+	rule, err := r.matchRule(t)
+	switch {
+	case err != nil:
+		r.misconfigured(t, "on_error: "+err.Error())
+	case rule >= 0:
+		r.obey(t, rule, res)
+	case !r.stopping(t) && t.step.Retry.allows(res, t.Retries):
+		r.retry(t)
+	default:
+		r.fail(t)
+	}
+}
+
+// misconfigured fails a task for a mistake in its spec that nothing but another spec can cure.
+func (r *Run) misconfigured(t *task, reason string) {
+	t.take(Result{Kind: KindConfig, Reason: reason})
+	r.fail(t)
+}
+
+// fail is the last step of a failure: the task failed, unless continue_on tolerates it.
+func (r *Run) fail(t *task) {
+	c := t.step.ContinueOn
+	r.failAs(t, c.Failed || t.HasExit && slices.Contains(c.ExitCodes, t.ExitCode))
+}
+
+func (r *Run) failAs(t *task, tolerated bool) {
+	t.Outputs = ""
+	if tolerated && t.step.ContinueOn.MarkSuccess {
+		r.end(t, TaskSucceeded, "marked")
+		return
+	}
+	t.Tolerated = tolerated
+	r.to(t, TaskFailed)
+}
+
+// end settles a task. Only success keeps outputs.
+func (r *Run) end(t *task, s State, reason string) {
+	t.Reason = reason
+	if s != TaskSucceeded {
+		t.Outputs = ""
+	}
+	if s == TaskSucceeded || s == TaskCanceled || s == TaskSkipped {
+		t.Kind = KindNone
+	}
+	r.to(t, s)
+}
+
+// take keeps how a body ended.
+func (t *task) take(res Result) {
+	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
+	t.Reason = res.Reason
+	if t.Reason == "" && res.Kind != KindNone {
+		t.Reason = res.String()
+	}
+}
+
+// String says in a few words how a body ended.
+func (res Result) String() string {
+	switch {
+	case res.Kind == KindNone:
+		return "ran"
+	case res.Kind == KindExit && res.HasExit:
+		return fmt.Sprintf("exit %d", res.ExitCode)
+	case res.Kind == KindSignal:
+		return fmt.Sprintf("signal %d", res.Signal)
+	case res.Kind == KindTimeout:
+		return "timed out"
+	default:
+		return string(res.Kind)
+	}
+}
+
+// closeAttempt records an attempt that did not end the task.
+func (r *Run) closeAttempt(t *task, s State) {
+	r.attempts = append(r.attempts, AttemptRecord{
+		ID: t.ID, Attempt: t.Attempt, Generation: t.Generation, State: s,
+		Kind: t.Kind, ExitCode: t.ExitCode, HasExit: t.HasExit, Signal: t.Signal, Reason: t.Reason,
+		StartedAt: t.AttemptAt, FinishedAt: r.now,
+	})
+	t.AttemptAt = 0
+}

@@ -1,0 +1,87 @@
+package dagrun
+
+// of is the counter of a state.
+func (c *Counts) of(s State) *int {
+	switch s {
+	case TaskSucceeded:
+		return &c.Succeeded
+	case TaskFailed:
+		return &c.Failed
+	case TaskSkipped:
+		return &c.Skipped
+	case TaskUpstreamFailed:
+		return &c.UpstreamFailed
+	case TaskCanceled:
+		return &c.Canceled
+	case TaskReplaced:
+		return &c.Replaced
+	default:
+		return &c.Open
+	}
+}
+
+// know counts a task from now on.
+func (r *Run) know(t *task) {
+	t.known = true
+	r.counts.Total++
+	*r.counts.of(t.State)++
+}
+
+// recount follows a task from one state to the next.
+func (r *Run) recount(t *task, was State) {
+	s := t.State
+	switch {
+	case t.known:
+		*r.counts.of(was)--
+		*r.counts.of(s)++
+	case s > TaskReady:
+		r.know(t)
+	}
+	if !t.node.handler {
+		r.open += opens(s) - opens(was)
+	}
+	if s == TaskFailed {
+		r.countFailure(t)
+	}
+}
+
+// recountAll counts a restored or reset run.
+func (r *Run) recountAll() {
+	r.counts, r.total, r.open, r.failures, r.rec.Tolerated = Counts{}, 0, 0, nil, 0
+	for i := range r.nodes {
+		r.nodes[i].tasks(func(t *task) {
+			r.total++
+			if t.known = !t.node.handler || t.State > TaskReady || t.StartedAt != 0; t.known {
+				r.know(t)
+			}
+			if !t.node.handler {
+				r.open += opens(t.State)
+			}
+			if t.State == TaskFailed {
+				r.countFailure(t)
+			}
+		})
+	}
+}
+
+func opens(s State) int {
+	if s.Terminal() {
+		return 0
+	}
+	return 1
+}
+
+// countFailure remembers what the run's reason and its handlers speak of: not a foreach node that failed by its items.
+func (r *Run) countFailure(t *task) {
+	switch {
+	case t.Tolerated:
+		r.rec.Tolerated++
+	case t.node.each == nil || !t.grows():
+		r.failures = append(r.failures, t)
+	}
+}
+
+// failed says whether anything failed that was not tolerated.
+func (r *Run) failed() bool {
+	return r.counts.Failed+r.counts.UpstreamFailed > r.rec.Tolerated
+}

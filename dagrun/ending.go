@@ -1,0 +1,117 @@
+package dagrun
+
+import "fmt"
+
+// endRun has the steps end before they do by themselves. A stronger ending takes over from a weaker one.
+func (r *Run) endRun(e Ending, by, text string) {
+	if e < r.rec.Ending {
+		return
+	}
+	r.rec.Ending, r.rec.EndingBy, r.rec.EndingText = e, by, text
+	if e >= EndingCancel && r.rec.PausedBy != "" {
+		r.unpause()
+	}
+	r.endSteps()
+	r.endHandlers()
+}
+
+// endSteps ends every open task of a step as the ending of the run says.
+func (r *Run) endSteps() {
+	reason := r.endingReason()
+	for i := range r.graph.plain {
+		r.nodes[i].tasks(func(t *task) { r.endTask(t, reason) })
+	}
+}
+
+// endTask ends one task as the ending of the run says.
+func (r *Run) endTask(t *task, reason string) {
+	switch r.rec.Ending {
+	case EndingRefused:
+		r.drop(t, reason)
+	case EndingTimeout:
+		r.timeOut(t, reason)
+	default:
+		r.stop(t, r.rec.EndingBy, reason, r.rec.Ending == EndingNow)
+	}
+}
+
+// timeOut fails what is under way when the run's time is up, and cancels the rest.
+func (r *Run) timeOut(t *task, reason string) {
+	begun := t.State == TaskRunning && !t.grows() || t.State == TaskFinishing || t.State == TaskWaiting
+	switch {
+	case !begun:
+		r.stop(t, "", reason, false)
+	case t.Request != RequestNone && t.Request != RequestPause:
+	case t.engaged():
+		r.request(t, RequestTimeout, "", reason, false)
+	default:
+		t.take(timedOut(reason))
+		r.fail(t)
+	}
+}
+
+// drop cancels a task without waiting for anything.
+func (r *Run) drop(t *task, reason string) {
+	if t.State.Terminal() || t.State == TaskRunning && t.grows() {
+		return
+	}
+	if t.engaged() {
+		t.Request = RequestCancel
+		r.halt(t, true)
+	}
+	r.cancel(t, reason)
+}
+
+// refuse ends the run as failed at once.
+func (r *Run) refuse(text string) error {
+	if r.rec.Ending == EndingRefused {
+		return ErrStale
+	}
+	r.endRun(EndingRefused, "", text)
+	return nil
+}
+
+// stopping says whether the run is ending as far as a task is concerned: nothing of the steps starts any more.
+func (r *Run) stopping(t *task) bool { return r.rec.Ending != EndingNone && !t.node.handler }
+
+// endingReason is the reason of the tasks that the ending of the run cancels.
+func (r *Run) endingReason() string {
+	switch r.rec.Ending {
+	case EndingFailFast:
+		return "fail fast: step " + r.rec.EndingText + " failed"
+	case EndingInit:
+		return "init failed"
+	case EndingTimeout:
+		return "run timed out after " + r.graph.spec.Timeout.String()
+	case EndingDrives:
+		return "gave up after too many lost drives"
+	case EndingRefused:
+		return r.rec.EndingText
+	default:
+		return canceledBy(r.rec.EndingBy)
+	}
+}
+
+func canceledBy(by string) string { return byWhom("canceled", by) }
+
+func byWhom(done, by string) string {
+	if by == "" {
+		return done
+	}
+	return fmt.Sprintf("%s by %s", done, by)
+}
+
+// failFast ends the run, or the other items of a foreach node, after a failure that was not tolerated.
+func (r *Run) failFast(t *task) {
+	name := r.graph.TaskName(t.ID)
+	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
+		t.node.tasks(func(other *task) {
+			if other.ID.Item != "" {
+				r.stop(other, "", "fail fast: "+name+" failed", false)
+			}
+		})
+	}
+	if r.graph.spec.FailFast && r.rec.Ending == EndingNone && !t.node.handler {
+		r.endRun(EndingFailFast, "", name)
+	}
+}

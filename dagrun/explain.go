@@ -1,0 +1,168 @@
+package dagrun
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Explain says why a task is not running, or how it ended, in a few words for people.
+func (r *Run) Explain(id TaskID) string {
+	t := r.find(id)
+	if t == nil {
+		return "no such task"
+	}
+	if t.State.Terminal() {
+		return t.Reason
+	}
+	if t.Request != RequestNone {
+		return r.explainRequest(t)
+	}
+	switch t.State {
+	case TaskPending, TaskReady:
+		return r.explainStart(t)
+	case TaskRunning:
+		return r.explainRunning(t)
+	case TaskFinishing:
+		return r.explainPublish(t)
+	case TaskRetrying:
+		return fmt.Sprintf("%s; retries %s", t.Reason, r.explainTime(t.NextAt))
+	case TaskWaiting:
+		return r.explainWait(t)
+	default:
+		return t.Reason
+	}
+}
+
+func (r *Run) explainRequest(t *task) string {
+	switch t.Request {
+	case RequestPause:
+		return "being paused: " + t.Reason
+	case RequestMark:
+		return "being marked: " + t.Reason
+	case RequestTimeout:
+		return "being stopped: " + t.Reason
+	default:
+		return "being canceled: " + t.Reason
+	}
+}
+
+func (r *Run) explainStart(t *task) string {
+	switch t.place {
+	case probing:
+		return "looking in the cache"
+	case capped:
+		return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
+	case offered:
+		if t.step.Pool != "" {
+			return "pool " + t.step.Pool
+		}
+		return "waits for a slot"
+	}
+	if names := r.parentsOf(t, classOpen); len(names) > 0 && t == t.node.main {
+		return "waits for: " + some(names)
+	}
+	return r.explainHeld(t)
+}
+
+// explainHeld speaks of what the run as a whole holds up.
+func (r *Run) explainHeld(t *task) string {
+	switch {
+	case r.rec.PausedBy != "":
+		return "run paused by " + r.rec.PausedBy
+	case r.draining:
+		return "this driver is draining: another one will go on"
+	case !r.begun:
+		return "waits for a driver"
+	case t.node.handler && t.node != r.turn:
+		return "waits for the steps"
+	case !t.node.handler && r.handler(handlerInit).isOpen():
+		return "waits for: " + InitHandler
+	case t.place == held && !r.room():
+		return fmt.Sprintf("max_active_steps %d reached", r.graph.spec.MaxActive)
+	default:
+		return "about to start"
+	}
+}
+
+func (r *Run) explainRunning(t *task) string {
+	if t.grows() {
+		each := t.node.each
+		return fmt.Sprintf("%d of %d items open", each.open, len(each.items))
+	}
+	return "running since " + r.explainTime(t.AttemptAt)
+}
+
+func (r *Run) explainPublish(t *task) string {
+	switch t.place {
+	case landing:
+		return "publishing"
+	case wanting:
+		return "pool " + t.step.PublishPool
+	default:
+		return "publish held: " + r.explainHeld(t)
+	}
+}
+
+func (r *Run) explainWait(t *task) string {
+	var parts []string
+	switch {
+	case !t.waits():
+		return strings.TrimPrefix(t.Reason+"; goes on "+r.explainTime(t.NextAt), "; ")
+	case t.step.Body == BodyApproval:
+		parts = append(parts, "approval")
+	case t.step.Body == BodyChild && t.Ref != "":
+		parts = append(parts, "child run "+t.Ref)
+	case t.step.Body == BodyChild:
+		parts = append(parts, "child run being made")
+	case t.NextAt != 0:
+		parts = append(parts, "waits until "+r.explainTime(t.NextAt))
+	default:
+		parts = append(parts, "waits")
+	}
+	if t.Deadline != 0 {
+		parts = append(parts, "times out "+r.explainTime(t.Deadline))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// explainTime says how far away a time is. The core knows no calendar: it counts from the latest event.
+func (r *Run) explainTime(at Time) string {
+	if at > r.now {
+		return "in " + Duration(at-r.now).String()
+	}
+	return Duration(r.now-at).String() + " ago"
+}
+
+// Reason says why the run is as it is, "" while it simply runs.
+func (r *Run) Reason() string {
+	switch {
+	case r.over && r.verdict == nil && r.rec.State.Terminal():
+		return r.rec.Reason
+	case r.verdict != nil:
+		return r.verdict.Reason
+	case r.rec.Ending != EndingNone:
+		return r.endingReason()
+	case r.rec.PausedBy != "":
+		return "run paused by " + r.rec.PausedBy
+	case r.leave != nil && !r.leave.Drained:
+		return r.waitReason()
+	default:
+		return ""
+	}
+}
+
+// waitReason speaks of the first task that waits.
+func (r *Run) waitReason() string {
+	for i := range r.nodes {
+		found := ""
+		r.nodes[i].tasks(func(t *task) {
+			if found == "" && (t.State == TaskWaiting || t.State == TaskRetrying || t.State == TaskPaused) {
+				found = fmt.Sprintf("step %s: %s", r.graph.TaskName(t.ID), r.Explain(t.ID))
+			}
+		})
+		if found != "" {
+			return found
+		}
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+package dagrun
+
+import (
+	"fmt"
+	"strings"
+)
+
+// grow makes the items of a foreach node.
+func (r *Run) grow(t *task) {
+	items, err := t.step.Foreach.Items.Expand(r.scope(t))
+	if err == nil {
+		err = r.checkItems(t, items)
+	}
+	if err != nil {
+		r.misconfigured(t, "foreach: "+err.Error())
+		return
+	}
+	t.Growth = &Growth{Items: append([]Item(nil), items...)}
+	if len(items) == 0 {
+		r.end(t, TaskSkipped, "no items")
+		return
+	}
+	r.growItems(t.node)
+	r.to(t, TaskRunning)
+	for _, g := range t.node.each.items {
+		r.enqueue(g.main)
+	}
+}
+
+// checkItems refuses what could not be told apart, or is too much.
+func (r *Run) checkItems(t *task, items []Item) error {
+	if limit := t.step.Foreach.MaxItems; limit > 0 && len(items) > limit {
+		return fmt.Errorf("%d items are more than max_items %d", len(items), limit)
+	}
+	if r.total+len(items) > MaxTasks {
+		return fmt.Errorf("with %d items the run would have more than %d tasks", len(items), MaxTasks)
+	}
+	seen := make(map[string]bool, len(items))
+	for i, item := range items {
+		switch {
+		case item.Key == "" || len(item.Key) > MaxKeyBytes:
+			return fmt.Errorf("the key of item %d has %d bytes: give it 1 to %d", i, len(item.Key), MaxKeyBytes)
+		case seen[item.Key]:
+			return fmt.Errorf("two items have the key %q: give each its own", item.Key)
+		}
+		seen[item.Key] = true
+	}
+	return nil
+}
+
+// growItems makes the tasks that the growth of a node tells of.
+func (r *Run) growItems(n *node) {
+	items := n.main.Growth.Items
+	n.each = &each{
+		items: make([]*group, len(items)), byKey: make(map[string]int32, len(items)),
+		open: len(items), limit: n.main.step.Foreach.MaxConcurrent, capped: newUrgencyHeap(),
+	}
+	groups, tasks := make([]group, len(items)), make([]task, len(items))
+	for i, item := range items {
+		g, t := &groups[i], &tasks[i]
+		g.main, n.each.items[i], n.each.byKey[item.Key] = t, g, int32(i)
+		r.adopt(t, n, g, TaskID{Step: n.index, Item: item.Key}, n.main.step)
+		t.index = int32(i)
+		r.takeLeft(t, n.main)
+	}
+}
+
+// closeForeach settles a node whose items all did: failed wins over canceled, and skipped needs all.
+func (r *Run) closeForeach(n *node) {
+	t, each := n.main, n.each
+	if t.State != TaskRunning {
+		return
+	}
+	state := TaskSucceeded
+	switch {
+	case each.states[TaskFailed]+each.states[TaskUpstreamFailed] > 0:
+		state = TaskFailed
+	case each.states[TaskCanceled] > 0:
+		state = TaskCanceled
+	case each.states[TaskSkipped] == len(each.items):
+		state = TaskSkipped
+	}
+	r.end(t, state, r.foreachReason(n, state))
+}
+
+func (r *Run) foreachReason(n *node, state State) string {
+	switch state {
+	case TaskSucceeded:
+		return "ran"
+	case TaskSkipped:
+		return "all items skipped"
+	}
+	for _, g := range n.each.items {
+		if g.state == state {
+			return r.itemReason(g, state)
+		}
+	}
+	return ""
+}
+
+// itemReason speaks of the member of a group that made it what it is.
+func (r *Run) itemReason(g *group, state State) string {
+	var b strings.Builder
+	g.members(func(t *task) {
+		if t.State == state && b.Len() == 0 {
+			b.WriteString(fmt.Sprintf("item %s: %s", t.ID.Item, t.Reason))
+		}
+	})
+	return b.String()
+}

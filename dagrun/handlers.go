@@ -1,0 +1,131 @@
+package dagrun
+
+// handler is the node of a handler, nil when the spec has none of the kind.
+func (r *Run) handler(kind int) *node {
+	if i := r.graph.handlers[kind]; i >= 0 {
+		return &r.nodes[i]
+	}
+	return nil
+}
+
+func (n *node) isOpen() bool { return n != nil && n.class == classOpen }
+
+// begun says whether anything of a handler is on record in this generation.
+func (n *node) begun() bool { return n != nil && n.main.known }
+
+// pass hands the turn from init to the steps, from them to the handlers, and says whether that changed anything.
+func (r *Run) pass() bool {
+	if !r.begun || r.rec.Ending == EndingRefused {
+		return false
+	}
+	if init := r.handler(handlerInit); init != nil && r.open > 0 && r.afterInit(init) {
+		return true
+	}
+	next := r.next()
+	if next == r.turn {
+		return false
+	}
+	if r.turn.isOpen() {
+		r.turn.members(r.unready)
+	}
+	r.turn = next
+	if next != nil {
+		next.members(r.enqueue)
+	}
+	return true
+}
+
+// afterInit ends the steps when init did not do its job, and lets them start when it did.
+func (r *Run) afterInit(init *node) bool {
+	switch init.class {
+	case classF:
+		if r.rec.Ending == EndingNone {
+			r.endRun(EndingInit, "", "")
+			return true
+		}
+	case classC:
+		r.cancelSteps("init canceled")
+	case classS, classK:
+		if r.turn == init {
+			r.turn = nil
+			r.release()
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Run) cancelSteps(reason string) {
+	for i := range r.graph.plain {
+		r.nodes[i].tasks(func(t *task) { r.stop(t, "", reason, false) })
+	}
+}
+
+// next is the handler whose turn it is: nil while the steps have theirs, and when all is over.
+func (r *Run) next() *node {
+	if init := r.handler(handlerInit); init.isOpen() {
+		return init
+	}
+	if r.open > 0 {
+		return nil
+	}
+	if outcome := r.outcomeHandler(); outcome.isOpen() {
+		return outcome
+	}
+	if exit := r.handler(handlerExit); exit.isOpen() {
+		return exit
+	}
+	return nil
+}
+
+// outcomeHandler is the handler of how the run ended. One that has begun stays the one, but for a cancel.
+func (r *Run) outcomeHandler() *node {
+	success, failure, abort := r.handler(handlerSuccess), r.handler(handlerFailure), r.handler(handlerAbort)
+	for _, n := range []*node{abort, success, failure} {
+		if n.begun() && (n.isOpen() || !r.canceled() || n == abort) {
+			return n
+		}
+	}
+	switch {
+	case r.handler(handlerExit).begun():
+		return nil
+	case r.outcome() == RunCanceled:
+		return abort
+	case r.outcome() == RunFailed:
+		return failure
+	default:
+		return success
+	}
+}
+
+// canceled says whether somebody cancelled the run.
+func (r *Run) canceled() bool { return r.rec.Ending == EndingCancel || r.rec.Ending == EndingNow }
+
+// endHandlers stops handlers when the run is cancelled or refused; other endings leave them alone.
+func (r *Run) endHandlers() {
+	switch r.rec.Ending {
+	case EndingCancel, EndingNow:
+		now := r.rec.Ending == EndingNow
+		exiting := r.handler(handlerExit).begun()
+		r.endHandler(handlerInit, true)
+		r.endHandler(handlerSuccess, false)
+		r.endHandler(handlerFailure, false)
+		if now {
+			r.endHandler(handlerAbort, !exiting)
+			r.endHandler(handlerExit, true)
+		}
+	case EndingRefused:
+		for kind := range handlerKinds {
+			if n := r.handler(kind); n.begun() {
+				n.tasks(func(t *task) { r.drop(t, r.rec.EndingText) })
+			}
+		}
+	}
+}
+
+// endHandler stops a handler that has begun; of the others those that were still to come end canceled.
+func (r *Run) endHandler(kind int, toCome bool) {
+	if n := r.handler(kind); n != nil && (toCome || n.begun()) {
+		n.tasks(func(t *task) { r.stop(t, r.rec.EndingBy, r.endingReason(), r.rec.Ending == EndingNow) })
+	}
+}

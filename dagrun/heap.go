@@ -1,0 +1,68 @@
+package dagrun
+
+// heap keeps tasks ordered by before and tells each, through slot, where it is, so that any of them can be taken out.
+type heap struct {
+	tasks  []*task
+	before func(a, b *task) bool
+	slot   func(*task) *int32
+}
+
+func (h *heap) len() int { return len(h.tasks) }
+
+// top is the first task; there must be one.
+func (h *heap) top() *task { return h.tasks[0] }
+
+func (h *heap) push(t *task) {
+	h.tasks = append(h.tasks, t)
+	h.up(len(h.tasks) - 1)
+}
+
+func (h *heap) remove(t *task) {
+	i, last := int(*h.slot(t)), len(h.tasks)-1
+	moved := h.tasks[last]
+	h.tasks[last] = nil
+	h.tasks = h.tasks[:last]
+	if i == last {
+		return
+	}
+	h.tasks[i] = moved
+	h.down(i)
+	h.up(int(*h.slot(moved)))
+}
+
+func (h *heap) up(i int) {
+	t := h.tasks[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.before(t, h.tasks[parent]) {
+			break
+		}
+		h.put(i, h.tasks[parent])
+		i = parent
+	}
+	h.put(i, t)
+}
+
+func (h *heap) down(i int) {
+	t := h.tasks[i]
+	for {
+		child := 2*i + 1
+		if child >= len(h.tasks) {
+			break
+		}
+		if right := child + 1; right < len(h.tasks) && h.before(h.tasks[right], h.tasks[child]) {
+			child = right
+		}
+		if !h.before(h.tasks[child], t) {
+			break
+		}
+		h.put(i, h.tasks[child])
+		i = child
+	}
+	h.put(i, t)
+}
+
+func (h *heap) put(i int, t *task) {
+	h.tasks[i] = t
+	*h.slot(t) = int32(i)
+}

@@ -1,0 +1,150 @@
+package dagrun
+
+// place says where the run keeps a task that is neither pending nor settled. A task is in one place at a time, so that
+// each question of the kind "does anything still run?" is the length of a list.
+type place uint8
+
+const (
+	nowhere place = iota
+	blocked       // may not start now (run paused, drained, or not begun): tried again when that changes
+	probing       // asked the cache
+	held          // ready: the best of these are offered as long as the limits allow
+	capped        // ready, and its foreach node is at max_concurrent
+	offered       // wants a slot
+	flying        // body under way
+	opening       // ActOpen not answered yet
+	wanting       // wants the pool of its publish
+	landing       // publish under way
+	places
+)
+
+// bag is an unordered set of tasks; each knows its position, so that it can be taken out.
+type bag struct{ tasks []*task }
+
+func (b *bag) len() int { return len(b.tasks) }
+
+func (b *bag) push(t *task) {
+	t.pos = int32(len(b.tasks))
+	b.tasks = append(b.tasks, t)
+}
+
+func (b *bag) remove(t *task) {
+	last := len(b.tasks) - 1
+	moved := b.tasks[last]
+	b.tasks[t.pos], moved.pos = moved, t.pos
+	b.tasks[last] = nil
+	b.tasks = b.tasks[:last]
+}
+
+// container is what bag and heap have in common.
+type container interface {
+	push(*task)
+	remove(*task)
+}
+
+func (r *Run) container(t *task) container {
+	switch t.place {
+	case nowhere:
+		return nil
+	case held:
+		return &r.held
+	case capped:
+		return &t.node.each.capped
+	default:
+		return &r.bags[t.place]
+	}
+}
+
+// move puts a task somewhere else.
+func (r *Run) move(t *task, to place) {
+	from := t.place
+	if from == to {
+		return
+	}
+	r.effort++
+	if c := r.container(t); c != nil {
+		c.remove(t)
+	}
+	t.place = to
+	if c := r.container(t); c != nil {
+		c.push(t)
+	}
+	if t.told && (from == offered || from == wanting) {
+		t.told = false // granted forgets it first: only a withdrawn want is a drop
+		r.drops = append(r.drops, t.ID)
+	}
+	if t.node.each != nil {
+		t.node.each.active += active(to) - active(from)
+		if active(from) > active(to) || from == held && to != offered && to != capped {
+			r.uncap(t.node.each)
+		}
+	}
+}
+
+// active is 1 for the places that limits count.
+func active(p place) int {
+	if p == offered || p == flying {
+		return 1
+	}
+	return 0
+}
+
+// uncap gives the best capped task of a foreach node a chance: another of its tasks made room, or no longer wants it.
+// So as many of the node's best tasks as may still start are always among those held.
+func (r *Run) uncap(e *each) {
+	if e.capped.len() > 0 && !e.full() {
+		r.move(e.capped.top(), held)
+	}
+}
+
+func (e *each) full() bool { return e.limit > 0 && e.active >= e.limit }
+
+// offer shows the best held tasks to the caller, as far as the limits of the run and of their nodes allow.
+func (r *Run) offer() {
+	if r.halted() {
+		return
+	}
+	for r.held.len() > 0 && r.room() {
+		t := r.held.top()
+		if e := t.node.each; e != nil && e.full() {
+			r.move(t, capped)
+			continue
+		}
+		r.want(t, offered)
+	}
+}
+
+func (r *Run) room() bool {
+	limit := r.graph.spec.MaxActive
+	return limit == 0 || r.bags[offered].len()+r.bags[flying].len() < limit
+}
+
+func (r *Run) want(t *task, p place) {
+	r.move(t, p)
+	if !t.listed {
+		t.listed = true
+		r.wants = append(r.wants, t)
+	}
+}
+
+// halted says whether nothing may start, whatever it is.
+func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
+
+// hold takes back what was offered, when the run is paused or drained. What is held is offered again by itself.
+func (r *Run) hold() {
+	for r.bags[offered].len() > 0 {
+		r.move(r.bags[offered].tasks[0], held)
+	}
+	for r.bags[wanting].len() > 0 {
+		r.move(r.bags[wanting].tasks[0], blocked)
+	}
+}
+
+// release has everything judged again that was blocked.
+func (r *Run) release() {
+	for r.bags[blocked].len() > 0 {
+		t := r.bags[blocked].tasks[0]
+		r.move(t, nowhere)
+		r.enqueue(t)
+	}
+}

@@ -1,0 +1,59 @@
+package dagrun
+
+// land brings the publish of a finishing task under way, as soon as it may.
+func (r *Run) land(t *task) {
+	switch {
+	case !r.mayStart(t):
+		r.move(t, blocked)
+	case t.step.PublishPool != "":
+		t.since = r.now
+		r.want(t, wanting)
+	default:
+		r.publish(t)
+	}
+}
+
+func (r *Run) publish(t *task) {
+	r.move(t, landing)
+	r.act(t, Action{Kind: ActStart, Attempt: t.Attempt, Publish: true})
+}
+
+// publishEnded decides what the end of a publish means. Only retry_policy is asked, with a budget of its own.
+func (r *Run) publishEnded(t *task, res Result) {
+	switch {
+	case t.Request != RequestNone:
+		r.honour(t)
+	case res.Kind == KindNone:
+		r.to(t, TaskSucceeded)
+	case !r.stopping(t) && t.step.Retry.allowsPublish(res, t.PublishTries):
+		r.retryPublish(t, res)
+	default:
+		t.take(res)
+		t.Reason = "publish: " + t.Reason
+		t.Kind = KindPublish
+		r.fail(t)
+	}
+}
+
+// retryPublish waits before the next try. The attempt and its outputs stay: its body has succeeded.
+func (r *Run) retryPublish(t *task, res Result) {
+	reason := res.Reason
+	if reason == "" {
+		reason = res.String()
+	}
+	t.NextAt = after(r.now, r.backoff(t, t.PublishTries))
+	t.PublishTries++
+	t.Publishing = true
+	t.Reason = "publish: " + reason
+	r.to(t, TaskRetrying)
+}
+
+func (r *Run) publishAgain(t *task) {
+	if !r.mayStart(t) {
+		r.move(t, blocked)
+		return
+	}
+	t.Publishing, t.NextAt, t.Reason = false, 0, "ran"
+	r.to(t, TaskFinishing)
+	r.land(t)
+}

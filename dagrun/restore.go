@@ -1,0 +1,118 @@
+package dagrun
+
+import "fmt"
+
+// Restore goes on from what a store kept. Rows of tasks that no growth tells of (any more) are laid aside.
+func Restore(g *Graph, o Options, s Saved) (*Run, error) {
+	rec := s.Run
+	if rec.Generation == 0 {
+		rec.Generation = max(o.Generation, 1)
+	}
+	r := newRun(g, o, rec)
+	r.saved = s.Run
+	r.over = rec.State.Terminal()
+	r.restoring, r.left = true, map[TaskID]*TaskRecord{}
+	if err := r.loadRows(s.Tasks); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	for i := range r.nodes {
+		if err := r.regrowNode(&r.nodes[i]); err != nil {
+			return nil, fmt.Errorf("restore: %w", err)
+		}
+	}
+	r.restoring = false
+	r.retally()
+	r.recountAll()
+	return r, nil
+}
+
+// loadRows takes the rows of steps over and lays the others aside until what they belong to has grown.
+func (r *Run) loadRows(rows []TaskRecord) error {
+	for i := range rows {
+		row := &rows[i]
+		id := row.ID
+		switch {
+		case id.Step < 0 || id.Step >= len(r.nodes):
+			return fmt.Errorf("a row for step %d, but the graph has %d", id.Step, len(r.nodes))
+		case row.State > TaskReplaced:
+			return fmt.Errorf("task %s in state %s", r.graph.TaskName(id), row.State)
+		case id.Item == "" && id.Alt == 0:
+			r.nodes[id.Step].main.load(row)
+		default:
+			r.left[id] = row
+		}
+	}
+	return nil
+}
+
+// regrowNode makes again what a step grew to, and what that grew to.
+func (r *Run) regrowNode(n *node) error {
+	t := n.main
+	if !t.grows() || t.State <= TaskReady {
+		return r.regrowAlts(&n.group)
+	}
+	if t.Growth == nil || len(t.Growth.Items) == 0 {
+		return nil
+	}
+	r.growItems(n)
+	for _, g := range n.each.items {
+		if err := r.regrowAlts(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// regrowAlts makes the replacements of a group again, in the order in which they were numbered.
+func (r *Run) regrowAlts(g *group) error {
+	for {
+		var next *task
+		replaced, grown := 0, 0
+		g.members(func(t *task) {
+			if t.State != TaskReplaced {
+				return
+			}
+			replaced++
+			if t.Growth != nil && t.Growth.FirstAlt <= len(g.alts) {
+				grown++
+			} else if t.Growth != nil && t.Growth.FirstAlt == len(g.alts)+1 {
+				next = t
+			}
+		})
+		if next == nil {
+			return unless(replaced == grown, "task %s was replaced, but not by what its step says", r.graph.TaskName(g.main.ID))
+		}
+		if err := r.checkGrowth(next); err != nil {
+			return err
+		}
+		r.growAlts(next)
+	}
+}
+
+func (r *Run) checkGrowth(t *task) error {
+	rules, grew := t.step.OnError, t.Growth
+	fits := grew.Rule >= 0 && grew.Rule < len(rules) && grew.Count > 0 && grew.Count == len(rules[grew.Rule].With)
+	return unless(fits, "task %s was replaced by on_error[%d] with %d, but its step says otherwise",
+		r.graph.TaskName(t.ID), grew.Rule, grew.Count)
+}
+
+// takeLeft gives a new task the row that was laid aside for it. A row from before what the task grew from is history:
+// only the attempt numbers go on.
+func (r *Run) takeLeft(t, from *task) {
+	row, ok := r.left[t.ID]
+	if !ok {
+		return
+	}
+	delete(r.left, t.ID)
+	if r.restoring && row.Generation >= from.Generation {
+		t.load(row)
+		return
+	}
+	r.closeOld(row)
+	t.Attempt = row.Attempt
+}
+
+func (t *task) load(row *TaskRecord) {
+	t.TaskRecord = *row
+	t.stored = true
+}

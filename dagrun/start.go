@@ -1,0 +1,268 @@
+package dagrun
+
+import "fmt"
+
+// judge looks at a task that may have become able to start, or unable.
+func (r *Run) judge(t *task) {
+	r.effort++
+	switch {
+	case t.State == TaskFinishing && t.place == nowhere:
+		r.land(t)
+	case t.State == TaskWaiting && t.place == nowhere:
+		r.ask(t)
+	case t.State == TaskRetrying && t.Publishing:
+		r.publishAgain(t)
+	case t.State <= TaskReady:
+		r.judgeStart(t)
+	}
+}
+
+func (r *Run) judgeStart(t *task) {
+	if t.node.handler && t.node != r.turn {
+		return
+	}
+	if r.stopping(t) {
+		r.cancel(t, r.endingReason())
+		return
+	}
+	switch r.edges(t) {
+	case undecided:
+		r.unready(t)
+	case no:
+		r.ruledOut(t)
+	case yes:
+		if t.State == TaskPending {
+			r.enter(t)
+		}
+	}
+}
+
+// edges asks the trigger rule. Items and replacements have no edges of their own, nor do handlers.
+func (r *Run) edges(t *task) answer {
+	if t != t.node.main {
+		return yes
+	}
+	return t.step.Rule.judge(t.node.tally)
+}
+
+// unready takes a task back that is about to start.
+func (r *Run) unready(t *task) {
+	if t.State == TaskReady {
+		r.to(t, TaskPending)
+	}
+	if t.State == TaskPending {
+		r.move(t, nowhere)
+	}
+}
+
+// ruledOut ends a task whose trigger rule says no.
+func (r *Run) ruledOut(t *task) {
+	if t.node.tally[classF] > 0 {
+		r.end(t, TaskUpstreamFailed, "upstream failed: "+some(r.parentsOf(t, classF)))
+		return
+	}
+	others := append(r.parentsOf(t, classK), r.parentsOf(t, classC)...)
+	if len(others) == 0 {
+		r.end(t, TaskSkipped, t.step.Rule.String()+": no parent failed")
+		return
+	}
+	r.end(t, TaskSkipped, fmt.Sprintf("%s: skipped or canceled: %s", t.step.Rule, some(others)))
+}
+
+// parentsOf names the parents that contribute a class.
+func (r *Run) parentsOf(t *task, c class) []string {
+	var names []string
+	for _, l := range r.graph.parents.of(t.ID.Step) {
+		if r.nodes[l.Step].gives[l.State] == c {
+			names = append(names, r.graph.StepName(l.Step))
+		}
+	}
+	return names
+}
+
+// mayStart says whether a task may start as far as the run is concerned.
+func (r *Run) mayStart(t *task) bool {
+	init := r.handler(handlerInit)
+	return !r.halted() && (t.node.handler || init == nil || init.class == classS || init.class == classK)
+}
+
+// enter makes a pending task ready, or ends it by its own condition.
+func (r *Run) enter(t *task) {
+	if !r.mayStart(t) {
+		r.move(t, blocked)
+		return
+	}
+	r.move(t, nowhere)
+	if !r.when(t) {
+		return
+	}
+	t.since = r.now
+	r.to(t, TaskReady)
+	switch res := r.precomputed(t); {
+	case res != nil:
+		r.instant(t, *res, "precomputed")
+	case t.grows():
+		r.grow(t)
+	case t.step.CacheKey != nil && !t.missed:
+		r.probe(t)
+	default:
+		r.start(t)
+	}
+}
+
+// when judges the task's own condition, once: not again for a further attempt.
+func (r *Run) when(t *task) bool {
+	cond := t.step.When
+	if cond == nil || t.StartedAt != 0 || !t.conditional() {
+		return true
+	}
+	holds, err := cond.Eval(r.scope(t))
+	switch {
+	case err != nil:
+		r.misconfigured(t, "when: "+err.Error())
+	case !holds:
+		r.note(t, "skip", "when: "+cond.String())
+		r.end(t, TaskSkipped, "when: "+cond.String())
+	}
+	return holds && err == nil
+}
+
+// conditional says whether the condition of a foreach step is for this task: the node, or each of its items.
+func (t *task) conditional() bool {
+	if t.node.main.step.Foreach == nil || t.ID.Alt != 0 {
+		return true
+	}
+	return t.step.WhenPerItem == (t.ID.Item != "")
+}
+
+func (r *Run) precomputed(t *task) *Result {
+	if t == t.node.main {
+		if res, ok := r.opts.Precomputed[t.step.Name]; ok {
+			return &res
+		}
+	}
+	return t.step.Result
+}
+
+// instant ends a task with a result that needs no body.
+func (r *Run) instant(t *task, res Result, reason string) {
+	r.attempt(t)
+	res.SnoozeUntil = 0
+	if res.Reason == "" && res.Kind == KindNone {
+		res.Reason = reason
+	}
+	r.weigh(t, res)
+}
+
+// probe asks the cache before a slot is asked for.
+func (r *Run) probe(t *task) {
+	key, err := t.step.CacheKey.Text(r.scope(t))
+	if err != nil {
+		r.misconfigured(t, "cache key: "+err.Error())
+		return
+	}
+	t.CacheKey = key
+	r.move(t, probing)
+	r.act(t, Action{Kind: ActProbe, Key: key})
+}
+
+func (r *Run) probed(t *task, hit *Result) error {
+	if t.place != probing {
+		return ErrStale
+	}
+	r.move(t, nowhere)
+	if hit != nil {
+		t.CacheKey = "" // it is in the cache already
+		r.instant(t, *hit, "cached")
+		return nil
+	}
+	t.missed = true
+	r.start(t)
+	return nil
+}
+
+// start sets a ready task on its way to its body.
+func (r *Run) start(t *task) {
+	switch t.step.Body {
+	case BodyNoop:
+		r.instant(t, Result{}, "ran")
+	case BodyTask:
+		t.priority = r.priority(t)
+		r.move(t, held)
+	default:
+		r.wait(t)
+	}
+}
+
+func (r *Run) priority(t *task) int {
+	if t.step.PriorityExpr == nil {
+		return t.step.Priority
+	}
+	p, err := t.step.PriorityExpr.Number(r.scope(t))
+	if err != nil {
+		r.note(t, "priority", "counts as 0: "+err.Error())
+		return 0
+	}
+	return p
+}
+
+// granted starts the body, or the publish, that wanted a slot or a pool.
+func (r *Run) granted(t *task) error {
+	switch t.place {
+	case offered:
+		t.told = false
+		r.move(t, flying)
+		r.attempt(t)
+		r.to(t, TaskRunning)
+		r.act(t, Action{Kind: ActStart, Attempt: t.Attempt})
+	case wanting:
+		t.told = false
+		r.publish(t)
+	default:
+		return ErrStale
+	}
+	return nil
+}
+
+// attempt opens the next attempt of a task.
+func (r *Run) attempt(t *task) {
+	if t.StartedAt == 0 {
+		t.StartedAt = r.now
+		r.itemStarted(t)
+	}
+	t.Attempt++
+	t.AttemptAt = r.now
+	t.clearResult()
+	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
+	t.deadline, t.started, t.missed = 0, false, false
+}
+
+// clearResult forgets how the last attempt ended.
+func (t *task) clearResult() {
+	t.Reason, t.Kind, t.ExitCode, t.HasExit, t.Signal = "", KindNone, 0, false, 0
+	t.Outputs, t.Tolerated, t.FinishedAt = "", false, 0
+}
+
+// itemStarted has a foreach node count as started with the first of its items. It is written before the item is.
+func (r *Run) itemStarted(t *task) {
+	if main := t.node.main; t != main && t.ID.Item != "" && main.StartedAt == 0 {
+		main.StartedAt = r.now
+		r.changed(main)
+		r.spreadNode(t.node)
+	}
+}
+
+func (r *Run) bodyStarted(t *task, attempt int) error {
+	if t.State == TaskFinishing && t.Attempt == attempt {
+		return nil // of a publish: nothing depends on it
+	}
+	if t.place != flying || t.Attempt != attempt || t.started {
+		return ErrStale
+	}
+	t.started = true
+	if t.step.Timeout > 0 {
+		t.deadline = after(r.now, t.step.Timeout)
+		r.setAlarm(t)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package dagrun
+
+func (r *Run) decideTask(t *task, c *Control) Decision {
+	switch c.Verb {
+	case VerbCancel:
+		return r.cancelTask(t, c)
+	case VerbPause:
+		return r.pauseTask(t, c)
+	case VerbResume:
+		return r.resumeTask(t)
+	case VerbApprove, VerbReject:
+		return r.answerApproval(t, c)
+	case VerbMark:
+		return r.markTask(t, c)
+	default:
+		return r.endChild(t, c)
+	}
+}
+
+// taskDecision answers a control of a task.
+func taskDecision(t *task, o Outcome) Decision { return Decision{Outcome: o, State: t.State.String()} }
+
+func taskRefused(t *task, why string) Decision {
+	d := taskDecision(t, Refused)
+	d.Message = why
+	return d
+}
+
+// settledBy is applied, or accepted while something still has to end.
+func settledBy(t *task) Decision {
+	if t.Request != RequestNone {
+		return taskDecision(t, Accepted)
+	}
+	return taskDecision(t, Applied)
+}
+
+// cancelTask ends a task and all that depends on it and has not started. The dependants go first: what a crash leaves
+// of the batch is then either this control, to be decided again, or all of it.
+func (r *Run) cancelTask(t *task, c *Control) Decision {
+	if t.State.Terminal() {
+		return taskRefused(t, "the task is "+t.State.String())
+	}
+	reason := canceledBy(c.By)
+	r.cancelDependants(t.node, reason)
+	if t.grows() && t.node.each != nil {
+		return r.cancelItems(t, c.By, reason, c.Now)
+	}
+	r.stop(t, c.By, reason, c.Now)
+	return settledBy(t)
+}
+
+func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
+	t.node.tasks(func(item *task) {
+		if item != t {
+			r.stop(item, by, reason, now)
+		}
+	})
+	if t.State.Terminal() {
+		return taskDecision(t, Applied)
+	}
+	return taskDecision(t, Accepted)
+}
+
+// cancelDependants cancels what has not started of all that depends on a step, however far away.
+func (r *Run) cancelDependants(n *node, reason string) {
+	seen := make(map[int]bool)
+	reach := []int{n.index}
+	for k := 0; k < len(reach); k++ {
+		for _, l := range r.graph.children.of(reach[k]) {
+			if !seen[l.Step] {
+				seen[l.Step] = true
+				reach = append(reach, l.Step)
+			}
+		}
+	}
+	for _, i := range reach[1:] {
+		t := r.nodes[i].main
+		if !t.State.Terminal() && t.StartedAt == 0 && t.State != TaskRunning {
+			r.cancel(t, reason)
+		}
+	}
+}
+
+// pauseTask holds a task that has not begun, and stops one that has.
+func (r *Run) pauseTask(t *task, c *Control) Decision {
+	if t.grows() && t.node.each != nil && t.State == TaskRunning {
+		return r.pauseItems(t, c.By)
+	}
+	if why := r.whyNotPause(t); why != "" {
+		return taskRefused(t, why)
+	}
+	r.pause(t, c.By)
+	return settledBy(t)
+}
+
+func (r *Run) whyNotPause(t *task) string {
+	switch {
+	case t.node.handler:
+		return "handlers cannot be paused: pause the run"
+	case r.stopping(t):
+		return "the run is ending"
+	case t.State == TaskPaused:
+		return "it is paused already"
+	case t.State == TaskWaiting || t.State == TaskFinishing || t.State.Terminal():
+		return "it is " + t.State.String()
+	case t.Request != RequestNone:
+		return "it is being stopped already"
+	default:
+		return ""
+	}
+}
+
+func (r *Run) pause(t *task, by string) {
+	reason := byWhom("paused", by)
+	if t.State == TaskRunning {
+		r.request(t, RequestPause, by, reason, false)
+		return
+	}
+	t.Reason = reason
+	r.to(t, TaskPaused)
+}
+
+// pauseItems pauses whatever of a foreach node can be.
+func (r *Run) pauseItems(t *task, by string) Decision {
+	paused, stopping := 0, 0
+	t.node.tasks(func(item *task) {
+		if item == t || r.whyNotPause(item) != "" {
+			return
+		}
+		r.pause(item, by)
+		if item.State == TaskPaused {
+			paused++
+		} else {
+			stopping++
+		}
+	})
+	switch {
+	case stopping > 0:
+		return taskDecision(t, Accepted)
+	case paused > 0:
+		return taskDecision(t, Applied)
+	default:
+		return taskRefused(t, "none of its items can be paused")
+	}
+}
+
+func (r *Run) resumeTask(t *task) Decision {
+	if t.grows() && t.node.each != nil && t.State == TaskRunning {
+		return r.resumeItems(t)
+	}
+	switch {
+	case t.State == TaskPaused:
+		r.resume(t)
+		return taskDecision(t, Applied)
+	case t.Request == RequestPause:
+		return taskRefused(t, "it is still stopping: try again when it is paused")
+	default:
+		return taskRefused(t, "it is not paused but "+t.State.String())
+	}
+}
+
+func (r *Run) resumeItems(t *task) Decision {
+	d := taskRefused(t, "none of its items is paused")
+	t.node.tasks(func(item *task) {
+		if item.State == TaskPaused {
+			r.resume(item)
+			d = taskDecision(t, Applied)
+		}
+	})
+	return d
+}
+
+// resume has a paused task go on: with its backoff, if that is not over, or from its edges on.
+func (r *Run) resume(t *task) {
+	t.Reason = ""
+	if t.NextAt > r.now {
+		r.to(t, TaskRetrying)
+		return
+	}
+	if t.Publishing {
+		r.to(t, TaskRetrying)
+		r.enqueue(t)
+		return
+	}
+	r.again(t)
+}
+
+func (r *Run) answerApproval(t *task, c *Control) Decision {
+	if !t.waits() || t.step.Body != BodyApproval {
+		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
+	}
+	if c.Verb == VerbApprove {
+		r.weigh(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
+	} else {
+		reason := byWhom("rejected", c.By)
+		if c.Text != "" {
+			reason += ": " + c.Text
+		}
+		r.weigh(t, Result{Kind: KindRejected, Reason: reason})
+	}
+	return taskDecision(t, Applied)
+}
+
+// markTask settles a task as somebody says, once what is under way has ended.
+func (r *Run) markTask(t *task, c *Control) Decision {
+	if why := r.whyNotMark(t, c.As); why != "" {
+		return taskRefused(t, why)
+	}
+	reason := byWhom("marked", c.By)
+	t.Outputs = c.Outputs
+	if t.engaged() {
+		t.Marked = c.As
+		r.request(t, RequestMark, c.By, reason, false)
+	} else {
+		r.mark(t, c.As, reason)
+	}
+	return settledBy(t)
+}
+
+func (r *Run) mark(t *task, as State, reason string) {
+	outputs := t.Outputs
+	t.clearResult()
+	t.Outputs = outputs
+	r.end(t, as, reason)
+}
+
+func (r *Run) whyNotMark(t *task, as State) string {
+	switch {
+	case as != TaskSucceeded && as != TaskFailed && as != TaskSkipped:
+		return "a task can be marked succeeded, failed or skipped"
+	case t.State.Terminal():
+		return "it is " + t.State.String() + ": retry the run instead"
+	case t.grows() && t.State == TaskRunning:
+		return "it has items: mark those"
+	case t.node.handler && !t.known:
+		return "its turn has not come"
+	case t.Request != RequestNone && t.Request != RequestPause:
+		return "it is being stopped already"
+	default:
+		return ""
+	}
+}
+
+// endChild takes in that the child run ended which a task waits for.
+func (r *Run) endChild(t *task, c *Control) Decision {
+	if c.Result == nil || !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
+		return taskRefused(t, "it does not wait for this child run")
+	}
+	if t.Ref == "" {
+		t.Ref = c.Ref
+	}
+	r.bodyEnded(t, *c.Result)
+	return taskDecision(t, Applied)
+}

@@ -1,0 +1,151 @@
+package dagrun
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// conclude sees whether the drive ends here. What it finds is a proposal until Advance.
+func (r *Run) conclude() {
+	r.leave, r.verdict = nil, nil
+	switch {
+	case r.finishedAll():
+		state := r.outcome()
+		r.verdict = &Verdict{State: state, Reason: r.outcomeReason(state), Tolerated: r.rec.Tolerated}
+	case !r.begun:
+	case r.draining && r.idle():
+		r.leave = &Leave{Drained: true}
+	case r.parks():
+		r.leave = &Leave{WakeAt: r.parkedUntil()}
+	}
+}
+
+func (r *Run) finishedAll() bool {
+	if r.rec.Ending == EndingRefused {
+		return true
+	}
+	return r.begun && r.open == 0 && r.turn == nil
+}
+
+// idle says whether no body, no publish and no answer is under way.
+func (r *Run) idle() bool { return r.bags[flying].len()+r.bags[landing].len() == 0 }
+
+// parks says whether the run has nothing to do for long enough to give its claim back.
+func (r *Run) parks() bool {
+	if !r.idle() || r.bags[probing].len()+r.bags[opening].len() > 0 {
+		return false
+	}
+	if r.rec.PausedBy != "" {
+		return true
+	}
+	if r.bags[offered].len()+r.bags[wanting].len() > 0 {
+		return false
+	}
+	first := r.firstTimer()
+	return first == 0 || first >= after(r.now, r.opts.ParkAfter)
+}
+
+func (r *Run) parkedUntil() Time {
+	if r.rec.PausedBy != "" {
+		return 0
+	}
+	return r.firstTimer()
+}
+
+// record is the run's own row, with the end of the drive in it if there is one.
+func (r *Run) record() RunRecord {
+	rec := r.rec
+	rec.Counts = r.counts
+	switch {
+	case r.verdict != nil:
+		rec.State, rec.Reason, rec.FinishedAt = r.verdict.State, r.verdict.Reason, r.now
+		rec.Deadline = 0
+	case r.leave == nil:
+	case r.leave.Drained:
+		rec.State = RunQueued
+	default:
+		rec.WakeAt, rec.Reason = r.leave.WakeAt, r.Reason()
+		if rec.State == RunRunning {
+			rec.State = RunWaiting
+		}
+		if rec.Deadline != 0 {
+			rec.Left, rec.Deadline = max(Duration(rec.Deadline-r.now), 1), 0
+		}
+	}
+	return rec
+}
+
+// outcome is the verdict as far as it can be told by now.
+func (r *Run) outcome() RunState {
+	switch {
+	case r.canceled():
+		return RunCanceled
+	case r.rec.Ending != EndingNone && r.rec.Ending != EndingFailFast, r.failed():
+		return RunFailed
+	case r.counts.Canceled > 0:
+		return RunCanceled
+	default:
+		return RunSucceeded
+	}
+}
+
+func (r *Run) outcomeReason(s RunState) string {
+	switch {
+	case s == RunSucceeded && r.allSkipped():
+		return "nothing to do"
+	case s == RunSucceeded:
+		return ""
+	case r.rec.Ending != EndingNone && r.rec.Ending != EndingFailFast:
+		return r.endingReason()
+	case s == RunCanceled:
+		return r.firstOf(TaskCanceled, "canceled")
+	case len(r.failures) > 0:
+		return r.failureReason()
+	default:
+		return r.firstOf(TaskUpstreamFailed, "failed")
+	}
+}
+
+func (r *Run) allSkipped() bool {
+	for i := range r.graph.plain {
+		if r.nodes[i].state != TaskSkipped {
+			return false
+		}
+	}
+	return true
+}
+
+// firstOf speaks of the first task in a state, in graph order.
+func (r *Run) firstOf(s State, otherwise string) string {
+	for i := range r.nodes {
+		found := ""
+		r.nodes[i].tasks(func(t *task) {
+			if found == "" && t.State == s && !t.grows() {
+				found = fmt.Sprintf("step %s %s", r.graph.TaskName(t.ID), cmp.Or(t.Reason, s.String()))
+			}
+		})
+		if found != "" {
+			return found
+		}
+	}
+	return otherwise
+}
+
+// failureReason speaks of the first failure in time.
+func (r *Run) failureReason() string {
+	first := r.sortedFailures()[0]
+	reason := fmt.Sprintf("step %s failed: %s", r.graph.TaskName(first.ID), first.Reason)
+	if more := len(r.failures) - 1; more > 0 {
+		reason += fmt.Sprintf(" (and %d more)", more)
+	}
+	return reason
+}
+
+// sortedFailures are the failures in time; those of one moment in graph order, so that a restored run says the same.
+func (r *Run) sortedFailures() []*task {
+	slices.SortFunc(r.failures, func(a, b *task) int {
+		return cmp.Or(cmp.Compare(a.FinishedAt, b.FinishedAt), inOrder(a, b))
+	})
+	return r.failures
+}

@@ -1,0 +1,80 @@
+package dagrun
+
+import "iter"
+
+// find looks a task up, nil if the run has none of that name.
+func (r *Run) find(id TaskID) *task {
+	if id.Step < 0 || id.Step >= len(r.nodes) {
+		return nil
+	}
+	g := &r.nodes[id.Step].group
+	if id.Item != "" {
+		each := r.nodes[id.Step].each
+		if each == nil {
+			return nil
+		}
+		i, ok := each.byKey[id.Item]
+		if !ok {
+			return nil
+		}
+		g = each.items[i]
+	}
+	switch {
+	case id.Alt == 0:
+		return g.main
+	case id.Alt < 0 || id.Alt > len(g.alts):
+		return nil
+	default:
+		return g.alts[id.Alt-1]
+	}
+}
+
+// Task is the current row of a task, whether stored or derived.
+func (r *Run) Task(id TaskID) (TaskRecord, bool) {
+	t := r.find(id)
+	if t == nil {
+		return TaskRecord{}, false
+	}
+	return t.TaskRecord, true
+}
+
+// Tasks are the current rows of all tasks in graph order: of a step its own, its replacements', its items'. A handler
+// is among them once it has begun.
+func (r *Run) Tasks() iter.Seq[TaskRecord] {
+	return func(yield func(TaskRecord) bool) {
+		for i := range r.nodes {
+			more := true
+			r.nodes[i].tasks(func(t *task) { more = more && (!t.known || yield(t.TaskRecord)) })
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// Spec is what a task runs: its step, or of a replacement its own description. Nil if there is no such task.
+func (r *Run) Spec(id TaskID) *Step {
+	t := r.find(id)
+	if t == nil {
+		return nil
+	}
+	return t.step
+}
+
+// Scope is what the expressions of a task see, nil if there is no such task. It shows the run as it is when asked.
+func (r *Run) Scope(id TaskID) Scope {
+	t := r.find(id)
+	if t == nil {
+		return nil
+	}
+	return r.scope(t)
+}
+
+// Item is the element of its foreach that a task is for.
+func (r *Run) Item(id TaskID) (Item, bool) {
+	t := r.find(id)
+	if t == nil {
+		return Item{}, false
+	}
+	return t.item()
+}

@@ -1,0 +1,80 @@
+package dagrun
+
+// waits says whether an attempt of the task waits: not one that snoozes, which has none under way.
+func (t *task) waits() bool { return t.State == TaskWaiting && t.AttemptAt != 0 }
+
+// wait begins an attempt that waits for something outside instead of running here.
+func (r *Run) wait(t *task) {
+	r.attempt(t)
+	if t.step.Timeout > 0 {
+		t.Deadline = after(r.now, t.step.Timeout)
+	}
+	r.to(t, TaskWaiting)
+	if t.step.Body != BodyApproval {
+		r.ask(t)
+	}
+}
+
+// ask has the caller open what a task waits for, as soon as it may.
+func (r *Run) ask(t *task) {
+	if !r.mayStart(t) {
+		r.move(t, blocked)
+		return
+	}
+	r.move(t, opening)
+	r.act(t, Action{Kind: ActOpen, Attempt: t.Attempt, Ref: t.Ref})
+}
+
+// waits takes the answer to an ActOpen in.
+func (r *Run) waits(t *task, e *Event) error {
+	if !t.waits() || t.step.Body == BodyApproval || t.Attempt != e.Attempt {
+		return ErrStale
+	}
+	ref := t.Ref
+	if e.Ref != "" {
+		ref = e.Ref
+	}
+	until := e.Until
+	if t.step.Body != BodyWait {
+		until = 0
+	}
+	named := ref != t.Ref
+	if t.place != opening && !named && until == t.NextAt {
+		return ErrStale
+	}
+	r.move(t, nowhere)
+	if named || until != t.NextAt {
+		t.Ref, t.NextAt = ref, until
+		r.changed(t)
+		r.setAlarm(t)
+	}
+	if named && t.Request != RequestNone {
+		r.halt(t, r.rec.Ending == EndingNow)
+	}
+	return nil
+}
+
+// wake goes on with a waiting task whose time has come.
+func (r *Run) wake(t *task) {
+	switch {
+	case t.Deadline != 0 && t.Deadline <= r.now:
+		r.expire(t)
+	case !t.waits():
+		r.again(t)
+	default:
+		t.NextAt = 0
+		r.changed(t)
+		r.setAlarm(t)
+		r.ask(t)
+	}
+}
+
+// expire ends a wait that lasted too long. A child run has to be stopped first.
+func (r *Run) expire(t *task) {
+	reason := "timed out after " + t.step.Timeout.String()
+	if t.step.Body == BodyChild {
+		r.request(t, RequestTimeout, "", reason, false)
+		return
+	}
+	r.weigh(t, timedOut(reason))
+}
