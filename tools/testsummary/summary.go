@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// shownLines bounds what is printed of one failed test: half from its start, half from its end.
+const shownLines = 200
+
 // event is a line of `go test -json`, see `go doc test2json`.
 type event struct {
 	Action      string  `json:"Action"`
@@ -97,10 +100,11 @@ func (s *summary) test(e event) *result {
 	return tests[e.Test]
 }
 
+// markParents goes by tests that ran: a slash in a name alone ("database/sql") makes no parent.
 func (s *summary) markParents(e event) {
 	for i := range e.Test {
-		if e.Test[i] == '/' {
-			s.test(event{Package: e.Package, Test: e.Test[:i]}).parent = true
+		if parent := s.running[e.Package][e.Test[:i]]; e.Test[i] == '/' && parent != nil {
+			parent.parent = true
 		}
 	}
 }
@@ -201,6 +205,10 @@ func (s *summary) show(title string, output []string) {
 	}
 	if title != "" {
 		fmt.Fprintf(s.out, "\n--- around it: %s\n", title)
+	}
+	if cut := len(said) - shownLines; cut > 0 {
+		note := fmt.Sprintf("    … %d lines left out: run this test alone to see them …\n", cut)
+		said = slices.Concat(said[:shownLines/2], []string{note}, said[len(said)-shownLines/2:])
 	}
 	fmt.Fprintln(s.out, strings.Join(said, ""))
 }
