@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,5 +46,23 @@ func TestSummary_OfRecordedStreams(t *testing.T) {
 				t.Errorf("summary differs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestSummary_ShowsStartAndEndOfLongOutput(t *testing.T) {
+	t.Parallel()
+	var output []string
+	for n := range shownLines + 7 {
+		output = append(output, fmt.Sprintf("line %d\n", n))
+	}
+	var out strings.Builder
+	newSummary(&out).show("TestChatty", output)
+	for _, want := range []string{"line 0\n", "… 7 lines left out", fmt.Sprintf("line %d\n", shownLines+6)} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not shown", want)
+		}
+	}
+	if strings.Contains(out.String(), fmt.Sprintf("line %d\n", shownLines/2)) {
+		t.Error("a line from the middle is shown")
 	}
 }
