@@ -37,13 +37,9 @@ func TestUp_GoesOnWhereAKilledOneEnded(t *testing.T) {
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-middle.Fired():
-			case <-time.After(patience):
-				t.Error("never came so far")
-			}
+			t.Cleanup(func() { _ = child.Wait() })
+			middle.MustFire(t)
 			_ = child.Process.Kill()
-			_ = child.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if _, err := migrations.Up(ctx, b.url); err != nil {
@@ -65,7 +61,7 @@ func TestUp_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
 			if _, err := migrations.Up(t.Context(), through); err != nil {
 				t.Fatal(err)
 			}
-			<-cut.Fired()
+			cut.MustFire(t)
 			b.mustBeComplete(t)
 		})
 	}
@@ -82,7 +78,7 @@ func TestDown_CarriesOnWhenTheReplyToACommitIsLost(t *testing.T) {
 			if _, err := migrations.Down(t.Context(), through, 0); err != nil {
 				t.Fatal(err)
 			}
-			<-cut.Fired()
+			cut.MustFire(t)
 			if left := b.leftovers(t); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}

@@ -5,7 +5,7 @@
 //	proxy := netfault.Start(t, "127.0.0.1:5432")
 //	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
 //	… connect to proxy.Addr(), commit: the row is there, the client gets an error …
-//	<-cut.Fired()
+//	cut.MustFire(t)
 //
 // It understands just enough of the protocol to see messages: their side, type and body. It refuses encryption, as a
 // server without TLS does, so that it can go on seeing them; give clients sslmode=disable or prefer.

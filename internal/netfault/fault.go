@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"testing"
+	"time"
 )
 
 // Side is an end of a connection.
@@ -74,6 +76,18 @@ type Injected struct {
 
 // Fired is closed when the fault has begun. The server has sent the message by then, or the client has.
 func (f *Injected) Fired() <-chan struct{} { return f.fired }
+
+// MustFire waits until the fault has begun, and fails the test when it does not come to that.
+func (f *Injected) MustFire(tb testing.TB) {
+	tb.Helper()
+	select {
+	case <-f.fired:
+	case <-time.After(firePatience):
+		tb.Fatal("the fault did not fire: no message matched it")
+	}
+}
+
+const firePatience = 30 * time.Second
 
 // Release lets a Hold go on. It may be called before the fault fires, and more than once.
 func (f *Injected) Release() { f.release.Do(func() { close(f.released) }) }

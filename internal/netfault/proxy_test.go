@@ -111,15 +111,6 @@ func (c *client) mustRead(t *testing.T, want string) {
 	}
 }
 
-func mustFire(t *testing.T, f *Injected) {
-	t.Helper()
-	select {
-	case <-f.Fired():
-	case <-time.After(patience):
-		t.Fatal("the fault did not fire")
-	}
-}
-
 func TestProxy_PassesMessagesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -177,7 +168,7 @@ func TestFault_CutDropsTheReplyOfAnExecutedStatement(t *testing.T) {
 	if got, err := c.read(); err == nil {
 		t.Fatalf("read %q over a connection that is cut", got)
 	}
-	mustFire(t, cut)
+	cut.MustFire(t)
 	again := b.dial()
 	again.ask("end")
 	again.mustRead(t, "end")
@@ -224,9 +215,9 @@ func TestFault_MuteEndsOneDirectionOnly(t *testing.T) {
 	replied := b.proxy.Inject(Fault{When: OfType(Client, 'Q'), Nth: 2, Do: Cut})
 	c := b.dial()
 	c.ask("a")
-	mustFire(t, muted)
+	muted.MustFire(t)
 	c.ask("b") // still reaches the proxy, which cuts there
-	mustFire(t, replied)
+	replied.MustFire(t)
 	if got, err := c.read(); err == nil {
 		t.Errorf("read %q from a muted side", got)
 	}
@@ -238,7 +229,7 @@ func TestFault_HalfSentLeavesTheConnectionOpen(t *testing.T) {
 	half := b.proxy.Inject(Fault{When: OfType(Client, 'Q'), Do: HalfSent})
 	c := b.dial()
 	c.ask("never complete")
-	mustFire(t, half)
+	half.MustFire(t)
 	c.ask("swallowed")
 	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := c.read(); !isTimeout(err) {
@@ -252,7 +243,7 @@ func TestFault_HoldKeepsTheMessageUntilRelease(t *testing.T) {
 	hold := b.proxy.Inject(Fault{When: Completed("a"), Do: Hold})
 	c := b.dial()
 	c.ask("a")
-	mustFire(t, hold)
+	hold.MustFire(t)
 	hold.Release()
 	hold.Release()
 	c.mustRead(t, "a")
@@ -339,7 +330,7 @@ func TestProxy_CloseEndsHeldAndFrozenConnections(t *testing.T) {
 	hold := b.proxy.Inject(Fault{When: Completed("a"), Do: Hold})
 	held, frozen := b.dial(), b.dial()
 	held.ask("a")
-	mustFire(t, hold)
+	hold.MustFire(t)
 	b.proxy.Freeze()
 	frozen.ask("b")
 	b.proxy.Close()

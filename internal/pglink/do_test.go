@@ -25,7 +25,7 @@ func TestDo_WritesOnceThoughTheReplyToCommitIsLost(t *testing.T) {
 			b := setup(t)
 			cut := b.proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
 			calls := b.do(t, op(b))
-			<-cut.Fired()
+			cut.MustFire(t)
 			if got := b.rows(t); got != 1 || *calls != 1 {
 				t.Errorf("%d rows after %d tries, want 1 after 1", got, *calls)
 			}
@@ -41,7 +41,7 @@ func TestDo_WritesOnceThoughCommitIsLostOnTheWayThere(t *testing.T) {
 	}
 	cut := b.proxy.Inject(netfault.Fault{When: commit, Do: netfault.Cut})
 	calls := b.do(t, b.insertTx())
-	<-cut.Fired()
+	cut.MustFire(t)
 	if got := b.rows(t); got != 1 || *calls != 2 {
 		t.Errorf("%d rows after %d tries, want 1 after 2", got, *calls)
 	}
@@ -54,7 +54,7 @@ func TestDo_WritesOnceThoughReadingBackFailsTwice(t *testing.T) {
 	b.proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	again := b.proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	calls := b.do(t, b.insertTx())
-	<-again.Fired()
+	again.MustFire(t)
 	if got := b.rows(t); got != 1 || *calls != 1 {
 		t.Errorf("%d rows after %d tries, want 1 after 1", got, *calls)
 	}

@@ -27,7 +27,7 @@ func TestDriver_SaysSafeToRetryOfACommitThatHappened(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = tx.Commit(t.Context())
-	<-cut.Fired()
+	cut.MustFire(t)
 	if !errors.Is(err, pgconn.ErrConnClosed) || !pgconn.SafeToRetry(err) {
 		t.Errorf("commit: %v, safe to retry %v; want conn closed, true", err, pgconn.SafeToRetry(err))
 	}
@@ -50,7 +50,7 @@ func TestDriver_InsertsTwiceThroughDatabaseSQLAndReportsSuccess(t *testing.T) {
 	defer db.Close()
 	cut := b.proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 1"), Do: netfault.Cut})
 	_, err = db.ExecContext(t.Context(), "INSERT INTO ledger (key) VALUES ('a')")
-	<-cut.Fired()
+	cut.MustFire(t)
 	if err != nil {
 		t.Errorf("one ExecContext: %v, want no error", err)
 	}
