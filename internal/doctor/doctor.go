@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -69,19 +70,12 @@ var checks = []namedCheck{
 // Run examines the database behind url. The error says that it cannot be connected to; the report then has that as
 // its first check and skips the others.
 func Run(ctx context.Context, url string, log *slog.Logger) (Report, error) {
-	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock doctor", Log: log})
-	if err != nil {
-		return unreachable(err), err
-	}
-	// Prepared statements would be left behind in, or missed by, the backends of a pooler.
-	link.DefaultQueryExecMode = pgx.QueryExecModeExec
-	x := &examination{link: link}
-	first, err := x.begin(ctx)
+	x, err := open(ctx, url, log)
 	if err != nil {
 		return unreachable(err), err
 	}
 	defer x.close(ctx)
-	report := Report{Checks: []Check{first}}
+	report := Report{Checks: []Check{x.connected()}}
 	for _, c := range checks {
 		report.Checks = append(report.Checks, x.check(ctx, c))
 	}
@@ -96,28 +90,31 @@ func unreachable(err error) Report {
 	return report
 }
 
-// begin connects and asks for the facts that many checks share.
-func (x *examination) begin(ctx context.Context) (Check, error) {
-	start := time.Now()
-	conn, err := pgx.ConnectConfig(ctx, x.link)
+// open connects, and asks for the facts that many checks share.
+func open(ctx context.Context, url string, log *slog.Logger) (*examination, error) {
+	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock doctor", Log: log})
 	if err != nil {
-		return Check{}, err
+		return nil, err
 	}
-	x.conn, x.took = conn, time.Since(start)
+	// Prepared statements would be left behind in, or missed by, the backends of a pooler.
+	link.DefaultQueryExecMode = pgx.QueryExecModeExec
+	x := &examination{link: link}
+	start := time.Now()
+	if x.conn, err = pgx.ConnectConfig(ctx, link); err != nil {
+		return nil, err
+	}
+	x.took = time.Since(start)
 	if x.facts, err = one[facts](ctx, x.conn, factsSQL); err != nil {
 		x.close(ctx)
-		return Check{}, fmt.Errorf("ask the server about itself: %w", err)
+		return nil, fmt.Errorf("ask the server about itself: %w", err)
 	}
-	c := ok("as user %s to database %s, in %s", x.link.User, orUser(x.link), round(x.took))
-	c.Name = connectionCheck
-	return c, nil
+	return x, nil
 }
 
-func orUser(link *pgx.ConnConfig) string {
-	if link.Database == "" {
-		return link.User
-	}
-	return link.Database
+func (x *examination) connected() Check {
+	c := ok("as user %s to database %s, in %s", x.link.User, cmp.Or(x.link.Database, x.link.User), round(x.took))
+	c.Name = connectionCheck
+	return c
 }
 
 // check makes one check. A timeout costs the connection, so the next check may have to connect again.

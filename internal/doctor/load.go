@@ -66,9 +66,14 @@ var connectionsSQL = sql.Named("doctor/connections")
 
 func (x *examination) connections(ctx context.Context) Check {
 	limits, err := all[connections](ctx, x.conn, connectionsSQL)
-	if err != nil || len(limits) == 0 {
+	if err != nil {
 		return broken("count connections", err)
 	}
+	return judgeConnections(limits)
+}
+
+// judgeConnections gets the limit of the server at least.
+func judgeConnections(limits []connections) Check {
 	tightest := limits[0]
 	for _, l := range limits[1:] {
 		if l.free() < tightest.free() {

@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// healthy is what a good server says about itself.
+func healthy() facts {
+	return facts{
+		VersionNum: 150000, Version: "15.0", Encoding: "UTF8", Fsync: true, FullPageWrites: true,
+		SynchronousCommit: "on", Autovacuum: true, IdleSessionTimeout: "0", SeesAllSessions: true,
+	}
+}
+
+func TestSettings_AreJudgedOneByOne(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*facts)
+		check  func(*examination, context.Context) Check
+		status Status
+		words  string
+	}{
+		"version":           {nil, (*examination).serverVersion, OK, "PostgreSQL 15.0"},
+		"oldest version":    {func(f *facts) { f.VersionNum = 140000 }, (*examination).serverVersion, OK, ""},
+		"old version":       {func(f *facts) { f.VersionNum = 139999 }, (*examination).serverVersion, Fail, ""},
+		"encoding":          {nil, (*examination).encoding, OK, "UTF8"},
+		"latin1":            {func(f *facts) { f.Encoding = "LATIN1" }, (*examination).encoding, Fail, "LATIN1"},
+		"primary":           {nil, (*examination).writable, OK, "primary"},
+		"standby":           {func(f *facts) { f.Standby, f.ReadOnly = true, true }, (*examination).writable, Fail, "standby"},
+		"read-only":         {func(f *facts) { f.ReadOnly = true }, (*examination).writable, Fail, "session"},
+		"durable":           {nil, (*examination).durability, OK, "synchronous_commit on"},
+		"remote_apply":      {func(f *facts) { f.SynchronousCommit = "remote_apply" }, (*examination).durability, OK, "remote_apply"},
+		"no fsync":          {func(f *facts) { f.Fsync = false }, (*examination).durability, Fail, "fsync"},
+		"torn pages":        {func(f *facts) { f.FullPageWrites = false }, (*examination).durability, Fail, "full_page_writes"},
+		"async":             {func(f *facts) { f.SynchronousCommit = "off" }, (*examination).durability, Fail, "synchronous_commit"},
+		"housekeeping":      {nil, (*examination).housekeeping, OK, ""},
+		"no autovacuum":     {func(f *facts) { f.Autovacuum = false }, (*examination).housekeeping, Warn, "autovacuum"},
+		"idle timeout":      {func(f *facts) { f.IdleSessionTimeout = "1min" }, (*examination).housekeeping, Warn, "1min"},
+		"listen on standby": {func(f *facts) { f.Standby = true }, (*examination).listen, Skip, "standby"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := &examination{facts: healthy()}
+			if c.change != nil {
+				c.change(&x.facts)
+			}
+			wantCheck(t, c.check(x, t.Context()), c.status, c.words)
+		})
+	}
+}
+
+func TestClock_WarnsOnlyBeyondWhatItCannotKnow(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		ahead, bound time.Duration
+		status       Status
+		words        string
+	}{
+		{time.Millisecond, time.Millisecond, OK, "1ms ahead, give or take 1ms"},
+		{-time.Second, time.Millisecond, OK, "1s behind"},
+		{3 * time.Second, time.Millisecond, Warn, "3s ahead"},
+		{-3 * time.Second, time.Millisecond, Warn, "3s behind"},
+		{3 * time.Second, 2 * time.Second, OK, "give or take 2s"},
+	}
+	for _, c := range cases {
+		wantCheck(t, reading{c.ahead, c.bound}.judge(), c.status, c.words)
+	}
+}
+
+func TestHolder_IsOldByTimeOrByTransactions(t *testing.T) {
+	t.Parallel()
+	cases := map[holder]bool{
+		{Kind: "transaction", Name: "a", Seconds: 899, Xids: 1}:             false,
+		{Kind: "transaction", Name: "a", Seconds: 901, Xids: 1}:             true,
+		{Kind: "replication slot", Name: "b (inactive)", Xids: oldXids}:     false,
+		{Kind: "replication slot", Name: "b (inactive)", Xids: oldXids + 1}: true,
+		{Kind: "prepared transaction", Name: "c", Seconds: 3600, Xids: 1}:   true,
+	}
+	for h, want := range cases {
+		if h.old() != want {
+			t.Errorf("%s: old is %v, want %v", h, h.old(), want)
+		}
+	}
+	if got, want := (holder{"transaction", "process 1 of user ana", 90, 12}).String(), "transaction process 1 of user ana: 1m30s and 12 transactions old"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestConnections_WarnByTheTightestLimit(t *testing.T) {
+	t.Parallel()
+	server, user := connections{"server", 3, 97}, connections{"user", 3, 10}
+	wantCheck(t, judgeConnections([]connections{server}), OK, "3 of 97 in use (limit of the server)")
+	wantCheck(t, judgeConnections([]connections{server, user}), Warn, "3 of 10 in use (limit of the user)")
+	wantCheck(t, judgeConnections([]connections{user, server}), Warn, "limit of the user")
+}
+
+func TestTransport_WantsTheCertificateChecked(t *testing.T) {
+	t.Parallel()
+	state := tls.ConnectionState{Version: tls.VersionTLS13}
+	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}), Warn, "TLS 1.3, but") //nolint:gosec // sslmode=require
+	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}), OK, "TLS 1.3, the server's certificate is checked")
+	verifyCA := &tls.Config{ //nolint:gosec // how pgx does sslmode=verify-ca
+		InsecureSkipVerify:    true,
+		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil },
+	}
+	wantCheck(t, describeTLS(state, verifyCA), OK, "checked")
+}
+
+func TestTarget_NamesEveryHostOnce(t *testing.T) {
+	t.Parallel()
+	cases := map[string]string{
+		"postgres://ana:hunter2@a:1,b:2/app":                 "ana@a:1,b:2/app",
+		"postgres://ana@a/app?sslmode=prefer":                "ana@a:5432/app",
+		"postgres://ana@[::1]:7/":                            "ana@[::1]:7/ana",
+		"host=/run/postgresql port=5433 user=ana dbname=app": "ana@/run/postgresql/.s.PGSQL.5433/app",
+	}
+	for address, want := range cases {
+		config, err := pgconn.ParseConfig(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Target(config); got != want {
+			t.Errorf("%s: got %s, want %s", address, got, want)
+		}
+	}
+}
+
+func TestReason_IsTheInnermostCause(t *testing.T) {
+	t.Parallel()
+	cases := map[string]error{
+		`no address for host "db"`:                  &net.DNSError{Name: "db"},
+		"no answer in time":                         fmt.Errorf("dial: %w", context.DeadlineExceeded),
+		"the server's certificate is not trusted: ": x509.UnknownAuthorityError{},
+		"sorry":    fmt.Errorf("x: %w", &pgconn.PgError{Message: "sorry"}),
+		"whatever": errors.New("whatever"),
+	}
+	for want, err := range cases {
+		if got := reason(err); len(got) < len(want) || got[:len(want)] != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	both := fmt.Errorf("connect: %w", errors.Join(errors.New("a"), errors.Join(errors.New("b"), errors.New("a"))))
+	if got := fmt.Sprint(reasons(both)); got != "[a b]" {
+		t.Errorf("got %s, want each cause once", got)
+	}
+}
