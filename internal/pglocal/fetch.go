@@ -26,12 +26,20 @@ func downloadDir() (string, error) {
 	return filepath.Join(base, "oarlock", "postgres-"+string(downloadVersion)), nil
 }
 
-// findOrFetch downloads PostgreSQL when none is installed, never as root.
+// findOrFetch downloads PostgreSQL when none is installed.
 func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	bin, err := Find(ctx)
 	var missing *MissingError
-	if !errors.As(err, &missing) || os.Geteuid() == 0 {
-		return bin, err
+	if errors.As(err, &missing) {
+		return c.download(ctx, missing)
+	}
+	return bin, err
+}
+
+// download gets what is missing, after saying so; as root never.
+func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, error) {
+	if os.Geteuid() == 0 {
+		return Binaries{}, missing
 	}
 	dir, err := downloadDir()
 	if err != nil {
@@ -43,8 +51,7 @@ func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	}
 	c.say(fmt.Sprintf("no PostgreSQL installed: downloading %s to %s (about 30 MB, once)", downloadVersion, dir))
 	if err := fetchInto(ctx, dir, fetch); err != nil {
-		missing.Why = "the download failed: " + err.Error()
-		return Binaries{}, missing
+		return Binaries{}, &MissingError{Command: missing.Command, Why: "the download failed: " + err.Error()}
 	}
 	return inspect(ctx, filepath.Join(dir, "bin"))
 }

@@ -8,4 +8,9 @@
 // Its fsync is off: a test that needs durability starts its own with pglocal. With OARLOCK_TEST_DATABASE_URL set
 // (a role that may create databases), that server is used instead; what killed test processes left there is dropped
 // by the next one.
+//
+// What a database costs: 13 ms to clone and 5 ms to drop where the server lives in memory (/dev/shm, when there is
+// plenty and TMPDIR is not set), about 8 times that on ext4, a migration from nothing about 40 times (BenchmarkNew,
+// two busy cores; only the ratios matter). The first one of a run also starts the server and builds the template:
+// about two seconds.
 package pgtest

@@ -18,7 +18,6 @@ var settings = map[string]string{
 	"fsync":                   "off",
 	"full_page_writes":        "off",
 	"max_connections":         "300",
-	"max_wal_size":            "4GB", // clones should not force checkpoints
 	"log_min_messages":        "fatal",
 	"log_min_error_statement": "panic", // tests provoke errors on purpose
 }
@@ -28,12 +27,16 @@ func startServer(ctx context.Context) (*pglocal.Server, error) {
 	if _, err := pglocal.Find(ctx); err != nil {
 		return nil, err // no download in the middle of a test
 	}
-	config := pglocal.Config{Throwaway: true, Settings: settings}
-	if pid, since, ok := goCommand(); ok {
-		config.KeepFor = pid
-		config.Dir = filepath.Join(pglocal.TempDir(), fmt.Sprintf("oarlock-test-%d-%d-%s", os.Geteuid(), pid, since))
+	pid, since, ok := goCommand()
+	if !ok {
+		pid, since = 0, strconv.Itoa(os.Getpid()) // a server of our own
 	}
-	return pglocal.Start(ctx, config)
+	return pglocal.Start(ctx, pglocal.Config{
+		Throwaway: true,
+		KeepFor:   pid,
+		Dir:       filepath.Join(tempDir(), fmt.Sprintf("oarlock-test-%d-%d-%s", os.Geteuid(), pid, since)),
+		Settings:  settings,
+	})
 }
 
 // goCommand is the `go test` that started this process, and when that one started: numbers are used again.

@@ -79,9 +79,7 @@ func (s *server) begin(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, statement("version")).Scan(&version); err != nil {
 		return fmt.Errorf("ask the test server's version: %w", err)
 	}
-	if version >= 150000 {
-		s.strategy = cloneStrategy
-	}
+	s.strategy = strategy(version, s.local != nil)
 	s.owner = newOwner()
 	if _, err := conn.Exec(ctx, statement("hold"), lockClass, s.owner); err != nil {
 		return fmt.Errorf("mark this test process as alive: %w", err)

@@ -8,7 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const cloneStrategy = "STRATEGY wal_log"
+// strategy is how to copy a database, as measured: without fsync (our own server) copying files is 1.2 to 1.5 times as
+// fast as writing pages to the log, with fsync (anybody else's) it takes 1.1 to 2.4 times as long. PostgreSQL 14 only
+// copies files.
+func strategy(version int, ours bool) string {
+	switch {
+	case version < 150000:
+		return ""
+	case ours:
+		return "STRATEGY file_copy"
+	}
+	return "STRATEGY wal_log"
+}
 
 // buildTemplate makes sure that the template exists. It is built under another name and renamed when it is complete, so
 // a process that dies half-way leaves nothing that could be taken for a template.

@@ -1,0 +1,100 @@
+package pglocal
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// repository serves an archive of scripts, packed the way the real one is.
+func repository(t *testing.T) string {
+	t.Helper()
+	packed, err := os.ReadFile("testdata/postgres-fake.txz")
+	must(t, err)
+	var jar bytes.Buffer
+	z := zip.NewWriter(&jar)
+	w, err := z.Create("postgres-linux.txz")
+	must(t, err)
+	_, err = w.Write(packed)
+	must(t, err)
+	must(t, z.Close())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".jar") {
+			_, _ = w.Write(jar.Bytes())
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestEmbedded_FetchesBinariesAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "postgres")
+	must(t, fetchInto(t.Context(), dir, embedded(repository(t))))
+	b, err := inspect(t.Context(), filepath.Join(dir, "bin"))
+	if err != nil || b.Version != 17 {
+		t.Errorf("got %v, %v", b, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "download-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestEmbedded_OfflineIsAnErrorAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cache", "postgres")
+	err := fetchInto(t.Context(), dir, embedded("http://127.0.0.1:1"))
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("got %v", err)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(dir)); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestFetchInto_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	defer close(release)
+	err := fetchInto(ctx, filepath.Join(newDir(t), "postgres"), func(string) error {
+		cancel()
+		<-release
+		return errors.New("too late")
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDownload_SaysSo_AndNeverRunsAsRoot(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	fetched, said := false, ""
+	c := Config{
+		Say:   func(s string) { said += s },
+		fetch: func(string) error { fetched = true; return errors.New("no network") },
+	}
+	_, err := c.download(t.Context(), &MissingError{Command: "apt-get install -y postgresql"})
+	var missing *MissingError
+	if !errors.As(err, &missing) || missing.Command != "apt-get install -y postgresql" {
+		t.Fatalf("got %v", err)
+	}
+	if os.Geteuid() == 0 {
+		if fetched || said != "" {
+			t.Errorf("fetched as root: %v, said %q", fetched, said)
+		}
+		return
+	}
+	if !fetched || !strings.Contains(said, "downloading") || !strings.Contains(err.Error(), "no network") {
+		t.Errorf("fetched: %v, said %q, error %v", fetched, said, err)
+	}
+}

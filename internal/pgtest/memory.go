@@ -1,0 +1,61 @@
+package pgtest
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+)
+
+const (
+	memoryFolder = "/dev/shm"
+	tmpfsMagic   = 0x01021994
+	wantRoom     = 2 << 30 // a run of all tests stays well below
+	wantMemory   = 4 << 30
+)
+
+// tempDir is where the server lives: in memory when there is plenty, unless TMPDIR says otherwise. Clones are made
+// and dropped all the time, and ext4 gets slow at creating files next to lately deleted ones.
+func tempDir() string {
+	if os.Getenv("TMPDIR") == "" && roomy(memoryFolder) && freeMemory() >= wantMemory && memoryLimit() >= wantMemory {
+		return memoryFolder
+	}
+	return pglocal.TempDir()
+}
+
+func roomy(dir string) bool {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	return err == nil && int64(st.Type) == tmpfsMagic && st.Bavail*uint64(st.Bsize) >= wantRoom
+}
+
+// freeMemory is what the kernel says can be had without swapping.
+func freeMemory() uint64 {
+	b, _ := os.ReadFile("/proc/meminfo") // none: no bytes
+	_, rest, _ := bytes.Cut(b, []byte("MemAvailable:"))
+	line, _, _ := bytes.Cut(rest, []byte("kB"))
+	return number(line) << 10
+}
+
+// memoryLimit is the container's, or huge.
+func memoryLimit() uint64 {
+	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		if b, err := os.ReadFile(file); err == nil {
+			if n := number(b); n > 0 {
+				return n
+			}
+		}
+	}
+	return 1 << 62
+}
+
+func number(b []byte) uint64 {
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 63)
+	if err != nil {
+		return 0 // "max"
+	}
+	return n
+}
