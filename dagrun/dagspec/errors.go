@@ -1,0 +1,146 @@
+package dagspec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is one problem of a file. Line and Column count from 1; they are 0 where a problem has no place.
+type Error struct {
+	Path   string
+	Line   int
+	Column int // in characters
+	Msg    string
+	Hint   string
+	Source string // the line; of a very long one, the part around the column
+	caret  int    // of the column within Source, from 0
+}
+
+// Errors are all problems of a file, by position.
+type Errors []Error
+
+// maxErrors bounds what is reported of one file.
+const maxErrors = 1000
+
+// sourceWidth bounds Error.Source, in characters.
+const sourceWidth = 160
+
+// Error prints the problem with its source line, a caret and the hint.
+func (e Error) Error() string {
+	var b strings.Builder
+	if e.Path != "" {
+		b.WriteString(e.Path + ":")
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d:", e.Line, e.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	b.WriteString(e.Msg)
+	if e.Line > 0 && strings.TrimSpace(e.Source) != "" {
+		number := fmt.Sprint(e.Line)
+		fmt.Fprintf(&b, "\n  %s | %s", number, e.Source)
+		fmt.Fprintf(&b, "\n  %s | %s^", strings.Repeat(" ", len(number)), e.indent())
+	}
+	if e.Hint != "" {
+		b.WriteString("\n  hint: " + e.Hint)
+	}
+	return b.String()
+}
+
+// indent is blank up to the caret; tabs stay tabs, so that it lines up whatever their width.
+func (e Error) indent() string {
+	var b strings.Builder
+	for i, r := range []rune(e.Source) {
+		if i >= e.caret {
+			break
+		}
+		if r != '\t' {
+			r = ' '
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Error prints all problems, an empty line between them.
+func (es Errors) Error() string {
+	texts := make([]string, len(es))
+	for i, e := range es {
+		texts[i] = e.Error()
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// Unwrap lets errors.As find a single Error.
+func (es Errors) Unwrap() []error {
+	list := make([]error, len(es))
+	for i, e := range es {
+		list[i] = e
+	}
+	return list
+}
+
+// report gathers the problems of one file.
+type report struct {
+	path  string
+	lines []string
+	list  Errors
+	more  int
+}
+
+func newReport(path string, src []byte) *report {
+	return &report{path: path, lines: splitLines(src)}
+}
+
+func splitLines(src []byte) []string {
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(src), bom))
+	return strings.Split(text, "\n")
+}
+
+// pos is a place in a file; the zero value is no place.
+type pos struct{ line, col int }
+
+func (r *report) add(at pos, hint, format string, args ...any) {
+	if len(r.list) >= maxErrors {
+		r.more++
+		return
+	}
+	e := Error{Path: r.path, Line: at.line, Column: at.col, Msg: fmt.Sprintf(format, args...), Hint: hint}
+	if at.line >= 1 && at.line <= len(r.lines) {
+		e.Source, e.caret = window(r.lines[at.line-1], at.col-1)
+	}
+	r.list = append(r.list, e)
+}
+
+// window is the part of a line that is worth showing, and where the column is in it.
+func window(line string, col int) (string, int) {
+	line = strings.ToValidUTF8(line, "\uFFFD")
+	if utf8.RuneCountInString(line) <= sourceWidth {
+		return line, col
+	}
+	runes := []rune(line)
+	from := max(0, min(col-sourceWidth/2, len(runes)-sourceWidth))
+	return string(runes[from:min(from+sourceWidth, len(runes))]), col - from
+}
+
+// err is the outcome: nil, or all problems in order without repeats.
+func (r *report) err() error {
+	if len(r.list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.list, func(a, b Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Msg, b.Msg))
+	})
+	r.list = slices.Compact(r.list)
+	if r.more > 0 {
+		r.list = append(r.list, Error{Path: r.path, Msg: fmt.Sprintf("and %d more problems: mend these first", r.more)})
+	}
+	return r.list
+}
+
+func (r *report) failed() bool { return len(r.list) > 0 }

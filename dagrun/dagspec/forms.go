@@ -1,0 +1,128 @@
+package dagspec
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+// The types that are written in more than one form, and the defaults that are not zero.
+
+func (s *Spec) preset() {
+	s.Queue, s.OnLost, s.MaxDrives = "default", "retry", 5
+	s.Retention.preset()
+}
+
+func (r *Retention) preset() { *r = Retention{Days: 30, LogsDays: 14} }
+
+func (p *Param) preset() { p.Type = "string" }
+
+func (s *Schedule) preset() { s.Timezone, s.Enabled, s.OverlapPolicy = "UTC", true, "skip" }
+
+func (k *Kill) preset() { *k = standardKill }
+
+var standardKill = Kill{Signal: "SIGTERM", Grace: 10 * second}
+
+func (p *RetryPolicy) preset() {
+	*p = RetryPolicy{Interval: 5 * second, Backoff: 2, MaxInterval: 5 * minute, Jitter: 0.2}
+}
+
+func (f *Foreach) preset() {
+	f.As, f.Batch, f.MaxConcurrent, f.MaxItems = "item", 1, 10, 1000
+}
+
+func (e *Depend) fromNode(d *decoder, n *node) {
+	if e.State = "succeeded"; n.kind == kindString {
+		e.Step = n.text()
+		return
+	}
+	d.fields(n, reflect.ValueOf(e).Elem())
+}
+
+// MarshalJSON writes the short form where it says all.
+func (e Depend) MarshalJSON() ([]byte, error) {
+	type long Depend
+	if e.State == "succeeded" {
+		return json.Marshal(e.Step)
+	}
+	return json.Marshal(long(e))
+}
+
+func (o *Output) fromNode(d *decoder, n *node) {
+	if o.Type = "string"; n.kind == kindString {
+		o.Name = n.text()
+		return
+	}
+	d.fields(n, reflect.ValueOf(o).Elem())
+}
+
+// MarshalJSON writes the short form where it says all.
+func (o Output) MarshalJSON() ([]byte, error) {
+	type long Output
+	if o.Type == "string" {
+		return json.Marshal(o.Name)
+	}
+	return json.Marshal(long(o))
+}
+
+func (s *Stdin) fromNode(d *decoder, n *node) {
+	if n.kind == kindString {
+		s.Text = n.text()
+		return
+	}
+	d.fields(n, reflect.ValueOf(s).Elem())
+}
+
+// MarshalJSON writes the short form of a text.
+func (s Stdin) MarshalJSON() ([]byte, error) {
+	type long Stdin
+	if s.Output == "" && s.File == "" {
+		return json.Marshal(s.Text)
+	}
+	return json.Marshal(long(s))
+}
+
+func (c *ContinueOn) fromNode(d *decoder, n *node) {
+	switch n.text() {
+	case "failed":
+		c.Failure = true
+	case "skipped":
+		c.Skipped = true
+	default:
+		d.fields(n, reflect.ValueOf(c).Elem())
+	}
+}
+
+// IsZero says whether nothing is tolerated.
+func (c ContinueOn) IsZero() bool { return !c.Failure && !c.Skipped && !c.MarkSuccess && len(c.ExitCode) == 0 }
+
+func (p *Priority) fromNode(_ *decoder, n *node) {
+	if i, ok := n.value.(int64); ok {
+		p.Value = int(i)
+		return
+	}
+	p.Expr = n.text()
+}
+
+// MarshalJSON writes the number or the expression.
+func (p Priority) MarshalJSON() ([]byte, error) {
+	if p.Expr != "" {
+		return json.Marshal(p.Expr)
+	}
+	return json.Marshal(p.Value)
+}
+
+func (i *Items) fromNode(_ *decoder, n *node) {
+	if n.kind == kindString {
+		i.Ref = n.text()
+		return
+	}
+	i.List = n.plain().([]any)
+}
+
+// MarshalJSON writes the list or the reference.
+func (i Items) MarshalJSON() ([]byte, error) {
+	if i.Ref != "" {
+		return json.Marshal(i.Ref)
+	}
+	return json.Marshal(i.List)
+}

@@ -1,0 +1,191 @@
+package dagspec
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	problem "github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+//go:embed schema.json
+var schemaText []byte
+
+// Schema is the JSON Schema (draft 7) of DAG files.
+func Schema() []byte { return bytes.Clone(schemaText) }
+
+const schemaURL = "dag.json"
+
+var schema = sync.OnceValue(func() *compiledSchema {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemaText))
+	if err != nil {
+		panic(fmt.Sprintf("dagspec: embedded schema: %v", err))
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		panic(fmt.Sprintf("dagspec: embedded schema: %v", err))
+	}
+	return &compiledSchema{doc: doc, validator: c.MustCompile(schemaURL)}
+})
+
+type compiledSchema struct {
+	doc       any
+	validator *jsonschema.Schema
+}
+
+// at is the part of the schema that a validator's URL points to.
+func (s *compiledSchema) at(url string) map[string]any {
+	_, pointer, _ := strings.Cut(url, "#")
+	at := s.doc
+	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		if token == "" {
+			continue
+		}
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(unescape(token))
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[token]
+		case []any:
+			i, _ := strconv.Atoi(token)
+			at = v[i]
+		}
+	}
+	m, _ := at.(map[string]any)
+	return m
+}
+
+// structure reports everything the schema does not allow and marks the nodes, so that later checks leave them out.
+func (r *report) structure(root *node) {
+	err := schema().validator.Validate(root.plain())
+	if failed, ok := err.(*jsonschema.ValidationError); ok {
+		s := structure{report: r, root: root}
+		s.walk(failed)
+	}
+}
+
+type structure struct {
+	*report
+	root *node
+}
+
+func (s *structure) walk(e *jsonschema.ValidationError) {
+	n, key := s.follow(e.InstanceLocation)
+	if p, ok := e.ErrorKind.(*problem.PropertyNames); ok {
+		s.badKey(n, p.Property, e)
+		return
+	}
+	for _, cause := range e.Causes {
+		s.walk(cause)
+	}
+	if len(e.Causes) == 0 {
+		s.leaf(n, key, e)
+	}
+}
+
+// follow finds the node of a location, and the words for it: the last key on the way.
+func (s *structure) follow(location []string) (*node, string) {
+	n, key := s.root, ""
+	for _, token := range location {
+		switch {
+		case n == nil:
+		case n.kind == kindMap:
+			_, n = n.find(token)
+			key = token
+		case n.kind == kindList:
+			i, _ := strconv.Atoi(token)
+			if good := slices.Collect(n.list()); i < len(good) {
+				n = good[i]
+			}
+		}
+	}
+	return n, key
+}
+
+func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
+	part := schema().at(e.SchemaURL)
+	title, _ := part["title"].(string)
+	switch k := e.ErrorKind.(type) {
+	case *problem.AdditionalProperties:
+		for _, name := range k.Properties {
+			s.unknownKey(n, name, part)
+		}
+		return
+	case *problem.Required:
+		for _, name := range k.Missing {
+			s.add(n.pos(), missingHint(name, title), "%s is missing", name)
+		}
+		if len(e.InstanceLocation) == 0 || strings.HasSuffix(e.SchemaURL, "/definitions/step") {
+			return // worth looking into all the same
+		}
+	case *problem.Enum:
+		hint, _ := nearest(n.text(), words(k.Want))
+		s.add(n.pos(), hint, "%s must be %s, not %s", subject(key), oneOf(words(k.Want)), n.show())
+	case *problem.MinItems, *problem.MinProperties:
+		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))
+	case *problem.MinLength:
+		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))
+	case *problem.UniqueItems:
+		s.add(n.pos(), "remove one", "%s has an item twice", subject(key))
+	case *problem.MaxItems:
+		s.add(n.pos(), "split it up", "%s has %d items: at most %d", subject(key), k.Got, k.Want)
+	case *problem.MaxProperties:
+		s.add(n.pos(), emptyHint(title), "%s must be %s", subject(key), title)
+	case *problem.MaxLength:
+		s.add(n.pos(), "make it shorter", "%s has %d characters: at most %d", subject(key), k.Got, k.Want)
+	case *problem.Type:
+		if title == "" {
+			title = noun(k.Want)
+		}
+		s.mismatch(n, key, title, k.Want)
+	default:
+		s.mismatch(n, key, title, nil)
+	}
+	n.bad = true
+}
+
+// mismatch is the general case: what is there is not what is meant.
+func (s *structure) mismatch(n *node, key, title string, want []string) {
+	if n.kind == kindNull {
+		s.add(n.pos(), "give it one, or remove the key", "%s has no value", subject(key))
+		return
+	}
+	s.add(n.pos(), mismatchHint(n, key, title, want), "%s must be %s, not %s", subject(key), title, n.show())
+}
+
+func (s *structure) unknownKey(n *node, name string, part map[string]any) {
+	k, v := n.find(name)
+	if k == nil {
+		return
+	}
+	v.bad, k.bad = true, true
+	properties, _ := part["properties"].(map[string]any)
+	known := make([]string, 0, len(properties))
+	for p := range properties {
+		known = append(known, p)
+	}
+	slices.Sort(known)
+	s.add(k.pos(), unknownKeyHint(name, known), "unknown key %q", name)
+}
+
+func (s *structure) badKey(n *node, name string, e *jsonschema.ValidationError) {
+	k, v := n.find(name)
+	if k == nil {
+		return
+	}
+	v.bad, k.bad = true, true
+	title := "a name"
+	for leaf := e; ; leaf = leaf.Causes[0] {
+		if t, ok := schema().at(leaf.SchemaURL)["title"].(string); ok && leaf != e {
+			title = t
+		}
+		if len(leaf.Causes) == 0 {
+			break
+		}
+	}
+	s.add(k.pos(), "", "%q must be %s", name, title)
+}

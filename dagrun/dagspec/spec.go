@@ -1,0 +1,214 @@
+package dagspec
+
+// Spec is a DAG as its file describes it: defaults filled in, `defaults:` merged into the steps.
+type Spec struct {
+	Name           string            `json:"name"`
+	Description    string            `json:"description,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Queue          string            `json:"queue"`
+	Priority       int               `json:"priority"`
+	WorkerSelector map[string]string `json:"worker_selector,omitempty"`
+	MaxActiveRuns  int               `json:"max_active_runs,omitempty"`  // 0 = no limit
+	MaxActiveSteps int               `json:"max_active_steps,omitempty"` // 0 = the worker's slots
+	Timeout        Duration          `json:"timeout,omitempty"`          // of the whole run, waiting and paused time excluded
+	QueueTimeout   Duration          `json:"queue_timeout,omitempty"`
+	FailFast       bool              `json:"fail_fast,omitempty"`
+	OnLost         string            `json:"on_lost"` // retry or fail, for steps that do not say
+	MaxDrives      int               `json:"max_drives"`
+	ParamDefs      []Param           `json:"params,omitempty"`
+	Allow          Allow             `json:"allow,omitzero"`
+	Env            map[string]string `json:"env,omitempty"`
+	Secrets        []Secret          `json:"secrets,omitempty"`
+	WorkingDir     string            `json:"working_dir,omitempty"`
+	Shell          []string          `json:"shell,omitempty"`
+	Schedule       []Schedule        `json:"schedule,omitempty"`
+	Retention      Retention         `json:"retention"`
+	HandlerOn      Handlers          `json:"handler_on,omitzero"`
+	Steps          []Step            `json:"steps"`
+}
+
+// Param is one input of a run.
+type Param struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type"` // string, integer, number, boolean or json
+	Default     any      `json:"default,omitempty"`
+	Required    bool     `json:"required,omitempty"`
+	Enum        []any    `json:"enum,omitempty"`
+	Minimum     *float64 `json:"minimum,omitempty"`
+	Maximum     *float64 `json:"maximum,omitempty"`
+	MinLength   *int     `json:"min_length,omitempty"`
+	MaxLength   *int     `json:"max_length,omitempty"`
+	Pattern     string   `json:"pattern,omitempty"`
+	Description string   `json:"description,omitempty"`
+}
+
+// Allow says what a submitter may override.
+type Allow struct {
+	Queue    bool `json:"queue,omitempty"`
+	Priority bool `json:"priority,omitempty"`
+	Selector bool `json:"selector,omitempty"`
+}
+
+// Secret is resolved on the worker when a task starts, and arrives as the environment variable Name.
+type Secret struct {
+	Name string `json:"name"`
+	From string `json:"from"` // env or file
+	Key  string `json:"key"`  // the variable's name, or the file's path
+}
+
+// Schedule starts runs by time: one of Cron, Every and At is set.
+type Schedule struct {
+	Cron          string         `json:"cron,omitempty"`
+	Every         Duration       `json:"every,omitempty"`
+	At            string         `json:"at,omitempty"` // RFC 3339, once
+	Timezone      string         `json:"timezone"`
+	Params        map[string]any `json:"params,omitempty"`
+	Enabled       bool           `json:"enabled"`
+	Catchup       bool           `json:"catchup,omitempty"`
+	CatchupWindow Duration       `json:"catchup_window,omitempty"` // 0 = no bound
+	OverlapPolicy string         `json:"overlap_policy"`           // skip, all or latest
+}
+
+// Retention says how long finished runs are kept; 0 = no bound.
+type Retention struct {
+	Days     int `json:"days"`
+	Runs     int `json:"runs"`
+	LogsDays int `json:"logs_days"`
+}
+
+// Handlers run around the steps. Their steps have no ID.
+type Handlers struct {
+	Init    *Step `json:"init,omitempty"`
+	Success *Step `json:"success,omitempty"`
+	Failure *Step `json:"failure,omitempty"`
+	Abort   *Step `json:"abort,omitempty"`
+	Exit    *Step `json:"exit,omitempty"`
+}
+
+// Step is one step, and also what a handler, a replacement or a publish is made of: those have fewer fields (see the
+// definitions handler, replacement and publish of the schema).
+type Step struct {
+	ID          string   `json:"id,omitempty"`
+	Name        string   `json:"name,omitempty"`
+	Depends     []Depend `json:"depends,omitempty"`
+	TriggerRule string   `json:"trigger_rule,omitempty"`
+	When        string   `json:"when,omitempty"`
+
+	// The body: one of Run, Command, Action and Result.
+	Run     string         `json:"run,omitempty"`
+	Command string         `json:"command,omitempty"`
+	Args    []string       `json:"args,omitempty"`
+	Action  string         `json:"action,omitempty"`
+	With    map[string]any `json:"with,omitempty"`
+	Result  *Result        `json:"result,omitempty"`
+
+	Shell      []string          `json:"shell,omitempty"`
+	Stdin      *Stdin            `json:"stdin,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	WorkingDir string            `json:"working_dir,omitempty"`
+	Timeout    *Duration         `json:"timeout,omitempty"` // nil: not given; 0: none
+	Kill       *Kill             `json:"kill,omitempty"`
+
+	RetryPolicy  *RetryPolicy `json:"retry_policy,omitempty"`
+	OnError      []ErrorRule  `json:"on_error,omitempty"`
+	ContinueOn   ContinueOn   `json:"continue_on,omitzero"`
+	SkipExitCode []int        `json:"skip_exit_code,omitempty"`
+	OnLost       string       `json:"on_lost,omitempty"`
+
+	Outputs       []Output          `json:"outputs,omitempty"`
+	Foreach       *Foreach          `json:"foreach,omitempty"`
+	Publish       *Step             `json:"publish,omitempty"`
+	Pool          *string           `json:"pool,omitempty"` // nil: not given; "": none
+	Slots         int               `json:"slots,omitempty"`
+	Precomputable bool              `json:"precomputable,omitempty"`
+	Priority      Priority          `json:"priority,omitzero"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Cache         *Cache            `json:"cache,omitempty"`
+}
+
+// Depend is one dependency; State is succeeded, finished or started.
+type Depend struct {
+	Step  string `json:"step"`
+	State string `json:"state"`
+}
+
+// Result is a precomputed result: nothing runs.
+type Result struct {
+	ExitCode int            `json:"exit_code"`
+	Outputs  map[string]any `json:"outputs,omitempty"`
+}
+
+// Stdin is what the body reads: a text, an output by its reference (steps.x.outputs.y), or a file.
+type Stdin struct {
+	Text   string `json:"text,omitempty"`
+	Output string `json:"output,omitempty"`
+	File   string `json:"file,omitempty"`
+}
+
+// Kill says how a body is ended.
+type Kill struct {
+	Signal    string   `json:"signal"`
+	Grace     Duration `json:"grace"`
+	Leftovers string   `json:"leftovers,omitempty"` // keep: what the body left behind lives on
+}
+
+// RetryPolicy bounds and spaces the attempts after a failed one.
+type RetryPolicy struct {
+	Limit       int      `json:"limit"`
+	Interval    Duration `json:"interval"`
+	Backoff     float64  `json:"backoff"`
+	MaxInterval Duration `json:"max_interval"`
+	Jitter      float64  `json:"jitter"`
+	ExitCode    []int    `json:"exit_code,omitempty"`
+	Kinds       []string `json:"kinds,omitempty"` // none: exit, timeout, signal, spawn, http, sql, panic
+}
+
+// ErrorRule is one entry of on_error.
+type ErrorRule struct {
+	When string `json:"when,omitempty"` // none: always
+	Do   string `json:"do"`             // retry, fail, skip, continue or replace
+	With []Step `json:"with,omitempty"`
+}
+
+// ContinueOn tolerates ends that would stop the children.
+type ContinueOn struct {
+	Failure     bool  `json:"failure,omitempty"`
+	Skipped     bool  `json:"skipped,omitempty"`
+	ExitCode    []int `json:"exit_code,omitempty"`
+	MarkSuccess bool  `json:"mark_success,omitempty"`
+}
+
+// Output is a declared output; Type is string, json or number.
+type Output struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// Foreach makes one task per item, or per Batch items.
+type Foreach struct {
+	Items         Items  `json:"items"`
+	As            string `json:"as"`
+	Key           string `json:"key,omitempty"`
+	Batch         int    `json:"batch"`
+	MaxConcurrent int    `json:"max_concurrent"` // 0 = no limit
+	MaxItems      int    `json:"max_items"`
+	FailFast      bool   `json:"fail_fast,omitempty"`
+}
+
+// Items is a list, or one reference that gives one.
+type Items struct {
+	List []any
+	Ref  string
+}
+
+// Priority is a number or an expression.
+type Priority struct {
+	Value int
+	Expr  string
+}
+
+// Cache keeps the outputs of a success under a key.
+type Cache struct {
+	Key string   `json:"key"`
+	TTL Duration `json:"ttl,omitempty"` // 0 = for good
+}
