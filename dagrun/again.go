@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// retryRun resets what a retry of a finished run asks for. It comes before EvBegin; sent again after a crash it finds
-// tasks of the new generation among the old ones and resets them once more, which loses nothing.
+// retryRun resets what a retry of a finished run asks for. It comes before EvBegin. Sent again after a crash it finds
+// some tasks in the new generation already: they count as reset, and go on from where they are.
 func (r *Run) retryRun(c *Control) Decision {
 	switch {
 	case r.begun || r.rec.State != RunQueued:
@@ -93,11 +93,14 @@ func (r *Run) fateOfFailed(n *node) fate {
 	return f
 }
 
-// toRetry says whether RetryFailed is about a task. A row of the new generation stems from this retry, begun and lost.
+// toRetry says whether RetryFailed is about a task.
 func (r *Run) toRetry(t *task) bool {
 	c := classOf(t)
-	return c == classF || c == classC || t.stored && t.Generation == r.rec.Generation
+	return c == classF || c == classC || r.wasReset(t)
 }
+
+// wasReset says whether this retry, sent before and lost half-way, has reset a task.
+func (r *Run) wasReset(t *task) bool { return t.stored && t.Generation == r.rec.Generation }
 
 // pickDependants picks all that depends on what is picked, but for steps that a failure elsewhere still blocks.
 func (r *Run) pickDependants(fates []fate) {
@@ -143,7 +146,7 @@ func (r *Run) resetHandlers() {
 }
 
 func (r *Run) resetNode(n *node) {
-	if n.each != nil {
+	if n.each != nil && !r.wasReset(n.main) {
 		for _, g := range n.each.items {
 			g.members(r.layAside)
 		}
@@ -163,14 +166,17 @@ func (r *Run) resetPart(n *node, c *Control) {
 	} else {
 		r.resetGroup(r.find(TaskID{Step: c.Task.Step, Item: c.Task.Item}).group)
 	}
-	if t := n.main; n.each != nil {
-		t.State, t.FinishedAt = TaskRunning, 0
+	if t := n.main; n.each != nil && !r.wasReset(t) {
+		t.State, t.Generation = TaskRunning, r.rec.Generation
 		t.clearResult()
 		r.changed(t)
 	}
 }
 
 func (r *Run) resetGroup(g *group) {
+	if r.wasReset(g.main) {
+		return
+	}
 	for _, t := range g.alts {
 		r.layAside(t)
 	}
@@ -182,6 +188,9 @@ func (r *Run) resetGroup(g *group) {
 func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
 func (r *Run) reset(t *task) {
+	if r.wasReset(t) {
+		return
+	}
 	r.closeOld(&t.TaskRecord)
 	t.TaskRecord = TaskRecord{ID: t.ID, Generation: r.rec.Generation, Attempt: t.Attempt}
 	r.changed(t)

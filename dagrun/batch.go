@@ -25,7 +25,7 @@ func (r *Run) Ready() (Ready, bool) {
 
 // showRecords lists each changed task once, by its latest change.
 func (r *Run) showRecords(rec *Records) {
-	rec.Tasks = rec.Tasks[:0]
+	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
 	for _, c := range r.changes {
 		if c.task.Seq == c.seq {
 			rec.Tasks = append(rec.Tasks, c.task.TaskRecord)

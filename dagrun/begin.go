@@ -9,7 +9,8 @@ func (r *Run) applyBefore(e *Event) error {
 		if r.limited != nil {
 			return ErrStale
 		}
-		r.limited = &e.Text
+		text := e.Text
+		r.limited = &text
 	default:
 		r.begin(e.Text)
 	}

@@ -2,6 +2,7 @@ package dagrun
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ func (r *Run) grow(t *task) {
 		r.misconfigured(t, "foreach: "+err.Error())
 		return
 	}
-	t.Growth = &Growth{Items: append([]Item(nil), items...)}
+	t.Growth = &Growth{Generation: r.rec.Generation, Items: slices.Clone(items)}
 	if len(items) == 0 {
 		r.end(t, TaskSkipped, "no items")
 		return

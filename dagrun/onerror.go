@@ -59,7 +59,7 @@ func (r *Run) replace(t *task, rule int) {
 		r.misconfigured(t, fmt.Sprintf("on_error: the run would have more than %d tasks", MaxTasks))
 		return
 	}
-	t.Growth = &Growth{Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with)}
+	t.Growth = &Growth{Generation: r.rec.Generation, Rule: rule, FirstAlt: len(g.alts) + 1, Count: len(with)}
 	first := len(g.alts)
 	r.growAlts(t)
 	r.to(t, TaskReplaced)

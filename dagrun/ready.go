@@ -52,10 +52,11 @@ type TaskRecord struct {
 
 // Growth is what a task added to the graph: the items of a foreach node, or the replacements of a replaced task.
 type Growth struct {
-	Items    []Item
-	Rule     int // index in OnError of the replaced task's step
-	FirstAlt int
-	Count    int
+	Generation int // it grew in: older rows of what it grew are history, and only their attempt numbers go on
+	Items      []Item
+	Rule       int // index in OnError of the replaced task's step
+	FirstAlt   int
+	Count      int
 }
 
 // AttemptRecord is a finished attempt that is no longer the task's latest.

@@ -104,7 +104,7 @@ func (r *Run) takeLeft(t, from *task) {
 		return
 	}
 	delete(r.left, t.ID)
-	if r.restoring && row.Generation >= from.Generation {
+	if r.restoring && row.Generation >= from.Growth.Generation {
 		t.load(row)
 		return
 	}

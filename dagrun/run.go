@@ -217,10 +217,10 @@ func (r *Run) to(t *task, s State) {
 		r.changed(t)
 	}
 	r.setAlarm(t)
-	r.spread(t)
 	if s == TaskFailed && !t.Tolerated {
 		r.failFast(t)
 	}
+	r.spread(t)
 }
 
 // changed has the row of a task written again, after everything that changed before.
