@@ -60,8 +60,7 @@ func Down(ctx context.Context, url string, to int64, opts ...Option) ([]Applied,
 	return migrate(ctx, url, opts, to, (*session).down)
 }
 
-// migrate moves to a version, over lost connections too: each step records itself in its own transaction, so that
-// after one the database says what is left to do.
+// migrate moves to a version, over lost connections too.
 func migrate(ctx context.Context, url string, opts []Option, to int64, move func(*session, context.Context, int64) ([]Applied, error)) ([]Applied, error) {
 	db, err := open(ctx, url, opts)
 	if err != nil {
@@ -76,12 +75,13 @@ func migrate(ctx context.Context, url string, opts []Option, to int64, move func
 		steps, err := move(db.session(), ctx, to)
 		applied = append(applied, steps...)
 		return err
-	}, func(ctx context.Context) (bool, error) {
-		version, err := db.version(ctx)
-		return version == to, err
-	})
+	}, repeat)
 	if err != nil {
 		return applied, fmt.Errorf("migrate: %w", err)
 	}
 	return applied, nil
 }
+
+// repeat has pglink.Do start over after a lost reply: each step records itself in its own transaction, so the database
+// says what is left to do.
+func repeat(context.Context) (done bool, err error) { return false, nil }

@@ -51,8 +51,7 @@ func Roles(ctx context.Context, url string, opts ...Option) error {
 	if err := d.refuseNewer(ctx); err != nil {
 		return err
 	}
-	again := func(context.Context) (bool, error) { return false, nil } // doing it twice changes nothing
-	err = pglink.Do(ctx, func(ctx context.Context) error { return d.session().underLock(ctx, createRoles) }, again)
+	err = pglink.Do(ctx, func(ctx context.Context) error { return d.session().underLock(ctx, createRoles) }, repeat)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return &RolesError{SQL: rolesSQL(quoteLiteral(d.user)), Err: err}

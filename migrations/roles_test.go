@@ -21,6 +21,7 @@ func TestRoles_OwnerOwnsEverythingThatIsAndThatComes(t *testing.T) {
 		b.mustRoles(t)
 		b.mustBelongToOwner(t)
 	}
+	b.exec(t, "REVOKE ALL ON SCHEMA oarlock FROM oarlock_read") // as if it were a grant of tomorrow's
 	if _, err := migrations.Down(t.Context(), b.url, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +109,18 @@ func TestRoles_WithoutPermissionNamesTheSQLForAnAdministrator(t *testing.T) {
 	if err := migrations.Roles(t.Context(), app.url); err != nil {
 		t.Errorf("roles when there is nothing left to do: %v", err)
 	}
+}
+
+func TestUp_WritesThroughTheConnectionThatHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	app := b.login(t)
+	b.exec(t, fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT 1", app.user))
+	b.exec(t, fmt.Sprintf("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %%I TO %s', current_database()); END $$", app.user))
+	if _, err := migrations.Up(t.Context(), app.url); err != nil {
+		t.Fatal(err)
+	}
+	b.mustBeComplete(t)
 }
 
 func TestUp_ByAStrangerSaysWhomToAsk(t *testing.T) {
