@@ -159,3 +159,20 @@ func TestStart_ContinuesAfterAKilledInitdb(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestThrowaway_LeavesNothingWhenItsParentIsKilledInInitdb(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(newDir(t), "pg")
+	user := userCommand(t, dir, helperEnv+"_THROWAWAY=1")
+	must(t, user.Start())
+	eventually(t, "initdb runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "data.new", "base"))
+		return err == nil
+	})
+	must(t, user.Process.Kill())
+	_ = user.Wait()
+	eventually(t, "the folder goes", func() bool {
+		_, err := os.Stat(dir)
+		return err != nil && len(processesWith(t, dir)) == 0
+	})
+}

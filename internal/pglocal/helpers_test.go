@@ -48,15 +48,21 @@ func playUser(c Config) {
 	os.Exit(0)
 }
 
-// startUser runs another process that uses the server in dir; the returned command can be killed.
-func startUser(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, pid int) {
+func userCommand(t *testing.T, dir string, env ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
 	must(t, err)
-	cmd = exec.Command(exe)
+	cmd := exec.Command(exe)
 	cmd.Env = append(append(os.Environ(), helperEnv+"="+dir), env...)
 	_, err = cmd.StdinPipe()
 	must(t, err)
+	return cmd
+}
+
+// startUser runs another process that uses the server in dir; the returned command can be killed.
+func startUser(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, pid int) {
+	t.Helper()
+	cmd = userCommand(t, dir, env...)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())

@@ -2,11 +2,11 @@ package pglocal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,7 +29,7 @@ func (f *folder) ensureData(ctx context.Context, c Config) (Binaries, error) {
 		return Binaries{}, err
 	}
 	c.say(fmt.Sprintf("creating a private PostgreSQL %d in %s", bin.Version, f.dir))
-	return bin, f.initdb(ctx, bin)
+	return bin, f.initdb(ctx, c, bin)
 }
 
 // matching finds binaries for an existing data folder; PostgreSQL never opens one of another major version.
@@ -54,42 +54,49 @@ func (f *folder) matching(ctx context.Context, version string) (Binaries, error)
 }
 
 // initdb fills a folder beside and renames it, so that data/ is complete or absent, whatever dies when.
-func (f *folder) initdb(ctx context.Context, bin Binaries) error {
+func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 	fresh := f.data() + ".new"
 	if err := os.RemoveAll(fresh); err != nil { // the rest of an initdb that was killed: never held data
 		return explain("remove", fresh, err)
 	}
-	out, err := f.runInitdb(ctx, bin, fresh, "C.UTF-8")
-	if err != nil && errors.Is(diagnose("", out, "", err), ErrLocale) {
-		out, err = f.runInitdb(ctx, bin, fresh, "C") // everywhere; the encoding stays UTF8
+	err := f.runInitdb(ctx, c, bin, fresh, "C.UTF-8")
+	if errors.Is(err, ErrLocale) {
+		err = f.runInitdb(ctx, c, bin, fresh, "C") // everywhere; the encoding stays UTF8
 	}
 	if err != nil {
-		return errors.Join(diagnose("create the data folder in "+f.dir, out, "", err), os.RemoveAll(fresh))
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
 	return explain("name the data folder", f.dir, os.Rename(fresh, f.data()))
 }
 
-func (f *folder) runInitdb(ctx context.Context, bin Binaries, dir, locale string) (string, error) {
+// runInitdb lets the supervisor run it, like the server: it ends with us.
+func (f *folder) runInitdb(ctx context.Context, c Config, bin Binaries, dir, locale string) error {
 	if err := f.makeOwned(filepath.Base(dir)); err != nil {
-		return err.Error(), err
+		return err
 	}
 	pwfile := f.path("pwfile") // a file: arguments are everybody's to read
-	err := writeAtomic(pwfile, []byte(f.state.Password+"\n"))
-	if err == nil {
-		err = f.owner.give(pwfile)
-	}
-	if err != nil {
-		return err.Error(), err
+	if err := cmp.Or(writeAtomic(pwfile, []byte(f.state.Password+"\n")), f.owner.give(pwfile)); err != nil {
+		return explain("write", pwfile, err)
 	}
 	defer os.Remove(pwfile)
-	cmd := exec.CommandContext(ctx, filepath.Join(bin.Dir, "initdb"), "--pgdata="+dir, "--username="+f.state.User,
-		"--pwfile="+pwfile, "--auth=scram-sha-256", "--encoding=UTF8", "--locale="+locale)
-	if f.throwaway {
-		cmd.Args = append(cmd.Args, "--no-sync")
+	command := []string{
+		filepath.Join(bin.Dir, "initdb"), "--pgdata=" + dir, "--username=" + f.state.User,
+		"--pwfile=" + pwfile, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=" + locale,
 	}
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = f.dir, environment(), f.owner.attr()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	return out.String(), err
+	if f.throwaway {
+		command = append(command, "--no-sync")
+	}
+	l, err := f.supervise(c.KeepFor, "", command)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := poll(ctx, func() (bool, error) { return !l.hello(), nil }); err != nil {
+		return fmt.Errorf("create the data folder in %s: %w", f.dir, err)
+	}
+	out, err := os.ReadFile(f.path("server.log"))
+	if err != nil || !bytes.Contains(out, []byte("\nSuccess.")) { // a supervisor's exit status reaches nobody
+		return diagnose("create the data folder in "+f.dir, string(out), "", err)
+	}
+	return nil
 }
