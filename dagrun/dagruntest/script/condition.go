@@ -1,0 +1,106 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// condition is the expression language of scripts, just enough for rules: true, false, error, or left==right, where
+// left is state(step), outputs(step), item, kind, exit, attempt or run.
+type condition string
+
+func (c condition) String() string { return string(c) }
+
+func (c condition) Eval(s dagrun.Scope) (bool, error) {
+	switch c {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	case "error":
+		return false, errBroken
+	}
+	left, right, ok := strings.Cut(string(c), "==")
+	if !ok {
+		return false, fmt.Errorf("condition %q: write left==right", string(c))
+	}
+	got, err := lookUp(s, left)
+	return got == right, err
+}
+
+var errBroken = errors.New("no such thing")
+
+func lookUp(s dagrun.Scope, what string) (string, error) {
+	name, arg, _ := strings.Cut(strings.TrimSuffix(what, ")"), "(")
+	step, known := s.Step(arg)
+	item, _ := s.Item()
+	failure, _ := s.Failure()
+	switch name {
+	case "state":
+		return step.State.String(), unknownUnless(known, arg)
+	case "outputs":
+		return string(step.Outputs), unknownUnless(known, arg)
+	case "item":
+		return item.Key, nil
+	case "kind":
+		return string(failure.Kind), nil
+	case "exit":
+		return strconv.Itoa(failure.ExitCode), nil
+	case "attempt":
+		return strconv.Itoa(failure.Attempt), nil
+	case "run":
+		return s.Run().State.String(), nil
+	case "failed":
+		return strings.Join(s.Run().Failed, "+"), nil
+	}
+	return "", fmt.Errorf("condition: %q is unknown", what)
+}
+
+func unknownUnless(known bool, step string) error {
+	if known {
+		return nil
+	}
+	return fmt.Errorf("step %q is unknown", step)
+}
+
+// number is a priority; "error" is one that cannot be worked out.
+type number string
+
+func (n number) Number(dagrun.Scope) (int, error) {
+	if n == "error" {
+		return 0, errBroken
+	}
+	return strconv.Atoi(string(n))
+}
+
+// text is a cache key.
+type text string
+
+func (t text) Text(dagrun.Scope) (string, error) {
+	if t == "error" {
+		return "", errBroken
+	}
+	return string(t), nil
+}
+
+// keys are the items of a foreach: a comma list of keys, "none", "error", or n times "x" for n of them. Every item's
+// value is its key in quotes.
+type keys string
+
+func (k keys) Expand(dagrun.Scope) ([]dagrun.Item, error) {
+	if k == "error" {
+		return nil, errBroken
+	}
+	if k == "none" {
+		return nil, nil
+	}
+	var items []dagrun.Item
+	for key := range strings.SplitSeq(string(k), ",") {
+		items = append(items, dagrun.Item{Key: key, Value: dagrun.JSON(strconv.Quote(key))})
+	}
+	return items, nil
+}
