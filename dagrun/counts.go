@@ -49,18 +49,21 @@ func (r *Run) recount(t *task, was State) {
 func (r *Run) recountAll() {
 	r.counts, r.total, r.open, r.failures, r.rec.Tolerated = Counts{}, 0, 0, nil, 0
 	for i := range r.nodes {
-		r.nodes[i].tasks(func(t *task) {
-			r.total++
-			if t.known = !t.node.handler || t.State > TaskReady || t.StartedAt != 0; t.known {
-				r.know(t)
-			}
-			if !t.node.handler {
-				r.open += opens(t.State)
-			}
-			if t.State == TaskFailed {
-				r.countFailure(t)
-			}
-		})
+		r.nodes[i].tasks(r.count)
+	}
+}
+
+// count counts a task as it is: a new one, or one of a run that is counted anew.
+func (r *Run) count(t *task) {
+	r.total++
+	if t.known = !t.node.handler || t.State > TaskReady || t.StartedAt != 0; t.known {
+		r.know(t)
+	}
+	if !t.node.handler {
+		r.open += opens(t.State)
+	}
+	if t.State == TaskFailed {
+		r.countFailure(t)
 	}
 }
 

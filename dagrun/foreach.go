@@ -26,6 +26,9 @@ func (r *Run) grow(t *task) {
 	for _, g := range t.node.each.items {
 		r.enqueue(g.main)
 	}
+	if t.node.each.open == 0 { // all of them were final already, see takeLeft
+		r.closeForeach(t.node)
+	}
 }
 
 // checkItems refuses what could not be told apart, or is too much.
@@ -54,7 +57,7 @@ func (r *Run) growItems(n *node) {
 	items := n.main.Growth.Items
 	n.each = &each{
 		items: make([]*group, len(items)), byKey: make(map[string]int32, len(items)),
-		open: len(items), limit: n.main.step.Foreach.MaxConcurrent, capped: newUrgencyHeap(),
+		limit: n.main.step.Foreach.MaxConcurrent, capped: newUrgencyHeap(),
 	}
 	groups, tasks := make([]group, len(items)), make([]task, len(items))
 	for i, item := range items {
@@ -62,8 +65,8 @@ func (r *Run) growItems(n *node) {
 		g.main, n.each.items[i], n.each.byKey[item.Key] = t, g, int32(i)
 		r.adopt(t, n, g, TaskID{Step: n.index, Item: item.Key}, n.main.step)
 		t.index = int32(i)
-		r.takeLeft(t, n.main)
 	}
+	n.retallyItems()
 }
 
 // closeForeach settles a node whose items all did: failed wins over canceled, and skipped needs all.

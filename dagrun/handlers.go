@@ -44,7 +44,9 @@ func (r *Run) afterInit(init *node) bool {
 			return true
 		}
 	case classC:
+		open := r.open
 		r.cancelSteps("init canceled")
+		return r.open < open
 	case classS, classK:
 		if r.turn == init {
 			r.turn = nil

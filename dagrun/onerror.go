@@ -77,6 +77,5 @@ func (r *Run) growAlts(t *task) {
 		g.alts = append(g.alts, alt)
 		r.adopt(alt, t.node, g, TaskID{t.ID.Step, t.ID.Item, len(g.alts)}, &with[i])
 		alt.index = t.index
-		r.takeLeft(alt, t)
 	}
 }

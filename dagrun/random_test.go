@@ -1,11 +1,12 @@
 package dagrun
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -121,20 +122,21 @@ func randomSpec(rnd *rand.Rand) Spec {
 // chaos drives a run with random events, crashes and refused commits.
 type chaos struct {
 	testing.TB
-	rnd     *rand.Rand
-	g       *Graph
-	o       Options
-	run     *Run
-	now     Time
-	rows    map[TaskID]TaskRecord
-	row     RunRecord
-	pending map[int64]*Control // not decided
-	nextID  int64
-	flying  map[TaskID]Action // bodies and publishes of this drive
-	open    []Action
-	wants   map[TaskID]bool
-	drives  int
-	log     []string
+	rnd       *rand.Rand
+	g         *Graph
+	o         Options
+	run       *Run
+	now       Time
+	rows      map[TaskID]TaskRecord
+	row       RunRecord
+	pending   map[int64]*Control // not decided
+	nextID    int64
+	flying    map[TaskID]Action // bodies and publishes of this drive
+	open      []Action
+	wants     map[TaskID]bool
+	drives    int
+	cancelled bool
+	log       []string
 }
 
 func (c *chaos) logf(format string, args ...any) { c.log = append(c.log, fmt.Sprintf(format, args...)) }
@@ -208,7 +210,16 @@ func (c *chaos) commit(ready Ready) {
 		c.row = *ready.Records.Run
 	}
 	for _, d := range ready.Records.Controls {
+		if p := c.pending[d.ID]; p.Verb == VerbCancel && p.Task == nil {
+			c.cancelled = d.Outcome == Accepted
+		}
 		delete(c.pending, d.ID)
+	}
+	if ready.Result != nil && c.cancelled && ready.Result.State != RunCanceled {
+		c.Fatalf("cancelled, and yet %+v", *ready.Result)
+	}
+	if l := ready.Leave; l != nil && !l.Drained && l.WakeAt == 0 {
+		c.checkParked()
 	}
 	for _, id := range ready.Drops {
 		delete(c.wants, id)
@@ -221,6 +232,19 @@ func (c *chaos) commit(ready Ready) {
 	for _, a := range actions {
 		c.perform(a)
 	}
+}
+
+// checkParked sees that somebody will wake a run that parks without a time.
+func (c *chaos) checkParked() {
+	if c.run.rec.PausedBy != "" {
+		return
+	}
+	for t := range c.run.Tasks() {
+		if t.State == TaskWaiting || t.State == TaskPaused {
+			return
+		}
+	}
+	c.Fatal("parked for ever")
 }
 
 func (c *chaos) perform(a Action) {
@@ -431,6 +455,9 @@ func checkTask(tb testing.TB, r *Run, t *task) {
 func TestChaos_EveryRunEndsAndAddsUp(t *testing.T) {
 	t.Parallel()
 	seeds := 3000
+	if n, err := strconv.Atoi(os.Getenv("CHAOS")); err == nil {
+		seeds = n
+	}
 	if testing.Short() {
 		seeds = 300
 	}
@@ -489,8 +516,6 @@ func (c *chaos) again() {
 	c.nextID++
 	id := TaskID{Step: c.rnd.IntN(c.g.plain)}
 	c.pending[c.nextID] = &Control{ID: c.nextID, Verb: VerbRetry, Mode: RetryMode(c.rnd.IntN(4)), Generation: c.row.Generation, Task: &id}
-	c.drives = 0
+	c.drives, c.cancelled = 0, false
 	c.crash()
 }
-
-var _ = errors.Is

@@ -96,20 +96,33 @@ func (r *Run) checkGrowth(t *task) error {
 		r.graph.TaskName(t.ID), grew.Rule, grew.Count)
 }
 
-// takeLeft gives a new task the row that was laid aside for it. A row from before what the task grew from is history:
-// only the attempt numbers go on.
-func (r *Run) takeLeft(t, from *task) {
-	row, ok := r.left[t.ID]
-	if !ok {
-		return
-	}
+// takeLeft gives a new task the row that was laid aside for it. A row from before what it grew from is history: only
+// the attempt numbers go on. So is one of a crash between the row and that of what it grew from, unless it is final.
+func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	delete(r.left, t.ID)
-	if r.restoring && row.Generation >= from.Growth.Generation {
+	current := row.Generation == r.rec.Generation && row.State.Terminal()
+	if r.restoring {
+		current = row.Generation >= r.grownIn(t)
+	}
+	if current {
 		t.load(row)
 		return
 	}
 	r.closeOld(row)
 	t.Attempt = row.Attempt
+}
+
+// grownIn is the generation in which a task grew from its foreach node or from the task it replaces.
+func (r *Run) grownIn(t *task) int {
+	from := t.node.main
+	if t.ID.Alt != 0 {
+		t.group.members(func(m *task) {
+			if g := m.Growth; g != nil && m.State == TaskReplaced && g.FirstAlt <= t.ID.Alt && t.ID.Alt < g.FirstAlt+g.Count {
+				from = m
+			}
+		})
+	}
+	return from.Growth.Generation
 }
 
 func (t *task) load(row *TaskRecord) {

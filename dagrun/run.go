@@ -85,15 +85,14 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 	return r
 }
 
-// adopt makes a task of the run.
+// adopt makes a task of the run: pending, unless a row was laid aside for it.
 func (r *Run) adopt(t *task, n *node, g *group, id TaskID, step *Step) {
 	t.TaskRecord = TaskRecord{ID: id, Generation: r.rec.Generation}
 	t.step, t.node, t.group = step, n, g
-	r.total++
-	if !n.handler {
-		r.open++
-		r.know(t)
+	if row, ok := r.left[id]; ok {
+		r.takeLeft(t, row)
 	}
+	r.count(t)
 }
 
 // Over says whether the drive has ended: parked, drained or finished, and acknowledged.
