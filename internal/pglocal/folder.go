@@ -77,10 +77,14 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if f.lock, err = lockFile(ctx, f.path("lock")); err != nil {
+	f.lock, err = lockFile(ctx, f.path("lock"))
+	if f.throwaway && errors.Is(err, fs.ErrNotExist) {
+		return nil, errVanished
+	}
+	if err != nil {
 		return nil, explain("lock", f.dir, err)
 	}
-	if err := f.load(); err != nil {
+	if err := f.prepare(); err != nil {
 		f.lock.close()
 		return nil, err
 	}
@@ -149,7 +153,22 @@ func (f *folder) check() error {
 	return nil
 }
 
-// load reads the state, or writes a new one and lays out the folder.
+// prepare lays the folder out and loads its state; what is there already stays as it is.
+func (f *folder) prepare() error {
+	if f.throwaway { // removed by the supervisor, which runs as the owner
+		if err := f.owner.give(f.dir); err != nil {
+			return explain("hand over", f.dir, err)
+		}
+	}
+	if err := f.owner.mustEnter(f.dir); err != nil {
+		return err
+	}
+	if err := f.load(); err != nil {
+		return err
+	}
+	return f.makeOwned("run")
+}
+
 func (f *folder) load() error {
 	b, err := os.ReadFile(f.path("state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,22 +183,10 @@ func (f *folder) load() error {
 			"put the file back as it was; without it the server's password is lost (the data is untouched)", err,
 		}
 	}
-	return f.owner.mustEnter(f.dir)
+	return nil
 }
 
 func (f *folder) create() error {
-	// Owner first: a throw-away folder is removed by the supervisor, which runs as the owner.
-	if f.throwaway {
-		if err := f.owner.give(f.dir); err != nil {
-			return explain("hand over", f.dir, err)
-		}
-	}
-	if err := f.owner.mustEnter(f.dir); err != nil {
-		return err
-	}
-	if err := f.makeOwned("run"); err != nil {
-		return err
-	}
 	port, err := freePort()
 	if err != nil {
 		return err

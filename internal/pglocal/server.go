@@ -106,15 +106,14 @@ func (f *folder) attach(ctx context.Context, c Config) (*Server, error) {
 
 // launch starts a server that is not there. When that fails nothing runs, and of a throw-away folder nothing is left.
 func (f *folder) launch(ctx context.Context, c Config) (*Server, error) {
-	err := f.clear(ctx)
-	if err != nil {
+	if err := f.clear(ctx); err != nil {
 		return nil, err
 	}
 	s, err := f.tryLaunch(ctx, c)
-	if err != nil {
-		return nil, errors.Join(err, f.end(context.WithoutCancel(ctx), postmaster{}))
+	if err == nil || ctx.Err() != nil && c.KeepFor > 0 { // that process may still want the server
+		return s, err
 	}
-	return s, nil
+	return nil, errors.Join(err, f.end(context.WithoutCancel(ctx), postmaster{}))
 }
 
 func (f *folder) tryLaunch(ctx context.Context, c Config) (*Server, error) {
@@ -197,8 +196,11 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 			return false, nil
 		}
 		pm, ok := readPostmaster(f.data())
-		if !ok || !pm.ready || !pm.runs(f.data()) {
+		switch {
+		case !ok || !pm.ready:
 			return false, nil
+		case !pm.runs(f.data()):
+			return false, f.unseen(pm, time.Since(begun))
 		}
 		s.pm = pm
 		return s.greet(ctx)
@@ -209,6 +211,17 @@ func (f *folder) await(ctx context.Context, c Config, l lifeline) (*Server, erro
 	}
 	c.Log.Debug("private PostgreSQL is up", "dir", f.dir, "pid", s.pm.pid, "port", s.pm.port)
 	return s, nil
+}
+
+// unseen is about a server that says it is ready, but is no process here. That passes, unless it is in another container.
+func (f *folder) unseen(pm postmaster, since time.Duration) error {
+	if since < stopPatience {
+		return nil
+	}
+	return &Error{
+		ErrBusy, fmt.Sprintf("%s is used by a server (pid %d) that this process cannot see; does another container share the folder?", f.dir, pm.pid),
+		advice[ErrBusy], errPatience,
+	}
 }
 
 // greet logs in once: the server answers, and takes our password. False: it is coming up or going down.

@@ -25,7 +25,7 @@ ours() { kill -0 "$$" || [ "$(head -n 1 "$data/postmaster.pid")" = "$server" ]; 
 watch() {
     [ -z "$host" ] || cd "/proc/$host" || :
     while :; do
-        while read -r _ <&3; do rm -f "$mark"; done
+        while read -r _ <&3; do [ ! -e "$mark" ] || rm -f "$mark"; done
         if hosted; then
             sleep 0.2 3<&-
         elif [ -e "$mark" ]; then
