@@ -71,7 +71,7 @@ func TestArrange_RefusesWhatMakesNoSense(t *testing.T) {
 		"dag":                       {`dag needs a command: apply, list`, ``},
 		"dag list x":                {`dag list takes no arguments, got "x"`, ``},
 		"enqueue etl --parm a=1":    {`unknown flag --parm`, `did you mean --param?`},
-		"enqueue etl --prio=1":      {`unknown flag --prio`, ``},
+		"enqueue etl --prio=1":      {`unknown flag --prio`, `did you mean --priority?`},
 		"--wait enqueue etl":        {`unknown flag --wait`, ``},
 		"enqueue etl -x":            {`unknown flag -x`, ``},
 		"enqueue etl -5":            {`unknown flag -5`, "put `--` before an argument that begins with a dash"},

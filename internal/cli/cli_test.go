@@ -61,7 +61,7 @@ func TestHelp_OfEveryCommandHasUsageExamplesAndExitStatus(t *testing.T) {
 				t.Errorf("%s --help has no %q", name, section)
 			}
 		}
-		for _, line := range strings.Split(got.stdout, "\n") {
+		for line := range strings.SplitSeq(got.stdout, "\n") {
 			if len([]rune(line)) > 120 {
 				t.Errorf("%s --help has a line of %d columns: %s", name, len([]rune(line)), line)
 			}
@@ -134,11 +134,15 @@ func TestTable_LinesUpPaintedCells(t *testing.T) {
 
 func TestConfirm_TakesOnlyYes(t *testing.T) {
 	t.Parallel()
-	for said, agreed := range map[string]bool{"y\n": true, " YES \n": true, "yes": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
+	cases := []struct {
+		said   string
+		agreed bool
+	}{{"y\n", true}, {" YES \n", true}, {"yes", true}, {"n\n", false}, {"\n", false}, {"", false}, {"yep\n", false}}
+	for _, c := range cases {
 		var stderr strings.Builder
-		e := &env{Env: Env{Stdin: strings.NewReader(said), Stderr: &stderr}}
-		if err := e.confirm(t.Context(), "Go on?"); (err == nil) != agreed {
-			t.Errorf("%q: got %v, want agreement %v", said, err, agreed)
+		e := &env{Env: Env{Stdin: strings.NewReader(c.said), Stderr: &stderr}}
+		if err := e.confirm(t.Context(), "Go on?"); (err == nil) != c.agreed {
+			t.Errorf("%q: got %v, want agreement %v", c.said, err, c.agreed)
 		}
 		if stderr.String() != "Go on? [y/N] " {
 			t.Errorf("asked %q", stderr.String())
@@ -153,7 +157,7 @@ func TestConfirm_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&signalError{})
 	e := &env{Env: Env{Stdin: silent, Stderr: io.Discard}}
-	if err := e.confirm(ctx, "Go on?"); err != context.Cause(ctx) {
+	if err := e.confirm(ctx, "Go on?"); !errors.Is(err, context.Cause(ctx)) {
 		t.Errorf("got %v, want %v", err, context.Cause(ctx))
 	}
 }

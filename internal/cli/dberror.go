@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -37,17 +36,13 @@ func (p *problem) fromDatabase(err error) bool {
 		if a, ok := adviceFor[server.Code]; ok {
 			p.kind, p.hint = a.kind, a.hint
 		}
-		p.message = strings.ReplaceAll(p.message, server.Error(), server.Message)
 	}
 	if connect != nil {
 		p.connect(connect)
 		return true
 	}
-	switch pglink.Classify(err) {
-	case pglink.NotExecuted, pglink.SessionLost:
+	if class := pglink.Classify(err); class == pglink.NotExecuted || class == pglink.SessionLost {
 		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
-	case pglink.WrongNode:
-		p.kind, p.hint = readOnly, primaryHint
 	}
 	return server != nil || p.kind != general
 }

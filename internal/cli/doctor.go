@@ -151,6 +151,7 @@ func (p painter) status(s doctor.Status) string {
 		return p.warn(string(s))
 	case doctor.Fail:
 		return p.bad(string(s))
+	case doctor.Skip:
 	}
 	return p.dim(string(s))
 }

@@ -15,7 +15,7 @@ func newLogger(e *env) *slog.Logger {
 	}
 	format := e.settings.Text("log_format")
 	if format == "text" || format == "auto" && e.StderrTTY {
-		return slog.New(tint.NewHandler(e.Stderr, &tint.Options{
+		return slog.New(tint.NewTextHandler(e.Stderr, &tint.Options{
 			Level: level, TimeFormat: time.TimeOnly, NoColor: !bool(e.stderrPaint()),
 		}))
 	}

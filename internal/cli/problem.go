@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/internal/config"
@@ -47,24 +47,26 @@ type hinter interface {
 // diagnose is the one place that turns an error into what is printed and the exit status.
 func diagnose(ctx context.Context, err error) problem {
 	p := problem{kind: general, message: err.Error()}
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
+		p.message, p.hint = strings.ReplaceAll(p.message, server.Error(), server.Message), server.Hint
+	}
 	if h, ok := errors.AsType[hinter](err); ok {
 		p.hint = h.Hint()
 	}
-	switch {
-	case p.fromSignal(ctx), p.fromCommand(err), p.fromSettings(err), p.fromMigrations(err), p.fromDatabase(err):
-	}
+	// The first that recognises it decides.
+	_ = p.fromSignal(ctx) || p.fromCommand(err) || p.fromSettings(err) || p.fromMigrations(err) || p.fromDatabase(err)
 	p.message = oneLine(pglink.Redact(p.message))
 	return p
 }
 
 // fromSignal comes first: a command that was interrupted fails in many ways, and none of them is the reason.
 func (p *problem) fromSignal(ctx context.Context) bool {
-	cause, ok := context.Cause(ctx).(*signalError)
+	cause, ok := errors.AsType[*signalError](context.Cause(ctx))
 	if !ok {
 		return false
 	}
 	*p = problem{kind: terminated, message: cause.Error()}
-	if cause.signal == syscall.SIGINT {
+	if cause.interrupt {
 		p.kind = interrupted
 	}
 	return true
@@ -151,7 +153,7 @@ func (e *env) name() string { return "oarlock" }
 type reportLine struct{ message, snippet, hint string }
 
 // lines is one line per problem: a file may have several.
-func (p problem) lines() []reportLine {
+func (p *problem) lines() []reportLine {
 	if len(p.places) == 0 {
 		return []reportLine{{message: p.message, hint: p.hint}}
 	}
@@ -170,7 +172,7 @@ type jsonPlace struct {
 	Hint    *string `json:"hint"`
 }
 
-func (p problem) json() string {
+func (p *problem) json() string {
 	type body struct {
 		Code    string      `json:"code"`
 		Message string      `json:"message"`

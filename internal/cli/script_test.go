@@ -149,7 +149,7 @@ func startStandby(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the server's user must enter it
+	if err := os.Chmod(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
 	settings := pglocal.Config{Dir: filepath.Join(dir, "pg")}
@@ -157,7 +157,7 @@ func startStandby(tb testing.TB) string {
 	if err := primary.Stop(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(settings.Dir, "data", "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // as above
+	if err := os.WriteFile(filepath.Join(settings.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	standby := startServer(tb, settings)

@@ -8,10 +8,10 @@ import (
 )
 
 // signalError is why a context ended when somebody sent a signal.
-type signalError struct{ signal syscall.Signal }
+type signalError struct{ interrupt bool }
 
 func (e *signalError) Error() string {
-	if e.signal == syscall.SIGINT {
+	if e.interrupt {
 		return "interrupted"
 	}
 	return "terminated"
@@ -28,7 +28,7 @@ func withSignals(parent context.Context) (ctx context.Context, stop func()) {
 		select {
 		case s := <-got:
 			signal.Stop(got)
-			cancel(&signalError{s.(syscall.Signal)})
+			cancel(&signalError{interrupt: s == os.Interrupt})
 		case <-ctx.Done():
 		}
 	}()

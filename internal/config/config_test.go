@@ -11,8 +11,10 @@ import (
 )
 
 var testKeys = []Key{
-	{Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
-		Show: func(string) string { return "hidden" }},
+	{
+		Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
+		Show: func(string) string { return "hidden" },
+	},
 	{Name: "output", Flag: "--output", Env: []string{"OARLOCK_OUTPUT"}, Default: "table", Allowed: []string{"table", "json"}},
 	{Name: "slots", Env: []string{"OARLOCK_SLOTS"}, Default: "8", Check: func(s string) error {
 		_, err := strconv.Atoi(s)
@@ -50,12 +52,24 @@ func TestLoad_TakesTheStrongestPlaceAndRemembersIt(t *testing.T) {
 		file  string
 		want  Value
 	}{
-		"flag": {map[string]string{"output": "table"}, map[string]string{"OARLOCK_OUTPUT": "json"}, inFile,
-			Value{Text: "table", Origin: Origin{FromFlag, "--output"}}},
-		"environment": {nil, map[string]string{"OARLOCK_OUTPUT": "table"}, inFile,
-			Value{Text: "table", Origin: Origin{FromEnv, "OARLOCK_OUTPUT"}}},
-		"empty variable is none": {nil, map[string]string{"OARLOCK_OUTPUT": ""}, inFile,
-			Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}}},
+		"flag": {
+			map[string]string{"output": "table"},
+			map[string]string{"OARLOCK_OUTPUT": "json"},
+			inFile,
+			Value{Text: "table", Origin: Origin{FromFlag, "--output"}},
+		},
+		"environment": {
+			nil,
+			map[string]string{"OARLOCK_OUTPUT": "table"},
+			inFile,
+			Value{Text: "table", Origin: Origin{FromEnv, "OARLOCK_OUTPUT"}},
+		},
+		"empty variable is none": {
+			nil,
+			map[string]string{"OARLOCK_OUTPUT": ""},
+			inFile,
+			Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}},
+		},
 		"file":       {nil, nil, inFile, Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}}},
 		"default":    {nil, nil, "", Value{Text: "table", Origin: Origin{Kind: FromDefault}}},
 		"empty flag": {map[string]string{"output": "json"}, nil, "", Value{Text: "json", Origin: Origin{FromFlag, "--output"}}},
@@ -93,12 +107,18 @@ func TestLoad_RefusesBadFlagsAndVariables(t *testing.T) {
 		want string
 		hint string
 	}{
-		"flag": {Sources{Flags: map[string]string{"output": "jsno"}, Lookup: lookup(nil)},
-			`--output: "jsno" must be table or json`, `did you mean "json"?`},
-		"variable": {Sources{Lookup: lookup(map[string]string{"OARLOCK_OUTPUT": "csv"})},
-			`OARLOCK_OUTPUT: "csv" must be table or json`, ""},
-		"check": {Sources{Lookup: lookup(map[string]string{"OARLOCK_SLOTS": "many"})},
-			`OARLOCK_SLOTS: "many" strconv.Atoi: parsing "many": invalid syntax`, ""},
+		"flag": {
+			Sources{Flags: map[string]string{"output": "jsno"}, Lookup: lookup(nil)},
+			`--output: "jsno" must be table or json`, `did you mean "json"?`,
+		},
+		"variable": {
+			Sources{Lookup: lookup(map[string]string{"OARLOCK_OUTPUT": "csv"})},
+			`OARLOCK_OUTPUT: "csv" must be table or json`, "",
+		},
+		"check": {
+			Sources{Lookup: lookup(map[string]string{"OARLOCK_SLOTS": "many"})},
+			`OARLOCK_SLOTS: "many" strconv.Atoi: parsing "many": invalid syntax`, "",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +265,7 @@ func TestNear_FindsWhatWasMeant(t *testing.T) {
 	names := []string{"o", "status", "up", "down", "roles", "database_url"}
 	cases := map[string]string{
 		"stauts": "status", "Status": "status", "statu": "status", "dwon": "down", "rols": "roles", "pu": "up",
-		"databse_url": "database_url", "xyz": "", "frobnicate": "", "": "", "x": "",
+		"databse_url": "database_url", "data": "database_url", "st": "", "xyz": "", "frobnicate": "", "": "", "x": "",
 	}
 	for word, want := range cases {
 		if got := Near(word, names); got != want {

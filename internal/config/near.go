@@ -5,11 +5,18 @@ import (
 	"strings"
 )
 
+// minPrefix is how many letters of a name are worth as much as the whole name with one of them wrong.
+const minPrefix = 3
+
 // Near returns the name most like word, or "" when none is near enough to be what was meant.
 func Near(word string, names []string) string {
 	best, least := "", min(max(1, len(word)/3), len(word)-1)+1
 	for _, name := range names {
-		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
+		d := distance(strings.ToLower(word), strings.ToLower(name))
+		if len(word) >= minPrefix && strings.HasPrefix(name, word) {
+			d = 1
+		}
+		if d < least {
 			best, least = name, d
 		}
 	}

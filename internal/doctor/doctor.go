@@ -23,7 +23,7 @@ type examination struct {
 	took  time.Duration // to connect
 	facts facts
 
-	transactionPooled bool // set by the check of that name
+	sharesBackends bool // a pooler lends us another one each time; set by its check
 }
 
 // facts is what sql/doctor/facts.sql returns.

@@ -110,9 +110,9 @@ func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 func TestTransport_WantsTheCertificateChecked(t *testing.T) {
 	t.Parallel()
 	state := tls.ConnectionState{Version: tls.VersionTLS13}
-	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}), Warn, "TLS 1.3, but") //nolint:gosec // sslmode=require
+	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}), Warn, "TLS 1.3, but")
 	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}), OK, "TLS 1.3, the server's certificate is checked")
-	verifyCA := &tls.Config{ //nolint:gosec // how pgx does sslmode=verify-ca
+	verifyCA := &tls.Config{ // how pgx does sslmode=verify-ca
 		InsecureSkipVerify:    true,
 		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil },
 	}

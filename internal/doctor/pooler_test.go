@@ -31,8 +31,11 @@ func TestPooler_TellsTheModes(t *testing.T) {
 			t.Parallel()
 			x := begin(t, startPooler(t, pgtest.New(t).URL, c.size, c.sessions))
 			wantCheck(t, x.pooler(t.Context()), c.status, c.words)
-			if x.transactionPooled {
-				wantCheck(t, x.listen(t.Context()), Skip, "transaction mode")
+			if x.sharesBackends == c.sessions {
+				t.Errorf("shares backends: %v", x.sharesBackends)
+			}
+			if x.sharesBackends {
+				wantCheck(t, x.listen(t.Context()), Skip, "pooler")
 			}
 		})
 	}

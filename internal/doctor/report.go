@@ -40,12 +40,15 @@ func (r Report) Count(s Status) int {
 func ok(format string, args ...any) Check {
 	return Check{Status: OK, Detail: fmt.Sprintf(format, args...)}
 }
+
 func skip(format string, args ...any) Check {
 	return Check{Status: Skip, Detail: fmt.Sprintf(format, args...)}
 }
+
 func warn(format string, args ...any) Check {
 	return Check{Status: Warn, Detail: fmt.Sprintf(format, args...)}
 }
+
 func fail(format string, args ...any) Check {
 	return Check{Status: Fail, Detail: fmt.Sprintf(format, args...)}
 }

@@ -18,9 +18,12 @@ var (
 	clockSQL   = sql.Named("doctor/clock")
 )
 
-func backend(ctx context.Context, q interface {
-	QueryRow(context.Context, string, ...any) pgx.Row
-}) (pid uint32, err error) {
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func backend(ctx context.Context, q querier) (pid uint32, err error) {
 	err = q.QueryRow(ctx, backendSQL).Scan(&pid)
 	return pid, err
 }
@@ -34,11 +37,12 @@ func (x *examination) pooler(ctx context.Context) Check {
 	if before == x.conn.PgConn().PID() {
 		return ok("none: this is a connection of its own")
 	}
-	x.transactionPooled, err = x.changesBackend(ctx, before)
+	changes, err := x.changesBackend(ctx, before)
+	x.sharesBackends = changes || err != nil
 	switch {
 	case err != nil:
 		return warn("a pooler, in a mode that cannot be told: %s", Explain(err)).todo("use transaction or session mode")
-	case x.transactionPooled:
+	case changes:
 		return warn("a pooler in transaction mode").
 			todo("give workers --poll-only, and a direct or session-pooled URL for what must know its backend")
 	}
@@ -58,7 +62,7 @@ func (x *examination) changesBackend(ctx context.Context, before uint32) (bool, 
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it read one number
+	defer tx.Rollback(context.WithoutCancel(ctx))
 	held, err := backend(ctx, tx)
 	if err != nil || held == before {
 		return err == nil, err
@@ -72,8 +76,8 @@ func (x *examination) listen(ctx context.Context) Check {
 	switch {
 	case x.facts.Standby:
 		return skip("a standby sends no notifications")
-	case x.transactionPooled:
-		return skip("LISTEN does not work through a pooler in transaction mode")
+	case x.sharesBackends:
+		return skip("LISTEN does not work through a pooler that shares its connections, and would stay behind in one")
 	}
 	listener, err := pgx.ConnectConfig(ctx, x.link)
 	if err != nil {
