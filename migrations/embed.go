@@ -12,15 +12,15 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-//go:embed history/*.sql
-var historyFiles embed.FS
+//go:embed versions/*.sql
+var versionFiles embed.FS
 
-//go:embed roles/*.sql
-var roleFiles embed.FS
+//go:embed setup/*.sql
+var setupFiles embed.FS
 
-// roleSQL returns a file of roles/. A name that does not exist is a bug, and shows when the package is loaded.
-func roleSQL(name string) string {
-	text, err := roleFiles.ReadFile("roles/" + name + ".sql")
+// setupSQL returns a file of setup/. A name that does not exist is a bug, and shows when the package is loaded.
+func setupSQL(name string) string {
+	text, err := setupFiles.ReadFile("setup/" + name + ".sql")
 	if err != nil {
 		panic(err)
 	}
@@ -31,7 +31,7 @@ var names = listNames()
 
 // listNames names every migration by version: the files, and what is written in Go.
 func listNames() map[int64]string {
-	files, err := fs.Glob(historyFiles, "history/*.sql")
+	files, err := fs.Glob(versionFiles, "versions/*.sql")
 	if err != nil {
 		panic(err)
 	}
@@ -56,7 +56,7 @@ func nameOf(version int64) string {
 // Hash changes whenever what Up makes may change; it names test templates.
 func Hash() string {
 	sum := sha256.New()
-	for _, fsys := range []fs.FS{historyFiles, roleFiles} {
+	for _, fsys := range []fs.FS{versionFiles, setupFiles} {
 		err := fs.WalkDir(fsys, ".", func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

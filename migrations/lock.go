@@ -32,15 +32,15 @@ const (
 )
 
 var (
-	historyTableSQL = roleSQL("history")
+	historyTableSQL = setupSQL("history")
 
 	lockSQL    = statement.Named("migrate/lock")
 	unlockSQL  = statement.Named("migrate/unlock")
 	holderSQL  = statement.Named("migrate/lock_holder")
 	serverSQL  = statement.Named("migrate/server")
 	ownerSQL   = statement.Named("migrate/owner")
-	schemaSQL  = roleSQL("schema")
-	sessionSQL = roleSQL("session")
+	schemaSQL  = setupSQL("schema")
+	sessionSQL = setupSQL("session")
 )
 
 // SessionLock takes the lock of migrations on conn and prepares the session. It waits for another migration to end.

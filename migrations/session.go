@@ -57,7 +57,7 @@ func dropEmpty(ctx context.Context, conn *sql.Conn) error {
 }
 
 func (s *session) provider() (*goose.Provider, error) {
-	files, err := fs.Sub(historyFiles, "history")
+	files, err := fs.Sub(versionFiles, "versions")
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ var (
 	recordSQL = statement.Named("migrate/record")
 	forgetSQL = statement.Named("migrate/forget")
 
-	sealSQL     = roleSQL("seal")
-	grantsSQL   = roleSQL("grants")
-	teardownSQL = roleSQL("teardown")
+	sealSQL     = setupSQL("seal")
+	grantsSQL   = setupSQL("grants")
+	teardownSQL = setupSQL("teardown")
 )
 
 const firstVersion = 1
