@@ -31,7 +31,11 @@ func TestUp_GoesOnWhereAKilledOneEnded(t *testing.T) {
 			proxy, through := netfault.Through(t, b.url)
 			at.Do = netfault.Hold
 			middle := proxy.Inject(at)
-			child := exec.CommandContext(t.Context(), os.Args[0])
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := exec.CommandContext(t.Context(), self)
 			child.Env = append(os.Environ(), childURL+"="+through)
 			child.Stderr = os.Stderr
 			if err := child.Start(); err != nil {
