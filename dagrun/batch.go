@@ -46,7 +46,7 @@ func sameRun(a, b RunRecord) bool {
 
 // showActions leaves out what its task has no use for any more.
 func (r *Run) showActions() {
-	r.out.Actions = r.out.Actions[:0]
+	r.out.Actions = slices.Grow(r.out.Actions[:0], len(r.actions))
 	for _, a := range r.actions {
 		if a.useful() {
 			r.out.Actions = append(r.out.Actions, a.Action)
@@ -69,7 +69,7 @@ func (a *action) useful() bool {
 }
 
 func (r *Run) showWants() {
-	r.out.Wants = r.out.Wants[:0]
+	r.out.Wants = slices.Grow(r.out.Wants[:0], len(r.wants))
 	slices.SortFunc(r.wants, byUrgency)
 	for _, t := range r.wants {
 		if t.place == offered || t.place == wanting {

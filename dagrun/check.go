@@ -25,7 +25,7 @@ func (g *Graph) checkSteps() error {
 	var errs []error
 	listed := make([]int, g.plain) // by parent: 1 + the last step that listed it
 	for i := range g.plain {
-		s := &g.steps[i]
+		s := g.Step(i)
 		err := errors.Join(g.checkDepends(i, listed), checkRule(s), checkForeach(s), checkBody(s))
 		if err != nil {
 			errs = append(errs, prefix(fmt.Sprintf("step %q", s.Name), err))
@@ -36,8 +36,8 @@ func (g *Graph) checkSteps() error {
 
 func (g *Graph) checkHandlers() error {
 	var errs []error
-	for i := g.plain; i < len(g.steps); i++ {
-		s := &g.steps[i]
+	for i := g.plain; i < g.Len(); i++ {
+		s := g.Step(i)
 		plain := len(s.Depends) == 0 && s.Foreach == nil && s.Rule == AllSuccess && !s.WhenPerItem
 		err := errors.Join(unless(plain, "a handler has no depends, foreach or trigger rule"), checkBody(s))
 		if err != nil {
@@ -49,7 +49,7 @@ func (g *Graph) checkHandlers() error {
 
 func (g *Graph) checkDepends(i int, listed []int) error {
 	var errs []error
-	for _, e := range g.steps[i].Depends {
+	for _, e := range g.spec.Steps[i].Depends {
 		p, ok := g.index[e.Step]
 		switch {
 		case !ok || p >= g.plain:

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Graph is a compiled Spec: steps by index, handlers after them, edges in both directions. It is immutable.
+// Graph is a compiled Spec: steps by index, handlers after them, edges in both directions. It is immutable, and so must
+// the Spec be from then on.
 type Graph struct {
 	spec     Spec
-	steps    []Step // of the spec, then its handlers
-	plain    int    // how many of them are no handlers
+	plain    int // how many steps are no handlers
 	index    map[string]int
 	parents  adjacency
 	children adjacency
@@ -48,7 +48,6 @@ var handlerNames = [handlerKinds]string{InitHandler, SuccessHandler, FailureHand
 // Compile checks a spec and makes a graph of it. The error joins every problem found.
 func Compile(spec Spec) (*Graph, error) {
 	g := &Graph{spec: spec, plain: len(spec.Steps)}
-	g.steps = slices.Concat(spec.Steps, spec.Handlers)
 	err := errors.Join(checkSize(spec), g.nameSteps(), g.checkSteps(), g.checkHandlers())
 	if err != nil {
 		return nil, err
@@ -61,13 +60,18 @@ func Compile(spec Spec) (*Graph, error) {
 }
 
 // Len is the number of steps, handlers included.
-func (g *Graph) Len() int { return len(g.steps) }
+func (g *Graph) Len() int { return g.plain + len(g.spec.Handlers) }
 
 // Step is the description of step i. It must not be changed.
-func (g *Graph) Step(i int) *Step { return &g.steps[i] }
+func (g *Graph) Step(i int) *Step {
+	if i < g.plain {
+		return &g.spec.Steps[i]
+	}
+	return &g.spec.Handlers[i-g.plain]
+}
 
 // StepName is the name of step i.
-func (g *Graph) StepName(i int) string { return g.steps[i].Name }
+func (g *Graph) StepName(i int) string { return g.Step(i).Name }
 
 // StepIndex finds a step or handler by name.
 func (g *Graph) StepIndex(name string) (int, bool) {
@@ -83,13 +87,13 @@ func (g *Graph) Children(i int) []Link { return g.children.of(i) }
 
 // nameSteps fills the index and refuses bad names and names given twice.
 func (g *Graph) nameSteps() error {
-	g.index = make(map[string]int, len(g.steps))
+	g.index = make(map[string]int, g.Len())
 	for k := range g.handlers {
 		g.handlers[k] = -1
 	}
 	var errs []error
-	for i := range g.steps {
-		name := g.steps[i].Name
+	for i := range g.Len() {
+		name := g.StepName(i)
 		if _, twice := g.index[name]; twice {
 			errs = append(errs, fmt.Errorf("step %q: the name is used twice", name))
 			continue
@@ -119,15 +123,15 @@ func (g *Graph) nameStep(i int, name string) error {
 
 // link builds both adjacencies from the steps, whose parents are known to exist.
 func (g *Graph) link() {
-	n := len(g.steps)
+	n := g.Len()
 	g.parents.start, g.children.start = make([]int32, n+1), make([]int32, n+1)
 	edges := 0
-	for i := range g.steps {
-		edges += len(g.steps[i].Depends)
+	for i := range g.Len() {
+		edges += len(g.Step(i).Depends)
 	}
 	g.parents.links, g.children.links = make([]Link, 0, edges), make([]Link, edges)
-	for i := range g.steps {
-		for _, e := range g.steps[i].Depends {
+	for i := range g.Len() {
+		for _, e := range g.Step(i).Depends {
 			p := g.index[e.Step]
 			g.parents.links = append(g.parents.links, Link{p, e.State})
 			g.children.start[p+1]++

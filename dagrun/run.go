@@ -79,7 +79,7 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 	for i := range r.nodes {
 		n := &r.nodes[i]
 		n.index, n.handler, n.main = i, i >= g.plain, &block[i]
-		r.adopt(n.main, n, &n.group, TaskID{Step: i}, &g.steps[i])
+		r.adopt(n.main, n, &n.group, TaskID{Step: i}, g.Step(i))
 		n.main.index = -1
 	}
 	return r

@@ -8,10 +8,10 @@ import (
 
 // TaskName prints a task for people: step, step/item, step~1, step/item~2. ParseTask reads it back.
 func (g *Graph) TaskName(id TaskID) string {
-	if id.Step < 0 || id.Step >= len(g.steps) {
+	if id.Step < 0 || id.Step >= g.Len() {
 		return fmt.Sprintf("unknown(%d)", id.Step)
 	}
-	name := g.steps[id.Step].Name
+	name := g.StepName(id.Step)
 	if id.Item != "" {
 		name += "/" + id.Item
 	}

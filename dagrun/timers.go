@@ -87,10 +87,11 @@ func (r *Run) silence(t *task) {
 	t.alarm, t.clock = 0, nil
 }
 
-// clockRuns says whether the run's own timeout may still end it: it is about steps, and a paused run has time.
-func (r *Run) clockRuns() bool {
-	return r.rec.Deadline != 0 && r.open > 0 && r.rec.Ending < EndingTimeout && r.rec.PausedBy == ""
-}
+// timed says whether the run's own timeout may still end it: it is about steps only.
+func (r *Run) timed() bool { return r.rec.Deadline != 0 && r.open > 0 && r.rec.Ending < EndingTimeout }
+
+// clockRuns says whether it may do so now: a paused run has time.
+func (r *Run) clockRuns() bool { return r.timed() && r.rec.PausedBy == "" }
 
 // wakeAt is when a tick is due.
 func (r *Run) wakeAt() Time {

@@ -69,9 +69,10 @@ func (r *Run) record() RunRecord {
 		if rec.State == RunRunning {
 			rec.State = RunWaiting
 		}
-		if rec.Deadline != 0 {
-			rec.Left, rec.Deadline = max(Duration(rec.Deadline-r.now), 1), 0
+		if r.timed() {
+			rec.Left = max(Duration(rec.Deadline-r.now), 1)
 		}
+		rec.Deadline = 0
 	}
 	return rec
 }
