@@ -49,22 +49,27 @@ func (s *session) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if err := s.prepare(ctx, conn); err != nil {
-		return errors.Join(err, s.SessionUnlock(context.WithoutCancel(ctx), conn))
+		s.unlock(context.WithoutCancel(ctx), conn)
+		return err
 	}
 	s.conn = conn
 	return nil
 }
 
-// SessionUnlock gives the lock back. It reports nothing: a connection too broken to answer loses the lock by that, and
-// is closed next.
+// SessionUnlock gives the lock back.
 func (s *session) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	s.unlock(ctx, conn)
+	return nil
+}
+
+// unlock returns no error: a connection too broken to answer loses the lock by that, and is closed next.
+func (s *session) unlock(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()
 	s.conn = nil
 	if _, err := conn.ExecContext(ctx, unlockSQL, lockKey); err != nil {
 		s.log.DebugContext(ctx, "the lock of migrations goes with its connection", "err", err)
 	}
-	return nil
 }
 
 func checkServer(ctx context.Context, conn *sql.Conn) error {
@@ -103,7 +108,7 @@ func (s *session) underLock(ctx context.Context, do func(context.Context, *sql.C
 	if err := s.lock(ctx, conn); err != nil {
 		return err
 	}
-	defer s.SessionUnlock(context.WithoutCancel(ctx), conn)
+	defer s.unlock(context.WithoutCancel(ctx), conn)
 	return do(ctx, conn)
 }
 

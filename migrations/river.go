@@ -43,9 +43,12 @@ func (s *session) moveRiver(ctx context.Context, direction rivermigrate.Directio
 		return err
 	}
 	return s.conn.Raw(func(driver any) error {
-		conn := driver.(*stdlib.Conn).Conn()
+		conn, ok := driver.(*stdlib.Conn)
+		if !ok {
+			panic(fmt.Sprintf("migrations: the driver is %T, not pgx", driver))
+		}
 		for {
-			moved, err := stepRiver(ctx, conn, migrator, direction, opts)
+			moved, err := stepRiver(ctx, conn.Conn(), migrator, direction, opts)
 			if err != nil || !moved {
 				return err
 			}

@@ -73,8 +73,7 @@ func (s *session) provider() (*goose.Provider, error) {
 
 // applied translates what goose did, and unwraps what went wrong.
 func applied(results []*goose.MigrationResult, err error) ([]Applied, error) {
-	var partial *goose.PartialError
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 		results = partial.Applied
 		err = fmt.Errorf("%s: %w", nameOf(partial.Failed.Source.Version), partial.Err)
 	}

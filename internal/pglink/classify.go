@@ -15,6 +15,7 @@ import (
 // Class is what an error means for the statement or transaction that got it.
 type Class int
 
+// What Classify answers.
 const (
 	OK          Class = iota // no error
 	NotExecuted              // never reached a server that took it: send it again
