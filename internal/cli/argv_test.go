@@ -8,23 +8,22 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// sampleApp has what the commands of today lack: a command with arguments and flags of every shape.
+// sampleApp is the program with commands that have what those of today lack: arguments, and flags of every shape.
 func sampleApp() *cli.App {
-	return &cli.App{
-		Name:  "oarlock",
-		Flags: globalFlags(),
-		Commands: []*cli.Command{
-			{
-				Name: "enqueue", ArgsUsage: "DAG",
-				Flags: []cli.Flag{
-					&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}},
-					&cli.IntFlag{Name: "priority"},
-					&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}},
-				},
+	app := newApp(&env{Env: testEnv()})
+	app.Commands = []*cli.Command{
+		{
+			Name: "enqueue", ArgsUsage: "DAG",
+			Flags: []cli.Flag{
+				&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}},
+				&cli.IntFlag{Name: "priority"},
+				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}},
 			},
-			{Name: "dag", Subcommands: []*cli.Command{{Name: "apply", ArgsUsage: "FILE…"}, {Name: "list"}}},
 		},
+		{Name: "dag", Subcommands: []*cli.Command{{Name: "apply", ArgsUsage: "FILE…"}, {Name: "list"}}},
 	}
+	tame(app.Commands)
+	return app
 }
 
 func TestArrange_PutsFlagsWhereTheyAreSeen(t *testing.T) {
@@ -110,7 +109,6 @@ func TestArrange_ShowsHelpWhateverElseIsMissing(t *testing.T) {
 func TestArrange_LetsUrfaveSeeEveryValueWhole(t *testing.T) {
 	t.Parallel()
 	app := sampleApp()
-	app.DisableSliceFlagSeparator = true
 	var params, args []string
 	app.Commands[0].Action = func(c *cli.Context) error {
 		params, args = c.StringSlice("param"), c.Args().Slice()

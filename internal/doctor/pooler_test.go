@@ -30,7 +30,7 @@ func TestPooler_TellsTheModes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := begin(t, startPooler(t, pgtest.New(t).URL, c.size, c.sessions))
-			wantCheck(t, x.pooler(t.Context()), c.status, c.words)
+			wantCheck(t, x.check(t.Context(), namedCheck{"pooler", (*examination).pooler}), c.status, c.words)
 			if x.sharesBackends == c.sessions {
 				t.Errorf("shares backends: %v", x.sharesBackends)
 			}
