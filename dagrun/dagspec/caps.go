@@ -30,9 +30,9 @@ func checkBytes(r *report, src []byte, limit int) bool {
 	case bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")):
 		r.add(pos{1, 1}, "save the file as UTF-8", "the file is UTF-16")
 	case i >= 0:
-		r.add(place(src, i), "remove it; is this a text file?", "a NUL byte")
+		r.add(offsetPos(src, i), "remove it; is this a text file?", "a NUL byte")
 	case bad >= 0:
-		r.add(place(src, bad), "save the file as UTF-8", "byte 0x%02x is not valid UTF-8", src[bad])
+		r.add(offsetPos(src, bad), "save the file as UTF-8", "byte 0x%02x is not valid UTF-8", src[bad])
 	case len(bytes.TrimSpace(bytes.TrimPrefix(src, []byte(bom)))) == 0:
 		r.add(pos{1, 1}, "a DAG has at least a name and one step", "the file is empty")
 	default:
@@ -59,8 +59,8 @@ func invalidUTF8(src []byte) int {
 	return -1
 }
 
-// place turns an offset into a position.
-func place(src []byte, offset int) pos {
+// offsetPos turns an offset into a position.
+func offsetPos(src []byte, offset int) pos {
 	before := strings.TrimPrefix(string(src[:offset]), bom)
 	line := strings.LastIndexByte(before, '\n') + 1
 	return pos{strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[line:]) + 1}

@@ -118,8 +118,9 @@ func fieldNames(t reflect.Type) map[string]int {
 	}
 	names := make(map[string]int, t.NumField())
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names[name] = i
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names[name] = i
+		}
 	}
 	fieldCache.Store(t, names)
 	return names

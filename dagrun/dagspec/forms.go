@@ -93,7 +93,9 @@ func (c *ContinueOn) fromNode(d *decoder, n *node) {
 }
 
 // IsZero says whether nothing is tolerated.
-func (c ContinueOn) IsZero() bool { return !c.Failure && !c.Skipped && !c.MarkSuccess && len(c.ExitCode) == 0 }
+func (c ContinueOn) IsZero() bool {
+	return !c.Failure && !c.Skipped && !c.MarkSuccess && len(c.ExitCode) == 0
+}
 
 func (p *Priority) fromNode(_ *decoder, n *node) {
 	if i, ok := n.value.(int64); ok {

@@ -23,9 +23,9 @@ func readJSON(r *report, src []byte) *node {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		r.add(place(src, int(min(syntax.Offset, int64(len(src))))), "check the commas and the quotes", "not valid JSON: %s", syntax)
+		r.add(offsetPos(src, int(min(syntax.Offset, int64(len(src))))), "check the commas and the quotes", "not valid JSON: %s", syntax)
 	case err != nil && !errors.Is(err, errStop):
-		r.add(place(src, len(src)), "close what was opened", "not valid JSON: %v", err)
+		r.add(offsetPos(src, len(src)), "close what was opened", "not valid JSON: %v", err)
 	}
 	if err != nil {
 		return nil

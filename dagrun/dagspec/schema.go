@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	problem "github.com/santhosh-tekuri/jsonschema/v6/kind"
+	fault "github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 //go:embed schema.json
@@ -75,7 +75,7 @@ type structure struct {
 
 func (s *structure) walk(e *jsonschema.ValidationError) {
 	n, key := s.follow(e.InstanceLocation)
-	if p, ok := e.ErrorKind.(*problem.PropertyNames); ok {
+	if p, ok := e.ErrorKind.(*fault.PropertyNames); ok {
 		s.badKey(n, p.Property, e)
 		return
 	}
@@ -110,34 +110,34 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	part := schema().at(e.SchemaURL)
 	title, _ := part["title"].(string)
 	switch k := e.ErrorKind.(type) {
-	case *problem.AdditionalProperties:
+	case *fault.AdditionalProperties:
 		for _, name := range k.Properties {
 			s.unknownKey(n, name, part)
 		}
 		return
-	case *problem.Required:
+	case *fault.Required:
 		for _, name := range k.Missing {
 			s.add(n.pos(), missingHint(name, title), "%s is missing", name)
 		}
 		if len(e.InstanceLocation) == 0 || strings.HasSuffix(e.SchemaURL, "/definitions/step") {
 			return // worth looking into all the same
 		}
-	case *problem.Enum:
+	case *fault.Enum:
 		hint, _ := nearest(n.text(), words(k.Want))
 		s.add(n.pos(), hint, "%s must be %s, not %s", subject(key), oneOf(words(k.Want)), n.show())
-	case *problem.MinItems, *problem.MinProperties:
+	case *fault.MinItems, *fault.MinProperties:
 		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))
-	case *problem.MinLength:
+	case *fault.MinLength:
 		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))
-	case *problem.UniqueItems:
+	case *fault.UniqueItems:
 		s.add(n.pos(), "remove one", "%s has an item twice", subject(key))
-	case *problem.MaxItems:
+	case *fault.MaxItems:
 		s.add(n.pos(), "split it up", "%s has %d items: at most %d", subject(key), k.Got, k.Want)
-	case *problem.MaxProperties:
+	case *fault.MaxProperties:
 		s.add(n.pos(), emptyHint(title), "%s must be %s", subject(key), title)
-	case *problem.MaxLength:
+	case *fault.MaxLength:
 		s.add(n.pos(), "make it shorter", "%s has %d characters: at most %d", subject(key), k.Got, k.Want)
-	case *problem.Type:
+	case *fault.Type:
 		if title == "" {
 			title = noun(k.Want)
 		}

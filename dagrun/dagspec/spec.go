@@ -124,6 +124,8 @@ type Step struct {
 	Priority      Priority          `json:"priority,omitzero"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Cache         *Cache            `json:"cache,omitempty"`
+
+	names *names // of a step in a Graph: what its texts may refer to
 }
 
 // Depend is one dependency; State is succeeded, finished or started.

@@ -1,0 +1,282 @@
+package dagspec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Graph compiles the spec for package dagrun. The Data of each step is a *Step with everything inherited filled in
+// (shell, working_dir, kill, on_lost; for replacements also what they take from the failed step).
+func (s *Spec) Graph() (*dagrun.Graph, error) {
+	spec, err := s.Compile()
+	if err != nil {
+		return nil, err
+	}
+	g, err := dagrun.Compile(spec)
+	if err != nil {
+		return nil, fmt.Errorf("compile DAG %s: %w", s.Name, err)
+	}
+	return g, nil
+}
+
+// Compile is Graph before its last step.
+func (s *Spec) Compile() (dagrun.Spec, error) {
+	c := &compiler{spec: s, names: newNames(s)}
+	out := dagrun.Spec{Steps: make([]dagrun.Step, len(s.Steps)), Timeout: s.Timeout.core(), MaxActive: s.MaxActiveSteps, FailFast: s.FailFast}
+	for i := range s.Steps {
+		step := s.Steps[i]
+		out.Steps[i] = c.step(step.ID, &step, c.names.of(&step))
+	}
+	for _, h := range s.HandlerOn.all() {
+		step := *h.step
+		out.Handlers = append(out.Handlers, c.step(h.name, &step, c.names.of(&step).at(h.place)))
+	}
+	return out, errors.Join(c.errs...)
+}
+
+type handler struct {
+	key, name string
+	place     place
+	step      *Step
+}
+
+// all are the handlers there are, in the order they run.
+func (h *Handlers) all() []handler {
+	var list []handler
+	for _, x := range []handler{
+		{"init", dagrun.InitHandler, inInit, h.Init}, {"success", dagrun.SuccessHandler, inHandler, h.Success},
+		{"failure", dagrun.FailureHandler, inHandler, h.Failure}, {"abort", dagrun.AbortHandler, inHandler, h.Abort},
+		{"exit", dagrun.ExitHandler, inHandler, h.Exit},
+	} {
+		if x.step != nil {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// compiler keeps what goes wrong: nothing does for a spec that was checked.
+type compiler struct {
+	spec  *Spec
+	names *names
+	errs  []error
+}
+
+// inherit fills in what the DAG says for steps that do not.
+func (c *compiler) inherit(s *Step) {
+	if s.Shell == nil {
+		s.Shell = c.spec.Shell
+	}
+	if s.Shell == nil {
+		s.Shell = []string{"/bin/sh", "-eu"}
+	}
+	if s.WorkingDir == "" {
+		s.WorkingDir = c.spec.WorkingDir
+	}
+	if s.Kill == nil {
+		kill := standardKill
+		s.Kill = &kill
+	}
+	if s.OnLost == "" {
+		s.OnLost = c.spec.OnLost
+	}
+}
+
+// step compiles what is a copy already.
+func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
+	c.inherit(s)
+	n.env = s.Env
+	s.names = n
+	out := dagrun.Step{
+		Name: name, Data: s, Body: s.body(), Pool: value(s.Pool), Timeout: s.attemptTimeout().core(),
+		Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
+	}
+	if out.Body == dagrun.BodyTask && s.Result == nil {
+		out.Slots = max(1, s.Slots)
+	}
+	var err error
+	if out.OnLost, err = dagrun.ParseOnLost(s.OnLost); err != nil {
+		c.errs = append(c.errs, err)
+	}
+	c.edges(s, &out)
+	c.expressions(s, n, &out)
+	c.parts(s, n, &out)
+	return out
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}
+
+// attemptTimeout is the step's, or the one an approval has in its with.
+func (s *Step) attemptTimeout() Duration {
+	if text, ok := s.With["timeout"].(string); ok && s.Action == "approval" {
+		if d, err := ParseDuration(text); err == nil {
+			return d
+		}
+	}
+	return value(s.Timeout)
+}
+
+func (c *compiler) edges(s *Step, out *dagrun.Step) {
+	for _, d := range s.Depends {
+		state, err := dagrun.ParseEdgeState(d.State)
+		if err != nil {
+			c.errs = append(c.errs, err)
+		}
+		out.Depends = append(out.Depends, dagrun.Edge{Step: d.Step, State: state})
+	}
+	if s.TriggerRule != "" {
+		rule, err := dagrun.ParseRule(s.TriggerRule)
+		if err != nil {
+			c.errs = append(c.errs, err)
+		}
+		out.Rule = rule
+	}
+}
+
+// expression compiles one of a step's expressions, nil for none.
+func (c *compiler) expression(n *names, where, text string, want wanted) *expression {
+	if text == "" {
+		return nil
+	}
+	e, problems := n.compile(text, want)
+	if len(problems) > 0 {
+		c.errs = append(c.errs, fmt.Errorf("step %s: %s: %s", n.self, where, problems[0].msg))
+		return nil
+	}
+	return e
+}
+
+func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
+	if e := c.expression(n, "when", s.When, wantBool); e != nil {
+		out.When, out.WhenPerItem = e, s.Foreach != nil && e.usesItem()
+	}
+	if e := c.expression(n, "priority", s.Priority.Expr, wantNumber); e != nil {
+		out.PriorityExpr = e
+	}
+	if s.Cache != nil {
+		if e := c.expression(n, "cache.key", s.Cache.Key, wantText); e != nil {
+			out.CacheKey = e
+		}
+	}
+	if s.Foreach != nil {
+		out.Foreach = &dagrun.Foreach{
+			Items:         &expander{foreach: s.Foreach, names: n, key: c.expression(n, "foreach.key", s.Foreach.Key, wantText)},
+			MaxConcurrent: s.Foreach.MaxConcurrent, MaxItems: s.Foreach.MaxItems, FailFast: s.Foreach.FailFast,
+		}
+	}
+}
+
+// parts compiles what a step consists of besides its own body.
+func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
+	if s.Result != nil {
+		result, err := s.Result.core()
+		if err != nil {
+			c.errs = append(c.errs, err)
+		}
+		out.Result = result
+	}
+	if s.Publish != nil {
+		s.Publish = c.publish(s, n)
+		out.Publish, out.PublishPool = true, value(s.Publish.Pool)
+	}
+	for i, rule := range s.OnError {
+		compiled := dagrun.ErrorRule{}
+		var err error
+		if compiled.Do, err = dagrun.ParseDo(rule.Do); err != nil {
+			c.errs = append(c.errs, err)
+		}
+		if e := c.expression(n.withFailure(), fmt.Sprintf("on_error[%d].when", i), rule.When, wantBool); e != nil {
+			compiled.When = e
+		}
+		for _, with := range rule.With {
+			alt := with.replacing(s)
+			own := *n
+			compiled.With = append(compiled.With, c.step(out.Name, &alt, &own))
+		}
+		out.OnError = append(out.OnError, compiled)
+	}
+}
+
+// publish is the second body, with what it takes from its step.
+func (c *compiler) publish(s *Step, n *names) *Step {
+	p := *s.Publish
+	p.Env = merged(s.Env, p.Env)
+	if p.Shell == nil {
+		p.Shell = s.Shell
+	}
+	if p.WorkingDir == "" {
+		p.WorkingDir = s.WorkingDir
+	}
+	if p.Kill == nil {
+		p.Kill = s.Kill
+	}
+	c.inherit(&p)
+	p.names = n.at(inPublish)
+	p.names.env = p.Env
+	return &p
+}
+
+func merged(base, over map[string]string) map[string]string {
+	if len(base) == 0 {
+		return over
+	}
+	m := maps.Clone(base)
+	maps.Copy(m, over)
+	return m
+}
+
+// replacing is a replacement with what it takes from the step that failed: env, timeout, kill, pool, slots, retry_policy,
+// outputs, and the fields of the body where that is of the same kind.
+func (s Step) replacing(failed *Step) Step {
+	s.ID, s.Foreach = failed.ID, nil
+	s.Env = merged(failed.Env, s.Env)
+	s.Timeout = or(s.Timeout, failed.Timeout)
+	s.Kill = or(s.Kill, failed.Kill)
+	s.Pool = or(s.Pool, failed.Pool)
+	s.RetryPolicy = or(s.RetryPolicy, failed.RetryPolicy)
+	if s.Slots == 0 {
+		s.Slots = failed.Slots
+	}
+	if s.Outputs == nil {
+		s.Outputs = failed.Outputs
+	}
+	s.takeBody(failed)
+	return s
+}
+
+func (s *Step) takeBody(failed *Step) {
+	if kind := s.kind(); kind != "" && kind != failed.kind() || s.Action != "" && s.Action != failed.Action {
+		return
+	}
+	if s.kind() == "" {
+		s.Run, s.Command, s.Action, s.Result = failed.Run, failed.Command, failed.Action, failed.Result
+	}
+	if s.Args == nil {
+		s.Args = failed.Args
+	}
+	if s.With == nil {
+		s.With = failed.With
+	}
+	if s.Shell == nil {
+		s.Shell = failed.Shell
+	}
+	if s.WorkingDir == "" {
+		s.WorkingDir = failed.WorkingDir
+	}
+	s.Stdin = or(s.Stdin, failed.Stdin)
+}
+
+func or[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,367 @@
+package dagspec
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Budgets of one expression.
+const (
+	maxExprNodes  = 1000
+	maxExprMemory = 200_000 // list and map elements made by one evaluation
+	maxExprDepth  = 3       // predicates such as filter() within each other
+)
+
+// wanted is what an expression must give.
+type wanted uint8
+
+const (
+	wantBool wanted = iota
+	wantNumber
+	wantText
+)
+
+// expression is compiled once and evaluated against any scope.
+type expression struct {
+	text    string
+	refs    []ref
+	program *vm.Program
+	names   *names
+}
+
+var hyphenated = regexp.MustCompile(`steps\.([a-z][a-z0-9_]*(?:-[a-z0-9_]+)+)`)
+
+// compile checks and compiles an expression, or says what is wrong with it.
+func (n *names) compile(text string, want wanted) (*expression, []problem) {
+	if p := n.misread(text); p != nil {
+		return nil, []problem{*p}
+	}
+	tree, err := parser.ParseWithConfig(text, budget())
+	if err != nil {
+		return nil, []problem{exprProblem(text, err, want)}
+	}
+	refs, problems := n.references(text, tree.Node)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	program, err := expr.Compile(text, n.options(refs, want)...)
+	if err != nil {
+		return nil, []problem{exprProblem(text, err, want)}
+	}
+	return &expression{text: text, refs: refs, program: program, names: n}, nil
+}
+
+func budget() *conf.Config {
+	c := conf.CreateNew()
+	c.MaxNodes = maxExprNodes
+	return c
+}
+
+// misread finds what would parse, but as something else than meant.
+func (n *names) misread(text string) *problem {
+	if i := strings.Index(text, "${"); i >= 0 {
+		return &problem{text[i:], "${ does not belong into an expression", "write the name alone: params.x, steps.a.outputs.n"}
+	}
+	for _, m := range hyphenated.FindAllStringSubmatch(text, -1) {
+		if n.steps[m[1]] != nil || n.broken[m[1]] {
+			return &problem{m[0], fmt.Sprintf("%s would be read as a subtraction", m[0]), fmt.Sprintf("write steps[%q]", m[1])}
+		}
+	}
+	return nil
+}
+
+// references finds and checks every name an expression uses.
+func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
+	s := &refScan{inner: map[ast.Node]bool{}, local: map[string]bool{}}
+	ast.Walk(&root, s)
+	refs := make([]ref, 0, len(s.chains))
+	problems := s.problems
+	if depth(root) > maxExprDepth {
+		problems = append(problems, problem{"", fmt.Sprintf("more than %d predicates within each other", maxExprDepth), "compute it in a step"})
+	}
+	for _, node := range s.chains {
+		path, dynamic := chain(node)
+		if s.inner[node] || len(path) == 0 || s.local[path[0]] || !n.isRoot(path[0]) && len(s.local) > 0 {
+			continue
+		}
+		f := ref{path: path, part: partAt(text, rootOf(node))}
+		if len(path) == 1 && path[0] == "params" && !dynamic {
+			refs = append(refs, f)
+			continue
+		}
+		if dynamic {
+			problems = append(problems, problem{f.part, fmt.Sprintf("%s needs a name written out", f), `write steps.a or steps["a-b"], not a computed name`})
+			continue
+		}
+		if _, p := n.check(f); p != nil {
+			problems = append(problems, *p)
+			continue
+		}
+		refs = append(refs, f)
+	}
+	return refs, problems
+}
+
+func (n *names) isRoot(name string) bool {
+	switch name {
+	case "params", "steps", "env", "run", "error":
+		return true
+	}
+	return n.item != "" && name == n.item
+}
+
+// partAt is the source from a node on, as far as it is one word.
+func partAt(text string, n ast.Node) string {
+	runes := []rune(text)
+	from := min(n.Location().From, len(runes))
+	rest := string(runes[from:])
+	if end := strings.IndexFunc(rest, func(r rune) bool { return strings.ContainsRune(" \t\n()=!<>+*/%,&|?", r) }); end > 0 {
+		return rest[:end]
+	}
+	return rest
+}
+
+// refScan collects chains of names and what must not be used.
+type refScan struct {
+	chains   []ast.Node
+	inner    map[ast.Node]bool // part of a longer chain, or the name of a function
+	local    map[string]bool   // declared by let
+	problems []problem
+}
+
+// Visit sees children before their parents.
+func (s *refScan) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		s.chains = append(s.chains, n)
+	case *ast.MemberNode:
+		s.chains = append(s.chains, n)
+		s.inner[n.Node] = true
+		if c, ok := n.Node.(*ast.ChainNode); ok {
+			s.inner[c.Node] = true
+		}
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
+			s.call(f)
+		}
+	case *ast.BuiltinNode:
+		if n.Name == "now" {
+			s.call(&ast.IdentifierNode{Value: "now"})
+		}
+	case *ast.VariableDeclaratorNode:
+		s.local[n.Name] = true
+	case *ast.StringNode:
+		if n.Value == "Local" {
+			s.problems = append(s.problems, problem{"Local", "the worker's time zone must not decide", `name a zone: .In(timezone("Europe/Paris"))`})
+		}
+	}
+}
+
+func (s *refScan) call(f *ast.IdentifierNode) {
+	s.inner[f] = true
+	if f.Value == "now" {
+		s.problems = append(s.problems, problem{"now", "now() is not known: a resumed run must decide the same again",
+			"use run.logical_at, the time the run is about"})
+	}
+}
+
+// depth counts predicates within each other.
+func depth(n ast.Node) int {
+	d := &depthScan{depth: map[ast.Node]int{}}
+	ast.Walk(&n, d)
+	return d.deepest
+}
+
+type depthScan struct {
+	depth   map[ast.Node]int
+	run     int
+	deepest int
+}
+
+// Visit counts on the way up: a predicate is one deeper than the deepest within it, which was seen just before.
+func (d *depthScan) Visit(node *ast.Node) {
+	if p, ok := (*node).(*ast.PredicateNode); ok {
+		inner := &predicateScan{}
+		ast.Walk(&p.Node, inner)
+		for _, q := range inner.found {
+			d.depth[p] = max(d.depth[p], d.depth[q])
+		}
+		d.depth[p]++
+		d.deepest = max(d.deepest, d.depth[p])
+	}
+}
+
+type predicateScan struct{ found []ast.Node }
+
+// Visit collects predicates.
+func (s *predicateScan) Visit(node *ast.Node) {
+	if p, ok := (*node).(*ast.PredicateNode); ok {
+		s.found = append(s.found, p)
+	}
+}
+
+// chain is the path of a.b["c"], and whether a part of it, where names are meant, is computed.
+func chain(n ast.Node) (path []string, dynamic bool) {
+	switch n := n.(type) {
+	case *ast.IdentifierNode:
+		return []string{n.Value}, false
+	case *ast.ChainNode:
+		return chain(n.Node)
+	case *ast.MemberNode:
+		path, dynamic = chain(n.Node)
+		if len(path) == 0 || dynamic {
+			return path, dynamic
+		}
+		if s, ok := n.Property.(*ast.StringNode); ok {
+			return append(path, s.Value), false
+		}
+		return path, len(path) < named(path)
+	}
+	return nil, false
+}
+
+// named is how many parts of a path must be written out.
+func named(path []string) int {
+	switch path[0] {
+	case "steps":
+		if len(path) > 2 && (path[2] == "outputs" || path[2] == "items") {
+			return 4
+		}
+		return 3
+	case "params", "env", "run", "error":
+		return 2
+	}
+	return 1
+}
+
+func rootOf(n ast.Node) ast.Node {
+	for {
+		switch v := n.(type) {
+		case *ast.MemberNode:
+			n = v.Node
+		case *ast.ChainNode:
+			n = v.Node
+		default:
+			return n
+		}
+	}
+}
+
+// exprProblem puts the library's words into ours.
+func exprProblem(text string, err error, want wanted) problem {
+	var fe *file.Error
+	if !errors.As(err, &fe) {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return problem{"", "not a valid expression: " + first, ""}
+	}
+	runes := []rune(text)
+	part := string(runes[min(fe.From, len(runes)):])
+	got, isType := strings.CutPrefix(fe.Message, "expected bool, but got ")
+	if isType && want == wantBool {
+		return problem{"", "this must be true or false, but it is " + goNoun(got), "compare it with something: … == …"}
+	}
+	if got, isType := strings.CutPrefix(fe.Message, "expected float64, but got "); isType && want == wantNumber {
+		return problem{"", "this must be a number, but it is " + goNoun(got), ""}
+	}
+	return problem{part, "not a valid expression: " + fe.Message, exprHint(text)}
+}
+
+func goNoun(t string) string {
+	nouns := map[string]string{"string": "a text", "int": "a whole number", "float64": "a number", "[]interface {}": "a list", "[]string": "a list",
+		"map[string]interface {}": "a map", "time.Time": "a time", "bool": "true or false", "nil": "nothing"}
+	if noun, ok := nouns[t]; ok {
+		return noun
+	}
+	return t
+}
+
+func exprHint(text string) string {
+	switch {
+	case regexp.MustCompile(`[^=!<>]=[^=~]`).MatchString(text):
+		return "compare with =="
+	case strings.Contains(text, "'") || strings.Contains(text, `"`):
+		return ""
+	}
+	return "texts are quoted, as in params.env == \"prod\""
+}
+
+// eval runs the expression.
+func (e *expression) eval(scope dagrun.Scope) (any, error) {
+	v, err := newView(scope, e.names)
+	if err != nil {
+		return nil, err
+	}
+	env, err := v.exprEnv(e.refs)
+	if err != nil {
+		return nil, err
+	}
+	machine := vm.VM{MemoryBudget: maxExprMemory}
+	out, err := machine.Run(e.program, env)
+	var fe *file.Error
+	if errors.As(err, &fe) {
+		return nil, errors.New(fe.Message)
+	}
+	return out, err
+}
+
+// String is the expression as it was written.
+func (e *expression) String() string { return e.text }
+
+// usesItem says whether the expression looks at the item.
+func (e *expression) usesItem() bool {
+	for _, f := range e.refs {
+		if e.names.item != "" && f.root() == e.names.item {
+			return true
+		}
+	}
+	return false
+}
+
+// Eval gives a condition's answer.
+func (e *expression) Eval(scope dagrun.Scope) (bool, error) {
+	out, err := e.eval(scope)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", e.text, err)
+	}
+	b, ok := out.(bool)
+	if !ok {
+		return false, fmt.Errorf("%s: gives %s, not true or false", e.text, goNoun(fmt.Sprintf("%T", out)))
+	}
+	return b, nil
+}
+
+// Number gives a priority.
+func (e *expression) Number(scope dagrun.Scope) (int, error) {
+	out, err := e.eval(scope)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", e.text, err)
+	}
+	f, ok := out.(float64)
+	if !ok || f != float64(int(f)) || f < -100 || f > 100 {
+		return 0, fmt.Errorf("%s: gives %v, not a whole number from -100 to 100", e.text, out)
+	}
+	return int(f), nil
+}
+
+// Text gives a key.
+func (e *expression) Text(scope dagrun.Scope) (string, error) {
+	out, err := e.eval(scope)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", e.text, err)
+	}
+	if out == nil || out == "" {
+		return "", fmt.Errorf("%s: gives nothing to use as a key", e.text)
+	}
+	return asText(out)
+}

@@ -1,0 +1,276 @@
+package dagspec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/types"
+)
+
+// The functions that stand guard over values that may be missing. No expression can name them: they are no identifiers.
+const (
+	guardAny    = "§any"
+	guardString = "§string"
+	guardNumber = "§number"
+)
+
+// options describe the environment of an expression that uses these references, and no more.
+func (n *names) options(refs []ref, want wanted) []expr.Option {
+	options := []expr.Option{
+		expr.Env(n.exprTypes(refs)),
+		expr.MaxNodes(maxExprNodes),
+		expr.DisableBuiltin("now"),
+		expr.Patch(&guards{names: n}),
+	}
+	options = append(options, functions...)
+	switch want {
+	case wantBool:
+		options = append(options, expr.AsBool())
+	case wantNumber:
+		options = append(options, expr.AsFloat64())
+	}
+	return options
+}
+
+// functions are ours: default, the guards, and what the library does in the random order of its maps.
+var functions = []expr.Option{
+	expr.Function("default", func(p ...any) (any, error) {
+		if p[0] == nil {
+			return p[1], nil
+		}
+		return p[0], nil
+	}, new(func(any, any) any)),
+	expr.Function(guardAny, guarded, new(func(any, string) any)),
+	expr.Function(guardString, guarded, new(func(any, string) string)),
+	expr.Function(guardNumber, guardedNumber, new(func(any, string) float64)),
+	expr.DisableBuiltin("keys"),
+	expr.DisableBuiltin("values"),
+	expr.DisableBuiltin("toPairs"),
+	expr.Function("keys", overSorted(func(k string, _ any) any { return k }), new(func(any) []any)),
+	expr.Function("values", overSorted(func(_ string, v any) any { return v }), new(func(any) []any)),
+	expr.Function("toPairs", overSorted(func(k string, v any) any { return []any{k, v} }), new(func(any) []any)),
+}
+
+func guarded(p ...any) (any, error) {
+	if p[0] == nil {
+		return nil, fmt.Errorf("%s has no value: write default(%s, …) to go on without", p[1], p[1])
+	}
+	return p[0], nil
+}
+
+func guardedNumber(p ...any) (any, error) {
+	if i, ok := p[0].(int); ok {
+		return float64(i), nil
+	}
+	return guarded(p...)
+}
+
+func overSorted(pick func(string, any) any) func(p ...any) (any, error) {
+	return func(p ...any) (any, error) {
+		m, ok := p[0].(map[string]any)
+		if !ok {
+			return nil, errors.New("this is not a map")
+		}
+		list := make([]any, 0, len(m))
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			list = append(list, pick(k, m[k]))
+		}
+		return list, nil
+	}
+}
+
+// guards puts a guard around every value that may be missing, and takes it away again where its absence is expected:
+// in default(x, …), x ?? …, x == nil and x?.y.
+type guards struct{ names *names }
+
+// Visit sees children before their parents.
+func (g *guards) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.MemberNode:
+		if n.Optional {
+			n.Node = unguarded(n.Node)
+		}
+		if f := g.missing(n); f != nil {
+			g.guard(node, *f)
+		}
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok && f.Value == "default" && len(n.Arguments) > 0 {
+			n.Arguments[0] = relaxed(n.Arguments[0])
+		}
+	case *ast.BinaryNode:
+		_, rightNil := n.Right.(*ast.NilNode)
+		_, leftNil := n.Left.(*ast.NilNode)
+		equality := n.Operator == "==" || n.Operator == "!="
+		if n.Operator == "??" || equality && rightNil {
+			n.Left = relaxed(n.Left)
+		}
+		if equality && leftNil {
+			n.Right = relaxed(n.Right)
+		}
+	}
+}
+
+// missing is the reference a node stands for, when it may have no value.
+func (g *guards) missing(n *ast.MemberNode) *ref {
+	path, dynamic := chain(n)
+	if dynamic || len(path) == 0 || len(path) != named(path) || !g.names.isRoot(path[0]) {
+		return nil
+	}
+	f := ref{path: path}
+	switch path[0] {
+	case "env":
+		return &f
+	case "params":
+		if p := g.names.params[path[1]]; p != nil && !p.Required && p.Default == nil {
+			return &f
+		}
+	case "steps":
+		if f.isOutput() {
+			return &f
+		}
+	}
+	return nil
+}
+
+func (g *guards) guard(node *ast.Node, f ref) {
+	name := guardAny
+	kind, _ := g.names.check(f)
+	switch {
+	case f.root() == "env", kind == typeString, g.paramType(f) == "string":
+		name = guardString
+	case kind == typeNumber, g.paramType(f) == "number":
+		name = guardNumber
+	}
+	inner := *node
+	ast.Patch(node, &ast.CallNode{
+		Callee:    &ast.IdentifierNode{Value: name},
+		Arguments: []ast.Node{inner, &ast.StringNode{Value: f.String()}},
+	})
+}
+
+func (g *guards) paramType(f ref) string {
+	if p := g.names.params[f.path[1]]; f.root() == "params" && p != nil {
+		return p.Type
+	}
+	return ""
+}
+
+func unguarded(n ast.Node) ast.Node {
+	if call, ok := n.(*ast.CallNode); ok {
+		f, ok := call.Callee.(*ast.IdentifierNode)
+		if ok && (f.Value == guardAny || f.Value == guardString || f.Value == guardNumber) {
+			return call.Arguments[0]
+		}
+	}
+	return n
+}
+
+// relaxed is a node in which every part may be missing.
+func relaxed(n ast.Node) ast.Node {
+	if plain := unguarded(n); plain != n {
+		return plain
+	}
+	m, ok := n.(*ast.MemberNode)
+	if !ok || m.Method {
+		return n
+	}
+	m.Node, m.Optional = relaxed(m.Node), true
+	chain := &ast.ChainNode{Node: m}
+	chain.SetLocation(m.Location())
+	return chain
+}
+
+var exprTypes = map[valueType]types.Type{
+	typeAny: types.Any, typeString: types.String, typeInteger: types.Int, typeNumber: types.Float64, typeBoolean: types.Bool,
+	typeList: types.Array(types.Any), typeTime: types.TypeOf(time.Time{}),
+}
+
+// exprTypes are the types of what the references name.
+func (n *names) exprTypes(refs []ref) types.Map {
+	env := types.Map{}
+	for _, f := range refs {
+		if len(f.path) == 1 && f.root() == "params" {
+			for name := range n.params {
+				n.declare(env, ref{path: []string{"params", name}})
+			}
+			continue
+		}
+		n.declare(env, f)
+	}
+	return env
+}
+
+func (n *names) declare(env types.Map, f ref) {
+	path := f.path[:min(named(f.path), len(f.path))]
+	kind, _ := n.check(ref{path: path})
+	if f.isOutput() && !n.gathers(f.step()) || f.root() == "env" {
+		kind = typeAny // the guard knows the type
+	}
+	at := env
+	for _, key := range path[:len(path)-1] {
+		next, ok := at[key].(types.Map)
+		if !ok {
+			next = types.Map{}
+			at[key] = next
+		}
+		at = next
+	}
+	at[path[len(path)-1]] = exprTypes[kind]
+}
+
+// exprEnv holds the values of the references, and no more.
+func (v *view) exprEnv(refs []ref) (map[string]any, error) {
+	env := map[string]any{}
+	for _, f := range refs {
+		if len(f.path) == 1 && f.root() == "params" {
+			for name := range v.names.params {
+				store(env, []string{"params", name}, exprValue(v.param(name)))
+			}
+			continue
+		}
+		value, err := v.base(f)
+		if err != nil {
+			return nil, err
+		}
+		store(env, f.path[:min(named(f.path), len(f.path))], exprValue(value))
+	}
+	return env, nil
+}
+
+func store(env map[string]any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		next, ok := env[key].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			env[key] = next
+		}
+		env = next
+	}
+	env[path[len(path)-1]] = value
+}
+
+// exprValue turns our integers into the ones expr-lang computes with.
+func exprValue(v any) any {
+	switch x := v.(type) {
+	case int64:
+		return int(x)
+	case []any:
+		list := make([]any, len(x))
+		for i := range x {
+			list[i] = exprValue(x[i])
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(x))
+		for k := range x {
+			m[k] = exprValue(x[k])
+		}
+		return m
+	}
+	return v
+}

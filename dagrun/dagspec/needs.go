@@ -1,0 +1,57 @@
+package dagspec
+
+import "slices"
+
+// Needs are what must be able to execute the DAG, sorted, each once. A DAG with a need that nobody serves is refused
+// when it is put, never half-obeyed. The needs there are:
+//
+//	process        a step has run or command
+//	action:NAME    a step has this action, built-in or a registered Go function (noop, wait, approval included)
+//	publish        a step has publish
+//	cache          a step has cache
+//	pool           a step or publish names a pool
+//	schedule       the DAG has schedules
+//	secrets:env    a secret comes from the environment of the worker
+//	secrets:file   a secret comes from a file on the worker
+//
+// Everything else in a DAG file every version executes.
+func (s *Spec) Needs() []string {
+	found := map[string]bool{}
+	for i := range s.Steps {
+		s.Steps[i].needs(found)
+	}
+	for _, h := range s.HandlerOn.all() {
+		h.step.needs(found)
+	}
+	for _, secret := range s.Secrets {
+		found["secrets:"+secret.From] = true
+	}
+	if len(s.Schedule) > 0 {
+		found["schedule"] = true
+	}
+	return slices.Clip(sortedKeys(found))
+}
+
+func (s *Step) needs(found map[string]bool) {
+	if s.Run != "" || s.Command != "" {
+		found["process"] = true
+	}
+	if s.Action != "" {
+		found["action:"+s.Action] = true
+	}
+	if value(s.Pool) != "" {
+		found["pool"] = true
+	}
+	if s.Cache != nil {
+		found["cache"] = true
+	}
+	if s.Publish != nil {
+		found["publish"] = true
+		s.Publish.needs(found)
+	}
+	for _, rule := range s.OnError {
+		for i := range rule.With {
+			rule.With[i].needs(found)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package dagspec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// ParamError is one problem with a given param.
+type ParamError struct {
+	Name string
+	Msg  string
+	Hint string
+}
+
+// Error is one line.
+func (e ParamError) Error() string {
+	text := fmt.Sprintf("param %q: %s", e.Name, e.Msg)
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// ParamErrors are all problems with the params of a run.
+type ParamErrors []ParamError
+
+// Error is a line for each.
+func (es ParamErrors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Params checks the params given for a run and adds the defaults. Texts are taken for integers, numbers and booleans
+// where they read as such. Every declared param is in the result: integers as int64, numbers as float64, one without
+// value as nil. The error is a ParamErrors.
+func (s *Spec) Params(given map[string]any) (map[string]any, error) {
+	var errs ParamErrors
+	known := map[string]bool{}
+	out := make(map[string]any, len(s.ParamDefs))
+	for i := range s.ParamDefs {
+		p := &s.ParamDefs[i]
+		known[p.Name] = true
+		v, ok := given[p.Name]
+		if !ok || v == nil {
+			v = p.Default
+		}
+		typed, err := p.accept(v)
+		if err != nil {
+			errs = append(errs, ParamError{p.Name, err.Error(), p.Description})
+		}
+		out[p.Name] = typed
+	}
+	for _, name := range sortedKeys(given) {
+		if !known[name] {
+			errs = append(errs, ParamError{name, "unknown", knownHint(name, sortedKeys(known), "the DAG has no such param")})
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return out, nil
+}
+
+// ParamsFromText is Params for texts as a command line has them: a json param is read as JSON.
+func (s *Spec) ParamsFromText(given map[string]string) (map[string]any, error) {
+	typed := make(map[string]any, len(given))
+	for name, text := range given {
+		typed[name] = text
+	}
+	for i := range s.ParamDefs {
+		p := &s.ParamDefs[i]
+		text, ok := given[p.Name]
+		if !ok || p.Type != "json" {
+			continue
+		}
+		v, err := decodeText(text)
+		if err != nil {
+			return nil, ParamErrors{{p.Name, "this is not JSON: " + strconv.Quote(text), `quote a text: '"text"'`}}
+		}
+		typed[p.Name] = v
+	}
+	return s.Params(typed)
+}
+
+func decodeText(text string) (any, error) {
+	if !json.Valid([]byte(text)) {
+		return nil, errors.New("not JSON")
+	}
+	var v any
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	return exact(v), nil
+}
+
+// accept gives a value the type of the param, or says why it cannot have it.
+func (p *Param) accept(v any) (any, error) {
+	if v == nil {
+		if p.Required {
+			return nil, errors.New("is required")
+		}
+		return nil, nil
+	}
+	typed, err := p.coerce(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseNUL(typed); err != nil {
+		return nil, err
+	}
+	return typed, p.bounds(typed)
+}
+
+func (p *Param) coerce(v any) (any, error) {
+	switch p.Type {
+	case "string":
+		if s, ok := v.(string); ok {
+			return s, nil
+		}
+	case "integer":
+		if i, ok := integer(v); ok {
+			return i, nil
+		}
+	case "number":
+		if f, ok := number(v); ok {
+			return f, nil
+		}
+	case "boolean":
+		switch v {
+		case true, "true":
+			return true, nil
+		case false, "false":
+			return false, nil
+		}
+	default:
+		return exact(v), nil
+	}
+	return nil, fmt.Errorf("must be %s, not %s", paramNoun[p.Type], showValue(v))
+}
+
+var paramNoun = map[string]string{"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+func integer(v any) (int64, bool) {
+	switch x := v.(type) {
+	case int:
+		return int64(x), true
+	case int64:
+		return x, true
+	case float64:
+		return int64(x), x == math.Trunc(x) && math.Abs(x) < 1<<53
+	case json.Number:
+		return integer(x.String())
+	case string:
+		i, err := strconv.ParseInt(x, 10, 64)
+		return i, err == nil
+	}
+	return 0, false
+}
+
+func number(v any) (float64, bool) {
+	switch x := v.(type) {
+	case float64:
+		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+	case json.Number:
+		return number(x.String())
+	case string:
+		f, err := strconv.ParseFloat(x, 64)
+		return f, err == nil && strings.Trim(x, "+-.0123456789eE") == ""
+	}
+	i, ok := integer(v)
+	return float64(i), ok
+}
+
+// refuseNUL refuses what Postgres cannot store, however deep.
+func refuseNUL(v any) error {
+	switch x := v.(type) {
+	case string:
+		if strings.ContainsRune(x, 0) || !utf8.ValidString(x) {
+			return errors.New("must be UTF-8 without NUL")
+		}
+	case []any:
+		for _, item := range x {
+			if err := refuseNUL(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for k, item := range x {
+			if err := errors.Join(refuseNUL(k), refuseNUL(item)); err != nil {
+				return errors.New("must be UTF-8 without NUL")
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Param) bounds(v any) error {
+	if len(p.Enum) > 0 && !p.listed(v) {
+		return fmt.Errorf("must be %s, not %s", oneOf(p.shownEnum()), showValue(v))
+	}
+	if f, ok := number(v); ok && (p.Type == "integer" || p.Type == "number") {
+		if p.Minimum != nil && f < *p.Minimum {
+			return fmt.Errorf("must be %v or more, not %v", *p.Minimum, v)
+		}
+		if p.Maximum != nil && f > *p.Maximum {
+			return fmt.Errorf("must be %v or less, not %v", *p.Maximum, v)
+		}
+	}
+	text, ok := v.(string)
+	if !ok || p.Type != "string" {
+		return nil
+	}
+	n := utf8.RuneCountInString(text)
+	if p.MinLength != nil && n < *p.MinLength {
+		return fmt.Errorf("must have %d characters or more, not %d", *p.MinLength, n)
+	}
+	if p.MaxLength != nil && n > *p.MaxLength {
+		return fmt.Errorf("must have %d characters or less, not %d", *p.MaxLength, n)
+	}
+	if p.Pattern != "" {
+		if re, err := regexp.Compile(p.Pattern); err != nil || !re.MatchString(text) {
+			return fmt.Errorf("must match %s, not %s", p.Pattern, showValue(v))
+		}
+	}
+	return nil
+}
+
+func (p *Param) listed(v any) bool {
+	for _, e := range p.Enum {
+		if typed, err := p.coerce(e); err == nil && reflect.DeepEqual(typed, v) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Param) shownEnum() []string {
+	list := make([]string, len(p.Enum))
+	for i, e := range p.Enum {
+		list[i] = showValue(e)
+	}
+	return list
+}
+
+func showValue(v any) string {
+	text, err := compactJSON(v)
+	if runes := []rune(string(text)); err == nil && len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return string(text)
+}

@@ -1,0 +1,322 @@
+package dagspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ref is a reference, as a path: params.x, steps.a.outputs.n, env.X, run.id, item.a.b, error.kind.
+type ref struct {
+	path []string
+	part string // how it is written, to find its place
+}
+
+func (f ref) root() string   { return f.path[0] }
+func (f ref) String() string { return strings.Join(f.path, ".") }
+
+// step is the step a reference is about, "" for none.
+func (f ref) step() string {
+	if f.root() == "steps" && len(f.path) > 1 {
+		return f.path[1]
+	}
+	return ""
+}
+
+func (f ref) isOutput() bool { return f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" }
+
+// rest is what is left behind the value a reference names: a path into JSON.
+func (f ref) rest() []string {
+	switch f.root() {
+	case "steps":
+		return f.path[min(4, len(f.path)):]
+	case "params", "env", "run", "error":
+		return f.path[2:]
+	}
+	return f.path[1:]
+}
+
+// valueType is what is known about a value before it is there.
+type valueType uint8
+
+const (
+	typeAny valueType = iota
+	typeString
+	typeInteger
+	typeNumber
+	typeBoolean
+	typeList
+	typeTime
+)
+
+var paramTypes = map[string]valueType{"string": typeString, "integer": typeInteger, "number": typeNumber, "boolean": typeBoolean}
+
+var outputTypes = map[string]valueType{"string": typeString, "number": typeNumber}
+
+var (
+	runFields = map[string]valueType{"id": typeInteger, "logical_at": typeTime, "state": typeString, "failed": typeList,
+		"generation": typeInteger, "dag": typeString}
+	itemsFields = map[string]valueType{"total": typeInteger, "succeeded": typeInteger, "failed": typeInteger, "skipped": typeInteger}
+	errorFields = map[string]valueType{"kind": typeString, "exit_code": typeInteger, "signal": typeInteger, "timed_out": typeBoolean,
+		"attempt": typeInteger}
+	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger}
+)
+
+// place is where a text of the file stands, as far as names are concerned.
+type place uint8
+
+const (
+	inStep place = iota
+	inDAG        // env of the DAG: no step is known
+	inInit       // the init handler: no step has run
+	inHandler
+	inPublish // own outputs are known
+)
+
+// names are what a text may refer to.
+type names struct {
+	spec    *Spec
+	steps   map[string]*Step
+	broken  map[string]bool // ids that could not be read: they are there, but nothing is known of them
+	params  map[string]*Param
+	place   place
+	self    string            // id of the step, "" in handlers
+	item    string            // the name of the item, "" outside foreach
+	failure bool              // error is known
+	env     map[string]string // of the step
+}
+
+func newNames(spec *Spec) *names {
+	n := &names{spec: spec, steps: make(map[string]*Step, len(spec.Steps)), params: make(map[string]*Param, len(spec.ParamDefs)), place: inDAG}
+	for i := range spec.Steps {
+		if s := &spec.Steps[i]; n.steps[s.ID] == nil {
+			n.steps[s.ID] = s
+		}
+	}
+	for i := range spec.ParamDefs {
+		n.params[spec.ParamDefs[i].Name] = &spec.ParamDefs[i]
+	}
+	return n
+}
+
+// of are the names known in a step.
+func (n *names) of(s *Step) *names {
+	own := *n
+	own.place, own.self, own.env = inStep, s.ID, s.Env
+	if s.Foreach != nil {
+		own.item = s.Foreach.As
+	}
+	return &own
+}
+
+func (n *names) at(p place) *names {
+	own := *n
+	own.place = p
+	return &own
+}
+
+func (n *names) withFailure() *names {
+	own := *n
+	own.failure = true
+	return &own
+}
+
+// problem is what is wrong with a part of a text.
+type problem struct{ part, msg, hint string }
+
+// check says what type a reference has, or what is wrong with it.
+func (n *names) check(f ref) (valueType, *problem) {
+	switch f.root() {
+	case "params":
+		return n.checkParam(f)
+	case "steps":
+		return n.checkStep(f)
+	case "env":
+		if len(f.path) != 2 {
+			return 0, f.wrong("write env.NAME", "env needs the name of a variable")
+		}
+		return typeAny, nil
+	case "run":
+		return f.field(runFields, 1)
+	case "error":
+		if !n.failure {
+			return 0, f.wrong("it describes a failure: use it in on_error's when", "error is not known here")
+		}
+		return f.field(errorFields, 1)
+	}
+	if n.item != "" && f.root() == n.item {
+		return typeAny, nil
+	}
+	return 0, n.unknown(f)
+}
+
+func (f ref) wrong(hint, format string, args ...any) *problem {
+	return &problem{f.part, fmt.Sprintf(format, args...), hint}
+}
+
+func (n *names) unknown(f ref) *problem {
+	if f.root() == "item" || f.root() == "batch" {
+		if n.item != "" {
+			return f.wrong("foreach.as names the item", "here the item is called %s", n.item)
+		}
+		return f.wrong("add foreach: to the step", "%s is only known in a step with foreach", f.root())
+	}
+	known := []string{"params", "steps", "env", "run"}
+	hint, ok := nearest(f.root(), known)
+	switch {
+	case ok:
+	case n.params[f.root()] != nil:
+		hint = "write params." + f.root()
+	case n.steps[f.root()] != nil:
+		hint = "write steps." + f.root()
+	case strings.ToUpper(f.root()) == f.root():
+		hint = "for an environment variable write env." + f.root() + "; for a literal write $${"
+	default:
+		hint = "known are params.x, steps.id.outputs.x, env.X, run.id and, with foreach, item"
+	}
+	return f.wrong(hint, "unknown name %q", f.root())
+}
+
+func (n *names) checkParam(f ref) (valueType, *problem) {
+	if len(f.path) == 1 {
+		return 0, f.wrong("write params.name", "params needs the name of a param")
+	}
+	p := n.params[f.path[1]]
+	if p == nil {
+		return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.params), "add it to params:"), "unknown param %q", f.path[1])
+	}
+	if len(f.rest()) > 0 && p.Type != "json" {
+		return 0, f.wrong("only a param of type json has parts", "param %q is a %s", p.Name, p.Type)
+	}
+	if !p.Required && p.Default == nil {
+		return typeAny, nil // may have no value
+	}
+	return paramTypes[p.Type], nil
+}
+
+func (n *names) checkStep(f ref) (valueType, *problem) {
+	if len(f.path) < 3 {
+		return 0, f.wrong("write steps.id.outputs.name or steps.id.state", "steps needs the id of a step and what to take of it")
+	}
+	id := f.path[1]
+	s := n.steps[id]
+	switch {
+	case s == nil && n.broken[id]:
+		return typeAny, nil
+	case s == nil:
+		return 0, f.wrong(knownHint(id, sortedKeys(n.steps), ""), "unknown step %q", id)
+	case n.place == inDAG:
+		return 0, f.wrong("use it in the env: of a step", "steps are not known in the env of the DAG")
+	case n.place == inInit:
+		return 0, f.wrong("init runs before the first step", "no step has run yet")
+	case id == n.self && n.place != inPublish:
+		return 0, f.wrong("it can refer to steps it depends on", "step %q refers to itself", id)
+	}
+	switch f.path[2] {
+	case "outputs":
+		return n.checkOutput(f, s)
+	case "items":
+		if s.Foreach == nil {
+			return 0, f.wrong("only a step with foreach has items", "step %q has no items", id)
+		}
+		return f.field(itemsFields, 3)
+	}
+	return f.field(stepFields, 2)
+}
+
+func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
+	if len(f.path) == 3 {
+		return 0, f.wrong("write steps."+s.ID+".outputs.name", "outputs needs the name of an output")
+	}
+	t, known, ok := s.output(f.path[3])
+	switch {
+	case !ok:
+		return 0, f.wrong(knownHint(f.path[3], known, "add it to the step's outputs:"), "step %q has no output %q", s.ID, f.path[3])
+	case n.gathers(s.ID):
+		return typeList, nil
+	case len(f.rest()) > 0 && t != "json":
+		return 0, f.wrong("only an output of type json has parts", "output %q is a %s", f.path[3], t)
+	}
+	return outputTypes[t], nil
+}
+
+// gathers says whether the outputs of a step are lists: with foreach, but for what an item's publish sees of its own.
+func (n *names) gathers(id string) bool {
+	s := n.steps[id]
+	return s != nil && s.Foreach != nil && (n.place != inPublish || n.self != id)
+}
+
+// output finds a declared output: by outputs, by a precomputed result, or by what the action always gives.
+func (s *Step) output(name string) (kind string, known []string, ok bool) {
+	all := map[string]string{}
+	if s.Result != nil {
+		for k := range s.Result.Outputs {
+			all[k] = "json"
+		}
+	}
+	if b := builtins[s.Action]; b != nil {
+		for k, t := range b.outputs {
+			all[k] = t
+		}
+	}
+	if s.Action == "approval" {
+		for _, k := range stringList(s.With["inputs"]) {
+			all[k] = "json"
+		}
+	}
+	for _, o := range s.Outputs {
+		all[o.Name] = o.Type
+	}
+	kind, ok = all[name]
+	return kind, sortedKeys(all), ok
+}
+
+// field checks the i-th part of a reference, the last one, against what there is.
+func (f ref) field(known map[string]valueType, i int) (valueType, *problem) {
+	what := strings.Join(f.path[:min(i, len(f.path))], ".")
+	if len(f.path) <= i {
+		return 0, f.wrong("known are "+oneOf(sortedKeys(known)), "%s needs a field", what)
+	}
+	t, ok := known[f.path[i]]
+	switch {
+	case !ok:
+		all := sortedKeys(known)
+		if what == "steps."+f.step() {
+			all = append(all, "outputs", "items")
+		}
+		return 0, f.wrong(knownHint(f.path[i], all, ""), "%s has no %q", what, f.path[i])
+	case len(f.path) > i+1 && t != typeTime && t != typeList:
+		return 0, f.wrong("", "%s has no parts", strings.Join(f.path[:i+1], "."))
+	}
+	return t, nil
+}
+
+func knownHint(name string, known []string, otherwise string) string {
+	if hint, ok := nearest(name, known); ok {
+		return hint
+	}
+	if len(known) > 0 && len(known) <= 12 {
+		return strings.TrimSuffix("known are "+strings.Join(known, ", ")+"; "+otherwise, "; ")
+	}
+	return otherwise
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func stringList(v any) []string {
+	var list []string
+	items, _ := v.([]any)
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,209 @@
+package dagspec
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Resolved is what a task gets: a step's texts with all references filled in.
+type Resolved struct {
+	Name   string
+	Labels map[string]string
+	Env    map[string]string // of the DAG and the step, the step's own last
+	Args   []string
+	Stdin  *string // nil: none, or StdinFile
+	With   map[string]any
+
+	StdinFile string
+}
+
+// Resolve fills in the references of a step that came out of a Graph. What has no value is an error: the task is
+// then `failed: config`.
+func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
+	v, err := newView(scope, s.names)
+	if err != nil {
+		return nil, err
+	}
+	return v.resolve(s)
+}
+
+// ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that just succeeded.
+func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
+	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
+}
+
+// ownOutputs shows a step its own outputs before they are anybody else's.
+type ownOutputs struct {
+	dagrun.Scope
+	id      string
+	outputs dagrun.JSON
+}
+
+// Step shows the body's outputs under the step's own id.
+func (o ownOutputs) Step(id string) (dagrun.StepView, bool) {
+	s, ok := o.Scope.Step(id)
+	if id == o.id {
+		s.Outputs = o.outputs
+	}
+	return s, ok
+}
+
+// environment resolves what the DAG and the step say, each seeing only the layers below.
+func (v *view) environment() (map[string]string, error) {
+	env := map[string]string{}
+	for level := 1; level <= 2; level++ {
+		below := *v
+		below.level = level - 1
+		filled, err := below.texts("env", v.layer(level))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(env, filled)
+	}
+	return env, nil
+}
+
+func (v *view) resolve(s *Step) (*Resolved, error) {
+	var err error
+	out := &Resolved{}
+	if out.Env, err = v.environment(); err != nil {
+		return nil, err
+	}
+	if out.Name, err = v.text("name", s.Name); err != nil {
+		return nil, err
+	}
+	if out.Labels, err = v.texts("labels", s.Labels); err != nil {
+		return nil, err
+	}
+	for _, arg := range s.Args {
+		text, err := v.text("args", arg)
+		if err != nil {
+			return nil, err
+		}
+		out.Args = append(out.Args, text)
+	}
+	with, err := v.fill("with", s.With)
+	if err != nil {
+		return nil, err
+	}
+	out.With, _ = with.(map[string]any)
+	return out, v.stdin(s.Stdin, out)
+}
+
+func (v *view) stdin(in *Stdin, out *Resolved) error {
+	if in == nil {
+		return nil
+	}
+	text, err := v.text("stdin", in.Text)
+	if err != nil {
+		return err
+	}
+	switch {
+	case in.File != "":
+		out.StdinFile = in.File
+		return nil
+	case in.Output != "":
+		if text, err = v.text("stdin", "${"+in.Output+"}"); err != nil {
+			return err
+		}
+	}
+	out.Stdin = &text
+	return nil
+}
+
+func (v *view) texts(field string, m map[string]string) (map[string]string, error) {
+	if m == nil {
+		return nil, nil
+	}
+	filled := make(map[string]string, len(m))
+	for _, k := range sortedKeys(m) {
+		text, err := v.text(field+"."+k, m[k])
+		if err != nil {
+			return nil, err
+		}
+		filled[k] = text
+	}
+	return filled, nil
+}
+
+// text fills in a text.
+func (v *view) text(field, text string) (string, error) {
+	t, problems := parseTemplate(text)
+	if len(problems) > 0 {
+		return "", fmt.Errorf("%s: %s", field, problems[0].msg)
+	}
+	out := ""
+	for _, s := range t {
+		filled := s.literal
+		if s.ref != nil {
+			value, err := v.span(field, s)
+			if err != nil {
+				return "", err
+			}
+			if filled, err = asText(value); err != nil {
+				return "", err
+			}
+		}
+		out += filled
+	}
+	return out, nil
+}
+
+// span is the value of one reference.
+func (v *view) span(field string, s span) (any, error) {
+	value, err := v.value(*s.ref)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %s: %w", field, s.ref, err)
+	case value == nil && s.orElse != nil:
+		return *s.orElse, nil
+	case value == nil:
+		return nil, fmt.Errorf("%s: %s has no value: write ${%s | default(…)} to go on without", field, s.ref, s.ref)
+	}
+	return value, nil
+}
+
+// fill resolves a value of any shape; a text that is one reference keeps the type of what it refers to.
+func (v *view) fill(field string, value any) (any, error) {
+	switch x := value.(type) {
+	case string:
+		t, _ := parseTemplate(x)
+		if s := t.single(); s != nil {
+			value, err := v.span(field, *s)
+			return plainTime(value), err
+		}
+		return v.text(field, x)
+	case []any:
+		list := make([]any, len(x))
+		for i := range x {
+			item, err := v.fill(field, x[i])
+			if err != nil {
+				return nil, err
+			}
+			list[i] = item
+		}
+		return list, nil
+	case map[string]any:
+		m := make(map[string]any, len(x))
+		for _, k := range sortedKeys(x) {
+			item, err := v.fill(field+"."+k, x[k])
+			if err != nil {
+				return nil, err
+			}
+			m[k] = item
+		}
+		return m, nil
+	}
+	return value, nil
+}
+
+// plainTime is a value as JSON has it.
+func plainTime(v any) any {
+	if t, ok := v.(time.Time); ok {
+		return t.Format(time.RFC3339Nano)
+	}
+	return v
+}

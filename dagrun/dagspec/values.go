@@ -1,0 +1,282 @@
+package dagspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Context is what dagrun.Options.Context must hold (itself or a pointer to it) for graphs made by Spec.Graph.
+type Context struct {
+	Params    map[string]any // as Spec.Params gave them
+	RunID     int64
+	DAG       string
+	LogicalAt time.Time
+	Env       func(name string) (string, bool) // the inherited environment, filtered; nil: nothing is inherited
+}
+
+var errContext = errors.New("dagrun.Options.Context must hold a dagspec.Context")
+
+// view looks up what references name, seen from one task.
+type view struct {
+	dagrun.Scope
+	names *names
+	ctx   Context
+	level int // how many layers of env are visible: 0 inherited, 1 the DAG's too, 2 the step's too
+}
+
+func newView(scope dagrun.Scope, n *names) (*view, error) {
+	v := &view{Scope: scope, names: n, level: 2}
+	switch ctx := scope.Context().(type) {
+	case Context:
+		v.ctx = ctx
+	case *Context:
+		v.ctx = *ctx
+	default:
+		return nil, errContext
+	}
+	return v, nil
+}
+
+// value is what a reference refers to; nil where it has no value.
+func (v *view) value(f ref) (any, error) {
+	base, err := v.base(f)
+	if err != nil {
+		return nil, err
+	}
+	return descend(base, f.rest()), nil
+}
+
+// base is the value without the path into it.
+func (v *view) base(f ref) (any, error) {
+	switch f.root() {
+	case "params":
+		return v.param(f.path[1]), nil
+	case "env":
+		return v.lookup(f.path[1])
+	case "run":
+		return v.run(f.path[1]), nil
+	case "error":
+		return v.failure(f.path[1]), nil
+	case "steps":
+		return v.step(f)
+	}
+	item, ok := v.Item()
+	if !ok {
+		return nil, nil
+	}
+	return decodeJSON(item.Value)
+}
+
+func (v *view) param(name string) any {
+	value := v.ctx.Params[name]
+	if p := v.names.params[name]; p != nil {
+		if typed, err := p.accept(value); err == nil {
+			return typed
+		}
+	}
+	return value
+}
+
+// lookup finds a variable in the uppermost layer that has it. A layer's own texts see only the layers below, so that
+// PATH: ${env.PATH}:/opt/bin means what it says.
+func (v *view) lookup(name string) (any, error) {
+	below := *v
+	for below.level--; below.level >= 0; below.level-- {
+		if text, ok := v.layer(below.level + 1)[name]; ok {
+			return below.text("env."+name, text)
+		}
+	}
+	if v.ctx.Env != nil {
+		if text, ok := v.ctx.Env(name); ok {
+			return text, nil
+		}
+	}
+	return nil, nil
+}
+
+func (v *view) layer(level int) map[string]string {
+	if level == 1 {
+		return v.names.spec.Env
+	}
+	return v.names.env
+}
+
+func (v *view) run(field string) any {
+	r := v.Run()
+	switch field {
+	case "id":
+		return v.ctx.RunID
+	case "dag":
+		return v.ctx.DAG
+	case "logical_at":
+		return v.ctx.LogicalAt.UTC()
+	case "state":
+		return r.State.String()
+	case "generation":
+		return int64(r.Generation)
+	}
+	failed := make([]any, len(r.Failed))
+	for i, name := range r.Failed {
+		failed[i] = name
+	}
+	return failed
+}
+
+func (v *view) failure(field string) any {
+	f, ok := v.Failure()
+	switch {
+	case !ok:
+		return nil
+	case field == "kind":
+		return string(f.Kind)
+	case field == "exit_code":
+		return int64(f.ExitCode)
+	case field == "signal":
+		return int64(f.Signal)
+	case field == "timed_out":
+		return f.Kind == dagrun.KindTimeout
+	}
+	return int64(f.Attempt)
+}
+
+func (v *view) step(f ref) (any, error) {
+	s, ok := v.Step(f.path[1])
+	if !ok {
+		return nil, fmt.Errorf("step %q is not in the graph", f.path[1])
+	}
+	switch f.path[2] {
+	case "state":
+		return s.State.String(), nil
+	case "attempt":
+		return int64(s.Attempt), nil
+	case "exit_code":
+		if !s.HasExit {
+			return nil, nil
+		}
+		return int64(s.ExitCode), nil
+	case "items":
+		return v.count(f.path[1], f.path[3]), nil
+	}
+	if v.names.gathers(f.path[1]) {
+		return v.gather(f.path[1], f.path[3])
+	}
+	return output(s, f.path[3])
+}
+
+func (v *view) gather(id, name string) (any, error) {
+	items := v.Items(id)
+	list := make([]any, len(items))
+	for i, item := range items {
+		value, err := output(item, name)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = value
+	}
+	return list, nil
+}
+
+func (v *view) count(id, field string) any {
+	items := v.Items(id)
+	if field == "total" {
+		return int64(len(items))
+	}
+	n := int64(0)
+	for _, item := range items {
+		failed := item.State == dagrun.TaskFailed || item.State == dagrun.TaskUpstreamFailed
+		if field == item.State.String() || field == "failed" && failed {
+			n++
+		}
+	}
+	return n
+}
+
+func output(s dagrun.StepView, name string) (any, error) {
+	if s.Outputs == "" {
+		return nil, nil
+	}
+	all, err := decodeJSON(s.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	outputs, _ := all.(map[string]any)
+	return outputs[name], nil
+}
+
+// decodeJSON keeps integers exact: they become int64.
+func decodeJSON(text dagrun.JSON) (any, error) {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("decode a stored value: %w", err)
+	}
+	return exact(v), nil
+}
+
+func exact(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if i, err := x.Int64(); err == nil {
+			return i
+		}
+		f, _ := x.Float64()
+		return f
+	case []any:
+		for i := range x {
+			x[i] = exact(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = exact(x[k])
+		}
+	}
+	return v
+}
+
+// descend follows a path into JSON; where it leads nowhere there is no value.
+func descend(v any, path []string) any {
+	for _, key := range path {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(x) {
+				return nil
+			}
+			v = x[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// asText prints a value into a text: strings as they are, times as RFC 3339, anything else as compact JSON.
+func asText(v any) (string, error) {
+	switch x := v.(type) {
+	case string:
+		return x, nil
+	case time.Time:
+		return x.Format(time.RFC3339Nano), nil
+	}
+	text, err := compactJSON(v)
+	return string(text), err
+}
+
+func compactJSON(v any) (dagrun.JSON, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return "", fmt.Errorf("write a value as JSON: %w", err)
+	}
+	return dagrun.JSON(bytes.TrimRight(b.Bytes(), "\n")), nil
+}
