@@ -92,3 +92,61 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCascade fails the first of many tasks that all depend on it.
+func BenchmarkCascade(b *testing.B) {
+	for _, shape := range shapes {
+		b.Run(shape.name, func(b *testing.B) {
+			g, err := Compile(shape.make(100_000))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				fails(b, New(g, Options{}))
+			}
+		})
+	}
+}
+
+// BenchmarkRestore takes a run up of which half is done.
+func BenchmarkRestore(b *testing.B) {
+	for _, n := range []int{1_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g, err := Compile(ladder(n))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := Saved{Run: RunRecord{State: RunRunning, Generation: 1, StartedAt: 1}}
+			for i := range n / 2 {
+				s.Tasks = append(s.Tasks, TaskRecord{ID: TaskID{Step: i}, Generation: 1, State: TaskSucceeded, Attempt: 1})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := Restore(g, Options{}, s)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := r.Step(Event{Kind: EvBegin, At: 2}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/task")
+		})
+	}
+}
+
+func BenchmarkForeach(b *testing.B) {
+	for _, n := range []int{1_000, 90_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g, err := Compile(foreachSpec(n))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				swift(b, New(g, Options{}))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/task")
+		})
+	}
+}

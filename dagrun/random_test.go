@@ -2,520 +2,124 @@ package dagrun
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"os"
-	"slices"
-	"strconv"
-	"testing"
 )
 
-// randomSpec makes a small graph that uses everything at once.
-func randomSpec(rnd *rand.Rand) Spec {
-	pick := func(n int) bool { return rnd.IntN(n) == 0 }
+// dice makes small graphs that use everything at once.
+type dice struct{ *rand.Rand }
+
+// one says yes in one of n cases.
+func (d dice) one(n int) bool { return d.IntN(n) == 0 }
+
+func (d dice) spec() Spec {
 	var s Spec
-	n := 1 + rnd.IntN(6)
-	body := func() Step {
-		step := Step{Body: BodyTask}
-		if pick(3) {
-			step.Body = Body(rnd.IntN(5))
-		}
-		if pick(4) {
-			step.Retry = RetryPolicy{Limit: 1 + rnd.IntN(2), Interval: Duration(rnd.IntN(3)) * 40_000, Backoff: 2, Jitter: 0.5}
-		}
-		if pick(5) {
-			step.Timeout = Duration(1 + rnd.IntN(50_000))
-		}
-		if pick(5) {
-			step.Publish = true
-			if pick(2) {
-				step.PublishPool = "p"
-			}
-		}
-		if pick(6) {
-			step.OnLost = LostFail
-		}
-		if pick(6) {
-			step.ContinueOn = ContinueOn{Failed: pick(2), Skipped: pick(2), MarkSuccess: pick(2)}
-		}
-		if pick(6) {
-			step.SkipExit = []int{3}
-		}
-		if pick(6) {
-			step.CacheKey = text("k")
-		}
-		if pick(6) {
-			step.When = truth(!pick(3))
-		}
-		step.Priority = rnd.IntN(3)
-		return step
-	}
-	rules := func(step *Step) {
-		for range rnd.IntN(3) {
-			rule := ErrorRule{Do: Do(rnd.IntN(5))}
-			if pick(2) {
-				rule.When = truth(pick(2))
-			}
-			if rule.Do == DoReplace {
-				for range 1 + rnd.IntN(2) {
-					with := body()
-					if pick(3) {
-						with.OnError = []ErrorRule{{Do: DoReplace, With: []Step{body()}}}
-					}
-					rule.With = append(rule.With, with)
-				}
-			}
-			step.OnError = append(step.OnError, rule)
-		}
-	}
-	for i := range n {
-		step := body()
-		step.Name = fmt.Sprintf("s%d", i)
-		if pick(3) {
-			rules(&step)
-		}
-		if pick(4) {
-			f := &Foreach{MaxConcurrent: rnd.IntN(3), FailFast: pick(2)}
-			var it items
-			for k := range rnd.IntN(4) {
-				it = append(it, Item{Key: fmt.Sprintf("k%d", k)})
-			}
-			f.Items = it
-			step.Foreach = f
-			step.WhenPerItem = step.When != nil && pick(2)
-		} else if pick(8) {
-			step.Result = &Result{}
-			if pick(2) {
-				step.Result = &Result{Kind: KindExit, ExitCode: 3, HasExit: true}
-			}
-		}
-		for k := range i {
-			if pick(2) {
-				step.Depends = append(step.Depends, Edge{fmt.Sprintf("s%d", k), EdgeState(rnd.IntN(3))})
-			}
-		}
-		if len(step.Depends) > 0 && pick(2) {
-			step.Rule = Rule(rnd.IntN(9))
-		}
-		s.Steps = append(s.Steps, step)
+	for i := range 1 + d.IntN(6) {
+		s.Steps = append(s.Steps, d.step(i))
 	}
 	for _, name := range handlerNames {
-		if pick(2) {
-			step := body()
-			step.Name = name
-			if pick(4) {
-				rules(&step)
-			}
+		if d.one(2) {
+			step := d.body()
+			step.Name, step.OnError = name, d.rules(4)
 			s.Handlers = append(s.Handlers, step)
 		}
 	}
-	s.FailFast = pick(4)
-	if pick(3) {
-		s.MaxActive = 1 + rnd.IntN(2)
+	s.FailFast = d.one(4)
+	if d.one(3) {
+		s.MaxActive = 1 + d.IntN(2)
 	}
-	if pick(4) {
-		s.Timeout = Duration(1 + rnd.IntN(200_000))
+	if d.one(4) {
+		s.Timeout = Duration(1 + d.IntN(200_000))
 	}
 	return s
 }
 
-// chaos drives a run with random events, crashes and refused commits.
-type chaos struct {
-	testing.TB
-	rnd       *rand.Rand
-	g         *Graph
-	o         Options
-	run       *Run
-	now       Time
-	rows      map[TaskID]TaskRecord
-	row       RunRecord
-	pending   map[int64]*Control // not decided
-	nextID    int64
-	flying    map[TaskID]Action // bodies and publishes of this drive
-	open      []Action
-	wants     map[TaskID]bool
-	drives    int
-	cancelled bool
-	log       []string
-}
-
-func (c *chaos) logf(format string, args ...any) { c.log = append(c.log, fmt.Sprintf(format, args...)) }
-
-func (c *chaos) event(e Event) error {
-	e.At = c.now
-	err := c.run.Step(e)
-	c.logf("%d %s %s #%d %v", e.At, e.Kind, c.g.TaskName(e.Task), e.Attempt, err)
-	if e.Control != nil {
-		c.logf("   %+v", *e.Control)
-	}
-	if e.Result != nil {
-		c.logf("   %+v", *e.Result)
-	}
-	checkRun(c, c.run)
-	return err
-}
-
-func (c *chaos) crash() {
-	c.logf("--- new drive: %+v", c.row)
-	s := Saved{Run: c.row, Tasks: slices.Collect(maps.Values(c.rows))}
-	run, err := Restore(c.g, c.o, s)
-	if err != nil {
-		c.Fatal(err)
-	}
-	c.run, c.flying, c.open, c.wants = run, map[TaskID]Action{}, nil, map[TaskID]bool{}
-	c.drives++
-	checkRun(c, run)
-	for _, id := range slices.Sorted(maps.Keys(c.pending)) {
-		c.event(Event{Kind: EvControl, Control: c.pending[id]})
-	}
-	if c.drives > 3 && c.rnd.IntN(3) == 0 {
-		c.event(Event{Kind: EvDriveLimit})
-	}
-	c.event(Event{Kind: EvBegin})
-}
-
-func (c *chaos) store(ready Ready, tasks int) {
-	for _, row := range ready.Records.Tasks[:tasks] {
-		if old, ok := c.rows[row.ID]; ok && old.State.Terminal() && old.Generation == row.Generation && (row.State != old.State) {
-			c.Fatalf("%s was %s, is %s", c.g.TaskName(row.ID), old.State, row.State)
-		}
-		c.rows[row.ID] = row
-	}
-}
-
-// turn is one round of the driver's loop.
-func (c *chaos) turn() {
-	ready, ok := c.run.Ready()
-	if again, _ := c.run.Ready(); fmt.Sprint(again) != fmt.Sprint(ready) {
-		c.Fatal("Ready changes something")
-	}
-	if ok && c.rnd.IntN(20) == 0 {
-		c.store(ready, c.rnd.IntN(len(ready.Records.Tasks)+1))
-		c.crash()
-		return
-	}
-	if ok && c.rnd.IntN(6) > 0 {
-		c.commit(ready)
-		return
-	}
-	c.move(ready.WakeAt)
-}
-
-func (c *chaos) commit(ready Ready) {
-	c.store(ready, len(ready.Records.Tasks))
-	for _, row := range ready.Records.Tasks {
-		c.logf("   %s %s #%d %s %s", c.g.TaskName(row.ID), row.State, row.Attempt, row.Request, row.Reason)
-	}
-	if ready.Records.Run != nil {
-		c.row = *ready.Records.Run
-	}
-	for _, d := range ready.Records.Controls {
-		if p := c.pending[d.ID]; p.Verb == VerbCancel && p.Task == nil {
-			c.cancelled = d.Outcome == Accepted
-		}
-		delete(c.pending, d.ID)
-	}
-	if ready.Result != nil && c.cancelled && ready.Result.State != RunCanceled {
-		c.Fatalf("cancelled, and yet %+v", *ready.Result)
-	}
-	if l := ready.Leave; l != nil && !l.Drained && l.WakeAt == 0 {
-		c.checkParked()
-	}
-	for _, id := range ready.Drops {
-		delete(c.wants, id)
-	}
-	for _, w := range ready.Wants {
-		c.wants[w.Task] = true
-	}
-	actions := slices.Clone(ready.Actions)
-	c.run.Advance()
-	for _, a := range actions {
-		c.perform(a)
-	}
-}
-
-// checkParked sees that somebody will wake a run that parks without a time.
-func (c *chaos) checkParked() {
-	if c.run.rec.PausedBy != "" {
-		return
-	}
-	for t := range c.run.Tasks() {
-		if t.State == TaskWaiting || t.State == TaskPaused {
-			return
+func (d dice) step(i int) Step {
+	step := d.body()
+	step.Name, step.OnError = fmt.Sprintf("s%d", i), d.rules(3)
+	switch {
+	case d.one(4):
+		step.Foreach = d.foreach()
+		step.WhenPerItem = step.When != nil && d.one(2)
+	case d.one(8):
+		step.Result = &Result{}
+		if d.one(2) {
+			*step.Result = exit3
 		}
 	}
-	c.Fatal("parked for ever")
-}
-
-func (c *chaos) perform(a Action) {
-	c.logf("   %s %s #%d", a.Kind, c.g.TaskName(a.Task), a.Attempt)
-	switch a.Kind {
-	case ActStart:
-		if old, twice := c.flying[a.Task]; twice {
-			c.Fatalf("start of %+v while %+v", a, old)
-		}
-		c.flying[a.Task] = a
-	case ActOpen, ActProbe:
-		c.open = append(c.open, a)
-	case ActCancelChild:
-		c.ask(&Control{Verb: VerbChildEnded, Task: &a.Task, Ref: a.Ref, Result: &Result{Kind: KindChild}})
-	}
-}
-
-func (c *chaos) ask(control *Control) {
-	c.nextID++
-	control.ID = c.nextID
-	c.pending[control.ID] = control
-	c.event(Event{Kind: EvControl, Control: control})
-}
-
-func (c *chaos) result() *Result {
-	results := []Result{{}, {}, {}, exit3, {Kind: KindConfig}, {Kind: KindSignal, Signal: 9}, {SnoozeUntil: c.now + 10}}
-	res := results[c.rnd.IntN(len(results))]
-	return &res
-}
-
-// move does one random thing that the world may do.
-func (c *chaos) move(wakeAt Time) {
-	switch k := c.rnd.IntN(20); {
-	case k < 4 && len(c.wants) > 0:
-		id := c.one(c.wants)
-		delete(c.wants, id)
-		c.event(Event{Kind: EvGranted, Task: id})
-	case k < 12 && len(c.flying) > 0:
-		ids := map[TaskID]bool{}
-		for id := range c.flying {
-			ids[id] = true
-		}
-		id := c.one(ids)
-		a := c.flying[id]
-		if c.rnd.IntN(3) == 0 {
-			c.event(Event{Kind: EvStarted, Task: id, Attempt: a.Attempt})
-			return
-		}
-		delete(c.flying, id)
-		if c.rnd.IntN(10) == 0 {
-			c.event(Event{Kind: EvLost, Task: id, Attempt: a.Attempt})
-			return
-		}
-		if err := c.event(Event{Kind: EvFinished, Task: id, Attempt: a.Attempt, Result: c.result()}); err != nil && !c.run.Over() && c.run.rec.Ending != EndingRefused {
-			c.Fatalf("end of %+v: %v", a, err)
-		}
-	case k < 15 && len(c.open) > 0:
-		c.answer()
-	case k < 17 && wakeAt != 0:
-		c.now = max(c.now, wakeAt)
-		c.event(Event{Kind: EvTick})
-	case k < 18:
-		c.control()
-	case k < 19 && c.rnd.IntN(30) == 0:
-		c.event(Event{Kind: EvDrain})
-	default:
-		c.now += Time(c.rnd.IntN(1000))
-	}
-}
-
-func (c *chaos) one(set map[TaskID]bool) TaskID {
-	ids := slices.SortedFunc(maps.Keys(set), func(a, b TaskID) int {
-		return inOrder(c.run.find(a), c.run.find(b))
-	})
-	return ids[c.rnd.IntN(len(ids))]
-}
-
-func (c *chaos) answer() {
-	a := c.open[0]
-	c.open = c.open[1:]
-	if a.Kind == ActOpen && c.run.find(a.Task).place != opening {
-		return
-	}
-	if a.Kind == ActProbe {
-		var hit *Result
-		if c.rnd.IntN(2) == 0 {
-			hit = c.result()
-		}
-		c.event(Event{Kind: EvProbed, Task: a.Task, Result: hit})
-		return
-	}
-	e := Event{Kind: EvWaits, Task: a.Task, Attempt: a.Attempt}
-	if c.run.Spec(a.Task).Body == BodyChild {
-		e.Ref = "child"
-	} else if c.rnd.IntN(2) == 0 {
-		e.Until = c.now + Time(c.rnd.IntN(60_000))
-	} else {
-		e.Kind, e.Result = EvFinished, c.result()
-	}
-	c.event(e)
-}
-
-// helpful is what ends a run that waits for people.
-func (c *chaos) helpful() {
-	for t := range c.run.Tasks() {
-		id := t.ID
-		switch {
-		case t.State == TaskPaused:
-			c.ask(&Control{Verb: VerbResume, Task: &id})
-		case t.State == TaskWaiting && c.run.Spec(id).Body == BodyApproval:
-			c.ask(&Control{Verb: VerbApprove, Task: &id})
-		case t.State == TaskWaiting && c.run.Spec(id).Body == BodyChild:
-			c.ask(&Control{Verb: VerbChildEnded, Task: &id, Ref: t.Ref, Result: c.result()})
-		case t.State == TaskWaiting && t.NextAt == 0:
-			c.event(Event{Kind: EvFinished, Task: id, Attempt: t.Attempt, Result: &Result{}})
-		default:
-			continue
-		}
-		return
-	}
-	if c.run.rec.PausedBy != "" {
-		c.ask(&Control{Verb: VerbResume})
-	}
-}
-
-func (c *chaos) control() {
-	if c.rnd.IntN(2) == 0 {
-		c.helpful()
-		return
-	}
-	if c.rnd.IntN(3) > 0 {
-		return
-	}
-	if c.rnd.IntN(4) == 0 {
-		c.ask(&Control{Verb: []Verb{VerbCancel, VerbPause, VerbResume}[c.rnd.IntN(3)], By: "ana", Now: c.rnd.IntN(4) == 0})
-		return
-	}
-	var ids []TaskID
-	for t := range c.run.Tasks() {
-		ids = append(ids, t.ID)
-	}
-	id := ids[c.rnd.IntN(len(ids))]
-	verbs := []Verb{VerbCancel, VerbPause, VerbResume, VerbApprove, VerbReject, VerbMark}
-	c.ask(&Control{Verb: verbs[c.rnd.IntN(len(verbs))], Task: &id, By: "bo", As: TaskSucceeded + State(c.rnd.IntN(3))})
-}
-
-// checkRun compares what the run keeps in step with what follows from its tasks.
-func checkRun(tb testing.TB, r *Run) {
-	fresh := make([]node, len(r.nodes))
-	for i := range r.nodes {
-		fresh[i].tally, fresh[i].gives = r.nodes[i].tally, r.nodes[i].gives
-	}
-	counts, open, tolerated, failures := r.counts, r.open, r.rec.Tolerated, len(r.failures)
-	r.retally()
-	for i := range fresh {
-		if fresh[i].tally != r.nodes[i].tally || fresh[i].gives != r.nodes[i].gives {
-			tb.Fatalf("step %d: tally %v gives %v, should be %v %v", i, fresh[i].tally, fresh[i].gives, r.nodes[i].tally, r.nodes[i].gives)
+	for k := range i {
+		if d.one(2) {
+			step.Depends = append(step.Depends, Edge{fmt.Sprintf("s%d", k), EdgeState(d.IntN(3))})
 		}
 	}
-	r.recountAll()
-	if counts != r.counts || open != r.open || tolerated != r.rec.Tolerated || failures != len(r.failures) {
-		tb.Fatalf("counts %+v %d %d %d, should be %+v %d %d %d", counts, open, tolerated, failures, r.counts, r.open, r.rec.Tolerated, len(r.failures))
+	if len(step.Depends) > 0 && d.one(2) {
+		step.Rule = Rule(d.IntN(9))
 	}
-	for i := range r.nodes {
-		active := 0
-		r.nodes[i].tasks(func(t *task) {
-			active += active1(t)
-			if b, ok := r.container(t).(*bag); ok && b != nil && b.tasks[t.pos] != t {
-				tb.Fatalf("%s is not where it should be", r.graph.TaskName(t.ID))
+	return step
+}
+
+func (d dice) foreach() *Foreach {
+	var it items
+	for k := range d.IntN(4) {
+		it = append(it, Item{Key: fmt.Sprintf("k%d", k)})
+	}
+	return &Foreach{Items: it, MaxConcurrent: d.IntN(3), FailFast: d.one(2)}
+}
+
+// body is what steps, handlers and replacements have in common.
+func (d dice) body() Step {
+	step := Step{Priority: d.IntN(3)}
+	if d.one(3) {
+		step.Body = Body(d.IntN(5))
+	}
+	if d.one(4) {
+		step.Retry = RetryPolicy{Limit: 1 + d.IntN(2), Interval: Duration(d.IntN(3)) * 40_000, Backoff: 2, Jitter: 0.5}
+	}
+	if d.one(5) {
+		step.Timeout = Duration(1 + d.IntN(50_000))
+	}
+	if d.one(5) {
+		step.Publish = true
+		step.PublishPool = []string{"", "p"}[d.IntN(2)]
+	}
+	if d.one(6) {
+		step.OnLost = LostFail
+	}
+	if d.one(6) {
+		step.ContinueOn = ContinueOn{Failed: d.one(2), Skipped: d.one(2), MarkSuccess: d.one(2)}
+	}
+	if d.one(6) {
+		step.SkipExit = []int{3}
+	}
+	if d.one(6) {
+		step.CacheKey = text("k")
+	}
+	if d.one(6) {
+		step.When = truth(!d.one(3))
+	}
+	return step
+}
+
+// rules makes on_error rules in one of n cases.
+func (d dice) rules(n int) []ErrorRule {
+	if !d.one(n) {
+		return nil
+	}
+	var rules []ErrorRule
+	for range d.IntN(3) {
+		rule := ErrorRule{Do: Do(d.IntN(5))}
+		if d.one(2) {
+			rule.When = truth(d.one(2))
+		}
+		for rule.Do == DoReplace && len(rule.With) < 2 {
+			with := d.body()
+			if d.one(3) {
+				with.OnError = []ErrorRule{{Do: DoReplace, With: []Step{d.body()}}}
 			}
-			if at, clock := r.alarm(t); r.begun && (at != t.alarm || clock != t.clock) && !r.halted() && !t.Publishing && !r.over {
-				tb.Fatalf("%s: alarm %d, should be %d", r.graph.TaskName(t.ID), t.alarm, at)
+			if rule.With = append(rule.With, with); d.one(2) {
+				break
 			}
-			checkTask(tb, r, t)
-		})
-		if e := r.nodes[i].each; e != nil && (e.active != active || e.limit > 0 && active > e.limit) {
-			tb.Fatalf("step %d: %d active, should be %d, limit %d", i, e.active, active, e.limit)
 		}
+		rules = append(rules, rule)
 	}
-	if max := r.graph.spec.MaxActive; max > 0 && r.bags[offered].len()+r.bags[flying].len() > max {
-		tb.Fatal("max_active_steps exceeded")
-	}
-}
-
-func active1(t *task) int { return active(t.place) }
-
-func checkTask(tb testing.TB, r *Run, t *task) {
-	name := r.graph.TaskName(t.ID)
-	fits := map[place][]State{
-		blocked: {TaskPending, TaskFinishing, TaskWaiting, TaskRetrying}, probing: {TaskReady}, held: {TaskReady},
-		capped: {TaskReady}, offered: {TaskReady}, flying: {TaskRunning}, opening: {TaskWaiting},
-		wanting: {TaskFinishing}, landing: {TaskFinishing},
-	}
-	if t.place != nowhere && !slices.Contains(fits[t.place], t.State) {
-		tb.Fatalf("%s: %s in place %d", name, t.State, t.place)
-	}
-	if r.begun && r.rec.Ending != EndingNone && !t.node.handler && t.State <= TaskReady {
-		tb.Fatalf("%s: %s while the run ends", name, t.State)
-	}
-	if r.begun && t.place == nowhere && !t.grows() && (t.State == TaskReady || t.State == TaskRunning || t.State == TaskFinishing) {
-		tb.Fatalf("%s: %s nowhere", name, t.State)
-	}
-	if t.queued {
-		tb.Fatalf("%s: left over in the queue", name)
-	}
-}
-
-func TestChaos_EveryRunEndsAndAddsUp(t *testing.T) {
-	t.Parallel()
-	seeds := 3000
-	if n, err := strconv.Atoi(os.Getenv("CHAOS")); err == nil {
-		seeds = n
-	}
-	if testing.Short() {
-		seeds = 300
-	}
-	verdicts := map[RunState]int{}
-	for seed := range seeds {
-		verdicts[runChaos(t, uint64(seed))]++
-	}
-	t.Log(verdicts)
-}
-
-func runChaos(t *testing.T, seed uint64) RunState {
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	g, err := Compile(randomSpec(rnd))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &chaos{TB: t, rnd: rnd, g: g, run: New(g, Options{}), now: 1000, rows: map[TaskID]TaskRecord{},
-		pending: map[int64]*Control{}, flying: map[TaskID]Action{}, wants: map[TaskID]bool{}}
-	c.row = RunRecord{State: RunQueued, Generation: 1}
-	defer func() {
-		p := recover()
-		if p != nil || t.Failed() {
-			for _, line := range c.log {
-				t.Log(line)
-			}
-			t.Logf("seed %d", seed)
-		}
-		if p != nil {
-			panic(p)
-		}
-	}()
-	c.event(Event{Kind: EvBegin})
-	for range 20_000 {
-		if c.row.State.Terminal() {
-			if c.rnd.IntN(3) > 0 || c.row.Generation > 3 {
-				return c.row.State
-			}
-			c.again()
-			continue
-		}
-		if c.run.Over() {
-			c.crash()
-			c.helpful()
-			continue
-		}
-		c.turn()
-	}
-	t.Errorf("no end")
-	return c.row.State
-}
-
-// again retries a finished run.
-func (c *chaos) again() {
-	c.row.State = RunQueued
-	c.row.Generation++
-	c.nextID++
-	id := TaskID{Step: c.rnd.IntN(c.g.plain)}
-	c.pending[c.nextID] = &Control{ID: c.nextID, Verb: VerbRetry, Mode: RetryMode(c.rnd.IntN(4)), Generation: c.row.Generation, Task: &id}
-	c.drives, c.cancelled = 0, false
-	c.crash()
+	return rules
 }

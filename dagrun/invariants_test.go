@@ -1,0 +1,67 @@
+package dagrun
+
+import (
+	"slices"
+	"testing"
+)
+
+// checkRun compares what the run keeps in step with what follows from its tasks.
+func checkRun(tb testing.TB, r *Run) {
+	fresh := make([]node, len(r.nodes))
+	for i := range r.nodes {
+		fresh[i].tally, fresh[i].gives = r.nodes[i].tally, r.nodes[i].gives
+	}
+	counts, open, tolerated, failures := r.counts, r.open, r.rec.Tolerated, len(r.failures)
+	r.retally()
+	for i := range fresh {
+		if fresh[i].tally != r.nodes[i].tally || fresh[i].gives != r.nodes[i].gives {
+			tb.Fatalf("step %d: tally %v gives %v, should be %v %v", i, fresh[i].tally, fresh[i].gives, r.nodes[i].tally, r.nodes[i].gives)
+		}
+	}
+	r.recountAll()
+	if counts != r.counts || open != r.open || tolerated != r.rec.Tolerated || failures != len(r.failures) {
+		tb.Fatalf("counts %+v %d %d %d, should be %+v %d %d %d", counts, open, tolerated, failures, r.counts, r.open, r.rec.Tolerated, len(r.failures))
+	}
+	for i := range r.nodes {
+		active := 0
+		r.nodes[i].tasks(func(t *task) {
+			active += active1(t)
+			if b, ok := r.container(t).(*bag); ok && b != nil && b.tasks[t.pos] != t {
+				tb.Fatalf("%s is not where it should be", r.graph.TaskName(t.ID))
+			}
+			if at, clock := r.alarm(t); r.begun && (at != t.alarm || clock != t.clock) && !r.halted() && !t.Publishing && !r.over {
+				tb.Fatalf("%s: alarm %d, should be %d", r.graph.TaskName(t.ID), t.alarm, at)
+			}
+			checkTask(tb, r, t)
+		})
+		if e := r.nodes[i].each; e != nil && (e.active != active || e.limit > 0 && active > e.limit) {
+			tb.Fatalf("step %d: %d active, should be %d, limit %d", i, e.active, active, e.limit)
+		}
+	}
+	if max := r.graph.spec.MaxActive; max > 0 && r.bags[offered].len()+r.bags[flying].len() > max {
+		tb.Fatal("max_active_steps exceeded")
+	}
+}
+
+func active1(t *task) int { return active(t.place) }
+
+func checkTask(tb testing.TB, r *Run, t *task) {
+	name := r.graph.TaskName(t.ID)
+	fits := map[place][]State{
+		blocked: {TaskPending, TaskFinishing, TaskWaiting, TaskRetrying}, probing: {TaskReady}, held: {TaskReady},
+		capped: {TaskReady}, offered: {TaskReady}, flying: {TaskRunning}, opening: {TaskWaiting},
+		wanting: {TaskFinishing}, landing: {TaskFinishing},
+	}
+	if t.place != nowhere && !slices.Contains(fits[t.place], t.State) {
+		tb.Fatalf("%s: %s in place %d", name, t.State, t.place)
+	}
+	if r.begun && r.rec.Ending != EndingNone && !t.node.handler && t.State <= TaskReady {
+		tb.Fatalf("%s: %s while the run ends", name, t.State)
+	}
+	if r.begun && t.place == nowhere && !t.grows() && (t.State == TaskReady || t.State == TaskRunning || t.State == TaskFinishing) {
+		tb.Fatalf("%s: %s nowhere", name, t.State)
+	}
+	if t.queued {
+		tb.Fatalf("%s: left over in the queue", name)
+	}
+}
