@@ -106,7 +106,7 @@ func (a *arranger) plain(word string) error {
 	what := strings.TrimSpace(a.pathName() + " command")
 	return &usageError{
 		msg:  fmt.Sprintf("unknown %s %q", what, word),
-		hint: didYouMean(word, commandNames(choices)),
+		hint: config.DidYouMean(word, commandNames(choices)),
 	}
 }
 
@@ -227,13 +227,6 @@ func dashed(name string) string {
 		return "-" + name
 	}
 	return "--" + name
-}
-
-func didYouMean(word string, names []string) string {
-	if name := config.Near(word, names); name != "" {
-		return fmt.Sprintf("did you mean %q?", name)
-	}
-	return ""
 }
 
 func see(command string) string { return fmt.Sprintf("see `%s --help`", command) }

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/internal/config"
 )
 
 //go:embed completion
@@ -37,14 +40,11 @@ when oarlock is upgraded.`,
 
 func runCompletion(e *env, args []string) error {
 	if len(args) != 1 {
-		return &usageError{msg: "completion needs one shell", hint: "one of " + joinOr(shells)}
+		return &usageError{msg: "completion needs one shell", hint: "one of " + config.OrList(shells)}
 	}
 	shell := args[0]
 	if !slices.Contains(shells, shell) {
-		hint := didYouMean(shell, shells)
-		if hint == "" {
-			hint = "one of " + joinOr(shells)
-		}
+		hint := cmp.Or(config.DidYouMean(shell, shells), "one of "+config.OrList(shells))
 		return &usageError{msg: fmt.Sprintf("no completion for shell %q", shell), hint: hint}
 	}
 	script, err := completionScripts.ReadFile("completion/oarlock." + shell)

@@ -7,6 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+const program = "oarlock"
+
 // Main runs one command line, without the program's name, and returns its exit code.
 func Main(e Env, args []string) int {
 	ctx, stop := withSignals(context.Background())
@@ -48,7 +50,7 @@ func (e *env) dispatch(ctx context.Context, args []string) error {
 // it prints them in its own way and on the wrong stream, and ends the process.
 func newApp(e *env) *cli.App {
 	app := &cli.App{
-		Name:  "oarlock",
+		Name:  program,
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
 			newMigrateCommand(e),

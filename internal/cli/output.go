@@ -134,11 +134,3 @@ func (p painter) bad(s string) string  { return p.paint("1;31", s) }
 func (p painter) note(s string) string { return p.paint("36", s) }
 func (p painter) dim(s string) string  { return p.paint("2", s) }
 func (p painter) bold(s string) string { return p.paint("1", s) }
-
-func joinOr(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}

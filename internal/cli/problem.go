@@ -138,7 +138,7 @@ func (e *env) report(p problem, args []string) {
 	}
 	paint := e.stderrPaint()
 	for _, at := range p.lines() {
-		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(e.name()+":"), at.message)
+		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), at.message)
 		if at.snippet != "" {
 			fmt.Fprintln(e.Stderr, at.snippet)
 		}
@@ -147,8 +147,6 @@ func (e *env) report(p problem, args []string) {
 		}
 	}
 }
-
-func (e *env) name() string { return "oarlock" }
 
 type reportLine struct{ message, snippet, hint string }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 //	[db]                                         tests with a database are wanted
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	dbs := &databases{tb: t}
+	dbs := newDatabases(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -72,9 +72,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // databases makes databases for scripts; they live as long as the test they belong to.
 type databases struct {
-	tb      testing.TB
-	standby sync.Once
-	url     string // of the standby
+	tb               testing.TB
+	private, standby func() string // servers of their own, started when first wanted
+}
+
+func newDatabases(tb testing.TB) *databases {
+	tb.Helper()
+	return &databases{
+		tb:      tb,
+		private: sync.OnceValue(func() string { return startPrivate(tb) }),
+		standby: sync.OnceValue(func() string { return startStandby(tb) }),
+	}
 }
 
 func (d *databases) database(ts *testscript.TestScript, neg bool, args []string) {
@@ -90,10 +98,9 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 	case "private":
 		address = d.private()
 	case "standby":
-		d.standby.Do(func() { d.url = startStandby(d.tb) })
-		address = d.url
+		address = d.standby()
 	case "wrong-password":
-		address = withPassword(pgtest.New(d.tb).URL, "hunter2")
+		address = withPassword(d.private(), "hunter2")
 	default:
 		db := pgtest.New(d.tb)
 		execFile(d.tb, db, kind+".sql")
@@ -102,16 +109,13 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 	ts.Setenv("DATABASE_URL", address)
 }
 
-// private is a server of its own: the shared one for tests is tuned in ways that doctor complains about.
-func (d *databases) private() string {
-	server := startServer(d.tb, pglocal.Config{Throwaway: true})
-	d.tb.Cleanup(func() {
-		if err := server.Stop(context.WithoutCancel(d.tb.Context())); err != nil {
-			d.tb.Error(err)
-		}
-	})
-	if _, err := migrations.Up(d.tb.Context(), server.URL("")); err != nil {
-		d.tb.Fatal(err)
+// startPrivate: the shared server for tests is tuned in ways that doctor complains about, and may want no password.
+func startPrivate(tb testing.TB) string {
+	tb.Helper()
+	server := startServer(tb, pglocal.Config{Throwaway: true})
+	tb.Cleanup(func() { stopServer(tb, server) })
+	if _, err := migrations.Up(tb.Context(), server.URL("")); err != nil {
+		tb.Fatal(err)
 	}
 	return server.URL("")
 }
@@ -154,18 +158,12 @@ func startStandby(tb testing.TB) string {
 	}
 	settings := pglocal.Config{Dir: filepath.Join(dir, "pg")}
 	primary := startServer(tb, settings)
-	if err := primary.Stop(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	stopServer(tb, primary)
 	if err := os.WriteFile(filepath.Join(settings.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	standby := startServer(tb, settings)
-	tb.Cleanup(func() {
-		if err := standby.Stop(context.WithoutCancel(tb.Context())); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { stopServer(tb, standby) })
 	return standby.URL("")
 }
 
@@ -183,4 +181,11 @@ func startServer(tb testing.TB, c pglocal.Config) *pglocal.Server {
 		tb.Fatal(err)
 	}
 	return server
+}
+
+func stopServer(tb testing.TB, server *pglocal.Server) {
+	tb.Helper()
+	if err := server.Stop(context.WithoutCancel(tb.Context())); err != nil {
+		tb.Error(err)
+	}
 }

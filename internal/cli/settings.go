@@ -65,7 +65,7 @@ func settingFlag(k config.Key) cli.Flag {
 	}
 	usage := k.Usage
 	if len(k.Allowed) > 0 {
-		usage += ": " + joinOr(k.Allowed)
+		usage += ": " + config.OrList(k.Allowed)
 	}
 	flag := &cli.StringFlag{Name: name, Usage: usage, DefaultText: k.Default}
 	if short, ok := shortFlags[k.Name]; ok {

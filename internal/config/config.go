@@ -102,7 +102,7 @@ func decide(k Key, from Sources, inFile map[string]entry) Value {
 
 func (k Key) check(text string) error {
 	if len(k.Allowed) > 0 && !slices.Contains(k.Allowed, text) {
-		return fmt.Errorf("must be %s", orList(k.Allowed))
+		return fmt.Errorf("must be %s", OrList(k.Allowed))
 	}
 	if k.Check != nil {
 		return k.Check(text)

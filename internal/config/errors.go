@@ -19,7 +19,7 @@ func (e *InvalidError) Unwrap() error { return e.Reason }
 
 // Hint names the nearest allowed value, if one is near.
 func (e *InvalidError) Hint() string {
-	return didYouMean(e.Value.Text, e.Value.Key.Allowed)
+	return DidYouMean(e.Value.Text, e.Value.Key.Allowed)
 }
 
 // FileError is one problem in the settings file, at a place.

@@ -147,7 +147,7 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 	at := pair.Key.GetToken()
 	key, known := r.key(at.Value)
 	if !known {
-		hint := didYouMean(at.Value, r.names())
+		hint := DidYouMean(at.Value, r.names())
 		if hint == "" {
 			hint = "known keys: " + strings.Join(r.names(), ", ")
 		}
@@ -164,7 +164,7 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 	}
 	r.found[key.Name] = entry{text, at.Position.Line}
 	if err := key.check(text); err != nil {
-		r.fail(pair.Value.GetToken(), didYouMean(text, key.Allowed), "%s %v", key.Name, err)
+		r.fail(pair.Value.GetToken(), DidYouMean(text, key.Allowed), "%s %v", key.Name, err)
 	}
 }
 

@@ -47,14 +47,16 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-func didYouMean(word string, names []string) string {
+// DidYouMean is a hint with the name most like word, or "".
+func DidYouMean(word string, names []string) string {
 	if name := Near(word, names); name != "" {
 		return fmt.Sprintf("did you mean %q?", name)
 	}
 	return ""
 }
 
-func orList(names []string) string {
+// OrList is the names as a sentence has them: a, b or c.
+func OrList(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}
