@@ -139,3 +139,18 @@ exec %s/initdb "$@"
 		t.Error(got)
 	}
 }
+
+func TestFastTempDir_LeavesTheChoiceToTMPDIR(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp")
+	if dir := FastTempDir(); dir != TempDir() {
+		t.Error(dir)
+	}
+	if roomy("/") {
+		t.Error("a disk is taken for memory")
+	}
+	for text, want := range map[string]uint64{"123\n": 123, "max\n": 0, "": 0} {
+		if got := number([]byte(text)); got != want {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (f *folder) matching(ctx context.Context, version string) (Binaries, error)
 	return Binaries{}, &Error{
 		ErrOtherVersion, msg,
 		fmt.Sprintf("install PostgreSQL %d, or set %s to its folder; to begin with an empty database instead: mv %s %s.%d",
-			major, binEnv, f.data(), f.data(), major), err,
+			major, binEnv, f.data(), f.data(), major), nil,
 	}
 }
 
@@ -64,7 +64,8 @@ func (f *folder) initdb(ctx context.Context, c Config, bin Binaries) error {
 		err = f.runInitdb(ctx, c, bin, fresh, "C") // everywhere; the encoding stays UTF8
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
+		_ = os.RemoveAll(fresh) // the next start tries again
+		return err
 	}
 	return explain("name the data folder", f.dir, os.Rename(fresh, f.data()))
 }

@@ -34,7 +34,7 @@ func startServer(ctx context.Context) (*pglocal.Server, error) {
 	return pglocal.Start(ctx, pglocal.Config{
 		Throwaway: true,
 		KeepFor:   pid,
-		Dir:       filepath.Join(tempDir(), fmt.Sprintf("oarlock-test-%d-%d-%s", os.Geteuid(), pid, since)),
+		Dir:       filepath.Join(pglocal.FastTempDir(), fmt.Sprintf("oarlock-test-%d-%d-%s", os.Geteuid(), pid, since)),
 		Settings:  settings,
 	})
 }

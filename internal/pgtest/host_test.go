@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // goTest runs packages of testdata/share in a `go test` of their own; each writes "pid folder" of its server into a
@@ -33,7 +31,7 @@ func goTest(t *testing.T, packages ...string) (*exec.Cmd, *bytes.Buffer, string)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill the go command with its test processes
 	must(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
 	return cmd, out, tell
@@ -56,7 +54,7 @@ func ended(t *testing.T, pid, dir string) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
 	must(t, err)
-	eventually(t, "the server ends", func() bool { return unix.Kill(n, 0) == unix.ESRCH })
+	eventually(t, "the server ends", func() bool { return syscall.Kill(n, 0) == syscall.ESRCH })
 	eventually(t, "its folder goes", func() bool { _, err := os.Stat(filepath.Dir(dir)); return err != nil })
 }
 
@@ -86,7 +84,7 @@ func TestServer_EndsWithAKilledGoTest(t *testing.T) {
 		return len(told) > 0
 	})
 	pid, dir, _ := strings.Cut(string(told), " ")
-	must(t, unix.Kill(-cmd.Process.Pid, unix.SIGKILL))
+	must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
 	_ = cmd.Wait()
 	ended(t, pid, dir)
 }

@@ -1,4 +1,4 @@
-package pgtest
+package pglocal
 
 import (
 	"bytes"
@@ -6,24 +6,22 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
 
 const (
 	memoryFolder = "/dev/shm"
 	tmpfsMagic   = 0x01021994
-	wantRoom     = 2 << 30 // a run of all tests stays well below
+	wantRoom     = 2 << 30 // the tests of oarlock stay well below
 	wantMemory   = 4 << 30
 )
 
-// tempDir is where the server lives: in memory when there is plenty, unless TMPDIR says otherwise. Clones are made
-// and dropped all the time, and ext4 gets slow at creating files next to lately deleted ones.
-func tempDir() string {
+// FastTempDir is TempDir, or a folder in memory when there is plenty and TMPDIR does not say otherwise: for servers
+// that make and drop databases all the time. ext4 gets slow at creating files next to lately deleted ones.
+func FastTempDir() string {
 	if os.Getenv("TMPDIR") == "" && roomy(memoryFolder) && freeMemory() >= wantMemory && memoryLimit() >= wantMemory {
 		return memoryFolder
 	}
-	return pglocal.TempDir()
+	return TempDir()
 }
 
 func roomy(dir string) bool {
