@@ -89,56 +89,72 @@ func (a *arranger) take(word string) error {
 
 // plain is a command while commands may follow, then an argument.
 func (a *arranger) plain(word string) error {
-	choices := a.app.Commands
+	known := a.app.Commands
 	if c := a.command(); c != nil {
-		choices = c.Subcommands
+		known = c.Subcommands
 	}
-	if len(choices) == 0 {
+	if len(known) == 0 {
 		a.args = append(a.args, word)
 		return nil
 	}
-	for _, c := range choices {
+	for _, c := range known {
 		if c.HasName(word) {
 			a.path = append(a.path, c)
 			return nil
 		}
 	}
-	what := strings.TrimSpace(a.pathName() + " command")
+	what := strings.TrimSpace(pathName(a.path) + " command")
 	return &usageError{
 		msg:  fmt.Sprintf("unknown %s %q", what, word),
-		hint: config.DidYouMean(word, commandNames(choices)),
+		hint: config.DidYouMean(word, commandNames(known)),
 	}
 }
 
+// flag puts a flag and its value together into one word, on the side it belongs to.
 func (a *arranger) flag(word string) error {
-	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	found, global := a.lookup(name)
-	if found == nil && word[1] != '-' { // -ojson
-		if short, _ := a.lookup(name[:min(1, len(name))]); short != nil && takesValue(short) {
-			_, global = a.lookup(name[:1])
-			found, value, inline = short, word[2:], true
-		}
+	g, found := a.given(word)
+	if !found {
+		return a.unknownFlag(word)
 	}
-	if found == nil {
-		return a.unknownFlag(word, name)
-	}
-	clean := "--" + found.Names()[0]
+	clean := "--" + g.flag.Names()[0]
 	switch {
-	case inline:
-		clean += "=" + value
-	case takesValue(found):
+	case g.inline:
+		clean += "=" + g.value
+	case takesValue(g.flag):
 		if len(a.rest) == 0 || a.isFlag(a.rest[0]) {
-			return &usageError{msg: fmt.Sprintf("flag %s needs a value", dashed(name))}
+			return &usageError{msg: fmt.Sprintf("flag %s needs a value", word)}
 		}
 		clean += "=" + a.rest[0]
 		a.rest = a.rest[1:]
 	}
-	if global {
+	if g.global {
 		a.line.global = append(a.line.global, clean)
 	} else {
 		a.own = append(a.own, clean)
 	}
 	return nil
+}
+
+// given is a flag as it was typed; inline says that its value is part of the word.
+type given struct {
+	flag   cli.Flag
+	global bool
+	value  string
+	inline bool
+}
+
+// given understands --flag, --flag=value, -f, -f=value and -fvalue.
+func (a *arranger) given(word string) (given, bool) {
+	name, value, inline := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if flag, global := a.lookup(name); flag != nil {
+		return given{flag, global, value, inline}, true
+	}
+	if word[1] != '-' {
+		if flag, global := a.lookup(word[1:2]); flag != nil && takesValue(flag) {
+			return given{flag, global, word[2:], true}, true
+		}
+	}
+	return given{}, false
 }
 
 // isFlag says that word names a flag that is known here, so it is hardly the value of the one before it.
@@ -164,7 +180,9 @@ func (a *arranger) lookup(name string) (found cli.Flag, global bool) {
 	return nil, false
 }
 
-func (a *arranger) unknownFlag(word, name string) error {
+func (a *arranger) unknownFlag(word string) error {
+	flag, _, _ := strings.Cut(word, "=")
+	name := strings.TrimLeft(flag, "-")
 	known := flagNames(a.app.Flags)
 	if c := a.command(); c != nil {
 		known = append(flagNames(c.Flags), known...)
@@ -175,7 +193,6 @@ func (a *arranger) unknownFlag(word, name string) error {
 	} else if word[1] >= '0' && word[1] <= '9' {
 		hint = "put `--` before an argument that begins with a dash"
 	}
-	flag, _, _ := strings.Cut(word, "=")
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
@@ -188,14 +205,12 @@ func (a *arranger) finish() error {
 	case c == nil:
 		return &usageError{msg: "no command given"}
 	case len(c.Subcommands) > 0:
-		return &usageError{msg: fmt.Sprintf("%s needs a command: %s", a.pathName(), strings.Join(commandNames(c.Subcommands), ", "))}
+		return &usageError{msg: fmt.Sprintf("%s needs a command: %s", pathName(a.path), strings.Join(commandNames(c.Subcommands), ", "))}
 	case c.ArgsUsage == "" && len(a.args) > 0:
-		return &usageError{msg: fmt.Sprintf("%s takes no arguments, got %q", a.pathName(), a.args[0])}
+		return &usageError{msg: fmt.Sprintf("%s takes no arguments, got %q", pathName(a.path), a.args[0])}
 	}
 	return nil
 }
-
-func (a *arranger) pathName() string { return pathName(a.path) }
 
 func pathName(path []*cli.Command) string {
 	return strings.Join(commandNames(path), " ")
