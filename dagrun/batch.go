@@ -48,23 +48,27 @@ func sameRun(a, b RunRecord) bool {
 func (r *Run) showActions() {
 	r.out.Actions = slices.Grow(r.out.Actions[:0], len(r.actions))
 	for _, a := range r.actions {
-		if a.useful() {
+		if r.useful(&a) {
 			r.out.Actions = append(r.out.Actions, a.Action)
 		}
 	}
 }
 
-func (a *action) useful() bool {
+func (r *Run) useful(a *action) bool {
 	t := a.task
+	if a.Kind == ActProbe {
+		return t.place == probing
+	}
+	if t.Attempt != a.Attempt {
+		return false
+	}
 	switch a.Kind {
 	case ActStart:
-		return t.Attempt == a.Attempt && (a.Publish && t.place == landing || !a.Publish && t.place == flying)
+		return a.Publish && t.place == landing || !a.Publish && t.place == flying
 	case ActOpen:
-		return t.Attempt == a.Attempt && t.place == opening
-	case ActProbe:
-		return t.place == probing
-	default:
-		return true
+		return t.place == opening
+	default: // what is to stop: a refused run does not wait for the end
+		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,7 +109,7 @@ type drive struct {
 	savedRun RunRecord
 	log      []string // what happened, in order
 	hand     bool     // bodies end by hand
-	flying   []Action
+	controls int64
 	last     Ready
 }
 
@@ -204,7 +205,7 @@ func (d *drive) perform(a Action) {
 	d.Helper()
 	name := d.g.TaskName(a.Task)
 	if d.hand {
-		d.flying = append(d.flying, a)
+		d.log = append(d.log, a.Kind.String()+" "+name)
 		return
 	}
 	switch a.Kind {
@@ -246,7 +247,7 @@ func (d *drive) crash() {
 	if err != nil {
 		d.Fatal(err)
 	}
-	d.run, d.flying = run, nil
+	d.run = run
 }
 
 // states prints all tasks.
@@ -277,13 +278,107 @@ var (
 	exit99 = Result{Kind: KindExit, ExitCode: 99, HasExit: true}
 )
 
-func TestSmoke(t *testing.T) {
-	d := newDrive(t, spec("a", "b <- a", "c retry=xx <- a", "d <- b, c"), Options{})
-	d.ends["c"] = []Result{exit3, exit3}
-	d.begin()
-	d.tick()
-	d.tick()
-	d.want("a=succeeded b=succeeded c=succeeded d=succeeded")
-	d.verdict("succeeded: ")
-	t.Log(d.log)
+// play drives a run by hand, one word and a task a move, and commits after each but those that end in a bar:
+// "begin", "grant a", "start a", "end a", "exit3 a", "lost a", "tick 500", "cancel a", "crash", …
+func (d *drive) play(moves ...string) {
+	d.Helper()
+	d.hand = true
+	for _, move := range moves {
+		open := strings.HasSuffix(move, " |")
+		words := strings.Fields(strings.TrimSuffix(move, "|"))
+		stale := words[0] == "stale"
+		if stale {
+			words = words[1:]
+		}
+		switch words[0] {
+		case "crash":
+			d.crash()
+			continue
+		case "again": // what the store does when a retry is asked for
+			d.savedRun.State = RunQueued
+			d.savedRun.Generation++
+			continue
+		}
+		e := d.move(words)
+		if stale {
+			d.refused(ErrStale, e)
+			continue
+		}
+		d.step(e)
+		if !open {
+			d.loop()
+		}
+	}
+}
+
+func (d *drive) move(words []string) Event {
+	d.Helper()
+	var e Event
+	arg := ""
+	if len(words) > 1 {
+		arg = words[1]
+	}
+	if kind, ok := map[string]EventKind{"begin": EvBegin, "drain": EvDrain, "limit": EvDriveLimit}[words[0]]; ok {
+		return Event{Kind: kind}
+	}
+	if words[0] == "refuse" {
+		return Event{Kind: EvRefuse, Text: arg}
+	}
+	if words[0] == "tick" {
+		return Event{Kind: EvTick, At: d.now + Time(must(strconv.Atoi(arg)))}
+	}
+	if verb, err := ParseVerb(words[0]); err == nil {
+		return Event{Kind: EvControl, Control: d.control(verb, words[1:])}
+	}
+	e.Task = d.id(arg)
+	row, _ := d.run.Task(e.Task)
+	e.Attempt = row.Attempt
+	switch words[0] {
+	case "grant":
+		e.Kind = EvGranted
+	case "start":
+		e.Kind = EvStarted
+	case "end":
+		e.Kind, e.Result = EvFinished, &Result{}
+	case "exit3":
+		e.Kind, e.Result = EvFinished, &Result{Kind: KindExit, ExitCode: 3, HasExit: true}
+	case "snooze":
+		e.Kind, e.Result = EvFinished, &Result{SnoozeUntil: d.now + 60_000}
+	case "lost":
+		e.Kind = EvLost
+	case "settled":
+		e.Kind, e.Result = EvSettled, &Result{}
+	case "waits":
+		e.Kind, e.Until = EvWaits, d.now+60_000
+	case "named":
+		e.Kind, e.Ref = EvWaits, "77"
+	case "hit":
+		e.Kind, e.Result = EvProbed, &Result{}
+	case "miss":
+		e.Kind = EvProbed
+	default:
+		d.Fatalf("no move %q", words[0])
+	}
+	return e
+}
+
+func (d *drive) control(verb Verb, words []string) *Control {
+	d.controls++
+	c := &Control{ID: d.controls, Verb: verb, By: "ana", Ref: "77", Generation: d.savedRun.Generation}
+	if verb == VerbChildEnded {
+		c.Result = &Result{}
+	}
+	for _, w := range words {
+		if as, err := ParseState(w); err == nil {
+			c.As = as
+		} else if mode, err := ParseRetryMode(w); err == nil {
+			c.Mode = mode
+		} else if w == "now" {
+			c.Now = true
+		} else {
+			id := d.id(w)
+			c.Task = &id
+		}
+	}
+	return c
 }

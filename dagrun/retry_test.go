@@ -1,0 +1,90 @@
+package dagrun
+
+import "testing"
+
+func TestRetryPolicy_DelayGrowsUpToItsCap(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		policy RetryPolicy
+		want   []Duration
+	}{
+		{RetryPolicy{Interval: 100, Backoff: 2}, []Duration{100, 200, 400, 800}},
+		{RetryPolicy{Interval: 100, Backoff: 2, MaxInterval: 300}, []Duration{100, 200, 300, 300}},
+		{RetryPolicy{Interval: 100}, []Duration{100, 100}},
+		{RetryPolicy{Interval: 100, Backoff: 0.5}, []Duration{100, 100}},
+		{RetryPolicy{Backoff: 9}, []Duration{0, 0}},
+	} {
+		for retries, want := range c.want {
+			if got := c.policy.delay(retries); got != want {
+				t.Errorf("%+v after %d retries: %s, want %s", c.policy, retries, got, want)
+			}
+		}
+	}
+	endless := RetryPolicy{Interval: 1000, Backoff: 1000}
+	if got := endless.delay(1_000_000); got != forever {
+		t.Errorf("the delay is not bounded: %s", got)
+	}
+}
+
+func TestRetryPolicy_JitterStaysInItsBounds(t *testing.T) {
+	t.Parallel()
+	p := RetryPolicy{Jitter: 0.2}
+	low, high := Duration(1000), Duration(1000)
+	for attempt := range 10_000 {
+		d := p.jitter(1000, hash(7, "a", attempt))
+		low, high = min(low, d), max(high, d)
+	}
+	if low < 800 || low > 805 || high > 1200 || high < 1195 {
+		t.Errorf("from %s to %s", low, high)
+	}
+	if p.Jitter = 0; p.jitter(1000, hash(7, "a", 1)) != 1000 {
+		t.Error("a delay without jitter moves")
+	}
+}
+
+// The numbers are part of what a restored run relies on: they may not change from one version to the next.
+func TestHash_IsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	if a, b := hash(1, "load", 1), hash(1, "load", 2); a == b || a != hash(1, "load", 1) || a == hash(2, "load", 1) {
+		t.Error(a, b)
+	}
+	p := RetryPolicy{Jitter: 0.5}
+	if got := p.jitter(10_000, hash(1, "load", 1)); got != 9844 {
+		t.Error(int64(got))
+	}
+}
+
+func TestRetryPolicy_PicksFailures(t *testing.T) {
+	t.Parallel()
+	exit := func(code int) Result { return Result{Kind: KindExit, HasExit: true, ExitCode: code} }
+	for _, c := range []struct {
+		name   string
+		policy RetryPolicy
+		res    Result
+		used   int
+		want   bool
+	}{
+		{"within the limit", RetryPolicy{Limit: 2}, exit(1), 1, true},
+		{"past the limit", RetryPolicy{Limit: 2}, exit(1), 2, false},
+		{"permanent", RetryPolicy{Limit: 2}, Result{Kind: KindExit, Permanent: true}, 0, false},
+		{"a listed code", RetryPolicy{Limit: 2, ExitCodes: []int{4}}, exit(4), 0, true},
+		{"another code", RetryPolicy{Limit: 2, ExitCodes: []int{4}}, exit(5), 0, false},
+		{"codes are for exits", RetryPolicy{Limit: 2, ExitCodes: []int{4}}, Result{Kind: KindTimeout, HasExit: true, ExitCode: 124}, 0, true},
+		{"lost by default", RetryPolicy{Limit: 2}, Result{Kind: KindLost}, 0, false},
+		{"lost when listed", RetryPolicy{Limit: 2, Kinds: []FailureKind{KindLost}}, Result{Kind: KindLost}, 0, true},
+		{"an empty list", RetryPolicy{Limit: 2, Kinds: []FailureKind{}}, exit(1), 0, false},
+	} {
+		if got := c.policy.allows(c.res, c.used); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestDuration_PrintsForPeople(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[Duration]string{0: "0s", 500: "500ms", 600_000: "10m", 3_600_000: "1h", 5_400_000: "1h30m", 129_600_000: "1d12h", 1500: "1s500ms"} {
+		if d.String() != want {
+			t.Errorf("%d prints %s, want %s", int64(d), d, want)
+		}
+	}
+}
