@@ -125,15 +125,15 @@ func TestStart_LeavesAForeignProcessAlone(t *testing.T) {
 	t.Parallel()
 	dir := madeDir(t)
 	foreign := exec.Command("sleep", "1000")
-	if os.Geteuid() == 0 {
-		o, err := serverOwner()
-		must(t, err)
-		foreign.SysProcAttr = o.attr() // PostgreSQL ignores processes of other users
-	}
+	o, err := serverOwner()
+	must(t, err)
+	foreign.SysProcAttr = o.attr() // PostgreSQL ignores processes of other users
 	must(t, foreign.Start())
 	defer func() { _ = foreign.Process.Kill(); _ = foreign.Wait() }()
 	stale := fmt.Sprintf("%d\n%s/data\n1700000000\n5432\n/tmp\n127.0.0.1\n  1234 5\nready   \n", foreign.Process.Pid, dir)
-	must(t, os.WriteFile(filepath.Join(dir, "data", "postmaster.pid"), []byte(stale), 0o600))
+	pidFile := filepath.Join(dir, "data", "postmaster.pid")
+	must(t, os.WriteFile(pidFile, []byte(stale), 0o600))
+	must(t, o.give(pidFile))
 
 	s := startServer(t, Config{Dir: dir})
 	if got := query(t, s.URL(""), "SELECT 'up'"); got != "up" || s.PID() == foreign.Process.Pid {
