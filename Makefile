@@ -13,7 +13,11 @@ endif
 
 # A user without a writable home gets caches inside the project.
 export GOCACHE    := $(shell tools/cache-folder GOCACHE)
-export GOMODCACHE := $(shell tools/cache-folder GOMODCACHE)
+export GOPATH     := $(shell tools/cache-folder GOPATH)
+export GOMODCACHE := $(shell GOPATH='$(GOPATH)' tools/cache-folder GOMODCACHE)
+ifneq ($(findstring $(CURDIR)/,$(GOMODCACHE)),)
+  export GOFLAGS := $(shell go env GOFLAGS) -modcacherw # so that rm -r removes the project
+endif
 
 # The race detector needs a C compiler; the program itself is built without C.
 ifneq ($(shell command -v "$$(go env CC)"),)
