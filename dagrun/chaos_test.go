@@ -299,14 +299,7 @@ func TestChaos_EveryRunEndsAndAddsUp(t *testing.T) {
 }
 
 func runChaos(t *testing.T, seed uint64) RunState {
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	g, err := Compile(dice{rnd}.spec())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &chaos{TB: t, rnd: rnd, g: g, run: New(g, Options{}), now: 1000, rows: map[TaskID]TaskRecord{},
-		pending: map[int64]*Control{}, flying: map[TaskID]Action{}, wants: map[TaskID]bool{}}
-	c.row = RunRecord{State: RunQueued, Generation: 1}
+	c := newChaos(t, seed)
 	defer func() {
 		p := recover()
 		if p != nil || t.Failed() {
@@ -319,7 +312,6 @@ func runChaos(t *testing.T, seed uint64) RunState {
 			panic(p)
 		}
 	}()
-	c.event(Event{Kind: EvBegin})
 	for range 20_000 {
 		if c.row.State.Terminal() {
 			if c.rnd.IntN(3) > 0 || c.row.Generation > 3 {
@@ -337,6 +329,19 @@ func runChaos(t *testing.T, seed uint64) RunState {
 	}
 	t.Errorf("no end")
 	return c.row.State
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	g, err := Compile(dice{rnd}.spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chaos{TB: t, rnd: rnd, g: g, run: New(g, Options{}), now: 1000, rows: map[TaskID]TaskRecord{},
+		pending: map[int64]*Control{}, flying: map[TaskID]Action{}, wants: map[TaskID]bool{}}
+	c.row = RunRecord{State: RunQueued, Generation: 1}
+	c.event(Event{Kind: EvBegin})
+	return c
 }
 
 // again retries a finished run.

@@ -83,7 +83,7 @@ func TestMoves(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDrive(t, c.spec, Options{})
-			d.play(strings.Split(c.moves, ",")...)
+			d.play(split(c.moves)...)
 			d.want(c.states)
 			if got := strings.Join(d.log, ","); !strings.HasSuffix(got, c.log) {
 				t.Errorf("log\n got %s\nwant … %s", got, c.log)
@@ -91,3 +91,5 @@ func TestMoves(t *testing.T) {
 		})
 	}
 }
+
+func split(moves string) []string { return strings.Split(moves, ",") }

@@ -1,0 +1,70 @@
+package dagrun
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRestore_RefusesRowsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	g := must(Compile(spec("a replace=x", "b each=k")))
+	for want, row := range map[string]TaskRecord{
+		"a row for step 7":            {ID: TaskID{Step: 7}},
+		"task a in state unknown(40)": {State: 40},
+		"on_error[3] with 1":          {State: TaskReplaced, Growth: &Growth{Rule: 3, FirstAlt: 1, Count: 1}},
+		"but not by what its step":    {State: TaskReplaced},
+	} {
+		_, err := Restore(g, Options{}, Saved{Tasks: []TaskRecord{row}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestRestore_OfAFinishedRunIsForReading(t *testing.T) {
+	t.Parallel()
+	d := newDrive(t, spec("a", "b <- a"), Options{})
+	d.ends["a"] = []Result{exit3}
+	d.begin()
+	d.crash()
+	if !d.run.Over() || d.run.Explain(d.id("b")) != "upstream failed: a" || d.run.Reason() != "step a failed: exit 3" {
+		t.Error(d.run.Over(), d.run.Explain(d.id("b")), d.run.Reason())
+	}
+	d.refused(ErrOver, Event{Kind: EvBegin})
+}
+
+func TestRestore_KeepsItemsAndChainsOfReplacements(t *testing.T) {
+	t.Parallel()
+	s := spec("a each=x+y")
+	again := Step{OnError: []ErrorRule{{Do: DoReplace, With: make([]Step, 2)}}}
+	s.Steps[0].OnError = []ErrorRule{{Do: DoReplace, With: []Step{again, again}}}
+	d := newDrive(t, s, Options{})
+	d.play("begin", "grant a/x", "exit3 a/x", "grant a/x~2", "exit3 a/x~2", "grant a/x~1", "exit3 a/x~1", "grant a/x~6", "end a/x~6")
+	before := d.states()
+	d.crash()
+	if got := d.states(); strings.ReplaceAll(got, "pending", "ready") != before || !strings.Contains(got, "a/x~6=succeeded") {
+		t.Errorf("restored\n%s, was\n%s", got, before)
+	}
+}
+
+// Rows come in any order and in any prefix of a commit; those of items whose node has not grown wait for it.
+func TestRestore_ItemsWithoutTheirNodeWait(t *testing.T) {
+	t.Parallel()
+	g := must(Compile(spec("a each=x+y")))
+	r := must(Restore(g, Options{}, Saved{Run: RunRecord{Generation: 2}, Tasks: []TaskRecord{
+		{ID: TaskID{Item: "x"}, Generation: 1, State: TaskSucceeded, Attempt: 3, AttemptAt: 5, FinishedAt: 6},
+		{ID: TaskID{Item: "gone"}, Generation: 1, State: TaskFailed, Attempt: 1},
+	}}))
+	if err := r.Step(Event{Kind: EvBegin, At: 10}); err != nil {
+		t.Fatal(err)
+	}
+	x, _ := r.Task(TaskID{Item: "x"})
+	if _, gone := r.Task(TaskID{Item: "gone"}); x.State != TaskReady || x.Attempt != 3 || gone {
+		t.Errorf("%+v %v", x, gone)
+	}
+	ready, _ := r.Ready()
+	if got := fmt.Sprint(ready.Records.Attempts); len(ready.Records.Attempts) != 1 || ready.Records.Attempts[0].Attempt != 3 {
+		t.Error(got)
+	}
+}
