@@ -2,6 +2,37 @@ package dagrun
 
 import "slices"
 
+// batch gathers what the caller has to write and to do, and keeps what it was shown.
+type batch struct {
+	seq       int64
+	changes   []change
+	attempts  []AttemptRecord
+	decisions []Decision
+	notes     []Note
+	actions   []action
+	wants     []*task
+	drops     []TaskID
+	leave     *Leave
+	verdict   *Verdict
+
+	out      Ready // its buffers are reused
+	shown    bool  // nothing was stepped since it was shown
+	shownRun RunRecord
+	saved    RunRecord // as last acknowledged
+}
+
+// change is one change of a task; only the latest of each is written.
+type change struct {
+	task *task
+	seq  int64
+}
+
+// action keeps the task at hand, so that Ready can leave out what became pointless.
+type action struct {
+	Action
+	task *task
+}
+
 // Ready shows what the caller must do now, and whether there is anything. It changes nothing; WakeAt is always filled.
 func (r *Run) Ready() (Ready, bool) {
 	if r.over {

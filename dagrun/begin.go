@@ -6,11 +6,10 @@ func (r *Run) applyBefore(e *Event) error {
 	case EvSettled:
 		return r.settledBefore(e)
 	case EvDriveLimit:
-		if r.limited != nil {
+		if r.limited {
 			return ErrStale
 		}
-		text := e.Text
-		r.limited = &text
+		r.limited, r.limit = true, e.Text
 	default:
 		r.begin(e.Text)
 	}
@@ -35,7 +34,7 @@ func (r *Run) settledBefore(e *Event) error {
 func (r *Run) begin(text string) {
 	r.startClock()
 	r.endUnsaid()
-	if r.limited != nil {
+	if r.limited {
 		r.giveUp()
 	}
 	r.begun = true
@@ -135,13 +134,12 @@ func (r *Run) takeUpWaiting(t *task) {
 
 // giveUp ends a run that has lost too many drives. In the handlers' phase nothing more is tried at all.
 func (r *Run) giveUp() {
-	text := *r.limited
 	handlers := r.open == 0 && !r.handler(handlerInit).isOpen()
 	r.rec.Ending = max(r.rec.Ending, EndingDrives)
 	for i := range r.nodes {
-		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t, text) })
+		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t) })
 	}
-	r.endRun(EndingDrives, "", text)
+	r.endRun(EndingDrives, "", r.limit)
 	if handlers {
 		r.giveUpHandlers()
 	} else {
@@ -150,11 +148,11 @@ func (r *Run) giveUp() {
 }
 
 // giveUpRunning fails an attempt that was lost, whatever on_lost and on_error say, but for what is settled or requested.
-func (r *Run) giveUpRunning(t *task, text string) {
+func (r *Run) giveUpRunning(t *task) {
 	if t.State != TaskRunning || t.grows() || t.settled != nil || t.Request != RequestNone {
 		return
 	}
-	t.take(lost(text))
+	t.take(lost(r.limit))
 	r.fail(t)
 }
 

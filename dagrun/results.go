@@ -1,14 +1,7 @@
 package dagrun
 
-// settle works a group's result out from its members and says whether it changed.
-func (g *group) settle() bool {
-	state, class := g.result()
-	if state == g.state && class == g.class {
-		return false
-	}
-	g.state, g.class = state, class
-	return true
-}
+// settle brings a group's result up to date with its members.
+func (g *group) settle() { g.state, g.class = g.result() }
 
 // result folds the members: F wins over C, C over S, and K needs all. What was tolerated counts as succeeded.
 func (g *group) result() (State, class) {
@@ -68,26 +61,27 @@ func (g *group) startedOr() class {
 	return g.class
 }
 
-// spread tells everybody who counts on a task that it changed: its group, its foreach node, and the children of its step.
-func (r *Run) spread(t *task) {
-	was := t.group.class
-	changed := t.group.settle()
-	if t.ID.Item != "" {
-		if changed {
-			r.spreadItem(t, was)
-		}
-		return
-	}
-	r.spreadNode(t.node)
+// contributes is what a node gives to its children, by the state of their edges.
+func (n *node) contributes() [3]class {
+	return [3]class{OnSucceeded: n.class, OnFinished: n.finished(), OnStarted: n.startedOr()}
 }
 
-// spreadItem counts an item whose result changed, and settles the node with its last one.
-func (r *Run) spreadItem(t *task, was class) {
-	each, g := t.node.each, t.group
-	if was != classOpen || g.class == classOpen {
-		return
+// spread tells everybody who counts on a task that it changed: its group, its foreach node, the children of its step.
+func (r *Run) spread(t *task) {
+	was := t.group.class
+	t.group.settle()
+	switch {
+	case t.ID.Item == "":
+		r.spreadNode(t.node)
+	case was == classOpen && t.group.class != classOpen:
+		r.itemSettled(t)
 	}
-	each.states[g.state]++
+}
+
+// itemSettled counts an item, and settles the node with its last one.
+func (r *Run) itemSettled(t *task) {
+	each := t.node.each
+	each.states[t.group.state]++
 	if each.open--; each.open == 0 {
 		r.closeForeach(t.node)
 	}
@@ -95,22 +89,25 @@ func (r *Run) spreadItem(t *task, was class) {
 
 // spreadNode brings what a node contributes up to date and has the children judged again that see a difference.
 func (r *Run) spreadNode(n *node) {
-	gives := [3]class{OnSucceeded: n.class, OnFinished: n.finished(), OnStarted: n.startedOr()}
-	if gives == n.gives {
+	was, gives := n.gives, n.contributes()
+	if gives == was {
 		return
 	}
-	was := n.gives
 	n.gives = gives
 	for _, l := range r.graph.children.of(n.index) {
 		if was[l.State] != gives[l.State] {
-			child := &r.nodes[l.Step]
-			child.tally[was[l.State]]--
-			child.tally[gives[l.State]]++
-			r.effort++
-			if child.main.State <= TaskReady {
-				r.enqueue(child.main)
-			}
+			r.shift(&r.nodes[l.Step], was[l.State], gives[l.State])
 		}
+	}
+}
+
+// shift counts a parent of a node differently, which may let it start or rule it out.
+func (r *Run) shift(n *node, from, to class) {
+	r.effort++
+	n.tally[from]--
+	n.tally[to]++
+	if n.main.State <= TaskReady {
+		r.enqueue(n.main)
 	}
 }
 
@@ -120,8 +117,7 @@ func (r *Run) retally() {
 		n := &r.nodes[i]
 		n.settle()
 		n.retallyItems()
-		n.gives = [3]class{OnSucceeded: n.class, OnFinished: n.finished(), OnStarted: n.startedOr()}
-		n.tally = tally{}
+		n.gives, n.tally = n.contributes(), tally{}
 	}
 	for i := range r.nodes {
 		for _, l := range r.graph.parents.of(i) {

@@ -11,51 +11,27 @@ type Run struct {
 	begun    bool
 	draining bool
 	over     bool
-	limited  *string // EvDriveLimit came, with this text
+	limited  bool   // EvDriveLimit came
+	limit    string // its text
 
 	// What follows from the tasks, kept in step with them.
-	counts    Counts
-	total     int // tasks made, handlers included
-	open      int // tasks of steps that are not settled
-	failures  []*task
-	turn      *node // the handler whose turn it is
-	bags      [places]bag
-	held      heap
-	bodies    heap                   // alarms of bodies under way
-	timers    heap                   // alarms of everything else
-	work      []*task                // to be judged
-	left      map[TaskID]*TaskRecord // restored rows of tasks that are not grown (again)
+	counts   Counts
+	total    int     // tasks made, handlers included
+	open     int     // tasks of steps that are not settled
+	failures []*task // not tolerated
+	turn     *node   // the handler whose turn it is
+	bags     [places]bag
+	held     heap
+	bodies   heap    // alarms of bodies under way
+	timers   heap    // alarms of everything else
+	work     []*task // to be judged
+
+	decided   map[int64]bool         // controls
+	left      map[TaskID]*TaskRecord // rows of tasks that have not grown (again)
 	restoring bool
-	decided   map[int64]bool
-	effort    int // counts elementary moves, for tests of linearity
+	effort    int // elementary moves made, for tests of linearity
 
-	// What the caller has not acknowledged.
-	seq       int64
-	changes   []change
-	attempts  []AttemptRecord
-	decisions []Decision
-	notes     []Note
-	actions   []action
-	wants     []*task
-	drops     []TaskID
-	leave     *Leave
-	verdict   *Verdict
-	saved     RunRecord // as last acknowledged
-	out       Ready     // its buffers are reused
-	shown     bool      // the last Ready still holds
-	shownRun  RunRecord
-}
-
-// change is one change of a task; only the latest of each is written.
-type change struct {
-	task *task
-	seq  int64
-}
-
-// action keeps the task at hand, so that Ready can leave out what became pointless.
-type action struct {
-	Action
-	task *task
+	batch // what the caller has not acknowledged yet
 }
 
 // New starts the first drive of a run.
@@ -70,10 +46,10 @@ func newRun(g *Graph, o Options, rec RunRecord) *Run {
 		o.ParkAfter = 30_000
 	}
 	r := &Run{
-		graph: g, opts: o, rec: rec, saved: rec,
+		graph: g, opts: o, rec: rec,
 		nodes: make([]node, g.Len()),
 		held:  newUrgencyHeap(), bodies: newAlarmHeap(), timers: newAlarmHeap(),
-		decided: map[int64]bool{},
+		decided: map[int64]bool{}, batch: batch{saved: rec},
 	}
 	block := make([]task, g.Len())
 	for i := range r.nodes {
@@ -198,48 +174,4 @@ func (r *Run) judgeAll() bool {
 	clear(r.work)
 	r.work = r.work[:0]
 	return any
-}
-
-// to moves a task to a state. What else the state needs is set before.
-func (r *Run) to(t *task, s State) {
-	was := t.State
-	t.State = s
-	r.recount(t, was)
-	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
-		r.move(t, nowhere)
-	}
-	if s.Terminal() {
-		t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
-		t.NextAt, t.Deadline, t.FinishedAt = 0, 0, r.now
-	}
-	if s > TaskReady || was > TaskReady {
-		r.changed(t)
-	}
-	r.setAlarm(t)
-	if s == TaskFailed && !t.Tolerated {
-		r.failFast(t)
-	}
-	r.spread(t)
-}
-
-// changed has the row of a task written again, after everything that changed before.
-func (r *Run) changed(t *task) {
-	r.effort++
-	r.seq++
-	t.Seq = r.seq
-	r.changes = append(r.changes, change{t, r.seq})
-}
-
-func (r *Run) act(t *task, a Action) {
-	a.Task = t.ID
-	r.actions = append(r.actions, action{a, t})
-}
-
-func (r *Run) note(t *task, kind, text string) {
-	n := Note{At: r.now, Kind: kind, Text: text}
-	if t != nil {
-		id := t.ID
-		n.Task = &id
-	}
-	r.notes = append(r.notes, n)
 }

@@ -1,0 +1,45 @@
+package dagrun
+
+// to moves a task to a state. What else the state needs is set before.
+func (r *Run) to(t *task, s State) {
+	was := t.State
+	t.State = s
+	r.recount(t, was)
+	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
+		r.move(t, nowhere)
+	}
+	if s.Terminal() {
+		t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
+		t.NextAt, t.Deadline, t.FinishedAt = 0, 0, r.now
+	}
+	if s > TaskReady || was > TaskReady {
+		r.changed(t)
+	}
+	r.setAlarm(t)
+	if s == TaskFailed && !t.Tolerated {
+		r.failFast(t)
+	}
+	r.spread(t)
+}
+
+// changed has the row of a task written again, after everything that changed before.
+func (r *Run) changed(t *task) {
+	r.effort++
+	r.seq++
+	t.Seq = r.seq
+	r.changes = append(r.changes, change{t, r.seq})
+}
+
+func (r *Run) act(t *task, a Action) {
+	a.Task = t.ID
+	r.actions = append(r.actions, action{a, t})
+}
+
+func (r *Run) note(t *task, kind, text string) {
+	n := Note{At: r.now, Kind: kind, Text: text}
+	if t != nil {
+		id := t.ID
+		n.Task = &id
+	}
+	r.notes = append(r.notes, n)
+}
