@@ -44,10 +44,14 @@ test: ## run every test, with a private Postgres and the race detector
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@$(RACE) go run ./tools/testsummary $(RACE_FLAG) -timeout 15m $(if $(RUN),-run '$(RUN)') $(PKG)
 
+# Packages whose tests are about a server. The tests of others that want one skip it under -short.
+SERVER_TESTS := internal/pglocal|internal/pgtest|internal/pglink|migrations
+
 .PHONY: check
 check: ## vet, then the tests that need no database (under 30 s)
 	@go vet ./...
-	@go run ./tools/testsummary -short -timeout 2m $(if $(RUN),-run '$(RUN)') $(PKG)
+	@go run ./tools/testsummary -short -timeout 2m $(if $(RUN),-run '$(RUN)') \
+		$$(go list $(PKG) | grep -vE '/($(SERVER_TESTS))$$')
 
 .PHONY: build
 build: ## build bin/oarlock, without C

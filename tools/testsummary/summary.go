@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -219,6 +220,9 @@ func isFrame(line string) bool {
 	return line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
 }
 
+// scriptSkip is how a testscript shows the line that skipped it: > [!db] skip 'needs a database'
+var scriptSkip = regexp.MustCompile(`^> (?:\[[^\]]*\] )*skip '?(.*?)'?$`)
+
 // reason finds what a skipped test said: its last line that is not the test framework's own.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
@@ -226,6 +230,9 @@ func reason(output []string) string {
 			continue
 		}
 		line = strings.TrimSpace(line)
+		if m := scriptSkip.FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
 		if place, said, ok := strings.Cut(line, ": "); ok && strings.Contains(place, ".go:") {
 			line = said
 		}

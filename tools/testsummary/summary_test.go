@@ -66,3 +66,18 @@ func TestSummary_ShowsStartAndEndOfLongOutput(t *testing.T) {
 		t.Error("a line from the middle is shown")
 	}
 }
+
+func TestReason_IsWhatTheTestSaid(t *testing.T) {
+	t.Parallel()
+	cases := map[string][]string{
+		"needs root":       {"=== RUN TestX\n", "    x_test.go:7: needs root\n", "--- SKIP: TestX (0.00s)\n"},
+		"needs a database": {"        > [!db] [linux] skip 'needs a database'\n"},
+		"no reason given":  {"=== RUN TestX\n", "--- SKIP: TestX (0.00s)\n"},
+		"needs a shell":    {"        > skip 'needs a shell'\n"},
+	}
+	for want, output := range cases {
+		if got := reason(output); got != want {
+			t.Errorf("reason(%q) = %q, want %q", output, got, want)
+		}
+	}
+}
