@@ -28,7 +28,7 @@ func checkBytes(r *report, src []byte, limit int) bool {
 		r.add(pos{1, 1}, "a DAG file is at most "+bytesText(limit)+": move large data out of it",
 			"the file is too large: %d bytes", len(src))
 	case bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")):
-		r.add(pos{1, 1}, "save the file as UTF-8", "the file is UTF-16")
+		r.add(pos{}, "save it as UTF-8", "the file is UTF-16")
 	case i >= 0:
 		r.add(offsetPos(src, i), "remove it; is this a text file?", "a NUL byte")
 	case bad >= 0:

@@ -1,3 +1,234 @@
 package dagspec
 
-func checkSpec(r *report, spec *Spec, root *node) {}
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// checker looks at what the schema cannot see. It walks the Spec and the tree side by side: both were made from the same
+// good nodes, in the same order.
+type checker struct {
+	*report
+	spec  *Spec
+	root  *node
+	names *names
+	uses  []use // references to steps, judged once the graph is known
+}
+
+// checkSpec reports everything that is wrong although its form is right.
+func checkSpec(r *report, spec *Spec, root *node) {
+	c := &checker{report: r, spec: spec, root: root, names: newNames(spec)}
+	c.names.vague = findVague(root)
+	c.dag()
+	c.params()
+	c.secrets()
+	steps := slices.Collect(root.get("steps").list())
+	for i := range spec.Steps {
+		c.step(&spec.Steps[i], steps[i])
+	}
+	for _, h := range spec.HandlerOn.all() {
+		n := root.in("handler_on", h.key)
+		c.body(h.step, n, "", c.names.of(h.step).at(h.place))
+	}
+	c.graph(steps)
+}
+
+// vague is what could not be read: a reference to it is no second mistake.
+type vague struct {
+	ids    map[string]bool // of steps that are there, but not as they should be
+	steps  bool            // some step has no id
+	params bool
+}
+
+func findVague(root *node) vague {
+	v := vague{ids: map[string]bool{}}
+	_, steps := root.find("steps")
+	_, params := root.find("params")
+	for _, step := range steps.itemsOrNone() {
+		_, id := step.find("id")
+		if id == nil {
+			v.steps = true
+			continue
+		}
+		if id.bad || step.bad || step.unreadable() {
+			v.ids[fmt.Sprint(id.value)] = true
+		}
+	}
+	v.steps = v.steps || steps == nil || steps.bad
+	v.params = params == nil && root.unreadable() || params != nil && params.bad
+	for _, p := range params.itemsOrNone() {
+		v.params = v.params || p.bad || p.unreadable()
+	}
+	return v
+}
+
+func (n *node) itemsOrNone() []*node {
+	if n == nil {
+		return nil
+	}
+	return n.items
+}
+
+// unreadable says whether a key was misspelt or its value bad: then what seems to be missing may be there.
+func (n *node) unreadable() bool {
+	if n.kind != kindMap {
+		return false
+	}
+	for i, k := range n.keys {
+		if (k.bad || n.items[i].bad) && k.value != "defaults" {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) dag() {
+	n := c.root
+	c.texts(n.get("env"), c.names)
+	c.noReferences(n.get("working_dir"))
+	for item := range n.get("shell").list() {
+		c.noReferences(item)
+	}
+	for _, v := range n.get("labels").fields() {
+		c.noReferences(v)
+	}
+	schedules := slices.Collect(n.get("schedule").list())
+	for i := range c.spec.Schedule {
+		c.schedule(&c.spec.Schedule[i], schedules[i])
+	}
+}
+
+func (c *checker) schedule(s *Schedule, n *node) {
+	given := 0
+	for _, key := range []string{"cron", "every", "at"} {
+		if n.has(key) {
+			given++
+		}
+	}
+	if given != 1 {
+		c.add(n.pos(), "write cron:, every: or at:", "a schedule needs exactly one of cron, every and at, this has %d", given)
+	}
+	if s.Cron != "" {
+		if msg := checkCron(s.Cron); msg != "" {
+			c.add(n.get("cron").pos(), "five fields, minute hour day month weekday, such as 30 3 * * 1-5", "cron: %s", msg)
+		}
+	}
+	if n.get("every") != nil && s.Every < second {
+		c.add(n.get("every").pos(), "at least 1s", "every is too short")
+	}
+	if _, err := time.Parse(time.RFC3339, s.At); err != nil && s.At != "" {
+		c.add(n.get("at").pos(), "write 2026-11-20T03:00:00Z, or with an offset such as +01:00", "at is no time: %q", s.At)
+	}
+	if _, err := time.LoadLocation(s.Timezone); err != nil || s.Timezone == "Local" {
+		c.add(n.get("timezone").pos(), "use a name such as Europe/Paris, or UTC", "unknown time zone %q", s.Timezone)
+	}
+	if n.has("catchup_window") && !s.Catchup {
+		c.add(n.get("catchup_window").pos(), "add catchup: true", "catchup_window without catchup")
+	}
+	c.scheduleParams(s, n)
+}
+
+// scheduleParams checks a schedule's params as a run's would be.
+func (c *checker) scheduleParams(s *Schedule, n *node) {
+	if n.has("params") && n.get("params") == nil {
+		return
+	}
+	_, err := c.spec.Params(s.Params)
+	problems, _ := err.(ParamErrors)
+	for _, p := range problems {
+		_, at := n.get("params").find(p.Name)
+		if at == nil {
+			at = n
+		}
+		c.add(at.pos(), p.Hint, "param %s of the schedule: %s", p.Name, p.Msg)
+	}
+}
+
+func (c *checker) params() {
+	seen := map[string]pos{}
+	nodes := slices.Collect(c.root.get("params").list())
+	for i := range c.spec.ParamDefs {
+		p, n := &c.spec.ParamDefs[i], nodes[i]
+		if c.twice(seen, p.Name, n.get("name"), "param") {
+			continue
+		}
+		if n.get("type") == nil && n.has("type") {
+			continue
+		}
+		c.param(p, n)
+	}
+}
+
+// twice reports a name that was used before.
+func (c *checker) twice(seen map[string]pos, name string, n *node, what string) bool {
+	if n == nil {
+		return false
+	}
+	if first, again := seen[name]; again {
+		hint := "give it another name"
+		if what == "dependency" {
+			hint = "remove one"
+		}
+		c.add(n.pos(), hint, "%s %q is there twice, first on line %d", what, name, first.line)
+		return true
+	}
+	seen[name] = n.pos()
+	return false
+}
+
+func (c *checker) param(p *Param, n *node) {
+	if p.Required && p.Default != nil {
+		c.add(n.get("default").pos(), "remove one of the two", "param %q is required and has a default", p.Name)
+	}
+	for item := range n.get("enum").list() {
+		if _, err := p.coerce(item.plain()); err != nil {
+			c.add(item.pos(), "", "enum of param %q: %v", p.Name, err)
+		}
+	}
+	if _, err := regexp.Compile(p.Pattern); err != nil {
+		c.add(n.get("pattern").pos(), "see https://golang.org/s/re2syntax", "pattern of param %q: %s", p.Name, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return
+	}
+	if p.Minimum != nil && p.Maximum != nil && *p.Minimum > *p.Maximum || p.MinLength != nil && p.MaxLength != nil && *p.MinLength > *p.MaxLength {
+		c.add(n.pos(), "swap them", "the least of param %q is more than its most", p.Name)
+		return
+	}
+	c.applies(p, n)
+	if p.Default != nil {
+		if _, err := p.accept(p.Default); err != nil {
+			c.add(n.get("default").pos(), "", "default of param %q %v", p.Name, err)
+		}
+	}
+}
+
+// applies refuses bounds that a param's type does not have: they would do nothing.
+func (c *checker) applies(p *Param, n *node) {
+	for _, key := range []string{"minimum", "maximum", "min_length", "max_length", "pattern"} {
+		numeric := strings.HasSuffix(key, "imum")
+		fits := numeric && (p.Type == "integer" || p.Type == "number") || !numeric && p.Type == "string"
+		if v := n.get(key); v != nil && !fits {
+			hint := "it applies to strings"
+			if numeric {
+				hint = "it applies to integers and numbers"
+			}
+			c.add(v.pos(), hint, "%s does nothing for a param of type %s", key, p.Type)
+		}
+	}
+}
+
+func (c *checker) secrets() {
+	seen := map[string]pos{}
+	nodes := slices.Collect(c.root.get("secrets").list())
+	for i, s := range c.spec.Secrets {
+		c.twice(seen, s.Name, nodes[i].get("name"), "secret")
+		if key := nodes[i].get("key"); s.From == "file" && key != nil && !strings.HasPrefix(s.Key, "/") {
+			c.add(key.pos(), "write the whole path, from /", "the file of secret %q is a relative path", s.Name)
+		}
+		if _, ok := c.spec.Env[s.Name]; ok {
+			c.add(nodes[i].get("name").pos(), "give one of the two another name", "secret %q and a variable of env have the same name", s.Name)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -110,16 +111,26 @@ func (r *report) add(at pos, hint, format string, args ...any) {
 		r.more++
 		return
 	}
-	e := Error{Path: r.path, Line: at.line, Column: at.col, Msg: fmt.Sprintf(format, args...), Hint: hint}
+	e := Error{Path: r.path, Line: at.line, Column: at.col, Msg: printable(fmt.Sprintf(format, args...)), Hint: printable(hint)}
 	if at.line >= 1 && at.line <= len(r.lines) {
 		e.Source, e.caret = window(r.lines[at.line-1], at.col-1)
 	}
 	r.list = append(r.list, e)
 }
 
+// printable keeps what a file holds from commanding the terminal it is shown on.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
 // window is the part of a line that is worth showing, and where the column is in it.
 func window(line string, col int) (string, int) {
-	line = strings.ToValidUTF8(line, "\uFFFD")
+	line = printable(line)
 	if utf8.RuneCountInString(line) <= sourceWidth {
 		return line, col
 	}

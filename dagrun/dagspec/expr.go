@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -74,7 +75,7 @@ func (n *names) misread(text string) *problem {
 		return &problem{text[i:], "${ does not belong into an expression", "write the name alone: params.x, steps.a.outputs.n"}
 	}
 	for _, m := range hyphenated.FindAllStringSubmatch(text, -1) {
-		if n.steps[m[1]] != nil || n.broken[m[1]] {
+		if n.steps[m[1]] != nil || n.vague.ids[m[1]] {
 			return &problem{m[0], fmt.Sprintf("%s would be read as a subtraction", m[0]), fmt.Sprintf("write steps[%q]", m[1])}
 		}
 	}
@@ -159,6 +160,8 @@ func (s *refScan) Visit(node *ast.Node) {
 		if n.Name == "now" {
 			s.call(&ast.IdentifierNode{Value: "now"})
 		}
+	case *ast.BinaryNode:
+		s.comparison(n)
 	case *ast.VariableDeclaratorNode:
 		s.local[n.Name] = true
 	case *ast.StringNode:
@@ -166,6 +169,40 @@ func (s *refScan) Visit(node *ast.Node) {
 			s.problems = append(s.problems, problem{"Local", "the worker's time zone must not decide", `name a zone: .In(timezone("Europe/Paris"))`})
 		}
 	}
+}
+
+// comparison finds words that a state or kind never is.
+func (s *refScan) comparison(n *ast.BinaryNode) {
+	word, ok := n.Right.(*ast.StringNode)
+	path, _ := chain(n.Left)
+	known := stateWords[strings.Join(path, ".")]
+	if len(path) == 3 && path[0] == "steps" && path[2] == "state" {
+		known = taskStates
+	}
+	if !ok || known == nil || n.Operator != "==" && n.Operator != "!=" || slices.Contains(known, word.Value) {
+		return
+	}
+	s.problems = append(s.problems, problem{word.Value, fmt.Sprintf("%s is never %q", strings.Join(path, "."), word.Value), knownHint(word.Value, known, "it is one of "+oneOf(known))})
+}
+
+var (
+	taskStates = statesOf(dagrun.TaskReplaced)
+	stateWords = map[string][]string{
+		"run.state":  statesOf(dagrun.RunCanceled),
+		"error.kind": {"exit", "signal", "timeout", "spawn", "lost", "output", "http", "sql", "panic", "publish", "rejected", "child"},
+	}
+)
+
+// statesOf are the words up to the last state.
+func statesOf[S interface {
+	~uint8
+	String() string
+}](last S) []string {
+	var list []string
+	for s := S(0); s <= last; s++ {
+		list = append(list, s.String())
+	}
+	return list
 }
 
 func (s *refScan) call(f *ast.IdentifierNode) {
@@ -260,21 +297,27 @@ func rootOf(n ast.Node) ast.Node {
 
 // exprProblem puts the library's words into ours.
 func exprProblem(text string, err error, want wanted) problem {
+	msg, part := err.Error(), ""
 	var fe *file.Error
-	if !errors.As(err, &fe) {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return problem{"", "not a valid expression: " + first, ""}
+	if errors.As(err, &fe) {
+		runes := []rune(text)
+		msg, part = fe.Message, string(runes[min(fe.From, len(runes)):])
 	}
-	runes := []rune(text)
-	part := string(runes[min(fe.From, len(runes)):])
-	got, isType := strings.CutPrefix(fe.Message, "expected bool, but got ")
-	if isType && want == wantBool {
+	msg, _, _ = strings.Cut(msg, "\n")
+	if got, ok := strings.CutPrefix(msg, "expected bool, but got "); ok && want == wantBool {
 		return problem{"", "this must be true or false, but it is " + goNoun(got), "compare it with something: … == …"}
 	}
-	if got, isType := strings.CutPrefix(fe.Message, "expected float64, but got "); isType && want == wantNumber {
+	if got, ok := strings.CutPrefix(msg, "expected float64, but got "); ok && want == wantNumber {
 		return problem{"", "this must be a number, but it is " + goNoun(got), ""}
 	}
-	return problem{part, "not a valid expression: " + fe.Message, exprHint(text)}
+	hint := ""
+	switch {
+	case strings.Contains(msg, `Operator("=")`):
+		hint = "compare with =="
+	case strings.Contains(msg, "unknown name"):
+		hint = `texts are quoted: "prod"`
+	}
+	return problem{part, "not a valid expression: " + msg, hint}
 }
 
 func goNoun(t string) string {
@@ -284,16 +327,6 @@ func goNoun(t string) string {
 		return noun
 	}
 	return t
-}
-
-func exprHint(text string) string {
-	switch {
-	case regexp.MustCompile(`[^=!<>]=[^=~]`).MatchString(text):
-		return "compare with =="
-	case strings.Contains(text, "'") || strings.Contains(text, `"`):
-		return ""
-	}
-	return "texts are quoted, as in params.env == \"prod\""
 }
 
 // eval runs the expression.

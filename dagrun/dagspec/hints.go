@@ -10,7 +10,7 @@ import (
 
 // elsewhere are keys of other tools, and what they are called here.
 var elsewhere = map[string]string{
-	"needs": "depends", "requires": "depends", "depends_on": "depends", "dependencies": "depends", "after": "depends",
+	"needs": "depends", "need": "depends", "requires": "depends", "depends_on": "depends", "dependencies": "depends", "after": "depends",
 	"if": "when", "condition": "when", "precondition": "when", "preconditions": "when", "unless": "when",
 	"tasks": "steps", "jobs": "steps", "nodes": "steps", "stages": "steps",
 	"script": "run", "sh": "run", "bash": "run", "exec": "command", "cmd": "command", "arguments": "args",
@@ -26,7 +26,7 @@ var elsewhere = map[string]string{
 	"on_success": "handler_on.success", "on_exit": "handler_on.exit", "on_cancel": "handler_on.abort", "cancel": "abort",
 	"allow_failure": "continue_on", "continue_on_error": "continue_on", "ignore_errors": "continue_on",
 	"tags": "labels", "trigger": "trigger_rule", "approval": "action: approval", "output": "outputs", "secret": "secrets",
-	"grace_period": "grace", "codes": "exit_code", "exit_codes": "exit_code", "max_active_tasks": "max_active_steps", "title": "name",
+	"grace_period": "grace", "failed": "failure", "succeeded": "success", "finally": "exit", "always": "exit", "before": "init", "codes": "exit_code", "exit_codes": "exit_code", "max_active_tasks": "max_active_steps", "title": "name",
 }
 
 var atTop = []string{"params", "secrets", "schedule", "handler_on", "max_active_steps", "steps", "defaults", "fail_fast", "queue"}
@@ -53,8 +53,13 @@ func unknownKeyHint(name string, known []string) string {
 		return "some YAML readers take this word for a boolean; no key is called so here"
 	case slices.Contains(known, "depends") && slices.Contains(atTop, snake):
 		return snake + " belongs to the DAG, not to a step"
+	case slices.Contains([]string{"id", "depends", "trigger_rule", "foreach", "precomputable"}, snake) && slices.Contains(known, "run"):
+		return "only steps have " + snake
 	case slices.Contains(known, "steps") && slices.Contains([]string{"timeout", "retry_policy", "pool", "kill"}, snake):
 		return "put it into defaults: or into a step"
+	}
+	if len(known) > 12 {
+		return "oarlock dag schema lists the keys"
 	}
 	return "known here: " + strings.Join(known, ", ")
 }
@@ -77,7 +82,7 @@ func snakeCase(name string) string {
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < best {
+		if d := distance(strings.ToLower(word), k); d < min(best, max(len(word), len(k))) {
 			best, name = d, k
 		}
 	}
@@ -152,8 +157,8 @@ func missingHint(name, title string) string {
 }
 
 func emptyHint(title string) string {
-	if title == "" {
-		return "remove it, or put something into it"
+	if title == "" || title == "empty" {
+		return "remove it"
 	}
 	return "give it " + title + ", or remove it"
 }

@@ -77,7 +77,7 @@ const (
 type names struct {
 	spec    *Spec
 	steps   map[string]*Step
-	broken  map[string]bool // ids that could not be read: they are there, but nothing is known of them
+	vague   vague // what could not be read: references to it are not judged
 	params  map[string]*Param
 	place   place
 	self    string            // id of the step, "" in handlers
@@ -144,7 +144,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 		}
 		return f.field(errorFields, 1)
 	}
-	if n.item != "" && f.root() == n.item {
+	if n.item != "" && f.root() == n.item || n.self != "" && n.vague.ids[n.self] {
 		return typeAny, nil
 	}
 	return 0, n.unknown(f)
@@ -182,6 +182,9 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 		return 0, f.wrong("write params.name", "params needs the name of a param")
 	}
 	p := n.params[f.path[1]]
+	if p == nil && n.vague.params {
+		return typeAny, nil
+	}
 	if p == nil {
 		return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.params), "add it to params:"), "unknown param %q", f.path[1])
 	}
@@ -201,7 +204,7 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 	id := f.path[1]
 	s := n.steps[id]
 	switch {
-	case s == nil && n.broken[id]:
+	case s == nil && (n.vague.ids[id] || n.vague.steps):
 		return typeAny, nil
 	case s == nil:
 		return 0, f.wrong(knownHint(id, sortedKeys(n.steps), ""), "unknown step %q", id)
@@ -216,7 +219,7 @@ func (n *names) checkStep(f ref) (valueType, *problem) {
 	case "outputs":
 		return n.checkOutput(f, s)
 	case "items":
-		if s.Foreach == nil {
+		if s.Foreach == nil && !n.vague.ids[id] {
 			return 0, f.wrong("only a step with foreach has items", "step %q has no items", id)
 		}
 		return f.field(itemsFields, 3)
@@ -230,6 +233,8 @@ func (n *names) checkOutput(f ref, s *Step) (valueType, *problem) {
 	}
 	t, known, ok := s.output(f.path[3])
 	switch {
+	case n.vague.ids[s.ID]:
+		return typeAny, nil
 	case !ok:
 		return 0, f.wrong(knownHint(f.path[3], known, "add it to the step's outputs:"), "step %q has no output %q", s.ID, f.path[3])
 	case n.gathers(s.ID):

@@ -65,20 +65,20 @@ func (r *report) structure(root *node) {
 	if failed, ok := err.(*jsonschema.ValidationError); ok {
 		s := structure{report: r, root: root}
 		s.walk(failed)
+		for _, n := range s.marks {
+			n.bad = true
+		}
 	}
 }
 
 type structure struct {
 	*report
-	root *node
+	root  *node
+	marks []*node // bad ones; marked at the end, because locations count the items that were good before
 }
 
 func (s *structure) walk(e *jsonschema.ValidationError) {
 	n, key := s.follow(e.InstanceLocation)
-	if p, ok := e.ErrorKind.(*fault.PropertyNames); ok {
-		s.badKey(n, p.Property, e)
-		return
-	}
 	for _, cause := range e.Causes {
 		s.walk(cause)
 	}
@@ -145,7 +145,7 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 	default:
 		s.mismatch(n, key, title, nil)
 	}
-	n.bad = true
+	s.marks = append(s.marks, n)
 }
 
 // mismatch is the general case: what is there is not what is meant.
@@ -162,7 +162,11 @@ func (s *structure) unknownKey(n *node, name string, part map[string]any) {
 	if k == nil {
 		return
 	}
-	v.bad, k.bad = true, true
+	s.marks = append(s.marks, k, v)
+	if rule, ok := part["$comment"].(string); ok {
+		s.add(k.pos(), rule, "%q is no name", name)
+		return
+	}
 	properties, _ := part["properties"].(map[string]any)
 	known := make([]string, 0, len(properties))
 	for p := range properties {
@@ -170,22 +174,4 @@ func (s *structure) unknownKey(n *node, name string, part map[string]any) {
 	}
 	slices.Sort(known)
 	s.add(k.pos(), unknownKeyHint(name, known), "unknown key %q", name)
-}
-
-func (s *structure) badKey(n *node, name string, e *jsonschema.ValidationError) {
-	k, v := n.find(name)
-	if k == nil {
-		return
-	}
-	v.bad, k.bad = true, true
-	title := "a name"
-	for leaf := e; ; leaf = leaf.Causes[0] {
-		if t, ok := schema().at(leaf.SchemaURL)["title"].(string); ok && leaf != e {
-			title = t
-		}
-		if len(leaf.Causes) == 0 {
-			break
-		}
-	}
-	s.add(k.pos(), "", "%q must be %s", name, title)
 }

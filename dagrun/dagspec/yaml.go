@@ -26,7 +26,7 @@ func readYAML(r *report, src []byte) *node {
 		case doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType:
 		case body != nil:
 			r.add(tokenPos(doc.Body.GetToken()), "one DAG per file: move this one to its own", "a second document")
-			return b.tree(body, 0)
+			return b.root(body)
 		default:
 			body = doc.Body
 		}
@@ -35,7 +35,16 @@ func readYAML(r *report, src []byte) *node {
 		r.add(pos{1, 1}, "a DAG has at least a name and one step", "the file is empty")
 		return nil
 	}
-	return b.tree(body, 0)
+	return b.root(body)
+}
+
+// root is the whole tree, nil when a limit was passed.
+func (b *builder) root(body ast.Node) *node {
+	root := b.tree(body, 0)
+	if b.stopped {
+		return nil
+	}
+	return root
 }
 
 // parseYAML is the library at arm's length: its errors get our words, a panic on odd input is one more error.

@@ -1,0 +1,179 @@
+package dagspec
+
+import (
+	"slices"
+	"strings"
+)
+
+// links is the graph of the steps that could be read, by index; -1 is a parent that could not.
+type links struct {
+	parents  [][]edge
+	children [][]edge
+}
+
+type edge struct {
+	to        int
+	succeeded bool
+	at        *node
+}
+
+// graph checks ids, dependencies and references between steps.
+func (c *checker) graph(steps []*node) {
+	index := make(map[string]int, len(steps))
+	seen := make(map[string]pos, len(steps))
+	for i := range c.spec.Steps {
+		id := c.spec.Steps[i].ID
+		if id == "" || c.twice(seen, id, steps[i].get("id"), "step") {
+			continue
+		}
+		index[id] = i
+	}
+	g := links{make([][]edge, len(steps)), make([][]edge, len(steps))}
+	for i := range c.spec.Steps {
+		c.depends(i, steps[i], index, &g)
+	}
+	if c.cycles(&g) {
+		return // what depends on what is not to be said
+	}
+	c.reach(index, &g)
+}
+
+func (c *checker) depends(i int, n *node, index map[string]int, g *links) {
+	nodes := slices.Collect(n.get("depends").list())
+	seen := map[string]pos{}
+	for k, d := range c.spec.Steps[i].Depends {
+		at := nodes[k]
+		if at.kind == kindMap {
+			at = at.get("step")
+		}
+		parent, ok := index[d.Step]
+		switch {
+		case at == nil || !ok && (c.names.vague.ids[d.Step] || c.names.vague.steps):
+		case !ok:
+			c.add(at.pos(), knownHint(d.Step, sortedKeys(index), ""), "unknown step %q", d.Step)
+		case parent == i:
+			c.add(at.pos(), "remove it", "step %q depends on itself", d.Step)
+		case c.twice(seen, d.Step, at, "dependency"):
+		default:
+			g.parents[i] = append(g.parents[i], edge{parent, d.State == "succeeded", at})
+			g.children[parent] = append(g.children[parent], edge{i, d.State == "succeeded", at})
+		}
+	}
+}
+
+// cycles reports every knot of steps that wait for each other, one cycle of each.
+func (c *checker) cycles(g *links) bool {
+	missing := make([]int, len(g.parents))
+	var free []int
+	for i := range g.parents {
+		if missing[i] = len(g.parents[i]); missing[i] == 0 {
+			free = append(free, i)
+		}
+	}
+	g.release(free, missing)
+	found := false
+	for i := range missing {
+		if missing[i] <= 0 {
+			continue
+		}
+		path := g.cycle(i, missing)
+		c.add(path[0].at.pos(), "remove one of these dependencies", "steps wait for each other: %s", c.printCycle(path))
+		found, free = true, nil
+		for _, e := range path {
+			missing[e.to] = 0
+			free = append(free, e.to)
+		}
+		g.release(free, missing)
+	}
+	return found
+}
+
+// release lets steps run, and what only waited for them.
+func (g *links) release(free, missing []int) {
+	for k := 0; k < len(free); k++ {
+		for _, child := range g.children[free[k]] {
+			if missing[child.to]--; missing[child.to] == 0 {
+				free = append(free, child.to)
+			}
+		}
+	}
+}
+
+// cycle walks from child to parent until it meets itself: a step that waits has a parent that waits.
+func (g *links) cycle(start int, missing []int) []edge {
+	at, seen := start, map[int]int{}
+	var path []edge
+	for {
+		if first, again := seen[at]; again {
+			return path[first:]
+		}
+		seen[at] = len(path)
+		k := slices.IndexFunc(g.parents[at], func(e edge) bool { return missing[e.to] > 0 })
+		path = append(path, g.parents[at][k])
+		at = g.parents[at][k].to
+	}
+}
+
+// printCycle begins with the step that comes first in the file, in the order things would run.
+func (c *checker) printCycle(path []edge) string {
+	order := make([]int, len(path))
+	for i, e := range path {
+		order[len(path)-1-i] = e.to
+	}
+	first := slices.Index(order, slices.Min(order))
+	var b strings.Builder
+	for i := range order {
+		b.WriteString(c.spec.Steps[order[(first+i)%len(order)]].ID + " -> ")
+	}
+	return b.String() + c.spec.Steps[order[first]].ID
+}
+
+// reach reports references to steps that need not have run: there must be a path of dependencies, and for outputs one
+// with a succeeded edge on it.
+func (c *checker) reach(index map[string]int, g *links) {
+	byTarget := map[int][]use{}
+	for _, u := range c.uses {
+		from, okFrom := index[u.from]
+		to, okTo := index[u.ref.step()]
+		if !okFrom || !okTo || c.names.vague.ids[u.from] || slices.ContainsFunc(g.parents[from], func(e edge) bool { return e.to == to && e.succeeded }) {
+			continue
+		}
+		byTarget[to] = append(byTarget[to], u)
+	}
+	for to, uses := range byTarget {
+		after, succeeded := g.below(to)
+		for _, u := range uses {
+			from := index[u.from]
+			switch {
+			case !after[from]:
+				c.add(u.at, "add depends: ["+u.ref.step()+"] to "+u.from, "step %q does not depend on %q", u.from, u.ref.step())
+			case u.ref.isOutput() && !succeeded[from]:
+				c.add(u.at, "depend on it in state succeeded", "step %q may run before %q has succeeded and has outputs", u.from, u.ref.step())
+			}
+		}
+	}
+}
+
+// below finds what depends on a step, in any way, and what does so over a succeeded edge.
+func (g *links) below(top int) (after, succeeded []bool) {
+	after, succeeded = make([]bool, len(g.parents)), make([]bool, len(g.parents))
+	type visit struct {
+		step int
+		good bool
+	}
+	todo := []visit{{top, false}}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, e := range g.children[at.step] {
+			good := at.good || e.succeeded
+			if after[e.to] && (succeeded[e.to] || !good) {
+				continue
+			}
+			after[e.to] = true
+			succeeded[e.to] = succeeded[e.to] || good
+			todo = append(todo, visit{e.to, good})
+		}
+	}
+	return after, succeeded
+}

@@ -1,0 +1,296 @@
+package dagspec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// step checks what only steps have, and the body.
+func (c *checker) step(s *Step, n *node) {
+	known := c.names.of(s)
+	if s.TriggerRule != "" && len(s.Depends) == 0 && !n.has("depends") {
+		if rule, err := dagrun.ParseRule(s.TriggerRule); err == nil && rule != dagrun.AllSuccess && rule != dagrun.AllDone {
+			c.add(n.get("trigger_rule").pos(), "add depends:, or remove it", "trigger_rule %s without anything to depend on", s.TriggerRule)
+		}
+	}
+	if f := n.get("foreach"); f != nil && s.Foreach != nil {
+		c.foreach(s, n, f, known)
+	}
+	if s.Precomputable && s.Foreach != nil {
+		c.add(n.get("precomputable").pos(), "remove it", "a step with foreach cannot be precomputed")
+	}
+	c.body(s, n, "", known)
+}
+
+func (c *checker) foreach(s *Step, n, f *node, known *names) {
+	if s.Result != nil {
+		c.add(n.get("result").pos(), "remove one of the two", "foreach and result exclude each other")
+	}
+	items := f.get("items")
+	outside := *known
+	outside.item = ""
+	switch {
+	case items == nil:
+	case items.kind == kindString:
+		if t, problems := parseTemplate(items.text()); t.single() == nil && len(problems) == 0 {
+			c.add(items.pos(), "write [a, b], or one reference such as ${params.items}", "items must be a list, or one ${reference} to one")
+			break
+		}
+		c.text(items, &outside)
+	default:
+		c.texts(items, &outside)
+		if len(items.items) > s.Foreach.MaxItems {
+			c.add(items.pos(), "raise max_items", "%d items are more than max_items, %d", len(items.items), s.Foreach.MaxItems)
+		}
+	}
+	if slices.Contains([]string{"params", "steps", "env", "run", "error", "default", "true", "false", "nil", "not", "in", "let", "if", "else"}, s.Foreach.As) {
+		c.add(f.get("as").pos(), "choose another name", "as: %s has a meaning already", s.Foreach.As)
+		return
+	}
+	c.expression(f.get("key"), known, wantText)
+}
+
+// body checks what steps, handlers and replacements share. Inherited is the body's kind where the step itself may have
+// none: that of the step it replaces.
+func (c *checker) body(s *Step, n *node, inherited string, known *names) {
+	known.env = s.Env
+	kind := c.oneBody(s, n, inherited)
+	c.bodyParts(s, n, kind)
+	c.bodyTexts(s, n, known)
+	if s.Action != "" {
+		c.action(s, n, inherited)
+	}
+	c.expression(n.get("when"), known, wantBool)
+	c.expression(n.get("priority"), known, wantNumber)
+	c.expression(n.in("cache", "key"), known, wantText)
+	c.outputs(s, n)
+	c.onError(s, n, kind, known)
+	if p := n.get("publish"); p != nil && s.Publish != nil {
+		c.publish(s, n, p, kind, known)
+	}
+}
+
+var bodyKinds = []string{"run", "command", "action", "result"}
+
+// oneBody checks that there is exactly one body, and says of what kind.
+func (c *checker) oneBody(s *Step, n *node, inherited string) string {
+	var given []string
+	for _, kind := range bodyKinds {
+		if n.has(kind) {
+			given = append(given, kind)
+		}
+	}
+	switch {
+	case len(given) > 1:
+		key, _ := n.find(given[1])
+		c.add(key.pos(), "keep one of them", "two bodies: %s", strings.Join(given, " and "))
+		return ""
+	case len(given) == 0 && inherited == "" && !n.unreadable():
+		c.add(n.pos(), "add one of run, command, action and result", "%s has no body", c.called(s))
+	case len(given) == 0:
+		return inherited
+	}
+	return strings.Join(given, "")
+}
+
+func (c *checker) called(s *Step) string {
+	if s.ID != "" {
+		return fmt.Sprintf("step %q", s.ID)
+	}
+	return "this"
+}
+
+// goesWith says which bodies a field is for.
+var goesWith = []struct {
+	field string
+	kinds []string
+}{
+	{"args", []string{"command"}},
+	{"with", []string{"action"}},
+	{"shell", []string{"run"}},
+	{"stdin", []string{"run", "command"}},
+	{"working_dir", []string{"run", "command"}},
+}
+
+// bodyParts refuses fields that do nothing for this body.
+func (c *checker) bodyParts(s *Step, n *node, kind string) {
+	if kind == "" {
+		return
+	}
+	for _, g := range goesWith {
+		if key, _ := n.find(g.field); key != nil && !slices.Contains(g.kinds, kind) {
+			c.add(key.pos(), "it goes with "+oneOf(g.kinds), "%s does nothing for a body of kind %s", g.field, kind)
+		}
+	}
+	if key, _ := n.find("slots"); key != nil && (kind == "result" || s.Action != "" && s.body() != dagrun.BodyTask) {
+		c.add(key.pos(), "remove it", "%s takes no slots", cmp.Or(s.Action, "a precomputed result"))
+	}
+	if s.Command != "" && strings.ContainsAny(s.Command, " \t\n") && !n.has("args") {
+		name, rest, _ := strings.Cut(s.Command, " ")
+		hint := fmt.Sprintf("for a shell command write run:; else command: %s with args: [%s]", name, strings.Join(strings.Fields(rest), ", "))
+		c.add(n.get("command").pos(), hint, "command is a program, not a command line")
+	}
+	if s.ContinueOn.MarkSuccess && !s.ContinueOn.Failure && len(s.ContinueOn.ExitCode) == 0 {
+		c.add(n.in("continue_on", "mark_success").pos(), "add failure: true or exit_code: [..]", "mark_success without a failure to tolerate")
+	}
+}
+
+// bodyTexts checks every text of a body.
+func (c *checker) bodyTexts(s *Step, n *node, known *names) {
+	for _, key := range []string{"env", "args", "labels", "name"} {
+		c.texts(n.get(key), known)
+	}
+	c.script(n.get("run"), "run", known)
+	c.noReferences(n.get("command"))
+	c.noReferences(n.get("working_dir"))
+	c.noReferences(n.get("pool"))
+	if in := n.get("stdin"); in != nil {
+		c.text(in, known)
+		c.text(in.get("text"), known)
+		c.noReferences(in.get("file"))
+		c.stdinOutput(in.get("output"), known)
+	}
+	for key, v := range n.get("with").fields() {
+		if s.Action == "postgres.query" && key.text() == "sql" {
+			c.script(v, "sql", known)
+			continue
+		}
+		c.texts(v, known)
+	}
+}
+
+func (c *checker) stdinOutput(n *node, known *names) {
+	if n == nil {
+		return
+	}
+	f := ref{path: strings.Split(n.text(), "."), part: n.text()}
+	if !refPattern.MatchString(n.text()) || f.root() != "steps" || !f.isOutput() {
+		c.add(n.pos(), "write steps.id.outputs.name, without ${}", "stdin.output must be a reference to an output, not %s", n.show())
+		return
+	}
+	if _, p := known.check(f); p != nil {
+		c.problem(n, *p)
+		return
+	}
+	c.used(n, known, f)
+}
+
+func (c *checker) outputs(s *Step, n *node) {
+	seen := map[string]pos{}
+	nodes := slices.Collect(n.get("outputs").list())
+	for i, o := range s.Outputs {
+		at := nodes[i]
+		if at.kind == kindMap {
+			at = at.get("name")
+		}
+		c.twice(seen, o.Name, at, "output")
+	}
+}
+
+func (c *checker) onError(s *Step, n *node, kind string, known *names) {
+	rules := slices.Collect(n.get("on_error").list())
+	for i, rule := range s.OnError {
+		r := rules[i]
+		c.expression(r.get("when"), known.withFailure(), wantBool)
+		if rule.Do == "retry" && s.RetryPolicy != nil && s.RetryPolicy.Limit == 0 {
+			c.add(r.get("do").pos(), "set retry_policy.limit to 1 or more", "do: retry with a retry_policy that has limit 0")
+		}
+		if rule.Do != "replace" && r.has("with") && rule.Do != "" {
+			c.add(r.get("with").pos(), "write do: replace, or remove with", "with does nothing for do: %s", rule.Do)
+		}
+		if rule.Do == "replace" && !r.has("with") {
+			c.add(r.pos(), "add with: and a step body", "do: replace without what takes its place")
+		}
+		if rule.When == "" && !r.has("when") && i < len(s.OnError)-1 {
+			c.add(r.pos(), "put it last", "the rules after this one are never asked: it has no when")
+		}
+		nodes := slices.Collect(r.get("with").list())
+		if with := r.get("with"); with != nil && with.kind == kindMap {
+			nodes = []*node{with}
+		}
+		for k := range rule.With {
+			own := *known
+			c.body(&rule.With[k], nodes[k], kind, &own)
+		}
+	}
+}
+
+func (c *checker) publish(s *Step, n, p *node, kind string, known *names) {
+	if kind == "result" || kind == "action" && s.body() != dagrun.BodyTask {
+		key, _ := n.find("publish")
+		c.add(key.pos(), "put it into a step of its own", "publish needs a body that does something")
+	}
+	if b := builtins[s.Publish.Action]; b != nil && b.body != dagrun.BodyTask || p.has("result") {
+		c.add(p.pos(), "use run, command, or an action that does something", "this cannot be a publish")
+	}
+	c.body(s.Publish, p, "", known.at(inPublish))
+}
+
+// action checks the name of an action and what its `with` must fit together.
+func (c *checker) action(s *Step, n *node, inherited string) {
+	at := n.get("action")
+	b := builtins[s.Action]
+	if b == nil {
+		first, _, dotted := strings.Cut(s.Action, ".")
+		hint, near := nearest(s.Action, sortedKeys(builtins))
+		if dotted && slices.Contains(reserved, first) || near && distance(s.Action, strings.TrimSuffix(strings.TrimPrefix(hint, "did you mean "), "?")) == 1 {
+			c.add(at.pos(), hint, "unknown action %q", s.Action)
+		}
+		return
+	}
+	if len(b.required) > 0 && !n.has("with") && inherited != "action" {
+		c.add(at.pos(), "add with: {"+b.required[0]+": …}", "%s needs with", s.Action)
+		return
+	}
+	with := n.get("with")
+	switch s.Action {
+	case "approval":
+		c.approval(s, with)
+	case "wait":
+		c.timeText(with.get("until"))
+	case "dag.enqueue":
+		c.timeText(with.get("run_at"))
+	case "http.request":
+		c.url(with.get("url"))
+	}
+	if s.Action == "wait" {
+		c.url(with.in("http", "url"))
+	}
+}
+
+func (c *checker) approval(s *Step, with *node) {
+	if timeout := with.get("timeout"); timeout != nil {
+		if _, err := ParseDuration(timeout.text()); err != nil {
+			c.add(timeout.pos(), "", "%v", err)
+		}
+	}
+	inputs := stringList(s.With["inputs"])
+	for item := range with.get("required").list() {
+		if !slices.Contains(inputs, item.text()) {
+			c.add(item.pos(), knownHint(item.text(), inputs, "add it to inputs:"), "required input %q is not among the inputs", item.text())
+		}
+	}
+}
+
+func (c *checker) timeText(n *node) {
+	if n == nil || strings.Contains(n.text(), "${") {
+		return
+	}
+	if _, err := time.Parse(time.RFC3339, n.text()); err != nil {
+		c.add(n.pos(), "write 2026-11-20T03:00:00Z, or with an offset such as +01:00", "this is no time: %q", n.text())
+	}
+}
+
+func (c *checker) url(n *node) {
+	if n == nil || strings.HasPrefix(n.text(), "${") {
+		return
+	}
+	if !strings.HasPrefix(n.text(), "http://") && !strings.HasPrefix(n.text(), "https://") {
+		c.add(n.pos(), "begin with https:// or http://", "this is no URL: %q", n.text())
+	}
+}

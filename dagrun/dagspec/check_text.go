@@ -1,0 +1,116 @@
+package dagspec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// use is a reference to a step from another one.
+type use struct {
+	from string // id of the step that refers
+	ref  ref
+	at   pos
+}
+
+// text checks a text in which references are filled in.
+func (c *checker) text(n *node, known *names) {
+	if n == nil || n.kind != kindString {
+		return
+	}
+	t, problems := parseTemplate(n.text())
+	for _, p := range problems {
+		c.problem(n, p)
+	}
+	for _, f := range t.refs() {
+		if _, p := known.check(f); p != nil {
+			c.problem(n, *p)
+			continue
+		}
+		c.used(n, known, f)
+	}
+}
+
+func (c *checker) problem(n *node, p problem) {
+	c.add(c.locate(n, p.part), p.hint, "%s", p.msg)
+}
+
+// used remembers a reference to a step, to be judged when the graph is known.
+func (c *checker) used(n *node, known *names, f ref) {
+	id := f.step()
+	if id == "" || known.self == "" || id == known.self || c.names.steps[id] == nil {
+		return
+	}
+	c.uses = append(c.uses, use{known.self, f, c.locate(n, f.part)})
+}
+
+// texts checks all texts in a value, however deep.
+func (c *checker) texts(n *node, known *names) {
+	c.text(n, known)
+	for item := range n.list() {
+		c.texts(item, known)
+	}
+	for _, v := range n.fields() {
+		c.texts(v, known)
+	}
+}
+
+// expression checks an expression.
+func (c *checker) expression(n *node, known *names, want wanted) {
+	if n == nil || n.kind != kindString {
+		return
+	}
+	e, problems := known.compile(n.text(), want)
+	for _, p := range problems {
+		c.problem(n, p)
+	}
+	if e == nil {
+		return
+	}
+	for _, f := range e.refs {
+		c.used(n, known, f)
+	}
+}
+
+var ours = regexp.MustCompile(`\$\{\s*(?:params|steps|env|run|secrets)\.[^}]*\}?`)
+
+// noReferences refuses references where they would stay as they are.
+func (c *checker) noReferences(n *node) {
+	if n == nil {
+		return
+	}
+	for _, part := range ours.FindAllString(n.text(), -1) {
+		c.add(c.locate(n, part), "references work in env, with, args, stdin, foreach.items, labels and name", "%s is not filled in here", part)
+	}
+}
+
+// script refuses references in the text of run: what they stand for would become code.
+func (c *checker) script(n *node, key string, known *names) {
+	if n == nil {
+		return
+	}
+	found := ours.FindAllString(n.text(), -1)
+	if known.item != "" {
+		own := regexp.MustCompile(`\$\{` + known.item + `(?:\.[^}]*)?\}`)
+		found = append(found, own.FindAllString(n.text(), -1)...)
+	}
+	for _, part := range found {
+		c.add(c.locate(n, part), scriptHint(part, key), "%s is not filled in inside %s: it would become code", part, key)
+	}
+}
+
+func scriptHint(part, key string) string {
+	if key == "sql" {
+		return "write $1 and add it to params:"
+	}
+	name := strings.Trim(part, "${} ")
+	if field, ok := strings.CutPrefix(name, "env."); ok {
+		return fmt.Sprintf("write \"$%s\"", field)
+	}
+	variable := strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
+	variable = strings.NewReplacer("-", "_").Replace(variable)
+	if strings.HasPrefix(name, "params.") {
+		return fmt.Sprintf("it is there as \"$PARAM_%s\"", variable)
+	}
+	return fmt.Sprintf("put it into env: {%s: \"${%s}\"} and write \"$%s\"", variable, name, variable)
+}

@@ -1,0 +1,72 @@
+package dagspec
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is printed into the golden files")
+
+func TestParse_ReportsEveryProblemOfABadFile(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/bad/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, path := range paths {
+		if strings.HasSuffix(path, ".golden") {
+			continue
+		}
+		seen++
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			src, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := Parse(filepath.Base(path), src)
+			if err == nil {
+				t.Fatalf("accepted: %+v", spec)
+			}
+			golden(t, path+".golden", err.Error()+"\n")
+		})
+	}
+	if seen < 60 {
+		t.Fatalf("only %d bad files", seen)
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("run with -rewrite if this is right (-want +got):\n%s", diff)
+	}
+}
+
+func TestParse_TakesOneMiBAndNoMore(t *testing.T) {
+	t.Parallel()
+	head := []byte("name: big\nsteps: [{id: a, run: echo}]\n#")
+	full := append(head, bytes.Repeat([]byte("x"), MaxBytes-len(head))...)
+	if _, err := Parse("big.yaml", full); err != nil {
+		t.Errorf("1 MiB is refused: %v", err)
+	}
+	if _, err := Parse("big.yaml", append(full, 'x')); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("more than 1 MiB: %v", err)
+	}
+}
