@@ -13,8 +13,8 @@ import (
 
 // The schema versions this binary works with, both included.
 const (
-	MinVersion int64 = 2
-	MaxVersion int64 = 2
+	MinVersion int64 = 3
+	MaxVersion int64 = 3
 )
 
 const upCommand = "oarlock migrate up"

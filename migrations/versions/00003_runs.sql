@@ -1,0 +1,458 @@
+-- +goose Up
+
+-- Registered work ---------------------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.queues (
+    name        text PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
+    paused_by   text,
+    paused_at   timestamptz,
+    max_running int NOT NULL DEFAULT 0 CHECK (max_running >= 0), -- 0 = no limit
+    max_queued  int NOT NULL DEFAULT 0 CHECK (max_queued >= 0),
+    CHECK ((paused_by IS NULL) = (paused_at IS NULL))
+);
+INSERT INTO oarlock.queues (name) VALUES ('default');
+
+-- A worker decides per lane, never per run, whether it may serve it. A lane stays for good: no run points at it by a
+-- foreign key, because that would lock its row once per enqueue.
+CREATE TABLE oarlock.lanes (
+    lane_id  int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue    text   NOT NULL REFERENCES oarlock.queues,
+    priority int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
+    selector jsonb  NOT NULL,
+    needs    text[] NOT NULL, -- sorted
+    slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
+    dag_id   bigint NOT NULL DEFAULT 0, -- the DAG when it limits its runs, else 0
+    resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, so that claimers forget their floor
+    UNIQUE (queue, priority, selector, needs, slots, dag_id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE oarlock.dags (
+    dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name            text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
+    current_version int NOT NULL CHECK (current_version > 0),
+    max_active_runs int NOT NULL DEFAULT 0 CHECK (max_active_runs >= 0),
+    paused_by       text,
+    paused_at       timestamptz,
+    removed_at      timestamptz,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK ((paused_by IS NULL) = (paused_at IS NULL))
+);
+
+-- What enqueue needs is taken out of spec once, when the version is put, so that an insert stays cheap.
+CREATE TABLE oarlock.dag_versions (
+    dag_id           bigint NOT NULL REFERENCES oarlock.dags,
+    version          int    NOT NULL CHECK (version > 0),
+    spec             jsonb  NOT NULL,
+    source           text   NOT NULL,
+    source_path      text,
+    hash             text   NOT NULL,
+    needs            text[] NOT NULL, -- what a worker must offer
+    max_slots        int    NOT NULL CHECK (max_slots > 0), -- of the widest step
+    queue            text   NOT NULL REFERENCES oarlock.queues,
+    priority         int    NOT NULL CHECK (priority BETWEEN -100 AND 100),
+    selector         jsonb  NOT NULL CHECK (jsonb_typeof(selector) = 'object'),
+    allow_queue      bool   NOT NULL,
+    allow_priority   bool   NOT NULL,
+    allow_selector   bool   NOT NULL,
+    params           jsonb  NOT NULL CHECK (jsonb_typeof(params) = 'array'),
+    labels           jsonb  NOT NULL CHECK (jsonb_typeof(labels) = 'object'),
+    precomputable    text[] NOT NULL,
+    lane_id          int    NOT NULL REFERENCES oarlock.lanes, -- where runs go that override nothing
+    queue_timeout_ms bigint NOT NULL DEFAULT 0 CHECK (queue_timeout_ms >= 0),
+    max_drives       int    NOT NULL CHECK (max_drives > 0),
+    retention_days   int    NOT NULL DEFAULT 30 CHECK (retention_days >= 0), -- 0 = no bound
+    retention_runs   int    NOT NULL DEFAULT 0 CHECK (retention_runs >= 0),
+    logs_days        int    NOT NULL DEFAULT 14 CHECK (logs_days >= 0),
+    put_by           text   NOT NULL DEFAULT session_user,
+    put_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (dag_id, version)
+);
+
+-- Runs ----------------------------------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.runs (
+    run_id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dag_id         bigint NOT NULL,
+    version        int    NOT NULL,
+    lane_id        int    NOT NULL,
+    state          text   NOT NULL DEFAULT 'queued'
+                   CHECK (state IN ('queued', 'running', 'waiting', 'paused', 'succeeded', 'failed', 'canceled')),
+    reason         text   NOT NULL DEFAULT '',
+    params         jsonb  NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(params) = 'object'),
+    labels         jsonb  NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
+    precomputed    jsonb,
+    run_at         timestamptz NOT NULL,
+    logical_at     timestamptz NOT NULL,
+    schedule_id    bigint,
+    trigger        text   NOT NULL CHECK (trigger IN ('manual', 'sql', 'schedule', 'child', 'retry')),
+    parent_run     bigint,
+    parent_step    int,
+    parent_item    text,
+    root_id        bigint NOT NULL,
+    depth          int    NOT NULL DEFAULT 0 CHECK (depth BETWEEN 0 AND 100),
+    retry_of       bigint,
+    submitted_by   text   NOT NULL,
+    run_key        text,
+    traceparent    text,
+    rate_key       text,
+    claim_id       uuid,
+    worker_id      uuid,
+    epoch          int    NOT NULL DEFAULT 0 CHECK (epoch >= 0),
+    generation     int    NOT NULL DEFAULT 1 CHECK (generation > 0),
+    losses         int    NOT NULL DEFAULT 0 CHECK (losses >= 0),
+    inbox          bigint NOT NULL DEFAULT 0,
+    wake_at        timestamptz,
+    queue_deadline timestamptz,
+    -- what the core keeps of a run, in its own words
+    ending         text   NOT NULL DEFAULT '',
+    ending_by      text   NOT NULL DEFAULT '',
+    ending_text    text   NOT NULL DEFAULT '',
+    paused_by      text   NOT NULL DEFAULT '',
+    deadline       timestamptz,
+    left_ms        bigint NOT NULL DEFAULT 0,
+    tolerated      int    NOT NULL DEFAULT 0,
+    counts         jsonb,
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at     timestamptz,
+    finished_at    timestamptz,
+    CONSTRAINT runs_claim_has_worker CHECK ((claim_id IS NULL) = (worker_id IS NULL)),
+    CONSTRAINT runs_claimed_state    CHECK (claim_id IS NULL OR state IN ('running', 'paused')),
+    CONSTRAINT runs_running_claimed  CHECK (state <> 'running' OR claim_id IS NOT NULL),
+    CONSTRAINT runs_finished         CHECK ((state IN ('succeeded', 'failed', 'canceled')) = (finished_at IS NOT NULL)),
+    CONSTRAINT runs_wakes            CHECK (wake_at IS NULL OR state = 'waiting'),
+    CONSTRAINT runs_queue_deadline   CHECK (queue_deadline IS NULL OR state = 'queued')
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
+
+CREATE INDEX runs_queued   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued';
+CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
+CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE state = 'waiting';
+CREATE INDEX runs_deadline ON oarlock.runs (queue_deadline) WHERE state = 'queued' AND queue_deadline IS NOT NULL;
+CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT NULL;
+CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
+CREATE INDEX runs_rare     ON oarlock.runs (state, run_id) WHERE state IN ('running', 'waiting', 'paused', 'failed', 'canceled');
+CREATE INDEX runs_finished ON oarlock.runs (dag_id, finished_at) WHERE finished_at IS NOT NULL; -- retention
+CREATE UNIQUE INDEX runs_schedule ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL;
+
+CREATE TABLE oarlock.run_keys (
+    submitter    text   NOT NULL,
+    run_key      text   NOT NULL CHECK (octet_length(run_key) BETWEEN 1 AND 200),
+    run_id       bigint NOT NULL,
+    request_hash bytea  NOT NULL,
+    expires_at   timestamptz, -- set when the run goes before its key may
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (submitter, run_key)
+);
+CREATE INDEX run_keys_expire ON oarlock.run_keys (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Tasks ---------------------------------------------------------------------------------------------------------
+
+-- A row appears when a task first leaves pending. No foreign key: a row is only ever written under the claim of its run,
+-- and each check would lock the run once more. No index but the key: a task is updated two or three times in its life.
+CREATE TABLE oarlock.tasks (
+    run_id          bigint NOT NULL,
+    step            int    NOT NULL CHECK (step >= 0),
+    item            text   NOT NULL DEFAULT '' CHECK (octet_length(item) <= 200),
+    alt             int    NOT NULL DEFAULT 0 CHECK (alt BETWEEN 0 AND 10),
+    state           text   NOT NULL CHECK (state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused',
+                    'succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled', 'replaced')),
+    attempt         int    NOT NULL CHECK (attempt >= 0),
+    generation      int    NOT NULL,
+    epoch           int    NOT NULL,
+    seq             bigint NOT NULL,
+    reason          text   NOT NULL DEFAULT '',
+    failure_kind    text,
+    exit_code       int,
+    signal          int,
+    worker          text,
+    slot            int,
+    outputs         jsonb,
+    tolerated       bool   NOT NULL DEFAULT false,
+    retries         int    NOT NULL DEFAULT 0,
+    publish_tries   int    NOT NULL DEFAULT 0,
+    publishing      bool   NOT NULL DEFAULT false,
+    request         text   NOT NULL DEFAULT '',
+    request_by      text   NOT NULL DEFAULT '',
+    marked          text   NOT NULL DEFAULT '',
+    settled         jsonb,
+    grown           jsonb,
+    next_attempt_at timestamptz,
+    deadline        timestamptz,
+    external_ref    text,
+    pool            text,
+    slots           int,
+    cache_key       text,
+    log_day         date,
+    last_line       text, -- of stderr, for status
+    started_at      timestamptz,
+    attempt_at      timestamptz,
+    finished_at     timestamptz,
+    PRIMARY KEY (run_id, step, item, alt)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
+
+-- Attempts that a later one superseded: the usual task has none.
+CREATE TABLE oarlock.attempts (
+    run_id       bigint NOT NULL,
+    step         int    NOT NULL,
+    item         text   NOT NULL,
+    alt          int    NOT NULL,
+    attempt      int    NOT NULL,
+    generation   int    NOT NULL,
+    state        text   NOT NULL,
+    failure_kind text,
+    exit_code    int,
+    signal       int,
+    reason       text   NOT NULL DEFAULT '',
+    worker       text,
+    log_day      date,
+    started_at   timestamptz,
+    finished_at  timestamptz,
+    PRIMARY KEY (run_id, step, item, alt, attempt)
+);
+
+-- Requests, and what became of them -------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.controls (
+    control_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id     bigint NOT NULL,
+    step       text,
+    item       text,
+    verb       text   NOT NULL CHECK (verb IN ('cancel', 'pause', 'resume', 'retry', 'approve', 'reject', 'mark', 'child_ended')),
+    args       jsonb  NOT NULL DEFAULT '{}',
+    by         text   NOT NULL,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    decided_at timestamptz,
+    outcome    text CHECK (outcome IN ('applied', 'accepted', 'refused')),
+    state      text,
+    message    text,
+    CHECK ((decided_at IS NULL) = (outcome IS NULL))
+);
+CREATE INDEX controls_open ON oarlock.controls (run_id, control_id) WHERE decided_at IS NULL;
+CREATE INDEX controls_run  ON oarlock.controls (run_id, control_id);
+
+CREATE TABLE oarlock.events (
+    event_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id   bigint NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kind     text   NOT NULL,
+    by       text, -- who asked for it, if somebody did
+    worker   text,
+    epoch    int,
+    seq      bigint, -- of the record it came with: a flush that is sent twice writes it once
+    step     int,
+    item     text,
+    message  text   NOT NULL DEFAULT '',
+    data     jsonb
+);
+CREATE INDEX events_run ON oarlock.events (run_id, event_id);
+CREATE UNIQUE INDEX events_once ON oarlock.events (run_id, epoch, seq) WHERE seq IS NOT NULL;
+
+-- Workers -------------------------------------------------------------------------------------------------------
+
+-- No index on anything that a heartbeat changes, so that heartbeats are HOT.
+CREATE TABLE oarlock.workers (
+    worker_id   uuid PRIMARY KEY,
+    name        text   NOT NULL,
+    host        text   NOT NULL,
+    boot_id     text   NOT NULL,
+    pid         int    NOT NULL,
+    version     text   NOT NULL,
+    labels      jsonb  NOT NULL,
+    queues      text[] NOT NULL, -- empty: all
+    offers      text[] NOT NULL,
+    slots       int    NOT NULL,
+    containment text   NOT NULL,
+    state       text   NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'draining', 'lost', 'gone')),
+    desired     text   NOT NULL DEFAULT 'live' CHECK (desired IN ('live', 'draining', 'gone')),
+    beat        bigint NOT NULL DEFAULT 0,
+    beat_at     timestamptz NOT NULL DEFAULT clock_timestamp(), -- for people; no decision reads it
+    ttl_ms      bigint NOT NULL,
+    busy        int    NOT NULL DEFAULT 0,
+    runs        int    NOT NULL DEFAULT 0,
+    hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would take
+    channel     text   NOT NULL,
+    replaced_by uuid,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at    timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- Only ever locked and deleted, never updated: a row that is updated per flush would grow a version chain for as long as
+-- somebody holds an old snapshot. One per channel, each with one statement in flight, so that no multixacts appear.
+CREATE TABLE oarlock.fences (
+    worker_id uuid NOT NULL,
+    channel   text NOT NULL CHECK (channel IN ('commit', 'claim', 'logs', 'settle')),
+    PRIMARY KEY (worker_id, channel)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- Logs ----------------------------------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.log_chunks (
+    log_day       date   NOT NULL,
+    run_id        bigint NOT NULL,
+    step          int    NOT NULL,
+    item          text   NOT NULL,
+    alt           int    NOT NULL,
+    attempt       int    NOT NULL,
+    seq           int    NOT NULL CHECK (seq >= 0),
+    stream        smallint NOT NULL, -- 1 stdout, 2 stderr, 0 ours
+    at            timestamptz NOT NULL,
+    data          bytea  NOT NULL,
+    final         bool   NOT NULL DEFAULT false,
+    reason        text,
+    dropped_bytes bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (log_day, run_id, step, item, alt, attempt, seq)
+) PARTITION BY RANGE (log_day);
+
+-- Who follows a run: only then is its log flushed at once and announced.
+CREATE TABLE oarlock.followers (
+    run_id  bigint NOT NULL,
+    channel text   NOT NULL,
+    until   timestamptz NOT NULL,
+    PRIMARY KEY (run_id, channel)
+);
+
+-- +goose StatementBegin
+DO $$ BEGIN
+    ALTER TABLE oarlock.log_chunks ALTER COLUMN data SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN
+    RAISE NOTICE 'this server was built without lz4: logs use the slower pglz';
+END $$;
+-- +goose StatementEnd
+
+CREATE TABLE oarlock.log_chunks_default PARTITION OF oarlock.log_chunks DEFAULT;
+
+-- Makes today's partition and those of the days ahead, and returns how many were missing. Whoever works calls it;
+-- nothing depends on it: rows without a day of their own go to the DEFAULT partition, and a day that already has rows
+-- there stays there. Whoever finds the table locked, by another maker or a long reader, leaves it to the next hour:
+-- waiting would hold up every append behind it. The lock is on the table because an advisory lock anybody may take.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.make_log_days(ahead int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    missing date[];
+    day date;
+BEGIN
+    IF ahead IS NULL OR ahead NOT BETWEEN 0 AND 31 THEN
+        RAISE EXCEPTION 'make_log_days: % days ahead: give 0 to 31', ahead USING ERRCODE = '22023';
+    END IF;
+    SELECT array_agg(d ORDER BY d) INTO missing
+      FROM (SELECT today + n AS d FROM generate_series(0, ahead) n) days
+     WHERE to_regclass('oarlock.log_chunks_' || to_char(d, 'YYYYMMDD')) IS NULL
+       AND NOT EXISTS (SELECT FROM oarlock.log_chunks_default c WHERE c.log_day = d);
+    IF missing IS NULL THEN
+        RETURN 0;
+    END IF;
+    LOCK TABLE oarlock.log_chunks IN SHARE UPDATE EXCLUSIVE MODE;
+    FOREACH day IN ARRAY missing LOOP
+        EXECUTE format('CREATE TABLE IF NOT EXISTS oarlock.%I PARTITION OF oarlock.log_chunks FOR VALUES FROM (%L) TO (%L)',
+                       'log_chunks_' || to_char(day, 'YYYYMMDD'), day, day + 1);
+    END LOOP;
+    RETURN cardinality(missing);
+EXCEPTION
+    WHEN lock_not_available OR check_violation THEN -- the latter: the first row of the day was faster
+        RETURN 0;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.make_log_days(int) IS 'Internal: partitions of log_chunks for today and the days ahead.';
+SELECT oarlock.make_log_days(3);
+
+-- Foreseen: filled by later versions ------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.pools (
+    name  text PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
+    slots int NOT NULL CHECK (slots >= 0)
+);
+CREATE TABLE oarlock.pool_slots (
+    pool     text   NOT NULL REFERENCES oarlock.pools,
+    slot     int    NOT NULL CHECK (slot > 0),
+    run_id   bigint,
+    step     int,
+    item     text,
+    alt      int,
+    claim_id uuid,
+    PRIMARY KEY (pool, slot)
+);
+CREATE TABLE oarlock.schedules (
+    schedule_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dag_id      bigint NOT NULL REFERENCES oarlock.dags,
+    spec        jsonb  NOT NULL,
+    enabled     bool   NOT NULL DEFAULT true,
+    next_at     timestamptz,
+    last_at     timestamptz
+);
+CREATE INDEX schedules_due ON oarlock.schedules (next_at) WHERE enabled;
+CREATE TABLE oarlock.cache (
+    dag_id     bigint NOT NULL,
+    step       text   NOT NULL,
+    key        text   NOT NULL,
+    outputs    jsonb  NOT NULL,
+    run_id     bigint NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (dag_id, step, key)
+);
+CREATE INDEX cache_expires ON oarlock.cache (expires_at);
+CREATE TABLE oarlock.run_secrets (
+    run_id bigint NOT NULL,
+    name   text   NOT NULL,
+    sealed bytea  NOT NULL,
+    PRIMARY KEY (run_id, name)
+);
+
+-- Assertions ----------------------------------------------------------------------------------------------------
+
+-- The last word on two promises, whoever writes: a finished run changes no more, but for the one step that opens a new
+-- generation, and an epoch never falls.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.guard_run() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation THEN
+        RAISE EXCEPTION 'run %: epoch and generation must not fall from %, % to %, %',
+            OLD.run_id, OLD.epoch, OLD.generation, NEW.epoch, NEW.generation
+            USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
+    END IF;
+    IF OLD.finished_at IS NOT NULL
+       AND NOT (NEW.generation = OLD.generation + 1 AND NEW.state = 'queued') THEN
+        RAISE EXCEPTION 'run % is % and changes no more', OLD.run_id, OLD.state
+            USING ERRCODE = 'OA010', HINT = 'retry it: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER runs_guard BEFORE UPDATE ON oarlock.runs FOR EACH ROW
+    WHEN (OLD.finished_at IS NOT NULL OR NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation)
+    EXECUTE FUNCTION oarlock.guard_run();
+
+-- The same for tasks: final within a generation, and written in the order of (epoch, seq).
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.guard_task() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (NEW.epoch, NEW.seq) < (OLD.epoch, OLD.seq) OR NEW.generation < OLD.generation THEN
+        RAISE EXCEPTION 'run % step %: epoch, seq and generation must not fall from %, %, % to %, %, %', OLD.run_id, OLD.step,
+            OLD.epoch, OLD.seq, OLD.generation, NEW.epoch, NEW.seq, NEW.generation
+            USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
+    END IF;
+    IF NEW.generation = OLD.generation AND NEW IS DISTINCT FROM OLD THEN
+        RAISE EXCEPTION 'run % step % is % and changes no more', OLD.run_id, OLD.step, OLD.state
+            USING ERRCODE = 'OA010', HINT = 'retry the run: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER tasks_guard BEFORE UPDATE ON oarlock.tasks FOR EACH ROW
+    WHEN (OLD.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled', 'replaced')
+          OR NEW.epoch < OLD.epoch OR NEW.epoch = OLD.epoch AND NEW.seq < OLD.seq OR NEW.generation < OLD.generation)
+    EXECUTE FUNCTION oarlock.guard_task();
+
+-- +goose Down
+DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
+    oarlock.log_chunks, oarlock.fences, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
+    oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
+DROP FUNCTION oarlock.make_log_days(int);
+DROP FUNCTION oarlock.guard_task();
+DROP FUNCTION oarlock.guard_run();
