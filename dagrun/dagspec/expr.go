@@ -343,6 +343,9 @@ func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	out, err := machine.Run(e.program, env)
 	var fe *file.Error
 	if errors.As(err, &fe) {
+		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
+			return nil, fmt.Errorf("gives %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
+		}
 		return nil, errors.New(fe.Message)
 	}
 	return out, err

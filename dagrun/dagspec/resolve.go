@@ -85,11 +85,13 @@ func (v *view) resolve(s *Step) (*Resolved, error) {
 		}
 		out.Args = append(out.Args, text)
 	}
-	with, err := v.fill("with", s.With)
-	if err != nil {
-		return nil, err
+	if s.With != nil {
+		with, err := v.fill("with", s.With)
+		if err != nil {
+			return nil, err
+		}
+		out.With, _ = with.(map[string]any)
 	}
-	out.With, _ = with.(map[string]any)
 	return out, v.stdin(s.Stdin, out)
 }
 

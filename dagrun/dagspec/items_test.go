@@ -1,0 +1,64 @@
+package dagspec
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+func expand(t *testing.T, foreach string, params map[string]any) ([]dagrun.Item, error) {
+	t.Helper()
+	spec := mustParse(t, fmt.Sprintf(`
+name: x
+params: [{name: list, type: json, default: [a, b, c, d, e]}, {name: base, default: k}]
+steps:
+  - {id: a, run: x, outputs: [{name: l, type: json}]}
+  - {id: b, run: x, depends: [a], foreach: %s}
+`, foreach))
+	given, err := spec.Params(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Step(1).Foreach.Items.Expand(fakeScope{context: Context{Params: given},
+		steps: map[string]dagrun.StepView{"a": {State: dagrun.TaskSucceeded, Outputs: `{"l":[{"id":1},{"id":2}]}`}}})
+}
+
+func TestExpand_MakesItems(t *testing.T) {
+	t.Parallel()
+	for foreach, want := range map[string][]dagrun.Item{
+		`{items: [x, 2, {b: 1, a: [true, null]}]}`: {{Key: "0", Value: `"x"`}, {Key: "1", Value: "2"}, {Key: "2", Value: `{"a":[true,null],"b":1}`}},
+		`{items: []}`: {},
+		`{items: ["${params.base}", "x${params.base}"]}`:                   {{Key: "0", Value: `"k"`}, {Key: "1", Value: `"xk"`}},
+		`{items: "${steps.a.outputs.l}", key: item.id}`:                    {{Key: "1", Value: `{"id":1}`}, {Key: "2", Value: `{"id":2}`}},
+		`{items: "${params.list}", batch: 2}`:                              {{Key: "0", Value: `["a","b"]`}, {Key: "2", Value: `["c","d"]`}, {Key: "4", Value: `["e"]`}},
+		`{items: "${params.list}", batch: 3, as: x, key: params.base + x}`: {{Key: "ka", Value: `["a","b","c"]`}, {Key: "kd", Value: `["d","e"]`}},
+		`{items: ["<&>"]}`: {{Key: "0", Value: `"<&>"`}},
+	} {
+		got, err := expand(t, foreach, nil)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", foreach, err, diff)
+		}
+	}
+}
+
+func TestExpand_Refuses(t *testing.T) {
+	t.Parallel()
+	for foreach, want := range map[string]string{
+		`{items: "${params.list}", max_items: 4}`:        "5 items are more than max_items, 4",
+		`{items: "${params.base}"}`:                      "is not a list",
+		`{items: "${params.list}", key: item.nope.deep}`: "foreach.key of item 0",
+		`{items: "${params.list}", key: "''"}`:           "nothing to use as a key",
+	} {
+		if got, err := expand(t, foreach, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", foreach, got, err)
+		}
+	}
+}
