@@ -76,7 +76,26 @@ lint: ## go vet, formatting and linters, as .golangci.yml says
 format: ## rewrite Go files the way lint wants them
 	@tools/golangci-lint fmt ./...
 
+# Folders of the tests that say this in their source.
+tests_with = $(shell grep -rlE --include='*_test.go' --exclude-dir=.cache '$(1)' . | xargs -r -n1 dirname | sort -u)
+
 .PHONY: golden
-golden: ## rewrite golden files and show what changed
-	@go test ./internal/archtest ./tools/testsummary -run "Planted|Recorded" -rewrite >/dev/null
-	@git diff --stat -- '*testdata*'
+golden: ## rewrite golden files, then show what changed
+	@go test $(call tests_with,flag.Bool."rewrite") -rewrite; status=$$?; \
+		git --no-pager diff --stat -- '*testdata*'; exit $$status
+
+.PHONY: bench
+bench: ## run the benchmarks of packages
+	@tools/ensure-postgres
+	@go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem $(if $(filter ./...,$(PKG)),$(call tests_with,^func Benchmark),$(PKG))
+
+FUZZTIME ?= 10s
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@for dir in $(call tests_with,^func Fuzz); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$dir/*_test.go); do \
+			echo "$$dir $$name"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; \
+	done
