@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -50,7 +51,7 @@ func (c *checker) depends(i int, n *node, index map[string]int, g *links) {
 		switch {
 		case at == nil || !ok && (c.names.vague.ids[d.Step] || c.names.vague.steps):
 		case !ok:
-			c.add(at.pos(), knownHint(d.Step, sortedKeys(index), ""), "unknown step %q", d.Step)
+			c.unknownStep(at, d.Step, index)
 		case parent == i:
 			c.add(at.pos(), "remove it", "step %q depends on itself", d.Step)
 		case c.twice(seen, d.Step, at, "dependency"):
@@ -59,6 +60,14 @@ func (c *checker) depends(i int, n *node, index map[string]int, g *links) {
 			g.children[parent] = append(g.children[parent], edge{i, d.State == "succeeded", at})
 		}
 	}
+}
+
+func (c *checker) unknownStep(at *node, id string, index map[string]int) {
+	hint := ""
+	if !c.full() {
+		hint = knownHint(id, sortedKeys(index), "")
+	}
+	c.add(at.pos(), hint, "unknown step %q", id)
 }
 
 // cycles reports every knot of steps that wait for each other, one cycle of each.
@@ -146,9 +155,11 @@ func (c *checker) reach(index map[string]int, g *links) {
 			from := index[u.from]
 			switch {
 			case !after[from]:
-				c.add(u.at, "add depends: ["+u.ref.step()+"] to "+u.from, "step %q does not depend on %q", u.from, u.ref.step())
+				c.problem(u.in, problem{u.ref.part, fmt.Sprintf("step %q does not depend on %q", u.from, u.ref.step()),
+					"add depends: [" + u.ref.step() + "] to " + u.from})
 			case u.ref.isOutput() && !succeeded[from]:
-				c.add(u.at, "depend on it in state succeeded", "step %q may run before %q has succeeded and has outputs", u.from, u.ref.step())
+				c.problem(u.in, problem{u.ref.part, fmt.Sprintf("step %q may run before %q has succeeded and has outputs", u.from, u.ref.step()),
+					"depend on it in state succeeded"})
 			}
 		}
 	}

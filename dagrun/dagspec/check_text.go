@@ -10,7 +10,7 @@ import (
 type use struct {
 	from string // id of the step that refers
 	ref  ref
-	at   pos
+	in   *node
 }
 
 // text checks a text in which references are filled in.
@@ -32,7 +32,11 @@ func (c *checker) text(n *node, known *names) {
 }
 
 func (c *checker) problem(n *node, p problem) {
-	c.add(c.locate(n, p.part), p.hint, "%s", p.msg)
+	at := n.pos()
+	if !c.full() {
+		at = c.locate(n, p.part)
+	}
+	c.add(at, p.hint, "%s", p.msg)
 }
 
 // used remembers a reference to a step, to be judged when the graph is known.
@@ -41,7 +45,7 @@ func (c *checker) used(n *node, known *names, f ref) {
 	if id == "" || known.self == "" || id == known.self || c.names.steps[id] == nil {
 		return
 	}
-	c.uses = append(c.uses, use{known.self, f, c.locate(n, f.part)})
+	c.uses = append(c.uses, use{known.self, f, n})
 }
 
 // texts checks all texts in a value, however deep.
@@ -80,7 +84,7 @@ func (c *checker) noReferences(n *node) {
 		return
 	}
 	for _, part := range ours.FindAllString(n.text(), -1) {
-		c.add(c.locate(n, part), "references work in env, with, args, stdin, foreach.items, labels and name", "%s is not filled in here", part)
+		c.problem(n, problem{part, part + " is not filled in here", "references work in env, with, args, stdin, foreach.items, labels and name"})
 	}
 }
 
@@ -95,7 +99,7 @@ func (c *checker) script(n *node, key string, known *names) {
 		found = append(found, own.FindAllString(n.text(), -1)...)
 	}
 	for _, part := range found {
-		c.add(c.locate(n, part), scriptHint(part, key), "%s is not filled in inside %s: it would become code", part, key)
+		c.problem(n, problem{part, fmt.Sprintf("%s is not filled in inside %s: it would become code", part, key), scriptHint(part, key)})
 	}
 }
 

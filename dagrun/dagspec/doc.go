@@ -6,7 +6,7 @@
 //	needs := spec.Needs()                          // refuse here what no worker can execute
 //	params, err := spec.Params(given)              // err is a ParamErrors
 //	graph, err := spec.Graph()
-//	run, err := dagrun.New(graph, dagrun.Options{Context: dagspec.Context{Params: params, …}})
+//	run := dagrun.New(graph, dagrun.Options{Context: dagspec.Context{Params: params, …}})
 //	task, err := step.Resolve(run.Scope(id))       // step is the Data of the graph's step: ${…} filled in
 //
 // A Spec is stored as JSON and read back with FromJSON: same meaning, same Hash. What `defaults:` says is merged into

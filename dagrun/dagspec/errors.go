@@ -107,16 +107,15 @@ func splitLines(src []byte) []string {
 type pos struct{ line, col int }
 
 func (r *report) add(at pos, hint, format string, args ...any) {
-	if len(r.list) >= maxErrors {
+	if r.full() {
 		r.more++
 		return
 	}
-	e := Error{Path: r.path, Line: at.line, Column: at.col, Msg: printable(fmt.Sprintf(format, args...)), Hint: printable(hint)}
-	if at.line >= 1 && at.line <= len(r.lines) {
-		e.Source, e.caret = window(r.lines[at.line-1], at.col-1)
-	}
-	r.list = append(r.list, e)
+	r.list = append(r.list, Error{Path: r.path, Line: at.line, Column: at.col, Msg: printable(fmt.Sprintf(format, args...)), Hint: printable(hint)})
 }
+
+// full says that further problems are only counted.
+func (r *report) full() bool { return len(r.list) >= maxErrors }
 
 // printable keeps what a file holds from commanding the terminal it is shown on.
 func printable(text string) string {
@@ -128,15 +127,42 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// window is the part of a line that is worth showing, and where the column is in it.
-func window(line string, col int) (string, int) {
-	line = printable(line)
-	if utf8.RuneCountInString(line) <= sourceWidth {
-		return line, col
+// quote gives every error, in order, its source line. A line may be as long as the file: it is walked through once.
+func (r *report) quote() {
+	line, col, offset := 0, 0, 0
+	for i := range r.list {
+		e := &r.list[i]
+		if e.Line < 1 || e.Line > len(r.lines) {
+			continue
+		}
+		if e.Line != line {
+			line, col, offset = e.Line, 1, 0
+		}
+		text := r.lines[line-1]
+		for ; col < e.Column && offset < len(text); col++ {
+			_, n := utf8.DecodeRuneInString(text[offset:])
+			offset += n
+		}
+		e.Source, e.caret = window(text, offset)
 	}
-	runes := []rune(line)
-	from := max(0, min(col-sourceWidth/2, len(runes)-sourceWidth))
-	return string(runes[from:min(from+sourceWidth, len(runes))]), col - from
+}
+
+// window is the part of a line that is worth showing, and the column of an offset within it.
+func window(line string, offset int) (string, int) {
+	from, to := 0, len(line)
+	if len(line) > utf8.UTFMax*sourceWidth || utf8.RuneCountInString(line) > sourceWidth {
+		from = offset
+		for n := sourceWidth / 2; n > 0 && from > 0; n-- {
+			_, size := utf8.DecodeLastRuneInString(line[:from])
+			from -= size
+		}
+		to = from
+		for n := sourceWidth; n > 0 && to < len(line); n-- {
+			_, size := utf8.DecodeRuneInString(line[to:])
+			to += size
+		}
+	}
+	return printable(line[from:to]), utf8.RuneCountInString(printable(line[from:offset]))
 }
 
 // err is the outcome: nil, or all problems in order without repeats.
@@ -148,6 +174,7 @@ func (r *report) err() error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Msg, b.Msg))
 	})
 	r.list = slices.Compact(r.list)
+	r.quote()
 	if r.more > 0 {
 		r.list = append(r.list, Error{Path: r.path, Msg: fmt.Sprintf("and %d more problems: mend these first", r.more)})
 	}

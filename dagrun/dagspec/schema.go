@@ -63,7 +63,7 @@ func (s *compiledSchema) at(url string) map[string]any {
 func (r *report) structure(root *node) {
 	err := schema().validator.Validate(root.plain())
 	if failed, ok := err.(*jsonschema.ValidationError); ok {
-		s := structure{report: r, root: root}
+		s := structure{report: r, root: root, lists: map[*node][]*node{}, maps: map[*node]map[string]*node{}}
 		s.walk(failed)
 		for _, n := range s.marks {
 			n.bad = true
@@ -74,6 +74,8 @@ func (r *report) structure(root *node) {
 type structure struct {
 	*report
 	root  *node
+	lists map[*node][]*node
+	maps  map[*node]map[string]*node
 	marks []*node // bad ones; marked at the end, because locations count the items that were good before
 }
 
@@ -91,19 +93,36 @@ func (s *structure) walk(e *jsonschema.ValidationError) {
 func (s *structure) follow(location []string) (*node, string) {
 	n, key := s.root, ""
 	for _, token := range location {
-		switch {
-		case n == nil:
-		case n.kind == kindMap:
-			_, n = n.find(token)
-			key = token
-		case n.kind == kindList:
-			i, _ := strconv.Atoi(token)
-			if good := slices.Collect(n.list()); i < len(good) {
-				n = good[i]
-			}
+		if n.kind == kindMap {
+			n, key = s.entry(n, token), token
+			continue
 		}
+		i, _ := strconv.Atoi(token)
+		n = s.item(n, i)
 	}
 	return n, key
+}
+
+func (s *structure) entry(n *node, key string) *node {
+	entries, ok := s.maps[n]
+	if !ok {
+		entries = make(map[string]*node, len(n.keys))
+		for k, v := range n.fields() {
+			entries[k.text()] = v
+		}
+		s.maps[n] = entries
+	}
+	return entries[key]
+}
+
+// item counts good items only, as plain does.
+func (s *structure) item(n *node, i int) *node {
+	items, ok := s.lists[n]
+	if !ok {
+		items = slices.Collect(n.list())
+		s.lists[n] = items
+	}
+	return items[i]
 }
 
 func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {

@@ -140,6 +140,9 @@ func (n *node) measure() *node {
 	return n
 }
 
+// maxLocated bounds the lines, in bytes, that parts of strings are looked for in.
+const maxLocated = 64 << 10
+
 // locate is where a part of a string stands in the file: the place of its first appearance from the node on, or the
 // node itself where escapes or folding hide it.
 func (r *report) locate(n *node, part string) pos {
@@ -148,6 +151,9 @@ func (r *report) locate(n *node, part string) pos {
 		return at
 	}
 	part, _, _ = strings.Cut(part, "\n")
+	if len(r.lines[min(at.line, len(r.lines))-1]) > maxLocated {
+		return at
+	}
 	last := at.line + strings.Count(n.text(), "\n") + 2
 	for line := at.line; line <= min(last, len(r.lines)); line++ {
 		from := 0
