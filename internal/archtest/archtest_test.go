@@ -15,7 +15,7 @@ func TestModule_KeepsEveryRule(t *testing.T) {
 		t.Run(rule.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range rule.Run(tree) {
-				t.Error(f)
+				t.Errorf("%v\n\t(%s)", f, rule.Says)
 			}
 		})
 	}

@@ -22,9 +22,6 @@ func checkCommands(t *Tree) []Finding {
 		if f.Test || local == "" {
 			continue
 		}
-		if local == "v2" {
-			local = "cli"
-		}
 		ast.Inspect(f.File, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.CompositeLit); ok && isCommand(lit, local) && field(lit, "Action") != nil {
 				if !says(texts, field(lit, "Description"), exitStatus) {

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,6 +130,8 @@ func (t *Tree) at(pos token.Pos, format string, args ...any) Finding {
 
 func (t *Tree) line(pos token.Pos) int { return t.fset.Position(pos).Line }
 
+var majorVersion = regexp.MustCompile(`/v\d+$`)
+
 // imported returns the name under which a file knows an import path, "" where it does not.
 func (f *GoFile) imported(importPath string) string {
 	for _, spec := range f.Imports {
@@ -138,7 +141,7 @@ func (f *GoFile) imported(importPath string) string {
 		if spec.Name != nil {
 			return spec.Name.Name
 		}
-		return path.Base(importPath)
+		return path.Base(majorVersion.ReplaceAllString(importPath, ""))
 	}
 	return ""
 }
