@@ -5,10 +5,7 @@
 MAKEFLAGS += --no-print-directory
 
 ifeq ($(shell command -v go),)
-  export PATH := $(PATH):/usr/local/go/bin
-endif
-ifeq ($(shell command -v go),)
-  $(error go is not on the PATH: install Go 1.26 or newer)
+  $(error go is not on the PATH: install Go 1.26 or newer, or add the bin folder of yours to PATH)
 endif
 
 # A user without a writable home gets caches inside the project.
