@@ -87,6 +87,7 @@ func (n *node) unreadable() bool {
 
 func (c *checker) dag() {
 	n := c.root
+	c.ownVariables(n.get("env"))
 	c.texts(n.get("env"), c.names)
 	c.noReferences(n.get("working_dir"))
 	for item := range n.get("shell").list() {

@@ -13,7 +13,7 @@ import (
 // step checks what only steps have, and the body.
 func (c *checker) step(s *Step, n *node) {
 	known := c.names.of(s)
-	if s.TriggerRule != "" && len(s.Depends) == 0 && !n.has("depends") {
+	if _, depends := n.find("depends"); s.TriggerRule != "" && len(depends.itemsOrNone()) == 0 {
 		if rule, err := dagrun.ParseRule(s.TriggerRule); err == nil && rule != dagrun.AllSuccess && rule != dagrun.AllDone {
 			c.add(n.get("trigger_rule").pos(), "add depends:, or remove it", "trigger_rule %s without anything to depend on", s.TriggerRule)
 		}
@@ -142,6 +142,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 
 // bodyTexts checks every text of a body.
 func (c *checker) bodyTexts(s *Step, n *node, known *names) {
+	c.ownVariables(n.get("env"))
 	for _, key := range []string{"env", "args", "labels", "name"} {
 		c.texts(n.get(key), known)
 	}
@@ -161,6 +162,15 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 			continue
 		}
 		c.texts(v, known)
+	}
+}
+
+// ownVariables refuses names that every task gets from us: what is written here would be overwritten.
+func (c *checker) ownVariables(env *node) {
+	for key := range env.fields() {
+		if strings.HasPrefix(key.text(), "OARLOCK_") {
+			c.add(key.pos(), "choose another name", "%s: variables that begin with OARLOCK_ are set for every task", key.text())
+		}
 	}
 }
 
@@ -197,7 +207,7 @@ func (c *checker) onError(s *Step, n *node, kind string, known *names) {
 	for i, rule := range s.OnError {
 		r := rules[i]
 		c.expression(r.get("when"), known.withFailure(), wantBool)
-		if rule.Do == "retry" && s.RetryPolicy != nil && s.RetryPolicy.Limit == 0 {
+		if limit := n.in("retry_policy", "limit"); rule.Do == "retry" && limit != nil && s.RetryPolicy.Limit == 0 {
 			c.add(r.get("do").pos(), "set retry_policy.limit to 1 or more", "do: retry with a retry_policy that has limit 0")
 		}
 		if rule.Do != "replace" && r.has("with") && rule.Do != "" {

@@ -91,11 +91,11 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	n.env = s.Env
 	s.names = n
 	out := dagrun.Step{
-		Name: name, Data: s, Body: s.body(), Pool: value(s.Pool), Timeout: s.attemptTimeout().core(),
+		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
 		Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
 	if out.Body == dagrun.BodyTask && s.Result == nil {
-		out.Slots = max(1, s.Slots)
+		out.Slots, out.Pool = max(1, s.Slots), value(s.Pool)
 	}
 	var err error
 	if out.OnLost, err = dagrun.ParseOnLost(s.OnLost); err != nil {

@@ -165,6 +165,8 @@ func (n *names) unknown(f ref) *problem {
 	hint, ok := nearest(f.root(), known)
 	switch {
 	case ok:
+	case f.root() == "secrets":
+		hint = "a secret arrives as the environment variable of its name, and nowhere else"
 	case n.params[f.root()] != nil:
 		hint = "write params." + f.root()
 	case n.steps[f.root()] != nil:

@@ -156,7 +156,7 @@ type Kill struct {
 
 // RetryPolicy bounds and spaces the attempts after a failed one.
 type RetryPolicy struct {
-	Limit       int      `json:"limit"`
+	Limit       int      `json:"limit,omitempty"`
 	Interval    Duration `json:"interval"`
 	Backoff     float64  `json:"backoff"`
 	MaxInterval Duration `json:"max_interval"`
