@@ -121,6 +121,20 @@ steps:
 	}
 }
 
+func TestCompile_JudgesWhenPerItemOnlyIfItNamesTheItem(t *testing.T) {
+	t.Parallel()
+	for when, want := range map[string]bool{`region == "eu"`: true, `params.x == "eu"`: false, `params.x == "region"`: false, `any(params.l, # == region)`: true} {
+		out, err := mustParse(t, `
+name: x
+params: [{name: x, default: eu}, {name: l, type: json, default: []}]
+steps: [{id: a, run: x, when: '`+when+`', foreach: {items: [eu], as: region}}]
+`).Compile()
+		if err != nil || out.Steps[0].WhenPerItem != want {
+			t.Errorf("%s: %v, %v", when, out.Steps[0].WhenPerItem, err)
+		}
+	}
+}
+
 func TestCompile_LeavesTheSpecAlone(t *testing.T) {
 	t.Parallel()
 	for name, spec := range readGood(t) {

@@ -28,6 +28,8 @@ func TestParams_CheckDefaultAndCoerce(t *testing.T) {
 		{map[string]any{"day": "2026-11-20"}, map[string]any{}},
 		{map[string]any{"day": "2026-11-20", "n": 7.0, "f": json.Number("2"), "on": true, "level": 2}, map[string]any{"n": int64(7), "f": 2.0, "on": true, "level": int64(2)}},
 		{map[string]any{"day": "2026-11-20", "n": "7", "f": "1e1", "on": "true"}, map[string]any{"n": int64(7), "f": 10.0, "on": true}},
+		{map[string]any{"day": "2026-11-20", "n": 1, "f": 0.5}, map[string]any{"n": int64(1), "f": 0.5}},
+		{map[string]any{"day": "2026-11-20", "n": 10}, map[string]any{"n": int64(10)}},
 		{map[string]any{"day": "2026-11-20", "n": nil, "obj": map[string]any{"a": json.Number("1")}}, map[string]any{"obj": map[string]any{"a": int64(1)}}},
 	} {
 		want := map[string]any{"day": "2026-11-20", "n": int64(5), "f": nil, "on": false, "obj": nil, "mode": "full", "level": nil}
