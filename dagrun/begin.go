@@ -19,11 +19,11 @@ func (r *Run) applyBefore(e *Event) error {
 // settledBefore keeps a result that a former driver's transaction settled without recording it.
 func (r *Run) settledBefore(e *Event) error {
 	t := r.find(e.Task)
-	if t == nil || e.Result == nil {
-		return ErrEvent
-	}
-	if t.State != TaskRunning || t.grows() || t.Attempt != e.Attempt || t.settled != nil {
+	if t == nil || t.State != TaskRunning || t.grows() || t.Attempt != e.Attempt || t.settled != nil {
 		return ErrStale
+	}
+	if e.Result == nil {
+		return ErrEvent
 	}
 	res := *e.Result
 	t.settled = &res
@@ -113,7 +113,7 @@ func (r *Run) takeUpRunning(t *task, text string) {
 
 func (r *Run) takeUpFinishing(t *task) {
 	if t.Request != RequestNone {
-		r.honour(t)
+		r.honour(t, lost(""))
 		return
 	}
 	r.enqueue(t)
@@ -140,10 +140,9 @@ func (r *Run) giveUp() {
 		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t) })
 	}
 	r.endRun(EndingDrives, "", r.limit)
+	r.endHandler(handlerInit, false)
 	if handlers {
 		r.giveUpHandlers()
-	} else {
-		r.endHandler(handlerInit, true)
 	}
 }
 
@@ -152,7 +151,7 @@ func (r *Run) giveUpRunning(t *task) {
 	if t.State != TaskRunning || t.grows() || t.settled != nil || t.Request != RequestNone {
 		return
 	}
-	t.take(lost(r.limit))
+	t.take(lost(""))
 	r.fail(t)
 }
 
@@ -161,7 +160,7 @@ func (r *Run) giveUpHandlers() {
 	outcome := r.outcomeHandler()
 	for _, n := range []*node{outcome, r.handler(handlerExit)} {
 		if n.isOpen() {
-			n.tasks(func(t *task) { r.stop(t, "", "gave up after too many lost drives", false) })
+			n.tasks(func(t *task) { r.stop(t, "", r.endingReason(), false) })
 		}
 	}
 }

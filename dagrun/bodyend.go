@@ -1,6 +1,7 @@
 package dagrun
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -10,19 +11,16 @@ const timeoutExit = 124
 
 // finished takes the end of a body, of a wait or of a publish in.
 func (r *Run) finished(t *task, e *Event) error {
-	if e.Result == nil {
-		return ErrEvent
-	}
-	if t.Attempt != e.Attempt {
-		return ErrStale
-	}
+	waits := t.waits() && t.step.Body != BodyApproval
 	switch {
+	case t.Attempt != e.Attempt || !t.underWay() && !waits:
+		return ErrStale
+	case e.Result == nil:
+		return ErrEvent
 	case t.place == landing:
 		r.publishEnded(t, *e.Result)
-	case t.place == flying, t.waits() && t.step.Body != BodyApproval:
-		r.bodyEnded(t, *e.Result)
 	default:
-		return ErrStale
+		r.bodyEnded(t, *e.Result)
 	}
 	return nil
 }
@@ -54,7 +52,7 @@ func lost(why string) Result {
 func (r *Run) bodyEnded(t *task, res Result) {
 	switch {
 	case t.Request != RequestNone:
-		r.honour(t)
+		r.honour(t, res)
 	case res.SnoozeUntil > 0:
 		r.snooze(t, res)
 	case res.Kind == KindLost && t.step.OnLost == LostRetry:
@@ -65,20 +63,26 @@ func (r *Run) bodyEnded(t *task, res Result) {
 }
 
 // honour makes the request come true that ended the attempt.
-func (r *Run) honour(t *task) {
-	reason := t.Reason
+func (r *Run) honour(t *task, res Result) {
+	reason, finishing := t.Reason, t.State == TaskFinishing
 	switch t.Request {
 	case RequestPause:
-		t.Request = RequestNone
-		r.closeAttempt(t, TaskPaused)
+		t.Request, t.RequestBy = RequestNone, ""
+		r.closeAttempt(t, TaskPaused, Result{Reason: reason})
 		r.to(t, TaskPaused)
 	case RequestCancel:
+		t.take(res)
 		r.end(t, TaskCanceled, reason)
 	case RequestMark:
 		r.mark(t, t.Marked, reason)
 	case RequestTimeout:
 		t.Request = RequestNone
-		r.weigh(t, timedOut(reason))
+		if res = timedOut(reason); finishing {
+			t.take(res)
+			r.fail(t)
+			return
+		}
+		r.weigh(t, res)
 	}
 }
 
@@ -89,7 +93,7 @@ func timedOut(reason string) Result {
 // snooze ends an attempt for a while: the next one begins at SnoozeUntil, outside the retry budget.
 func (r *Run) snooze(t *task, res Result) {
 	t.Reason = res.Reason
-	r.closeAttempt(t, TaskWaiting)
+	r.closeAttempt(t, TaskWaiting, Result{Reason: res.Reason})
 	t.NextAt, t.Deadline, t.Ref = res.SnoozeUntil, 0, ""
 	r.move(t, nowhere)
 	r.to(t, TaskWaiting)
@@ -99,7 +103,7 @@ func (r *Run) snooze(t *task, res Result) {
 func (r *Run) lostAttempt(t *task, res Result) {
 	r.note(t, "lost", fmt.Sprintf("attempt %d %s", t.Attempt, res.Reason))
 	t.take(res)
-	r.closeAttempt(t, TaskFailed)
+	r.closeAttempt(t, TaskFailed, res)
 	r.again(t)
 }
 
@@ -155,7 +159,7 @@ func (r *Run) bodyFailed(t *task, res Result) {
 	case rule >= 0:
 		r.obey(t, rule, res)
 	case !r.stopping(t) && t.step.Retry.allows(res, t.Retries):
-		r.retry(t)
+		r.retry(t, res)
 	default:
 		r.fail(t)
 	}
@@ -198,10 +202,15 @@ func (r *Run) end(t *task, s State, reason string) {
 // take keeps how a body ended.
 func (t *task) take(res Result) {
 	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
-	t.Reason = res.Reason
-	if t.Reason == "" && res.Kind != KindNone {
-		t.Reason = res.String()
+	t.Reason = res.reason()
+}
+
+// reason is what was said about the end of a body, or what can be said about a failure.
+func (res Result) reason() string {
+	if res.Kind == KindNone {
+		return res.Reason
 	}
+	return cmp.Or(res.Reason, res.String())
 }
 
 // String says in a few words how a body ended.
@@ -221,10 +230,10 @@ func (res Result) String() string {
 }
 
 // closeAttempt records an attempt that did not end the task.
-func (r *Run) closeAttempt(t *task, s State) {
+func (r *Run) closeAttempt(t *task, s State, res Result) {
 	r.attempts = append(r.attempts, AttemptRecord{
 		ID: t.ID, Attempt: t.Attempt, Generation: t.Generation, State: s,
-		Kind: t.Kind, ExitCode: t.ExitCode, HasExit: t.HasExit, Signal: t.Signal, Reason: t.Reason,
+		Kind: res.Kind, ExitCode: res.ExitCode, HasExit: res.HasExit, Signal: res.Signal, Reason: res.reason(),
 		StartedAt: t.AttemptAt, FinishedAt: r.now,
 	})
 	t.AttemptAt = 0

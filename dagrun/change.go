@@ -8,6 +8,9 @@ func (r *Run) to(t *task, s State) {
 	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
 		r.move(t, nowhere)
 	}
+	if s == TaskSucceeded && t.StartedAt == 0 {
+		t.StartedAt = r.now
+	}
 	if s.Terminal() {
 		t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
 		t.NextAt, t.Deadline, t.FinishedAt = 0, 0, r.now

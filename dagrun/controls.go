@@ -65,7 +65,7 @@ func (r *Run) cancelRun(c *Control) Decision {
 }
 
 func (r *Run) pauseRun(c *Control) Decision {
-	if r.rec.Ending != EndingNone {
+	if r.rec.Ending != EndingNone || r.verdict != nil {
 		return r.refused("the run is ending")
 	}
 	if r.rec.PausedBy != "" {

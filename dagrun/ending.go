@@ -1,6 +1,9 @@
 package dagrun
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // endRun has the steps end before they do by themselves. A stronger ending takes over from a weaker one.
 func (r *Run) endRun(e Ending, by, text string) {
@@ -44,9 +47,11 @@ func (r *Run) timeOut(t *task, reason string) {
 	case t.Request != RequestNone && t.Request != RequestPause:
 	case t.engaged():
 		r.request(t, RequestTimeout, "", reason, false)
-	default:
+	case t.State == TaskFinishing:
 		t.take(timedOut(reason))
 		r.fail(t)
+	default:
+		r.weigh(t, timedOut(reason))
 	}
 }
 
@@ -84,7 +89,7 @@ func (r *Run) endingReason() string {
 	case EndingTimeout:
 		return "run timed out after " + r.graph.spec.Timeout.String()
 	case EndingDrives:
-		return "gave up after too many lost drives"
+		return cmp.Or(r.rec.EndingText, "gave up after too many lost drives")
 	case EndingRefused:
 		return r.rec.EndingText
 	default:

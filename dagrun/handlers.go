@@ -30,7 +30,11 @@ func (r *Run) pass() bool {
 	}
 	r.turn = next
 	if next != nil {
-		next.members(r.enqueue)
+		next.members(func(t *task) {
+			if t.State <= TaskReady {
+				r.enqueue(t)
+			}
+		})
 	}
 	return true
 }

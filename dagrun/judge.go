@@ -18,13 +18,17 @@ func (r *Run) judge(t *task) {
 }
 
 func (r *Run) judgeStart(t *task) {
-	if t.node.handler && t.node != r.turn {
-		return
-	}
-	if r.stopping(t) {
+	switch {
+	case r.stopping(t):
 		r.cancel(t, r.endingReason())
-		return
+	case !r.hasTurn(t):
+		r.move(t, blocked)
+	default:
+		r.judgeEdges(t)
 	}
+}
+
+func (r *Run) judgeEdges(t *task) {
 	switch r.edges(t) {
 	case undecided:
 		r.unready(t)
@@ -35,6 +39,15 @@ func (r *Run) judgeStart(t *task) {
 			r.enter(t)
 		}
 	}
+}
+
+// hasTurn says whether the run has come to where a task belongs: init, the steps, the handlers one by one.
+func (r *Run) hasTurn(t *task) bool {
+	if t.node.handler {
+		return t.node == r.turn
+	}
+	init := r.handler(handlerInit)
+	return init == nil || init.class == classS || init.class == classK
 }
 
 // edges asks the trigger rule. Items and replacements have no edges of their own, nor do handlers.
@@ -78,10 +91,4 @@ func (r *Run) parentsOf(t *task, c class) []string {
 		}
 	}
 	return names
-}
-
-// mayStart says whether a task may start as far as the run is concerned.
-func (r *Run) mayStart(t *task) bool {
-	init := r.handler(handlerInit)
-	return !r.halted() && (t.node.handler || init == nil || init.class == classS || init.class == classK)
 }

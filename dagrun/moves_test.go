@@ -38,7 +38,7 @@ func TestMoves(t *testing.T) {
 		{"a retry that is due waits for the resume", spec("a retry=x", "b"),
 			"begin,grant a,grant b,exit3 a,pause,tick 200,resume,grant a", "a=running b=running", "applied,applied,start a"},
 		{"drain leaves the rest to the next driver", spec("a", "b"),
-			"begin,grant a,drain,lost a", "a=pending b=ready", "leave {Drained:true WakeAt:0}"},
+			"begin,grant a,drain,lost a", "a=pending b=pending", "leave {Drained:true WakeAt:0}"},
 		{"an attempt found running is lost and tried again", spec("a"), "begin,grant a,crash,begin,grant a", "a=running", "start a"},
 		{"on_lost: fail", spec("a onlost=fail", "b <- a"), "begin,grant a,crash,begin", "a=failed b=upstream_failed", "failed: step a failed: lost"},
 		{"a settled result needs no second attempt", spec("a", "b <- a"), "begin,grant a,crash,settled a,begin", "a=succeeded b=ready", "start a"},

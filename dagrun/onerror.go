@@ -39,7 +39,7 @@ func (r *Run) obey(t *task, rule int, res Result) {
 	case do == DoContinue:
 		r.failAs(t, true)
 	case do == DoRetry && !r.stopping(t) && !res.Permanent && t.Retries < cmp.Or(t.step.Retry.Limit, defaultRetries):
-		r.retry(t)
+		r.retry(t, res)
 	case do == DoReplace && !r.stopping(t):
 		r.replace(t, rule)
 	default:

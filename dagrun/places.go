@@ -130,13 +130,18 @@ func (r *Run) want(t *task, p place) {
 // halted says whether nothing may start, whatever it is.
 func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
 
-// hold takes back what was offered, when the run is paused or drained. What is held is offered again by itself.
+// hold takes back what was about to start, when the run is paused or drained: it is judged from scratch when it may.
 func (r *Run) hold() {
-	for r.bags[offered].len() > 0 {
-		r.move(r.bags[offered].tasks[0], held)
-	}
-	for r.bags[wanting].len() > 0 {
-		r.move(r.bags[wanting].tasks[0], blocked)
+	for i := range r.nodes {
+		r.nodes[i].tasks(func(t *task) {
+			switch {
+			case t.State == TaskReady:
+				r.unready(t)
+				r.move(t, blocked)
+			case t.place == wanting:
+				r.move(t, blocked)
+			}
+		})
 	}
 }
 

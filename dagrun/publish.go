@@ -3,7 +3,7 @@ package dagrun
 // land brings the publish of a finishing task under way, as soon as it may.
 func (r *Run) land(t *task) {
 	switch {
-	case !r.mayStart(t):
+	case r.halted():
 		r.move(t, blocked)
 	case t.step.PublishPool != "":
 		t.since = r.now
@@ -22,7 +22,7 @@ func (r *Run) publish(t *task) {
 func (r *Run) publishEnded(t *task, res Result) {
 	switch {
 	case t.Request != RequestNone:
-		r.honour(t)
+		r.honour(t, res)
 	case res.Kind == KindNone:
 		r.to(t, TaskSucceeded)
 	case !r.stopping(t) && t.step.Retry.allowsPublish(res, t.PublishTries):
@@ -37,19 +37,15 @@ func (r *Run) publishEnded(t *task, res Result) {
 
 // retryPublish waits before the next try. The attempt and its outputs stay: its body has succeeded.
 func (r *Run) retryPublish(t *task, res Result) {
-	reason := res.Reason
-	if reason == "" {
-		reason = res.String()
-	}
 	t.NextAt = after(r.now, r.backoff(t, t.PublishTries))
 	t.PublishTries++
 	t.Publishing = true
-	t.Reason = "publish: " + reason
+	t.Reason = "publish: " + res.reason()
 	r.to(t, TaskRetrying)
 }
 
 func (r *Run) publishAgain(t *task) {
-	if !r.mayStart(t) {
+	if r.halted() {
 		r.move(t, blocked)
 		return
 	}

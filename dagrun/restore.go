@@ -125,7 +125,11 @@ func (r *Run) grownIn(t *task) int {
 	return from.Growth.Generation
 }
 
+// load takes a row over. That it was ready is worked out anew.
 func (t *task) load(row *TaskRecord) {
 	t.TaskRecord = *row
 	t.stored = true
+	if t.State == TaskReady {
+		t.State = TaskPending
+	}
 }

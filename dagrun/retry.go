@@ -28,8 +28,8 @@ func (p *RetryPolicy) allowsPublish(res Result, tries int) bool {
 }
 
 // retry waits before the next attempt.
-func (r *Run) retry(t *task) {
-	r.closeAttempt(t, TaskFailed)
+func (r *Run) retry(t *task, res Result) {
+	r.closeAttempt(t, TaskFailed, res)
 	t.NextAt, t.Deadline, t.Ref = after(r.now, r.backoff(t, t.Retries)), 0, ""
 	t.Retries++
 	r.to(t, TaskRetrying)

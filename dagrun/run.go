@@ -119,7 +119,7 @@ func (r *Run) apply(e *Event) error {
 func (r *Run) applyTask(e *Event) error {
 	t := r.find(e.Task)
 	if t == nil {
-		return ErrEvent
+		return ErrStale
 	}
 	switch e.Kind {
 	case EvGranted:

@@ -2,7 +2,7 @@ package dagrun
 
 // enter makes a pending task ready, or ends it by its own condition.
 func (r *Run) enter(t *task) {
-	if !r.mayStart(t) {
+	if r.halted() {
 		r.move(t, blocked)
 		return
 	}
@@ -17,7 +17,7 @@ func (r *Run) enter(t *task) {
 		r.instant(t, *res, "precomputed")
 	case t.grows():
 		r.grow(t)
-	case t.step.CacheKey != nil && !t.missed:
+	case t.step.CacheKey != nil:
 		r.probe(t)
 	default:
 		r.start(t)
@@ -91,11 +91,6 @@ func (r *Run) probed(t *task, hit *Result) error {
 		return nil
 	}
 	t.missed = true
-	if r.halted() {
-		r.unready(t)
-		r.enqueue(t)
-		return nil
-	}
 	r.start(t)
 	return nil
 }

@@ -37,7 +37,7 @@ func TestStep_StaleEventsChangeNothing(t *testing.T) {
 	stale := []Event{
 		{Kind: EvGranted}, {Kind: EvFinished, Attempt: 2, Result: &Result{}}, {Kind: EvLost, Attempt: 0}, {Kind: EvProbed},
 		{Kind: EvStarted, Attempt: 7}, {Kind: EvWaits, Attempt: 1}, {Kind: EvFinished, Task: d.id("b"), Attempt: 1, Result: &Result{}},
-		{Kind: EvControl, Control: &Control{ID: 1}},
+		{Kind: EvControl, Control: &Control{ID: 1}}, {Kind: EvGranted, Task: TaskID{Step: 9}}, {Kind: EvGranted, Task: TaskID{Item: "x"}},
 	}
 	d.play("pause b")
 	before := fmt.Sprint(d.run.Ready())
@@ -48,7 +48,7 @@ func TestStep_StaleEventsChangeNothing(t *testing.T) {
 		}
 	}
 	for _, e := range []Event{{Kind: EvBegin}, {Kind: EvSettled}, {Kind: EvDriveLimit}, {Kind: EvControl}, {Kind: EventKind(99)},
-		{Kind: EvFinished, Attempt: 1}, {Kind: EvGranted, Task: TaskID{Step: 9}}, {Kind: EvGranted, Task: TaskID{Item: "x"}}} {
+		{Kind: EvFinished, Attempt: 1}} {
 		if err := d.run.Step(e); err != ErrEvent {
 			t.Errorf("%s: %v", e.Kind, err)
 		}

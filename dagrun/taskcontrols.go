@@ -37,8 +37,8 @@ func settledBy(t *task) Decision {
 // cancelTask ends a task and all that depends on it and has not started. The dependants go first: what a crash leaves
 // of the batch is then either this control, to be decided again, or all of it.
 func (r *Run) cancelTask(t *task, c *Control) Decision {
-	if t.State.Terminal() {
-		return taskRefused(t, "the task is "+t.State.String())
+	if why := r.whyNotCancel(t); why != "" {
+		return taskRefused(t, why)
 	}
 	reason := canceledBy(c.By)
 	r.cancelDependants(t.node, reason)
@@ -48,6 +48,20 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 	r.stop(t, c.By, reason, c.Now)
 	return settledBy(t)
 }
+
+func (r *Run) whyNotCancel(t *task) string {
+	switch {
+	case t.State.Terminal():
+		return "it is " + t.State.String()
+	case !r.hasCome(t):
+		return "its turn has not come"
+	default:
+		return ""
+	}
+}
+
+// hasCome says of a handler that its turn has come; of others it always has.
+func (r *Run) hasCome(t *task) bool { return !t.node.handler || t.known || t.node == r.turn }
 
 func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
 	t.node.tasks(func(item *task) {
@@ -173,13 +187,8 @@ func (r *Run) resumeItems(t *task) Decision {
 // resume has a paused task go on: with its backoff, if that is not over, or from its edges on.
 func (r *Run) resume(t *task) {
 	t.Reason = ""
-	if t.NextAt > r.now {
+	if t.NextAt != 0 {
 		r.to(t, TaskRetrying)
-		return
-	}
-	if t.Publishing {
-		r.to(t, TaskRetrying)
-		r.enqueue(t)
 		return
 	}
 	r.again(t)
@@ -232,7 +241,7 @@ func (r *Run) whyNotMark(t *task, as State) string {
 		return "it is " + t.State.String() + ": retry the run instead"
 	case t.grows() && t.State == TaskRunning:
 		return "it has items: mark those"
-	case t.node.handler && !t.known:
+	case !r.hasCome(t):
 		return "its turn has not come"
 	case t.Request != RequestNone && t.Request != RequestPause:
 		return "it is being stopped already"
@@ -243,8 +252,11 @@ func (r *Run) whyNotMark(t *task, as State) string {
 
 // endChild takes in that the child run ended which a task waits for.
 func (r *Run) endChild(t *task, c *Control) Decision {
-	if c.Result == nil || !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
+	if !t.childRuns() || t.Ref != "" && t.Ref != c.Ref {
 		return taskRefused(t, "it does not wait for this child run")
+	}
+	if c.Result == nil {
+		return taskRefused(t, "the control does not say how the child run ended")
 	}
 	if t.Ref == "" {
 		t.Ref = c.Ref

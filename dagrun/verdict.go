@@ -33,13 +33,12 @@ func (r *Run) idle() bool { return r.bags[flying].len()+r.bags[landing].len() ==
 
 // parks says whether the run has nothing to do for long enough to give its claim back.
 func (r *Run) parks() bool {
-	if !r.idle() || r.bags[probing].len()+r.bags[opening].len() > 0 {
+	switch {
+	case !r.idle():
 		return false
-	}
-	if r.rec.PausedBy != "" {
+	case r.rec.PausedBy != "":
 		return true
-	}
-	if r.bags[offered].len()+r.bags[wanting].len() > 0 {
+	case r.bags[probing].len()+r.bags[opening].len()+r.bags[offered].len()+r.bags[wanting].len() > 0:
 		return false
 	}
 	first := r.firstTimer()

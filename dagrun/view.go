@@ -39,12 +39,15 @@ func (r *Run) Task(id TaskID) (TaskRecord, bool) {
 }
 
 // Tasks are the current rows of all tasks in graph order: of a step its own, its replacements', its items'. A handler
-// is among them once it has begun.
+// is among them once its turn has come.
 func (r *Run) Tasks() iter.Seq[TaskRecord] {
 	return func(yield func(TaskRecord) bool) {
 		for i := range r.nodes {
 			more := true
-			r.nodes[i].tasks(func(t *task) { more = more && (!t.known || yield(t.TaskRecord)) })
+			r.nodes[i].tasks(func(t *task) {
+				here := t.known || t.node == r.turn
+				more = more && (!here || yield(t.TaskRecord))
+			})
 			if !more {
 				return
 			}

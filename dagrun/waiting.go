@@ -1,5 +1,7 @@
 package dagrun
 
+import "cmp"
+
 // waits says whether an attempt of the task waits: not one that snoozes, which has none under way.
 func (t *task) waits() bool { return t.State == TaskWaiting && t.AttemptAt != 0 }
 
@@ -17,7 +19,7 @@ func (r *Run) wait(t *task) {
 
 // ask has the caller open what a task waits for, as soon as it may.
 func (r *Run) ask(t *task) {
-	if !r.mayStart(t) {
+	if r.halted() {
 		r.move(t, blocked)
 		return
 	}
@@ -27,28 +29,14 @@ func (r *Run) ask(t *task) {
 
 // waits takes the answer to an ActOpen in.
 func (r *Run) waits(t *task, e *Event) error {
-	if !t.waits() || t.step.Body == BodyApproval || t.Attempt != e.Attempt {
-		return ErrStale
-	}
-	ref := t.Ref
-	if e.Ref != "" {
-		ref = e.Ref
-	}
-	until := e.Until
-	if t.step.Body != BodyWait {
-		until = 0
-	}
-	named := ref != t.Ref
-	if t.place != opening && !named && until == t.NextAt {
+	if t.place != opening || t.Attempt != e.Attempt {
 		return ErrStale
 	}
 	r.move(t, nowhere)
-	if named || until != t.NextAt {
-		t.Ref, t.NextAt = ref, until
-		r.changed(t)
-		r.setAlarm(t)
-	}
-	if named && t.Request != RequestNone {
+	t.NextAt, t.Ref = e.Until, cmp.Or(e.Ref, t.Ref)
+	r.changed(t)
+	r.setAlarm(t)
+	if t.Request != RequestNone {
 		r.halt(t, r.rec.Ending == EndingNow)
 	}
 	return nil
