@@ -6,10 +6,10 @@ func (r *Run) applyBefore(e *Event) error {
 	case EvSettled:
 		return r.settledBefore(e)
 	case EvDriveLimit:
-		if r.limited {
+		if r.driveLimit {
 			return ErrStale
 		}
-		r.limited, r.limit = true, e.Text
+		r.driveLimit, r.limitText = true, e.Text
 	default:
 		r.begin(e.Text)
 	}
@@ -34,7 +34,7 @@ func (r *Run) settledBefore(e *Event) error {
 func (r *Run) begin(text string) {
 	r.startClock()
 	r.endUnsaid()
-	if r.limited {
+	if r.driveLimit {
 		r.giveUp()
 	}
 	r.begun = true
@@ -101,13 +101,13 @@ func (r *Run) takeUpRunning(t *task, text string) {
 		if t.node.each.open == 0 {
 			r.closeForeach(t.node)
 		}
-	case t.settled != nil && t.settled.Kind == KindNone:
-		t.Request = RequestNone
-		r.bodyEnded(t, *t.settled)
-	case t.settled != nil:
-		r.bodyEnded(t, *t.settled)
-	default:
+	case t.settled == nil:
 		r.bodyEnded(t, lost(text))
+	default:
+		if t.settled.Kind == KindNone {
+			t.Request = RequestNone // its work is committed: too late to stop it
+		}
+		r.bodyEnded(t, *t.settled)
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *Run) giveUp() {
 	for i := range r.nodes {
 		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t) })
 	}
-	r.endRun(EndingDrives, "", r.limit)
+	r.endRun(EndingDrives, "", r.limitText)
 	r.endHandler(handlerInit, false)
 	if handlers {
 		r.giveUpHandlers()
@@ -157,8 +157,7 @@ func (r *Run) giveUpRunning(t *task) {
 
 // giveUpHandlers cancels the handlers that were still to come.
 func (r *Run) giveUpHandlers() {
-	outcome := r.outcomeHandler()
-	for _, n := range []*node{outcome, r.handler(handlerExit)} {
+	for _, n := range []*node{r.outcomeHandler(), r.handler(handlerExit)} {
 		if n.isOpen() {
 			n.tasks(func(t *task) { r.stop(t, "", r.endingReason(), false) })
 		}

@@ -116,13 +116,10 @@ func (r *Run) again(t *task) {
 
 // weigh judges a result that no request has overruled.
 func (r *Run) weigh(t *task, res Result) {
-	skips := res.HasExit && (res.Kind == KindNone || res.Kind == KindExit) && slices.Contains(t.step.SkipExit, res.ExitCode)
 	switch {
-	case skips:
-		t.ExitCode, t.HasExit = res.ExitCode, true
-		reason := fmt.Sprintf("skip exit code %d", res.ExitCode)
-		r.note(t, "skip", reason)
-		r.end(t, TaskSkipped, reason)
+	case t.step.skips(res):
+		t.take(res)
+		r.skip(t, fmt.Sprintf("skip exit code %d", res.ExitCode))
 	case res.Kind == KindNone:
 		r.bodySucceeded(t, res)
 	default:
@@ -130,20 +127,29 @@ func (r *Run) weigh(t *task, res Result) {
 	}
 }
 
+// skips says whether a body ended with an exit code that means "nothing to do".
+func (s *Step) skips(res Result) bool {
+	byItself := res.Kind == KindNone || res.Kind == KindExit
+	return byItself && res.HasExit && slices.Contains(s.SkipExit, res.ExitCode)
+}
+
+// skip ends a task that has nothing to do by its own account.
+func (r *Run) skip(t *task, reason string) {
+	r.note(t, "skip", reason)
+	r.end(t, TaskSkipped, reason)
+}
+
 func (r *Run) bodySucceeded(t *task, res Result) {
 	t.take(res)
-	t.Outputs = res.Outputs
-	if t.Reason == "" {
-		t.Reason = "ran"
-	}
-	if t.step.Publish {
-		r.move(t, nowhere)
-		t.NextAt, t.Deadline = 0, 0
-		r.to(t, TaskFinishing)
-		r.land(t)
+	t.Outputs, t.Reason = res.Outputs, cmp.Or(res.Reason, "ran")
+	if !t.step.Publish {
+		r.to(t, TaskSucceeded)
 		return
 	}
-	r.to(t, TaskSucceeded)
+	r.move(t, nowhere)
+	t.NextAt, t.Deadline = 0, 0
+	r.to(t, TaskFinishing)
+	r.land(t)
 }
 
 func (r *Run) bodyFailed(t *task, res Result) {
@@ -178,7 +184,6 @@ func (r *Run) fail(t *task) {
 }
 
 func (r *Run) failAs(t *task, tolerated bool) {
-	t.Outputs = ""
 	if tolerated && t.step.ContinueOn.MarkSuccess {
 		r.end(t, TaskSucceeded, "marked")
 		return
@@ -187,19 +192,13 @@ func (r *Run) failAs(t *task, tolerated bool) {
 	r.to(t, TaskFailed)
 }
 
-// end settles a task. Only success keeps outputs.
+// end settles a task.
 func (r *Run) end(t *task, s State, reason string) {
 	t.Reason = reason
-	if s != TaskSucceeded {
-		t.Outputs = ""
-	}
-	if s == TaskSucceeded || s == TaskCanceled || s == TaskSkipped {
-		t.Kind = KindNone
-	}
 	r.to(t, s)
 }
 
-// take keeps how a body ended.
+// take writes down how a body ended.
 func (t *task) take(res Result) {
 	t.Kind, t.ExitCode, t.HasExit, t.Signal = res.Kind, res.ExitCode, res.HasExit, res.Signal
 	t.Reason = res.reason()

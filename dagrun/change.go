@@ -8,12 +8,8 @@ func (r *Run) to(t *task, s State) {
 	if s != TaskReady && s != TaskRunning && s != TaskFinishing && s != TaskWaiting {
 		r.move(t, nowhere)
 	}
-	if s == TaskSucceeded && t.StartedAt == 0 {
-		t.StartedAt = r.now
-	}
 	if s.Terminal() {
-		t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
-		t.NextAt, t.Deadline, t.FinishedAt = 0, 0, r.now
+		t.finish(r.now)
 	}
 	if s > TaskReady || was > TaskReady {
 		r.changed(t)
@@ -23,6 +19,20 @@ func (r *Run) to(t *task, s State) {
 		r.failFast(t)
 	}
 	r.spread(t)
+}
+
+// finish leaves in a row what its last state has a use for.
+func (t *task) finish(now Time) {
+	t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
+	t.NextAt, t.Deadline, t.FinishedAt = 0, 0, now
+	if t.State != TaskSucceeded {
+		t.Outputs = ""
+	} else if t.StartedAt == 0 {
+		t.StartedAt = now // without a body
+	}
+	if t.State != TaskFailed && t.State != TaskReplaced {
+		t.Kind = KindNone
+	}
 }
 
 // changed has the row of a task written again, after everything that changed before.

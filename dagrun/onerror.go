@@ -33,9 +33,7 @@ func (r *Run) obey(t *task, rule int, res Result) {
 	do := t.step.OnError[rule].Do
 	switch {
 	case do == DoSkip:
-		reason := "on_error: " + t.Reason
-		r.note(t, "skip", reason)
-		r.end(t, TaskSkipped, reason)
+		r.skip(t, "on_error: "+t.Reason)
 	case do == DoContinue:
 		r.failAs(t, true)
 	case do == DoRetry && !r.stopping(t) && !res.Permanent && t.Retries < cmp.Or(t.step.Retry.Limit, defaultRetries):

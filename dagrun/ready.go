@@ -1,12 +1,13 @@
 package dagrun
 
-// Ready is what the caller must do now. See the package comment for the order.
+// Ready is what the caller must do now. See the package comment for the order. Drops are to be taken back before Wants are
+// looked at: a task may be in both.
 type Ready struct {
 	Records Records
 	Actions []Action
 	Wants   []Want   // newly runnable since the last Advance, best first: priority, then time ready, then graph order
 	Drops   []TaskID // wants shown before the last Advance that are withdrawn (cancelled, paused, drained)
-	WakeAt  Time     // step an EvTick then; 0 = none
+	WakeAt  Time     // step an EvTick then; 0 = none. Known even when there is nothing else to do
 	Leave   *Leave   // the drive ends with this commit and the run goes on later
 	Result  *Verdict // the drive ends with this commit and the run is over
 }

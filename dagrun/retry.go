@@ -10,13 +10,14 @@ var finalKinds = []FailureKind{KindOutput, KindConfig, KindPublish, KindLost, Ki
 
 // allows says whether a failed body may be tried again after it was so many times.
 func (p *RetryPolicy) allows(res Result, retries int) bool {
-	if res.Permanent || retries >= p.Limit {
+	switch {
+	case res.Permanent || res.Kind == KindConfig || retries >= p.Limit:
 		return false
-	}
-	if p.Kinds == nil && slices.Contains(finalKinds, res.Kind) || p.Kinds != nil && !slices.Contains(p.Kinds, res.Kind) {
+	case p.Kinds == nil && slices.Contains(finalKinds, res.Kind), p.Kinds != nil && !slices.Contains(p.Kinds, res.Kind):
 		return false
+	default:
+		return res.Kind != KindExit || len(p.ExitCodes) == 0 || slices.Contains(p.ExitCodes, res.ExitCode)
 	}
-	return res.Kind != KindExit || len(p.ExitCodes) == 0 || slices.Contains(p.ExitCodes, res.ExitCode)
 }
 
 // allowsPublish says the same of a publish. That it was a publish which failed is no reason not to.

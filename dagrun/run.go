@@ -8,11 +8,11 @@ type Run struct {
 	nodes []node
 	now   Time
 
-	begun    bool
-	draining bool
-	over     bool
-	limited  bool   // EvDriveLimit came
-	limit    string // its text
+	begun      bool
+	draining   bool
+	over       bool
+	driveLimit bool // EvDriveLimit came, with limitText
+	limitText  string
 
 	// What follows from the tasks, kept in step with them.
 	counts   Counts

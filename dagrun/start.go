@@ -35,8 +35,7 @@ func (r *Run) when(t *task) bool {
 	case err != nil:
 		r.misconfigured(t, "when: "+err.Error())
 	case !holds:
-		r.note(t, "skip", "when: "+cond.String())
-		r.end(t, TaskSkipped, "when: "+cond.String())
+		r.skip(t, "when: "+cond.String())
 	}
 	return holds && err == nil
 }
