@@ -36,15 +36,22 @@ BEGIN
         -- a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers fences
           log_chunks followers pools pool_slots schedules cache', 'oarlock_read'),
-        ('INSERT, UPDATE', 'queues pools schedules', 'oarlock_admin'),
-        ('UPDATE', 'dags', 'oarlock_admin')
+        -- A submitter has the inbox, which shows it its own runs, and the functions.
+        ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
+        ('SELECT', 'inbox', 'oarlock_read'),
+        ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker')
       ) g (privileges, tables, roles),
       regexp_split_to_table(g.tables, '\s+') t
       JOIN pg_class c ON c.oid = to_regclass('oarlock.' || t)
     UNION ALL
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, g.roles)
       FROM (VALUES
-        ('make_log_days', 'oarlock_worker')
+        ('enqueue enqueue_many cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
+        ('control_status run_status task_status run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('scale_hint', 'oarlock_read, oarlock_worker'),
+        ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
+        ('prune', 'oarlock_admin, oarlock_worker'),
+        ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker')
       ) g (functions, roles),
       regexp_split_to_table(g.functions, '\s+') f
       JOIN pg_proc p ON p.proname = f AND p.pronamespace = 'oarlock'::regnamespace

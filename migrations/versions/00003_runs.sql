@@ -88,6 +88,7 @@ CREATE TABLE oarlock.runs (
     parent_run     bigint,
     parent_step    int,
     parent_item    text,
+    parent_alt     int,
     root_id        bigint NOT NULL,
     depth          int    NOT NULL DEFAULT 0 CHECK (depth BETWEEN 0 AND 100),
     retry_of       bigint,
@@ -216,7 +217,7 @@ CREATE TABLE oarlock.attempts (
 CREATE TABLE oarlock.controls (
     control_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id     bigint NOT NULL,
-    step       text,
+    step       text, -- its name, a replacement's as step~1, a handler's as @exit
     item       text,
     verb       text   NOT NULL CHECK (verb IN ('cancel', 'pause', 'resume', 'retry', 'approve', 'reject', 'mark', 'child_ended')),
     args       jsonb  NOT NULL DEFAULT '{}',
@@ -242,6 +243,7 @@ CREATE TABLE oarlock.events (
     seq      bigint, -- of the record it came with: a flush that is sent twice writes it once
     step     int,
     item     text,
+    alt      int,
     message  text   NOT NULL DEFAULT '',
     data     jsonb
 );

@@ -1,0 +1,686 @@
+-- +goose Up
+
+-- Errors ----------------------------------------------------------------------------------------------------------
+
+CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
+    ('OA001', 'unknown dag', 'No DAG of this name, or no such version of it, is registered.', 'Apply it: `oarlock dag apply FILE`. Names are case-sensitive.'),
+    ('OA002', 'dag removed', 'The DAG was taken out of service with `oarlock dag rm`.', 'Apply it again, or enqueue its successor.'),
+    ('OA003', 'bad params', 'A param is missing, unknown, of another type, or outside of what the DAG allows.', 'The message names the param and what is wanted; `oarlock dag show DAG` lists all.'),
+    ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a key of its own for each request; repeat a request unchanged.'),
+    ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
+    ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, start workers, or raise the limit: `oarlock queues set`.'),
+    ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
+    ('OA008', 'not an approver', 'The approval names who may decide it, and you are not among them.', 'Ask one of those the message names.'),
+    ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
+    ('OA010', 'finished', 'Somebody tried to change a run or task that is finished.', 'Open a new generation: `oarlock.retry(run)`.'),
+    ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
+    ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
+    ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.');
+-- +goose StatementBegin
+COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
+
+```sql
+SELECT cause, cure FROM oarlock.error_codes WHERE code = 'OA004';
+```$$;
+-- +goose StatementEnd
+
+-- Who asks --------------------------------------------------------------------------------------------------------
+
+-- A submitter is a session_user: what a definer function or SET ROLE makes of current_user does not matter. Roles are
+-- looked up by name because an installation may do without them; then the owner of the schema is who operates.
+CREATE FUNCTION oarlock.is_one_of(VARIADIC roles text[]) RETURNS bool
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
+    OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = ANY (roles) AND pg_has_role(session_user, r.oid, 'MEMBER'));
+
+CREATE FUNCTION oarlock.operates() RETURNS bool
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN oarlock.is_one_of('oarlock_admin', 'oarlock_worker');
+COMMENT ON FUNCTION oarlock.operates() IS 'Internal: whether the session user may control every run, not only its own.';
+
+CREATE FUNCTION oarlock.sees_all() RETURNS bool
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_read');
+COMMENT ON FUNCTION oarlock.sees_all() IS 'Internal: whether the session user sees every run, not only its own.';
+
+-- Checks ----------------------------------------------------------------------------------------------------------
+
+-- What is wrong with a param that was given, or null. Minimum, enum and so on are what the DAG file says; a pattern is
+-- left to the driver, whose regular expressions are other ones. Texts are taken for numbers and booleans where they read
+-- as such.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.param_problem(def jsonb, given jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    type text := def ->> 'type';
+    kind text := jsonb_typeof(given);
+    word text := given #>> '{}';
+    n    numeric;
+BEGIN
+    IF type = 'json' THEN
+        NULL;
+    ELSIF type = 'string' THEN
+        IF kind <> 'string' THEN
+            RETURN 'must be a text';
+        END IF;
+        IF char_length(word) < (def ->> 'min_length')::int THEN
+            RETURN format('must have %s characters or more, not %s', def ->> 'min_length', char_length(word));
+        END IF;
+        IF char_length(word) > (def ->> 'max_length')::int THEN
+            RETURN format('must have %s characters or less, not %s', def ->> 'max_length', char_length(word));
+        END IF;
+    ELSIF type = 'boolean' THEN
+        IF NOT (kind = 'boolean' OR kind = 'string' AND word IN ('true', 'false')) THEN
+            RETURN 'must be true or false';
+        END IF;
+        given := to_jsonb(word::bool);
+    ELSE
+        -- the length keeps casts from overflowing
+        IF kind NOT IN ('number', 'string') OR length(word) > 400
+           OR word !~ (CASE type WHEN 'integer' THEN '^[+-]?[0-9]{1,19}$' ELSE '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$' END) THEN
+            RETURN CASE type WHEN 'integer' THEN 'must be a whole number' ELSE 'must be a number' END;
+        END IF;
+        n := word::numeric;
+        IF type = 'integer' AND n NOT BETWEEN -9223372036854775808 AND 9223372036854775807 OR abs(n) > 1.7e308 THEN
+            RETURN 'is too large a number';
+        END IF;
+        IF n < (def ->> 'minimum')::numeric THEN
+            RETURN format('must be %s or more', def ->> 'minimum');
+        END IF;
+        IF n > (def ->> 'maximum')::numeric THEN
+            RETURN format('must be %s or less', def ->> 'maximum');
+        END IF;
+        given := to_jsonb(n);
+    END IF;
+    IF def ? 'enum' AND NOT EXISTS (
+        SELECT FROM jsonb_array_elements(def -> 'enum') e
+         WHERE e = given OR type NOT IN ('string', 'json') AND e #>> '{}' = given #>> '{}') THEN
+        RETURN format('must be one of %s', left(def ->> 'enum', 200));
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA003 for the first param that is not as the DAG wants it. Loops over positions, not over a query: this is part
+-- of every insert. What names the row, of several.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_params(defs jsonb, given jsonb, what text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    def     jsonb;
+    name    text;
+    value   jsonb;
+    problem text;
+    rest    jsonb := given;
+BEGIN
+    IF jsonb_typeof(given) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION '%params must be an object, not %', what, coalesce(jsonb_typeof(given), 'null')
+            USING ERRCODE = 'OA003', HINT = 'like {"day": "2026-11-20"}';
+    END IF;
+    -- what is stored compressed can be 250 times as large
+    IF pg_column_size(given) > 4000 AND octet_length(given::text) > 1048576 THEN
+        RAISE EXCEPTION '%params are % bytes, at most 1048576', what, octet_length(given::text)
+            USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
+    END IF;
+    FOR i IN 0 .. jsonb_array_length(defs) - 1 LOOP
+        def := defs -> i;
+        name := def ->> 'name';
+        value := given -> name;
+        IF value IS NULL OR value = 'null' THEN
+            problem := CASE WHEN def -> 'required' = 'true' AND coalesce(def -> 'default', 'null') = 'null' THEN 'is required' END;
+        ELSE
+            problem := oarlock.param_problem(def, value);
+        END IF;
+        IF problem IS NOT NULL THEN
+            RAISE EXCEPTION '%param "%": %', what, name, problem
+                USING ERRCODE = 'OA003', DETAIL = 'Given: ' || coalesce(left(value::text, 200), 'nothing'),
+                      HINT = coalesce(nullif(def ->> 'description', ''), 'the DAG wants it of type ' || (def ->> 'type'));
+        END IF;
+        rest := rest - name;
+    END LOOP;
+    IF rest <> '{}' THEN
+        RAISE EXCEPTION '%param "%": unknown', what, (SELECT min(k) FROM jsonb_object_keys(rest) k)
+            USING ERRCODE = 'OA003',
+                  HINT = coalesce('known: ' || (SELECT string_agg(d ->> 'name', ', ') FROM jsonb_array_elements(defs) d), 'the DAG takes no params');
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Labels and selectors are small objects of texts.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_labels(what text, given jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF jsonb_typeof(given) <> 'object' OR EXISTS (SELECT FROM jsonb_each(given) e WHERE jsonb_typeof(e.value) <> 'string') THEN
+        RAISE EXCEPTION '% must be an object of texts, not %', what, left(given::text, 100)
+            USING ERRCODE = 'OA013', HINT = 'like {"team": "billing"}';
+    END IF;
+    IF octet_length(given::text) > 8192
+       OR EXISTS (SELECT FROM jsonb_each_text(given) e WHERE octet_length(e.key) > 100 OR octet_length(e.value) > 500) THEN
+        RAISE EXCEPTION '% are too large: 100 bytes a name, 500 bytes a value, 8192 bytes together', what
+            USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_key(run_key text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF octet_length(run_key) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'a run_key has 1 to 200 bytes, not %', octet_length(run_key) USING ERRCODE = 'OA012', HINT = 'hash what is longer';
+    END IF;
+    IF starts_with(run_key, 'oarlock:') THEN
+        RAISE EXCEPTION 'run_key "%": keys that begin with oarlock: are taken', run_key USING ERRCODE = 'OA013', HINT = 'begin it otherwise';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Enqueue ---------------------------------------------------------------------------------------------------------
+
+-- What is asked for, on its way through the functions below.
+CREATE TYPE oarlock.request AS (
+    dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text, labels jsonb, selector jsonb,
+    logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text, submitter text, operates bool,
+    parent_run bigint, parent_step int, parent_item text, parent_alt int, root_id bigint, depth int
+);
+
+-- What it is asked of: the DAG's version, and the lane.
+CREATE TYPE oarlock.target AS (
+    dag_id bigint, version int, lane_id int, params jsonb, labels jsonb, queue_timeout interval
+);
+
+-- What came of it; no lane where the run was there already.
+CREATE TYPE oarlock.enqueued AS (run_id bigint, lane_id int);
+
+-- Finds a lane, or makes it. Who makes one holds up others who need the same until the transaction ends, once ever.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint) RETURNS int
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    found_id int;
+BEGIN
+    LOOP
+        SELECT l.lane_id INTO found_id FROM oarlock.lanes l
+         WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
+           AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id;
+        EXIT WHEN FOUND;
+        IF (SELECT count(*) FROM oarlock.lanes l WHERE l.queue = find_lane.queue) >= 1000 THEN
+            RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
+                USING ERRCODE = 'OA005', HINT = 'use fewer priorities and selectors, or another queue';
+        END IF;
+        INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id)
+        VALUES (find_lane.queue, find_lane.priority, find_lane.selector, find_lane.needs, find_lane.slots, find_lane.dag_id)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN found_id;
+END $$;
+-- +goose StatementEnd
+
+-- The lane of a run that asks for another queue, priority or selector than its DAG's. Who operates may; others as far as
+-- the DAG lets them: its priority is a ceiling.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.override_lane(asked oarlock.request, of oarlock.dag_versions) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+    denied text := CASE
+        WHEN asked.operates THEN NULL
+        WHEN asked.queue <> of.queue AND NOT of.allow_queue THEN format('queue %s', asked.queue)
+        WHEN asked.priority > of.priority AND NOT of.allow_priority THEN format('priority %s', asked.priority)
+        WHEN asked.selector <> of.selector AND NOT of.allow_selector THEN format('selector %s', left(asked.selector::text, 100))
+    END;
+BEGIN
+    IF denied IS NOT NULL THEN
+        RAISE EXCEPTION 'dag % does not allow %', asked.dag, denied
+            USING ERRCODE = 'OA005', HINT = format('leave it out (the DAG has queue %s, priority %s, selector %s), or have the DAG say allow:', of.queue, of.priority, of.selector);
+    END IF;
+    IF asked.priority NOT BETWEEN -100 AND 100 THEN
+        RAISE EXCEPTION 'priority % is not from -100 to 100', asked.priority USING ERRCODE = 'OA013', HINT = 'higher goes first';
+    END IF;
+    IF asked.queue IS NOT NULL AND NOT EXISTS (SELECT FROM oarlock.queues q WHERE q.name = asked.queue) THEN
+        RAISE EXCEPTION 'there is no queue %', left(asked.queue, 100) USING ERRCODE = 'OA013', HINT = 'an administrator makes it: SELECT oarlock.set_queue(''name'')';
+    END IF;
+    IF asked.selector IS NOT NULL THEN
+        PERFORM oarlock.check_labels('selector', asked.selector);
+        IF octet_length(asked.selector::text) > 1024 THEN
+            RAISE EXCEPTION 'a selector has at most 1024 bytes, not %', octet_length(asked.selector::text) USING ERRCODE = 'OA012', HINT = 'ask for fewer labels';
+        END IF;
+    END IF;
+    RETURN oarlock.find_lane(coalesce(asked.queue, of.queue), coalesce(asked.priority, of.priority), coalesce(asked.selector, of.selector),
+        of.needs, of.max_slots, CASE WHEN (SELECT d.max_active_runs FROM oarlock.dags d WHERE d.dag_id = of.dag_id) > 0 THEN of.dag_id ELSE 0 END);
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA006 where a queue is full. It counts, so a limit of n costs each insert up to n index entries; soft, since
+-- what others insert at the same time is not seen.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_room(lane int, rows int) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    full_queue text;
+BEGIN
+    SELECT q.name INTO full_queue
+      FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
+     WHERE l.lane_id = lane AND q.max_queued > 0 AND rows > q.max_queued -
+           (SELECT count(*) FROM (SELECT FROM oarlock.lanes o JOIN oarlock.runs r ON r.lane_id = o.lane_id AND r.state = 'queued'
+                                   WHERE o.queue = q.name LIMIT q.max_queued) counted);
+    IF FOUND THEN
+        RAISE EXCEPTION 'queue % is full', full_queue
+            USING ERRCODE = 'OA006', HINT = 'try again later, start workers, or raise its limit: SELECT oarlock.set_queue(…)';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Where a request goes. The usual one reads two rows and asks for nothing special.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_target(asked oarlock.request, rows int) RETURNS oarlock.target
+LANGUAGE plpgsql AS $$
+DECLARE
+    dag    record;
+    target oarlock.target;
+BEGIN
+    SELECT d.dag_id, d.removed_at, v.version, v.lane_id, v.params, v.labels, v.queue_timeout_ms, v.precomputable, q.max_queued INTO dag
+      FROM oarlock.dags d
+      JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
+      JOIN oarlock.queues q ON q.name = v.queue
+     WHERE d.name = asked.dag;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no dag %', concat(left(asked.dag, 100), ' in version ' || asked.version)
+            USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+    END IF;
+    IF dag.removed_at IS NOT NULL THEN
+        RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
+    END IF;
+    target := ROW(dag.dag_id, dag.version, dag.lane_id, dag.params, dag.labels,
+                  CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
+    IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL THEN
+        target.lane_id := oarlock.override_lane(asked, v) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
+    END IF;
+    IF asked.labels <> '{}' THEN
+        PERFORM oarlock.check_labels('labels', asked.labels);
+        target.labels := dag.labels || asked.labels;
+    END IF;
+    IF asked.precomputed IS NOT NULL THEN
+        PERFORM oarlock.check_precomputed(asked.precomputed, dag.precomputable);
+    END IF;
+    IF NOT coalesce(isfinite(asked.run_at) AND isfinite(asked.logical_at), isfinite(asked.run_at), isfinite(asked.logical_at), true) THEN
+        RAISE EXCEPTION 'run_at and logical_at must be moments, not infinity' USING ERRCODE = 'OA013', HINT = 'leave it out to start at once';
+    END IF;
+    IF octet_length(asked.traceparent) > 256 THEN
+        RAISE EXCEPTION 'traceparent has at most 256 bytes' USING ERRCODE = 'OA012', HINT = 'pass the W3C header as it is';
+    END IF;
+    IF dag.max_queued > 0 OR asked.queue IS NOT NULL THEN
+        PERFORM oarlock.check_room(target.lane_id, rows);
+    END IF;
+    RETURN target;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_precomputed(given jsonb, steps text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    denied text;
+BEGIN
+    IF jsonb_typeof(given) <> 'object' THEN
+        RAISE EXCEPTION 'precomputed must be an object by step, not %', jsonb_typeof(given)
+            USING ERRCODE = 'OA013', HINT = 'like {"extract": {"exit_code": 0, "outputs": {"rows": "7"}}}';
+    END IF;
+    SELECT k INTO denied FROM jsonb_object_keys(given) k WHERE k <> ALL (steps);
+    IF FOUND THEN
+        RAISE EXCEPTION 'the result of step % may not be handed in', left(denied, 100)
+            USING ERRCODE = 'OA005', HINT = 'leave it out, or have the step say precomputable: true';
+    END IF;
+    IF octet_length(given::text) > 1048576 THEN
+        RAISE EXCEPTION 'precomputed results are % bytes, at most 1048576', octet_length(given::text)
+            USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and hand in a reference';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
+CREATE FUNCTION oarlock.request_hash(asked oarlock.request, params jsonb) RETURNS bytea
+LANGUAGE sql IMMUTABLE
+RETURN sha256(convert_to(jsonb_build_array((asked).dag, params, (asked).priority, (asked).queue, (asked).selector, (asked).logical_at,
+                                           (asked).precomputed, (asked).version)::text, 'UTF8'));
+
+-- Takes a key for a run, or returns the run that has it. By another transaction that has not ended, it waits for that one.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.take_key(asked oarlock.request, run_id bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    hash bytea := oarlock.request_hash(asked, asked.params);
+    held record;
+BEGIN
+    LOOP -- again only when the key went between the two statements, with its run
+        INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash)
+        VALUES (asked.submitter, asked.run_key, take_key.run_id, hash) ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN take_key.run_id;
+        END IF;
+        SELECT k.run_id, k.request_hash INTO held FROM oarlock.run_keys k
+         WHERE k.submitter = asked.submitter AND k.run_key = asked.run_key;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF held.request_hash <> hash THEN
+        RAISE EXCEPTION 'run_key "%" belongs to run %, which was asked for with another dag, params or overrides', asked.run_key, held.run_id
+            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
+    END IF;
+    RETURN held.run_id;
+END $$;
+-- +goose StatementEnd
+
+-- One run. A run_at in the past means now, so that nobody overtakes by it. The key comes before all other checks: a
+-- request that was accepted once is answered with its run whatever became of the DAG since.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.enqueue_row(asked oarlock.request) RETURNS oarlock.enqueued
+LANGUAGE plpgsql AS $$
+DECLARE
+    target  oarlock.target;
+    id      bigint := nextval('oarlock.runs_run_id_seq');
+    holder  bigint;
+    started timestamptz := clock_timestamp();
+    due     timestamptz;
+BEGIN
+    IF asked.run_key IS NOT NULL THEN
+        holder := oarlock.take_key(asked, id);
+        IF holder <> id THEN
+            RETURN ROW(holder, NULL)::oarlock.enqueued;
+        END IF;
+    END IF;
+    target := oarlock.find_target(asked, 1);
+    PERFORM oarlock.check_params(target.params, asked.params, '');
+    due := greatest(asked.run_at, started);
+    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
+                              parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
+                              traceparent, queue_deadline, created_at)
+    OVERRIDING SYSTEM VALUE
+    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due,
+            coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
+            asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
+            asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started);
+    RETURN ROW(id, target.lane_id)::oarlock.enqueued;
+END $$;
+-- +goose StatementEnd
+
+-- Tells hungry workers that a lane has new runs: as many of them as there are rows at most, others each time. Nobody
+-- hungry, no NOTIFY. A hint only; which of them may serve the lane they know themselves.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.wake(lane int, rows bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify(w.channel, 'lane:' || lane)
+       FROM (SELECT w.channel FROM oarlock.workers w
+              WHERE w.hungry > 0 AND w.state = 'live'
+                AND (w.queues = '{}' OR (SELECT l.queue FROM oarlock.lanes l WHERE l.lane_id = lane) = ANY (w.queues))
+              ORDER BY random() LIMIT rows) w;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.wake(int, bigint) IS 'Internal: sends `lane:N` to hungry workers.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.enqueue(dag text, params jsonb DEFAULT '{}', run_key text DEFAULT NULL, run_at timestamptz DEFAULT NULL,
+    priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', selector jsonb DEFAULT NULL,
+    logical_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, precomputed jsonb DEFAULT NULL, version int DEFAULT NULL,
+    trigger text DEFAULT 'sql') RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    made oarlock.enqueued;
+BEGIN
+    IF run_key IS NOT NULL THEN
+        PERFORM oarlock.check_key(run_key);
+    END IF;
+    IF trigger NOT IN ('sql', 'manual') THEN
+        RAISE EXCEPTION 'trigger must be sql or manual, not %', left(trigger, 100) USING ERRCODE = 'OA013', HINT = 'leave it out';
+    END IF;
+    made := oarlock.enqueue_row(ROW(dag, coalesce(params, '{}'), run_key, run_at, priority, queue, labels, selector, logical_at,
+        traceparent, precomputed, version, trigger, session_user,
+        coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
+        NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request);
+    IF made.lane_id IS NOT NULL AND (run_at IS NULL OR run_at <= clock_timestamp()) THEN
+        PERFORM oarlock.wake(made.lane_id, 1);
+    END IF;
+    RETURN made.run_id;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
+
+- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here, patterns by the worker.
+- `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
+- `run_at`: not before then; a moment in the past is now. `logical_at`: the moment the run is about, by default `run_at` or now.
+- `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
+- `labels`: added to the DAG's. `traceparent`: passed on to tasks.
+- `precomputed`: results of steps that say `precomputable: true`, by step.
+- `version`: a version of the DAG other than its current one.
+- `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
+
+```sql
+SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.enqueue_many(dag text, params jsonb[], run_keys text[] DEFAULT NULL, run_at timestamptz DEFAULT NULL,
+    priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', selector jsonb DEFAULT NULL,
+    traceparent text DEFAULT NULL, version int DEFAULT NULL) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    rows    int := coalesce(cardinality(enqueue_many.params), 0);
+    given   jsonb[] := CASE WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
+                            ELSE ARRAY(SELECT coalesce(p, '{}') FROM unnest(enqueue_many.params) p) END;
+    asked   oarlock.request := ROW(dag, '{}', NULL, run_at, priority, queue, labels, selector, NULL,
+                traceparent, NULL, version, 'sql', session_user, oarlock.operates(), NULL, NULL, NULL, NULL, NULL, NULL);
+    target  oarlock.target;
+    started timestamptz := clock_timestamp();
+    ids     bigint[];
+    kept    bigint[]; -- what each row stands for, its own id or the run that has its key
+BEGIN
+    IF rows = 0 THEN
+        RETURN;
+    ELSIF rows > 100000 THEN
+        RAISE EXCEPTION '% runs in one call, at most 100000', rows USING ERRCODE = 'OA012', HINT = 'call it several times in one transaction';
+    END IF;
+    ids := ARRAY(SELECT nextval('oarlock.runs_run_id_seq') FROM generate_series(1, rows));
+    kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
+    IF run_keys IS NULL OR ids && kept THEN
+        target := oarlock.find_target(asked, rows);
+        PERFORM oarlock.check_params(target.params, p, 'row ' || n || ': ') FROM unnest(given) WITH ORDINALITY u (p, n);
+        INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+                                  submitted_by, run_key, traceparent, queue_deadline, created_at)
+        OVERRIDING SYSTEM VALUE
+        SELECT u.id, target.dag_id, target.version, target.lane_id, u.p, target.labels, greatest(asked.run_at, started),
+               coalesce(asked.run_at, started), 'sql', u.id, asked.submitter, u.key, asked.traceparent,
+               greatest(asked.run_at, started) + target.queue_timeout, started
+          FROM unnest(ids, kept, given, enqueue_many.run_keys) u (id, kept, p, key)
+         WHERE u.id = u.kept;
+        IF asked.run_at IS NULL OR asked.run_at <= started THEN
+            PERFORM oarlock.wake(target.lane_id, rows);
+        END IF;
+    END IF;
+    RETURN QUERY SELECT k FROM unnest(kept) k;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.enqueue_many IS $$Asks for many runs of one DAG at once, and returns their numbers in the order of `params`. All of them or none: the first bad row refuses the call and is named. `run_keys`, where given, has a key or null for each; a key that is there already gives the run that has it. At most 100,000 in one call.
+
+```sql
+SELECT oarlock.enqueue_many('report', ARRAY['{"day": "2026-11-18"}', '{"day": "2026-11-19"}']::jsonb[],
+                            ARRAY['report-2026-11-18', 'report-2026-11-19']);
+```
+
+From a table:
+
+```sql
+SELECT oarlock.enqueue_many('report', array_agg(jsonb_build_object('day', d::date)))
+  FROM generate_series(timestamp '2026-11-01', '2026-11-07', '1 day') d;
+```$$;
+-- +goose StatementEnd
+
+-- Takes a key for each row that has one, in the order of keys, so that two calls do not wait for each other in a circle.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.take_keys(asked oarlock.request, params jsonb[], keys text[], ids bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    hashes bytea[] := ARRAY(SELECT oarlock.request_hash(asked, p) FROM unnest(params) p);
+    clash  text;
+    kept   bigint[];
+BEGIN
+    IF cardinality(keys) <> cardinality(params) THEN
+        RAISE EXCEPTION '% run_keys for % params', cardinality(keys), cardinality(params)
+            USING ERRCODE = 'OA013', HINT = 'give a key or null for each';
+    END IF;
+    PERFORM oarlock.check_key(k) FROM unnest(keys) k WHERE k IS NOT NULL;
+    LOOP -- as in take_key
+        INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash)
+        SELECT asked.submitter, u.key, u.id, u.hash FROM unnest(keys, ids, hashes) u (key, id, hash)
+         WHERE u.key IS NOT NULL ORDER BY u.key, u.id ON CONFLICT DO NOTHING;
+        SELECT array_agg(CASE WHEN u.key IS NULL THEN u.id ELSE k.run_id END ORDER BY u.n), min(u.key) FILTER (WHERE k.request_hash <> u.hash)
+          INTO kept, clash
+          FROM unnest(keys, ids, hashes) WITH ORDINALITY u (key, id, hash, n)
+          LEFT JOIN oarlock.run_keys k ON k.submitter = asked.submitter AND k.run_key = u.key;
+        EXIT WHEN array_position(kept, NULL) IS NULL;
+    END LOOP;
+    IF clash IS NOT NULL THEN
+        RAISE EXCEPTION 'run_key "%" belongs to a run that was asked for with another dag, params or overrides', clash
+            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
+    END IF;
+    RETURN kept;
+END $$;
+-- +goose StatementEnd
+
+-- A child run, asked for by a step of its parent. The key is made of where it comes from, so that an action that is
+-- repeated, by this driver or the next, finds the same child. It belongs to whoever submitted the parent.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.enqueue_child(parent bigint, step int, item text, alt int, attempt int, generation int, dag text,
+    params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    p    oarlock.runs;
+    made oarlock.enqueued;
+BEGIN
+    SELECT * INTO p FROM oarlock.runs r WHERE r.run_id = parent;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no run %', parent USING ERRCODE = 'OA007', HINT = 'a parent must exist';
+    END IF;
+    IF p.depth >= 100 THEN
+        RAISE EXCEPTION 'run % is 100 children deep already', parent USING ERRCODE = 'OA012', HINT = 'a DAG that starts itself needs an end';
+    END IF;
+    made := oarlock.enqueue_row(ROW(dag, coalesce(params, '{}'),
+        'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text,
+        NULL, priority, queue, labels, NULL, p.logical_at, p.traceparent, NULL, NULL, 'child', p.submitted_by, true,
+        CASE WHEN NOT detached THEN parent END, CASE WHEN NOT detached THEN step END, CASE WHEN NOT detached THEN item END,
+        CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1)::oarlock.request);
+    IF made.lane_id IS NOT NULL THEN
+        PERFORM oarlock.wake(made.lane_id, 1);
+    END IF;
+    RETURN made.run_id;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.enqueue_child IS 'Internal: the run that a dag.run or (detached) dag.enqueue step asks for.';
+
+-- The inbox ---------------------------------------------------------------------------------------------------------
+
+CREATE VIEW oarlock.inbox WITH (security_barrier) AS
+SELECT r.run_id, d.name AS dag, r.params, r.run_key, r.run_at, l.priority, l.queue, r.labels, l.selector, r.logical_at,
+       r.traceparent, r.precomputed, r.version,
+       CASE WHEN r.state = 'queued' AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END AS state,
+       r.reason, r.submitted_by, r.created_at, r.started_at, r.finished_at
+  FROM oarlock.runs r
+  JOIN oarlock.dags d ON d.dag_id = r.dag_id
+  JOIN oarlock.lanes l ON l.lane_id = r.lane_id
+ WHERE r.submitted_by = session_user OR (SELECT oarlock.sees_all());
+-- +goose StatementBegin
+COMMENT ON VIEW oarlock.inbox IS $$Runs as rows: insert one to ask for a run, in your own transaction, from any language; read your own (readers, workers and administrators: all).
+
+`dag` is required; `params`, `run_key`, `run_at`, `priority`, `queue`, `labels`, `selector`, `logical_at`, `traceparent`, `precomputed` and `version` mean what they mean to `oarlock.enqueue`. The other columns are only read. `INSERT … SELECT`, inserts of several rows and `COPY` work; `ON CONFLICT` does not, `run_key` is for that. Rows are not updated or deleted: see the controls.
+
+```sql
+INSERT INTO oarlock.inbox (dag, params, run_key)
+VALUES ('report', '{"day": "2026-11-20"}', 'report-2026-11-20')
+RETURNING run_id;
+```
+
+```sql
+SELECT run_id, state, reason FROM oarlock.inbox WHERE dag = 'report' ORDER BY run_id DESC LIMIT 20;
+```$$;
+-- +goose StatementEnd
+
+-- Which lanes a statement touched is kept until its end in a setting of the transaction. Somebody may write nonsense
+-- there: then a worker is woken for nothing, which anybody can do with NOTIFY, or not woken, and polls.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.inbox_insert() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    made    oarlock.enqueued;
+    touched text := current_setting('oarlock.touched', true);
+BEGIN
+    IF NEW.run_id IS NOT NULL OR NEW.state IS NOT NULL OR NEW.submitted_by IS NOT NULL OR NEW.started_at IS NOT NULL OR NEW.finished_at IS NOT NULL THEN
+        RAISE EXCEPTION 'run_id, state, submitted_by, started_at and finished_at are not yours to choose'
+            USING ERRCODE = 'OA013', HINT = 'leave them out of the INSERT';
+    END IF;
+    IF NEW.run_key IS NOT NULL THEN
+        PERFORM oarlock.check_key(NEW.run_key);
+    END IF;
+    made := oarlock.enqueue_row(ROW(NEW.dag, coalesce(NEW.params, '{}'), NEW.run_key, NEW.run_at, NEW.priority, NEW.queue, NEW.labels,
+        NEW.selector, NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql', session_user,
+        coalesce(NEW.priority::text, NEW.queue, NEW.selector::text) IS NOT NULL AND oarlock.operates(),
+        NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request);
+    IF made.lane_id IS NOT NULL AND coalesce(position(',' || made.lane_id || ':' IN touched), 0) = 0
+       AND coalesce(length(touched), 0) < 1000 AND (NEW.run_at IS NULL OR NEW.run_at <= clock_timestamp()) THEN
+        PERFORM set_config('oarlock.touched', concat(touched, ',', made.lane_id, ':', made.run_id), true);
+    END IF;
+    NEW.run_id := made.run_id;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.inbox_inserted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    touched text := current_setting('oarlock.touched', true);
+BEGIN
+    IF touched <> '' THEN
+        PERFORM set_config('oarlock.touched', '', true);
+        PERFORM oarlock.wake(m[1]::int, greatest(1, pg_sequence_last_value('oarlock.runs_run_id_seq') - m[2]::bigint + 1))
+           FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER inbox_insert INSTEAD OF INSERT ON oarlock.inbox FOR EACH ROW EXECUTE FUNCTION oarlock.inbox_insert();
+CREATE TRIGGER inbox_inserted AFTER INSERT ON oarlock.inbox FOR EACH STATEMENT EXECUTE FUNCTION oarlock.inbox_inserted();
+
+-- +goose Down
+DROP VIEW oarlock.inbox;
+DROP FUNCTION oarlock.inbox_inserted();
+DROP FUNCTION oarlock.inbox_insert();
+DROP FUNCTION oarlock.enqueue_child(bigint, int, text, int, int, int, text, jsonb, int, text, jsonb, bool);
+DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
+DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
+DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
+DROP FUNCTION oarlock.wake(int, bigint);
+DROP FUNCTION oarlock.enqueue_row(oarlock.request);
+DROP FUNCTION oarlock.take_key(oarlock.request, bigint);
+DROP FUNCTION oarlock.request_hash(oarlock.request, jsonb);
+DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
+DROP FUNCTION oarlock.find_target(oarlock.request, int);
+DROP FUNCTION oarlock.check_room(int, int);
+DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
+DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint);
+DROP TYPE oarlock.enqueued;
+DROP TYPE oarlock.target;
+DROP TYPE oarlock.request;
+DROP FUNCTION oarlock.check_key(text);
+DROP FUNCTION oarlock.check_labels(text, jsonb);
+DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
+DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
+DROP FUNCTION oarlock.sees_all();
+DROP FUNCTION oarlock.operates();
+DROP FUNCTION oarlock.is_one_of(text[]);
+DROP VIEW oarlock.error_codes;

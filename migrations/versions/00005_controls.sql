@@ -1,0 +1,382 @@
+-- +goose Up
+
+-- Names of steps --------------------------------------------------------------------------------------------------
+
+-- Every step of a DAG by its number: the steps, then the handlers it has.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.steps_of(spec jsonb, OUT step int, OUT name text, OUT kind text, OUT body jsonb) RETURNS SETOF record
+LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT (row_number() OVER (ORDER BY s.part, s.n) - 1)::int, s.name, CASE WHEN s.part = 2 THEN 'handler' WHEN s.body ? 'foreach' THEN 'foreach' ELSE 'step' END, s.body
+      FROM (SELECT 1 AS part, e.n, e.body ->> 'id' AS name, e.body FROM jsonb_array_elements(spec -> 'steps') WITH ORDINALITY e (body, n)
+            UNION ALL
+            SELECT 2, h.n, '@' || h.name, spec -> 'handler_on' -> h.name
+              FROM unnest(ARRAY['init', 'success', 'failure', 'abort', 'exit']) WITH ORDINALITY h (name, n)
+             WHERE spec -> 'handler_on' ? h.name) s;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.steps_of(jsonb) IS 'Internal: the steps and handlers of a spec by number.';
+
+-- Requests to a run -----------------------------------------------------------------------------------------------
+
+CREATE TYPE oarlock.answer AS (
+    id bigint, run bigint, step text, item text, verb text, by text, at timestamptz, decided_at timestamptz,
+    outcome text, state text, message text
+);
+COMMENT ON TYPE oarlock.answer IS 'What became of a control. No outcome: not decided yet.';
+
+-- A cancel of a run that is not finished will come true, since no driver finishes a run without having read it; so it is
+-- accepted from the first.
+CREATE FUNCTION oarlock.answer_of(c oarlock.controls) RETURNS oarlock.answer
+LANGUAGE sql STABLE
+RETURN ROW((c).control_id, (c).run_id, (c).step, (c).item, (c).verb, (c).by, (c).at, (c).decided_at,
+           coalesce((c).outcome, CASE WHEN (c).verb = 'cancel' AND (c).step IS NULL THEN 'accepted' END), (c).state, (c).message)::oarlock.answer;
+
+-- Who decides an approval, by its step; those of its replacements too, since which of them runs is not known here.
+CREATE FUNCTION oarlock.approvers_of(body jsonb) RETURNS text[]
+LANGUAGE sql IMMUTABLE
+RETURN ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.approvers[*]') n
+             UNION SELECT n #>> '{}' FROM jsonb_path_query(body, '$.on_error[*].with[*].with.approvers[*]') n ORDER BY 1);
+
+-- Locks a run, with the parent it may have to tell: in the order of ids, as everybody does who locks several. OA007 says the
+-- same of a run that is somebody else's and of one that is not there.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.lock_run(run bigint, for_all bool) RETURNS oarlock.runs
+LANGUAGE plpgsql AS $$
+DECLARE
+    r oarlock.runs;
+BEGIN
+    SELECT * INTO r FROM oarlock.runs o WHERE o.run_id = run;
+    IF NOT FOUND OR r.submitted_by <> session_user AND NOT for_all THEN
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows yours';
+    END IF;
+    IF r.parent_run IS NOT NULL THEN
+        PERFORM FROM oarlock.runs o WHERE o.run_id = r.parent_run FOR NO KEY UPDATE;
+    END IF;
+    SELECT * INTO r FROM oarlock.runs o WHERE o.run_id = run FOR NO KEY UPDATE;
+    RETURN r;
+END $$;
+-- +goose StatementEnd
+
+-- Lets a driver see that there is something new: the owner hears of it; a parked run is queued for whoever claims it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.rouse(r oarlock.runs) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF r.claim_id IS NOT NULL THEN
+        UPDATE oarlock.runs SET inbox = inbox + 1 WHERE run_id = r.run_id;
+        PERFORM pg_notify(w.channel, 'run:' || r.run_id) FROM oarlock.workers w WHERE w.worker_id = r.worker_id;
+        RETURN r.state;
+    END IF;
+    UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL WHERE run_id = r.run_id;
+    IF r.state <> 'queued' THEN
+        UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = r.lane_id; -- run_at is below every floor
+        PERFORM oarlock.wake(r.lane_id, 1);
+    END IF;
+    RETURN 'queued';
+END $$;
+-- +goose StatementEnd
+
+-- Tells the parent of a run that ended, as the journal does when a driver ends it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.tell_parent(child oarlock.runs, state text, reason text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    parent oarlock.runs;
+BEGIN
+    SELECT * INTO parent FROM oarlock.runs r WHERE r.run_id = child.parent_run AND r.finished_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    INSERT INTO oarlock.controls (run_id, step, item, verb, args, by)
+    SELECT parent.run_id, s.name || coalesce('~' || nullif(child.parent_alt, 0), ''), nullif(child.parent_item, ''), 'child_ended',
+           jsonb_build_object('ref', child.run_id::text, 'state', state, 'reason', reason), 'run ' || child.run_id
+      FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
+     WHERE v.dag_id = parent.dag_id AND v.version = parent.version AND s.step = child.parent_step;
+    PERFORM oarlock.rouse(parent);
+END $$;
+-- +goose StatementEnd
+
+-- Cancels a run that never started: there is nothing to stop and no handler to run, so this is its end.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel_queued(r oarlock.runs) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    why text := 'canceled by ' || session_user;
+BEGIN
+    UPDATE oarlock.runs SET state = 'canceled', reason = why, queue_deadline = NULL, inbox = inbox + 1, finished_at = clock_timestamp()
+     WHERE run_id = r.run_id;
+    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why || ' before it started');
+    PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
+    IF r.parent_run IS NOT NULL THEN
+        PERFORM oarlock.tell_parent(r, 'canceled', why);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Opens the next generation of a finished run; its next driver learns from the control what to do again.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.reopen(r oarlock.runs) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE oarlock.runs
+       SET generation = generation + 1, state = 'queued', reason = '', losses = 0, inbox = inbox + 1, wake_at = NULL,
+           ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
+           started_at = NULL, finished_at = NULL
+     WHERE run_id = r.run_id;
+    UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = r.lane_id;
+    PERFORM oarlock.wake(r.lane_id, 1);
+END $$;
+-- +goose StatementEnd
+
+-- What can be answered at once, is: [outcome, state, message]. The rest waits for the run's driver, and is null.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text) RETURNS text[]
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF verb = 'retry' AND r.finished_at IS NULL THEN
+        RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
+    ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
+        RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb <> 'cancel' THEN ': retry it' END)];
+    ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.epoch = 0 THEN
+        PERFORM oarlock.cancel_queued(r);
+        RETURN ARRAY['applied', 'canceled', NULL];
+    ELSIF verb = 'retry' THEN
+        PERFORM oarlock.reopen(r);
+    ELSE
+        PERFORM oarlock.rouse(r);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- The one way for a request to reach a run. The row of the run is locked first, so a request is either before its end, and
+-- then the flush that would end it finds the inbox changed, or after it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb) RETURNS oarlock.answer
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    r         oarlock.runs;
+    body      jsonb;
+    approvers text[]; -- where only they may
+    approves  bool;
+    answer    text[];
+    made      oarlock.controls;
+BEGIN
+    SELECT s.body INTO body
+      FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version), oarlock.steps_of(v.spec) s
+     WHERE o.run_id = run AND s.name = regexp_replace(step, '~[0-9]+$', '');
+    IF verb IN ('approve', 'reject') THEN
+        approvers := nullif(oarlock.approvers_of(body), '{}');
+        approves := session_user = ANY (approvers)
+            OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (approvers) AND pg_has_role(session_user, a.oid, 'MEMBER'));
+    END IF;
+    r := oarlock.lock_run(run, coalesce(approves, false) OR oarlock.operates());
+    IF approvers IS NOT NULL AND NOT approves THEN
+        RAISE EXCEPTION 'only % may decide step %', array_to_string(approvers, ', '), step USING ERRCODE = 'OA008', HINT = 'ask one of them';
+    END IF;
+    IF step IS NOT NULL AND body IS NULL THEN
+        RAISE EXCEPTION 'run % has no step %', run, left(step, 100) USING ERRCODE = 'OA007',
+            HINT = (SELECT 'it has ' || left(string_agg(s.name, ', ' ORDER BY s.step), 500) FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
+                     WHERE v.dag_id = r.dag_id AND v.version = r.version);
+    END IF;
+    IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
+        RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
+    END IF;
+    answer := oarlock.decide(r, step, verb);
+    IF verb = 'retry' THEN
+        args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer IS NULL THEN 1 ELSE 0 END);
+    END IF;
+    INSERT INTO oarlock.controls (run_id, step, item, verb, args, by, decided_at, outcome, state, message)
+    VALUES (run, step, nullif(item, ''), verb, args, session_user, CASE WHEN answer IS NOT NULL THEN clock_timestamp() END, answer[1], answer[2], answer[3])
+    RETURNING * INTO made;
+    made.state := coalesce(made.state, CASE WHEN r.claim_id IS NULL THEN 'queued' ELSE r.state END);
+    RETURN oarlock.answer_of(made);
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.need_step(verb text, step text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF coalesce(step, '') = '' THEN
+        RAISE EXCEPTION '% needs a step', verb USING ERRCODE = 'OA013', HINT = format('SELECT * FROM oarlock.%s(run, step)', verb);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel(run bigint, step text DEFAULT NULL, item text DEFAULT NULL, now bool DEFAULT false) RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN oarlock.request_control(run, step, item, 'cancel', jsonb_build_object('now', coalesce(now, false)));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it with what depends on it and has not started.
+
+A run that never started is canceled at once (`applied`). One that did **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. A finished run says which state won (`refused`).
+
+```sql
+SELECT outcome, state FROM oarlock.cancel(41);
+```
+
+```sql
+SELECT id FROM oarlock.cancel(41, 'load');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.pause(run bigint, step text DEFAULT NULL, item text DEFAULT NULL) RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN oarlock.request_control(run, step, item, 'pause', '{}');
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.pause IS $$Pauses a run, or one step of it. Of a run nothing new starts and what runs finishes; a step that runs is stopped and goes on as its next attempt. The run's driver decides: the answer has no outcome yet.
+
+```sql
+SELECT id FROM oarlock.pause(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.resume(run bigint, step text DEFAULT NULL, item text DEFAULT NULL) RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN oarlock.request_control(run, step, item, 'resume', '{}');
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.resume IS $$Resumes what was paused: a run, or one step of it.
+
+```sql
+SELECT id FROM oarlock.resume(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.retry(run bigint, mode text DEFAULT 'failed', step text DEFAULT NULL, item text DEFAULT NULL) RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF mode IS NULL OR mode NOT IN ('failed', 'from', 'step', 'all') THEN
+        RAISE EXCEPTION 'mode must be failed, from, step or all, not %', left(mode, 100) USING ERRCODE = 'OA013', HINT = 'failed repeats what failed and what depends on it';
+    ELSIF mode IN ('from', 'step') THEN
+        PERFORM oarlock.need_step('retry', step);
+    ELSIF step IS NOT NULL THEN
+        RAISE EXCEPTION 'mode % takes no step', mode USING ERRCODE = 'OA013', HINT = 'from repeats a step and all that depends on it, step repeats it alone';
+    END IF;
+    RETURN oarlock.request_control(run, step, item, 'retry', jsonb_build_object('mode', mode));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.retry IS $$Opens a new generation of a finished run: it is queued again with the same version and params.
+
+`mode` says what runs again: `failed` (what failed or was canceled, and what depends on it), `from` (a step and all that depends on it), `step` (that step alone), `all`. A run that has not ended refuses.
+
+```sql
+SELECT id, state FROM oarlock.retry(40);
+```
+
+```sql
+SELECT id, state FROM oarlock.retry(40, 'from', 'load');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.approve(run bigint, step text, item text DEFAULT NULL, outputs jsonb DEFAULT '{}') RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM oarlock.need_step('approve', step);
+    IF jsonb_typeof(coalesce(outputs, '{}')) <> 'object' THEN
+        RAISE EXCEPTION 'outputs must be an object, not %', jsonb_typeof(outputs) USING ERRCODE = 'OA013', HINT = 'like {"amount": "7"}';
+    END IF;
+    RETURN oarlock.request_control(run, step, item, 'approve', jsonb_build_object('outputs', coalesce(outputs, '{}')));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else.
+
+```sql
+SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.reject(run bigint, step text, item text DEFAULT NULL, reason text DEFAULT '') RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM oarlock.need_step('reject', step);
+    RETURN oarlock.request_control(run, step, item, 'reject', jsonb_build_object('reason', left(coalesce(reason, ''), 10000)));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.reject IS $$Rejects a step that waits for approval; it fails with kind `rejected`. Who may is as for `oarlock.approve`.
+
+```sql
+SELECT id FROM oarlock.reject(41, 'confirm', reason => 'wrong day');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.mark(run bigint, step text, "as" text, item text DEFAULT NULL, outputs jsonb DEFAULT '{}') RETURNS oarlock.answer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM oarlock.need_step('mark', step);
+    IF "as" IS NULL OR "as" NOT IN ('succeeded', 'failed', 'skipped') THEN
+        RAISE EXCEPTION 'a step is marked succeeded, failed or skipped, not %', left("as", 100) USING ERRCODE = 'OA013', HINT = 'SELECT * FROM oarlock.mark(run, step, ''succeeded'')';
+    END IF;
+    IF jsonb_typeof(coalesce(outputs, '{}')) <> 'object' THEN
+        RAISE EXCEPTION 'outputs must be an object, not %', jsonb_typeof(outputs) USING ERRCODE = 'OA013', HINT = 'like {"rows": "7"}';
+    END IF;
+    RETURN oarlock.request_control(run, step, item, 'mark', jsonb_build_object('as', "as", 'outputs', coalesce(outputs, '{}')));
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses.
+
+```sql
+SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.control_status(control bigint) RETURNS SETOF oarlock.answer
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT (a).* FROM (SELECT oarlock.answer_of(c) AS a FROM oarlock.controls c
+      JOIN oarlock.runs r USING (run_id)
+     WHERE c.control_id = control AND (r.submitted_by = session_user OR c.by = session_user OR oarlock.sees_all()) OFFSET 0) answered;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.control_status IS $$What became of a control: `outcome` is `applied`, `accepted`, `refused` (then `message` says what to do instead), or null while its run's driver has not decided. No row: there is none, or it is not yours.
+
+```sql
+SELECT outcome, state, message FROM oarlock.control_status(7);
+```$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION oarlock.control_status(bigint);
+DROP FUNCTION oarlock.mark(bigint, text, text, text, jsonb);
+DROP FUNCTION oarlock.reject(bigint, text, text, text);
+DROP FUNCTION oarlock.approve(bigint, text, text, jsonb);
+DROP FUNCTION oarlock.retry(bigint, text, text, text);
+DROP FUNCTION oarlock.resume(bigint, text, text);
+DROP FUNCTION oarlock.pause(bigint, text, text);
+DROP FUNCTION oarlock.cancel(bigint, text, text, bool);
+DROP FUNCTION oarlock.need_step(text, text);
+DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb);
+DROP FUNCTION oarlock.decide(oarlock.runs, text, text);
+DROP FUNCTION oarlock.reopen(oarlock.runs);
+DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
+DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
+DROP FUNCTION oarlock.rouse(oarlock.runs);
+DROP FUNCTION oarlock.lock_run(bigint, bool);
+DROP FUNCTION oarlock.approvers_of(jsonb);
+DROP FUNCTION oarlock.answer_of(oarlock.controls);
+DROP TYPE oarlock.answer;
+DROP FUNCTION oarlock.steps_of(jsonb);

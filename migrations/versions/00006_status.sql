@@ -1,0 +1,180 @@
+-- +goose Up
+
+-- Why a queued run does not start, in words a person can act on: the first thing in its way.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.why_queued(r oarlock.runs) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    l      oarlock.lanes;
+    q      oarlock.queues;
+    d      oarlock.dags;
+    widest int;
+    lacks  text;
+    active bigint;
+BEGIN
+    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
+    SELECT * INTO q FROM oarlock.queues x WHERE x.name = l.queue;
+    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
+    IF r.run_at > clock_timestamp() THEN
+        RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+    ELSIF q.paused_by IS NOT NULL THEN
+        RETURN format('queue %s is paused by %s', q.name, q.paused_by);
+    ELSIF d.paused_by IS NOT NULL THEN
+        RETURN format('dag %s is paused by %s', d.name, d.paused_by);
+    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live') THEN
+        RETURN 'no worker is live: start one with `oarlock worker`';
+    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues))) THEN
+        RETURN format('no worker serves queue %s', l.queue);
+    END IF;
+    SELECT min(format('label %s=%s', s.key, s.value)) INTO lacks FROM jsonb_each_text(l.selector) s
+     WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND w.labels ->> s.key = s.value);
+    lacks := coalesce(lacks, (SELECT min(n) FROM unnest(l.needs) n
+                               WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND n = ANY (w.offers))));
+    SELECT max(w.slots) INTO widest FROM oarlock.workers w WHERE w.state = 'live';
+    IF lacks IS NOT NULL THEN
+        RETURN 'no worker offers ' || lacks;
+    ELSIF widest < l.slots THEN
+        RETURN format('needs %s slots at once, no worker has more than %s', l.slots, widest);
+    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues))
+                         AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots) THEN
+        RETURN 'no single worker serves its queue and has all it needs';
+    END IF;
+    IF q.max_running > 0 THEN
+        SELECT count(*) INTO active FROM oarlock.runs x JOIN oarlock.lanes y USING (lane_id) WHERE x.worker_id IS NOT NULL AND y.queue = q.name;
+        IF active >= q.max_running THEN
+            RETURN format('queue %s is full (%s/%s)', q.name, active, q.max_running);
+        END IF;
+    END IF;
+    IF d.max_active_runs > 0 THEN
+        SELECT count(*) INTO active FROM oarlock.runs x
+         WHERE x.dag_id = d.dag_id AND x.started_at IS NOT NULL AND x.state IN ('running', 'waiting', 'paused');
+        IF active >= d.max_active_runs THEN
+            RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
+        END IF;
+    END IF;
+    RETURN 'waits for a worker with room';
+END $$;
+-- +goose StatementEnd
+
+-- One run, if the session user may see it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (r.submitted_by = session_user OR oarlock.sees_all());
+END;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_status(run bigint) RETURNS TABLE (
+    id bigint, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
+    labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
+    counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
+BEGIN ATOMIC
+    SELECT r.run_id, d.name, r.version, r.generation,
+           CASE WHEN r.state = 'queued' AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
+           CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE r.reason END,
+           r.tolerated, l.queue, l.priority, r.params, r.labels, r.run_key, r.trigger, r.epoch, w.name, r.submitted_by,
+           r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dags d USING (dag_id)
+      JOIN oarlock.lanes l USING (lane_id)
+      LEFT JOIN oarlock.workers w USING (worker_id);
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`.
+
+```sql
+SELECT state, reason FROM oarlock.run_status(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
+    step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, outputs jsonb, worker text,
+    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT s.name || coalesce('~' || nullif(t.alt, 0), ''), nullif(t.item, ''), CASE WHEN t.alt > 0 THEN 'replacement' ELSE s.kind END,
+           coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
+           coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
+           nullif(t.failure_kind, ''), t.exit_code, coalesce(t.attempt, 0), coalesce(t.outputs, '{}'), t.worker,
+           CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+     CROSS JOIN oarlock.steps_of(v.spec) s
+      LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
+     WHERE s.kind <> 'handler' OR t.run_id IS NOT NULL
+     ORDER BY s.step, t.item, t.alt;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0.
+
+```sql
+SELECT step, item, state, reason FROM oarlock.task_status(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_result(run bigint) RETURNS TABLE (
+    state text, reason text, is_over bool, outputs jsonb, tolerated int, started_at timestamptz, finished_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
+BEGIN ATOMIC
+    SELECT r.state, r.reason, r.finished_at IS NOT NULL,
+           CASE WHEN r.finished_at IS NOT NULL THEN
+               (SELECT coalesce(jsonb_object_agg(s.name || coalesce('~' || nullif(t.alt, 0), ''), t.outputs), '{}')
+                  FROM oarlock.dag_versions v
+                 CROSS JOIN oarlock.steps_of(v.spec) s
+                  JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.outputs IS NOT NULL
+                 WHERE v.dag_id = r.dag_id AND v.version = r.version) END,
+           r.tolerated, r.started_at, r.finished_at
+      FROM oarlock.visible_run(run) r;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.run_result IS $$How a run ended, and what its steps put out, by step; items of a foreach step are in `oarlock.task_status`. `outputs` is null until `is_over`. A `retry` opens the run again.
+
+```sql
+SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) WHERE is_over;
+```$$;
+-- +goose StatementEnd
+
+-- Counts stop at 10,000 a lane: more changes no decision, and a scaler asks often.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
+    queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, wanted bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
+BEGIN ATOMIC
+    SELECT q.queued, c.claimed, q.oldest_ms, w.workers, w.slots, w.busy, q.queued + greatest(c.claimed, w.busy)
+      FROM (SELECT coalesce(sum(h.n), 0)::bigint AS queued,
+                   coalesce((extract(epoch FROM clock_timestamp() - min(h.oldest)) * 1000)::bigint, 0) AS oldest_ms
+              FROM oarlock.lanes l
+             CROSS JOIN LATERAL (SELECT count(*) AS n, min(due.run_at) AS oldest
+                                   FROM (SELECT r.run_at FROM oarlock.runs r
+                                          WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp()
+                                          ORDER BY r.run_at LIMIT 10000) due) h
+             WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue) q,
+           (SELECT count(*) AS claimed FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
+             WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue)) c,
+           (SELECT count(*) AS workers, coalesce(sum(w.slots), 0)::bigint AS slots, coalesce(sum(w.busy), 0)::bigint AS busy FROM oarlock.workers w
+             WHERE w.state = 'live' AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))) w;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all: due runs that are `queued` (10,000 a lane at most), runs `claimed`, the age of the oldest that waits, live `workers`, their `slots`, how many of those are `busy`, and the slots `wanted` so that nothing waits: divide by the slots of a worker. Runs parked cost nothing and do not count.
+
+```sql
+SELECT wanted FROM oarlock.scale_hint('default');
+```$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION oarlock.scale_hint(text);
+DROP FUNCTION oarlock.run_result(bigint);
+DROP FUNCTION oarlock.task_status(bigint);
+DROP FUNCTION oarlock.run_status(bigint);
+DROP FUNCTION oarlock.visible_run(bigint);
+DROP FUNCTION oarlock.why_queued(oarlock.runs);

@@ -1,0 +1,276 @@
+-- +goose Up
+
+-- DAGs --------------------------------------------------------------------------------------------------------------
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_spec(spec jsonb, needs text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    unsupported text[] := ARRAY(SELECT n FROM unnest(needs) n WHERE n = ANY ('{pool,schedule,action:river.job}') ORDER BY n);
+BEGIN
+    IF jsonb_typeof(spec) IS DISTINCT FROM 'object' OR jsonb_typeof(spec -> 'steps') IS DISTINCT FROM 'array'
+       OR jsonb_array_length(spec -> 'steps') = 0 OR coalesce(spec ->> 'name', '') !~ '^[a-z0-9][a-z0-9._-]{0,99}$' THEN
+        RAISE EXCEPTION 'this is not the spec of a DAG' USING ERRCODE = 'OA013', HINT = 'put it with `oarlock dag apply`, which checks the file';
+    END IF;
+    IF unsupported <> '{}' THEN
+        RAISE EXCEPTION 'dag % uses what this version of Oarlock cannot execute: %', spec ->> 'name', array_to_string(unsupported, ', ')
+            USING ERRCODE = 'OA009', HINT = 'leave it out of the DAG, or upgrade Oarlock';
+    END IF;
+    IF octet_length(spec::text) > 33554432 THEN
+        RAISE EXCEPTION 'the spec has % bytes, at most 33554432', octet_length(spec::text) USING ERRCODE = 'OA012', HINT = 'use foreach, or child runs';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_dag(spec jsonb, source text, hash text, needs text[], max_slots int DEFAULT 1, queue_timeout_ms bigint DEFAULT 0,
+    source_path text DEFAULT NULL, OUT dag_id bigint, OUT version int, OUT is_new bool)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    queue    text := coalesce(spec ->> 'queue', 'default');
+    priority int := coalesce((spec ->> 'priority')::int, 0);
+    selector jsonb := coalesce(spec -> 'worker_selector', '{}');
+    limited  int := coalesce((spec ->> 'max_active_runs')::int, 0);
+    kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
+    lane     int;
+BEGIN
+    PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
+    PERFORM oarlock.check_labels('worker_selector', selector);
+    INSERT INTO oarlock.dags (name, current_version) VALUES (put_dag.spec ->> 'name', 1) ON CONFLICT DO NOTHING;
+    SELECT d.dag_id, d.current_version INTO put_dag.dag_id, put_dag.version FROM oarlock.dags d
+     WHERE d.name = put_dag.spec ->> 'name' FOR NO KEY UPDATE;
+    SELECT NOT coalesce(bool_or(v.version = put_dag.version AND v.hash = put_dag.hash), false), coalesce(max(v.version), 0) + 1
+      INTO is_new, version FROM oarlock.dag_versions v WHERE v.dag_id = put_dag.dag_id;
+    IF NOT is_new THEN
+        UPDATE oarlock.dags d SET removed_at = NULL WHERE d.dag_id = put_dag.dag_id AND d.removed_at IS NOT NULL;
+        SELECT d.current_version INTO version FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id;
+        RETURN;
+    END IF;
+    INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    lane := oarlock.find_lane(queue, priority, selector, kinds, put_dag.max_slots, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END);
+    INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
+        allow_queue, allow_priority, allow_selector, params, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
+        retention_days, retention_runs, logs_days, put_by)
+    VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, put_dag.max_slots, queue, priority, selector,
+        coalesce((put_dag.spec #>> '{allow,queue}')::bool, false), coalesce((put_dag.spec #>> '{allow,priority}')::bool, false),
+        coalesce((put_dag.spec #>> '{allow,selector}')::bool, false),
+        coalesce(put_dag.spec -> 'params', '[]'), coalesce(put_dag.spec -> 'labels', '{}'),
+        ARRAY(SELECT s ->> 'id' FROM jsonb_array_elements(put_dag.spec -> 'steps') s WHERE s -> 'precomputable' = 'true'),
+        lane, put_dag.queue_timeout_ms, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
+        coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
+        coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), session_user);
+    UPDATE oarlock.dags d SET current_version = put_dag.version, max_active_runs = limited, removed_at = NULL WHERE d.dag_id = put_dag.dag_id;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it current; for administrators. `oarlock dag apply` calls it with a spec that it has checked: call that rather than this. The same `hash` as the current version's changes nothing (`is_new` is false), but brings a removed DAG back. What this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version.
+
+`needs` is what a worker must offer, `max_slots` what the widest step takes, `queue_timeout_ms` how long a run may wait to start (0: for ever).
+
+```sql
+SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.set_dag(dag text, paused bool DEFAULT NULL, removed bool DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE oarlock.dags d
+       SET paused_by = CASE paused WHEN true THEN coalesce(d.paused_by, session_user) WHEN false THEN NULL ELSE d.paused_by END,
+           paused_at = CASE paused WHEN true THEN coalesce(d.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE d.paused_at END,
+           removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END
+     WHERE d.name = dag;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+    END IF;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.set_dag IS $$Pauses a DAG, resumes it, takes it out of service or back; for administrators. A paused DAG takes runs and starts none; a removed one takes none. Runs that started go on.
+
+```sql
+SELECT oarlock.set_dag('report', paused => true);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.set_queue(queue text, paused bool DEFAULT NULL, max_running int DEFAULT NULL, max_queued int DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF queue IS NULL OR queue !~ '^[a-z0-9][a-z0-9._-]{0,99}$' OR max_running < 0 OR max_queued < 0 THEN
+        RAISE EXCEPTION 'a queue has a name of a-z, 0-9 and ._- and limits from 0 on' USING ERRCODE = 'OA013', HINT = '0 is no limit';
+    END IF;
+    INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    UPDATE oarlock.queues q
+       SET paused_by = CASE paused WHEN true THEN coalesce(q.paused_by, session_user) WHEN false THEN NULL ELSE q.paused_by END,
+           paused_at = CASE paused WHEN true THEN coalesce(q.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE q.paused_at END,
+           max_running = coalesce(set_queue.max_running, q.max_running), max_queued = coalesce(set_queue.max_queued, q.max_queued)
+     WHERE q.name = queue;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, pauses or resumes it, sets its limits; for administrators. What is not given stays. `max_running` bounds the runs that workers hold at once, `max_queued` (softly) those that wait; 0 is no limit. A paused queue takes runs and starts none.
+
+```sql
+SELECT oarlock.set_queue('heavy', max_running => 4, max_queued => 10000);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.drain_worker(worker text) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found_workers int;
+BEGIN
+    WITH drained AS (
+        UPDATE oarlock.workers w SET desired = 'draining'
+         WHERE (w.name = worker OR w.worker_id::text = worker) AND w.state IN ('live', 'draining') RETURNING w.channel
+    ) SELECT count(*), count(pg_notify(channel, 'drain')) INTO found_workers FROM drained;
+    RETURN found_workers;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.drain_worker IS $$Asks a worker, by name or id, to finish what it runs and to claim nothing more; for administrators. Returns how many workers were asked.
+
+```sql
+SELECT oarlock.drain_worker('w1');
+```$$;
+-- +goose StatementEnd
+
+-- Upkeep ------------------------------------------------------------------------------------------------------------
+
+-- Deletes finished runs that are past their DAG's retention. A child waits for its parent, which may still ask for it. The
+-- rows are skipped where somebody holds them, a retry for instance.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune_runs(batch int) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    gone bigint[];
+BEGIN
+    SELECT array_agg(r.run_id) INTO gone
+      FROM oarlock.dags d
+      JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
+     CROSS JOIN LATERAL (
+           SELECT greatest(CASE WHEN v.retention_days > 0 THEN clock_timestamp() - v.retention_days * interval '1 day' END,
+                           CASE WHEN v.retention_runs > 0 THEN (SELECT k.finished_at FROM oarlock.runs k
+                                   WHERE k.dag_id = d.dag_id AND k.finished_at IS NOT NULL
+                                   ORDER BY k.finished_at DESC OFFSET v.retention_runs - 1 LIMIT 1) END) AS before) keep
+     CROSS JOIN LATERAL (
+           SELECT o.run_id FROM oarlock.runs o
+            WHERE o.dag_id = d.dag_id AND o.finished_at < keep.before
+              AND NOT EXISTS (SELECT FROM oarlock.runs p WHERE p.run_id = o.parent_run AND p.finished_at IS NULL)
+            ORDER BY o.finished_at LIMIT batch FOR UPDATE SKIP LOCKED) r;
+    IF gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    gone := gone[1:batch];
+    -- chunks are found by their day, and so before the rows that name it
+    DELETE FROM oarlock.log_chunks c
+     USING (SELECT t.log_day, t.run_id FROM oarlock.tasks t WHERE t.run_id = ANY (gone) AND t.log_day IS NOT NULL
+            UNION SELECT a.log_day, a.run_id FROM oarlock.attempts a WHERE a.run_id = ANY (gone) AND a.log_day IS NOT NULL) x
+     WHERE c.log_day = x.log_day AND c.run_id = x.run_id;
+    DELETE FROM oarlock.tasks WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.attempts WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.controls WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.events WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.followers WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.run_secrets WHERE run_id = ANY (gone);
+    UPDATE oarlock.run_keys k SET expires_at = k.created_at + interval '7 days'
+      FROM oarlock.runs r WHERE r.run_id = ANY (gone) AND k.submitter = r.submitted_by AND k.run_key = r.run_key;
+    DELETE FROM oarlock.runs WHERE run_id = ANY (gone);
+    RETURN cardinality(gone);
+END $$;
+-- +goose StatementEnd
+
+-- Drops the partitions of days that every DAG has done with: the DAG that keeps logs longest decides, and an attempt that
+-- still runs. Never waits long for a reader; the next call tries again.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune_logs(batch int) RETURNS bigint
+LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
+DECLARE
+    keep_from date;
+    part      regclass;
+    dropped   bigint := 0;
+BEGIN
+    SELECT CASE WHEN bool_and(v.logs_days > 0) IS NOT FALSE THEN
+               least((clock_timestamp() AT TIME ZONE 'UTC')::date - coalesce(max(v.logs_days), 14),
+                     (SELECT min(t.log_day) FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id)
+                       WHERE r.state IN ('running', 'waiting', 'paused') AND t.finished_at IS NULL)) END INTO keep_from
+      FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
+     WHERE d.removed_at IS NULL;
+    IF keep_from IS NULL THEN
+        RETURN 0;
+    END IF;
+    FOR part IN SELECT i.inhrelid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                 WHERE i.inhparent = 'oarlock.log_chunks'::regclass AND c.relname ~ '^log_chunks_[0-9]{8}$'
+                   AND to_date(right(c.relname, 8), 'YYYYMMDD') < keep_from ORDER BY c.relname LOOP
+        EXECUTE format('DROP TABLE %s', part);
+        dropped := dropped + 1;
+    END LOOP;
+    DELETE FROM oarlock.log_chunks_default d
+     WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.log_chunks_default x WHERE x.log_day < keep_from LIMIT batch));
+    RETURN dropped;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune(batch int DEFAULT 1000, OUT runs bigint, OUT keys bigint, OUT log_days bigint, OUT workers bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF batch IS NULL OR batch NOT BETWEEN 1 AND 100000 THEN
+        RAISE EXCEPTION 'batch is from 1 to 100000, not %', batch USING ERRCODE = 'OA013', HINT = 'call it again until it deletes nothing';
+    END IF;
+    runs := oarlock.prune_runs(batch);
+    DELETE FROM oarlock.run_keys k
+     WHERE k.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.run_keys x WHERE x.expires_at < clock_timestamp() LIMIT batch));
+    GET DIAGNOSTICS keys = ROW_COUNT;
+    DELETE FROM oarlock.workers w
+     WHERE w.state IN ('lost', 'gone') AND w.ended_at < clock_timestamp() - interval '7 days'
+       AND NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = w.worker_id)
+       AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.worker_id = w.worker_id);
+    GET DIAGNOSTICS workers = ROW_COUNT;
+    DELETE FROM oarlock.followers f WHERE f.until < clock_timestamp();
+    DELETE FROM oarlock.cache c WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch));
+    log_days := oarlock.prune_logs(batch);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; workers call it, and administrators may. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run.
+
+```sql
+SELECT runs, keys, log_days FROM oarlock.prune(500);
+```$$;
+-- +goose StatementEnd
+
+-- Ends what a lost worker left in the database: a backend that holds a fence because its client vanished would hold up the
+-- takeover. Only backends that say they belong to this worker, and only after it was found lost. Where the owner of this
+-- function may not signal them, it does nothing, and TCP keepalives decide.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.end_backends(worker uuid) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.worker_id = worker AND w.state IN ('lost', 'gone')) THEN
+        RETURN 0;
+    END IF;
+    RETURN (SELECT count(*) FILTER (WHERE pg_terminate_backend(a.pid)) FROM pg_stat_activity a
+             WHERE a.datname = current_database() AND a.application_name = 'oarlock/' || worker AND a.pid <> pg_backend_pid());
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN 0;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.end_backends IS 'Internal: terminates the connections of a worker that was found lost.';
+
+-- +goose Down
+DROP FUNCTION oarlock.end_backends(uuid);
+DROP FUNCTION oarlock.prune(int);
+DROP FUNCTION oarlock.prune_logs(int);
+DROP FUNCTION oarlock.prune_runs(int);
+DROP FUNCTION oarlock.drain_worker(text);
+DROP FUNCTION oarlock.set_queue(text, bool, int, int);
+DROP FUNCTION oarlock.set_dag(text, bool, bool);
+DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text);
+DROP FUNCTION oarlock.check_spec(jsonb, text[]);
