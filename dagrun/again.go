@@ -21,6 +21,7 @@ func (r *Run) retryRun(c *Control) Decision {
 	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() {
 		return r.refused("nothing to reset: no task failed or was canceled")
 	}
+	r.retried = true
 	r.resetSteps(picked, c)
 	r.resetHandlers()
 	r.rec = RunRecord{State: RunQueued, Generation: r.rec.Generation}
@@ -118,7 +119,7 @@ func (r *Run) pickDependants(fates []fate) {
 
 func (r *Run) handlersFailed() bool {
 	for i := r.graph.plain; i < len(r.nodes); i++ {
-		if c := r.nodes[i].class; c == classF || c == classC {
+		if r.toRetry(r.nodes[i].main) {
 			return true
 		}
 	}
@@ -185,7 +186,11 @@ func (r *Run) resetGroup(g *group) {
 }
 
 // layAside forgets a task but for its row, of which the attempt number goes on should the task grow again.
-func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
+func (r *Run) layAside(t *task) {
+	r.closeOld(&t.TaskRecord)
+	t.AttemptAt = 0
+	r.left[t.ID] = &t.TaskRecord
+}
 
 func (r *Run) reset(t *task) {
 	if r.wasReset(t) {
@@ -201,17 +206,21 @@ func (r *Run) closeOld(row *TaskRecord) {
 	if row.AttemptAt == 0 {
 		return
 	}
-	state := row.State
-	switch {
-	case state == TaskCanceled:
-	case row.Kind != KindNone || row.ExitCode != 0 || !state.Terminal():
-		state = TaskFailed
-	default:
-		state = TaskSucceeded
-	}
 	r.attempts = append(r.attempts, AttemptRecord{
-		ID: row.ID, Attempt: row.Attempt, Generation: row.Generation, State: state,
+		ID: row.ID, Attempt: row.Attempt, Generation: row.Generation, State: attemptState(row),
 		Kind: row.Kind, ExitCode: row.ExitCode, HasExit: row.HasExit, Signal: row.Signal, Reason: row.Reason,
 		StartedAt: row.AttemptAt, FinishedAt: row.FinishedAt,
 	})
+}
+
+// attemptState says how the attempt ended that a row's state speaks of.
+func attemptState(row *TaskRecord) State {
+	switch {
+	case row.State == TaskCanceled || row.State == TaskFailed:
+		return row.State
+	case row.Kind != KindNone || row.ExitCode != 0 || !row.State.Terminal():
+		return TaskFailed
+	default:
+		return TaskSucceeded
+	}
 }

@@ -140,9 +140,10 @@ func (r *Run) giveUp() {
 		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t) })
 	}
 	r.endRun(EndingDrives, "", r.limitText)
-	r.endHandler(handlerInit, false)
 	if handlers {
 		r.giveUpHandlers()
+	} else {
+		r.endHandler(handlerInit, true)
 	}
 }
 

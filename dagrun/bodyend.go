@@ -149,7 +149,7 @@ func (r *Run) bodySucceeded(t *task, res Result) {
 	r.move(t, nowhere)
 	t.NextAt, t.Deadline = 0, 0
 	r.to(t, TaskFinishing)
-	r.land(t)
+	r.enqueue(t)
 }
 
 func (r *Run) bodyFailed(t *task, res Result) {
@@ -184,6 +184,7 @@ func (r *Run) fail(t *task) {
 }
 
 func (r *Run) failAs(t *task, tolerated bool) {
+	t.Outputs = ""
 	if tolerated && t.step.ContinueOn.MarkSuccess {
 		r.end(t, TaskSucceeded, "marked")
 		return

@@ -124,6 +124,8 @@ func (r *Run) endHandlers() {
 		for kind := range handlerKinds {
 			if n := r.handler(kind); n.begun() {
 				n.tasks(func(t *task) { r.drop(t, r.rec.EndingText) })
+			} else if n != nil {
+				r.unready(n.main)
 			}
 		}
 	}

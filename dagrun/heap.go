@@ -9,8 +9,13 @@ type heap struct {
 
 func (h *heap) len() int { return len(h.tasks) }
 
-// top is the first task; there must be one.
-func (h *heap) top() *task { return h.tasks[0] }
+// first is the task before all others, nil if there is none.
+func (h *heap) first() *task {
+	if len(h.tasks) == 0 {
+		return nil
+	}
+	return h.tasks[0]
+}
 
 func (h *heap) push(t *task) {
 	h.tasks = append(h.tasks, t)

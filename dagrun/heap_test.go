@@ -21,8 +21,8 @@ func TestHeap_GivesTheBestOfWhatIsLeft(t *testing.T) {
 			h.remove(in[k])
 			in = slices.Delete(in, k, k+1)
 		}
-		if len(in) > 0 && h.top() != slices.MinFunc(in, byUrgency) {
-			t.Fatalf("after %d moves the top is %+v", i, h.top())
+		if len(in) > 0 && h.first() != slices.MinFunc(in, byUrgency) {
+			t.Fatalf("after %d moves the top is %+v", i, h.first())
 		}
 	}
 }

@@ -93,7 +93,7 @@ func active(p place) int {
 // So as many of the node's best tasks as may still start are always among those held.
 func (r *Run) uncap(e *each) {
 	if e.capped.len() > 0 && !e.full() {
-		r.move(e.capped.top(), held)
+		r.move(e.capped.first(), held)
 	}
 }
 
@@ -105,7 +105,7 @@ func (r *Run) offer() {
 		return
 	}
 	for r.held.len() > 0 && r.room() {
-		t := r.held.top()
+		t := r.held.first()
 		if e := t.node.each; e != nil && e.full() {
 			r.move(t, capped)
 			continue

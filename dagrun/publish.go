@@ -3,6 +3,8 @@ package dagrun
 // land brings the publish of a finishing task under way, as soon as it may.
 func (r *Run) land(t *task) {
 	switch {
+	case r.stopping(t):
+		r.endTask(t, r.endingReason())
 	case r.halted():
 		r.move(t, blocked)
 	case t.step.PublishPool != "":

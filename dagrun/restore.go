@@ -108,7 +108,9 @@ func (r *Run) takeLeft(t *task, row *TaskRecord) {
 		t.load(row)
 		return
 	}
-	r.closeOld(row)
+	if r.retried { // sent again after a crash: what it recorded before may be lost
+		r.closeOld(row)
+	}
 	t.Attempt = row.Attempt
 }
 

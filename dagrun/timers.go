@@ -47,44 +47,47 @@ func earliest(a, b Time) Time {
 	return a
 }
 
-// fire goes on with whatever is due. While the run is paused or drained only bodies under way time out.
+// fire goes on with whatever is due, in the order of time.
 func (r *Run) fire() {
-	if !r.begun {
-		return
-	}
-	if r.clockRuns() && r.rec.Deadline <= r.now {
-		r.endRun(EndingTimeout, "", "")
-	}
-	for t := r.due(&r.bodies); t != nil; t = r.due(&r.bodies) {
-		r.request(t, RequestTimeout, "", "timed out after "+t.step.Timeout.String(), false)
-	}
-	if r.halted() {
-		return
-	}
-	for t := r.due(&r.timers); t != nil; t = r.due(&r.timers) {
-		r.silence(t)
+	for r.begun {
+		t := r.nextAlarm()
 		switch {
-		case t.State == TaskWaiting:
-			r.wake(t)
-		case t.Publishing:
-			r.enqueue(t)
+		case r.clockRuns() && r.rec.Deadline <= r.now && (t == nil || r.rec.Deadline < t.alarm):
+			r.endRun(EndingTimeout, "", "")
+		case t == nil || t.alarm > r.now:
+			return
 		default:
-			r.again(t)
+			r.ring(t)
 		}
 	}
 }
 
-// due is the task whose alarm of this kind comes first, if it has come.
-func (r *Run) due(clock *heap) *task {
-	if clock.len() == 0 || clock.top().alarm > r.now {
-		return nil
+// nextAlarm is the task that is woken first. While the run is paused or drained only bodies under way time out.
+func (r *Run) nextAlarm() *task {
+	switch {
+	case r.halted() || r.timers.len() == 0:
+		return r.bodies.first()
+	case r.bodies.len() == 0 || byAlarm(r.timers.first(), r.bodies.first()) < 0:
+		return r.timers.first()
+	default:
+		return r.bodies.first()
 	}
-	return clock.top()
 }
 
-func (r *Run) silence(t *task) {
+// ring goes on with a task whose alarm has come.
+func (r *Run) ring(t *task) {
 	t.clock.remove(t)
 	t.alarm, t.clock = 0, nil
+	switch {
+	case t.State == TaskRunning:
+		r.request(t, RequestTimeout, "", "timed out after "+t.step.Timeout.String(), false)
+	case t.State == TaskWaiting:
+		r.wake(t)
+	case t.Publishing:
+		r.enqueue(t)
+	default:
+		r.again(t)
+	}
 }
 
 // timed says whether the run's own timeout may still end it: it is about steps only.
@@ -99,23 +102,13 @@ func (r *Run) wakeAt() Time {
 		return 0
 	}
 	at := Time(0)
+	if t := r.nextAlarm(); t != nil {
+		at = t.alarm
+	}
 	if r.clockRuns() {
-		at = r.rec.Deadline
-	}
-	if r.bodies.len() > 0 {
-		at = earliest(at, r.bodies.top().alarm)
-	}
-	if !r.halted() {
-		at = earliest(at, r.firstTimer())
+		at = earliest(at, r.rec.Deadline)
 	}
 	return at
-}
-
-func (r *Run) firstTimer() Time {
-	if r.timers.len() == 0 {
-		return 0
-	}
-	return r.timers.top().alarm
 }
 
 // String prints a span like 1h30m or 500ms.

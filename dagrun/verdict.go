@@ -41,15 +41,15 @@ func (r *Run) parks() bool {
 	case r.bags[probing].len()+r.bags[opening].len()+r.bags[offered].len()+r.bags[wanting].len() > 0:
 		return false
 	}
-	first := r.firstTimer()
-	return first == 0 || first >= after(r.now, r.opts.ParkAfter)
+	first := r.timers.first()
+	return first == nil || first.alarm >= after(r.now, r.opts.ParkAfter)
 }
 
 func (r *Run) parkedUntil() Time {
-	if r.rec.PausedBy != "" {
-		return 0
+	if first := r.timers.first(); first != nil && r.rec.PausedBy == "" {
+		return first.alarm
 	}
-	return r.firstTimer()
+	return 0
 }
 
 // record is the run's own row, with the end of the drive in it if there is one.
