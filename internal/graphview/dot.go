@@ -66,10 +66,12 @@ func dotEdge(e Edge) string {
 	return ""
 }
 
+var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 func dotQuote(s string) string { return `"` + dotText(s) + `"` }
 
 // dotText escapes for a quoted string. Backslashes are doubled: in labels they would begin an escape, and at the end
 // they would eat the quote.
 func dotText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean(s))
+	return dotEscapes.Replace(clean(s))
 }

@@ -45,6 +45,7 @@ func badges(s *dagrun.Step) []string {
 	}
 	add(s.Body == dagrun.BodyChild, "child run")
 	add(s.Body != dagrun.BodyTask && s.Body != dagrun.BodyChild, "%s", s.Body)
+	add(s.Foreach != nil, "foreach")
 	add(s.Result != nil, "precomputed")
 	add(s.Slots > 1, "%d slots", s.Slots)
 	add(s.Pool != "", "pool %s", s.Pool)
@@ -82,50 +83,60 @@ func (v View) With(tasks []Task) View {
 		at[w.Nodes[i].ID] = i
 		w.Nodes[i].State = dagrun.TaskPending.String()
 	}
-	items := map[int]*tally{}
+	items, grown := map[int]tally{}, map[int]int{}
 	instead := map[int][]int{}
 	for _, t := range tasks {
 		i, ok := at[t.Step]
 		switch {
 		case !ok:
 		case t.Item != "":
-			count(items, i).add(t)
+			items[i] = items[i].add(t)
 		case t.Alt > 0:
 			instead[i] = append(instead[i], len(w.Nodes))
 			w.Nodes = append(w.Nodes, Node{ID: fmt.Sprintf("%s~%d", t.Step, t.Alt), Kind: Replacement, State: t.State})
 		default:
 			w.Nodes[i].State = t.State
-			count(items, i).total = max(count(items, i).total, t.Items)
+			grown[i] = t.Items
 		}
 	}
 	for i, c := range items {
-		if total := max(c.total, c.seen); total > 0 {
-			w.Nodes[i].Badges = append([]string{fmt.Sprintf("%d/%d", c.done, total)}, w.Nodes[i].Badges...)
-		}
+		w.Nodes[i].Badges = append([]string{fmt.Sprintf("%d/%d", c.done(), max(len(c), grown[i]))}, w.Nodes[i].Badges...)
 	}
 	w.Edges = rewire(v.Edges, instead, len(v.Nodes))
 	return w
 }
 
-// tally counts the items of a foreach node.
-type tally struct{ seen, done, total int }
+// tally says how far each item of a foreach node is.
+type tally map[string]int
 
-func count(m map[int]*tally, i int) *tally {
-	if m[i] == nil {
-		m[i] = &tally{}
+const (
+	itemReplaced = iota // nothing known of its replacement yet
+	itemEnded
+	itemOpen
+)
+
+func (c tally) add(t Task) tally {
+	if c == nil {
+		c = tally{}
 	}
-	return m[i]
+	at := itemOpen
+	if s, err := dagrun.ParseState(t.State); err == nil && s == dagrun.TaskReplaced {
+		at = itemReplaced
+	} else if err == nil && s.Terminal() {
+		at = itemEnded
+	}
+	c[t.Item] = max(c[t.Item], at)
+	return c
 }
 
-// add counts originals; a replaced item is done when its replacement is, which is counted in its place.
-func (c *tally) add(t Task) {
-	if t.Alt == 0 {
-		c.seen++
+func (c tally) done() int {
+	n := 0
+	for _, at := range c {
+		if at == itemEnded {
+			n++
+		}
 	}
-	s, err := dagrun.ParseState(t.State)
-	if err == nil && s.Terminal() && s != dagrun.TaskReplaced && (t.Alt == 0 || c.done < c.seen) {
-		c.done++
-	}
+	return n
 }
 
 // rewire leads the children of replaced nodes to the replacements.

@@ -2,7 +2,7 @@ package graphview
 
 import "slices"
 
-// Bounds of the layout's work. Past maxBends long edges are drawn straight through the layers they cross.
+// Bounds of the layout's work. Once long edges have passed maxBends layers, further ones go straight through.
 const (
 	maxBends  = 20_000
 	maxSweeps = 8
@@ -36,13 +36,13 @@ type link struct {
 	weight   float64
 }
 
-// newSketch layers and orders a connected view; size gives the width of a node.
-func newSketch(v View, size func(Node) float64) *sketch {
+// newSketch layers and orders a connected view. The caller gives the cells of nodes their sizes and then calls place.
+func newSketch(v View) *sketch {
 	layer, forward := layering(v)
 	s := &sketch{cells: make([]cell, len(v.Nodes)), routes: make([][]int, len(v.Edges))}
 	depth := 0
-	for i, n := range v.Nodes {
-		s.cells[i] = cell{node: i, layer: layer[i], size: size(n)}
+	for i := range v.Nodes {
+		s.cells[i] = cell{node: i, layer: layer[i]}
 		depth = max(depth, layer[i]+1)
 	}
 	s.layers = make([][]int, depth)
@@ -141,6 +141,7 @@ func (s *sketch) bend(v View, forward []bool) {
 		manner   manner
 	}
 	bends, pieces := map[pass]int{}, map[piece]int{}
+	left := maxBends
 	join := func(from, to int, m manner) int {
 		key := piece{from, to, m}
 		if l, ok := pieces[key]; ok {
@@ -156,7 +157,8 @@ func (s *sketch) bend(v View, forward []bool) {
 		}
 		m := e.manner()
 		at := e.From
-		for l := s.cells[at].layer + 1; l < s.cells[e.To].layer && len(bends) < maxBends; l++ {
+		for l := s.cells[at].layer + 1; l < s.cells[e.To].layer && left > 0; l++ {
+			left--
 			next, ok := bends[pass{e.From, l, m}]
 			if !ok {
 				next = len(s.cells)

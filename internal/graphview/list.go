@@ -8,6 +8,7 @@ import (
 const (
 	maxIndent   = 12 // levels; deeper graphs become a flat list
 	listLabel   = 40
+	minLabel    = 16 // room that a tree must leave for a label
 	listParents = 12 // parents named in a line
 )
 
@@ -27,7 +28,7 @@ func (t texter) list(page *canvas, v View) {
 			roots = append(roots, i)
 		}
 	}
-	if depth > maxIndent || depth*3+listLabel > t.o.Width {
+	if depth > maxIndent || depth*3+minLabel > t.o.Width {
 		order, _ := topological(v, out, in)
 		for _, i := range order {
 			l.line(page, i, "", 0)
@@ -79,7 +80,7 @@ func (l lister) line(page *canvas, i int, branch string, shown int) {
 		x = page.write(x, y, l.t.sign(look), look.ansi) + 1
 	}
 	t := l.t
-	t.detail = listLabel
+	t.detail = min(listLabel, l.t.o.Width-x)
 	style := styleTitle
 	if n.Kind == folded {
 		style = styleFaint

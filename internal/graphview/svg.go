@@ -144,13 +144,13 @@ func (p *picture) lane(handlers []Node) {
 	p.y += 20
 	x, high := svgMargin, 0
 	for _, n := range handlers {
-		w, h := cardSize(n)
-		if x > svgMargin && x+w > p.right {
+		s := cardSize(n)
+		if x > svgMargin && x+s.w > p.right {
 			x, p.y, high = svgMargin, p.y+high+svgGap, 0
 		}
-		p.card(n, x, p.y, w, h)
-		x += w + svgGap
-		high = max(high, h)
+		p.card(n, x, p.y, s)
+		x += s.w + svgGap
+		high = max(high, s.h)
 		p.right = max(p.right, x-svgGap)
 	}
 	p.y += high

@@ -11,24 +11,28 @@ import (
 type svgGraph struct {
 	*sketch
 	v      View
-	top    []int // of each layer
+	sizes  []size // by node
+	top    []int  // of each layer
 	high   []int
 	height int
 }
 
 func newSVGGraph(v View) *svgGraph {
-	g := &svgGraph{v: v, sketch: newSketch(v, func(n Node) float64 {
-		w, _ := cardSize(n)
-		return float64(w)
-	})}
+	g := &svgGraph{v: v}
+	for _, n := range v.Nodes {
+		g.sizes = append(g.sizes, cardSize(n))
+	}
+	g.sketch = newSketch(v)
+	for i := range v.Nodes {
+		g.cells[i].size = float64(g.sizes[i].w)
+	}
 	g.place(svgGap, 0)
 	y := 0
 	for _, row := range g.layers {
 		high := 0
 		for _, c := range row {
 			if !g.cells[c].bend() {
-				_, h := cardSize(v.Nodes[g.cells[c].node])
-				high = max(high, h)
+				high = max(high, g.sizes[g.cells[c].node].h)
 			}
 		}
 		g.top, g.high = append(g.top, y), append(g.high, high)
@@ -38,13 +42,15 @@ func newSVGGraph(v View) *svgGraph {
 	return g
 }
 
+type size struct{ w, h int }
+
 // cardSize is even, so that middles are whole pixels.
-func cardSize(n Node) (w, h int) {
-	w, h = textPixels(clip(clean(n.title()), svgLabel, "…"), 13), svgCard
+func cardSize(n Node) size {
+	w, h := textPixels(clip(clean(n.title()), svgLabel, "…"), 13), svgCard
 	if rest := n.detail(); rest != "" {
 		w, h = max(w, textPixels(clip(clean(rest), svgLabel, "…"), 11)), svgTall
 	}
-	return (max(w+2*svgPadding, svgMinCard) + 1) &^ 1, h
+	return size{(max(w+2*svgPadding, svgMinCard) + 1) &^ 1, h}
 }
 
 // textPixels guesses how wide text is in a proportional font; rather too wide than too narrow.
@@ -78,9 +84,7 @@ func (g *svgGraph) draw(p *picture, x, y int) {
 		if c.bend() {
 			continue
 		}
-		n := g.v.Nodes[c.node]
-		w, h := cardSize(n)
-		p.card(n, x+int(c.x)-w/2, y+g.top[c.layer]+(g.high[c.layer]-h)/2, w, h)
+		p.card(g.v.Nodes[c.node], x+int(c.x)-g.sizes[c.node].w/2, y+g.topOf(c), g.sizes[c.node])
 	}
 }
 
@@ -125,8 +129,7 @@ func (g *svgGraph) topOf(c cell) int {
 	if c.bend() {
 		return g.top[c.layer]
 	}
-	_, h := cardSize(g.v.Nodes[c.node])
-	return g.top[c.layer] + (g.high[c.layer]-h)/2
+	return g.top[c.layer] + (g.high[c.layer]-g.sizes[c.node].h)/2
 }
 
 func (g *svgGraph) bottomOf(c cell) int {
@@ -149,7 +152,7 @@ func (m manner) class() string {
 }
 
 // card draws a node; a foreach is a stack of cards.
-func (p *picture) card(n Node, x, y, w, h int) {
+func (p *picture) card(n Node, x, y int, s size) {
 	class := "node"
 	if n.State != "" {
 		class += " " + lookFor(n.State).class
@@ -164,13 +167,13 @@ func (p *picture) card(n Node, x, y, w, h int) {
 		stack = []int{8, 4, 0}
 	}
 	for _, d := range stack {
-		fmt.Fprintf(&p.body, "<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", x+d, y+d, w, h)
+		fmt.Fprintf(&p.body, "<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", x+d, y+d, s.w, s.h)
 	}
-	middle := y + h/2 + 5
+	middle := y + s.h/2 + 5
 	if rest != "" {
-		p.text("more", x+w/2, y+h-13, rest)
+		p.text("more", x+s.w/2, y+s.h-13, rest)
 		middle = y + 22
 	}
-	p.text("name", x+w/2, middle, title)
+	p.text("name", x+s.w/2, middle, title)
 	p.body.WriteString("</g>\n")
 }

@@ -108,7 +108,7 @@ func (t texter) lane(page *canvas, handlers []Node) {
 	if len(handlers) == 0 {
 		return
 	}
-	t.detail = 40
+	t.detail = min(40, t.o.Width-6) // frame and sign take six
 	var blocks []*canvas
 	for _, n := range handlers {
 		box := t.box(n)

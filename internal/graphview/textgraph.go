@@ -17,7 +17,7 @@ func (t texter) draw(v View) (*canvas, bool) {
 	for _, n := range v.Nodes {
 		g.boxes = append(g.boxes, t.box(n))
 	}
-	g.sketch = newSketch(v, func(Node) float64 { return 1 })
+	g.sketch = newSketch(v)
 	if len(g.cells) > maxPortCells {
 		return nil, false
 	}

@@ -1,0 +1,60 @@
+package graphview
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What a large graph costs is bounded by counts, not by a clock.
+func TestLayout_BoundsItsWorkOnLargeGraphs(t *testing.T) {
+	t.Parallel()
+	for name, v := range largeViews() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSketch(v)
+			if limit := len(v.Nodes) + maxBends; len(s.cells) > limit {
+				t.Errorf("%d cells, more than %d", len(s.cells), limit)
+			}
+			if limit := len(v.Edges) + maxBends; len(s.links) > limit {
+				t.Errorf("%d links, more than %d", len(s.links), limit)
+			}
+			if work := s.sweeps() * (len(s.cells) + len(s.links)); work > sweepWork && s.sweeps() > 1 {
+				t.Errorf("sweeps visit %d cells and links", work)
+			}
+			for _, d := range []string{Text(v, TextOptions{}), SVG(v), DOT(v), Mermaid(v)} {
+				if d == "" {
+					t.Error("nothing drawn")
+				}
+			}
+		})
+	}
+}
+
+func largeViews() map[string]View {
+	const n = 10_000
+	chain, fan, comb, ladder, mesh, pairs := nodes(n), nodes(n), nodes(n), nodes(n), nodes(n), nodes(n)
+	for i := 1; i < n; i++ {
+		chain.edge(i-1, i)
+		fan.edge(0, i)
+		comb.edge(i-1, i)
+		comb.edge(0, i)
+		pairs.edge(i&^1, i)
+	}
+	for i := 100; i < n; i++ {
+		ladder.edge(i-100, i)
+		for k := range 10 {
+			mesh.edge(i-i%100-100+(i*7+k*13)%100, i)
+		}
+	}
+	return map[string]View{"chain": chain, "fan": fan, "comb": comb, "ladder": ladder, "mesh": mesh, "pairs": pairs, "lonely": nodes(n)}
+}
+
+func nodes(n int) View {
+	v := View{Nodes: make([]Node, n)}
+	for i := range v.Nodes {
+		v.Nodes[i] = Node{ID: fmt.Sprint("step-", i), Kind: Step}
+	}
+	return v
+}
+
+func (v *View) edge(from, to int) { v.Edges = append(v.Edges, Edge{From: from, To: to}) }
