@@ -19,7 +19,7 @@ func (r *Run) applyBefore(e *Event) error {
 // settledBefore keeps a result that a former driver's transaction settled without recording it.
 func (r *Run) settledBefore(e *Event) error {
 	t := r.find(e.Task)
-	if t == nil || t.State != TaskRunning || t.grows() || t.Attempt != e.Attempt || t.settled != nil {
+	if t == nil || !t.runs() || t.Attempt != e.Attempt || t.settled != nil {
 		return ErrStale
 	}
 	if e.Result == nil {
@@ -97,7 +97,7 @@ func (r *Run) takeUp(t *task, text string) {
 // takeUpRunning closes an attempt that nobody drives any more, and a foreach node whose last item was.
 func (r *Run) takeUpRunning(t *task, text string) {
 	switch {
-	case t.grows():
+	case t.grown():
 		if t.node.each.open == 0 {
 			r.closeForeach(t.node)
 		}
@@ -149,7 +149,7 @@ func (r *Run) giveUp() {
 
 // giveUpRunning fails an attempt that was lost, whatever on_lost and on_error say, but for what is settled or requested.
 func (r *Run) giveUpRunning(t *task) {
-	if t.State != TaskRunning || t.grows() || t.settled != nil || t.Request != RequestNone {
+	if !t.runs() || t.settled != nil || t.Request != RequestNone {
 		return
 	}
 	t.take(lost(""))
@@ -158,9 +158,10 @@ func (r *Run) giveUpRunning(t *task) {
 
 // giveUpHandlers cancels the handlers that were still to come.
 func (r *Run) giveUpHandlers() {
+	reason := gaveUp(r.limitText)
 	for _, n := range []*node{r.outcomeHandler(), r.handler(handlerExit)} {
 		if n.isOpen() {
-			n.tasks(func(t *task) { r.stop(t, "", r.endingReason(), false) })
+			n.tasks(func(t *task) { r.stop(t, "", reason, false) })
 		}
 	}
 }

@@ -152,7 +152,7 @@ func prefix(where string, err error) error {
 
 // some lists a few names, and says how many more there are.
 func some(names []string) string {
-	const few = 3
+	const few = 8
 	if len(names) <= few {
 		return strings.Join(names, ", ")
 	}

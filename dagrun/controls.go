@@ -1,6 +1,9 @@
 package dagrun
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // control decides a request from outside, once.
 func (r *Run) control(c *Control) error {
@@ -52,13 +55,12 @@ func (r *Run) decideRun(c *Control) Decision {
 
 // cancelRun ends the run; a second cancel does so without handlers.
 func (r *Run) cancelRun(c *Control) Decision {
-	ending := EndingCancel
-	if c.Now || r.canceled() {
+	ending, by := EndingCancel, c.By
+	if c.Now {
 		ending = EndingNow
 	}
-	by := c.By
 	if r.canceled() {
-		by = r.rec.EndingBy
+		ending, by = EndingNow, r.rec.EndingBy
 	}
 	r.endRun(ending, by, c.Text)
 	return r.decision(Accepted)
@@ -71,7 +73,7 @@ func (r *Run) pauseRun(c *Control) Decision {
 	if r.rec.PausedBy != "" {
 		return r.decision(Applied)
 	}
-	r.rec.PausedBy = orSomebody(c.By)
+	r.rec.PausedBy = cmp.Or(c.By, "somebody") // that it is set means that the run is paused
 	if r.begun {
 		r.rec.State = RunPaused
 	}
@@ -94,14 +96,6 @@ func (r *Run) unpause() {
 		r.rec.State = RunRunning
 	}
 	r.release()
-}
-
-// orSomebody stands in for a missing name: PausedBy says by being set that the run is paused.
-func orSomebody(by string) string {
-	if by == "" {
-		return "somebody"
-	}
-	return by
 }
 
 // decision answers a control of the run.

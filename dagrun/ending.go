@@ -40,9 +40,8 @@ func (r *Run) endTask(t *task, reason string) {
 
 // timeOut fails what is under way when the run's time is up, and cancels the rest.
 func (r *Run) timeOut(t *task, reason string) {
-	begun := t.State == TaskRunning && !t.grows() || t.State == TaskFinishing || t.State == TaskWaiting
 	switch {
-	case !begun:
+	case !t.runs() && t.State != TaskFinishing && t.State != TaskWaiting:
 		r.stop(t, "", reason, false)
 	case t.Request != RequestNone && t.Request != RequestPause:
 	case t.engaged():
@@ -57,7 +56,7 @@ func (r *Run) timeOut(t *task, reason string) {
 
 // drop cancels a task without waiting for anything.
 func (r *Run) drop(t *task, reason string) {
-	if t.State.Terminal() || t.State == TaskRunning && t.grows() {
+	if t.State.Terminal() || t.grown() {
 		return
 	}
 	if t.engaged() {
@@ -89,13 +88,15 @@ func (r *Run) endingReason() string {
 	case EndingTimeout:
 		return "run timed out after " + r.graph.spec.Timeout.String()
 	case EndingDrives:
-		return cmp.Or(r.rec.EndingText, "gave up after too many lost drives")
+		return gaveUp(r.rec.EndingText)
 	case EndingRefused:
 		return r.rec.EndingText
 	default:
 		return canceledBy(r.rec.EndingBy)
 	}
 }
+
+func gaveUp(text string) string { return cmp.Or(text, "gave up after too many lost drives") }
 
 func canceledBy(by string) string { return byWhom("canceled", by) }
 
@@ -108,15 +109,18 @@ func byWhom(done, by string) string {
 
 // failFast ends the run, or the other items of a foreach node, after a failure that was not tolerated.
 func (r *Run) failFast(t *task) {
-	name := r.graph.TaskName(t.ID)
 	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
-		t.node.tasks(func(other *task) {
-			if other.ID.Item != "" {
-				r.stop(other, "", "fail fast: "+name+" failed", false)
-			}
-		})
+		r.stopItems(t.node, "fail fast: step "+r.graph.TaskName(t.ID)+" failed")
 	}
 	if r.graph.spec.FailFast && r.rec.Ending == EndingNone && !t.node.handler {
-		r.endRun(EndingFailFast, "", name)
+		r.endRun(EndingFailFast, "", r.graph.TaskName(t.ID))
 	}
+}
+
+func (r *Run) stopItems(n *node, reason string) {
+	n.tasks(func(t *task) {
+		if t != n.main {
+			r.stop(t, "", reason, false)
+		}
+	})
 }

@@ -24,7 +24,7 @@ func (t *task) childRuns() bool { return t.waits() && t.step.Body == BodyChild }
 // engaged says whether a task cannot end before something outside has: a body, a publish, a child run. Before
 // EvBegin a task recorded as running counts as well: its attempt is closed then.
 func (t *task) engaged() bool {
-	return t.underWay() || t.childRuns() || t.State == TaskRunning && !t.grows()
+	return t.underWay() || t.childRuns() || t.runs()
 }
 
 // cancel ends a task that has nothing under way.
@@ -33,7 +33,7 @@ func (r *Run) cancel(t *task, reason string) { r.end(t, TaskCanceled, reason) }
 // stop ends a task by cancel, at once or as soon as what is under way has ended.
 func (r *Run) stop(t *task, by, reason string, now bool) {
 	switch {
-	case t.State.Terminal() || t.State == TaskRunning && t.grows():
+	case t.State.Terminal() || t.grown():
 	case !t.engaged():
 		r.cancel(t, reason)
 	case t.Request != RequestCancel:

@@ -34,8 +34,8 @@ func (r *Run) loadRows(rows []TaskRecord) error {
 		switch {
 		case id.Step < 0 || id.Step >= len(r.nodes):
 			return fmt.Errorf("a row for step %d, but the graph has %d", id.Step, len(r.nodes))
-		case row.State > TaskReplaced:
-			return fmt.Errorf("task %s in state %s", r.graph.TaskName(id), row.State)
+		case row.State > TaskReplaced, row.Request > RequestMark, row.Request == RequestMark && !markable(row.Marked):
+			return fmt.Errorf("task %s in state %s, with request %s as %s", r.graph.TaskName(id), row.State, row.Request, row.Marked)
 		case id.Item == "" && id.Alt == 0:
 			r.nodes[id.Step].main.load(row)
 		default:
@@ -48,11 +48,13 @@ func (r *Run) loadRows(rows []TaskRecord) error {
 // regrowNode makes again what a step grew to, and what that grew to.
 func (r *Run) regrowNode(n *node) error {
 	t := n.main
-	if !t.grows() || t.State <= TaskReady {
+	switch {
+	case !t.grows():
 		return r.regrowAlts(&n.group)
-	}
-	if t.Growth == nil || len(t.Growth.Items) == 0 {
+	case t.State <= TaskReady:
 		return nil
+	case t.Growth == nil || len(t.Growth.Items) == 0:
+		return unless(t.State != TaskRunning, "foreach node %s is running, but has no items", t.step.Name)
 	}
 	r.growItems(n)
 	for _, g := range n.each.items {

@@ -11,6 +11,9 @@ func TestRestore_RefusesRowsThatDoNotFit(t *testing.T) {
 	for want, row := range map[string]TaskRecord{
 		"a row for step 7":            {ID: TaskID{Step: 7}},
 		"task a in state unknown(40)": {State: 40},
+		"foreach node b is running":   {ID: TaskID{Step: 1}, State: TaskRunning},
+		"with request unknown(9)":     {State: TaskRunning, Request: 9},
+		"mark as running":             {State: TaskRunning, Request: RequestMark, Marked: TaskRunning},
 		"on_error[3] with 1":          {State: TaskReplaced, Growth: &Growth{Rule: 3, FirstAlt: 1, Count: 1}},
 		"but not by what its step":    {State: TaskReplaced},
 	} {

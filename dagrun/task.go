@@ -61,6 +61,12 @@ type each struct {
 // grows says whether the task is the node of a foreach step, which runs nothing itself.
 func (t *task) grows() bool { return t.step.Foreach != nil && t.ID.Item == "" && t.ID.Alt == 0 }
 
+// grown says whether the task is a foreach node whose items stand for it now.
+func (t *task) grown() bool { return t.grows() && t.State == TaskRunning }
+
+// runs says whether a body of the task is recorded as running, in this drive or in a former one.
+func (t *task) runs() bool { return t.State == TaskRunning && !t.grows() }
+
 // underWay says whether a body or publish of this drive has to end before the task can.
 func (t *task) underWay() bool { return t.place == flying || t.place == landing }
 

@@ -42,7 +42,7 @@ func (r *Run) cancelTask(t *task, c *Control) Decision {
 	}
 	reason := canceledBy(c.By)
 	r.cancelDependants(t.node, reason)
-	if t.grows() && t.node.each != nil {
+	if t.grown() {
 		return r.cancelItems(t, c.By, reason, c.Now)
 	}
 	r.stop(t, c.By, reason, c.Now)
@@ -89,7 +89,7 @@ func (r *Run) cancelDependants(n *node, reason string) {
 	}
 	for _, i := range reach[1:] {
 		t := r.nodes[i].main
-		if !t.State.Terminal() && t.StartedAt == 0 && t.State != TaskRunning {
+		if !t.State.Terminal() && t.StartedAt == 0 && !t.grown() {
 			r.cancel(t, reason)
 		}
 	}
@@ -97,7 +97,7 @@ func (r *Run) cancelDependants(n *node, reason string) {
 
 // pauseTask holds a task that has not begun, and stops one that has.
 func (r *Run) pauseTask(t *task, c *Control) Decision {
-	if t.grows() && t.node.each != nil && t.State == TaskRunning {
+	if t.grown() {
 		return r.pauseItems(t, c.By)
 	}
 	if why := r.whyNotPause(t); why != "" {
@@ -159,7 +159,7 @@ func (r *Run) pauseItems(t *task, by string) Decision {
 }
 
 func (r *Run) resumeTask(t *task) Decision {
-	if t.grows() && t.node.each != nil && t.State == TaskRunning {
+	if t.grown() {
 		return r.resumeItems(t)
 	}
 	switch {
@@ -233,13 +233,15 @@ func (r *Run) mark(t *task, as State, reason string) {
 	r.end(t, as, reason)
 }
 
+func markable(as State) bool { return as == TaskSucceeded || as == TaskFailed || as == TaskSkipped }
+
 func (r *Run) whyNotMark(t *task, as State) string {
 	switch {
-	case as != TaskSucceeded && as != TaskFailed && as != TaskSkipped:
+	case !markable(as):
 		return "a task can be marked succeeded, failed or skipped"
 	case t.State.Terminal():
 		return "it is " + t.State.String() + ": retry the run instead"
-	case t.grows() && t.State == TaskRunning:
+	case t.grown():
 		return "it has items: mark those"
 	case !r.hasCome(t):
 		return "its turn has not come"
@@ -258,9 +260,7 @@ func (r *Run) endChild(t *task, c *Control) Decision {
 	if c.Result == nil {
 		return taskRefused(t, "the control does not say how the child run ended")
 	}
-	if t.Ref == "" {
-		t.Ref = c.Ref
-	}
+	t.Ref = c.Ref
 	r.bodyEnded(t, *c.Result)
 	return taskDecision(t, Applied)
 }

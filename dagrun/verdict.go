@@ -28,7 +28,7 @@ func (r *Run) finishedAll() bool {
 	return r.begun && r.open == 0 && r.turn == nil
 }
 
-// idle says whether no body, no publish and no answer is under way.
+// idle says whether no body and no publish is under way.
 func (r *Run) idle() bool { return r.bags[flying].len()+r.bags[landing].len() == 0 }
 
 // parks says whether the run has nothing to do for long enough to give its claim back.
