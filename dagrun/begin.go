@@ -65,7 +65,7 @@ func (r *Run) startClock() {
 
 // endUnsaid draws the conclusions that a former driver had no time to record: the run's row goes last.
 func (r *Run) endUnsaid() {
-	if r.clockRuns() && r.rec.Deadline <= r.now {
+	if r.clockRuns() && r.rec.Deadline <= r.now && !r.driveLimit {
 		r.endRun(EndingTimeout, "", "")
 	}
 	for _, t := range r.failures {
