@@ -110,7 +110,7 @@ func byWhom(done, by string) string {
 // failFast ends the run, or the other items of a foreach node, after a failure that was not tolerated.
 func (r *Run) failFast(t *task) {
 	if f := t.node.main.step.Foreach; f != nil && f.FailFast && t.ID.Item != "" && t.node.class == classOpen {
-		r.stopItems(t.node, "fail fast: "+r.graph.TaskName(t.ID)+" failed")
+		r.stopItems(t.node, "fail fast: step "+r.graph.TaskName(t.ID)+" failed")
 	}
 	if r.graph.spec.FailFast && r.rec.Ending == EndingNone && !t.node.handler {
 		r.endRun(EndingFailFast, "", r.graph.TaskName(t.ID))
