@@ -55,6 +55,9 @@ CREATE TABLE oarlock.dag_versions (
     allow_priority   bool   NOT NULL,
     allow_selector   bool   NOT NULL,
     params           jsonb  NOT NULL CHECK (jsonb_typeof(params) = 'array'),
+    param_names      text[] NOT NULL,
+    params_ok        jsonpath NOT NULL, -- true of params that need no closer look
+    params_whole     bool   NOT NULL,   -- there are integers among them
     labels           jsonb  NOT NULL CHECK (jsonb_typeof(labels) = 'object'),
     precomputable    text[] NOT NULL,
     lane_id          int    NOT NULL REFERENCES oarlock.lanes, -- where runs go that override nothing

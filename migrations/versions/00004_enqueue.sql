@@ -146,6 +146,29 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- The same as a jsonpath, as far as one can say it: true of most params that are fine, never of others. It takes a tenth
+-- of the time, and bulk is what it is for. A text for a number, or a bounded length, is left to the closer look.
+CREATE FUNCTION oarlock.params_path(defs jsonb) RETURNS jsonpath
+LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT concat_ws(' && ', '1 == 1', string_agg(format('(%s)', concat_ws(' || ', p.absent, p.fine)), ' && '))::jsonpath
+      FROM jsonb_array_elements(defs) d,
+           LATERAL (SELECT '$.' || (d -> 'name')::text AS path) x,
+           LATERAL (SELECT CASE WHEN d -> 'required' = 'true' AND coalesce(d -> 'default', 'null') = 'null' THEN NULL
+                                ELSE format('!exists(%s) || %s == null', x.path, x.path) END AS absent,
+                           CASE WHEN d ->> 'type' = 'json' AND NOT d ? 'enum' THEN format('exists(%s) && !(%s == null)', x.path, x.path)
+                                WHEN d ->> 'type' = 'boolean' AND NOT d ? 'enum' THEN format('%s.type() == "boolean"', x.path)
+                                WHEN d ->> 'type' = 'string' AND NOT d ?| '{min_length,max_length}' THEN
+                                     format('%s.type() == "string"', x.path)
+                                     || coalesce((SELECT ' && (' || string_agg(format('%s == %s', x.path, e), ' || ') || ')'
+                                                    FROM jsonb_array_elements(d -> 'enum') e), '')
+                                WHEN d ->> 'type' IN ('integer', 'number') AND NOT d ? 'enum' THEN
+                                     concat_ws(' && ', format('%s.type() == "number"', x.path),
+                                               format('%s >= %s', x.path, coalesce(d -> 'minimum', '-9e15')),
+                                               format('%s <= %s', x.path, coalesce(d -> 'maximum', '9e15')),
+                                               CASE d ->> 'type' WHEN 'integer' THEN format('%s.floor() == %s', x.path, x.path) END)
+                                ELSE '1 == 0' END AS fine) p);
+
 -- Labels and selectors are small objects of texts.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_labels(what text, given jsonb) RETURNS void
@@ -187,8 +210,15 @@ CREATE TYPE oarlock.request AS (
 
 -- What it is asked of: the DAG's version, and the lane.
 CREATE TYPE oarlock.target AS (
-    dag_id bigint, version int, lane_id int, params jsonb, labels jsonb, queue_timeout interval
+    dag_id bigint, version int, lane_id int, params jsonb, param_names text[], params_ok jsonpath, params_whole bool,
+    labels jsonb, queue_timeout interval
 );
+
+-- Whether params need no closer look. A whole number written 1.0 does.
+CREATE FUNCTION oarlock.plainly_fine(params jsonb, names text[], ok jsonpath, whole bool) RETURNS bool
+LANGUAGE sql IMMUTABLE
+RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
+        AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
 -- What came of it; no lane where the run was there already.
 CREATE TYPE oarlock.enqueued AS (run_id bigint, lane_id int);
@@ -280,7 +310,8 @@ DECLARE
     dag    record;
     target oarlock.target;
 BEGIN
-    SELECT d.dag_id, d.removed_at, v.version, v.lane_id, v.params, v.labels, v.queue_timeout_ms, v.precomputable, q.max_queued INTO dag
+    SELECT d.dag_id, d.removed_at, v.version, v.lane_id, v.params, v.param_names, v.params_ok, v.params_whole, v.labels,
+           v.queue_timeout_ms, v.precomputable, q.max_queued INTO dag
       FROM oarlock.dags d
       JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
       JOIN oarlock.queues q ON q.name = v.queue
@@ -292,7 +323,7 @@ BEGIN
     IF dag.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
-    target := ROW(dag.dag_id, dag.version, dag.lane_id, dag.params, dag.labels,
+    target := ROW(dag.dag_id, dag.version, dag.lane_id, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
                   CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
     IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL THEN
         target.lane_id := oarlock.override_lane(asked, v) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
@@ -391,7 +422,9 @@ BEGIN
         END IF;
     END IF;
     target := oarlock.find_target(asked, 1);
-    PERFORM oarlock.check_params(target.params, asked.params, '');
+    IF NOT oarlock.plainly_fine(asked.params, target.param_names, target.params_ok, target.params_whole) THEN
+        PERFORM oarlock.check_params(target.params, asked.params, '');
+    END IF;
     due := greatest(asked.run_at, started);
     INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
                               parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
@@ -462,6 +495,37 @@ SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-202
 ```$$;
 -- +goose StatementEnd
 
+-- The rows of a bulk call whose keys were free. Fields that every row needs are variables: taking them out of a composite
+-- once a row costs more than the row's check.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.insert_many(asked oarlock.request, target oarlock.target, params jsonb[], keys text[], ids bigint[], kept bigint[],
+    started timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    names     text[] := target.param_names;
+    ok        jsonpath := target.params_ok;
+    whole     bool := target.params_whole;
+    dag       bigint := target.dag_id;
+    version   int := target.version;
+    lane      int := target.lane_id;
+    labels    jsonb := target.labels;
+    due       timestamptz := greatest(asked.run_at, started);
+    deadline  timestamptz := due + target.queue_timeout;
+    logical   timestamptz := coalesce(asked.run_at, started);
+    submitter text := asked.submitter;
+    trace     text := asked.traceparent;
+BEGIN
+    PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
+      WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
+    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+                              submitted_by, run_key, traceparent, queue_deadline, created_at)
+    OVERRIDING SYSTEM VALUE
+    SELECT u.id, dag, version, lane, u.p, labels, due, logical, 'sql', u.id, submitter, u.key, trace, deadline, started
+      FROM unnest(ids, kept, params, keys) u (id, kept, p, key)
+     WHERE u.id = u.kept;
+END $$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.enqueue_many(dag text, params jsonb[], run_keys text[] DEFAULT NULL, run_at timestamptz DEFAULT NULL,
     priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', selector jsonb DEFAULT NULL,
@@ -473,7 +537,8 @@ DECLARE
     given   jsonb[] := CASE WHEN array_position(enqueue_many.params, NULL) IS NULL THEN enqueue_many.params
                             ELSE ARRAY(SELECT coalesce(p, '{}') FROM unnest(enqueue_many.params) p) END;
     asked   oarlock.request := ROW(dag, '{}', NULL, run_at, priority, queue, labels, selector, NULL,
-                traceparent, NULL, version, 'sql', session_user, oarlock.operates(), NULL, NULL, NULL, NULL, NULL, NULL);
+                traceparent, NULL, version, 'sql', session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
+                NULL, NULL, NULL, NULL, NULL, NULL);
     target  oarlock.target;
     started timestamptz := clock_timestamp();
     ids     bigint[];
@@ -488,15 +553,7 @@ BEGIN
     kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
     IF run_keys IS NULL OR ids && kept THEN
         target := oarlock.find_target(asked, rows);
-        PERFORM oarlock.check_params(target.params, p, 'row ' || n || ': ') FROM unnest(given) WITH ORDINALITY u (p, n);
-        INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
-                                  submitted_by, run_key, traceparent, queue_deadline, created_at)
-        OVERRIDING SYSTEM VALUE
-        SELECT u.id, target.dag_id, target.version, target.lane_id, u.p, target.labels, greatest(asked.run_at, started),
-               coalesce(asked.run_at, started), 'sql', u.id, asked.submitter, u.key, asked.traceparent,
-               greatest(asked.run_at, started) + target.queue_timeout, started
-          FROM unnest(ids, kept, given, enqueue_many.run_keys) u (id, kept, p, key)
-         WHERE u.id = u.kept;
+        PERFORM oarlock.insert_many(asked, target, given, run_keys, ids, kept, started);
         IF asked.run_at IS NULL OR asked.run_at <= started THEN
             PERFORM oarlock.wake(target.lane_id, rows);
         END IF;
@@ -663,6 +720,7 @@ DROP FUNCTION oarlock.inbox_insert();
 DROP FUNCTION oarlock.enqueue_child(bigint, int, text, int, int, int, text, jsonb, int, text, jsonb, bool);
 DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
 DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
+DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text[], bigint[], bigint[], timestamptz);
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
 DROP FUNCTION oarlock.wake(int, bigint);
 DROP FUNCTION oarlock.enqueue_row(oarlock.request);
@@ -670,6 +728,7 @@ DROP FUNCTION oarlock.take_key(oarlock.request, bigint);
 DROP FUNCTION oarlock.request_hash(oarlock.request, jsonb);
 DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
+DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
 DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
 DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint);
@@ -678,6 +737,7 @@ DROP TYPE oarlock.target;
 DROP TYPE oarlock.request;
 DROP FUNCTION oarlock.check_key(text);
 DROP FUNCTION oarlock.check_labels(text, jsonb);
+DROP FUNCTION oarlock.params_path(jsonb);
 DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.sees_all();

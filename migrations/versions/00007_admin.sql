@@ -33,6 +33,7 @@ DECLARE
     selector jsonb := coalesce(spec -> 'worker_selector', '{}');
     limited  int := coalesce((spec ->> 'max_active_runs')::int, 0);
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
+    defs     jsonb := coalesce(spec -> 'params', '[]');
     lane     int;
 BEGIN
     PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
@@ -50,12 +51,13 @@ BEGIN
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     lane := oarlock.find_lane(queue, priority, selector, kinds, put_dag.max_slots, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END);
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
-        allow_queue, allow_priority, allow_selector, params, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
+        allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
         retention_days, retention_runs, logs_days, put_by)
     VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, put_dag.max_slots, queue, priority, selector,
         coalesce((put_dag.spec #>> '{allow,queue}')::bool, false), coalesce((put_dag.spec #>> '{allow,priority}')::bool, false),
         coalesce((put_dag.spec #>> '{allow,selector}')::bool, false),
-        coalesce(put_dag.spec -> 'params', '[]'), coalesce(put_dag.spec -> 'labels', '{}'),
+        defs, ARRAY(SELECT d ->> 'name' FROM jsonb_array_elements(defs) d), oarlock.params_path(defs),
+        defs @> '[{"type": "integer"}]', coalesce(put_dag.spec -> 'labels', '{}'),
         ARRAY(SELECT s ->> 'id' FROM jsonb_array_elements(put_dag.spec -> 'steps') s WHERE s -> 'precomputable' = 'true'),
         lane, put_dag.queue_timeout_ms, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
