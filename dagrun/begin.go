@@ -137,7 +137,7 @@ func (r *Run) giveUp() {
 	handlers := r.open == 0 && !r.handler(handlerInit).isOpen()
 	r.rec.Ending = max(r.rec.Ending, EndingDrives)
 	for i := range r.nodes {
-		r.nodes[i].tasks(func(t *task) { r.giveUpRunning(t) })
+		r.nodes[i].tasks(r.giveUpOn)
 	}
 	r.endRun(EndingDrives, "", r.limitText)
 	if handlers {
@@ -147,13 +147,17 @@ func (r *Run) giveUp() {
 	}
 }
 
-// giveUpRunning fails an attempt that was lost, whatever on_lost and on_error say, but for what is settled or requested.
-func (r *Run) giveUpRunning(t *task) {
-	if !t.runs() || t.settled != nil || t.Request != RequestNone {
-		return
+// giveUpOn fails an attempt that was lost, whatever on_lost and on_error say. What is settled or requested comes true first.
+func (r *Run) giveUpOn(t *task) {
+	switch {
+	case t.runs() && t.settled == nil && t.Request == RequestNone:
+		t.take(lost(""))
+		r.fail(t)
+	case t.runs():
+		r.takeUpRunning(t, "")
+	case t.State == TaskFinishing && t.Request != RequestNone:
+		r.takeUpFinishing(t)
 	}
-	t.take(lost(""))
-	r.fail(t)
 }
 
 // giveUpHandlers cancels the handlers that were still to come.
