@@ -54,7 +54,8 @@ func diagnose(ctx context.Context, err error) problem {
 		p.hint = h.Hint()
 	}
 	// The first that recognises it decides.
-	_ = p.fromSignal(ctx) || p.fromCommand(err) || p.fromSettings(err) || p.fromMigrations(err) || p.fromDatabase(err)
+	_ = p.fromSignal(ctx) || p.fromCommand(err) || p.fromSettings(err) || p.fromPrivatePostgres(err) || p.fromMigrations(err) ||
+		p.fromDatabase(err)
 	p.message = oneLine(pglink.Redact(p.message))
 	return p
 }
@@ -81,11 +82,27 @@ func (p *problem) fromCommand(err error) bool {
 		p.kind = usage
 		return true
 	}
+	return false
+}
+
+// fromPrivatePostgres comes before the database: whatever our own server met, it is not about the user's.
+func (p *problem) fromPrivatePostgres(err error) bool {
 	if _, ok := errors.AsType[*pglocal.MissingError](err); ok {
 		p.kind = noPostgres
 		return true
 	}
-	return false
+	e, ok := errors.AsType[*pglocal.Error](err)
+	if !ok {
+		return false
+	}
+	p.hint = e.Hint()
+	switch e.Kind {
+	case pglocal.ErrBinaries:
+		p.kind = noPostgres
+	case pglocal.ErrBusy, pglocal.ErrNotOurs, pglocal.ErrOtherVersion:
+		p.kind = conflict
+	}
+	return true
 }
 
 func (p *problem) fromSettings(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,6 +35,11 @@ func server(code, message string) error {
 	return fmt.Errorf("do it: %w", &pgconn.PgError{Severity: "ERROR", Code: code, Message: message})
 }
 
+// private has a cause that looks as if a database could not be reached.
+func private(kind error) error {
+	return fmt.Errorf("start: %w", &pglocal.Error{Kind: kind, Msg: "no", Cause: context.DeadlineExceeded})
+}
+
 func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -51,6 +57,10 @@ func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 		"run canceled":    {&failure{kind: runCanceled, err: broken}, runCanceled, "broken"},
 		"wait timed out":  {&failure{kind: timedOut, err: context.DeadlineExceeded}, timedOut, "context deadline exceeded"},
 		"no postgres":     {fmt.Errorf("start: %w", &pglocal.MissingError{}), noPostgres, ""},
+		"no binaries":     {&pglocal.Error{Kind: pglocal.ErrBinaries, Msg: "no initdb"}, noPostgres, "no initdb"},
+		"private busy":    {private(pglocal.ErrBusy), conflict, "start: no"},
+		"private disk":    {private(pglocal.ErrDiskFull), general, "start: no"},
+		"full disk":       {&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, general, ""},
 		"refused":         {refused(t), unreachable, "cannot connect to ana@127.0.0.1:1/app: connection refused"},
 		"dial":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, unreachable, "dial: connection refused"},
 		"cut":             {fmt.Errorf("read: %w", net.ErrClosed), unreachable, ""},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -114,7 +115,16 @@ func isTransport(err error) bool {
 			return true
 		}
 	}
-	var network net.Error
 	var fromDriver interface{ SafeToRetry() bool } // only the type counts: the driver's own connection errors have it
-	return errors.As(err, &network) || errors.As(err, &fromDriver)
+	return isNetwork(err) || errors.As(err, &fromDriver)
+}
+
+// isNetwork: a bare errno looks like a network error to Go, but is what files return. Those of sockets come wrapped.
+func isNetwork(err error) bool {
+	var network net.Error
+	if !errors.As(err, &network) {
+		return false
+	}
+	_, file := network.(syscall.Errno)
+	return !file
 }

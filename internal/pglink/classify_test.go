@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -62,6 +65,8 @@ func TestClassify_ByStateAndCause(t *testing.T) {
 		{state("", "ERROR"), pglink.Permanent},
 		{pgx.ErrNoRows, pglink.Permanent},
 		{errors.New("our own"), pglink.Permanent},
+		{&fs.PathError{Op: "write", Path: "spool", Err: syscall.ENOSPC}, pglink.Permanent}, // a file is no connection
+		{&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}, pglink.SessionLost},
 	}
 	for _, c := range cases {
 		if got := pglink.Classify(c.err); got != c.want {

@@ -18,6 +18,7 @@ var (
 	ErrLocale       = errors.New("locale missing")
 	ErrBusy         = errors.New("folder in use")
 	ErrUnreachable  = errors.New("folder out of the server's reach")
+	ErrBinaries     = errors.New("no PostgreSQL where " + binEnv + " points")
 	ErrFailed       = errors.New("PostgreSQL failed")
 
 	errPortTaken = errors.New("port taken")

@@ -42,8 +42,8 @@ func (c Config) download(ctx context.Context, missing *MissingError) (Binaries, 
 		return Binaries{}, missing
 	}
 	dir, err := downloadDir()
-	if err != nil {
-		return Binaries{}, err
+	if err != nil { // a user without a home
+		return Binaries{}, &MissingError{Command: missing.Command, Why: err.Error()}
 	}
 	fetch := c.fetch
 	if fetch == nil {

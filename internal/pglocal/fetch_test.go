@@ -76,6 +76,15 @@ func TestFetchInto_EndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestDownload_WithoutAHomeStillNamesTheInstallCommand(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("HOME", "")
+	_, err := Config{}.download(t.Context(), &MissingError{Command: "apt-get install -y postgresql"})
+	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Command != "apt-get install -y postgresql" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDownload_SaysSo_AndNeverRunsAsRoot(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	fetched, said := false, ""

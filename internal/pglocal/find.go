@@ -40,7 +40,8 @@ func find(ctx context.Context, fits func(Binaries) bool) (Binaries, error) {
 	if dir := os.Getenv(binEnv); dir != "" {
 		b, err := inspect(ctx, dir)
 		if err != nil {
-			return Binaries{}, fmt.Errorf("%s=%s: %w", binEnv, dir, err)
+			msg := fmt.Sprintf("%s=%s: %v", binEnv, dir, err)
+			return Binaries{}, &Error{ErrBinaries, msg, "name the folder of initdb and postgres in it, or unset it", err}
 		}
 		return b, nil
 	}

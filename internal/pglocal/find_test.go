@@ -31,11 +31,13 @@ func TestFind_PrefersTheNamedFolder(t *testing.T) {
 }
 
 func TestFind_NeverIgnoresAWrongNamedFolder(t *testing.T) {
+	made := madeDir(t)
 	t.Setenv("PATH", fakeBinaries(t, t.TempDir(), "16.2")+":/bin:/usr/bin")
 	t.Setenv(binEnv, "/nowhere")
-	if b, err := Find(t.Context()); err == nil || !strings.Contains(err.Error(), binEnv+"=/nowhere") {
-		t.Errorf("got %v, %v", b, err)
-	}
+	_, err := Find(t.Context())
+	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset it")
+	_, err = Start(t.Context(), Config{Dir: made})
+	wantError(t, err, ErrBinaries, binEnv+"=/nowhere", "unset it")
 }
 
 func TestFind_FollowsALinkOnPATHToWhereInitdbIs(t *testing.T) {

@@ -20,6 +20,9 @@ import (
 // maxSocketDir leaves room for "/.s.PGSQL.65535" in the 104 bytes of a socket path on macOS (Linux has 108).
 const maxSocketDir = 104 - 1 - len("/.s.PGSQL.65535")
 
+// superuser is not oarlock: "$user" comes first in search_path, and would put the schema of that name there.
+const superuser = "postgres"
+
 // state marks a folder as ours and is written once.
 type state struct {
 	Format   int    `json:"format"`
@@ -191,7 +194,7 @@ func (f *folder) create() error {
 	if err != nil {
 		return err
 	}
-	f.state = state{Format: 1, User: "oarlock", Password: cryptorand.Text(), Port: port}
+	f.state = state{Format: 1, User: superuser, Password: cryptorand.Text(), Port: port}
 	b, err := json.Marshal(f.state)
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)

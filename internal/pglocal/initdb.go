@@ -39,8 +39,8 @@ func (f *folder) matching(ctx context.Context, version string) (Binaries, error)
 		return Binaries{}, &Error{ErrOtherVersion, fmt.Sprintf("%s was made by PostgreSQL %s", f.data(), version), advice[ErrOtherVersion], err}
 	}
 	bin, err := findMajor(ctx, major)
-	if err == nil && bin.Version == major {
-		return bin, nil
+	if errors.Is(err, ErrBinaries) || err == nil && bin.Version == major {
+		return bin, err
 	}
 	msg := fmt.Sprintf("%s was made by PostgreSQL %d, which is not installed", f.data(), major)
 	if other, err := Find(ctx); err == nil {
