@@ -1,0 +1,63 @@
+package dagruntest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Kept is what a store holds of one run.
+type Kept struct {
+	Run      dagrun.RunRecord
+	Tasks    map[dagrun.TaskID]dagrun.TaskRecord
+	Attempts map[Try]dagrun.AttemptRecord
+	Decided  map[int64]dagrun.Decision
+}
+
+// Try names one attempt.
+type Try struct {
+	Task    dagrun.TaskID
+	Attempt int
+}
+
+// NewKept is an empty store.
+func NewKept() *Kept {
+	return &Kept{Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
+		Decided: map[int64]dagrun.Decision{}}
+}
+
+// Clone is a copy.
+func (k *Kept) Clone() *Kept {
+	return &Kept{k.Run, maps.Clone(k.Tasks), maps.Clone(k.Attempts), maps.Clone(k.Decided)}
+}
+
+// Commit keeps a whole batch.
+func (k *Kept) Commit(r dagrun.Records) {
+	k.CommitPrefix(r, len(r.Tasks))
+	for _, d := range r.Controls {
+		k.Decided[d.ID] = d
+	}
+	if r.Run != nil {
+		k.Run = *r.Run
+	}
+}
+
+// CommitPrefix keeps the first n task rows of a batch and the attempts that go with them, as a journal that splits
+// it does before it is cut off.
+func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
+	for _, a := range r.Attempts {
+		k.Attempts[Try{a.ID, a.Attempt}] = a
+	}
+	for _, t := range r.Tasks[:n] {
+		k.Tasks[t.ID] = t
+	}
+}
+
+// Saved is what Restore gets.
+func (k *Kept) Saved() dagrun.Saved {
+	return dagrun.Saved{Run: k.Run, Tasks: slices.SortedFunc(maps.Values(k.Tasks), func(a, b dagrun.TaskRecord) int {
+		return cmp.Or(cmp.Compare(b.ID.Step, a.ID.Step), cmp.Compare(b.ID.Item, a.ID.Item), cmp.Compare(a.ID.Alt, b.ID.Alt))
+	})}
+}

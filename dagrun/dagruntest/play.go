@@ -1,0 +1,486 @@
+package dagruntest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Play is one random history of one run: a shell that does what the core asks, people, crashes, and stray events.
+type Play struct {
+	*Pair
+	c   *Choices
+	now dagrun.Time
+
+	bodies   map[dagrun.TaskID]body // under way in this drive
+	opens    map[dagrun.TaskID]int  // ActOpen not answered: the attempt
+	probes   map[dagrun.TaskID]bool
+	requests []dagrun.Control // made, not known to be decided
+	lastID   int64
+	retries  int // generations still allowed
+}
+
+type body struct {
+	attempt         int
+	publish, killed bool
+}
+
+// NewPlay starts a random history over a spec.
+func NewPlay(c *Choices, spec dagrun.Spec, opts dagrun.Options) (*Play, error) {
+	p, err := NewPair(spec, opts)
+	if err != nil {
+		return nil, err
+	}
+	pl := &Play{Pair: p, c: c, now: dagrun.Time(1_000), retries: c.N(3)}
+	pl.forget()
+	return pl, nil
+}
+
+// forget is what a crash of the shell does to it.
+func (p *Play) forget() {
+	p.bodies, p.opens, p.probes = map[dagrun.TaskID]body{}, map[dagrun.TaskID]int{}, map[dagrun.TaskID]bool{}
+}
+
+// Run plays moves random moves, then calmly leads the run to its end. It says where core and model part, or that the
+// run does not end.
+func (p *Play) Run(moves int) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	for i := 0; i < moves && !p.c.Done(); i++ {
+		if over, err := p.turn(p.randomMove); over || err != nil {
+			return err
+		}
+	}
+	for range 3_000 {
+		if over, err := p.turn(p.calmMove); over || err != nil {
+			return err
+		}
+	}
+	return errors.New("the run does not come to an end")
+}
+
+// turn makes a move, commits now and then, and sees to what follows when the drive is over.
+func (p *Play) turn(move func() error) (over bool, err error) {
+	if p.c.OneIn(24) {
+		return false, p.crash()
+	}
+	if p.c.N(3) > 0 {
+		if err := p.commit(); err != nil {
+			return false, err
+		}
+	}
+	if !p.Core.Over() {
+		return false, move()
+	}
+	if !p.Kept.Run.State.Terminal() {
+		p.Stats.Parks++
+		return false, p.comeBack()
+	}
+	p.Stats.Verdicts++
+	if p.retries == 0 {
+		return true, nil
+	}
+	p.retries--
+	return false, p.nextGeneration()
+}
+
+func (p *Play) commit() error {
+	ready, err := p.Commit()
+	if err != nil {
+		return err
+	}
+	p.requests = slices.DeleteFunc(p.requests, func(ct dagrun.Control) bool {
+		_, decided := p.Kept.Decided[ct.ID]
+		return decided
+	})
+	for _, a := range ready.Actions {
+		p.perform(a)
+	}
+	for _, t := range ready.Records.Tasks {
+		if t.Growth != nil {
+			p.Stats.Grown++
+		}
+		if t.State == dagrun.TaskReplaced {
+			p.Stats.Replaced++
+		}
+		if t.State == dagrun.TaskRetrying {
+			p.Stats.Retries++
+		}
+	}
+	return nil
+}
+
+func (p *Play) perform(a dagrun.Action) {
+	switch a.Kind {
+	case dagrun.ActStart:
+		p.bodies[a.Task] = body{attempt: a.Attempt, publish: a.Publish}
+	case dagrun.ActOpen:
+		p.opens[a.Task] = a.Attempt
+	case dagrun.ActProbe:
+		p.probes[a.Task] = true
+	case dagrun.ActKill:
+		if b, ok := p.bodies[a.Task]; ok && b.attempt == a.Attempt {
+			b.killed = true
+			p.bodies[a.Task] = b
+		}
+	}
+}
+
+func (p *Play) step(ev dagrun.Event) error {
+	ev.At = p.now
+	_, err := p.Step(ev)
+	return err
+}
+
+// crash loses the drive: nothing, some or all of the last batch was kept, and none of its actions performed.
+func (p *Play) crash() error {
+	p.Stats.Crashes++
+	ready, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	n := len(ready.Records.Tasks)
+	switch p.c.N(3) {
+	case 0:
+		p.logf("crash")
+	case 1:
+		n = p.c.N(n + 1)
+		p.logf("crash after %d of %d rows", n, len(ready.Records.Tasks))
+		p.Stats.Prefixes++
+		p.Kept.CommitPrefix(ready.Records, n)
+	default:
+		p.logf("crash after the commit")
+		p.Kept.Commit(ready.Records)
+	}
+	if p.Kept.Run.State.Terminal() || p.Kept.Run.State == dagrun.RunWaiting || p.Kept.Run.State == dagrun.RunPaused {
+		p.Kept.Run.State = cmp.Or(p.Kept.Run.State, dagrun.RunWaiting)
+	}
+	if p.Kept.Run.State.Terminal() {
+		if p.retries == 0 {
+			p.retries = 1
+		}
+		p.retries--
+		return p.nextGeneration()
+	}
+	return p.comeBack()
+}
+
+// comeBack is the next drive: what nobody has decided is asked again, before or after its begin.
+func (p *Play) comeBack() error {
+	p.forget()
+	if err := p.Restore(); err != nil {
+		return err
+	}
+	p.requests = slices.DeleteFunc(p.requests, func(ct dagrun.Control) bool {
+		_, decided := p.Kept.Decided[ct.ID]
+		return decided
+	})
+	p.now += dagrun.Time(p.c.N(4) * 20_000)
+	return p.begin()
+}
+
+func (p *Play) begin() error {
+	givesUp := p.Kept.Run.StartedAt != 0 && p.c.OneIn(12)
+	for _, id := range sortedIDs(p.Kept.Tasks) {
+		t := p.Kept.Tasks[id]
+		if !givesUp && t.State == dagrun.TaskRunning && t.Attempt > 0 && p.c.OneIn(6) {
+			r := dagrun.Result{Outputs: `{"settled":1}`}
+			if err := p.step(dagrun.Event{Kind: dagrun.EvSettled, Task: id, Attempt: t.Attempt, Result: &r}); err != nil {
+				return err
+			}
+		}
+	}
+	if givesUp {
+		if err := p.step(dagrun.Event{Kind: dagrun.EvDriveLimit, Text: "gave up after too many lost drives"}); err != nil {
+			return err
+		}
+	}
+	for _, ct := range p.requests {
+		if ct.Verb == dagrun.VerbRetry || (!givesUp && p.c.OneIn(2)) {
+			if err := p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct}); err != nil {
+				return err
+			}
+		}
+	}
+	if p.Kept.Run.StartedAt == 0 && p.c.OneIn(20) {
+		if err := p.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "bad params"}); err != nil {
+			return err
+		}
+	}
+	if err := p.step(dagrun.Event{Kind: dagrun.EvBegin}); err != nil {
+		return err
+	}
+	for _, ct := range p.requests {
+		if err := p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextGeneration is a retry of a finished run, as a store makes it.
+func (p *Play) nextGeneration() error {
+	p.Stats.Generations++
+	p.Kept.Run.State = dagrun.RunQueued
+	p.Kept.Run.Generation = max(1, p.Kept.Run.Generation) + 1
+	ct := dagrun.Control{Verb: dagrun.VerbRetry, By: "ana", Generation: p.Kept.Run.Generation, Mode: dagrun.RetryMode(p.c.N(4))}
+	if ct.Mode == dagrun.RetryFrom || ct.Mode == dagrun.RetryStep {
+		id := Pick(p.c, sortedIDs(p.Kept.Tasks)...)
+		id.Alt = 0
+		ct.Task = &id
+	}
+	p.request(ct)
+	return p.comeBack()
+}
+
+func (p *Play) request(ct dagrun.Control) dagrun.Control {
+	p.lastID++
+	ct.ID = p.lastID
+	p.requests = append(p.requests, ct)
+	p.Stats.Controls++
+	return ct
+}
+
+func sortedIDs[V any](m map[dagrun.TaskID]V) []dagrun.TaskID {
+	return slices.SortedFunc(maps.Keys(m), func(a, b dagrun.TaskID) int {
+		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Item, b.Item), cmp.Compare(a.Alt, b.Alt))
+	})
+}
+
+// randomMove is whatever may happen next.
+func (p *Play) randomMove() error {
+	p.now += dagrun.Time(Pick(p.c, 0, 0, 1, 900, 4_000))
+	switch k := p.c.N(20); {
+	case k < 5:
+		return p.grant()
+	case k < 10:
+		return p.bodyMoves()
+	case k < 12:
+		return p.answer()
+	case k < 15:
+		return p.tick()
+	case k < 18:
+		return p.someControl()
+	case k < 19:
+		return p.stray()
+	}
+	switch p.c.N(6) {
+	case 0:
+		return p.step(dagrun.Event{Kind: dagrun.EvDrain})
+	case 1:
+		if p.c.OneIn(4) {
+			return p.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "bad record"})
+		}
+	}
+	return p.lose()
+}
+
+func (p *Play) grant() error {
+	ready, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	ids := sortedIDs(p.offered(ready))
+	if len(ids) == 0 {
+		return p.bodyMoves()
+	}
+	return p.step(dagrun.Event{Kind: dagrun.EvGranted, Task: Pick(p.c, ids...)})
+}
+
+func (p *Play) bodyMoves() error {
+	ids := sortedIDs(p.bodies)
+	if len(ids) == 0 {
+		return p.answer()
+	}
+	id := Pick(p.c, ids...)
+	b := p.bodies[id]
+	if p.c.OneIn(4) {
+		return p.step(dagrun.Event{Kind: dagrun.EvStarted, Task: id, Attempt: b.attempt})
+	}
+	r := randomResult(p.c)
+	if !b.publish && p.c.OneIn(8) {
+		r = dagrun.Result{SnoozeUntil: p.now + dagrun.Time(Pick(p.c, 1_000, 60_000))}
+	}
+	delete(p.bodies, id)
+	return p.step(dagrun.Event{Kind: dagrun.EvFinished, Task: id, Attempt: b.attempt, Result: &r})
+}
+
+// answer one of the questions the core asked: an opened wait, a cache.
+func (p *Play) answer() error {
+	if ids := sortedIDs(p.probes); len(ids) > 0 && p.c.OneIn(2) {
+		id := Pick(p.c, ids...)
+		delete(p.probes, id)
+		ev := dagrun.Event{Kind: dagrun.EvProbed, Task: id}
+		if p.c.OneIn(3) {
+			r := randomResult(p.c)
+			ev.Result = &r
+		}
+		return p.step(ev)
+	}
+	ids := sortedIDs(p.opens)
+	if len(ids) == 0 {
+		return p.tick()
+	}
+	id := Pick(p.c, ids...)
+	ev := dagrun.Event{Kind: dagrun.EvWaits, Task: id, Attempt: p.opens[id]}
+	delete(p.opens, id)
+	switch {
+	case p.c.OneIn(6):
+		r := randomResult(p.c)
+		ev.Kind, ev.Result = dagrun.EvFinished, &r
+	case p.Core.Spec(id) != nil && p.Core.Spec(id).Body == dagrun.BodyChild:
+		ev.Ref = p.ref(id)
+	default:
+		ev.Until = Pick(p.c, 0, p.now+2_000, p.now+100_000)
+	}
+	return p.step(ev)
+}
+
+// ref of the child run of a task: the same however often it is asked for.
+func (p *Play) ref(id dagrun.TaskID) string { return "run of " + p.Graph.TaskName(id) }
+
+func (p *Play) tick() error {
+	at, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	if at.WakeAt > p.now && p.c.N(3) > 0 {
+		p.now = at.WakeAt
+	}
+	return p.step(dagrun.Event{Kind: dagrun.EvTick})
+}
+
+func (p *Play) lose() error {
+	ids := sortedIDs(p.bodies)
+	if len(ids) == 0 {
+		return nil
+	}
+	id := Pick(p.c, ids...)
+	b := p.bodies[id]
+	delete(p.bodies, id)
+	return p.step(dagrun.Event{Kind: dagrun.EvLost, Task: id, Attempt: b.attempt, Text: "drained"})
+}
+
+// someTask is any task there is.
+func (p *Play) someTask() dagrun.TaskID {
+	var ids []dagrun.TaskID
+	for t := range p.Core.Tasks() {
+		ids = append(ids, t.ID)
+	}
+	return Pick(p.c, ids...)
+}
+
+func (p *Play) someControl() error {
+	verb := Pick(p.c, dagrun.VerbCancel, dagrun.VerbPause, dagrun.VerbPause, dagrun.VerbResume, dagrun.VerbResume, dagrun.VerbApprove,
+		dagrun.VerbApprove, dagrun.VerbReject, dagrun.VerbMark, dagrun.VerbChildEnded, dagrun.VerbChildEnded, dagrun.VerbRetry)
+	ct := dagrun.Control{Verb: verb, By: "ana"}
+	ofRun := verb == dagrun.VerbCancel || verb == dagrun.VerbPause || verb == dagrun.VerbResume
+	if !ofRun || p.c.N(3) > 0 {
+		id := p.someTask()
+		ct.Task = &id
+		ct.Ref = p.ref(id)
+	}
+	switch verb {
+	case dagrun.VerbCancel:
+		ct.Now = p.c.OneIn(4)
+		if ct.Task == nil && p.c.OneIn(2) {
+			return nil // else most runs end canceled
+		}
+	case dagrun.VerbMark:
+		ct.As = Pick(p.c, dagrun.TaskSucceeded, dagrun.TaskFailed, dagrun.TaskSkipped, dagrun.TaskCanceled)
+		ct.Outputs = `{"m":1}`
+	case dagrun.VerbChildEnded:
+		r := randomResult(p.c)
+		ct.Result = &r
+	case dagrun.VerbRetry:
+		ct.Generation, ct.Task = p.Kept.Run.Generation, nil
+	case dagrun.VerbApprove:
+		ct.Outputs = `{"a":1}`
+	}
+	ct = p.request(ct)
+	return p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
+}
+
+// stray is an event that should not be: about another attempt, another task, or heard twice.
+func (p *Play) stray() error {
+	id := p.someTask()
+	t, _ := p.Core.Task(id)
+	ev := dagrun.Event{Task: id, Attempt: max(0, t.Attempt+p.c.N(3)-1)}
+	ev.Kind = dagrun.EventKind(p.c.N(int(dagrun.EvDriveLimit) + 1))
+	if _, known := p.bodies[id]; known || ev.Kind == dagrun.EvTick || (ev.Kind == dagrun.EvProbed && p.probes[id]) {
+		return nil
+	}
+	if _, open := p.opens[id]; open || t.State == dagrun.TaskWaiting {
+		return nil
+	}
+	if t.State == dagrun.TaskRunning || t.State == dagrun.TaskFinishing || ev.Kind == dagrun.EvGranted {
+		return nil // the action is out, but not performed: no stray
+	}
+	if ev.Kind == dagrun.EvProbed && t.State == dagrun.TaskReady {
+		return nil
+	}
+	ev.At = p.now
+	taken, err := p.Step(ev)
+	if taken && err == nil {
+		return fmt.Errorf("a stray event was taken: %s", p.event(ev))
+	}
+	return err
+}
+
+// calmMove leads to an end: everything is granted, answered, resumed and finished.
+func (p *Play) calmMove() error {
+	p.now += 100
+	if p.Kept.Run.PausedBy != "" || p.Model.run.PausedBy != "" {
+		return p.ask(dagrun.Control{Verb: dagrun.VerbResume, By: "bob"})
+	}
+	switch {
+	case len(p.bodies) > 0:
+		return p.bodyMoves()
+	case len(p.opens) > 0 || len(p.probes) > 0:
+		return p.answer()
+	}
+	for t := range p.Core.Tasks() {
+		id := t.ID
+		switch {
+		case t.State == dagrun.TaskPaused:
+			return p.ask(dagrun.Control{Verb: dagrun.VerbResume, By: "bob", Task: &id})
+		case t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && p.c.OneIn(2):
+			if err := p.endWait(t); err != nil {
+				return err
+			}
+		}
+	}
+	ready, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	if ids := sortedIDs(p.offered(ready)); len(ids) > 0 {
+		return p.step(dagrun.Event{Kind: dagrun.EvGranted, Task: Pick(p.c, ids...)})
+	}
+	p.now = max(p.now, ready.WakeAt)
+	return p.step(dagrun.Event{Kind: dagrun.EvTick})
+}
+
+// endWait ends what waits for somebody else.
+func (p *Play) endWait(t dagrun.TaskRecord) error {
+	id := t.ID
+	switch p.Core.Spec(id).Body {
+	case dagrun.BodyApproval:
+		return p.ask(dagrun.Control{Verb: dagrun.VerbApprove, By: "bob", Task: &id})
+	case dagrun.BodyChild:
+		return p.ask(dagrun.Control{Verb: dagrun.VerbChildEnded, Task: &id, Ref: t.Ref, Result: &dagrun.Result{}})
+	case dagrun.BodyWait:
+		return p.step(dagrun.Event{Kind: dagrun.EvFinished, Task: id, Attempt: t.Attempt, Result: &dagrun.Result{}})
+	}
+	return nil
+}
+
+func (p *Play) ask(ct dagrun.Control) error {
+	ct = p.request(ct)
+	return p.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package dagruntest
+
+const underRace = true
