@@ -44,21 +44,22 @@ func TestHash_IsStable(t *testing.T) {
 func TestRefuseServer_ByVersionAndMode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		version  int
-		readOnly bool
-		want     error
+		version           int
+		standby, readOnly bool
+		want              error
 	}{
-		{130022, false, ErrServerTooOld},
-		{90624, true, ErrServerTooOld},
-		{140000, false, nil},
-		{180001, false, nil},
-		{150018, true, ErrReadOnly},
+		{130022, false, false, ErrServerTooOld},
+		{90624, true, true, ErrServerTooOld},
+		{140000, false, false, nil},
+		{180001, false, false, nil},
+		{150018, true, true, ErrReadOnly},
+		{150018, false, true, ErrReadOnlySession},
 	} {
-		if err := refuseServer(c.version, c.readOnly); !errors.Is(err, c.want) {
-			t.Errorf("server %d, read-only %v: %v, want %v", c.version, c.readOnly, err, c.want)
+		if err := refuseServer(c.version, c.standby, c.readOnly); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := refuseServer(130022, false); !strings.Contains(err.Error(), "version 13, Oarlock needs 14") {
+	if err := refuseServer(130022, false, false); !strings.Contains(err.Error(), "version 13, Oarlock needs 14") {
 		t.Errorf("the error names no versions: %v", err)
 	}
 }

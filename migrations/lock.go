@@ -13,8 +13,10 @@ import (
 var (
 	// ErrLocked says that another migration did not end in time.
 	ErrLocked = errors.New("another migration is running")
-	// ErrReadOnly says that the server takes no writes.
+	// ErrReadOnly says that the server takes no writes from anybody.
 	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
+	// ErrReadOnlySession says that a setting forbids writes.
+	ErrReadOnlySession = errors.New("this session is read-only: look for default_transaction_read_only in the server, database, user and URL")
 	// ErrServerTooOld says that PostgreSQL itself is too old.
 	ErrServerTooOld = errors.New("PostgreSQL is too old")
 )
@@ -74,19 +76,21 @@ func (s *session) unlock(ctx context.Context, conn *sql.Conn) {
 
 func checkServer(ctx context.Context, conn *sql.Conn) error {
 	var version int
-	var readOnly bool
-	if err := conn.QueryRowContext(ctx, serverSQL).Scan(&version, &readOnly); err != nil {
+	var standby, readOnly bool
+	if err := conn.QueryRowContext(ctx, serverSQL).Scan(&version, &standby, &readOnly); err != nil {
 		return fmt.Errorf("ask for the server's version: %w", err)
 	}
-	return refuseServer(version, readOnly)
+	return refuseServer(version, standby, readOnly)
 }
 
-func refuseServer(version int, readOnly bool) error {
-	if major := version / 10000; major < MinServer {
+func refuseServer(version int, standby, readOnly bool) error {
+	switch major := version / 10000; {
+	case major < MinServer:
 		return fmt.Errorf("%w: the server is version %d, Oarlock needs %d or newer: upgrade the server", ErrServerTooOld, major, MinServer)
-	}
-	if readOnly {
+	case standby:
 		return ErrReadOnly
+	case readOnly:
+		return ErrReadOnlySession
 	}
 	return nil
 }

@@ -211,8 +211,8 @@ func TestUp_RefusesAServerThatTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(t, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$")
-	if _, err := migrations.Up(t.Context(), b.url); !errors.Is(err, migrations.ErrReadOnly) {
-		t.Errorf("error %v, want %v", err, migrations.ErrReadOnly)
+	if _, err := migrations.Up(t.Context(), b.url); !errors.Is(err, migrations.ErrReadOnlySession) {
+		t.Errorf("error %v, want %v", err, migrations.ErrReadOnlySession)
 	}
 }
 

@@ -130,6 +130,9 @@ func (p *problem) fromMigrations(err error) bool {
 	case errors.Is(err, migrations.ErrReadOnly):
 		p.kind, p.hint = readOnly, primaryHint
 		p.message, _, _ = strings.Cut(migrations.ErrReadOnly.Error(), ": ")
+	case errors.Is(err, migrations.ErrReadOnlySession):
+		p.kind = readOnly
+		p.message, p.hint, _ = strings.Cut(migrations.ErrReadOnlySession.Error(), ": ")
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
 	case errors.Is(err, migrations.ErrServerTooOld):

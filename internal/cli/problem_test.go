@@ -73,6 +73,7 @@ func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 		"any server":      {server("42P01", "no such table"), general, "do it: no such table"},
 		"lines and urls":  {errors.New("a\n\tpostgres://ana:hunter2@db/app\r\nb"), general, "a; postgres://ana:xxxxx@db/app; b"},
 		"migrate standby": {fmt.Errorf("migrate: %w", migrations.ErrReadOnly), readOnly, "this server is a read-only standby"},
+		"read-only":       {fmt.Errorf("migrate: %w", migrations.ErrReadOnlySession), readOnly, "this session is read-only"},
 		"locked":          {fmt.Errorf("migrate: %w", migrations.ErrLocked), conflict, ""},
 		"old server":      {fmt.Errorf("migrate: %w", migrations.ErrServerTooOld), serverVersion, ""},
 		"schema too old":  {&migrations.VersionError{Have: 0, Min: 2, Max: 3, Command: "oarlock migrate up"}, schemaVersion, ""},

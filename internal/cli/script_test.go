@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -144,8 +145,8 @@ func execFile(tb testing.TB, db *pgtest.DB, name string) {
 	}
 }
 
-// startStandby starts a private server a second time with standby.signal in its data folder: from then on it is a hot
-// standby that waits for WAL from a primary that never sends any.
+// startStandby starts a primary and a copy of it that streams from it, and waits for what is written to the one to be
+// read from the other. The copy is made of files, while nothing runs, because pg_basebackup is not always installed.
 func startStandby(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-standby-")
@@ -156,15 +157,51 @@ func startStandby(tb testing.TB) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	settings := pglocal.Config{Dir: filepath.Join(dir, "pg")}
-	primary := startServer(tb, settings)
-	stopServer(tb, primary)
-	if err := os.WriteFile(filepath.Join(settings.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
+	from, to := pglocal.Config{Dir: filepath.Join(dir, "primary")}, pglocal.Config{Dir: filepath.Join(dir, "standby")}
+	stopServer(tb, startServer(tb, from))
+	mustRun(tb, "mkdir", "-m", "711", to.Dir)
+	mustRun(tb, "cp", "-a", filepath.Join(from.Dir, "state.json"), filepath.Join(from.Dir, "data"), to.Dir)
+	if err := os.WriteFile(filepath.Join(to.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
 		tb.Fatal(err)
 	}
-	standby := startServer(tb, settings)
+	primary := startServer(tb, from)
+	tb.Cleanup(func() { stopServer(tb, primary) })
+	to.Settings = map[string]string{"primary_conninfo": primary.URL("")}
+	standby := startServer(tb, to)
 	tb.Cleanup(func() { stopServer(tb, standby) })
+	_, err = migrations.Up(tb.Context(), primary.URL(""))
+	awaitSchema(tb, err, standby.URL(""), migrations.MaxVersion)
+	_, err = migrations.Down(tb.Context(), primary.URL(""), 0)
+	awaitSchema(tb, err, standby.URL(""), 0)
 	return standby.URL("")
+}
+
+func mustRun(tb testing.TB, command ...string) {
+	tb.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		tb.Fatalf("%q: %v: %s", command, err, out)
+	}
+}
+
+func awaitSchema(tb testing.TB, err error, address string, want int64) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		version, err := migrations.Version(ctx, address)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if version == want {
+			return
+		}
+		<-tick.C
+	}
 }
 
 func startServer(tb testing.TB, c pglocal.Config) *pglocal.Server {
