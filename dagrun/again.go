@@ -111,7 +111,8 @@ func (r *Run) pickDependants(fates []fate) {
 			depends = depends || fates[l.Step] != keep
 			blocked = blocked || fates[l.Step] == keep && r.nodes[l.Step].gives[l.State] == classF
 		}
-		if depends && !(blocked && r.nodes[i].main.State == TaskUpstreamFailed) {
+		t := r.nodes[i].main
+		if depends && !(blocked && t.State == TaskUpstreamFailed && t.step.Rule.hopeless()) {
 			fates[i] = anew
 		}
 	}

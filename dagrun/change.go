@@ -9,6 +9,7 @@ func (r *Run) to(t *task, s State) {
 		r.move(t, nowhere)
 	}
 	if s.Terminal() {
+		t.Generation = r.rec.Generation
 		t.finish(r.now)
 	}
 	if s > TaskReady || was > TaskReady {

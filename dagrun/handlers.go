@@ -84,20 +84,27 @@ func (r *Run) next() *node {
 	return nil
 }
 
-// outcomeHandler is the handler of how the run ended. One that has begun stays the one, but for a cancel.
+// outcomeHandler is the handler of how the run ended, nil if that is past. One that has begun stays the one, but for a
+// cancel: then it ends, and abort follows.
 func (r *Run) outcomeHandler() *node {
 	success, failure, abort := r.handler(handlerSuccess), r.handler(handlerFailure), r.handler(handlerAbort)
-	for _, n := range []*node{abort, success, failure} {
-		if n.begun() && (n.isOpen() || !r.canceled() || n == abort) {
+	for _, n := range []*node{success, failure, abort} {
+		if n.begun() && n.isOpen() {
 			return n
 		}
 	}
 	switch {
-	case r.handler(handlerExit).begun():
+	case r.handler(handlerExit).begun() || abort.begun():
 		return nil
-	case r.outcome() == RunCanceled:
+	case r.canceled():
 		return abort
-	case r.outcome() == RunFailed:
+	case success.begun() || failure.begun():
+		return nil
+	}
+	switch r.outcome() {
+	case RunCanceled:
+		return abort
+	case RunFailed:
 		return failure
 	default:
 		return success
@@ -121,10 +128,12 @@ func (r *Run) endHandlers() {
 			r.endHandler(handlerExit, true)
 		}
 	case EndingRefused:
+		r.turn = nil
 		for kind := range handlerKinds {
-			if n := r.handler(kind); n.begun() {
+			switch n := r.handler(kind); {
+			case n.begun():
 				n.tasks(func(t *task) { r.drop(t, r.rec.EndingText) })
-			} else if n != nil {
+			case n != nil:
 				r.unready(n.main)
 			}
 		}

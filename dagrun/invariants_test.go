@@ -38,6 +38,12 @@ func checkRun(tb testing.TB, r *Run) {
 			tb.Fatalf("step %d: %d active, should be %d, limit %d", i, e.active, active, e.limit)
 		}
 	}
+	if busy := r.bags[flying].len() + r.bags[landing].len(); busy > 0 && (r.leave != nil || r.verdict != nil && r.rec.Ending != EndingRefused) {
+		tb.Fatalf("the drive ends while %d bodies run", busy)
+	}
+	if r.verdict != nil && r.counts.Open > 0 {
+		tb.Fatalf("the run ends with %+v", r.counts)
+	}
 	if max := r.graph.spec.MaxActive; max > 0 && r.bags[offered].len()+r.bags[flying].len() > max {
 		tb.Fatal("max_active_steps exceeded")
 	}

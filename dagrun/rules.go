@@ -96,3 +96,8 @@ func (rule Rule) holds(n tally, total int32) bool {
 		return false
 	}
 }
+
+// hopeless says whether one failed parent is enough for a rule never to hold.
+func (rule Rule) hopeless() bool {
+	return rule == AllSuccess || rule == NoneFailed || rule == NoneFailedMinOneSuccess
+}

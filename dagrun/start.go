@@ -144,7 +144,7 @@ func (r *Run) attempt(t *task) {
 		r.itemStarted(t)
 	}
 	t.Attempt++
-	t.AttemptAt = r.now
+	t.Generation, t.AttemptAt = r.rec.Generation, r.now
 	t.clearResult()
 	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
 	t.deadline, t.started, t.missed = 0, false, false
