@@ -2,6 +2,8 @@ package graphview
 
 import "strings"
 
+const boxBadges = 32 // columns of badges that stand in one line
+
 // box is a node as text in a frame.
 type box struct {
 	lines  []line
@@ -32,7 +34,7 @@ func (t texter) box(n Node) box {
 		b.frame = t.set.dashed
 	}
 	b.lines = append(b.lines, title)
-	if badges := strings.Join(n.Badges, ", "); badges != "" {
+	for _, badges := range pack(n.Badges, ", ", min(t.detail, boxBadges)) {
 		b.lines = append(b.lines, line{text: t.fit(badges), style: styleFaint})
 	}
 	for _, l := range b.lines {

@@ -40,7 +40,7 @@ var dotFill = map[string]string{
 
 func dotNode(n Node) string {
 	label := dotText(n.title())
-	if rest := n.detail(); rest != "" {
+	for _, rest := range pack(n.remarks(), " · ", lineOfRemarks) {
 		label += `\n` + dotText(rest)
 	}
 	attrs := `label="` + label + `"`

@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-const maxCondition = 28 // characters of a condition that a badge shows
+const maxCondition = 34 // characters of a condition that a badge shows
 
 // FromGraph is the view of a compiled graph, with ids for labels.
 func FromGraph(g *dagrun.Graph) View {

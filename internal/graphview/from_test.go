@@ -45,7 +45,7 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 			{ID: "scan", Kind: graphview.Foreach, Badges: []string{"foreach", "fallback"}},
 			{ID: "gate", Kind: graphview.Step, Badges: []string{"approval"}},
 			{ID: "heavy", Kind: graphview.Step,
-				Badges: []string{"all_done", "when params.size > 100 && params…", "2 slots", "pool gpu", "cache", "publish"}},
+				Badges: []string{"all_done", "when params.size > 100 && params.kind…", "2 slots", "pool gpu", "cache", "publish"}},
 			{ID: "@exit", Kind: graphview.Handler},
 		},
 		Edges: []graphview.Edge{

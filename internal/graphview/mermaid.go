@@ -39,7 +39,7 @@ func Mermaid(v View) string {
 
 func mermaidShape(n Node) string {
 	text := mermaidText(n.title())
-	if rest := n.detail(); rest != "" {
+	for _, rest := range pack(n.remarks(), " · ", lineOfRemarks) {
 		text += "<br/>" + mermaidText(rest)
 	}
 	switch n.Kind {

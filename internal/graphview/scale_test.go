@@ -42,7 +42,7 @@ func largeViews() map[string]View {
 	}
 	for i := 100; i < n; i++ {
 		ladder.edge(i-100, i)
-		for k := range 10 {
+		for k := range 3 {
 			mesh.edge(i-i%100-100+(i*7+k*13)%100, i)
 		}
 	}

@@ -18,11 +18,11 @@ const (
 	svgRise     = 44 // between layers
 	svgPadding  = 16
 	svgCard     = 38 // height with one line
-	svgTall     = 52 // height with two
+	svgLine     = 14 // height of a further line
 	svgMinCard  = 88
 	svgMinWidth = 240
 	svgFan      = 8  // wider fans are folded
-	svgLabel    = 44 // characters of a label
+	svgLabel    = 44 // characters of a line
 	svgStory    = 200
 	svgSlack    = 16 // a line between cards that are nearly in line goes straight
 )
@@ -75,8 +75,8 @@ func story(v View) string {
 
 func (v View) sentence(n Node, in []int) string {
 	s := n.title()
-	if d := n.detail(); d != "" {
-		s += " (" + d + ")"
+	if r := n.remarks(); len(r) > 0 {
+		s += " (" + strings.Join(r, ", ") + ")"
 	}
 	for i, e := range in {
 		switch {

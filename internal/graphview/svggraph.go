@@ -44,13 +44,22 @@ func newSVGGraph(v View) *svgGraph {
 
 type size struct{ w, h int }
 
-// cardSize is even, so that middles are whole pixels.
-func cardSize(n Node) size {
-	w, h := textPixels(clip(clean(n.title()), svgLabel, "…"), 13), svgCard
-	if rest := n.detail(); rest != "" {
-		w, h = max(w, textPixels(clip(clean(rest), svgLabel, "…"), 11)), svgTall
+// cardText is what a card says: its name, and below it the remarks.
+func cardText(n Node) (name string, more []string) {
+	for _, l := range pack(n.remarks(), " · ", lineOfRemarks) {
+		more = append(more, clip(clean(l), svgLabel, "…"))
 	}
-	return size{(max(w+2*svgPadding, svgMinCard) + 1) &^ 1, h}
+	return clip(clean(n.title()), svgLabel, "…"), more
+}
+
+// cardSize has an even width, so that middles are whole pixels.
+func cardSize(n Node) size {
+	name, more := cardText(n)
+	w := textPixels(name, 13)
+	for _, l := range more {
+		w = max(w, textPixels(l, 11))
+	}
+	return size{(max(w+2*svgPadding, svgMinCard) + 1) &^ 1, svgCard + svgLine*len(more)}
 }
 
 // textPixels guesses how wide text is in a proportional font; rather too wide than too narrow.
@@ -160,8 +169,7 @@ func (p *picture) card(n Node, x, y int, s size) {
 	if n.Kind == Handler || n.Kind == folded {
 		class += " dashed"
 	}
-	title, rest := clip(clean(n.title()), svgLabel, "…"), clip(clean(n.detail()), svgLabel, "…")
-	fmt.Fprintf(&p.body, "<g class=%q><title>%s</title>\n", class, escape(strings.TrimSpace(n.ID+" "+n.detail())))
+	fmt.Fprintf(&p.body, "<g class=%q><title>%s</title>\n", class, escape(strings.Join(append([]string{n.ID}, n.remarks()...), " · ")))
 	stack := []int{0}
 	if n.Kind == Foreach {
 		stack = []int{8, 4, 0}
@@ -169,11 +177,14 @@ func (p *picture) card(n Node, x, y int, s size) {
 	for _, d := range stack {
 		fmt.Fprintf(&p.body, "<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", x+d, y+d, s.w, s.h)
 	}
-	middle := y + s.h/2 + 5
-	if rest != "" {
-		p.text("more", x+s.w/2, y+s.h-13, rest)
-		middle = y + 22
+	name, more := cardText(n)
+	middle, line := x+s.w/2, y+svgCard/2+5
+	if len(more) > 0 {
+		line -= 2
 	}
-	p.text("name", x+s.w/2, middle, title)
+	p.text("name", middle, line, name)
+	for i, l := range more {
+		p.text("more", middle, line+3+svgLine*(i+1), l)
+	}
 	p.body.WriteString("</g>\n")
 }

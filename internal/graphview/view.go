@@ -1,8 +1,6 @@
 package graphview
 
 import (
-	"strings"
-
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
@@ -12,6 +10,8 @@ type View struct {
 	Nodes []Node
 	Edges []Edge
 }
+
+const lineOfRemarks = 36 // characters, where a drawing has no width of its own
 
 // Kind says what a node is.
 type Kind string
@@ -57,13 +57,26 @@ func (n Node) title() string {
 	return n.ID
 }
 
-// detail is the second line of a node where there is no sign for its state.
-func (n Node) detail() string {
-	parts := n.Badges
-	if n.State != "" {
-		parts = append([]string{n.State}, parts...)
+// remarks are the state and the badges of a node.
+func (n Node) remarks() []string {
+	if n.State == "" {
+		return n.Badges
 	}
-	return strings.Join(parts, " · ")
+	return append([]string{n.State}, n.Badges...)
+}
+
+// pack joins parts to as few lines as take them in order; a part longer than a line gets one of its own.
+func pack(parts []string, between string, limit int) []string {
+	var lines []string
+	for _, p := range parts {
+		last := len(lines) - 1
+		if last >= 0 && textWidth(lines[last]+between+p) <= limit {
+			lines[last] += between + p
+		} else {
+			lines = append(lines, p)
+		}
+	}
+	return lines
 }
 
 func (e Edge) within(v View) bool {
