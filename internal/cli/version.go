@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Set by the linker in releases (-X …/internal/cli.version=v1.2.3); otherwise what Go recorded in the binary counts.
-var version, commit, date string
+// Set by the linker, see tools/version-stamp; otherwise what Go recorded in the binary counts.
+var version, commit, date, modified string
 
 func newVersionCommand(e *env) *cli.Command {
 	return &cli.Command{
@@ -57,7 +57,7 @@ func buildVersion(info *debug.BuildInfo, ok bool) jsonVersion {
 		Version:   cmp.Or(version, module, "(devel)"),
 		Commit:    orNull(cmp.Or(commit, recorded["vcs.revision"])),
 		Date:      orNull(utc(cmp.Or(date, recorded["vcs.time"]))),
-		Modified:  recorded["vcs.modified"] == "true",
+		Modified:  cmp.Or(modified, recorded["vcs.modified"]) == "true",
 		Go:        runtime.Version(),
 		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
 		SchemaMin: migrations.MinVersion,
