@@ -1,0 +1,203 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func answer(t *testing.T, db querier, call string, args ...any) string {
+	t.Helper()
+	return get[string](t, db, "SELECT concat_ws(' ', coalesce(outcome, 'open'), state, message) FROM oarlock."+call, args...)
+}
+
+func TestCancel_ARunThatNeverStartedEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run := enqueue(t, b.conn)
+	if got := answer(t, b.conn, "cancel($1)", run); got != "applied canceled" {
+		t.Errorf("answer %q", got)
+	}
+	if got := get[string](t, b.conn, "SELECT state || ' ' || reason FROM oarlock.run_status($1)", run); !strings.HasPrefix(got, "canceled canceled by ") {
+		t.Errorf("run %q", got)
+	}
+	if got := answer(t, b.conn, "cancel($1)", run); !strings.HasPrefix(got, "refused canceled run ") {
+		t.Errorf("second answer %q", got)
+	}
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.events WHERE run_id = $1 AND kind = 'canceled'", run); n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
+// The columns are: what happened to the run before, the call, the answer, and the run after it.
+func TestControls_OfRunsInEveryState(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	for _, c := range []struct{ before, call, answer, after string }{
+		{"queued", "pause($1)", "open queued", "queued generation 1 inbox 1"},
+		{"queued", "retry($1)", "refused queued run * is queued: retry it when it has ended, or cancel it", "queued generation 1 inbox 0"},
+		{"queued", "cancel($1, 'load')", "open queued", "queued generation 1 inbox 1"},
+		{"running", "cancel($1)", "accepted running", "running generation 1 inbox 1"},
+		{"running", "cancel($1, now => true)", "accepted running", "running generation 1 inbox 1"},
+		{"running", "pause($1, 'load')", "open running", "running generation 1 inbox 1"},
+		{"running", "approve($1, 'confirm')", "open running", "running generation 1 inbox 1"},
+		{"running", "retry($1)", "refused running run * is running: retry it when it has ended, or cancel it", "running generation 1 inbox 0"},
+		{"waiting", "cancel($1)", "accepted queued", "queued generation 1 inbox 1"},
+		{"waiting", "reject($1, 'confirm', reason => 'no')", "open queued", "queued generation 1 inbox 1"},
+		{"waiting", "mark($1, 'confirm', 'succeeded', outputs => '{\"a\": \"b\"}')", "open queued", "queued generation 1 inbox 1"},
+		{"paused", "resume($1)", "open queued", "queued generation 1 inbox 1"},
+		{"queued again", "cancel($1)", "accepted queued", "queued generation 1 inbox 1"},
+		{"succeeded", "cancel($1)", "refused succeeded run * is succeeded already", "succeeded generation 1 inbox 0"},
+		{"failed", "pause($1)", "refused failed run * is failed already: retry it", "failed generation 1 inbox 0"},
+		{"failed", "retry($1)", "open queued", "queued generation 2 inbox 1"},
+		{"failed", "retry($1, 'from', 'load')", "open queued", "queued generation 2 inbox 1"},
+		{"canceled", "retry($1, 'all')", "open queued", "queued generation 2 inbox 1"},
+	} {
+		t.Run(c.before+" "+c.call, func(t *testing.T) {
+			run := enqueue(t, b.conn)
+			if c.before != "queued" {
+				b.claim(t, run)
+			}
+			if c.before != "queued" && c.before != "running" {
+				b.leave(t, run, strings.TrimSuffix(c.before, " again"))
+			}
+			got := answer(t, b.conn, c.call, run)
+			if want := strings.Replace(c.answer, "*", ints([]int64{run})[0], 1); got != want {
+				t.Errorf("answer %q, want %q", got, want)
+			}
+			if after := b.state(t, run); after != c.after {
+				t.Errorf("run %q, want %q", after, c.after)
+			}
+		})
+	}
+}
+
+func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	claimed, parked := enqueue(t, b.conn), enqueue(t, b.conn)
+	b.claim(t, claimed)
+	b.claim(t, parked)
+	b.leave(t, parked, "waiting")
+	must(t, b.conn, "UPDATE oarlock.workers SET hungry = 2 WHERE name = 'w' || $1::bigint", parked)
+	must(t, b.conn, "LISTEN oarlock_test_1")
+	must(t, b.conn, "LISTEN oarlock_test_2")
+	lane := get[int64](t, b.conn, "SELECT lane_id FROM oarlock.runs WHERE run_id = $1", parked)
+	for _, c := range []struct{ statement, channel, payload string }{
+		{"SELECT oarlock.cancel(1)", "oarlock_test_1", "run:1"},
+		{"SELECT oarlock.cancel(2)", "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
+		{`SELECT oarlock.enqueue('report', '{"day": "x"}')`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
+		{`INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
+		{`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
+	} {
+		must(t, b.conn, c.statement)
+		n, err := b.conn.WaitForNotification(t.Context())
+		if err != nil || n.Channel != c.channel || n.Payload != c.payload {
+			t.Errorf("%s: heard %v, %v, want %s %s", c.statement, n, err, c.channel, c.payload)
+		}
+	}
+	if resets := get[int](t, b.conn, "SELECT resets FROM oarlock.lanes WHERE lane_id = $1", lane); resets != 1 {
+		t.Errorf("a run came back to a lane with %d resets, want 1", resets)
+	}
+}
+
+func TestEnqueue_TellsNobodyWhenNobodyIsHungry(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.claim(t, enqueue(t, b.conn))
+	must(t, b.conn, "LISTEN oarlock_test_1")
+	must(t, b.conn, `INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`)
+	enqueue(t, b.conn)
+	must(t, b.conn, "UPDATE oarlock.workers SET hungry = 1")
+	must(t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_at => now() + interval '1 hour')`)
+	must(t, b.conn, "NOTIFY oarlock_test_1, 'end'")
+	if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Payload != "end" {
+		t.Errorf("heard %v, %v", n, err)
+	}
+}
+
+func TestCancel_TellsTheParent(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	parent := enqueue(t, b.conn)
+	b.claim(t, parent)
+	const child = `SELECT oarlock.enqueue_child($1, 1, '', 0, 1, 1, 'report', '{"day": "y"}')`
+	run := get[int64](t, b.conn, child, parent)
+	if again := get[int64](t, b.conn, child, parent); again != run {
+		t.Errorf("the same action made children %d and %d", run, again)
+	}
+	b.leave(t, parent, "waiting")
+	if got := answer(t, b.conn, "cancel($1)", run); got != "applied canceled" {
+		t.Errorf("answer %q", got)
+	}
+	if got := get[string](t, b.conn, "SELECT concat_ws(' ', verb, step, item, args ->> 'ref', args ->> 'state') FROM oarlock.controls WHERE run_id = $1", parent); got != "child_ended load "+ints([]int64{run})[0]+" canceled" {
+		t.Errorf("the parent was told %q", got)
+	}
+	if got := b.state(t, parent); got != "queued generation 1 inbox 1" {
+		t.Errorf("parent %q", got)
+	}
+}
+
+func TestControls_RefuseNonsense(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run := enqueue(t, b.conn)
+	for call, code := range map[string]string{
+		"cancel(7777)":                            "OA007",
+		"cancel($1, 'nope')":                      "OA007",
+		"pause(NULL)":                             "OA007",
+		"retry($1, 'some')":                       "OA013",
+		"retry($1, 'from')":                       "OA013",
+		"retry($1, 'all', 'a')":                   "OA013",
+		"approve($1, NULL)":                       "OA013",
+		"approve($1, 'confirm', outputs => '[]')": "OA013",
+		"approve($1, 'confirm', outputs => jsonb_build_object('x', repeat('x', 1100000)))": "OA012",
+		"mark($1, 'load', 'done')":                             "OA013",
+		"mark($1, 'load', 'failed', item => repeat('x', 201))": "OA012",
+		"reject($1, '')":                                       "OA013",
+		"mark($1, '@exit', 'skipped')":                         "",
+		"mark($1, 'load~1', 'skipped')":                        "",
+	} {
+		if strings.Contains(call, "$1") {
+			wantCode(t, b.conn, code, "SELECT oarlock."+call, run)
+			continue
+		}
+		wantCode(t, b.conn, code, "SELECT oarlock."+call)
+	}
+}
+
+func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	worker := b.user(t, "worker", "oarlock_worker")
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, worker, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq) VALUES ($1, 0, 'succeeded', 1, 1, 1, 5), ($1, 1, 'running', 1, 1, 1, 6)`, run)
+	for statement, code := range map[string]string{
+		"UPDATE oarlock.tasks SET state = 'failed', seq = 9 WHERE step = 0":    "OA010",
+		"UPDATE oarlock.tasks SET outputs = '{}' WHERE step = 0":               "OA010",
+		"UPDATE oarlock.tasks SET state = 'failed', seq = 5 WHERE step = 1":    "OA011",
+		"UPDATE oarlock.tasks SET epoch = 0 WHERE step = 1":                    "OA011",
+		"UPDATE oarlock.tasks SET state = 'finishing', seq = 7 WHERE step = 1": "",
+		"UPDATE oarlock.runs SET epoch = 0":                                    "OA011",
+		"UPDATE oarlock.runs SET generation = 0":                               "OA011",
+		"DELETE FROM oarlock.runs":                                             "42501",
+		"DELETE FROM oarlock.tasks":                                            "42501",
+		"TRUNCATE oarlock.runs":                                                "42501",
+		"ALTER TABLE oarlock.runs DISABLE TRIGGER ALL":                         "42501",
+		"SET session_replication_role = replica":                               "42501",
+	} {
+		wantCode(t, worker, code, statement)
+	}
+	b.leave(t, run, "succeeded")
+	for statement, code := range map[string]string{
+		"UPDATE oarlock.runs SET state = 'failed'":                                                                    "OA010",
+		"UPDATE oarlock.runs SET reason = 'x'":                                                                        "OA010",
+		"UPDATE oarlock.runs SET state = 'queued', finished_at = NULL":                                                "OA010",
+		"UPDATE oarlock.runs SET generation = 3, state = 'queued', finished_at = NULL":                                "OA010",
+		"UPDATE oarlock.runs SET generation = 2, state = 'running', finished_at = NULL, claim_id = gen_random_uuid()": "OA010",
+	} {
+		wantCode(t, worker, code, statement)
+	}
+	wantCode(t, worker, "", "SELECT oarlock.retry($1)", run)
+	wantCode(t, worker, "", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, epoch = 2, seq = 1 WHERE step = 0")
+}

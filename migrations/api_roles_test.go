@@ -1,0 +1,188 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// calls is what each role may do: "" works, else the SQLSTATE. Run 1 is the administrator's, run 2 the submitter's.
+func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
+	t.Parallel()
+	const no = "42501"
+	type may struct{ submit, read, worker, admin string }
+	calls := map[string]may{
+		`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                {"", no, "", ""},
+		`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                         {"", no, "", ""},
+		`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`:                    {"", no, "", ""},
+		"SELECT * FROM oarlock.inbox":                                                              {"", "", "", ""},
+		"SELECT * FROM oarlock.error_codes":                                                        {"", "", "", ""},
+		"SELECT * FROM oarlock.run_status(1)":                                                      {"", "", "", ""},
+		"SELECT * FROM oarlock.task_status(1)":                                                     {"", "", "", ""},
+		"SELECT * FROM oarlock.run_result(1)":                                                      {"", "", "", ""},
+		"SELECT * FROM oarlock.control_status(1)":                                                  {"", "", "", ""},
+		"SELECT * FROM oarlock.pause(1)":                                                           {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.resume(1)":                                                          {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.retry(1)":                                                           {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.approve(1, 'confirm')":                                              {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.reject(1, 'confirm')":                                               {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.mark(1, 'load', 'failed')":                                          {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.cancel(1, 'load')":                                                  {"OA007", no, "", ""},
+		"SELECT * FROM oarlock.scale_hint()":                                                       {no, "", "", ""},
+		"SELECT oarlock.set_queue('q')":                                                            {no, no, no, ""},
+		"SELECT oarlock.set_dag('report', paused => false)":                                        {no, no, no, ""},
+		"SELECT oarlock.drain_worker('w')":                                                         {no, no, no, ""},
+		"SELECT oarlock.prune()":                                                                   {no, no, "", ""},
+		"SELECT oarlock.make_log_days(3)":                                                          {no, no, "", no},
+		"SELECT oarlock.wake(1, 1)":                                                                {no, no, "", no},
+		"SELECT oarlock.end_backends(gen_random_uuid())":                                           {no, no, "", no},
+		`SELECT oarlock.enqueue_child(1, 1, '', 0, 1, 1, 'report', '{"day": "x"}')`:                {no, no, "", no},
+		"SELECT oarlock.enqueue_row(NULL)":                                                         {no, no, no, no},
+		"SELECT oarlock.request_control(1, NULL, NULL, 'cancel', '{}')":                            {no, no, no, no},
+		"SELECT oarlock.reopen(r) FROM oarlock.runs r":                                             {no, no, no, no},
+		"SELECT oarlock.prune_runs(1)":                                                             {no, no, no, no},
+		"SELECT count(*) FROM oarlock.runs":                                                        {no, "", "", ""},
+		"SELECT count(*) FROM oarlock.tasks":                                                       {no, "", "", ""},
+		"SELECT count(*) FROM oarlock.dag_versions":                                                {no, "", "", ""},
+		"SELECT count(*) FROM oarlock.log_chunks":                                                  {no, "", "", ""},
+		"SELECT count(*) FROM oarlock.run_secrets":                                                 {no, no, "", no},
+		"SELECT count(*) FROM oarlock_river.river_job":                                             {no, no, "", no},
+		"DELETE FROM oarlock.fences":                                                               {no, no, "", no},
+		"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},
+		"UPDATE oarlock.dag_versions SET spec = '{}'":                                              {no, no, no, no},
+		"UPDATE oarlock.runs SET reason = reason":                                                  {no, no, "", no},
+		"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, "", no},
+		"CREATE TABLE oarlock.mine (x int)":                                                        {no, no, no, no},
+		"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')": {no, no, no, ""},
+	}
+	b := apiWithRoles(t)
+	admin, submit, read, worker := b.user(t, "ad", "oarlock_admin"), b.user(t, "su", "oarlock_submit"), b.user(t, "re", "oarlock_read"), b.user(t, "wo", "oarlock_worker")
+	nobody := b.user(t, "no")
+	enqueue(t, admin)
+	enqueue(t, submit)
+	for call, want := range calls {
+		wantCode(t, submit, want.submit, call)
+		wantCode(t, read, want.read, call)
+		wantCode(t, worker, want.worker, call)
+		wantCode(t, admin, want.admin, call)
+		wantCode(t, nobody, no, call)
+	}
+	wantCode(t, submit, "55000", "UPDATE oarlock.inbox SET priority = 3")
+	wantCode(t, submit, "55000", "DELETE FROM oarlock.inbox")
+	if granted := get[int](t, b.conn, `SELECT count(*) FROM pg_proc p WHERE pronamespace = 'oarlock'::regnamespace
+		AND has_function_privilege('oarlock_submit', p.oid, 'EXECUTE') AND NOT p.prosecdef`); granted != 0 {
+		t.Errorf("submitters may call %d functions that are not security definer", granted)
+	}
+}
+
+func TestSubmitter_SeesAndControlsItsOwnRunsOnly(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, bob := b.user(t, "ana", "oarlock_submit"), b.user(t, "bob", "oarlock_submit")
+	reader := b.user(t, "reader", "oarlock_read")
+	run := enqueue(t, ana)
+	keyed := get[int64](t, ana, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_key => 'same')`)
+	if other := get[int64](t, bob, `SELECT oarlock.enqueue('report', '{"day": "y"}', run_key => 'same')`); other == keyed {
+		t.Error("two submitters share a key")
+	}
+	control := get[int64](t, ana, "SELECT id FROM oarlock.pause($1)", run)
+	for _, query := range []string{
+		"SELECT count(*) FROM oarlock.inbox WHERE run_id = $1",
+		"SELECT count(*) FROM oarlock.run_status($1)",
+		"SELECT count(*) FROM oarlock.task_status($1) WHERE step = 'load'",
+		"SELECT count(*) FROM oarlock.run_result($1)",
+	} {
+		if mine, others, readers := get[int](t, ana, query, run), get[int](t, bob, query, run), get[int](t, reader, query, run); mine != 1 || others != 0 || readers != 1 {
+			t.Errorf("%s: the submitter sees %d, another %d, a reader %d", query, mine, others, readers)
+		}
+	}
+	if n := get[int](t, bob, "SELECT count(*) FROM oarlock.control_status($1)", control); n != 0 {
+		t.Error("another submitter sees a control")
+	}
+	_, foreign := bob.Exec(t.Context(), "SELECT oarlock.cancel($1)", run)
+	_, unknown := bob.Exec(t.Context(), "SELECT oarlock.cancel(777777)")
+	if foreign == nil || unknown == nil || strings.Replace(foreign.Error(), ints([]int64{run})[0], "777777", 1) != unknown.Error() {
+		t.Errorf("one can tell another's run from none: %v, %v", foreign, unknown)
+	}
+	must(t, bob, "CREATE FUNCTION pg_temp.leak(bigint) RETURNS bool LANGUAGE plpgsql COST 0.0001 AS $$ BEGIN IF $1 = 1 THEN RAISE 'leaked'; END IF; RETURN true; END $$")
+	wantCode(t, bob, "", "SELECT run_id FROM oarlock.inbox WHERE pg_temp.leak(run_id)")
+}
+
+func TestSubmitter_CannotBorrowAnIdentity(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, bob := b.user(t, "ana", "oarlock_submit"), b.user(t, "bob", "oarlock_submit")
+	run := enqueue(t, ana)
+	name := get[string](t, ana, "SELECT session_user::text")
+	wantCode(t, bob, "42501", "SET ROLE "+name)
+	wantCode(t, bob, "42501", "SET SESSION AUTHORIZATION "+name)
+	must(t, b.conn, "GRANT "+name+" TO "+get[string](t, bob, "SELECT session_user::text"))
+	must(t, bob, "SET ROLE "+name)
+	wantCode(t, bob, "OA007", "SELECT oarlock.cancel($1)", run)
+}
+
+func TestSubmitter_CannotPutItsOwnTablesInTheWay(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	eve := b.user(t, "eve", "oarlock_submit")
+	run := enqueue(t, b.conn)
+	for _, statement := range []string{
+		"CREATE TEMP TABLE pg_roles AS SELECT r.oid, 'oarlock_admin'::name AS rolname FROM pg_catalog.pg_roles r WHERE r.rolname = session_user",
+		"CREATE TEMP TABLE runs (run_id bigint, submitted_by text, finished_at timestamptz)",
+		"CREATE TEMP TABLE pg_namespace AS SELECT oid, 'oarlock'::name AS nspname, session_user::regrole::oid AS nspowner FROM pg_catalog.pg_namespace LIMIT 1",
+		"CREATE FUNCTION pg_temp.pg_has_role(name, oid, text) RETURNS bool LANGUAGE sql AS 'SELECT true'",
+		"CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT timestamptz ''1970-01-01Z'''",
+		"SET search_path = pg_temp, pg_catalog",
+		"SET oarlock.touched = ',999999999:1,1:1,x'",
+	} {
+		must(t, eve, statement)
+	}
+	wantCode(t, eve, "OA007", "SELECT oarlock.cancel($1)", run)
+	if n := get[int](t, eve, "SELECT count(*) FROM oarlock.inbox"); n != 0 {
+		t.Errorf("sees %d runs of others", n)
+	}
+	wantCode(t, eve, "", `INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`)
+	if !get[bool](t, b.conn, "SELECT created_at > now() - interval '1 hour' FROM oarlock.runs WHERE submitted_by LIKE 'eve%'") {
+		t.Error("the clock was replaced")
+	}
+	pinned := b.list(t, `SELECT p.oid::regprocedure::text FROM pg_proc p WHERE pronamespace = 'oarlock'::regnamespace AND p.prosecdef
+		AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)`)
+	if len(pinned) > 0 {
+		t.Errorf("security definer without a pinned search_path: %v", pinned)
+	}
+}
+
+// Any role can NOTIFY and take advisory locks. Neither decides anything.
+func TestForeignersCanOnlyMakeNoise(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	eve := b.user(t, "eve")
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, eve, "SELECT pg_notify('oarlock_test_1', 'run:1'), pg_notify('oarlock_test_1', 'lane:1'), pg_notify('oarlock_test_1', 'drain')")
+	must(t, eve, "SELECT pg_advisory_lock(n) FROM generate_series(-100, 1000) n")
+	must(t, eve, "SELECT pg_advisory_lock(hashtextextended('oarlock.make_log_days', 0))")
+	before := b.state(t, run)
+	must(t, b.conn, "SET lock_timeout = '5s'")
+	enqueue(t, b.conn)
+	if made := get[int](t, b.conn, "SELECT oarlock.make_log_days(6)"); made != 3 {
+		t.Errorf("made %d days, want 3", made)
+	}
+	wantCode(t, b.conn, "", "SELECT oarlock.prune()")
+	wantCode(t, b.conn, "", "SELECT oarlock.cancel($1)", run)
+	if after := b.state(t, run); strings.Replace(before, "inbox 0", "inbox 1", 1) != after {
+		t.Errorf("run was %q, is %q", before, after)
+	}
+}
+
+func TestApprove_IsForThoseItNames(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, boss, eve := b.user(t, "ana", "oarlock_submit"), b.user(t, "boss", "oarlock_submit"), b.user(t, "eve", "oarlock_submit")
+	b.put(t, `{"name": "pay", "steps": [{"id": "ok", "action": "approval", "with": {"approvers": ["`+get[string](t, boss, "SELECT session_user::text")+`", "nobody"]}}]}`)
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
+	wantCode(t, ana, "OA008", "SELECT oarlock.approve($1, 'ok')", run)
+	wantCode(t, eve, "OA007", "SELECT oarlock.approve($1, 'ok')", run)
+	wantCode(t, boss, "", "SELECT oarlock.reject($1, 'ok')", run)
+	wantCode(t, boss, "", "SELECT oarlock.approve($1, 'ok')", run)
+	wantCode(t, boss, "OA007", "SELECT oarlock.cancel($1)", run)
+}

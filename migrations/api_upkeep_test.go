@@ -1,0 +1,155 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// finish ends a run some days ago, with a row in every table that knows it.
+func (b bundle) finish(t *testing.T, run int64, days int) {
+	t.Helper()
+	b.claim(t, run)
+	must(t, b.conn, "INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day) VALUES ($1, 0, 'succeeded', 2, 1, 1, 1, '2020-01-01')", run)
+	must(t, b.conn, "INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, log_day) VALUES ($1, 0, '', 0, 1, 1, 'failed', '2020-01-02')", run)
+	must(t, b.conn, `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data)
+		SELECT d, $1, 0, '', 0, a, 0, 1, now(), 'x' FROM (VALUES ('2020-01-01'::date, 2), ('2020-01-02', 1)) v (d, a)`, run)
+	must(t, b.conn, "INSERT INTO oarlock.events (run_id, kind) VALUES ($1, 'x')", run)
+	must(t, b.conn, "INSERT INTO oarlock.controls (run_id, verb, by) VALUES ($1, 'pause', 'x')", run)
+	must(t, b.conn, "INSERT INTO oarlock.followers (run_id, channel, until) VALUES ($1, 'x', now() + interval '1 day')", run)
+	must(t, b.conn, "INSERT INTO oarlock.run_secrets (run_id, name, sealed) VALUES ($1, 'x', 'x')", run)
+	must(t, b.conn, `UPDATE oarlock.runs SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = now() - make_interval(days => $2) WHERE run_id = $1`, run, days)
+}
+
+const tables = `SELECT t || ' ' || (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM oarlock.' || t, false, true, '')))[1]::text
+	FROM unnest('{runs,tasks,attempts,controls,events,followers,run_secrets,log_chunks}'::text[]) t`
+
+func TestPrune_TakesAFinishedRunWithEverything(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	old, young, active := enqueue(t, b.conn), enqueue(t, b.conn), enqueue(t, b.conn)
+	b.finish(t, old, 31)
+	b.finish(t, young, 29)
+	b.claim(t, active)
+	if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); got != 1 {
+		t.Errorf("pruned %d runs, want 1", got)
+	}
+	want := "runs 2,tasks 1,attempts 1,controls 1,events 1,followers 1,run_secrets 1,log_chunks 2"
+	if got := strings.Join(b.list(t, tables), ","); !strings.HasPrefix(got, want[:len(want)-1]) {
+		t.Errorf("left %s, want %s", got, want)
+	}
+}
+
+func TestPrune_KeepsAChildWhileItsParentIsActive(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	parent := enqueue(t, b.conn)
+	child := get[int64](t, b.conn, `SELECT oarlock.enqueue_child($1, 1, '', 0, 1, 1, 'report', '{"day": "y"}')`, parent)
+	b.finish(t, child, 100)
+	if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); got != 0 {
+		t.Error("a child went while its parent may ask for it")
+	}
+	must(t, b.conn, "SELECT oarlock.cancel($1)", parent)
+	if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); got != 1 {
+		t.Errorf("pruned %d runs, want the child", got)
+	}
+}
+
+func TestPrune_KeepsAsManyRunsAsTheDAGSays(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "few", "retention": {"days": 0, "runs": 2, "logs_days": 14}, "steps": [{"id": "a"}]}`)
+	for n := range 5 {
+		b.finish(t, get[int64](t, b.conn, "SELECT oarlock.enqueue('few')"), 5-n)
+	}
+	for _, want := range []int{2, 1, 0} {
+		if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune(2)"); got != want {
+			t.Errorf("pruned %d runs, want %d", got, want)
+		}
+	}
+	if got := b.list(t, "SELECT run_id::text FROM oarlock.runs ORDER BY 1"); !equal(got, []string{"4", "5"}) {
+		t.Errorf("kept %v, want the newest", got)
+	}
+}
+
+func TestPrune_KeepsAKeyForSevenDays(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "short", "retention": {"days": 1, "runs": 0, "logs_days": 1}, "steps": [{"id": "a"}]}`)
+	const keyed = "SELECT oarlock.enqueue('short', run_key => 'k')"
+	run := get[int64](t, b.conn, keyed)
+	b.finish(t, run, 2)
+	if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); got != 1 {
+		t.Fatalf("pruned %d runs", got)
+	}
+	if again := get[int64](t, b.conn, keyed); again != run {
+		t.Errorf("the key of a run that is gone gave run %d, want %d", again, run)
+	}
+	must(t, b.conn, "UPDATE oarlock.run_keys SET expires_at = expires_at - interval '8 days'")
+	if got := get[int](t, b.conn, "SELECT keys FROM oarlock.prune()"); got != 1 {
+		t.Errorf("pruned %d keys", got)
+	}
+	if again := get[int64](t, b.conn, keyed); again == run {
+		t.Error("a key lives for ever")
+	}
+	wantCode(t, b.conn, "OA013", "SELECT oarlock.prune(0)")
+}
+
+func TestPrune_DropsDaysThatNobodyKeeps(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format("2006-01-02") }
+	for _, ago := range []int{15, 16, 20} {
+		must(t, b.conn, "CREATE TABLE oarlock.log_chunks_"+strings.ReplaceAll(day(ago), "-", "")+" PARTITION OF oarlock.log_chunks FOR VALUES FROM ('"+day(ago)+"') TO ('"+day(ago-1)+"')")
+	}
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, b.conn, "INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day) VALUES ($1, 0, 'running', 1, 1, 1, 1, $2)", run, time.Now().UTC().AddDate(0, 0, -16))
+	must(t, b.conn, "INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data) VALUES ('2020-01-01', 1, 0, '', 0, 1, 0, 1, now(), 'x')")
+	must(t, b.conn, "SELECT oarlock.make_log_days(3)")
+	if got := get[int](t, b.conn, "SELECT log_days FROM oarlock.prune()"); got != 1 {
+		t.Errorf("dropped %d days, want the one before the log of a running attempt", got)
+	}
+	if got := get[int](t, b.conn, "SELECT count(*) FROM oarlock.log_chunks_default"); got != 0 {
+		t.Errorf("%d old chunks in the default partition", got)
+	}
+	b.leave(t, run, "succeeded")
+	if got := get[int](t, b.conn, "SELECT log_days FROM oarlock.prune()"); got != 2 {
+		t.Errorf("dropped %d days, want 2", got)
+	}
+}
+
+func TestMakeLogDays_MakesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	count := func() int {
+		return get[int](t, b.conn, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'oarlock.log_chunks'::regclass")
+	}
+	must(t, b.conn, "SELECT oarlock.make_log_days(3)") // the template may be of yesterday
+	before := count()
+	if made := get[int](t, b.conn, "SELECT oarlock.make_log_days(3)"); made != 0 || count() != before {
+		t.Errorf("made %d days that were there", made)
+	}
+	must(t, b.conn, `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data)
+		VALUES ((now() AT TIME ZONE 'UTC')::date + 5, 1, 0, '', 0, 1, 0, 1, now(), 'x')`)
+	if made := get[int](t, b.conn, "SELECT oarlock.make_log_days(6)"); made != 2 || count() != before+2 {
+		t.Errorf("made %d days, want 2: one has rows in the default partition already", made)
+	}
+	wantCode(t, b.conn, "22023", "SELECT oarlock.make_log_days(32)")
+	wantCode(t, b.conn, "22023", "SELECT oarlock.make_log_days(NULL)")
+}
+
+func TestMakeLogDays_DoesNotWaitForOthers(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	other := connect(t, b.url)
+	must(t, other, "BEGIN")
+	must(t, other, "LOCK TABLE oarlock.log_chunks IN SHARE UPDATE EXCLUSIVE MODE")
+	if made := get[int](t, b.conn, "SELECT oarlock.make_log_days(31)"); made != 0 {
+		t.Errorf("made %d days beside somebody else", made)
+	}
+	must(t, other, "ROLLBACK")
+	if made := get[int](t, b.conn, "SELECT oarlock.make_log_days(31)"); made != 28 {
+		t.Errorf("made %d days, want 28", made)
+	}
+}
