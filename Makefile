@@ -22,8 +22,8 @@ ifneq ($(shell command -v "$$(go env CC)"),)
   RACE_FLAG := -race
 endif
 
-# Version control is read for `oarlock version` where git lets us; in a folder of somebody else it does not.
-VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
+# What `oarlock version` says, where git lets us look: GOFLAGS often has -buildvcs=false, so Go does not record it.
+STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)
 
 # What to test: make test PKG=./internal/pglocal RUN=Stale
 PKG ?= ./...
@@ -52,7 +52,7 @@ check: ## vet, then the tests that need no database (under 30 s)
 
 .PHONY: build
 build: ## build bin/oarlock, without C
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -o bin/oarlock ./cmd/oarlock
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(STAMP)" -o bin/oarlock ./cmd/oarlock
 	@bin/oarlock version
 
 .PHONY: demo
@@ -96,3 +96,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 		done; \
 	done
+
+.PHONY: mutants
+mutants: ## plant faults in the core and see each one caught (minutes)
+	@go test -count=1 -timeout 60m ./dagrun/dagruntest/mutant -run All -mutants
