@@ -98,8 +98,8 @@ func (r *Run) useful(a *action) bool {
 		return a.Publish && t.place == landing || !a.Publish && t.place == flying
 	case ActOpen:
 		return t.place == opening
-	default: // what is to stop: a refused run does not wait for the end
-		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused
+	default: // what is to stop: a refused run does not wait for it
+		return t.underWay() || t.childRuns() || r.rec.Ending == EndingRefused && t.State == TaskCanceled
 	}
 }
 

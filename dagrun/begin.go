@@ -38,7 +38,6 @@ func (r *Run) begin(text string) {
 		r.giveUp()
 	}
 	r.begun = true
-	r.release()
 	for i := range r.nodes {
 		r.nodes[i].tasks(func(t *task) { r.takeUp(t, text) })
 	}

@@ -15,7 +15,7 @@ func (n *node) begun() bool { return n != nil && n.main.known }
 
 // pass hands the turn from init to the steps, from them to the handlers, and says whether that changed anything.
 func (r *Run) pass() bool {
-	if !r.begun || r.rec.Ending == EndingRefused {
+	if r.rec.Ending == EndingRefused {
 		return false
 	}
 	if init := r.handler(handlerInit); init != nil && r.open > 0 && r.afterInit(init) {

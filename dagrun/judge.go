@@ -10,8 +10,6 @@ func (r *Run) judge(t *task) {
 		r.land(t)
 	case t.State == TaskWaiting && t.place == nowhere:
 		r.ask(t)
-	case t.State == TaskRetrying && t.Publishing:
-		r.publishAgain(t)
 	case t.State <= TaskReady:
 		r.judgeStart(t)
 	}

@@ -6,7 +6,7 @@ type place uint8
 
 const (
 	nowhere place = iota
-	blocked       // may not start now (run paused, drained, or not begun): tried again when that changes
+	blocked       // may not start now (run paused or drained, steps before init): tried again when that changes
 	probing       // asked the cache
 	held          // ready: the best of these are offered as long as the limits allow
 	capped        // ready, and its foreach node is at max_concurrent
@@ -128,7 +128,7 @@ func (r *Run) want(t *task, p place) {
 }
 
 // halted says whether nothing may start, whatever it is.
-func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
+func (r *Run) halted() bool { return r.draining || r.rec.PausedBy != "" }
 
 // hold takes back what was about to start, when the run is paused or drained: it is judged from scratch when it may.
 func (r *Run) hold() {

@@ -47,11 +47,7 @@ func (r *Run) retryPublish(t *task, res Result) {
 }
 
 func (r *Run) publishAgain(t *task) {
-	if r.halted() {
-		r.move(t, blocked)
-		return
-	}
 	t.Publishing, t.NextAt, t.Reason = false, 0, "ran"
 	r.to(t, TaskFinishing)
-	r.land(t)
+	r.enqueue(t)
 }

@@ -151,7 +151,7 @@ func (r *Run) drain() error {
 
 // settle follows everything up until nothing changes any more, then offers what may start and sees whether the drive ends.
 func (r *Run) settle() {
-	for r.pass() || r.judgeAll() {
+	for r.begun && (r.pass() || r.judgeAll()) {
 	}
 	r.offer()
 	r.conclude()

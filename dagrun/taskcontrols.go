@@ -69,10 +69,11 @@ func (r *Run) cancelItems(t *task, by, reason string, now bool) Decision {
 			r.stop(item, by, reason, now)
 		}
 	})
-	if t.State.Terminal() {
-		return taskDecision(t, Applied)
+	if t.node.each.open > 0 {
+		return taskDecision(t, Accepted)
 	}
-	return taskDecision(t, Accepted)
+	r.closeForeach(t.node) // if a former driver had no time to
+	return taskDecision(t, Applied)
 }
 
 // cancelDependants cancels what has not started of all that depends on a step, however far away.

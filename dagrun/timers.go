@@ -84,7 +84,7 @@ func (r *Run) ring(t *task) {
 	case t.State == TaskWaiting:
 		r.wake(t)
 	case t.Publishing:
-		r.enqueue(t)
+		r.publishAgain(t)
 	default:
 		r.again(t)
 	}
