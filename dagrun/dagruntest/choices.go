@@ -4,8 +4,9 @@ import "math/rand/v2"
 
 // Choices makes decisions: from a seed, or from the bytes of a fuzzer. The same source makes the same decisions.
 type Choices struct {
-	bytes []byte
-	rng   *rand.Rand
+	bytes  []byte
+	rng    *rand.Rand
+	prefix string // of the names of steps
 }
 
 // Seeded decides by a pseudo-random sequence.

@@ -54,7 +54,9 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 	}
 	fmt.Fprintf(&b, " tolerated=%v retries=%d/%d request=%s marked=%s gen=%d", t.Tolerated, t.Retries, t.PublishTries, t.Request, t.Marked, t.Generation)
 	if !node {
-		fmt.Fprintf(&b, " attemptAt=%v", t.AttemptAt != 0)
+		if !t.State.Terminal() {
+			fmt.Fprintf(&b, " attemptAt=%v", t.AttemptAt != 0)
+		}
 		if t.State.Terminal() && t.State != dagrun.TaskCanceled {
 			fmt.Fprintf(&b, " kind=%s exit=%d/%v signal=%d", t.Kind, t.ExitCode, t.HasExit, t.Signal)
 		}
@@ -68,7 +70,7 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 	if !t.State.Terminal() {
 		fmt.Fprintf(&b, " next=%d deadline=%d ref=%s publishing=%v", t.NextAt, t.Deadline, t.Ref, t.Publishing)
 	}
-	if t.AttemptAt != 0 || !t.State.Terminal() {
+	if !t.State.Terminal() || (t.State == dagrun.TaskFailed && t.Attempt > 0) {
 		fmt.Fprintf(&b, " started=%d", t.StartedAt)
 	}
 	fmt.Fprintf(&b, " finished=%d", t.FinishedAt)

@@ -32,10 +32,10 @@ func RandomSpec(c *Choices, size int) (dagrun.Spec, dagrun.Options) {
 	for i := range n {
 		s := &spec.Steps[order[i]]
 		*s = randomStep(c, f, 0)
-		s.Name = stepName(order[i])
+		s.Name = c.stepName(order[i])
 		for p := range i {
 			if edges[i][p] {
-				s.Depends = append(s.Depends, dagrun.Edge{Step: stepName(order[p]), State: edgeState(c, f)})
+				s.Depends = append(s.Depends, dagrun.Edge{Step: c.stepName(order[p]), State: edgeState(c, f)})
 			}
 		}
 		if f.Rules && len(s.Depends) > 0 && c.OneIn(2) {
@@ -67,6 +67,8 @@ func RandomSpec(c *Choices, size int) (dagrun.Spec, dagrun.Options) {
 }
 
 func stepName(i int) string { return fmt.Sprintf("s%d", i) }
+
+func (c *Choices) stepName(i int) string { return c.prefix + stepName(i) }
 
 // The shapes: who depends on whom, by place in a topological order.
 

@@ -166,6 +166,9 @@ func (m *Model) begin() {
 	}
 	m.run.Left = 0
 	m.unsaid()
+	for _, c := range m.sorted() {
+		m.settleNode(c)
+	}
 	steps := !m.stepsSettled() || m.phase() == dagrun.InitHandler
 	if m.giveUp != "" {
 		m.run.Ending = max(m.run.Ending, dagrun.EndingDrives)

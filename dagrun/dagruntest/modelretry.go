@@ -129,10 +129,7 @@ func (m *Model) resetStep(i int) {
 
 // resetTask resets an item or a replacement; the node it belongs to goes on with what it grew to.
 func (m *Model) resetTask(c *cell) {
-	if m.already(c) {
-		return
-	}
-	if c.ID.Item != "" && c.ID.Alt == 0 {
+	if !m.already(c) && c.ID.Item != "" && c.ID.Alt == 0 {
 		for _, o := range m.group(c.ID.Step, c.ID.Item) {
 			if o.ID.Alt > 0 {
 				m.shelve(o)
@@ -140,7 +137,7 @@ func (m *Model) resetTask(c *cell) {
 		}
 	}
 	m.reset(c)
-	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning {
+	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning && !m.already(n) {
 		old := n.TaskRecord
 		m.reset(n)
 		n.State, n.Growth, n.StartedAt = dagrun.TaskRunning, old.Growth, old.StartedAt

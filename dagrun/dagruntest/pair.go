@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -19,9 +20,17 @@ type Pair struct {
 	Kept  *Kept
 	Log   []string // what happened, for people
 	Stats *Stats
+	Moves []Move
 
 	begun  bool
 	offers map[dagrun.TaskID]bool // wants of the core as of the last commit, not granted since
+}
+
+// Move is one thing that was done to a core: an event, a commit, or a restore.
+type Move struct {
+	Event   *dagrun.Event
+	Taken   bool
+	Restore bool
 }
 
 // Stats count what happened over many histories.
@@ -48,6 +57,7 @@ func (p *Pair) Step(ev dagrun.Event) (bool, error) {
 	coreErr := p.Core.Step(ev)
 	modelErr := p.Model.Step(ev)
 	p.logf("%s → %v", p.event(ev), coreErr)
+	p.Moves = append(p.Moves, Move{Event: &ev, Taken: coreErr == nil})
 	if sentinel(coreErr) != sentinel(modelErr) {
 		return false, fmt.Errorf("the core answers %v, the model %v", coreErr, modelErr)
 	}
@@ -76,6 +86,9 @@ func sentinel(err error) error {
 // Ready shows what the core wants done, compared with what the model says.
 func (p *Pair) Ready() (dagrun.Ready, error) {
 	ready, _ := p.Core.Ready()
+	if again, _ := p.Core.Ready(); !reflect.DeepEqual(ready, again) {
+		return ready, fmt.Errorf("Ready twice\n  first  %+v\n  second %+v", ready, again)
+	}
 	return ready, p.compareReady(ready)
 }
 
@@ -89,6 +102,7 @@ func (p *Pair) Commit() (dagrun.Ready, error) {
 	p.Kept.Commit(ready.Records)
 	p.offers = p.offered(ready)
 	p.logf("commit %d rows, %d actions, %d wants", len(ready.Records.Tasks), len(ready.Actions), len(ready.Wants))
+	p.Moves = append(p.Moves, Move{})
 	p.Core.Advance()
 	p.Model.Advance()
 	if p.Core.Over() != p.Model.left {
@@ -112,6 +126,7 @@ func (p *Pair) offered(ready dagrun.Ready) map[dagrun.TaskID]bool {
 // Restore throws both away and loads them from what is kept.
 func (p *Pair) Restore() error {
 	saved := p.Kept.Saved()
+	p.Moves = append(p.Moves, Move{Restore: true})
 	p.Opts.Generation = max(1, saved.Run.Generation)
 	core, err := dagrun.Restore(p.Graph, p.Opts, saved)
 	if err != nil {

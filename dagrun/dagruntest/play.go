@@ -21,7 +21,8 @@ type Play struct {
 	probes   map[dagrun.TaskID]bool
 	requests []dagrun.Control // made, not known to be decided
 	lastID   int64
-	retries  int // generations still allowed
+	retries  int  // generations still allowed
+	safe     bool // no crash
 }
 
 type body struct {
@@ -66,10 +67,10 @@ func (p *Play) Run(moves int) error {
 
 // turn makes a move, commits now and then, and sees to what follows when the drive is over.
 func (p *Play) turn(move func() error) (over bool, err error) {
-	if p.c.OneIn(24) {
+	if !p.safe && p.c.OneIn(24) {
 		return false, p.crash()
 	}
-	if p.c.N(3) > 0 {
+	if !p.Core.Over() && (p.c.Done() || p.c.N(3) > 0) {
 		if err := p.commit(); err != nil {
 			return false, err
 		}
@@ -449,7 +450,7 @@ func (p *Play) calmMove() error {
 		switch {
 		case t.State == dagrun.TaskPaused:
 			return p.ask(dagrun.Control{Verb: dagrun.VerbResume, By: "bob", Task: &id})
-		case t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && p.c.OneIn(2):
+		case t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && (p.c.Done() || p.c.OneIn(2)):
 			if err := p.endWait(t); err != nil {
 				return err
 			}

@@ -1,0 +1,40 @@
+package dagruntest
+
+import (
+	"flag"
+	"sync"
+	"testing"
+)
+
+var histories = flag.Int("histories", 1_500, "how many random histories core and model are compared over")
+
+// TestModel_AgreesWithTheCore compares both after every event of random histories over random graphs.
+func TestModel_AgreesWithTheCore(t *testing.T) {
+	t.Parallel()
+	const lanes = 2
+	totals := make([]Stats, lanes)
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			for seed := lane; seed < *histories && !t.Failed(); seed += lanes {
+				playSeed(t, uint64(seed), &totals[lane])
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d histories: %+v", *histories, totals)
+}
+
+func playSeed(t *testing.T, seed uint64, total *Stats) {
+	c := Seeded(seed)
+	spec, opts := RandomSpec(c, 7)
+	p, err := NewPlay(c, spec, opts)
+	if err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+		return
+	}
+	p.Stats = total
+	if err := p.Run(60); err != nil {
+		t.Errorf("seed %d: %v\n%s", seed, err, p.Story())
+	}
+}
