@@ -9,8 +9,8 @@
 // (a role that may create databases), that server is used instead; what killed test processes left there is dropped
 // by the next one.
 //
-// What a database costs: 13 ms to clone and 5 ms to drop where the server lives in memory (/dev/shm, when there is
-// plenty and TMPDIR is not set), about 8 times that on ext4, a migration from nothing about 40 times (BenchmarkNew,
-// two busy cores; only the ratios matter). The first one of a run also starts the server and builds the template:
-// about two seconds.
+// What a database costs: 11 to 15 ms to clone where the server lives in memory (/dev/shm, when there is plenty and
+// TMPDIR is not set), BenchmarkNew on two busy cores. Only ratios mean much: on ext4 it took 2 to 8 times as long, a
+// migration from nothing 7 to 16 times as long as a clone beside it. The first one of a run also starts the server and
+// builds the template: about two seconds.
 package pgtest

@@ -8,9 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// strategy is how to copy a database, as measured: without fsync (our own server) copying files is 1.2 to 1.5 times as
-// fast as writing pages to the log, with fsync (anybody else's) it takes 1.1 to 2.4 times as long. PostgreSQL 14 only
-// copies files.
+// strategy is how to copy a database. Without fsync (our own server) copying files was faster, 1.2 to 1.4 times in the
+// median; with fsync (anybody else's) it pays for two checkpoints. PostgreSQL 14 only copies files.
 func strategy(version int, ours bool) string {
 	switch {
 	case version < 150000:
