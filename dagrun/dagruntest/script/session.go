@@ -160,10 +160,10 @@ func (s *session) driven() bool { return s.begun && !s.run.Over() }
 // commit stores, prints and acknowledges what is ready. A cache without an answer of the script misses.
 func (s *session) commit() bool {
 	ready, ok := s.run.Ready()
+	s.print(true)
 	if !ok {
 		return false
 	}
-	s.print(true)
 	for _, t := range ready.Records.Tasks {
 		s.rows[t.ID] = t
 	}
