@@ -128,7 +128,7 @@ func (r *Run) want(t *task, p place) {
 }
 
 // halted says whether nothing may start, whatever it is.
-func (r *Run) halted() bool { return r.draining || r.rec.PausedBy != "" }
+func (r *Run) halted() bool { return !r.begun || r.draining || r.rec.PausedBy != "" }
 
 // hold takes back what was about to start, when the run is paused or drained: it is judged from scratch when it may.
 func (r *Run) hold() {
