@@ -82,6 +82,9 @@ func (s *session) record(t *dagrun.TaskRecord) string {
 	if t.Deadline != 0 {
 		parts = append(parts, "deadline "+s.at(t.Deadline))
 	}
+	if t.CacheKey != "" && t.State == dagrun.TaskSucceeded {
+		parts = append(parts, "to the cache as "+t.CacheKey)
+	}
 	if t.Growth != nil {
 		parts = append(parts, growth(t.Growth))
 	}
