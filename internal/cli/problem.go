@@ -85,6 +85,14 @@ func (p *problem) fromCommand(err error) bool {
 	return false
 }
 
+// privateKinds has what is more than a general error.
+var privateKinds = map[error]kind{
+	pglocal.ErrBinaries:     noPostgres,
+	pglocal.ErrBusy:         conflict,
+	pglocal.ErrNotOurs:      conflict,
+	pglocal.ErrOtherVersion: conflict,
+}
+
 // fromPrivatePostgres comes before the database: whatever our own server met, it is not about the user's.
 func (p *problem) fromPrivatePostgres(err error) bool {
 	if _, ok := errors.AsType[*pglocal.MissingError](err); ok {
@@ -96,11 +104,8 @@ func (p *problem) fromPrivatePostgres(err error) bool {
 		return false
 	}
 	p.hint = e.Hint()
-	switch e.Kind {
-	case pglocal.ErrBinaries:
-		p.kind = noPostgres
-	case pglocal.ErrBusy, pglocal.ErrNotOurs, pglocal.ErrOtherVersion:
-		p.kind = conflict
+	if k, ok := privateKinds[e.Kind]; ok {
+		p.kind = k
 	}
 	return true
 }

@@ -110,7 +110,7 @@ func (e *env) settingsFile(path string) (*config.File, error) {
 
 func asUnreadable(file *config.File, err error) (*config.File, error) {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, &failure{kind: notFound, err: err, hint: "check --config and OARLOCK_CONFIG"}
+		return nil, &failure{kind: notFound, err: err, hint: "name a file that this user may read with --config or OARLOCK_CONFIG"}
 	}
 	return file, err
 }

@@ -226,7 +226,7 @@ func TestFind_TakesTheFirstFileThatExists(t *testing.T) {
 	if err := os.WriteFile(second, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Find([]string{filepath.Join(dir, "a.yaml"), second})
+	got, err := Find([]string{filepath.Join(dir, "a.yaml"), filepath.Join(os.DevNull, "b.yaml"), second})
 	if err != nil || got == nil || got.Path != second {
 		t.Errorf("got %v, %v; want %s", got, err, second)
 	}

@@ -49,9 +49,13 @@ func Read(path string) (*File, error) {
 	return file, nil
 }
 
-// Find reads the first of the places that exists; no file at all is fine and gives nil.
+// Find reads the first of the places that exists; no file at all is fine and gives nil. A place that cannot even be
+// looked at counts as empty: HOME may be somebody else's, or /dev/null.
 func Find(places []string) (*File, error) {
 	for _, path := range places {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
 		file, err := Read(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return file, err

@@ -29,8 +29,7 @@ func downloadDir() (string, error) {
 // findOrFetch downloads PostgreSQL when none is installed.
 func findOrFetch(ctx context.Context, c Config) (Binaries, error) {
 	bin, err := Find(ctx)
-	var missing *MissingError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*MissingError](err); ok {
 		return c.download(ctx, missing)
 	}
 	return bin, err

@@ -125,15 +125,15 @@ func TestStateDir_FollowsTheEnvironment(t *testing.T) {
 
 // A machine without C.UTF-8, and a user whose own locale does not exist.
 func TestStart_DoesWithoutTheLocaleItWouldLike(t *testing.T) {
-	real, err := Find(t.Context())
+	installed, err := Find(t.Context())
 	must(t, err)
 	dir := newDir(t)
 	script := fmt.Sprintf(`#!/bin/sh
 case "$*" in *C.UTF-8*) echo 'initdb: error: invalid locale name "C.UTF-8"' >&2; exit 1;; esac
 exec %s/initdb "$@"
-`, real.Dir)
+`, installed.Dir)
 	must(t, os.WriteFile(filepath.Join(dir, "initdb"), []byte(script), 0o755))
-	must(t, os.Symlink(filepath.Join(real.Dir, "postgres"), filepath.Join(dir, "postgres")))
+	must(t, os.Symlink(filepath.Join(installed.Dir, "postgres"), filepath.Join(dir, "postgres")))
 	t.Setenv(binEnv, dir)
 	t.Setenv("LC_ALL", "xx_YY.UTF-8")
 	s := startServer(t, Config{Throwaway: true})

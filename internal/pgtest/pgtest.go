@@ -54,12 +54,12 @@ func (d *DB) Pool(tb testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-func create(tb testing.TB, make func(*server, context.Context) (string, error)) *DB {
+func create(tb testing.TB, construct func(*server, context.Context) (string, error)) *DB {
 	tb.Helper()
 	s := get(tb)
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	name, err := make(s, ctx)
+	name, err := construct(s, ctx)
 	if err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}

@@ -228,8 +228,7 @@ func column(ctx context.Context, conn *pgx.Conn, sql string, args ...any) ([]str
 }
 
 func pgCode(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
 	}
 	return ""
