@@ -1,0 +1,252 @@
+package enumerate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagruntest"
+)
+
+// ending says how a drive ended.
+type ending int
+
+const (
+	goesOn ending = iota
+	crashed
+	parked
+	finished
+)
+
+const mostMoves = 100 // of one drive
+
+// drive is one driver's part of a history, from a stored state.
+type drive struct {
+	*Case
+	s       stored
+	choices *dagruntest.Odometer
+	run     *dagrun.Run
+	flying  [mostTasks]int // attempt under way
+	killed  [mostTasks]bool
+	log     []entry
+}
+
+// entry is a line of the story, put into words only when a history fails.
+type entry struct {
+	what string
+	args []any
+}
+
+func (d *drive) note(what string, args ...any) { d.log = append(d.log, entry{what, args}) }
+
+func (d *drive) story() string {
+	var b strings.Builder
+	for _, e := range d.log {
+		fmt.Fprintf(&b, "  "+e.what+"\n", e.args...)
+	}
+	return b.String()
+}
+
+func (d *drive) pick(n int) int {
+	if n < 2 {
+		return 0
+	}
+	return d.choices.N(n)
+}
+
+func (d *drive) step(e dagrun.Event) error {
+	e.At = 1
+	if err := d.run.Step(e); err != nil {
+		return fmt.Errorf("%s %s: %w", e.Kind, d.graph.TaskName(e.Task), err)
+	}
+	return nil
+}
+
+func (d *drive) play() (ending, error) {
+	if err := d.begin(); err != nil {
+		return goesOn, err
+	}
+	for range mostMoves {
+		if end, err := d.move(); end != goesOn || err != nil {
+			return end, err
+		}
+	}
+	return goesOn, errors.New("the drive does not end")
+}
+
+// begin takes the run up, and hands in the controls that nobody has decided.
+func (d *drive) begin() error {
+	var err error
+	d.note("drive")
+	if d.run, err = dagrun.Restore(d.graph, dagrun.Options{Generation: d.s.run.Generation}, d.s.saved()); err != nil {
+		return err
+	}
+	for n := range d.s.asked {
+		if d.s.answers[n] == "" {
+			if err := d.control(n); err != nil {
+				return err
+			}
+		}
+	}
+	return d.step(dagrun.Event{Kind: dagrun.EvBegin})
+}
+
+func (d *drive) control(n int) error {
+	ct := d.plan.control(n)
+	d.note("%s", ct.Verb)
+	return d.step(dagrun.Event{Kind: dagrun.EvControl, Control: &ct})
+}
+
+// move makes a control, or does what the core asks for, or ends a body.
+func (d *drive) move() (ending, error) {
+	if d.plan.mayAsk(&d.s) && d.pick(2) == 1 {
+		d.s.asked++
+		return goesOn, d.control(d.s.asked - 1)
+	}
+	ready, any := d.run.Ready()
+	switch {
+	case len(ready.Wants) > 0:
+		return goesOn, d.grant(slices.Clone(ready.Wants))
+	case any:
+		return d.commit(ready)
+	}
+	return goesOn, d.endBody()
+}
+
+func (d *drive) grant(wants []dagrun.Want) error {
+	for _, w := range wants {
+		d.note("granted %d", w.Task.Step)
+		if err := d.step(dagrun.Event{Kind: dagrun.EvGranted, Task: w.Task}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit stores a batch, all of it unless a crash comes: before it, after some of its rows, or after it.
+func (d *drive) commit(ready dagrun.Ready) (ending, error) {
+	r := ready.Records
+	pieces := len(r.Tasks) // that a crash may separate
+	if r.Run != nil || len(r.Controls) > 0 {
+		pieces++
+	}
+	ends := ready.Result != nil || ready.Leave != nil
+	if d.s.crashes > 0 {
+		ways := pieces + 1
+		if !ends && pieces > 0 {
+			ways++ // all is stored and nothing done; after an end that is no crash
+		} else if !ends {
+			ways = 2
+		}
+		if way := d.pick(ways); way > 0 {
+			return crashed, d.crash(r, way-1, pieces)
+		}
+	}
+	d.note("commit of %d rows: %v", len(r.Tasks), rows(r.Tasks))
+	if err := d.keep(&d.s, r, len(r.Tasks), true); err != nil {
+		return goesOn, err
+	}
+	return d.perform(ready)
+}
+
+func rows(tasks []dagrun.TaskRecord) (out []string) {
+	for _, t := range tasks {
+		out = append(out, fmt.Sprintf("%d %s#%d", t.ID.Step, t.State, t.Attempt))
+	}
+	return out
+}
+
+func (d *drive) crash(r dagrun.Records, kept, pieces int) error {
+	d.s.crashes--
+	d.note("crash after %d of %d pieces of %v", kept, pieces, rows(r.Tasks))
+	return d.keep(&d.s, r, min(kept, len(r.Tasks)), kept == pieces)
+}
+
+func (d *drive) perform(ready dagrun.Ready) (ending, error) {
+	actions := slices.Clone(ready.Actions)
+	leaves := ready.Leave != nil
+	d.run.Advance()
+	if d.run.Over() {
+		if leaves {
+			return parked, nil
+		}
+		return finished, nil
+	}
+	for _, a := range actions {
+		if err := d.act(a); err != nil {
+			return goesOn, fmt.Errorf("%s %s#%d: %w", a.Kind, d.graph.TaskName(a.Task), a.Attempt, err)
+		}
+	}
+	return goesOn, nil
+}
+
+func (d *drive) act(a dagrun.Action) error {
+	i := a.Task.Step
+	switch row := d.s.tasks[i]; {
+	case a.Kind == dagrun.ActKill && d.flying[i] == a.Attempt:
+		d.killed[i] = true
+		return nil
+	case a.Kind != dagrun.ActStart:
+		return errors.New("nobody expects this")
+	case row.State != dagrun.TaskRunning || row.Attempt != a.Attempt:
+		return fmt.Errorf("what is stored is %s#%d", row.State, row.Attempt)
+	case d.flying[i] != 0:
+		return fmt.Errorf("attempt %d is under way", d.flying[i])
+	}
+	d.flying[i], d.killed[i] = a.Attempt, false
+	return d.step(dagrun.Event{Kind: dagrun.EvStarted, Task: a.Task, Attempt: a.Attempt})
+}
+
+// endBody ends one of the bodies under way. One that was killed may have ended by itself before.
+func (d *drive) endBody() error {
+	if err := d.nothingIdle(); err != nil {
+		return err
+	}
+	var under []int
+	for i, attempt := range d.flying {
+		if attempt != 0 {
+			under = append(under, i)
+		}
+	}
+	if len(under) == 0 {
+		return errors.New("nothing is under way and nothing is to be done")
+	}
+	if d.plan.oneOrder {
+		under = under[:1]
+	}
+	i := under[d.pick(len(under))]
+	res := d.result(i)
+	d.note("body %d ends: %+v", i, *res)
+	e := dagrun.Event{Kind: dagrun.EvFinished, Task: dagrun.TaskID{Step: i}, Attempt: d.flying[i], Result: res}
+	d.flying[i] = 0
+	return d.step(e)
+}
+
+func (d *drive) result(i int) *dagrun.Result {
+	switch {
+	case d.killed[i] && d.pick(2) == 0:
+		return &dagrun.Result{Kind: dagrun.KindSignal, Signal: 15}
+	case d.fails[i] && d.s.run.Generation == 1:
+		return &dagrun.Result{Kind: dagrun.KindExit, ExitCode: 3, HasExit: true}
+	}
+	return &dagrun.Result{HasExit: true}
+}
+
+// nothingIdle sees that whatever may run does: slots are free, and nobody holds anything up.
+func (d *drive) nothingIdle() error {
+	if d.plan.first != nil {
+		return nil
+	}
+	for i, ps := range d.parents {
+		idle := d.flying[i] == 0 && !d.s.tasks[i].State.Terminal()
+		for _, p := range ps {
+			idle = idle && d.s.tasks[p].State == dagrun.TaskSucceeded
+		}
+		if idle {
+			return fmt.Errorf("%s may run, and does not", d.graph.StepName(i))
+		}
+	}
+	return nil
+}

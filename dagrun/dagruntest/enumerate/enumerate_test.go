@@ -1,0 +1,109 @@
+package enumerate
+
+import (
+	"flag"
+	"sync"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagruntest"
+)
+
+var large = flag.Bool("enumerate.large", false, "play all graphs of 4 tasks in all index orders, too")
+
+// play sums up over graphs, on two lanes.
+func play(t *testing.T, graphs [][][]int, one func([][]int) (Count, error)) Count {
+	t.Helper()
+	const lanes = 2
+	var (
+		wg     sync.WaitGroup
+		counts [lanes]Count
+	)
+	for lane := range lanes {
+		wg.Go(func() {
+			for i := lane; i < len(graphs) && !t.Failed(); i += lanes {
+				n, err := one(graphs[i])
+				if err != nil {
+					t.Error(err)
+				}
+				counts[lane].Add(n)
+			}
+		})
+	}
+	wg.Wait()
+	counts[0].Add(counts[1])
+	return counts[0]
+}
+
+func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
+	t.Parallel()
+	type set struct {
+		name    string
+		graphs  [][][]int
+		want    int // how many graphs there are
+		crashes int
+	}
+	sets := []set{
+		{"3 tasks in all orders", dagruntest.Graphs(3, true), 25, 2},
+		{"4 tasks in one order", dagruntest.Graphs(4, false), 64, 2},
+	}
+	switch {
+	case underRace:
+		sets[1].crashes = 0
+	case *large:
+		sets = append(sets, set{"4 tasks in all orders", dagruntest.Graphs(4, true), 543, 2})
+	}
+	for _, s := range sets {
+		if len(s.graphs) != s.want {
+			t.Errorf("%s: %d graphs, want %d", s.name, len(s.graphs), s.want)
+		}
+		got := play(t, s.graphs, func(g [][]int) (Count, error) { return Crashes(g, s.crashes) })
+		t.Logf("%s, up to %d crashes: %d graphs, %+v", s.name, s.crashes, len(s.graphs), got)
+	}
+}
+
+// Without crashes the number of histories is that of the orders in which bodies can end.
+func TestCrashes_PlaysEveryOrder(t *testing.T) {
+	t.Parallel()
+	for _, graphs := range [][][][]int{dagruntest.Graphs(3, true), dagruntest.Graphs(4, !underRace)} {
+		want := 0
+		for _, g := range graphs {
+			for fails := range 1 << len(g) {
+				want += orders(g, fails, 0)
+			}
+		}
+		got := play(t, graphs, func(g [][]int) (Count, error) { return Crashes(g, 0) })
+		if got.Histories != want {
+			t.Errorf("%d histories of %d graphs, want %d", got.Histories, len(graphs), want)
+		}
+		t.Logf("%d graphs: %d orders", len(graphs), got.Histories)
+	}
+}
+
+// orders counts the orders in which bodies can still end after some have. Sets of tasks are bits.
+func orders(parents [][]int, fails, ended int) int {
+	total := 0
+	for i, ps := range parents {
+		may := ended>>i&1 == 0
+		for _, p := range ps {
+			may = may && (ended&^fails)>>p&1 == 1
+		}
+		if may {
+			total += orders(parents, fails, ended|1<<i)
+		}
+	}
+	return max(total, 1)
+}
+
+func TestControls_EndAsTheLanguageSays(t *testing.T) {
+	t.Parallel()
+	graphs := dagruntest.Graphs(3, true)
+	if underRace {
+		graphs = dagruntest.Graphs(3, false)
+	}
+	got := play(t, graphs, func(g [][]int) (Count, error) { return Controls(g, 1) })
+	const outcomes, controls = 8, 5 + 3*7 // of the run, and of each task
+	if want := len(graphs) * outcomes * controls; got.Cases != want {
+		t.Errorf("%d cases, want %d", got.Cases, want)
+	}
+	t.Logf("one control, up to 1 crash: %d graphs, %+v", len(graphs), got)
+}

@@ -1,0 +1,172 @@
+package enumerate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// check holds the end of a run against what graph, outcomes and control say it must be.
+func (c *Case) check(s *stored) error {
+	for n := range s.asked {
+		if s.answers[n] == "" {
+			return fmt.Errorf("control %d was never decided", n+1)
+		}
+	}
+	want, verdict := c.expected(s), dagrun.RunSucceeded
+	for i := range c.parents {
+		got := s.tasks[i].State
+		if got != want[i] {
+			return fmt.Errorf("%s ends %s, want %s (decisions %q)", c.graph.StepName(i), got, want[i], s.answers)
+		}
+		if verdict == dagrun.RunSucceeded && got == dagrun.TaskCanceled {
+			verdict = dagrun.RunCanceled
+		}
+		if failed(got) {
+			verdict = dagrun.RunFailed
+		}
+	}
+	if c.plan.is(dagrun.VerbCancel) && c.plan.first.Task == nil && s.asked > 0 {
+		verdict = dagrun.RunCanceled
+	}
+	if s.run.State != verdict {
+		return fmt.Errorf("the run ends %s, want %s", s.run.State, verdict)
+	}
+	return checkCounts(s.run.Counts, want)
+}
+
+func failed(s dagrun.State) bool { return s == dagrun.TaskFailed || s == dagrun.TaskUpstreamFailed }
+
+func checkCounts(got dagrun.Counts, states []dagrun.State) error {
+	want := dagrun.Counts{Total: len(states)}
+	for _, s := range states {
+		switch s {
+		case dagrun.TaskSucceeded:
+			want.Succeeded++
+		case dagrun.TaskFailed:
+			want.Failed++
+		case dagrun.TaskSkipped:
+			want.Skipped++
+		case dagrun.TaskUpstreamFailed:
+			want.UpstreamFailed++
+		case dagrun.TaskCanceled:
+			want.Canceled++
+		}
+	}
+	if got != want {
+		return fmt.Errorf("counts %+v, want %+v", got, want)
+	}
+	return nil
+}
+
+// expected are the final states. Zero in fixed means that a task is as its parents and its body make it.
+func (c *Case) expected(s *stored) []dagrun.State {
+	fixed := make([]dagrun.State, len(c.parents))
+	if c.plan.first == nil || s.asked == 0 {
+		return c.follows(fixed, c.fails)
+	}
+	switch id := c.plan.first.Task; c.plan.first.Verb {
+	case dagrun.VerbCancel:
+		c.fixCanceled(s, fixed)
+	case dagrun.VerbMark:
+		if took(s.answers[0]) || strings.HasPrefix(s.tasks[id.Step].Reason, "marked") {
+			fixed[id.Step] = c.plan.first.As
+		}
+	case dagrun.VerbRetry:
+		return c.retried()
+	}
+	return c.follows(fixed, c.fails)
+}
+
+// follows works the states out from graph and outcomes.
+func (c *Case) follows(fixed []dagrun.State, fails []bool) []dagrun.State {
+	states := make([]dagrun.State, len(c.parents))
+	for range c.parents {
+		for i, ps := range c.parents {
+			states[i] = stateOf(states, ps, fails[i])
+			if fixed[i] != 0 {
+				states[i] = fixed[i]
+			}
+		}
+	}
+	return states
+}
+
+func stateOf(states []dagrun.State, parents []int, fails bool) dagrun.State {
+	end := dagrun.TaskSucceeded
+	if fails {
+		end = dagrun.TaskFailed
+	}
+	for _, p := range parents {
+		if failed(states[p]) {
+			return dagrun.TaskUpstreamFailed
+		}
+		if states[p] != dagrun.TaskSucceeded {
+			end = dagrun.TaskSkipped
+		}
+	}
+	return end
+}
+
+// fixCanceled fixes what a cancel has canceled. Of a run that may be anything, and once a task is canceled nothing
+// after it runs. Of a task it is the task and all that depends on it, or nothing when it came too late.
+func (c *Case) fixCanceled(s *stored, fixed []dagrun.State) {
+	if id := c.plan.first.Task; id != nil {
+		if took(s.answers[0]) || s.tasks[id.Step].State == dagrun.TaskCanceled {
+			for i := range fixed {
+				if i == id.Step || c.dependsOn(i, id.Step) {
+					fixed[i] = dagrun.TaskCanceled
+				}
+			}
+		}
+		return
+	}
+	for i := range fixed {
+		if s.tasks[i].State == dagrun.TaskCanceled {
+			fixed[i] = dagrun.TaskCanceled
+		}
+	}
+}
+
+func (c *Case) dependsOn(i, on int) bool {
+	return slices.ContainsFunc(c.parents[i], func(p int) bool { return p == on || c.dependsOn(p, on) })
+}
+
+// retried are the states after a retry in which every body succeeds.
+func (c *Case) retried() []dagrun.State {
+	before := c.follows(make([]dagrun.State, len(c.parents)), c.fails)
+	fixed := slices.Clone(before)
+	for i := range fixed {
+		if c.isReset(before, i) {
+			fixed[i] = 0
+		}
+	}
+	return c.follows(fixed, make([]bool, len(c.parents)))
+}
+
+// isReset says whether the retry is about a task: it is meant, or depends on one that is, and no failed parent that
+// stays as it is blocks it.
+func (c *Case) isReset(before []dagrun.State, i int) bool {
+	mode := c.plan.first.Mode
+	switch {
+	case mode == dagrun.RetryAll:
+		return true
+	case mode == dagrun.RetryFailed && failed(before[i]):
+		return true
+	case mode != dagrun.RetryFailed && c.plan.first.Task.Step == i:
+		return true
+	case mode == dagrun.RetryStep:
+		return false
+	}
+	reset := false
+	for _, p := range c.parents[i] {
+		yes := c.isReset(before, p)
+		if !yes && failed(before[p]) {
+			return false
+		}
+		reset = reset || yes
+	}
+	return reset
+}
