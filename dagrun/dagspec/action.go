@@ -14,14 +14,22 @@ var builtins = map[string]*builtin{
 	"wait":     {body: dagrun.BodyWait, required: []string{"duration", "until", "http"}},
 	"approval": {body: dagrun.BodyApproval},
 	"dag.run":  {body: dagrun.BodyChild, required: []string{"dag"}, outputs: map[string]string{"run_id": "number"}},
-	"dag.enqueue": {required: []string{"dag"},
-		outputs: map[string]string{"run_id": "number"}},
-	"river.job": {required: []string{"kind"},
-		outputs: map[string]string{"job_id": "number"}},
-	"http.request": {required: []string{"url"},
-		outputs: map[string]string{"status": "number", "headers": "json", "body": "string"}},
-	"postgres.query": {required: []string{"sql"},
-		outputs: map[string]string{"rows": "json", "row_count": "number"}},
+	"dag.enqueue": {
+		required: []string{"dag"},
+		outputs:  map[string]string{"run_id": "number"},
+	},
+	"river.job": {
+		required: []string{"kind"},
+		outputs:  map[string]string{"job_id": "number"},
+	},
+	"http.request": {
+		required: []string{"url"},
+		outputs:  map[string]string{"status": "number", "headers": "json", "body": "string"},
+	},
+	"postgres.query": {
+		required: []string{"sql"},
+		outputs:  map[string]string{"rows": "json", "row_count": "number"},
+	},
 }
 
 // reserved are the first parts of names that are ours alone.

@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -138,7 +139,7 @@ func (c *checker) scheduleParams(s *Schedule, n *node) {
 		return
 	}
 	_, err := c.spec.Params(s.Params)
-	problems, _ := err.(ParamErrors)
+	problems, _ := errors.AsType[ParamErrors](err)
 	for _, p := range problems {
 		_, at := n.get("params").find(p.Name)
 		if at == nil {

@@ -155,11 +155,15 @@ func (c *checker) reach(index map[string]int, g *links) {
 			from := index[u.from]
 			switch {
 			case !after[from]:
-				c.problem(u.in, problem{u.ref.part, fmt.Sprintf("step %q does not depend on %q", u.from, u.ref.step()),
-					"add depends: [" + u.ref.step() + "] to " + u.from})
+				c.problem(u.in, problem{
+					u.ref.part, fmt.Sprintf("step %q does not depend on %q", u.from, u.ref.step()),
+					"add depends: [" + u.ref.step() + "] to " + u.from,
+				})
 			case u.ref.isOutput() && !succeeded[from]:
-				c.problem(u.in, problem{u.ref.part, fmt.Sprintf("step %q may run before %q has succeeded and has outputs", u.from, u.ref.step()),
-					"depend on it in state succeeded"})
+				c.problem(u.in, problem{
+					u.ref.part, fmt.Sprintf("step %q may run before %q has succeeded and has outputs", u.from, u.ref.step()),
+					"depend on it in state succeeded",
+				})
 			}
 		}
 	}

@@ -47,8 +47,10 @@ type handler struct {
 func (h *Handlers) all() []handler {
 	var list []handler
 	for _, x := range []handler{
-		{"init", dagrun.InitHandler, inInit, h.Init}, {"success", dagrun.SuccessHandler, inHandler, h.Success},
-		{"failure", dagrun.FailureHandler, inHandler, h.Failure}, {"abort", dagrun.AbortHandler, inHandler, h.Abort},
+		{"init", dagrun.InitHandler, inInit, h.Init},
+		{"success", dagrun.SuccessHandler, inHandler, h.Success},
+		{"failure", dagrun.FailureHandler, inHandler, h.Failure},
+		{"abort", dagrun.AbortHandler, inHandler, h.Abort},
 		{"exit", dagrun.ExitHandler, inHandler, h.Exit},
 	} {
 		if x.step != nil {

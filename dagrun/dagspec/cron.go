@@ -13,7 +13,9 @@ type cronField struct {
 }
 
 var cronFields = []cronField{
-	{"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day", 1, 31, nil},
+	{"minute", 0, 59, nil},
+	{"hour", 0, 23, nil},
+	{"day", 1, 31, nil},
 	{"month", 1, 12, strings.Fields("jan feb mar apr may jun jul aug sep oct nov dec")},
 	{"weekday", 0, 7, strings.Fields("sun mon tue wed thu fri sat")},
 }

@@ -17,7 +17,7 @@ type own interface{ fromNode(d *decoder, n *node) }
 type preset interface{ preset() }
 
 func (d *decoder) decode(n *node, v reflect.Value) {
-	if p, ok := v.Addr().Interface().(preset); ok {
+	if p, ok := reflect.TypeAssert[preset](v.Addr()); ok {
 		p.preset()
 	}
 	switch target := v.Addr().Interface().(type) {
@@ -113,8 +113,10 @@ var fieldCache sync.Map
 
 // fieldNames are the fields of a struct by their JSON name.
 func fieldNames(t reflect.Type) map[string]int {
-	if names, ok := fieldCache.Load(t); ok {
-		return names.(map[string]int)
+	if cached, ok := fieldCache.Load(t); ok {
+		if names, ok := cached.(map[string]int); ok {
+			return names
+		}
 	}
 	names := make(map[string]int, t.NumField())
 	for i := range t.NumField() {

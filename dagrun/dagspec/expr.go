@@ -208,8 +208,10 @@ func statesOf[S interface {
 func (s *refScan) call(f *ast.IdentifierNode) {
 	s.inner[f] = true
 	if f.Value == "now" {
-		s.problems = append(s.problems, problem{"now", "now() is not known: a resumed run must decide the same again",
-			"use run.logical_at, the time the run is about"})
+		s.problems = append(s.problems, problem{
+			"now", "now() is not known: a resumed run must decide the same again",
+			"use run.logical_at, the time the run is about",
+		})
 	}
 }
 
@@ -222,7 +224,6 @@ func depth(n ast.Node) int {
 
 type depthScan struct {
 	depth   map[ast.Node]int
-	run     int
 	deepest int
 }
 
@@ -298,8 +299,7 @@ func rootOf(n ast.Node) ast.Node {
 // exprProblem puts the library's words into ours.
 func exprProblem(text string, err error, want wanted) problem {
 	msg, part := err.Error(), ""
-	var fe *file.Error
-	if errors.As(err, &fe) {
+	if fe, ok := errors.AsType[*file.Error](err); ok {
 		runes := []rune(text)
 		msg, part = fe.Message, string(runes[min(fe.From, len(runes)):])
 	}
@@ -321,8 +321,10 @@ func exprProblem(text string, err error, want wanted) problem {
 }
 
 func goNoun(t string) string {
-	nouns := map[string]string{"string": "a text", "int": "a whole number", "float64": "a number", "[]interface {}": "a list", "[]string": "a list",
-		"map[string]interface {}": "a map", "time.Time": "a time", "bool": "true or false", "nil": "nothing"}
+	nouns := map[string]string{
+		"string": "a text", "int": "a whole number", "float64": "a number", "[]interface {}": "a list", "[]string": "a list",
+		"map[string]interface {}": "a map", "time.Time": "a time", "bool": "true or false", "nil": "nothing",
+	}
 	if noun, ok := nouns[t]; ok {
 		return noun
 	}
@@ -341,8 +343,7 @@ func (e *expression) eval(scope dagrun.Scope) (any, error) {
 	}
 	machine := vm.VM{MemoryBudget: maxExprMemory}
 	out, err := machine.Run(e.program, env)
-	var fe *file.Error
-	if errors.As(err, &fe) {
+	if fe, ok := errors.AsType[*file.Error](err); ok {
 		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
 			return nil, fmt.Errorf("gives %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
 		}

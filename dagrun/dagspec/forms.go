@@ -118,7 +118,7 @@ func (i *Items) fromNode(_ *decoder, n *node) {
 		i.Ref = n.text()
 		return
 	}
-	i.List = n.plain().([]any)
+	i.List, _ = n.plain().([]any)
 }
 
 // MarshalJSON writes the list or the reference.

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,7 +50,7 @@ func FuzzParse(f *testing.F) {
 
 func checkErrors(t *testing.T, err error) {
 	t.Helper()
-	errs, ok := err.(Errors)
+	errs, ok := errors.AsType[Errors](err)
 	if !ok || len(errs) == 0 {
 		t.Fatalf("%T: %v", err, err)
 	}
@@ -65,8 +66,10 @@ func checkErrors(t *testing.T, err error) {
 
 // FuzzExpression holds that compiling and evaluating never panic.
 func FuzzExpression(f *testing.F) {
-	for _, text := range []string{`params.n == 3`, `steps.ok.outputs.text | default("x") == "x"`, `len(filter(params.obj.list, # == 1)) > 0`, `let x = 1; x`,
-		`steps["ok"]?.outputs?.data.k`, `params.obj[1:2]`, `{"a": steps}.a`, `run.logical_at.In(timezone("x"))`, `map(1..3, {#: 1})`} {
+	for _, text := range []string{
+		`params.n == 3`, `steps.ok.outputs.text | default("x") == "x"`, `len(filter(params.obj.list, # == 1)) > 0`, `let x = 1; x`,
+		`steps["ok"]?.outputs?.data.k`, `params.obj[1:2]`, `{"a": steps}.a`, `run.logical_at.In(timezone("x"))`, `map(1..3, {#: 1})`,
+	} {
 		f.Add(text)
 	}
 	spec, err := Parse("eval.yaml", []byte(evalDAG))

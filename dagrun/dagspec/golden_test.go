@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func golden(t *testing.T, path, got string) {
 func TestParse_TakesOneMiBAndNoMore(t *testing.T) {
 	t.Parallel()
 	head := []byte("name: big\nsteps: [{id: a, run: echo}]\n#")
-	full := append(head, bytes.Repeat([]byte("x"), MaxBytes-len(head))...)
+	full := slices.Concat(head, bytes.Repeat([]byte("x"), MaxBytes-len(head)))
 	if _, err := Parse("big.yaml", full); err != nil {
 		t.Errorf("1 MiB is refused: %v", err)
 	}

@@ -187,8 +187,10 @@ func oneOf(words []string) string {
 }
 
 func noun(types []string) string {
-	names := map[string]string{"array": "a list", "object": "a map", "string": "a text", "integer": "a whole number",
-		"number": "a number", "boolean": "true or false", "null": "nothing"}
+	names := map[string]string{
+		"array": "a list", "object": "a map", "string": "a text", "integer": "a whole number",
+		"number": "a number", "boolean": "true or false", "null": "nothing",
+	}
 	list := make([]string, len(types))
 	for i, t := range types {
 		list[i] = names[t]

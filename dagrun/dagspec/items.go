@@ -27,7 +27,7 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	items := make([]dagrun.Item, 0, (len(list)+batch-1)/batch)
 	for i := 0; i < len(list); i += batch {
 		item := dagrun.Item{Key: strconv.Itoa(i)}
-		var value any = list[i]
+		value := list[i]
 		if batch > 1 {
 			value = list[i:min(i+batch, len(list))]
 		}

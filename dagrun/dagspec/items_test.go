@@ -27,8 +27,10 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Step(1).Foreach.Items.Expand(fakeScope{context: Context{Params: given},
-		steps: map[string]dagrun.StepView{"a": {State: dagrun.TaskSucceeded, Outputs: `{"l":[{"id":1},{"id":2}]}`}}})
+	return g.Step(1).Foreach.Items.Expand(fakeScope{
+		context: Context{Params: given},
+		steps:   map[string]dagrun.StepView{"a": {State: dagrun.TaskSucceeded, Outputs: `{"l":[{"id":1},{"id":2}]}`}},
+	})
 }
 
 func TestExpand_MakesItems(t *testing.T) {

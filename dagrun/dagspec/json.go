@@ -119,17 +119,18 @@ func (j *jsonReader) object(n *node, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		key.value = t.(string)
+		name, _ := t.(string) // the key of an object is one
+		key.value = name
 		j.refuseNUL(key)
 		v, err := j.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		if first, twice := seen[t.(string)]; twice {
+		if first, twice := seen[name]; twice {
 			j.add(key.at, "merge the two", "the key %q is given twice, first on line %d", t, first.line)
 			continue
 		}
-		seen[t.(string)] = key.at
+		seen[name] = key.at
 		n.keys, n.items = append(n.keys, key), append(n.items, v)
 	}
 	_, err := j.dec.Token()

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -33,9 +34,7 @@ func TestParams_CheckDefaultAndCoerce(t *testing.T) {
 		{map[string]any{"day": "2026-11-20", "n": nil, "obj": map[string]any{"a": json.Number("1")}}, map[string]any{"obj": map[string]any{"a": int64(1)}}},
 	} {
 		want := map[string]any{"day": "2026-11-20", "n": int64(5), "f": nil, "on": false, "obj": nil, "mode": "full", "level": nil}
-		for k, v := range c.want {
-			want[k] = v
-		}
+		maps.Copy(want, c.want)
 		got, err := spec.Params(c.given)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v: %v\n%s", c.given, err, diff)
@@ -65,9 +64,16 @@ func TestParams_RefuseOtherTypes(t *testing.T) {
 	t.Parallel()
 	spec := mustParse(t, paramsDAG)
 	for _, given := range []map[string]any{
-		{"day": 20261120}, {"day": true}, {"day": "2026-11-20 "}, {"day": "12026-11-20"},
-		{"day": "2026-11-20", "n": 1.5}, {"day": "2026-11-20", "n": "1.5"}, {"day": "2026-11-20", "n": true},
-		{"day": "2026-11-20", "f": "NaN"}, {"day": "2026-11-20", "f": "0x10"}, {"day": "2026-11-20", "on": 1},
+		{"day": 20261120},
+		{"day": true},
+		{"day": "2026-11-20 "},
+		{"day": "12026-11-20"},
+		{"day": "2026-11-20", "n": 1.5},
+		{"day": "2026-11-20", "n": "1.5"},
+		{"day": "2026-11-20", "n": true},
+		{"day": "2026-11-20", "f": "NaN"},
+		{"day": "2026-11-20", "f": "0x10"},
+		{"day": "2026-11-20", "on": 1},
 	} {
 		if got, err := spec.Params(given); err == nil {
 			t.Errorf("%v is accepted: %v", given, got)

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,41 +15,41 @@ import (
 
 var compareSpecs = cmpopts.IgnoreUnexported(Step{})
 
-func readGood(t testing.TB) map[string]*Spec {
-	t.Helper()
+func readGood(tb testing.TB) map[string]*Spec {
+	tb.Helper()
 	paths, err := filepath.Glob("testdata/good/*.*")
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no good files", err)
+		tb.Fatal("no good files", err)
 	}
 	specs := map[string]*Spec{}
 	for _, path := range paths {
 		src, err := os.ReadFile(path)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		spec, err := Parse(path, src)
 		if err != nil {
-			t.Fatalf("%s:\n%v", path, err)
+			tb.Fatalf("%s:\n%v", path, err)
 		}
 		specs[filepath.Base(path)] = spec
 	}
 	return specs
 }
 
-func mustParse(t testing.TB, text string) *Spec {
-	t.Helper()
+func mustParse(tb testing.TB, text string) *Spec {
+	tb.Helper()
 	spec, err := Parse("test.yaml", []byte(text))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return spec
 }
 
-func mustMarshal(t testing.TB, v any) []byte {
-	t.Helper()
+func mustMarshal(tb testing.TB, v any) []byte {
+	tb.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return text
 }
@@ -171,7 +172,7 @@ func TestParse_ReadsCRLFAndBOM(t *testing.T) {
 func TestParse_BoundsWhatItReports(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("x.yaml", []byte("name: x\nsteps: [{id: a, run: echo}]\nlabels: {"+strings.Repeat("'!': [], ", 1)+"}\n"+strings.Repeat("k: v\n", 4000)))
-	errs, ok := err.(Errors)
+	errs, ok := errors.AsType[Errors](err)
 	if !ok || len(errs) != maxErrors+1 {
 		t.Fatalf("%d problems, %T", len(errs), err)
 	}

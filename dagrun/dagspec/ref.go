@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -54,11 +55,15 @@ var paramTypes = map[string]valueType{"string": typeString, "integer": typeInteg
 var outputTypes = map[string]valueType{"string": typeString, "number": typeNumber}
 
 var (
-	runFields = map[string]valueType{"id": typeInteger, "logical_at": typeTime, "state": typeString, "failed": typeList,
-		"generation": typeInteger, "dag": typeString}
+	runFields = map[string]valueType{
+		"id": typeInteger, "logical_at": typeTime, "state": typeString, "failed": typeList,
+		"generation": typeInteger, "dag": typeString,
+	}
 	itemsFields = map[string]valueType{"total": typeInteger, "succeeded": typeInteger, "failed": typeInteger, "skipped": typeInteger}
-	errorFields = map[string]valueType{"kind": typeString, "exit_code": typeInteger, "signal": typeInteger, "timed_out": typeBoolean,
-		"attempt": typeInteger}
+	errorFields = map[string]valueType{
+		"kind": typeString, "exit_code": typeInteger, "signal": typeInteger, "timed_out": typeBoolean,
+		"attempt": typeInteger,
+	}
 	stepFields = map[string]valueType{"state": typeString, "exit_code": typeAny, "attempt": typeInteger}
 )
 
@@ -262,9 +267,7 @@ func (s *Step) output(name string) (kind string, known []string, ok bool) {
 		}
 	}
 	if b := builtins[s.Action]; b != nil {
-		for k, t := range b.outputs {
-			all[k] = t
-		}
+		maps.Copy(all, b.outputs)
 	}
 	if s.Action == "approval" {
 		for _, k := range stringList(s.With["inputs"]) {

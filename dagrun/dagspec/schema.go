@@ -3,6 +3,7 @@ package dagspec
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func (s *compiledSchema) at(url string) map[string]any {
 // structure reports everything the schema does not allow and marks the nodes, so that later checks leave them out.
 func (r *report) structure(root *node) {
 	err := schema().validator.Validate(root.plain())
-	if failed, ok := err.(*jsonschema.ValidationError); ok {
+	if failed, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		s := structure{report: r, root: root, lists: map[*node][]*node{}, maps: map[*node]map[string]*node{}}
 		s.walk(failed)
 		for _, n := range s.marks {

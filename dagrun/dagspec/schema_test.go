@@ -62,8 +62,10 @@ func TestSchema_HasTheFieldsOfTheGoTypes(t *testing.T) {
 
 func TestSchema_DescribesEveryStructOfTheSpec(t *testing.T) {
 	t.Parallel()
-	described := map[reflect.Type]bool{reflect.TypeFor[Allow](): true, reflect.TypeFor[Retention](): true, reflect.TypeFor[Handlers](): true,
-		reflect.TypeFor[Items](): true, reflect.TypeFor[Priority](): true}
+	described := map[reflect.Type]bool{
+		reflect.TypeFor[Allow](): true, reflect.TypeFor[Retention](): true, reflect.TypeFor[Handlers](): true,
+		reflect.TypeFor[Items](): true, reflect.TypeFor[Priority](): true,
+	}
 	for _, goType := range schemaOf {
 		described[goType] = true
 	}
@@ -80,8 +82,8 @@ func TestSchema_DescribesEveryStructOfTheSpec(t *testing.T) {
 		if !described[goType] {
 			t.Errorf("the schema does not describe %s", goType)
 		}
-		for i := range goType.NumField() {
-			if f := goType.Field(i); f.IsExported() {
+		for f := range goType.Fields() {
+			if f.IsExported() {
 				visit(f.Type)
 			}
 		}
@@ -92,8 +94,10 @@ func TestSchema_DescribesEveryStructOfTheSpec(t *testing.T) {
 func TestSchema_KindsOfFieldsAreThoseOfGo(t *testing.T) {
 	t.Parallel()
 	own := reflect.TypeFor[own]()
-	kinds := map[reflect.Kind][]string{reflect.String: {"string"}, reflect.Bool: {"boolean"}, reflect.Int: {"integer"}, reflect.Float64: {"number"},
-		reflect.Slice: {"array", "object"}, reflect.Map: {"object"}, reflect.Struct: {"object"}}
+	kinds := map[reflect.Kind][]string{
+		reflect.String: {"string"}, reflect.Bool: {"boolean"}, reflect.Int: {"integer"}, reflect.Float64: {"number"},
+		reflect.Slice: {"array", "object"}, reflect.Map: {"object"}, reflect.Struct: {"object"},
+	}
 	for name, goType := range schemaOf {
 		for field, i := range fieldNames(goType) {
 			f := goType.Field(i).Type

@@ -103,55 +103,51 @@ func (p *dagParser) options(words []string) error {
 
 type setter func(p *dagParser, s *dagrun.Step, value string) error
 
-var stepKeys map[string]setter
-
-func init() { // the table and parents need each other
-	stepKeys = map[string]setter{
-		"when": func(_ *dagParser, s *dagrun.Step, v string) error { s.When = condition(v); return nil },
-		"when_per_item": func(_ *dagParser, s *dagrun.Step, v string) error {
-			s.When, s.WhenPerItem = condition(v), true
-			return nil
-		},
-		"rule": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.Rule, err = dagrun.ParseRule(v)
-			return err
-		},
-		"body": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.Body, err = dagrun.ParseBody(v)
-			return err
-		},
-		"result": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.Result, err = parseResult(strings.Split(v, ","))
-			return err
-		},
-		"cache":       func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
-		"publish":     func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
-		"slots":       func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Slots, err = strconv.Atoi(v); return err },
-		"pool":        func(_ *dagParser, s *dagrun.Step, v string) error { s.Pool = v; return nil },
-		"priority":    func(_ *dagParser, s *dagrun.Step, v string) error { s.PriorityExpr = number(v); return nil },
-		"timeout":     func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Timeout, err = duration(v); return err },
-		"retry":       func(_ *dagParser, s *dagrun.Step, v string) error { return parseRetry(&s.Retry, v) },
-		"on_error":    func(p *dagParser, s *dagrun.Step, v string) error { return p.onError(s, v) },
-		"continue_on": func(_ *dagParser, s *dagrun.Step, v string) error { return parseContinue(&s.ContinueOn, v) },
-		"skip_exit":   func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.SkipExit, err = numbers(v); return err },
-		"on_lost": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.OnLost, err = dagrun.ParseOnLost(v)
-			return err
-		},
-		"foreach": func(_ *dagParser, s *dagrun.Step, v string) error {
-			s.Foreach = &dagrun.Foreach{Items: keys(v)}
-			return nil
-		},
-		"max_concurrent": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.Foreach.MaxConcurrent, err = strconv.Atoi(v)
-			return err
-		},
-		"max_items": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
-			s.Foreach.MaxItems, err = strconv.Atoi(v)
-			return err
-		},
-		"item_fail_fast": func(_ *dagParser, s *dagrun.Step, _ string) error { s.Foreach.FailFast = true; return nil },
-	}
+var stepKeys = map[string]setter{
+	"when": func(_ *dagParser, s *dagrun.Step, v string) error { s.When = condition(v); return nil },
+	"when_per_item": func(_ *dagParser, s *dagrun.Step, v string) error {
+		s.When, s.WhenPerItem = condition(v), true
+		return nil
+	},
+	"rule": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.Rule, err = dagrun.ParseRule(v)
+		return err
+	},
+	"body": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.Body, err = dagrun.ParseBody(v)
+		return err
+	},
+	"result": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.Result, err = parseResult(strings.Split(v, ","))
+		return err
+	},
+	"cache":       func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
+	"publish":     func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
+	"slots":       func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Slots, err = strconv.Atoi(v); return err },
+	"pool":        func(_ *dagParser, s *dagrun.Step, v string) error { s.Pool = v; return nil },
+	"priority":    func(_ *dagParser, s *dagrun.Step, v string) error { s.PriorityExpr = number(v); return nil },
+	"timeout":     func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Timeout, err = duration(v); return err },
+	"retry":       func(_ *dagParser, s *dagrun.Step, v string) error { return parseRetry(&s.Retry, v) },
+	"on_error":    func(p *dagParser, s *dagrun.Step, v string) error { return p.onError(s, v) },
+	"continue_on": func(_ *dagParser, s *dagrun.Step, v string) error { return parseContinue(&s.ContinueOn, v) },
+	"skip_exit":   func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.SkipExit, err = numbers(v); return err },
+	"on_lost": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.OnLost, err = dagrun.ParseOnLost(v)
+		return err
+	},
+	"foreach": func(_ *dagParser, s *dagrun.Step, v string) error {
+		s.Foreach = &dagrun.Foreach{Items: keys(v)}
+		return nil
+	},
+	"max_concurrent": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.Foreach.MaxConcurrent, err = strconv.Atoi(v)
+		return err
+	},
+	"max_items": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.Foreach.MaxItems, err = strconv.Atoi(v)
+		return err
+	},
+	"item_fail_fast": func(_ *dagParser, s *dagrun.Step, _ string) error { s.Foreach.FailFast = true; return nil },
 }
 
 // parseRetry reads limit[/interval[/backoff[/max]]] and then ,jitter:x ,exit:n+n ,kinds:a+b in any order.
