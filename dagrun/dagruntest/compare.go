@@ -17,7 +17,7 @@ func (p *Pair) compareTasks() error {
 	for _, c := range p.Model.sorted() {
 		row, ok := rows[c.ID]
 		delete(rows, c.ID)
-		if !ok && p.Model.isHandler(c) && !begun(c) {
+		if p.Model.isHandler(c) && !begun(c) && (!ok || p.Model.phase() == "") {
 			continue // it may never be part of this run
 		}
 		if c.Publishing || c.PublishTries > 0 || c.Reason == "" || c.Reason == anyWords {
@@ -45,7 +45,9 @@ func (p *Pair) printTask(t dagrun.TaskRecord) string {
 		fmt.Fprintf(&b, " started=%v retries=%d/%d", t.StartedAt != 0, t.Retries, t.PublishTries)
 		return b.String()
 	}
-	t.Reason = strings.Replace(t.Reason, "fail fast: step ", "fail fast: ", 1)
+	if strings.HasPrefix(t.Reason, "fail fast: ") {
+		t.Reason = "fail fast" // of several in one event, each may be the first
+	}
 	if t.State != dagrun.TaskWaiting {
 		t.Ref = ""
 	}
@@ -154,10 +156,14 @@ func (p *Pair) compareAttempts(ready dagrun.Ready) error {
 		}
 		return out
 	}
-	again := func(a dagrun.AttemptRecord) bool { return p.Kept.Attempts[Try{a.ID, a.Attempt}] == a }
-	core := slices.DeleteFunc(slices.Clone(ready.Records.Attempts), again)
-	model := slices.DeleteFunc(slices.Clone(p.Model.Attempts), again)
-	return same("attempts", show(core), show(model))
+	var kept []dagrun.AttemptRecord
+	for _, a := range slices.Concat(ready.Records.Attempts, p.Model.Attempts) {
+		kept = append(kept, p.Kept.Attempts[Try{a.ID, a.Attempt}])
+	}
+	old := show(kept) // what is stored may come again
+	again := func(s string) bool { return slices.Contains(old, s) }
+	core := slices.DeleteFunc(show(ready.Records.Attempts), again)
+	return same("attempts", core, slices.DeleteFunc(show(p.Model.Attempts), again))
 }
 
 func (p *Pair) compareDecisions(ready dagrun.Ready) error {

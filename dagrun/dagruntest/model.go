@@ -155,6 +155,7 @@ func (m *Model) Step(ev dagrun.Event) error {
 		return err
 	}
 	if m.begun {
+		m.settleNodes()
 		m.fireTimers()
 		m.settle()
 	}

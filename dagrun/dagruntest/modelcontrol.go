@@ -67,7 +67,7 @@ func (m *Model) decideRun(ct dagrun.Control) dagrun.Outcome {
 	return dagrun.Refused
 }
 
-// reopenWaits does after a resume what a pause has held back since EvBegin.
+// reopenWaits does, once a pause is lifted, what it has held back since EvBegin.
 func (m *Model) reopenWaits() {
 	for _, c := range m.sorted() {
 		unanswered := c.NextAt == 0 && c.Ref == "" && !c.opening && c.step.Body != dagrun.BodyApproval

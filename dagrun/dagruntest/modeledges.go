@@ -74,6 +74,13 @@ func allSkipped(group []*cell) bool {
 	return true
 }
 
+// settleNodes ends all nodes whose items have ended: that belongs to the end of the last item.
+func (m *Model) settleNodes() {
+	for _, c := range m.sorted() {
+		m.settleNode(c)
+	}
+}
+
 // settleNode ends a foreach node whose items have all ended.
 func (m *Model) settleNode(node *cell) bool {
 	if !node.grown() || node.State != dagrun.TaskRunning {

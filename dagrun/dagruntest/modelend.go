@@ -165,7 +165,7 @@ func (m *Model) lost(c *cell, reason string) {
 		return
 	}
 	m.note(c, r)
-	if m.giveUp != "" {
+	if r.Kind == dagrun.KindLost && m.giveUp != "" {
 		r.Reason = anyWords
 		m.fail(c, r)
 		return
@@ -289,13 +289,14 @@ func (m *Model) tolerate(c *cell, r dagrun.Result) {
 // publishEnded is the end of the second body.
 func (m *Model) publishEnded(c *cell, r dagrun.Result) {
 	c.published = false
+	late := c.Request == dagrun.RequestTimeout
 	if m.requested(c, &r) {
 		return
 	}
 	switch p := c.step.Retry; {
 	case r.Kind == dagrun.KindNone:
 		m.end(c, dagrun.TaskSucceeded, c.Reason)
-	case r.Kind == dagrun.KindTimeout && m.run.Ending == dagrun.EndingTimeout:
+	case late:
 		m.fail(c, r)
 	case retryable(p, r) && c.PublishTries < p.Limit && (m.run.Ending == 0 || m.isHandler(c)):
 		c.State, c.Publishing, c.NextAt = dagrun.TaskRetrying, true, m.now+delay(p, c.PublishTries)

@@ -2,6 +2,7 @@ package dagruntest
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
@@ -166,9 +167,7 @@ func (m *Model) begin() {
 	}
 	m.run.Left = 0
 	m.unsaid()
-	for _, c := range m.sorted() {
-		m.settleNode(c)
-	}
+	m.settleNodes()
 	steps := !m.stepsSettled() || m.phase() == dagrun.InitHandler
 	if m.giveUp != "" {
 		m.run.Ending = max(m.run.Ending, dagrun.EndingDrives)
@@ -196,6 +195,7 @@ func (m *Model) unsaid() {
 // orphan takes up what a former drive left behind.
 func (m *Model) orphan(c *cell) {
 	c.gone = true
+	m.actions = slices.DeleteFunc(m.actions, func(a dagrun.Action) bool { return a.Kind == dagrun.ActKill && a.Task == c.ID })
 	switch {
 	case c.isNode():
 	case c.State == dagrun.TaskReady:

@@ -220,6 +220,7 @@ func (m *Model) cancelRun(by string, now bool) {
 	}
 	m.cancelSteps(reason, by, now)
 	m.cancelHandlers(reason, by, now)
+	m.reopenWaits()
 }
 
 // cancelHandlers stops what has begun; abort and exit go on, or start, unless it must be now. An init that has not
@@ -234,6 +235,9 @@ func (m *Model) cancelHandlers(reason, by string, now bool) {
 		for _, c := range m.group(i, "") {
 			if toCome || (begun(c) && (now || !last)) {
 				m.cancel(c, reason, by, now)
+			} else if c.State == dagrun.TaskReady {
+				m.unready(c) // its turn comes again, or never
+				c.State = dagrun.TaskPending
 			}
 		}
 	}

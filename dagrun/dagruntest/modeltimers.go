@@ -64,6 +64,7 @@ func (m *Model) fireTimers() {
 			return
 		}
 		all[0].do()
+		m.settleNodes()
 	}
 }
 

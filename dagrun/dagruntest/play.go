@@ -23,6 +23,7 @@ type Play struct {
 	lastID   int64
 	retries  int  // generations still allowed
 	safe     bool // no crash
+	torn     bool // the last crash cut a batch
 }
 
 type body struct {
@@ -154,6 +155,7 @@ func (p *Play) crash() error {
 		p.logf("crash after %d of %d rows", n, len(ready.Records.Tasks))
 		p.Stats.Prefixes++
 		p.Kept.CommitPrefix(ready.Records, n)
+		p.torn = true
 	default:
 		p.logf("crash after the commit")
 		p.Kept.Commit(ready.Records)
@@ -186,7 +188,8 @@ func (p *Play) comeBack() error {
 }
 
 func (p *Play) begin() error {
-	givesUp := p.Kept.Run.StartedAt != 0 && p.c.OneIn(12)
+	givesUp := p.Kept.Run.StartedAt != 0 && p.c.OneIn(12) && !p.torn && !slices.ContainsFunc(p.requests, isRetry)
+	p.torn = false
 	for _, id := range sortedIDs(p.Kept.Tasks) {
 		t := p.Kept.Tasks[id]
 		if !givesUp && t.State == dagrun.TaskRunning && t.Attempt > 0 && p.c.OneIn(6) {
@@ -208,7 +211,7 @@ func (p *Play) begin() error {
 			}
 		}
 	}
-	if p.Kept.Run.StartedAt == 0 && p.c.OneIn(20) {
+	if p.Kept.Run.StartedAt == 0 && !givesUp && p.c.OneIn(20) {
 		if err := p.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "bad params"}); err != nil {
 			return err
 		}
@@ -223,6 +226,8 @@ func (p *Play) begin() error {
 	}
 	return nil
 }
+
+func isRetry(ct dagrun.Control) bool { return ct.Verb == dagrun.VerbRetry }
 
 // nextGeneration is a retry of a finished run, as a store makes it.
 func (p *Play) nextGeneration() error {
