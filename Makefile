@@ -99,4 +99,4 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 .PHONY: mutants
 mutants: ## plant faults in the core and see each one caught (minutes)
-	@go test -count=1 -timeout 60m ./dagrun/dagruntest/mutant -run All -mutants
+	@cd dagrun/dagruntest/mutant && go test -count=1 -timeout 60m -run All -mutants

@@ -19,6 +19,6 @@
 // quick ones first, until one is red. A mutant that does not compile is a mistake in the list, not a catch, and one that
 // every suite lets through means that a test is missing.
 //
-// The tests check that the list fits the code; with -mutants they also plant everything, which takes minutes. They
-// start the go command, and nothing else.
+// The tests check that the list fits the code; with -mutants they also plant everything and print who noticed, which
+// takes minutes: make mutants. They start the go command, and nothing else.
 package mutant

@@ -66,7 +66,7 @@ func overlay(core, scratch string, m *Mutant) (string, error) {
 
 // run runs the suite up to its first failure.
 func (s Suite) run(ctx context.Context, core string, flags ...string) (Outcome, error) {
-	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=2m"}, flags...)
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=10m"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(append(args, s.Package), s.Args...)...)
 	cmd.Dir = core
 	var complaints bytes.Buffer
