@@ -44,11 +44,25 @@ func draw(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	view := graphview.FromSpec(spec, graph)
+	checkSchemaLine(t, file, string(src))
 	name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 	golden(t, name+".txt", graphview.Text(view, graphview.TextOptions{}))
 	golden(t, name+".dot", graphview.DOT(view))
 	golden(t, name+".mmd", graphview.Mermaid(view))
 	golden(t, name+".svg", graphview.SVG(view))
+}
+
+// checkSchemaLine wants the first line to lead an editor to the schema.
+func checkSchemaLine(t *testing.T, file, src string) {
+	t.Helper()
+	line, _, _ := strings.Cut(src, "\n")
+	path, ok := strings.CutPrefix(line, "# yaml-language-server: $schema=")
+	if !ok {
+		t.Fatalf("%s does not begin with its schema: %q", file, line)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(file), path)); err != nil {
+		t.Error(err)
+	}
 }
 
 func golden(t *testing.T, file, got string) {

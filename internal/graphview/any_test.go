@@ -106,7 +106,7 @@ func checkDOT(t rapid.TB, dot string) {
 }
 
 var mermaidLine = regexp.MustCompile(`^(?:flowchart TB|  subgraph handlers|  end|  classDef [a-z]+ [a-z:,#0-9]+|  class [n0-9,]+ [a-z]+` +
-	`|  n\d+ (?:-->|[-=.]+>\|[a-z ]+\|) n\d+| +n\d+(?:\[|\[\[|\(\[|>)"(?:[\p{L}\p{N} _/,:<>\-#;]|[^\x00-\x7f])*"[\])]+)?$`)
+	`|  n\d+ (?:-->|[-=.]+>\|[a-z ]+\|) n\d+| +n\d+(?:\[|\[\[|\(\[|>)"(?:[\p{L}\p{N} _/,:<>\-#;]|[^\x00-\x7f])+"[\])]+)?$`)
 
 func checkMermaid(t rapid.TB, text string) {
 	t.Helper()

@@ -35,9 +35,8 @@ func (c *canvas) at(x, y int) *spot {
 
 // write puts text and returns the place behind it. Text that reads from right to left is isolated.
 func (c *canvas) write(x, y int, s, style string) int {
-	marks := isolate(s)
 	start, end := "", ""
-	if marks != s {
+	if rightToLeft(s) {
 		start, end = isolateStart, isolateEnd
 	}
 	gs := glyphs(s)

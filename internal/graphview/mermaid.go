@@ -1,6 +1,7 @@
 package graphview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func Mermaid(v View) string {
 }
 
 func mermaidShape(n Node) string {
-	text := mermaidText(n.title())
+	text := cmp.Or(mermaidText(n.title()), " ") // an empty string is no label there
 	for _, rest := range pack(n.remarks(), " · ", lineOfRemarks) {
 		text += "<br/>" + mermaidText(rest)
 	}

@@ -15,8 +15,12 @@ func TestLayout_BoundsItsWorkOnLargeGraphs(t *testing.T) {
 			if limit := len(v.Nodes) + maxBends; len(s.cells) > limit {
 				t.Errorf("%d cells, more than %d", len(s.cells), limit)
 			}
-			if limit := len(v.Edges) + maxBends; len(s.links) > limit {
-				t.Errorf("%d links, more than %d", len(s.links), limit)
+			steps := 0
+			for _, r := range s.routes {
+				steps += len(r)
+			}
+			if limit := len(v.Edges) + maxBends; len(s.links) > limit || steps > limit {
+				t.Errorf("%d links and %d steps along them, more than %d", len(s.links), steps, limit)
 			}
 			if work := s.sweeps() * (len(s.cells) + len(s.links)); work > sweepWork && s.sweeps() > 1 {
 				t.Errorf("sweeps visit %d cells and links", work)

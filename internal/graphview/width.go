@@ -109,14 +109,10 @@ func clip(s string, limit int, ellipsis string) string {
 	return strings.TrimRight(b.String(), " ") + ellipsis
 }
 
-// isolate keeps right-to-left text from reordering what stands around it.
-func isolate(s string) string {
-	for _, r := range s {
+// rightToLeft says whether text would reorder what stands around it.
+func rightToLeft(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
 		p, _ := bidi.LookupRune(r)
-		switch p.Class() {
-		case bidi.R, bidi.AL, bidi.AN:
-			return isolateStart + s + isolateEnd
-		}
-	}
-	return s
+		return p.Class() == bidi.R || p.Class() == bidi.AL || p.Class() == bidi.AN
+	})
 }
