@@ -49,9 +49,9 @@ func (r *Run) Ready() (Ready, bool) {
 		out.WakeAt = r.wakeAt()
 	}
 	rec := &out.Records
-	any := len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(out.Actions)+len(out.Wants)+len(out.Drops) > 0 ||
+	something := len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(out.Actions)+len(out.Wants)+len(out.Drops) > 0 ||
 		rec.Run != nil || out.Leave != nil || out.Result != nil
-	return *out, any
+	return *out, something
 }
 
 // showRecords lists each changed task once, by its latest change.

@@ -228,11 +228,12 @@ func (c *chaos) answer() {
 		return
 	}
 	e := Event{Kind: EvWaits, Task: a.Task, Attempt: a.Attempt}
-	if c.run.Spec(a.Task).Body == BodyChild {
+	switch {
+	case c.run.Spec(a.Task).Body == BodyChild:
 		e.Ref = "child"
-	} else if c.rnd.IntN(2) == 0 {
+	case c.rnd.IntN(2) == 0:
 		e.Until = c.now + Time(c.rnd.IntN(60_000))
-	} else {
+	default:
 		e.Kind, e.Result = EvFinished, c.result()
 	}
 	c.event(e)
@@ -337,8 +338,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &chaos{TB: t, rnd: rnd, g: g, run: New(g, Options{}), now: 1000, rows: map[TaskID]TaskRecord{},
-		pending: map[int64]*Control{}, flying: map[TaskID]Action{}, wants: map[TaskID]bool{}}
+	c := &chaos{
+		TB: t, rnd: rnd, g: g, run: New(g, Options{}), now: 1000, rows: map[TaskID]TaskRecord{},
+		pending: map[int64]*Control{}, flying: map[TaskID]Action{}, wants: map[TaskID]bool{},
+	}
 	c.row = RunRecord{State: RunQueued, Generation: 1}
 	c.event(Event{Kind: EvBegin})
 	return c

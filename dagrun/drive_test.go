@@ -161,7 +161,7 @@ func (d *drive) begin() *drive {
 // loop commits, performs and goes on until nothing moves but time or the test.
 func (d *drive) loop() {
 	d.Helper()
-	for i := 0; i < 1000; i++ {
+	for range 1000 {
 		ready, ok := d.run.Ready()
 		if !ok {
 			return
@@ -208,31 +208,20 @@ func (d *drive) perform(a Action) {
 		d.log = append(d.log, a.Kind.String()+" "+name)
 		return
 	}
-	switch a.Kind {
-	case ActStart:
-		if a.Publish {
-			name += "!"
-		} else {
-			d.step(Event{Kind: EvStarted, Task: a.Task, Attempt: a.Attempt})
-		}
-		var res Result
-		if ends := d.ends[name]; len(ends) > 0 {
-			res, d.ends[name] = ends[0], ends[1:]
-		}
-		d.log = append(d.log, name)
-		d.step(Event{Kind: EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &res})
+	if a.Kind != ActStart {
+		return
 	}
-}
-
-// tick lets time pass to the next alarm.
-func (d *drive) tick() {
-	d.Helper()
-	ready, _ := d.run.Ready()
-	if ready.WakeAt == 0 {
-		d.Fatal("nothing to wake for")
+	if a.Publish {
+		name += "!"
+	} else {
+		d.step(Event{Kind: EvStarted, Task: a.Task, Attempt: a.Attempt})
 	}
-	d.step(Event{Kind: EvTick, At: ready.WakeAt})
-	d.loop()
+	var res Result
+	if ends := d.ends[name]; len(ends) > 0 {
+		res, d.ends[name] = ends[0], ends[1:]
+	}
+	d.log = append(d.log, name)
+	d.step(Event{Kind: EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &res})
 }
 
 // crash forgets the run and restores it from what was committed.

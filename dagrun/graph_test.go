@@ -31,8 +31,10 @@ func TestCompile_RefusesWithEveryProblem(t *testing.T) {
 		{"slots of a noop", set(spec("a noop"), func(s *Spec) { s.Steps[0].Slots = 1 }), "a noop takes no slots"},
 		{"foreach without items", set(spec("a"), func(s *Spec) { s.Steps[0].Foreach = &Foreach{} }), "foreach has no items"},
 		{"negative retries", set(spec("a"), func(s *Spec) { s.Steps[0].Retry.Limit = -1 }), "retry_policy.limit is negative"},
-		{"replace by nothing", set(spec("a"), func(s *Spec) { s.Steps[0].OnError = []ErrorRule{{Do: DoReplace}} }),
-			`step "a": on_error[0]: do: replace needs a replacement`},
+		{
+			"replace by nothing", set(spec("a"), func(s *Spec) { s.Steps[0].OnError = []ErrorRule{{Do: DoReplace}} }),
+			`step "a": on_error[0]: do: replace needs a replacement`,
+		},
 		{"all at once", spec("a rule=one_done", "b <- c", "b"), "trigger rule one_done\nwhich is no step\nused twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func checkRun(tb testing.TB, r *Run) {
 	if r.verdict != nil && r.counts.Open > 0 {
 		tb.Fatalf("the run ends with %+v", r.counts)
 	}
-	if max := r.graph.spec.MaxActive; max > 0 && r.bags[offered].len()+r.bags[flying].len() > max {
+	if limit := r.graph.spec.MaxActive; limit > 0 && r.bags[offered].len()+r.bags[flying].len() > limit {
 		tb.Fatal("max_active_steps exceeded")
 	}
 }

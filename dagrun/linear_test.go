@@ -48,9 +48,15 @@ func TestRun_WorkIsLinear(t *testing.T) {
 		make func(n int) Spec
 		what func(testing.TB, *Run)
 	}{
-		{"chain", chain, ran}, {"fan", fan, ran}, {"ladder", ladder, ran}, {"foreach", foreachSpec, ran},
-		{"chain fails", chain, fails}, {"fan fails", fan, fails}, {"ladder fails", ladder, fails},
-		{"chain canceled", chain, cancels}, {"fan canceled", fan, cancels},
+		{"chain", chain, ran},
+		{"fan", fan, ran},
+		{"ladder", ladder, ran},
+		{"foreach", foreachSpec, ran},
+		{"chain fails", chain, fails},
+		{"fan fails", fan, fails},
+		{"ladder fails", ladder, fails},
+		{"chain canceled", chain, cancels},
+		{"fan canceled", fan, cancels},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,19 +8,25 @@ import (
 
 // The words of the language, each table in the order of its constants.
 var (
-	stateNames = []string{"pending", "ready", "running", "finishing", "retrying", "waiting", "paused",
-		"succeeded", "failed", "skipped", "upstream_failed", "canceled", "replaced"}
+	stateNames = []string{
+		"pending", "ready", "running", "finishing", "retrying", "waiting", "paused",
+		"succeeded", "failed", "skipped", "upstream_failed", "canceled", "replaced",
+	}
 	runStateNames = []string{"queued", "running", "waiting", "paused", "succeeded", "failed", "canceled"}
-	ruleNames     = []string{"all_success", "all_done", "all_failed", "one_success", "one_failed", "one_done",
-		"none_failed", "none_failed_min_one_success", "none_skipped"}
+	ruleNames     = []string{
+		"all_success", "all_done", "all_failed", "one_success", "one_failed", "one_done",
+		"none_failed", "none_failed_min_one_success", "none_skipped",
+	}
 	edgeStateNames = []string{"succeeded", "finished", "started"}
 	bodyNames      = []string{"task", "noop", "wait", "approval", "child"}
 	onLostNames    = []string{"retry", "fail"}
 	doNames        = []string{"retry", "fail", "skip", "continue", "replace"}
 	requestNames   = []string{"none", "pause", "cancel", "timeout", "mark"}
 	endingNames    = []string{"none", "fail_fast", "init", "timeout", "drives", "cancel", "now", "refused"}
-	eventNames     = []string{"begin", "tick", "granted", "started", "finished", "waits", "probed", "lost",
-		"settled", "drive_limit", "refuse", "drain", "control"}
+	eventNames     = []string{
+		"begin", "tick", "granted", "started", "finished", "waits", "probed", "lost",
+		"settled", "drive_limit", "refuse", "drain", "control",
+	}
 	verbNames      = []string{"cancel", "pause", "resume", "retry", "approve", "reject", "mark", "child_ended"}
 	retryModeNames = []string{"failed", "from", "step", "all"}
 	actionNames    = []string{"start", "open", "kill", "cancel_child", "probe"}
@@ -28,7 +34,7 @@ var (
 
 func (s State) String() string      { return word(stateNames, s) }
 func (s RunState) String() string   { return word(runStateNames, s) }
-func (r Rule) String() string       { return word(ruleNames, r) }
+func (rule Rule) String() string    { return word(ruleNames, rule) }
 func (s EdgeState) String() string  { return word(edgeStateNames, s) }
 func (b Body) String() string       { return word(bodyNames, b) }
 func (o OnLost) String() string     { return word(onLostNames, o) }
@@ -40,22 +46,44 @@ func (v Verb) String() string       { return word(verbNames, v) }
 func (m RetryMode) String() string  { return word(retryModeNames, m) }
 func (k ActionKind) String() string { return word(actionNames, k) }
 
-// ParseState reads what State.String prints; so do the other Parse functions for their types.
-func ParseState(s string) (State, error)       { return parse[State]("task state", stateNames, s) }
+// ParseState reads what State.String prints.
+func ParseState(s string) (State, error) { return parse[State]("task state", stateNames, s) }
+
+// ParseRunState reads what RunState.String prints.
 func ParseRunState(s string) (RunState, error) { return parse[RunState]("run state", runStateNames, s) }
+
+// ParseEdgeState reads what EdgeState.String prints.
 func ParseEdgeState(s string) (EdgeState, error) {
 	return parse[EdgeState]("edge state", edgeStateNames, s)
 }
-func ParseBody(s string) (Body, error)           { return parse[Body]("body", bodyNames, s) }
-func ParseOnLost(s string) (OnLost, error)       { return parse[OnLost]("on_lost", onLostNames, s) }
-func ParseDo(s string) (Do, error)               { return parse[Do]("do", doNames, s) }
-func ParseRequest(s string) (Request, error)     { return parse[Request]("request", requestNames, s) }
-func ParseEnding(s string) (Ending, error)       { return parse[Ending]("ending", endingNames, s) }
+
+// ParseBody reads what Body.String prints.
+func ParseBody(s string) (Body, error) { return parse[Body]("body", bodyNames, s) }
+
+// ParseOnLost reads what OnLost.String prints.
+func ParseOnLost(s string) (OnLost, error) { return parse[OnLost]("on_lost", onLostNames, s) }
+
+// ParseDo reads what Do.String prints.
+func ParseDo(s string) (Do, error) { return parse[Do]("do", doNames, s) }
+
+// ParseRequest reads what Request.String prints.
+func ParseRequest(s string) (Request, error) { return parse[Request]("request", requestNames, s) }
+
+// ParseEnding reads what Ending.String prints.
+func ParseEnding(s string) (Ending, error) { return parse[Ending]("ending", endingNames, s) }
+
+// ParseEventKind reads what EventKind.String prints.
 func ParseEventKind(s string) (EventKind, error) { return parse[EventKind]("event", eventNames, s) }
-func ParseVerb(s string) (Verb, error)           { return parse[Verb]("verb", verbNames, s) }
+
+// ParseVerb reads what Verb.String prints.
+func ParseVerb(s string) (Verb, error) { return parse[Verb]("verb", verbNames, s) }
+
+// ParseRetryMode reads what RetryMode.String prints.
 func ParseRetryMode(s string) (RetryMode, error) {
 	return parse[RetryMode]("retry mode", retryModeNames, s)
 }
+
+// ParseActionKind reads what ActionKind.String prints.
 func ParseActionKind(s string) (ActionKind, error) {
 	return parse[ActionKind]("action", actionNames, s)
 }

@@ -166,13 +166,13 @@ func (r *Run) enqueue(t *task) {
 
 // judgeAll judges what was enqueued, and what that enqueues in turn.
 func (r *Run) judgeAll() bool {
-	for i := 0; i < len(r.work); i++ {
+	for i := 0; i < len(r.work); i++ { //nolint:intrange // the list grows meanwhile
 		t := r.work[i]
 		t.queued = false
 		r.judge(t)
 	}
-	any := len(r.work) > 0
+	some := len(r.work) > 0
 	clear(r.work)
 	r.work = r.work[:0]
-	return any
+	return some
 }

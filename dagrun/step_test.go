@@ -2,6 +2,7 @@ package dagrun
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,21 +36,34 @@ func TestStep_StaleEventsChangeNothing(t *testing.T) {
 	d := newDrive(t, spec("a retry=x", "b approval"), Options{})
 	d.play("begin", "grant a")
 	stale := []Event{
-		{Kind: EvGranted}, {Kind: EvFinished, Attempt: 2, Result: &Result{}}, {Kind: EvLost, Attempt: 0}, {Kind: EvProbed},
-		{Kind: EvStarted, Attempt: 7}, {Kind: EvWaits, Attempt: 1}, {Kind: EvFinished, Task: d.id("b"), Attempt: 1, Result: &Result{}},
-		{Kind: EvControl, Control: &Control{ID: 1}}, {Kind: EvGranted, Task: TaskID{Step: 9}}, {Kind: EvGranted, Task: TaskID{Item: "x"}},
+		{Kind: EvGranted},
+		{Kind: EvFinished, Attempt: 2, Result: &Result{}},
+		{Kind: EvLost, Attempt: 0},
+		{Kind: EvProbed},
+		{Kind: EvStarted, Attempt: 7},
+		{Kind: EvWaits, Attempt: 1},
+		{Kind: EvFinished, Task: d.id("b"), Attempt: 1, Result: &Result{}},
+		{Kind: EvControl, Control: &Control{ID: 1}},
+		{Kind: EvGranted, Task: TaskID{Step: 9}},
+		{Kind: EvGranted, Task: TaskID{Item: "x"}},
 	}
 	d.play("pause b")
 	before := fmt.Sprint(d.run.Ready())
 	for _, e := range stale {
 		e.At = d.now + 1_000_000
-		if err := d.run.Step(e); err != ErrStale {
+		if err := d.run.Step(e); !errors.Is(err, ErrStale) {
 			t.Errorf("%s: %v", e.Kind, err)
 		}
 	}
-	for _, e := range []Event{{Kind: EvBegin}, {Kind: EvSettled}, {Kind: EvDriveLimit}, {Kind: EvControl}, {Kind: EventKind(99)},
-		{Kind: EvFinished, Attempt: 1}} {
-		if err := d.run.Step(e); err != ErrEvent {
+	for _, e := range []Event{
+		{Kind: EvBegin},
+		{Kind: EvSettled},
+		{Kind: EvDriveLimit},
+		{Kind: EvControl},
+		{Kind: EventKind(99)},
+		{Kind: EvFinished, Attempt: 1},
+	} {
+		if err := d.run.Step(e); !errors.Is(err, ErrEvent) {
 			t.Errorf("%s: %v", e.Kind, err)
 		}
 	}
