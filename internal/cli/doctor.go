@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -42,6 +43,9 @@ clocks, old snapshots, free connections and settings. Changes nothing. Warnings 
 
 func runDoctor(ctx context.Context, e *env, private bool) error {
 	if private {
+		if e.settings.Value("database_url").Origin.Kind == config.FromFlag {
+			return &usageError{msg: "--private and --database-url exclude each other", hint: "leave one of them out"}
+		}
 		return e.withPrivatePostgres(ctx, func(server *pglocal.Server) error {
 			return e.examine(ctx, server.URL(""), "private PostgreSQL in "+server.Dir())
 		})

@@ -127,6 +127,7 @@ func withPassword(address, password string) string {
 		panic(err)
 	}
 	u.User = url.UserPassword(u.User.Username(), password)
+	u.RawQuery = "" // as people write it: with sslmode=prefer each host is tried twice
 	return u.String()
 }
 

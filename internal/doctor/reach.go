@@ -43,8 +43,16 @@ func Explain(err error) string {
 	if !ok {
 		return pglink.Redact(err.Error())
 	}
-	why := strings.Join(reasons(connect.Unwrap()), "; ")
-	return fmt.Sprintf("cannot connect to %s: %s", Target(connect.Config), pglink.Redact(why))
+	all := reasons(connect.Unwrap())
+	if mayGoUnencrypted(connect.Config) && len(all) > 1 { // then no TLS is no reason, but the first half of an attempt
+		all = slices.DeleteFunc(all, func(text string) bool { return strings.HasSuffix(text, "server refused TLS connection") })
+	}
+	return fmt.Sprintf("cannot connect to %s: %s", Target(connect.Config), pglink.Redact(strings.Join(all, "; ")))
+}
+
+// mayGoUnencrypted: sslmode=prefer, the default, tries every host with TLS and then without.
+func mayGoUnencrypted(c *pgconn.Config) bool {
+	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
 }
 
 // reasons are the innermost causes, each once: with sslmode=prefer every host is tried twice.
