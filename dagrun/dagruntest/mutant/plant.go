@@ -55,13 +55,16 @@ func overlay(core, scratch string, m *Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	replacement := filepath.Join(scratch, m.File)
+	replacement := filepath.Join(scratch, "faulty.go")
 	index, err := json.Marshal(map[string]map[string]string{"Replace": {file: replacement}})
 	if err != nil {
 		return "", fmt.Errorf("overlay: %w", err)
 	}
 	list := filepath.Join(scratch, "overlay.json")
-	return list, errors.Join(os.WriteFile(replacement, []byte(faulty), 0o600), os.WriteFile(list, index, 0o600))
+	if err := os.WriteFile(list, index, 0o600); err != nil {
+		return "", fmt.Errorf("overlay: %w", err)
+	}
+	return list, os.WriteFile(replacement, []byte(faulty), 0o600) //nolint:gosec // the list of mutants is ours
 }
 
 // run runs the suite up to its first failure.
@@ -86,7 +89,10 @@ func (s Suite) run(ctx context.Context, core string, flags ...string) (Outcome, 
 
 // event is a line of `go test -json`.
 type event struct {
-	Action, Test, Output, FailedBuild string
+	Action      string `json:"Action"`
+	Test        string `json:"Test"`
+	Output      string `json:"Output"`
+	FailedBuild string `json:"FailedBuild"`
 }
 
 // firstFailure names the first test that failed; the innermost, because its parents report after it. A package that
