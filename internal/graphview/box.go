@@ -68,7 +68,7 @@ func (l line) width() int {
 
 func (b box) height() int { return len(b.lines) + 2 }
 
-func (b box) draw(c *canvas, x, y int, set *charset) {
+func (b box) draw(c *canvas, x, y int) {
 	right := x + b.width - 1
 	if b.double {
 		right--

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
@@ -30,12 +31,16 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 	v := graphview.FromGraph(compile(t, dagrun.Spec{
 		Steps: []dagrun.Step{
 			{Name: "list", Retry: dagrun.RetryPolicy{Limit: 3}},
-			{Name: "scan", Foreach: &dagrun.Foreach{Items: text("x")}, Depends: []dagrun.Edge{{Step: "list"}},
-				OnError: []dagrun.ErrorRule{{Do: dagrun.DoReplace, With: []dagrun.Step{{}}}}},
+			{
+				Name: "scan", Foreach: &dagrun.Foreach{Items: text("x")}, Depends: []dagrun.Edge{{Step: "list"}},
+				OnError: []dagrun.ErrorRule{{Do: dagrun.DoReplace, With: []dagrun.Step{{}}}},
+			},
 			{Name: "gate", Body: dagrun.BodyApproval, Depends: []dagrun.Edge{{Step: "list", State: dagrun.OnStarted}}},
-			{Name: "heavy", Slots: 2, Pool: "gpu", CacheKey: text("k"), Publish: true,
+			{
+				Name: "heavy", Slots: 2, Pool: "gpu", CacheKey: text("k"), Publish: true,
 				When: text("params.size > 100 && params.kind == 'x'"), Rule: dagrun.AllDone,
-				Depends: []dagrun.Edge{{Step: "scan"}, {Step: "gate", State: dagrun.OnFinished}}},
+				Depends: []dagrun.Edge{{Step: "scan"}, {Step: "gate", State: dagrun.OnFinished}},
+			},
 		},
 		Handlers: []dagrun.Step{{Name: dagrun.ExitHandler}},
 	}))
@@ -44,8 +49,10 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 			{ID: "list", Kind: graphview.Step, Badges: []string{"retry 3"}},
 			{ID: "scan", Kind: graphview.Foreach, Badges: []string{"foreach", "fallback"}},
 			{ID: "gate", Kind: graphview.Step, Badges: []string{"approval"}},
-			{ID: "heavy", Kind: graphview.Step,
-				Badges: []string{"all_done", "when params.size > 100 && params.kind…", "2 slots", "pool gpu", "cache", "publish"}},
+			{
+				ID: "heavy", Kind: graphview.Step,
+				Badges: []string{"all_done", "when params.size > 100 && params.kind…", "2 slots", "pool gpu", "cache", "publish"},
+			},
 			{ID: "@exit", Kind: graphview.Handler},
 		},
 		Edges: []graphview.Edge{
@@ -53,6 +60,31 @@ func TestFromGraph_ShowsKindsEdgesAndWhatSetsAStepApart(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, v); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFromSpec_ShowsNamesAndActionsOfTheFile(t *testing.T) {
+	t.Parallel()
+	spec, err := dagspec.Parse("test.yaml", []byte("name: mail\nsteps:\n"+
+		"  - {id: ask, name: Ask the service, action: http.request, with: {url: 'https://example.org'}}\n"+
+		"  - {id: rest, depends: [ask], action: wait, with: {duration: 1m}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := graphview.View{
+		Name: "mail",
+		Nodes: []graphview.Node{
+			{ID: "ask", Label: "Ask the service", Kind: graphview.Step, Badges: []string{"http.request"}},
+			{ID: "rest", Kind: graphview.Step, Badges: []string{"wait"}},
+		},
+		Edges: []graphview.Edge{{From: 0, To: 1}},
+	}
+	if diff := cmp.Diff(want, graphview.FromSpec(spec, g)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -81,8 +113,12 @@ func TestWith_ReplacementsTakeOverChildrenAndItemsAreCounted(t *testing.T) {
 			{ID: "query~2", Kind: graphview.Replacement, State: "running"},
 		},
 		Edges: []graphview.Edge{
-			{From: 2, To: 4, Replaces: true}, {From: 2, To: 5, Replaces: true},
-			{From: 0, To: 1}, {From: 1, To: 2}, {From: 4, To: 3}, {From: 5, To: 3},
+			{From: 2, To: 4, Replaces: true},
+			{From: 2, To: 5, Replaces: true},
+			{From: 0, To: 1},
+			{From: 1, To: 2},
+			{From: 4, To: 3},
+			{From: 5, To: 3},
 		},
 	}
 	if diff := cmp.Diff(want, v); diff != "" {

@@ -19,39 +19,29 @@ func (s *sketch) place(gap, limit float64) bool {
 			return false
 		}
 	}
-	sweeps := s.sweeps()
-	for range sweeps {
+	for range s.sweeps() {
 		for i := range s.layers {
-			s.settle(s.layers[i], gap, limit, true)
+			s.settle(s.layers[i], gap, limit, true, false)
 		}
 		for i := range s.layers {
-			s.settle(s.layers[len(s.layers)-1-i], gap, limit, false)
+			s.settle(s.layers[len(s.layers)-1-i], gap, limit, false, true)
 		}
 	}
-	s.settleBoth(gap, limit)
+	for _, row := range s.layers {
+		s.settle(row, gap, limit, true, true)
+	}
 	s.align(gap)
 	s.straightenBends(gap)
 	return true
 }
 
-// settle moves the cells of a layer towards their neighbours above (or below).
-func (s *sketch) settle(row []int, gap, limit float64, above bool) {
+// settle moves the cells of a layer towards their neighbours above, below, or both.
+func (s *sketch) settle(row []int, gap, limit float64, above, below bool) {
 	want, weight := make([]float64, len(row)), make([]float64, len(row))
 	for i, c := range row {
-		want[i], weight[i] = s.pull(c, above, !above)
+		want[i], weight[i] = s.pull(c, above, below)
 	}
 	s.spread(row, want, weight, gap, limit)
-}
-
-// settleBoth is a last pass in which every cell looks both ways.
-func (s *sketch) settleBoth(gap, limit float64) {
-	for _, row := range s.layers {
-		want, weight := make([]float64, len(row)), make([]float64, len(row))
-		for i, c := range row {
-			want[i], weight[i] = s.pull(c, true, true)
-		}
-		s.spread(row, want, weight, gap, limit)
-	}
 }
 
 // pull is where a cell's neighbours would have it, and how strongly: their weighted median, so that of an odd number
@@ -159,11 +149,11 @@ func (s *sketch) straightenBends(gap float64) {
 			}
 		}
 	}
-	for l := len(s.layers) - 1; l >= 0; l-- {
-		for i, at := range s.layers[l] {
+	for _, row := range slices.Backward(s.layers) {
+		for i, at := range row {
 			if c := s.cells[at]; c.bend() {
 				for _, below := range c.down {
-					s.nudge(s.layers[l], i, s.links[below].to, gap)
+					s.nudge(row, i, s.links[below].to, gap)
 				}
 			}
 		}

@@ -113,7 +113,7 @@ func (t texter) lane(page *canvas, handlers []Node) {
 	for _, n := range handlers {
 		box := t.box(n)
 		var c canvas
-		box.draw(&c, 0, 0, t.set)
+		box.draw(&c, 0, 0)
 		blocks = append(blocks, &c)
 	}
 	y := len(page.rows)

@@ -96,7 +96,7 @@ func (g *textGraph) drawCell(c *canvas, i int) {
 		c.upright(at.edge(), g.top[at.layer], g.under[at.layer], g.lines, g.t.set.pen(m))
 		return
 	}
-	g.boxes[at.node].draw(c, at.edge(), g.top[at.layer], g.t.set)
+	g.boxes[at.node].draw(c, at.edge(), g.top[at.layer])
 }
 
 // drawBus draws the lines of a bus, and its ports on the boxes it joins.

@@ -1,8 +1,6 @@
 package graphview
 
-import (
-	"github.com/oarlock-dev/oarlock/dagrun"
-)
+import "github.com/oarlock-dev/oarlock/dagrun"
 
 // View is a graph to draw.
 type View struct {
