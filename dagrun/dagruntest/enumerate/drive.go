@@ -144,23 +144,27 @@ func (d *drive) commit(ready dagrun.Ready) (ending, error) {
 			return crashed, d.crash(r, way-1, pieces)
 		}
 	}
-	d.note("commit of %d rows: %v", len(r.Tasks), rows(r.Tasks))
+	d.note("commit:%v", rows(slices.Clone(r.Tasks)))
 	if err := d.keep(&d.s, r, len(r.Tasks), true); err != nil {
 		return goesOn, err
 	}
 	return d.perform(ready)
 }
 
-func rows(tasks []dagrun.TaskRecord) (out []string) {
-	for _, t := range tasks {
-		out = append(out, fmt.Sprintf("%d %s#%d", t.ID.Step, t.State, t.Attempt))
+// rows print themselves when a history fails.
+type rows []dagrun.TaskRecord
+
+func (r rows) String() string {
+	var b strings.Builder
+	for _, t := range r {
+		fmt.Fprintf(&b, " %d %s#%d", t.ID.Step, t.State, t.Attempt)
 	}
-	return out
+	return b.String()
 }
 
 func (d *drive) crash(r dagrun.Records, kept, pieces int) error {
 	d.s.crashes--
-	d.note("crash after %d of %d pieces of %v", kept, pieces, rows(r.Tasks))
+	d.note("crash after %d of %d pieces:%v", kept, pieces, rows(slices.Clone(r.Tasks)))
 	return d.keep(&d.s, r, min(kept, len(r.Tasks)), kept == pieces)
 }
 

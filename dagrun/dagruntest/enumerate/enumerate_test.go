@@ -56,7 +56,13 @@ func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
 		if len(s.graphs) != s.want {
 			t.Errorf("%s: %d graphs, want %d", s.name, len(s.graphs), s.want)
 		}
-		got := play(t, s.graphs, func(g [][]int) (Count, error) { return Crashes(g, s.crashes) })
+		got, want := play(t, s.graphs, func(g [][]int) (Count, error) { return Crashes(g, s.crashes) }), 0
+		for _, g := range s.graphs {
+			want += histories(g, s.crashes)
+		}
+		if got.Histories != want {
+			t.Errorf("%s: %d histories, want %d", s.name, got.Histories, want)
+		}
 		t.Logf("%s, up to %d crashes: %d graphs, %+v", s.name, s.crashes, len(s.graphs), got)
 	}
 }

@@ -16,8 +16,11 @@ type plan struct {
 // plans are all controls that are made one at a time.
 func plans(tasks int) []plan {
 	list := []dagrun.Control{
-		{Verb: dagrun.VerbCancel}, {Verb: dagrun.VerbCancel, Now: true}, {Verb: dagrun.VerbPause},
-		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryFailed}, {Verb: dagrun.VerbRetry, Mode: dagrun.RetryAll},
+		{Verb: dagrun.VerbCancel},
+		{Verb: dagrun.VerbCancel, Now: true},
+		{Verb: dagrun.VerbPause},
+		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryFailed},
+		{Verb: dagrun.VerbRetry, Mode: dagrun.RetryAll},
 	}
 	for i := range tasks {
 		id := &dagrun.TaskID{Step: i}
