@@ -1,0 +1,163 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRunStatus_SaysWhyARunWaits(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	must(t, b.conn, "SELECT oarlock.set_queue('other')")
+	run := get[int64](t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', selector => '{"gpu": "true"}')`)
+	reason := func() string {
+		t.Helper()
+		return get[string](t, b.conn, "SELECT concat_ws(': ', state, reason) FROM oarlock.run_status($1)", run)
+	}
+	for _, c := range []struct{ statement, want string }{
+		{"", "queued: no worker is live: start one with `oarlock worker`"},
+		{`INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
+			VALUES (gen_random_uuid(), 'w', 'h', 'b', 1, 'v', '{}', '{other}', '{}', 8, 'none', 30000, 'c')`, "queued: no worker serves queue default"},
+		{"UPDATE oarlock.workers SET queues = '{}'", "queued: no worker offers label gpu=true"},
+		{`UPDATE oarlock.workers SET labels = '{"gpu": "true"}'`, "queued: no worker offers process"},
+		{"UPDATE oarlock.workers SET offers = '{process}', slots = 1", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.lanes SET slots = 2", "queued: needs 2 slots at once, no worker has more than 1"},
+		{"UPDATE oarlock.lanes SET slots = 1", "queued: waits for a worker with room"},
+		{"SELECT oarlock.set_dag('report', paused => true)", "queued: dag report is paused by "},
+		{"SELECT oarlock.set_queue('default', paused => true)", "queued: queue default is paused by "},
+		{"SELECT oarlock.set_dag('report', paused => false), oarlock.set_queue('default', paused => false)", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.runs SET run_at = '2100-01-01Z'", "scheduled: starts at 2100-01-01T00:00:00Z"},
+		{"UPDATE oarlock.runs SET run_at = now(); UPDATE oarlock.workers SET state = 'draining'", "queued: no worker is live"},
+	} {
+		if c.statement != "" {
+			must(t, b.conn, c.statement)
+		}
+		if got := reason(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("after %s: %q, want %q", c.statement, got, c.want)
+		}
+	}
+}
+
+func TestRunStatus_NamesTheLimitThatIsReached(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	first, second := enqueue(t, b.conn), enqueue(t, b.conn)
+	b.claim(t, first)
+	for statement, want := range map[string]string{
+		"SELECT oarlock.set_queue('default', max_running => 1)":                                              "queue default is full (1/1)",
+		"UPDATE oarlock.dags SET max_active_runs = 1; SELECT oarlock.set_queue('default', max_running => 0)": "dag report has 1 of 1 active runs",
+	} {
+		must(t, b.conn, "UPDATE oarlock.queues SET max_running = 0; UPDATE oarlock.dags SET max_active_runs = 0")
+		must(t, b.conn, statement)
+		if got := get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", second); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestTaskStatus_ShowsEveryStepWithOrWithoutARow(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "all", "steps": [{"id": "scan", "foreach": {}}, {"id": "load"}, {"id": "last"}], "handler_on": {"init": {}, "exit": {}}}`)
+	run := get[int64](t, b.conn, "SELECT oarlock.enqueue('all')")
+	b.claim(t, run)
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, attempt, generation, epoch, seq, outputs, failure_kind, exit_code)
+		VALUES ($1, 0, '', 0, 'running', 0, 1, 1, 1, NULL, NULL, NULL), ($1, 0, 'k', 0, 'succeeded', 1, 1, 1, 2, '{"rows": "7"}', NULL, 0),
+		       ($1, 1, '', 0, 'replaced', 1, 1, 1, 3, NULL, 'exit', 3), ($1, 1, '', 1, 'succeeded', 1, 1, 1, 4, '{"rows": "8"}', NULL, 0),
+		       ($1, 4, '', 0, 'running', 1, 1, 1, 5, NULL, NULL, NULL)`, run)
+	const query = "SELECT concat_ws(' ', step, coalesce(item, '-'), kind, state, attempt, coalesce(exit_code::text, '-'), replaces) FROM oarlock.task_status($1)"
+	got := b.list(t, query, run)
+	want := []string{"scan - foreach running 0 -", "scan k foreach succeeded 1 0", "load - step replaced 1 3", "load~1 - replacement succeeded 1 0 load",
+		"last - step pending 0 -", "@exit - handler running 1 -"}
+	if !equal(got, want) {
+		t.Errorf("tasks\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if over := get[bool](t, b.conn, "SELECT is_over OR outputs IS NOT NULL FROM oarlock.run_result($1)", run); over {
+		t.Error("a run that is under way has a result")
+	}
+	b.leave(t, run, "succeeded")
+	if outputs := get[string](t, b.conn, "SELECT outputs::text FROM oarlock.run_result($1) WHERE is_over", run); outputs != `{"load~1": {"rows": "8"}}` {
+		t.Errorf("outputs %s", outputs)
+	}
+}
+
+func TestScaleHint_CountsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	claimed := enqueue(t, b.conn)
+	b.claim(t, claimed)
+	must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, '{3}'))`)
+	must(t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_at => now() + interval '1 hour')`)
+	const query = "SELECT concat_ws(' ', queued, claimed, workers, slots, busy, wanted, oldest_ms >= 0) FROM oarlock.scale_hint($1)"
+	for queue, want := range map[any]string{"default": "3 1 1 8 0 4 t", nil: "3 1 1 8 0 4 t", "other": "0 0 1 8 0 0 t"} {
+		if got := get[string](t, b.conn, query, queue); got != want {
+			t.Errorf("queue %v: %s, want %s", queue, got, want)
+		}
+	}
+}
+
+func TestPutDAG_MakesAVersionOfWhatIsNew(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	put := func(spec, hash string) string {
+		t.Helper()
+		return get[string](t, b.conn, "SELECT concat_ws(' ', version, is_new) FROM oarlock.put_dag($1::text::jsonb, 'source', $2, '{process,process,action:wait}', 2, 60000)", spec, hash)
+	}
+	const one, two = `{"name": "d", "steps": [{"id": "a"}]}`, `{"name": "d", "queue": "q", "priority": 7, "max_active_runs": 2, "worker_selector": {"a": "b"}, "steps": [{"id": "a"}]}`
+	for _, c := range []struct{ spec, hash, want string }{{one, "h1", "1 t"}, {one, "h1", "1 f"}, {two, "h2", "2 t"}, {one, "h1", "3 t"}, {two, "h2", "4 t"}} {
+		if got := put(c.spec, c.hash); got != c.want {
+			t.Errorf("hash %s: %s, want %s", c.hash, got, c.want)
+		}
+	}
+	run := get[int64](t, b.conn, "SELECT oarlock.enqueue('d')")
+	if got := get[string](t, b.conn, `SELECT concat_ws(' ', r.version, l.queue, l.priority, l.selector, l.needs, l.slots, l.dag_id = r.dag_id, r.queue_deadline - r.run_at)
+		FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE run_id = $1`, run); got != `4 q 7 {"a": "b"} {action:wait,process} 2 t 00:01:00` {
+		t.Errorf("a run of it goes to %s", got)
+	}
+	must(t, b.conn, "SELECT oarlock.set_dag('d', removed => true)")
+	if got := put(two, "h2"); got != "4 f" {
+		t.Errorf("put again after its removal: %s", got)
+	}
+	wantCode(t, b.conn, "", "SELECT oarlock.enqueue('d')")
+	for needs, code := range map[string]string{"{pool}": "OA009", "{process,schedule}": "OA009", "{action:river.job}": "OA009", "{action:mine}": ""} {
+		wantCode(t, b.conn, code, `SELECT oarlock.put_dag('{"name": "n", "steps": [{"id": "a"}]}', '', 'h', $1)`, needs)
+	}
+	for _, spec := range []string{`[]`, `{}`, `{"name": "X", "steps": [{"id": "a"}]}`, `{"name": "x", "steps": []}`} {
+		wantCode(t, b.conn, "OA013", "SELECT oarlock.put_dag($1::text::jsonb, '', 'h', '{}')", spec)
+	}
+}
+
+func TestDrainWorker_AsksItByNameOrID(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.claim(t, enqueue(t, b.conn))
+	must(t, b.conn, "LISTEN oarlock_test_1")
+	if n := get[int](t, b.conn, "SELECT oarlock.drain_worker('w1') + oarlock.drain_worker('nobody')"); n != 1 {
+		t.Errorf("asked %d workers", n)
+	}
+	if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Payload != "drain" {
+		t.Errorf("heard %v, %v", n, err)
+	}
+	if got := get[string](t, b.conn, "SELECT state || ' ' || desired FROM oarlock.workers"); got != "live draining" {
+		t.Errorf("the worker is %s", got)
+	}
+}
+
+func TestEndBackends_OfALostWorkerOnly(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.claim(t, enqueue(t, b.conn))
+	victim := connect(t, b.url)
+	worker := get[string](t, b.conn, "SELECT worker_id::text FROM oarlock.workers")
+	must(t, victim, "SET application_name = 'oarlock/"+worker+"'")
+	if n := get[int](t, b.conn, "SELECT oarlock.end_backends($1)", worker); n != 0 {
+		t.Errorf("ended %d connections of a worker that lives", n)
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET state = 'lost'")
+	if n := get[int](t, b.conn, "SELECT oarlock.end_backends($1)", worker); n != 1 {
+		t.Errorf("ended %d connections, want 1", n)
+	}
+	if _, err := victim.Exec(t.Context(), "SELECT 1"); err == nil {
+		t.Error("the connection is still there")
+	}
+}
