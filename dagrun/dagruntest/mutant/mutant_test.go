@@ -9,19 +9,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"text/tabwriter"
 )
 
 var mutants = flag.Bool("mutants", false, "plant every fault and run the suites over it")
 
 const core = "../.."
 
-// suites are asked in this order: the quick ones see most, and the last one enumerates for more than a minute.
+// suites are asked in this order: the quick ones see most, and the last two enumerate.
 var suites = []Suite{
 	{Package: "./dagruntest/script"},
 	{Package: "./dagruntest/world", Args: []string{"-seeds=60"}},
 	{Package: "."},
 	{Package: "./dagruntest", Args: []string{"-run=TestModel|TestTriggerRules", "-histories=400"}},
+	{Package: "./dagruntest/enumerate"},
 	{Package: "./dagruntest"},
 }
 
@@ -61,7 +61,7 @@ func TestMutants_FitTheCode(t *testing.T) {
 	}
 }
 
-// TestAll plants the faults, two at a time or as many as -parallel says, and prints who noticed.
+// TestAll plants the faults, as many at a time as -parallel says, and prints who noticed each, and how fast.
 func TestAll(t *testing.T) {
 	if !*mutants {
 		t.Skip("takes minutes: make mutants")
@@ -75,42 +75,27 @@ func TestAll(t *testing.T) {
 			t.Fatalf("%s is red without any fault: %v %s", s.Package, err, o.Test)
 		}
 	}
-	all := list(t)
-	outcomes := make([]Outcome, len(all))
-	t.Run("mutant", func(t *testing.T) {
-		for i := range all {
-			t.Run(all[i].Name, func(t *testing.T) {
-				t.Parallel()
-				outcomes[i] = plant(t, folder, &all[i])
-			})
-		}
-	})
-	printTable(all, outcomes)
+	for _, m := range list(t) {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			plant(t, folder, &m)
+		})
+	}
 }
 
-func plant(t *testing.T, folder string, m *Mutant) Outcome {
+func plant(t *testing.T, folder string, m *Mutant) {
 	t.Helper()
 	o, err := Plant(t.Context(), folder, t.TempDir(), m, suites)
+	by := "SURVIVED"
 	switch {
 	case err != nil:
-		t.Error(err)
-	case !o.Caught:
+		t.Fatal(err)
+	case o.Caught:
+		by = strings.TrimPrefix(o.Suite, "./") + " " + o.Test
+	default:
 		t.Errorf("survived every suite: a test is missing\n%s: %s\n- %s\n+ %s", m.File, m.Why, m.Old, m.New)
 	}
-	return o
-}
-
-func printTable(all []Mutant, outcomes []Outcome) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "mutant\tcaught by\tseconds")
-	for i, m := range all {
-		by := "SURVIVED"
-		if o := outcomes[i]; o.Caught {
-			by = strings.TrimPrefix(o.Suite, "./") + " " + o.Test
-		}
-		fmt.Fprintf(w, "%s\t%s\t%.1f\n", m.Name, by, outcomes[i].Took.Seconds())
-	}
-	w.Flush()
+	fmt.Printf("%-42s %5.1f s  %s\n", m.Name, o.Took.Seconds(), by)
 }
 
 func TestParse_RefusesWhatIsNoFault(t *testing.T) {
