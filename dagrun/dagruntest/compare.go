@@ -235,8 +235,10 @@ func (p *Pair) compareCounts(c dagrun.Counts, final bool) error {
 		return nil
 	}
 	var m dagrun.Counts
-	count := map[dagrun.State]*int{dagrun.TaskSucceeded: &m.Succeeded, dagrun.TaskFailed: &m.Failed, dagrun.TaskSkipped: &m.Skipped,
-		dagrun.TaskUpstreamFailed: &m.UpstreamFailed, dagrun.TaskCanceled: &m.Canceled, dagrun.TaskReplaced: &m.Replaced}
+	count := map[dagrun.State]*int{
+		dagrun.TaskSucceeded: &m.Succeeded, dagrun.TaskFailed: &m.Failed, dagrun.TaskSkipped: &m.Skipped,
+		dagrun.TaskUpstreamFailed: &m.UpstreamFailed, dagrun.TaskCanceled: &m.Canceled, dagrun.TaskReplaced: &m.Replaced,
+	}
 	for _, t := range p.Model.cells {
 		if n := count[t.State]; n != nil {
 			*n++

@@ -149,8 +149,10 @@ func randomStep(c *Choices, f Features, depth int) dagrun.Step {
 
 func randomErrors(c *Choices, f Features, s *dagrun.Step, depth int) {
 	if c.OneIn(2) {
-		s.Retry = dagrun.RetryPolicy{Limit: c.N(3), Interval: Pick(c, dagrun.Duration(0), 2_000, 40_000),
-			Backoff: Pick(c, 0, 1, 2.5), MaxInterval: Pick(c, dagrun.Duration(0), 0, 50_000)}
+		s.Retry = dagrun.RetryPolicy{
+			Limit: c.N(3), Interval: Pick(c, dagrun.Duration(0), 2_000, 40_000),
+			Backoff: Pick(c, 0, 1, 2.5), MaxInterval: Pick(c, dagrun.Duration(0), 0, 50_000),
+		}
 		if c.OneIn(4) {
 			s.Retry.ExitCodes = []int{1}
 		}

@@ -24,8 +24,10 @@ type Try struct {
 
 // NewKept is an empty store.
 func NewKept() *Kept {
-	return &Kept{Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
-		Decided: map[int64]dagrun.Decision{}}
+	return &Kept{
+		Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
+		Decided: map[int64]dagrun.Decision{},
+	}
 }
 
 // Clone is a copy.

@@ -52,8 +52,10 @@ type cell struct {
 
 // NewModel is the model of dagrun.New.
 func NewModel(spec dagrun.Spec, opts dagrun.Options) *Model {
-	m := &Model{steps: slices.Concat(spec.Steps, spec.Handlers), plain: len(spec.Steps), spec: spec, opts: opts,
-		cells: map[dagrun.TaskID]*cell{}, asked: map[int64]bool{}, shelf: map[dagrun.TaskID]dagrun.TaskRecord{}}
+	m := &Model{
+		steps: slices.Concat(spec.Steps, spec.Handlers), plain: len(spec.Steps), spec: spec, opts: opts,
+		cells: map[dagrun.TaskID]*cell{}, asked: map[int64]bool{}, shelf: map[dagrun.TaskID]dagrun.TaskRecord{},
+	}
 	m.opts.Generation = max(1, opts.Generation)
 	m.opts.ParkAfter = cmp.Or(opts.ParkAfter, 30_000)
 	m.run.Generation = m.opts.Generation

@@ -12,6 +12,9 @@ var histories = flag.Int("histories", 1_500, "how many random histories core and
 func TestModel_AgreesWithTheCore(t *testing.T) {
 	t.Parallel()
 	const lanes = 2
+	if underRace {
+		*histories = min(*histories, 200)
+	}
 	totals := make([]Stats, lanes)
 	var wg sync.WaitGroup
 	for lane := range lanes {

@@ -144,9 +144,11 @@ func (m *Model) marked(c *cell, as dagrun.State, by string, outputs dagrun.JSON)
 
 // closeAttempt records an attempt that is not the task's end.
 func (m *Model) closeAttempt(c *cell, state dagrun.State, r dagrun.Result, reason string) {
-	m.Attempts = append(m.Attempts, dagrun.AttemptRecord{ID: c.ID, Attempt: c.Attempt, Generation: c.Generation, State: state,
+	m.Attempts = append(m.Attempts, dagrun.AttemptRecord{
+		ID: c.ID, Attempt: c.Attempt, Generation: c.Generation, State: state,
 		Kind: r.Kind, ExitCode: r.ExitCode, HasExit: r.HasExit, Signal: r.Signal, Reason: reason,
-		StartedAt: c.AttemptAt, FinishedAt: m.now})
+		StartedAt: c.AttemptAt, FinishedAt: m.now,
+	})
 	c.AttemptAt, c.killAt, c.opening = 0, 0, false
 }
 
@@ -234,8 +236,10 @@ func (m *Model) onError(c *cell, r dagrun.Result, i int, frozen bool) {
 	}
 }
 
-var neverRetried = []dagrun.FailureKind{dagrun.KindOutput, dagrun.KindConfig, dagrun.KindPublish, dagrun.KindLost,
-	dagrun.KindRejected, dagrun.KindChild}
+var neverRetried = []dagrun.FailureKind{
+	dagrun.KindOutput, dagrun.KindConfig, dagrun.KindPublish, dagrun.KindLost,
+	dagrun.KindRejected, dagrun.KindChild,
+}
 
 func retryable(p dagrun.RetryPolicy, r dagrun.Result) bool {
 	switch {

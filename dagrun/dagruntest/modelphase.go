@@ -74,8 +74,10 @@ func (m *Model) outcome() string {
 		return ""
 	}
 	state, _ := m.verdict()
-	want := map[dagrun.RunState]string{dagrun.RunCanceled: dagrun.AbortHandler, dagrun.RunFailed: dagrun.FailureHandler,
-		dagrun.RunSucceeded: dagrun.SuccessHandler}[state]
+	want := map[dagrun.RunState]string{
+		dagrun.RunCanceled: dagrun.AbortHandler, dagrun.RunFailed: dagrun.FailureHandler,
+		dagrun.RunSucceeded: dagrun.SuccessHandler,
+	}[state]
 	if ran && m.run.Ending != dagrun.EndingCancel {
 		return ""
 	}
@@ -220,6 +222,12 @@ func (m *Model) cancelRun(by string, now bool) {
 	}
 	m.cancelSteps(reason, by, now)
 	m.cancelHandlers(reason, by, now)
+	for _, c := range m.sorted() {
+		if m.isHandler(c) && c.State == dagrun.TaskReady && !m.isOpen(c) {
+			m.unready(c) // its turn comes again, or never
+			c.State = dagrun.TaskPending
+		}
+	}
 	m.reopenWaits()
 }
 
@@ -235,9 +243,6 @@ func (m *Model) cancelHandlers(reason, by string, now bool) {
 		for _, c := range m.group(i, "") {
 			if toCome || (begun(c) && (now || !last)) {
 				m.cancel(c, reason, by, now)
-			} else if c.State == dagrun.TaskReady {
-				m.unready(c) // its turn comes again, or never
-				c.State = dagrun.TaskPending
 			}
 		}
 	}

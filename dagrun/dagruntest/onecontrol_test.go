@@ -13,7 +13,7 @@ func TestEveryControlAndCrash(t *testing.T) {
 	t.Parallel()
 	graphs := Graphs(3, *nightly)
 	if underRace {
-		graphs = graphs[len(graphs)-1:]
+		graphs = graphs[:1]
 	}
 	total := 0
 	for _, g := range graphs {

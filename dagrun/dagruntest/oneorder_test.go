@@ -12,7 +12,11 @@ import (
 func TestEveryRuleAndEdge(t *testing.T) {
 	t.Parallel()
 	count := 0
-	for _, g := range Graphs(3, !underRace) {
+	graphs := Graphs(3, true)
+	if underRace {
+		graphs = Graphs(3, false)[3:6]
+	}
+	for _, g := range graphs {
 		for o := NewOdometer(); ; {
 			spec := chosenSpec(o, g)
 			compiled, err := dagrun.Compile(spec)
@@ -33,7 +37,7 @@ func TestEveryRuleAndEdge(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d graphs: %d histories", len(Graphs(3, !underRace)), count)
+	t.Logf("%d graphs: %d histories", len(graphs), count)
 }
 
 // chosenSpec turns answers into rules and edge states.
