@@ -8,7 +8,7 @@ type TaskID struct {
 	Alt  int
 }
 
-// State of a task. See docs/states.md for what each means to people.
+// State of a task. docs/language.md says what each means to people.
 type State uint8
 
 // Task states. TaskPending and TaskReady are derived and only stored when a task goes back to them from a stored state.
