@@ -48,7 +48,7 @@ func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
 	}
 	switch {
 	case underRace:
-		sets[1].crashes = 0
+		sets[0].crashes, sets[1].crashes = 1, 0
 	case *large:
 		sets = append(sets, set{"4 tasks in all orders", dagruntest.Graphs(4, true), 543, 2})
 	}
@@ -102,14 +102,14 @@ func orders(parents [][]int, fails, ended int) int {
 
 func TestControls_EndAsTheLanguageSays(t *testing.T) {
 	t.Parallel()
-	graphs := dagruntest.Graphs(3, true)
+	graphs, crashes := dagruntest.Graphs(3, true), 1
 	if underRace {
-		graphs = dagruntest.Graphs(3, false)
+		graphs, crashes = dagruntest.Graphs(3, false), 0
 	}
-	got := play(t, graphs, func(g [][]int) (Count, error) { return Controls(g, 1) })
+	got := play(t, graphs, func(g [][]int) (Count, error) { return Controls(g, crashes) })
 	const outcomes, controls = 8, 5 + 3*7 // of the run, and of each task
 	if want := len(graphs) * outcomes * controls; got.Cases != want {
 		t.Errorf("%d cases, want %d", got.Cases, want)
 	}
-	t.Logf("one control, up to 1 crash: %d graphs, %+v", len(graphs), got)
+	t.Logf("one control, up to %d crashes: %d graphs, %+v", crashes, len(graphs), got)
 }

@@ -34,6 +34,11 @@ func (c *Case) check(s *stored) error {
 	if s.run.State != verdict {
 		return fmt.Errorf("the run ends %s, want %s", s.run.State, verdict)
 	}
+	if c.plan.is(dagrun.VerbRetry) && s.asked > 0 {
+		if err := c.checkReset(s); err != nil {
+			return err
+		}
+	}
 	return checkCounts(s.run.Counts, want)
 }
 
@@ -144,6 +149,21 @@ func (c *Case) retried() []dagrun.State {
 		}
 	}
 	return c.follows(fixed, make([]bool, len(c.parents)))
+}
+
+// checkReset sees that the new generation holds what the retry is about and nothing else.
+func (c *Case) checkReset(s *stored) error {
+	before := c.follows(make([]dagrun.State, len(c.parents)), c.fails)
+	for i := range c.parents {
+		want := 1
+		if c.isReset(before, i) {
+			want = 2
+		}
+		if got := s.tasks[i].Generation; got != want {
+			return fmt.Errorf("%s is of generation %d, want %d", c.graph.StepName(i), got, want)
+		}
+	}
+	return nil
 }
 
 // isReset says whether the retry is about a task: it is meant, or depends on one that is, and no failed parent that
