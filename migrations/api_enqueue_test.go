@@ -135,9 +135,12 @@ func ints(list []int64) []string { return strings.Fields(strings.Trim(fmt.Sprint
 func TestEnqueue_WaitsForAnUncommittedKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ isolation, end, want string }{
-		{"READ COMMITTED", "COMMIT", ""}, {"READ COMMITTED", "ROLLBACK", ""},
-		{"REPEATABLE READ", "COMMIT", "40001"}, {"REPEATABLE READ", "ROLLBACK", ""},
-		{"SERIALIZABLE", "COMMIT", "40001"}, {"SERIALIZABLE", "ROLLBACK", ""},
+		{"READ COMMITTED", "COMMIT", ""},
+		{"READ COMMITTED", "ROLLBACK", ""},
+		{"REPEATABLE READ", "COMMIT", "40001"},
+		{"REPEATABLE READ", "ROLLBACK", ""},
+		{"SERIALIZABLE", "COMMIT", "40001"},
+		{"SERIALIZABLE", "ROLLBACK", ""},
 	} {
 		t.Run(c.isolation+" "+c.end, func(t *testing.T) {
 			t.Parallel()
