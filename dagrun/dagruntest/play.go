@@ -184,6 +184,9 @@ func (p *Play) comeBack() error {
 		return decided
 	})
 	p.now += dagrun.Time(p.c.N(4) * 20_000)
+	if p.c.Done() {
+		p.now = max(p.now, p.Kept.Run.WakeAt)
+	}
 	return p.begin()
 }
 
