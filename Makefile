@@ -100,3 +100,10 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 .PHONY: mutants
 mutants: ## plant faults in the core and see each one caught (minutes)
 	@cd dagrun/dagruntest/mutant && go test -count=1 -timeout 60m -run All -mutants
+
+.PHONY: nightly
+nightly: ## play far more histories of the core than test does (an hour or so)
+	@go test -count=1 -timeout 3h -v -run Agrees ./dagrun/dagruntest -histories 120000
+	@go test -count=1 -timeout 3h ./dagrun/dagruntest -nightly
+	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -enumerate.large
+	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/world -seeds 50000
