@@ -19,7 +19,7 @@ func TestModel_AgreesWithTheCore(t *testing.T) {
 	var wg sync.WaitGroup
 	for lane := range lanes {
 		wg.Go(func() {
-			for seed := lane; seed < *histories && !t.Failed(); seed += lanes {
+			for seed := lane; seed < *histories && (!t.Failed() || *histories > 10_000); seed += lanes {
 				playSeed(t, uint64(seed), &totals[lane])
 			}
 		})

@@ -81,7 +81,10 @@ func (p *Play) turn(move func() error) (over bool, err error) {
 	}
 	if !p.Kept.Run.State.Terminal() {
 		p.Stats.Parks++
-		return false, p.comeBack()
+		if err := p.comeBack(); err != nil || !p.c.Done() {
+			return false, err
+		}
+		return false, p.calmMove() // or it would do nothing but park
 	}
 	p.Stats.Verdicts++
 	if p.retries == 0 {
@@ -321,7 +324,7 @@ func (p *Play) bodyMoves() error {
 
 // answer one of the questions the core asked: an opened wait, a cache.
 func (p *Play) answer() error {
-	if ids := sortedIDs(p.probes); len(ids) > 0 && p.c.OneIn(2) {
+	if ids := sortedIDs(p.probes); len(ids) > 0 && (p.c.OneIn(2) || p.c.Done()) {
 		id := Pick(p.c, ids...)
 		delete(p.probes, id)
 		ev := dagrun.Event{Kind: dagrun.EvProbed, Task: id}
