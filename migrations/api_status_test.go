@@ -67,8 +67,10 @@ func TestTaskStatus_ShowsEveryStepWithOrWithoutARow(t *testing.T) {
 		       ($1, 4, '', 0, 'running', 1, 1, 1, 5, NULL, NULL, NULL)`, run)
 	const query = "SELECT concat_ws(' ', step, coalesce(item, '-'), kind, state, attempt, coalesce(exit_code::text, '-'), replaces) FROM oarlock.task_status($1)"
 	got := b.list(t, query, run)
-	want := []string{"scan - foreach running 0 -", "scan k foreach succeeded 1 0", "load - step replaced 1 3", "load~1 - replacement succeeded 1 0 load",
-		"last - step pending 0 -", "@exit - handler running 1 -"}
+	want := []string{
+		"scan - foreach running 0 -", "scan k foreach succeeded 1 0", "load - step replaced 1 3", "load~1 - replacement succeeded 1 0 load",
+		"last - step pending 0 -", "@exit - handler running 1 -",
+	}
 	if !equal(got, want) {
 		t.Errorf("tasks\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -129,7 +129,7 @@ func replayRenamed(seed uint64, p *Play) error {
 			run.Advance()
 		default:
 			if err := run.Step(moved(*m.Event, place)); (err == nil) != m.Taken {
-				return fmt.Errorf("move %d: %s: the other answers %v", n, p.event(*m.Event), err)
+				return fmt.Errorf("move %d: %s: the other answers %w", n, p.event(*m.Event), err)
 			}
 		}
 	}

@@ -131,7 +131,7 @@ func (m *Model) sprout(c *cell) []dagrun.TaskID {
 	return ids
 }
 
-func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) *cell {
+func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
 	c := &cell{step: step}
 	c.ID, c.Generation = id, m.opts.Generation
 	if old, ok := m.shelf[id]; ok {
@@ -142,7 +142,6 @@ func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) *cell {
 		}
 	}
 	m.cells[id] = c
-	return c
 }
 
 // Step takes an event. An error means that nothing changed.

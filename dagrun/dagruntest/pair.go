@@ -58,8 +58,8 @@ func (p *Pair) Step(ev dagrun.Event) (bool, error) {
 	modelErr := p.Model.Step(ev)
 	p.logf("%s → %v", p.event(ev), coreErr)
 	p.Moves = append(p.Moves, Move{Event: &ev, Taken: coreErr == nil})
-	if sentinel(coreErr) != sentinel(modelErr) {
-		return false, fmt.Errorf("the core answers %v, the model %v", coreErr, modelErr)
+	if !errors.Is(sentinel(coreErr), sentinel(modelErr)) {
+		return false, fmt.Errorf("the core answers %w, the model %w", coreErr, modelErr)
 	}
 	if coreErr == nil {
 		p.begun = p.begun || ev.Kind == dagrun.EvBegin

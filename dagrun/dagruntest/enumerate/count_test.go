@@ -46,7 +46,7 @@ func (c counter) goOn(p paper, crashes int) int {
 func (c counter) batch(p paper, pieces []paper) []paper {
 	for range c.parents {
 		for i := range c.parents {
-			if _, any := c.of(i, p); any && p.settled()>>i&1 == 0 {
+			if _, some := c.of(i, p); some && p.settled()>>i&1 == 0 {
 				p.bad |= 1 << i
 				pieces = append(pieces, p)
 			}
@@ -91,7 +91,7 @@ func (c counter) commit(before paper, pieces []paper, orphans, crashes int) int 
 	last, total := stored(len(pieces)), 0
 	end := c.ended(last) && last.begun
 	if crashes > 0 {
-		for n := range len(pieces) {
+		for n := range pieces {
 			total += c.begin(stored(n), crashes-1)
 		}
 		if !end {

@@ -105,11 +105,11 @@ func (d *drive) move() (ending, error) {
 		d.s.asked++
 		return goesOn, d.control(d.s.asked - 1)
 	}
-	ready, any := d.run.Ready()
+	ready, some := d.run.Ready()
 	switch {
 	case len(ready.Wants) > 0:
 		return goesOn, d.grant(slices.Clone(ready.Wants))
-	case any:
+	case some:
 		return d.commit(ready)
 	}
 	return goesOn, d.endBody()
