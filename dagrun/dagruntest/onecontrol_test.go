@@ -12,7 +12,7 @@ import (
 func TestEveryControlAndCrash(t *testing.T) {
 	t.Parallel()
 	graphs := Graphs(3, *nightly)
-	if underRace {
+	if underRace || testing.Short() {
 		graphs = graphs[:1]
 	}
 	total := 0
