@@ -166,7 +166,7 @@ func randomErrors(c *Choices, f Features, s *dagrun.Step, depth int) {
 		if rule.Do == dagrun.DoReplace && (!f.Growth || depth > 1) {
 			rule.Do = dagrun.DoContinue
 		}
-		for rule.Do == dagrun.DoReplace && (len(rule.With) == 0 || c.OneIn(3)) {
+		for rule.Do == dagrun.DoReplace && (len(rule.With) == 0 || (len(rule.With) < 4 && c.OneIn(3))) {
 			with := randomStep(c, f, depth+1)
 			if f.Conditions && c.OneIn(4) {
 				with.When = Pick(c, True, False)

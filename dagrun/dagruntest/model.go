@@ -44,6 +44,7 @@ type cell struct {
 	offered   bool        // ready, or finishing: a want is out
 	published bool        // finishing: the publish is under way
 	opening   bool        // waiting: ActOpen is not answered
+	answered  bool        // waiting: ActOpen was answered in this drive
 	started   bool        // running: the body said so
 	gone      bool        // the body has ended, whatever came of it
 	killAt    dagrun.Time // running: its timeout, once it started

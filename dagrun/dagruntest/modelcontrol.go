@@ -70,7 +70,7 @@ func (m *Model) decideRun(ct dagrun.Control) dagrun.Outcome {
 // reopenWaits does, once a pause is lifted, what it has held back since EvBegin.
 func (m *Model) reopenWaits() {
 	for _, c := range m.sorted() {
-		unanswered := c.NextAt == 0 && c.Ref == "" && !c.opening && c.step.Body != dagrun.BodyApproval
+		unanswered := c.NextAt == 0 && c.Ref == "" && !c.opening && !c.answered && c.step.Body != dagrun.BodyApproval
 		if m.begun && c.State == dagrun.TaskWaiting && c.AttemptAt != 0 && unanswered {
 			m.open(c)
 		}
@@ -177,7 +177,7 @@ func (m *Model) resumeTask(c *cell) dagrun.Outcome {
 		return dagrun.Refused
 	}
 	if c.NextAt > 0 {
-		c.State = dagrun.TaskRetrying
+		c.State, c.Reason = dagrun.TaskRetrying, ""
 		return dagrun.Applied
 	}
 	m.backToPending(c)

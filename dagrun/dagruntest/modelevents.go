@@ -128,7 +128,7 @@ func (m *Model) waits(c *cell, ev dagrun.Event) error {
 	if c.State != dagrun.TaskWaiting || !c.opening {
 		return dagrun.ErrStale
 	}
-	c.opening = false
+	c.opening, c.answered = false, true
 	c.NextAt, c.Ref = ev.Until, cmp.Or(ev.Ref, c.Ref)
 	if c.step.Body == dagrun.BodyChild && c.Request != dagrun.RequestNone && c.Ref != "" {
 		m.requestChild(c, c.Request, c.RequestBy, "", m.run.Ending == dagrun.EndingNow)

@@ -241,7 +241,7 @@ func (m *Model) cancelHandlers(reason, by string, now bool) {
 		last := name == dagrun.AbortHandler || name == dagrun.ExitHandler
 		toCome := name == dagrun.InitHandler || (now && last && !(exiting && name == dagrun.AbortHandler))
 		for _, c := range m.group(i, "") {
-			if toCome || (begun(c) && (now || !last)) {
+			if toCome || (begun(m.node(i)) && (now || !last)) {
 				m.cancel(c, reason, by, now)
 			}
 		}

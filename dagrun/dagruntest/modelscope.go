@@ -57,6 +57,12 @@ func (s modelScope) Run() dagrun.RunView {
 
 // view of a task. Of a replaced one, the state is what its replacements made of it.
 func (m *Model) view(c *cell) dagrun.StepView {
+	if c.State == dagrun.TaskReplaced {
+		ends := map[Class]dagrun.State{S: dagrun.TaskSucceeded, F: dagrun.TaskFailed, K: dagrun.TaskSkipped, C: dagrun.TaskCanceled}
+		if state, ok := ends[result(m.group(c.ID.Step, c.ID.Item))]; ok {
+			return dagrun.StepView{State: state, Attempt: c.Attempt, Item: c.ID.Item}
+		}
+	}
 	v := dagrun.StepView{State: c.State, ExitCode: c.ExitCode, HasExit: c.HasExit, Attempt: c.Attempt, Item: c.ID.Item}
 	if c.State == dagrun.TaskSucceeded {
 		v.Outputs = c.Outputs

@@ -171,7 +171,7 @@ func (m *Model) beginAttempt(c *cell) {
 	m.unready(c)
 	c.Attempt++
 	c.Reason = ""
-	c.started, c.gone, c.killAt = false, false, 0
+	c.started, c.gone, c.answered, c.killAt = false, false, false, 0
 	c.AttemptAt, c.Generation, c.Ref, c.NextAt, c.Deadline = m.now, m.run.Generation, "", 0, 0
 	c.StartedAt = cmp.Or(c.StartedAt, m.now)
 	if c.ID.Item != "" {

@@ -112,7 +112,7 @@ func (m *Model) kill(c *cell, now bool) {
 func (m *Model) requestChild(c *cell, r dagrun.Request, by, reason string, now bool) {
 	c.Request, c.RequestBy = r, by
 	c.Reason = cmp.Or(reason, c.Reason)
-	if c.Ref != "" {
+	if c.Ref != "" && (m.begun || m.run.Ending == dagrun.EndingRefused) {
 		m.act(dagrun.Action{Kind: dagrun.ActCancelChild, Task: c.ID, Attempt: c.Attempt, Ref: c.Ref, Now: now})
 	}
 }
