@@ -188,8 +188,10 @@ func (r *Run) resetGroup(g *group) {
 
 // layAside forgets a task but for its row, of which the attempt number goes on should the task grow again.
 func (r *Run) layAside(t *task) {
-	r.closeOld(&t.TaskRecord)
-	t.AttemptAt = 0
+	if !r.wasReset(t) { // else a commit that was cut off already began it anew
+		r.closeOld(&t.TaskRecord)
+		t.AttemptAt = 0
+	}
 	r.left[t.ID] = &t.TaskRecord
 }
 

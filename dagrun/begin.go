@@ -33,9 +33,10 @@ func (r *Run) settledBefore(e *Event) error {
 // begin starts the drive: first what follows from what is stored, then every task is taken up where it was left.
 func (r *Run) begin(text string) {
 	r.startClock()
+	handlers := r.open == 0 && !r.handler(handlerInit).isOpen() // as stored, before anything follows from it
 	r.endUnsaid()
 	if r.driveLimit {
-		r.giveUp()
+		r.giveUp(handlers)
 	}
 	r.begun = true
 	for i := range r.nodes {
@@ -132,8 +133,7 @@ func (r *Run) takeUpWaiting(t *task) {
 }
 
 // giveUp ends a run that has lost too many drives. In the handlers' phase nothing more is tried at all.
-func (r *Run) giveUp() {
-	handlers := r.open == 0 && !r.handler(handlerInit).isOpen()
+func (r *Run) giveUp(handlers bool) {
 	r.rec.Ending = max(r.rec.Ending, EndingDrives)
 	for i := range r.nodes {
 		r.nodes[i].tasks(r.giveUpOn)

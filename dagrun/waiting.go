@@ -45,7 +45,7 @@ func (r *Run) waits(t *task, e *Event) error {
 // wake goes on with a waiting task whose time has come.
 func (r *Run) wake(t *task) {
 	switch {
-	case t.Deadline != 0 && t.Deadline <= r.now:
+	case t.Deadline != 0 && (t.NextAt == 0 || t.Deadline <= t.NextAt):
 		r.expire(t)
 	case !t.waits():
 		r.again(t)
