@@ -109,3 +109,9 @@ func dialer(timeout time.Duration) *net.Dialer {
 		Control:         setUserTimeout,
 	}
 }
+
+// AsWriter names a connection and has its server give up on the client soon once that vanished: see Options.Writer.
+func AsWriter(c *pgx.ConnConfig, appName string) {
+	c.RuntimeParams["application_name"] = appName
+	maps.Copy(c.RuntimeParams, writerParams)
+}

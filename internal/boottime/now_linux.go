@@ -1,0 +1,16 @@
+package boottime
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now is the time since boot. It never goes back and no clock change moves it.
+func Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("boottime: CLOCK_BOOTTIME is part of every Linux we run on: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,113 @@
+package queue
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// RunID is the number of a run.
+type RunID int64
+
+// Claim is the ownership of a run by one drive, with the run as it was when it was claimed. Its fields must not be changed.
+type Claim struct {
+	Run   RunID
+	ID    uuid.UUID // never used twice
+	Epoch int       // counts the drives of the run
+	Inbox int64     // when it was claimed
+
+	DAG         string
+	DAGID       int64
+	Version     int
+	Lane        int
+	Queue       string
+	Losses      int // drives lost since a task of the run last finished
+	Params      json.RawMessage
+	Labels      json.RawMessage
+	Precomputed json.RawMessage // nil for none
+	RunAt       time.Time
+	LogicalAt   time.Time
+	CreatedAt   time.Time
+	Trigger     string
+	SubmittedBy string
+	Key         string
+	Traceparent string
+	Parent      RunID // 0 for none
+	Root        RunID
+	Depth       int
+
+	// Row is the run's own row as the last drive left it. Its State is RunQueued: what a claim finds.
+	Row dagrun.RunRecord
+
+	lost     chan struct{}
+	lostOnce sync.Once
+}
+
+// NewClaim makes a claim that is not lost. Stores fill in its fields before anybody else sees it.
+func NewClaim(run RunID, id uuid.UUID) *Claim {
+	return &Claim{Run: run, ID: id, lost: make(chan struct{})}
+}
+
+// Fresh says that the run has no tasks and no controls yet: there is nothing to Load.
+func (c *Claim) Fresh() bool { return c.Epoch == 1 && c.Inbox == 0 }
+
+// Lost is closed once the session knows that the claim is gone.
+func (c *Claim) Lost() <-chan struct{} { return c.lost }
+
+// Forfeit closes Lost. Stores call it; it may be called more than once.
+func (c *Claim) Forfeit() { c.lostOnce.Do(func() { close(c.lost) }) }
+
+// Loaded is what a former drive left of a run, and what waits for its next driver.
+type Loaded struct {
+	Saved   dagrun.Saved // what dagrun.Restore takes
+	Settled []Settled    // step each as EvSettled before EvBegin
+	Mailbox Mailbox
+	Logs    []LogEnd // of the tasks recorded as running: where their log ends
+}
+
+// Settled is a result that committed together with a task's own SQL, but was not recorded yet.
+type Settled struct {
+	Task    dagrun.TaskID
+	Attempt int
+	Outputs dagrun.JSON
+}
+
+// LogEnd says where the stored log of an attempt ends.
+type LogEnd struct {
+	Task    dagrun.TaskID
+	Attempt int
+	Day     time.Time // the log_day of the attempt
+	Next    int       // number of the next chunk
+	Final   bool      // the final marker is there
+}
+
+// Mailbox is what people and child runs ask of a run, as one moment shows it.
+type Mailbox struct {
+	Inbox    int64     // Batch.Seen, once all Controls were stepped
+	Controls []Control // undecided, oldest first
+}
+
+// Batch is what one drive wants to be durable: the records of one Ready, in one piece.
+type Batch struct {
+	Claim   *Claim
+	Seen    int64 // Mailbox.Inbox, or Claim.Inbox while nothing was read
+	Records dagrun.Records
+	Leave   *dagrun.Leave   // the drive ends and the run goes on later
+	Result  *dagrun.Verdict // the drive ends and the run is over
+	Details []Detail
+	Chunks  []Chunk // the last pieces of logs, which ride with the records of their ends
+}
+
+// Detail adds to a task's row what the core does not know. A task without one keeps what is stored.
+type Detail struct {
+	Task     dagrun.TaskID
+	Slot     int
+	LastLine string // of stderr, for status
+}
+
+// ends says whether the claim is given back with this batch.
+func (b *Batch) ends() bool { return b.Leave != nil || b.Result != nil }

@@ -1,0 +1,45 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// What callers branch on. Errors of this package wrap them.
+var (
+	// ErrNotFound: there is no such run, DAG, worker or step, or it is not yours to see.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: what is there already differs from what was given (a run_key for another request, a log chunk).
+	ErrConflict = errors.New("conflict")
+	// ErrLeaseLost: the claim, or the whole session, is no longer the worker's. Nothing was written.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrInboxMoved: there are controls the driver has not read. Nothing was written: ReadMail, Step, Commit again.
+	ErrInboxMoved = errors.New("inbox moved")
+	// ErrRefused: the database cannot take a record of this run. The run was ended as failed, reason "internal: …".
+	ErrRefused = errors.New("record refused")
+	// ErrClosed: the Store or Session was closed.
+	ErrClosed = errors.New("closed")
+	// ErrUnknown: nobody knows whether a write happened. Treat it as "maybe applied".
+	ErrUnknown = pglink.ErrUnknown
+)
+
+// Error is a refusal by the database that a person can act on.
+type Error struct {
+	Code    string // SQLSTATE: OA… is listed in the view oarlock.error_codes
+	Message string
+	Hint    string // what to do about it
+	Detail  string
+	is      error // the sentinel it counts as, if any
+}
+
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return fmt.Sprintf("%s (%s)", e.Message, e.Code)
+	}
+	return fmt.Sprintf("%s (%s): %s", e.Message, e.Code, e.Hint)
+}
+
+// Is makes errors.Is(err, ErrNotFound) and its like work.
+func (e *Error) Is(target error) bool { return e.is != nil && e.is == target }

@@ -1,0 +1,4 @@
+package queue
+
+// hearing is what a session hears of.
+type hearing struct{}

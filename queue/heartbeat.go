@@ -1,0 +1,4 @@
+package queue
+
+// heartbeat keeps until when a lease holds.
+type heartbeat struct{}

@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"encoding/binary"
+	"sync"
+)
+
+// holdings are the claims that a session believes it has. Poll adds to them, the journal takes out what was given back,
+// and whoever learns that a claim is gone forfeits it.
+type holdings struct {
+	mu    sync.Mutex
+	byRun map[RunID]*holding
+}
+
+// holding is one claim, and what its driver was told is durable.
+type holding struct {
+	claim *Claim
+	acked int64 // highest Seq of a task record that a commit acknowledged
+	notes int64 // notes written so far: a note's number makes a flush that is sent twice write it once
+}
+
+func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }
+
+func (h *holdings) add(c *Claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byRun[c.Run] = &holding{claim: c}
+}
+
+// of is the holding of a claim, nil if the claim is not held (any more).
+func (h *holdings) of(c *Claim) *holding {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
+		return held
+	}
+	return nil
+}
+
+// remove takes a claim out that was given back in order.
+func (h *holdings) remove(c *Claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
+		delete(h.byRun, c.Run)
+	}
+}
+
+// forfeit takes a claim out that is gone, and lets its driver know.
+func (h *holdings) forfeit(c *Claim) {
+	h.remove(c)
+	c.Forfeit()
+}
+
+// forfeitAll is the end of a session.
+func (h *holdings) forfeitAll() {
+	for _, held := range h.all() {
+		h.forfeit(held.claim)
+	}
+}
+
+func (h *holdings) all() []*holding {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*holding, 0, len(h.byRun))
+	for _, held := range h.byRun {
+		all = append(all, held)
+	}
+	return all
+}
+
+// sum is the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same of what the
+// database holds.
+func (h *holdings) sum() (count int, hash int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, held := range h.byRun {
+		hash ^= int64(binary.BigEndian.Uint64(held.claim.ID[:8])) //nolint:gosec // bits, not a number
+	}
+	return len(h.byRun), hash
+}

@@ -1,0 +1,4 @@
+package queue
+
+// journal writes what drives decide.
+type journal struct{}

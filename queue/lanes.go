@@ -1,0 +1,4 @@
+package queue
+
+// lanes are those that a worker may serve.
+type lanes struct{}

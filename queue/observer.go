@@ -1,0 +1,4 @@
+package queue
+
+// observer counts how long other workers have been silent.
+type observer struct{}

@@ -1,0 +1,188 @@
+package queue
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Run is a run as people see it. Zero times and empty texts stand for what is not there.
+type Run struct {
+	ID          RunID
+	DAG         string
+	Version     int
+	Generation  int
+	State       string // of LANGUAGE: scheduled, queued, running, waiting, paused, succeeded, failed, canceled
+	Reason      string
+	Tolerated   int
+	Queue       string
+	Priority    int
+	Params      json.RawMessage
+	Labels      map[string]string
+	Key         string
+	Trigger     string
+	Epoch       int
+	Worker      string
+	SubmittedBy string
+	Parent      RunID
+	Root        RunID
+	RetryOf     RunID
+	Counts      dagrun.Counts
+	RunAt       time.Time
+	LogicalAt   time.Time
+	CreatedAt   time.Time
+	StartedAt   time.Time
+	FinishedAt  time.Time
+}
+
+// Over says whether the run has ended. A retry opens it again.
+func (r *Run) Over() bool { return !r.FinishedAt.IsZero() }
+
+// Task is a task as people see it.
+type Task struct {
+	Step          string
+	Item          string
+	Kind          string // step, foreach, handler or replacement
+	State         string
+	Reason        string
+	FailureKind   string
+	ExitCode      *int
+	Attempt       int
+	Outputs       json.RawMessage
+	Worker        string
+	Replaces      string
+	NextAttemptAt time.Time
+	StartedAt     time.Time
+	FinishedAt    time.Time
+}
+
+// Result is how a run ended, and what its steps put out.
+type Result struct {
+	State      string
+	Reason     string
+	Tolerated  int
+	Outputs    map[string]json.RawMessage // by step
+	StartedAt  time.Time
+	FinishedAt time.Time
+}
+
+// Attempt is a finished attempt that a later one superseded.
+type Attempt struct {
+	Step, Item  string
+	Attempt     int
+	Generation  int
+	State       string
+	FailureKind string
+	ExitCode    *int
+	Signal      int
+	Reason      string
+	Worker      string
+	StartedAt   time.Time
+	FinishedAt  time.Time
+}
+
+// Event is an entry of the run's own log: who did what, when.
+type Event struct {
+	ID      int64
+	At      time.Time
+	Kind    string
+	By      string
+	Worker  string
+	Epoch   int
+	Step    string // "" for the run
+	Item    string
+	Message string
+}
+
+// Filter picks runs for List. The zero value picks all.
+type Filter struct {
+	DAG    string
+	States []string
+	Queue  string
+	Labels map[string]string
+	Parent RunID
+	Since  time.Time // created at or after
+	Before RunID     // only older ones: Page.Next of the page before
+	Limit  int       // 0: 50, at most 1000
+}
+
+// Page is a part of a list, newest first.
+type Page struct {
+	Runs []Run
+	Next RunID // Filter.Before of the next page; 0: there is none
+}
+
+// WorkerInfo is a worker as people see it.
+type WorkerInfo struct {
+	Worker
+	State     WorkerState
+	Desired   WorkerState
+	Beat      int64
+	BeatAt    time.Time
+	Busy      int
+	Runs      int
+	StartedAt time.Time
+	EndedAt   time.Time
+}
+
+// Queue is a queue as people see it.
+type Queue struct {
+	Name       string
+	PausedBy   string // "": not paused
+	PausedAt   time.Time
+	MaxRunning int // 0: no limit
+	MaxQueued  int
+	Queued     int64
+	Running    int64
+}
+
+// QueueChange says what to change of a queue; nil leaves it.
+type QueueChange struct {
+	Name       string
+	Paused     *bool
+	MaxRunning *int
+	MaxQueued  *int
+}
+
+// DAG is a registered DAG as people see it.
+type DAG struct {
+	Name      string
+	Version   int // the current one
+	PausedBy  string
+	RemovedAt time.Time
+	MaxActive int
+	Queue     string
+	CreatedAt time.Time
+	PutAt     time.Time
+	PutBy     string
+}
+
+// DAGVersion is one version of a DAG.
+type DAGVersion struct {
+	DAG
+	ID         int64
+	Spec       json.RawMessage
+	Source     string
+	SourcePath string
+	Hash       string
+	Needs      []string
+}
+
+// Put says what came of PutDAG.
+type Put struct {
+	ID      int64
+	Version int
+	IsNew   bool // else this version was current already
+}
+
+// Scale is what an autoscaler needs.
+type Scale struct {
+	Queued, Claimed, Workers, Slots, Busy, Wanted int64
+	Oldest                                        time.Duration
+}
+
+// Pruned says what a Prune deleted.
+type Pruned struct {
+	Runs, Keys, LogDays, Workers int64
+}

@@ -1,0 +1,70 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// Config says how to reach the database. URL or Pool is required.
+type Config struct {
+	URL      string        // a URL or keyword=value string, by libpq's rules
+	Pool     *pgxpool.Pool // a pool of yours to use instead; it stays yours
+	Direct   string        // URL past a pooler, for connections that must know their backend; "": as URL
+	PollOnly bool          // never LISTEN: behind a pooler in transaction mode
+	MaxConns int32         // of the pool made for URL; 0: 8
+}
+
+const defaultMaxConns = 8
+
+// Store is the clients' side of runs in Postgres, and where workers register.
+type Store struct {
+	pool     *pgxpool.Pool
+	ownsPool bool
+	direct   *pgx.ConnConfig // what single connections are made of
+	pollOnly bool
+	ears     *ears        // one LISTEN connection for all followers, made when the first appears
+	specs    *definitions // compiled DAG versions
+}
+
+// Open connects to a database that Oarlock's schema is in.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly}
+	if s.pool == nil {
+		pool, err := pglink.NewPool(ctx, c.URL, pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)})
+		if err != nil {
+			return nil, fmt.Errorf("open: %w", err)
+		}
+		s.pool, s.ownsPool = pool, true
+	}
+	s.direct = s.pool.Config().ConnConfig
+	if c.Direct != "" {
+		direct, err := pglink.Parse(c.Direct, pglink.Options{})
+		if err != nil {
+			return nil, fmt.Errorf("open: direct connections: %w", err)
+		}
+		s.direct = direct
+	}
+	s.ears = newEars(s)
+	s.specs = newDefinitions()
+	return s, nil
+}
+
+// Close ends what the store opened. Sessions are to be closed before.
+func (s *Store) Close() {
+	s.ears.close()
+	if s.ownsPool {
+		s.pool.Close()
+	}
+}
+
+// connConfig is for a connection of its own. A writer's server gives up soon on a client that vanished.
+func (s *Store) connConfig(appName string) *pgx.ConnConfig {
+	c := s.direct.Copy()
+	pglink.AsWriter(c, appName)
+	return c
+}

@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Worker describes a worker to the others, and says which runs it may claim.
+type Worker struct {
+	ID          uuid.UUID // new for each process; zero: made by Register
+	Name        string
+	Host        string
+	BootID      string
+	PID         int
+	Version     string
+	Labels      map[string]string
+	Queues      []string // empty: all
+	Offers      []string // what it can execute, in the words of dagspec.Spec.Needs
+	Slots       int
+	Containment string        // cgroup, subreaper, group or none
+	TTL         time.Duration // how long it may be silent; zero: DefaultTTL
+
+	// Replaces names workers that are known to be dead, with everything they ran: their runs are queued again at once.
+	Replaces []uuid.UUID
+}
+
+// DefaultTTL of a lease.
+const DefaultTTL = 30 * time.Second
+
+// WorkerState is the state of a worker.
+type WorkerState string
+
+// Worker states. The first two also say what a worker is wanted to be; there, WorkerGone means: stop.
+const (
+	WorkerLive     WorkerState = "live"
+	WorkerDraining WorkerState = "draining" // claims nothing more
+	WorkerLost     WorkerState = "lost"     // found silent by another
+	WorkerGone     WorkerState = "gone"     // stopped by itself
+)
+
+// Polled is what came of a Poll.
+type Polled struct {
+	Claims []*Claim
+	Hungry bool        // it wanted more than there was
+	Lost   []uuid.UUID // workers whose runs were queued again
+	Queued int         // runs that this poll put back into the queue: waited long enough, or lost
+}
+
+// Renewal is the answer to a sign of life.
+type Renewal struct {
+	Now     dagrun.Time // of the database
+	Desired WorkerState
+	Mail    []Mail // claimed runs with undecided controls
+}
+
+// Mail says that a run has undecided controls. A driver that has seen this Inbox knows them.
+type Mail struct {
+	Run   RunID
+	Inbox int64
+}
+
+// Heard is what notifications told, gathered. They are hints: whoever misses them polls.
+type Heard struct {
+	Lanes bool    // there may be something to claim
+	Runs  []RunID // with new controls
+	Drain bool    // renew: somebody wants something of the worker
+	All   bool    // notifications may have been missed: look at everything
+}
+
+// Child asks for a run on behalf of a task.
+type Child struct {
+	Claim    *Claim
+	Task     dagrun.TaskID
+	Attempt  int
+	DAG      string
+	Params   dagrun.JSON // "" for none
+	Priority *int
+	Queue    string
+	Labels   map[string]string
+	Detached bool // nobody waits for it
+}
+
+// Settlement ends a task in the transaction of its own SQL.
+type Settlement struct {
+	Claim   *Claim
+	Task    dagrun.TaskID
+	Attempt int
+	Outputs dagrun.JSON
+}
