@@ -63,8 +63,9 @@ func (b bundle) mustBeComplete(t *testing.T) {
 	if got := b.list(t, "SELECT version::text FROM oarlock_river.river_migration ORDER BY version"); !equal(got, want) {
 		t.Errorf("River's versions are %v, want %v", got, want)
 	}
-	if got := b.list(t, "SELECT version::text FROM oarlock.schema_history ORDER BY version"); !equal(got, want[:migrations.MaxVersion]) {
-		t.Errorf("the history is %v", got)
+	const history = "SELECT count(*)::text || ' to ' || max(version) FROM oarlock.schema_history"
+	if got, want := b.list(t, history)[0], fmt.Sprintf("%d to %d", migrations.MaxVersion, migrations.MaxVersion); got != want {
+		t.Errorf("the history has %s versions, want %s", got, want)
 	}
 }
 
