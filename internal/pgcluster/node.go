@@ -1,0 +1,130 @@
+package pgcluster
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// patience bounds every wait for a server.
+const patience = time.Minute
+
+// Node is a server.
+type Node struct {
+	dir      string
+	settings map[string]string
+	server   *pglocal.Server // nil: it does not run
+}
+
+// basics make a server that comes up fast and can have a standby. A crash of the server alone loses nothing that the
+// kernel has, so fsync may be off.
+var basics = map[string]string{
+	"fsync":                   "off",
+	"max_wal_senders":         "4",
+	"wal_level":               "replica",
+	"hot_standby":             "on",
+	"log_min_messages":        "fatal",
+	"log_min_error_statement": "panic",
+}
+
+// Start makes a primary, empty but for what initdb creates.
+func Start(tb testing.TB, settings map[string]string) *Node {
+	tb.Helper()
+	return StartIn(tb, pglocal.FastTempDir(), settings)
+}
+
+// StartIn makes a primary with its data below a folder, of a file system that is about to be full, for instance.
+func StartIn(tb testing.TB, folder string, settings map[string]string) *Node {
+	tb.Helper()
+	n := newNode(tb, folder, settings)
+	n.Start(tb)
+	return n
+}
+
+func newNode(tb testing.TB, folder string, settings map[string]string) *Node {
+	tb.Helper()
+	dir, err := os.MkdirTemp(folder, "oarlock-node-")
+	if err != nil {
+		tb.Fatalf("make a folder for a server: %v", err)
+	}
+	n := &Node{dir: dir, settings: maps.Clone(basics)}
+	maps.Copy(n.settings, settings)
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the server's user must get through
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		n.Crash(tb)
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Errorf("remove a server: %v", err)
+		}
+	})
+	return n
+}
+
+// state is the folder that pglocal keeps.
+func (n *Node) state() string { return filepath.Join(n.dir, "pg") }
+
+// Start starts a node that was stopped or crashed, and waits until it answers.
+func (n *Node) Start(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	server, err := pglocal.Start(ctx, pglocal.Config{Dir: n.state(), Settings: n.settings})
+	if err != nil {
+		tb.Fatalf("start a server: %v", err)
+	}
+	n.server = server
+}
+
+// Stop shuts a node down in order: what is connected is cut off, and told so.
+func (n *Node) Stop(tb testing.TB) {
+	tb.Helper()
+	n.leave(tb)
+}
+
+// Crash ends a node at once, as the kernel would: every process of it is killed, nobody is told.
+func (n *Node) Crash(tb testing.TB) {
+	tb.Helper()
+	if n.server == nil {
+		return
+	}
+	_ = unix.Kill(n.server.PID(), unix.SIGQUIT) // immediate shutdown: its processes end without cleaning up
+	n.leave(tb)
+}
+
+func (n *Node) leave(tb testing.TB) {
+	tb.Helper()
+	if n.server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
+	defer cancel()
+	if err := n.server.Stop(ctx); err != nil {
+		tb.Errorf("stop a server: %v", err)
+	}
+	n.server = nil
+}
+
+// PID is the node's process.
+func (n *Node) PID() int { return n.server.PID() }
+
+// URL reaches database postgres of the node, as a superuser.
+func (n *Node) URL() string { return n.server.URL("") }
+
+// Migrate puts Oarlock's schema into the node.
+func (n *Node) Migrate(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	if _, err := migrations.Up(ctx, n.URL()); err != nil {
+		tb.Fatalf("migrate: %v", err)
+	}
+}

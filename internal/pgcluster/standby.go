@@ -1,0 +1,141 @@
+package pgcluster
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Standby copies a running primary and follows it. What the primary commits is not waited for, unless its setting
+// synchronous_standby_names says so.
+func (n *Node) Standby(tb testing.TB) *Node {
+	tb.Helper()
+	s := newNode(tb, filepath.Dir(n.dir), nil)
+	copyFile(tb, filepath.Join(n.state(), "state.json"), filepath.Join(s.state(), "state.json"))
+	data := filepath.Join(s.state(), "data")
+	n.backup(tb, data)
+	own(tb, data, filepath.Join(n.state(), "data"))
+	s.Start(tb)
+	return s
+}
+
+// backup copies the data, and with it writes down how to follow.
+func (n *Node) backup(tb testing.TB, into string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	bin, err := pglocal.Find(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u, err := url.Parse(n.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin.Dir, "pg_basebackup"), "--pgdata="+into, "--write-recovery-conf",
+		"--wal-method=stream", "--checkpoint=fast", "--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username())
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("copy the primary: %v: %s", err, out)
+	}
+}
+
+// Cut has a standby receive nothing more: what the primary commits from now on is lost when this one is promoted.
+func (n *Node) Cut(tb testing.TB) {
+	tb.Helper()
+	ask(tb, n, sql.Named("pgcluster/cut"))
+	ask(tb, n, sql.Named("pgcluster/reload"))
+	n.wait(tb, sql.Named("pgcluster/is_cut"))
+}
+
+func copyFile(tb testing.TB, from, to string) {
+	tb.Helper()
+	if err := os.MkdirAll(filepath.Dir(to), 0o711); err != nil {
+		tb.Fatal(err)
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil { //nolint:gosec // a folder of our own
+		tb.Fatal(err)
+	}
+}
+
+// own gives a folder to whoever owns another one.
+func own(tb testing.TB, dir, like string) {
+	tb.Helper()
+	info, err := os.Stat(like)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	of := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // Linux has it
+	err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(of.Uid), int(of.Gid)) //nolint:gosec // a folder of our own
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Promote makes a standby a primary, and waits until it takes writes.
+func (n *Node) Promote(tb testing.TB) {
+	tb.Helper()
+	ask(tb, n, sql.Named("pgcluster/promote"))
+}
+
+// Follow waits until a standby has replayed what the primary has written by now.
+func (n *Node) Follow(tb testing.TB, primary *Node) {
+	tb.Helper()
+	position := ask(tb, primary, sql.Named("pgcluster/position"))
+	n.wait(tb, sql.Named("pgcluster/replayed"), position)
+}
+
+// wait asks until the answer is yes.
+func (n *Node) wait(tb testing.TB, question string, args ...any) {
+	tb.Helper()
+	for end := time.Now().Add(patience); ask(tb, n, question, args...) != "true"; {
+		if time.Now().After(end) {
+			tb.Fatalf("waited in vain for %s", question)
+		}
+	}
+}
+
+// ask returns the first column of what a statement returns, "" for nothing.
+func ask(tb testing.TB, n *Node, statement string, args ...any) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, n.URL())
+	if err != nil {
+		tb.Fatalf("ask a server: %v", err)
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, statement, args...)
+	if err != nil {
+		tb.Fatalf("ask a server: %s: %v", statement, err)
+	}
+	answers, err := pgx.CollectRows(rows, pgx.RowTo[any])
+	if err != nil {
+		tb.Fatalf("ask a server: %s: %v", statement, err)
+	}
+	if len(answers) == 0 {
+		return ""
+	}
+	return fmt.Sprint(answers[0])
+}

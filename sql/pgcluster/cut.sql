@@ -1,0 +1,4 @@
+-- Purpose: has a standby follow nobody, from the next reload on (tests only)
+-- Index: none
+-- Locks: none
+ALTER SYSTEM SET primary_conninfo = ''
