@@ -1,0 +1,44 @@
+package worker
+
+import (
+	"context"
+	"io"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// Executor runs bodies of one kind: commands, or one action.
+type Executor interface {
+	// Execute runs the body of one attempt to its end and says how it ended. Once ctx is done the body is to end, as its
+	// step's kill says; once task.Now is closed, at once. Timeouts are not the executor's business: they come as an end of
+	// ctx. Execute returns when nothing of the body is left, but for what the step says to keep.
+	Execute(ctx context.Context, task *Task) dagrun.Result
+}
+
+// Task is one attempt as executors see it.
+type Task struct {
+	Run     int64
+	DAG     string
+	Step    string // its name: a replacement's as step~1, a handler's as @exit
+	Item    string // key of its item, "" without foreach
+	Attempt int
+	Fence   int64  // grows with every drive of the run: systems that compare it can refuse a stale task
+	Key     string // the same in every attempt: an idempotency key for systems that take one
+
+	Body     *dagspec.Step     // what to run; Publish is a body of its own
+	Resolved *dagspec.Resolved // its texts, with all references filled in
+	DAGShell []string          // the DAG's shell, where the body has none
+	WorkDir  string            // the DAG's working_dir, where the body has none
+	Source   string            // folder of the DAG file, "" when it is not on this host
+
+	Params   map[string]any
+	Upstream []byte            // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
+	Secrets  map[string]string // resolved; also masked in logs
+	RunState string            // of handlers: the verdict so far
+	Failed   []string          // of handlers: the tasks that failed
+
+	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
+	Started        func()        // to be called once, when the body is under way: its timeout counts from then
+	Now            chan struct{} // closed when there is no time for grace
+}
