@@ -1,0 +1,116 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	listenSQL   = sql.Named("listen/listen")
+	unlistenSQL = sql.Named("listen/unlisten")
+	checkSQL    = sql.Named("listen/check")
+)
+
+const closeTimeout = time.Second
+
+// connection is the Listener's connection while it lives, and belongs to the Listener's goroutine.
+type connection struct {
+	listener  *Listener
+	conn      *pgx.Conn
+	listening map[string]bool // channels that the server sends
+}
+
+func (l *Listener) connect(ctx context.Context) (*connection, error) {
+	config := l.options.Config.Copy()
+	// the driver's own queue of notifications has no bound
+	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.deliver(n.Channel, n.Payload) }
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{listener: l, conn: conn, listening: map[string]bool{}}, nil
+}
+
+// turn waits for a notification, a change of subscribers, or the time for a sign of life.
+func (c *connection) turn(ctx context.Context) error {
+	waiting, stop := context.WithTimeout(ctx, c.listener.options.CheckEvery)
+	defer stop()
+	if c.listener.hasChanged(stop) {
+		return c.follow(ctx)
+	}
+	err := c.conn.PgConn().WaitForNotification(waiting)
+	switch {
+	case err == nil:
+		return nil
+	case c.conn.IsClosed() || ctx.Err() != nil:
+		return err
+	case errors.Is(waiting.Err(), context.DeadlineExceeded):
+		return c.exec(ctx, checkSQL)
+	}
+	return nil // interrupted
+}
+
+// follow has the server send what is subscribed to, and nothing else. Whoever subscribed since then hears that it may
+// have missed something: what it saw before is older than the first notification.
+func (c *connection) follow(ctx context.Context) error {
+	wanted := map[string]bool{}
+	c.listener.each(func(s *Subscription) { wanted[s.channel] = true })
+	if len(c.listening) == 0 {
+		if err := c.exec(ctx, checkSQL); err != nil {
+			return err
+		}
+	}
+	for channel := range wanted {
+		if !c.listening[channel] {
+			if err := c.exec(ctx, named(listenSQL, channel)); err != nil {
+				return err
+			}
+			c.listening[channel] = true
+		}
+	}
+	for channel := range maps.Clone(c.listening) {
+		if !wanted[channel] {
+			if err := c.exec(ctx, named(unlistenSQL, channel)); err != nil {
+				return err
+			}
+			delete(c.listening, channel)
+		}
+	}
+	c.listener.each(func(s *Subscription) {
+		if c.listening[s.channel] {
+			s.begin(c)
+		}
+	})
+	return nil
+}
+
+// exec waits for an answer no longer than a live server needs.
+func (c *connection) exec(ctx context.Context, statement string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.listener.options.CheckTimeout)
+	defer cancel()
+	_, err := c.conn.Exec(ctx, statement)
+	return err
+}
+
+// named puts a channel into a statement, quoted: LISTEN takes no arguments.
+func named(statement, channel string) string {
+	return strings.Replace(statement, `"{channel}"`, pgx.Identifier{channel}.Sanitize(), 1)
+}
+
+func (c *connection) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = c.conn.Close(ctx)
+	select {
+	case <-c.conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
+}
