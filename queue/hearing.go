@@ -1,4 +1,104 @@
 package queue
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/oarlock-dev/oarlock/internal/listen"
+)
+
 // hearing is what a session hears of.
-type hearing struct{}
+type hearing struct {
+	listener     *listen.Listener     // nil: poll only
+	subscription *listen.Subscription // to the worker's channel
+	closed       chan struct{}
+	closing      sync.Once
+}
+
+// newHearing listens on the channel of a worker.
+func newHearing(store *Store, channel string) *hearing {
+	h := &hearing{closed: make(chan struct{})}
+	if !store.pollOnly {
+		h.listener = store.newListener()
+		h.subscription = h.listener.Subscribe(channel)
+	}
+	return h
+}
+
+// newListener makes a connection for notifications; the server notices when we vanish.
+func (s *Store) newListener() *listen.Listener {
+	return listen.New(listen.Options{Config: s.connConfig("oarlock listen")})
+}
+
+func (h *hearing) close() {
+	h.closing.Do(func() {
+		close(h.closed)
+		if h.listener != nil {
+			h.listener.Close()
+		}
+	})
+}
+
+// Hear waits until notifications told something, and returns all of it. They are hints, from anybody: a worker that misses
+// them, or never calls this, is told the same by Poll and Renew.
+func (s *Session) Hear(ctx context.Context) (Heard, error) {
+	for {
+		signal, err := s.hearing.wait(ctx)
+		if err != nil {
+			return Heard{}, fmt.Errorf("hear: %w", err)
+		}
+		if heard := understand(signal); heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
+			return heard, nil
+		}
+	}
+}
+
+func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
+	if h.subscription == nil {
+		select {
+		case <-ctx.Done():
+			return listen.Signal{}, ctx.Err()
+		case <-h.closed:
+			return listen.Signal{}, ErrClosed
+		}
+	}
+	signal, err := h.subscription.Wait(ctx)
+	if errors.Is(err, listen.ErrClosed) {
+		err = ErrClosed
+	}
+	return signal, err
+}
+
+// understand drops what is none of our messages: anybody may send.
+func understand(signal listen.Signal) Heard {
+	heard := Heard{All: signal.Missed}
+	for _, payload := range signal.Payloads {
+		switch kind, number, _ := strings.Cut(payload, ":"); kind {
+		case "drain":
+			heard.Drain = heard.Drain || payload == "drain"
+		case "lane":
+			heard.Lanes = heard.Lanes || positive(number) > 0
+		case "run":
+			if run := positive(number); run > 0 {
+				heard.Runs = append(heard.Runs, RunID(run))
+			}
+		}
+	}
+	slices.Sort(heard.Runs)
+	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
+	return heard
+}
+
+// positive reads a number as the database writes it; 0 is none.
+func positive(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0
+	}
+	return n
+}
