@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
@@ -111,6 +112,18 @@ func (n *Node) leave(tb testing.TB) {
 		tb.Errorf("stop a server: %v", err)
 	}
 	n.server = nil
+}
+
+// Answers says whether the node takes connections.
+func (n *Node) Answers(tb testing.TB) bool {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, n.URL())
+	if err != nil {
+		return false
+	}
+	return conn.Close(ctx) == nil
 }
 
 // PID is the node's process.

@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// granted records who got a grant, in order.
+type granted struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (r *granted) to(name string) func() {
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.names = append(r.names, name)
+	}
+}
+
+func (r *granted) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := r.names
+	r.names = nil
+	return names
+}
+
+func mustGrant(t *testing.T, r *granted, want ...string) {
+	t.Helper()
+	if got := r.take(); !slices.Equal(got, want) {
+		t.Fatalf("granted %v, want %v", got, want)
+	}
+}
+
+func TestGate_GrantsAtOnceWhileSlotsAreFree(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(2)
+	g.Ask(1, Order{}, r.to("a"))
+	mustGrant(t, &r, "a")
+	g.Ask(1, Order{}, r.to("b"))
+	mustGrant(t, &r, "b")
+	g.Ask(1, Order{}, r.to("c"))
+	mustGrant(t, &r)
+}
+
+func TestGate_GoesByPriorityThenAgeThenFIFO(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(1)
+	first := g.Ask(1, Order{}, r.to("first"))
+	var later []*Ticket
+	for _, ask := range []struct {
+		name  string
+		order Order
+	}{
+		{"plain", Order{Since: 5}},
+		{"plain again", Order{Since: 5}},
+		{"older", Order{Since: 4}},
+		{"step first", Order{Step: 1, Since: 9}},
+		{"run first", Order{Run: 1, Step: -1, Since: 9}},
+	} {
+		later = append(later, g.Ask(1, ask.order, r.to(ask.name)))
+	}
+	first.Release()
+	for _, i := range []int{4, 3, 2, 0, 1} {
+		later[i].Release()
+	}
+	mustGrant(t, &r, "first", "run first", "step first", "older", "plain", "plain again")
+}
+
+func TestGate_ACancelledWaiterBlocksNobody(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(2)
+	g.Ask(1, Order{}, r.to("runs"))
+	big := g.Ask(2, Order{}, r.to("big"))
+	g.Ask(1, Order{}, r.to("small"))
+	mustGrant(t, &r, "runs")
+	big.Release()
+	mustGrant(t, &r, "small")
+	big.Release()
+	if s := g.Stats(); s.Active != 2 || s.Free != 0 || s.Waiting != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestGate_KeepsSlotsForTheFirstForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(3)
+		two := g.Ask(2, Order{}, r.to("two"))
+		g.Ask(3, Order{}, r.to("three"))
+		small := g.Ask(1, Order{}, r.to("small"))
+		mustGrant(t, &r, "two")
+		time.Sleep(reserveFor - time.Millisecond)
+		synctest.Wait()
+		mustGrant(t, &r)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		mustGrant(t, &r, "small")
+		if s := g.Stats(); s.IdleSlotSeconds != 5 {
+			t.Errorf("one slot was idle for %v s, want 5", s.IdleSlotSeconds)
+		}
+		two.Release()
+		mustGrant(t, &r)
+		small.Release()
+		mustGrant(t, &r, "three")
+	})
+}
+
+func TestGate_CutsWhatNobodyCanHave(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(2)
+	g.Ask(5, Order{}, r.to("all"))
+	mustGrant(t, &r, "all")
+	if s := g.Stats(); s.Free != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// Whatever is asked and given back in whatever order: no more slots are out than there are, nobody gets two grants, and
+// once everything is given back everybody who did not give up has had one.
+func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 5).Draw(t, "slots")
+		g := NewGate(slots)
+		type one struct {
+			ticket  *Ticket
+			slots   int
+			grants  int
+			release bool
+		}
+		var all []*one
+		check := func() {
+			out := 0
+			for i, o := range all {
+				if o.grants > 1 || o.grants > 0 && o.release && o.ticket.held {
+					t.Fatalf("ticket %d: %d grants", i, o.grants)
+				}
+				if o.grants == 1 && !o.release {
+					out += o.slots
+				}
+			}
+			if s := g.Stats(); out > slots || s.Free != slots-out {
+				t.Fatalf("%d of %d slots are out, stats %+v", out, slots, s)
+			}
+		}
+		for i := range rapid.IntRange(1, 40).Draw(t, "moves") {
+			if k := rapid.IntRange(0, 2*len(all)).Draw(t, fmt.Sprint("move ", i)); k < len(all) {
+				all[k].release = true
+				all[k].ticket.Release()
+			} else {
+				o := &one{slots: rapid.IntRange(1, slots).Draw(t, "size")}
+				all = append(all, o)
+				o.ticket = g.Ask(o.slots, Order{Run: rapid.IntRange(-1, 1).Draw(t, "priority")}, func() { o.grants++ })
+			}
+			check()
+		}
+		for i := 0; i < len(all); {
+			if o := all[i]; o.grants == 1 && !o.release {
+				o.release = true
+				o.ticket.Release()
+				i = 0
+				continue
+			}
+			i++
+		}
+		for i, o := range all {
+			if o.grants == 0 && !o.release {
+				t.Fatalf("ticket %d waits for ever", i)
+			}
+		}
+	})
+}
+
+func TestAppetite_HasHysteresis(t *testing.T) {
+	t.Parallel()
+	a := Appetite{Slots: 8}
+	for _, step := range []struct{ busy, want int }{{0, 32}, {10, 22}, {31, 1}, {32, 0}, {31, 0}, {16, 0}, {15, 17}, {31, 1}} {
+		if got := a.Want(step.busy); got != step.want {
+			t.Fatalf("with %d busy it wants %d, want %d", step.busy, got, step.want)
+		}
+	}
+}
