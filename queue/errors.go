@@ -32,6 +32,7 @@ type Error struct {
 	Hint    string // what to do about it
 	Detail  string
 	is      error // the sentinel it counts as, if any
+	cause   error // what the driver said, for errors.As
 }
 
 func (e *Error) Error() string {
@@ -43,3 +44,5 @@ func (e *Error) Error() string {
 
 // Is makes errors.Is(err, ErrNotFound) and its like work.
 func (e *Error) Is(target error) bool { return e.is != nil && e.is == target }
+
+func (e *Error) Unwrap() error { return e.cause }

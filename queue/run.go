@@ -133,8 +133,9 @@ type Queue struct {
 	PausedAt   time.Time
 	MaxRunning int // 0: no limit
 	MaxQueued  int
-	Queued     int64
-	Running    int64
+	Queued     int64         // due and not started
+	Running    int64         // claimed by a worker
+	Oldest     time.Duration // how long the oldest of Queued has been due
 }
 
 // QueueChange says what to change of a queue; nil leaves it.
@@ -156,6 +157,13 @@ type DAG struct {
 	CreatedAt time.Time
 	PutAt     time.Time
 	PutBy     string
+}
+
+// DAGChange says what to change of a DAG; nil leaves it.
+type DAGChange struct {
+	Name    string
+	Paused  *bool // it takes runs and starts none
+	Removed *bool // it takes none
 }
 
 // DAGVersion is one version of a DAG.

@@ -220,3 +220,23 @@ func play(t *testing.T, g *dagrun.Graph, run *dagrun.Run, results map[string]dag
 	}
 	return strings.Join(started, " ")
 }
+
+func TestWidestStep_LooksIntoHandlersPublishesAndReplacements(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[string]int{
+		`steps: [{id: a, run: "true"}]`: 1,
+		`steps: [{id: a, run: "true", slots: 2}, {id: b, run: "true", slots: 3}, {id: c, run: "true"}]`:         3,
+		"steps: [{id: a, run: \"true\"}]\nhandler_on: {exit: {run: \"true\", slots: 4}}":                        4,
+		`steps: [{id: a, run: "true", on_error: [{when: "true", do: replace, with: {run: "true", slots: 6}}]}]`: 6,
+		`steps: [{id: a, run: "true", slots: 2, publish: {run: "true"}}]`:                                       2,
+	} {
+		spec, err := Parse("x.yaml", []byte("name: x\n"+step))
+		if err != nil {
+			t.Errorf("%s: %v", step, err)
+			continue
+		}
+		if got := spec.WidestStep(); got != want {
+			t.Errorf("%s: %d, want %d", step, got, want)
+		}
+	}
+}

@@ -55,3 +55,28 @@ func (s *Step) needs(found map[string]bool) {
 		}
 	}
 }
+
+// WidestStep is how many slots a worker must have to run every step.
+func (s *Spec) WidestStep() int {
+	widest := 1
+	for i := range s.Steps {
+		widest = max(widest, s.Steps[i].widest())
+	}
+	for _, h := range s.HandlerOn.all() {
+		widest = max(widest, h.step.widest())
+	}
+	return widest
+}
+
+func (s *Step) widest() int {
+	widest := s.Slots
+	if s.Publish != nil {
+		widest = max(widest, s.Publish.widest())
+	}
+	for _, rule := range s.OnError {
+		for i := range rule.With {
+			widest = max(widest, rule.With[i].widest())
+		}
+	}
+	return widest
+}

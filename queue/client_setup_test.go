@@ -1,0 +1,197 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// desk is a database with a DAG, and a store of whoever owns it.
+type desk struct {
+	db    *pgtest.DB
+	conn  *pgx.Conn // the owner's, for what no client may do
+	store *queue.Store
+}
+
+const reportDAG = `
+name: report
+labels: {team: billing}
+params: [{name: day, type: string, required: true}, {name: n, type: integer, minimum: 1, maximum: 5}]
+queue_timeout: 1h
+retention: {days: 30}
+steps:
+  - {id: extract, run: "true", precomputable: true, outputs: [rows]}
+  - {id: load, run: "true", depends: [extract], slots: 3, outputs: [rows]}
+  - {id: confirm, action: approval, with: {prompt: "sure?"}, depends: [load]}
+handler_on: {exit: {run: "true"}}
+`
+
+func newDesk(tb testing.TB) *desk {
+	tb.Helper()
+	db := pgtest.New(tb)
+	d := &desk{db: db, conn: db.Conn(tb)}
+	d.store = d.open(tb, db.URL)
+	d.put(tb, reportDAG)
+	return d
+}
+
+func (d *desk) open(tb testing.TB, url string) *queue.Store {
+	tb.Helper()
+	store, err := queue.Open(tb.Context(), queue.Config{URL: url})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(store.Close)
+	return store
+}
+
+func (d *desk) put(tb testing.TB, source string) queue.Put {
+	tb.Helper()
+	put, err := d.store.PutDAG(tb.Context(), parsed(tb, source), source, "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return put
+}
+
+func parsed(tb testing.TB, source string) *dagspec.Spec {
+	tb.Helper()
+	spec, err := dagspec.Parse("dag.yaml", []byte(source))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return spec
+}
+
+// report is a request that is fine.
+func report(key string) queue.Request {
+	return queue.Request{DAG: "report", Params: map[string]any{"day": "2026-11-20"}, Key: key}
+}
+
+func (d *desk) enqueue(tb testing.TB, store *queue.Store) queue.RunID {
+	tb.Helper()
+	id, err := store.Enqueue(tb.Context(), report(""))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+func (d *desk) get(tb testing.TB, run queue.RunID) *queue.Run {
+	tb.Helper()
+	r, err := d.store.Get(tb.Context(), run)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (d *desk) exec(tb testing.TB, statement string, args ...any) {
+	tb.Helper()
+	if _, err := d.conn.Exec(tb.Context(), statement, args...); err != nil {
+		tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// value reads one value.
+func value[T any](tb testing.TB, d *desk, query string, args ...any) (v T) {
+	tb.Helper()
+	if err := d.conn.QueryRow(tb.Context(), query, args...).Scan(&v); err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// withRoles makes the group roles.
+func (d *desk) withRoles(tb testing.TB) *desk {
+	tb.Helper()
+	if err := migrations.Roles(tb.Context(), d.db.URL); err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+// user is the URL of a new user who is a member of these roles.
+func (d *desk) user(tb testing.TB, name string, groups ...string) string {
+	tb.Helper()
+	role := fmt.Sprintf("%s_%d", name, value[uint32](tb, d, "SELECT oid FROM pg_database WHERE datname = current_database()"))
+	d.exec(tb, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app'", role))
+	tb.Cleanup(func() { d.dropUser(tb, role) })
+	for _, group := range groups {
+		d.exec(tb, fmt.Sprintf("GRANT %s TO %s", group, role))
+	}
+	u, err := url.Parse(d.db.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "app")
+	return u.String()
+}
+
+func (d *desk) dropUser(tb testing.TB, role string) {
+	ctx := context.WithoutCancel(tb.Context())
+	conn, err := pgx.Connect(ctx, d.db.URL)
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+		tb.Error(err)
+	}
+}
+
+// claim does what a worker does to a run, as far as clients can tell.
+func (d *desk) claim(tb testing.TB, run queue.RunID) {
+	tb.Helper()
+	d.exec(tb, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
+		VALUES (md5($1::bigint::text)::uuid, 'w' || $1::bigint, 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, 'oarlock_test_' || $1::bigint)`, run)
+	d.exec(tb, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = md5($1::bigint::text)::uuid, epoch = epoch + 1,
+		started_at = coalesce(started_at, clock_timestamp()), queue_deadline = NULL WHERE run_id = $1`, run)
+}
+
+// end is the end of a run that was claimed or not.
+func (d *desk) end(tb testing.TB, run queue.RunID, state string) {
+	tb.Helper()
+	d.exec(tb, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
+		WHERE run_id = $1`, run, state)
+}
+
+const patience = 20 * time.Second
+
+// eventually polls until ok, or fails the test.
+func (d *desk) eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// wantError wants an error that is a sentinel and has an SQLSTATE; "" for none of these.
+func wantError(tb testing.TB, err, sentinel error, code string) {
+	tb.Helper()
+	var known *queue.Error
+	switch {
+	case err == nil:
+		tb.Errorf("no error, want %v %s", sentinel, code)
+	case sentinel != nil && !errors.Is(err, sentinel):
+		tb.Errorf("%v is not %v", err, sentinel)
+	case code != "" && (!errors.As(err, &known) || known.Code != code || known.Hint == ""):
+		tb.Errorf("%v: want %s, with a hint", err, code)
+	}
+}

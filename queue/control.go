@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// askSQL by verb. A child's end is told by the run's own end, never by a person.
+var askSQL = map[dagrun.Verb]string{
+	dagrun.VerbCancel:  sql.Named("queue/cancel"),
+	dagrun.VerbPause:   sql.Named("queue/pause"),
+	dagrun.VerbResume:  sql.Named("queue/resume"),
+	dagrun.VerbRetry:   sql.Named("queue/retry"),
+	dagrun.VerbApprove: sql.Named("queue/approve"),
+	dagrun.VerbReject:  sql.Named("queue/reject"),
+	dagrun.VerbMark:    sql.Named("queue/mark"),
+}
+
+var controlStatusSQL = sql.Named("queue/control_status")
+
+// Control asks something of a run. What the answer's Outcome says is in docs/sql-api.md; none: the run's driver has not
+// decided yet, see AwaitControl. A refusal is an answer, not an error.
+func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
+	statement, args, err := a.call()
+	if err != nil {
+		return Control{}, said(a.op(), err)
+	}
+	var c Control
+	do := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		rows, _ := conn.Query(ctx, statement, args)
+		c, err = pgx.CollectExactlyOneRow(rows, scanControl)
+		return err
+	}
+	err = s.write(ctx, askTimeout, do, unknown("look at the run's controls before you ask again: a second cancel skips handlers"))
+	return c, said(a.op(), err)
+}
+
+// AwaitControl waits until a control is decided, by polling at growing intervals.
+func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
+	const op = "await a control"
+	pauses := pollPauses()
+	for c.DecidedAt.IsZero() {
+		var err error
+		if c, err = s.controlStatus(ctx, c.ID); err != nil {
+			return c, said(op, err)
+		}
+		if !c.DecidedAt.IsZero() {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return c, said(op, ctx.Err())
+		case <-time.After(pauses.NextBackOff()):
+		}
+	}
+	return c, nil
+}
+
+// pollPauses grow from what a person does not notice to what a database does not.
+func pollPauses() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.Multiplier, b.MaxInterval = 10*time.Millisecond, 2, 800*time.Millisecond // + 20 %
+	b.RandomizationFactor = 0.2
+	return b
+}
+
+func (s *Store) controlStatus(ctx context.Context, id int64) (Control, error) {
+	c, err := one(ctx, s, controlStatusSQL, pgx.StrictNamedArgs{"control": id}, scanControl)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fmt.Errorf("there is no control %d, or it is not yours: %w", id, ErrNotFound)
+	}
+	return c, err
+}
+
+func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }
+
+// call is the statement of a verb and its arguments.
+func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
+	args := pgx.StrictNamedArgs{"run": a.Run, "step": given(a.Step), "item": given(a.Item)}
+	switch a.Verb {
+	case dagrun.VerbCancel:
+		args["now"] = a.Now
+	case dagrun.VerbRetry:
+		args["mode"] = a.Mode.String()
+	case dagrun.VerbReject:
+		args["reason"] = a.Reason
+	case dagrun.VerbMark:
+		args["as"] = a.As.String()
+	}
+	if a.Verb == dagrun.VerbApprove || a.Verb == dagrun.VerbMark {
+		outputs, err := jsonText("outputs", a.Outputs)
+		if err != nil {
+			return "", nil, err
+		}
+		args["outputs"] = outputs
+	}
+	statement, ok := askSQL[a.Verb]
+	if !ok {
+		return "", nil, fmt.Errorf("%s is nothing that a run can be asked for", a.Verb)
+	}
+	return statement, args, nil
+}
+
+func scanControl(row pgx.CollectableRow) (c Control, err error) {
+	var verb string
+	var args json.RawMessage
+	err = row.Scan(&c.ID, &c.Run, &verb, (*zeronull.Text)(&c.Step), (*zeronull.Text)(&c.Item), &args, &c.By, &c.At,
+		(*zeronull.Timestamptz)(&c.DecidedAt), (*zeronull.Text)(&c.Outcome), (*zeronull.Text)(&c.State), (*zeronull.Text)(&c.Message))
+	if err == nil {
+		c.Args = args
+		c.Verb, err = dagrun.ParseVerb(verb)
+	}
+	return c, err
+}

@@ -1,0 +1,104 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestControl_SendsEveryVerb(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	d.claim(t, run)
+	ended := d.enqueue(t, d.store)
+	d.end(t, ended, "failed")
+	for _, c := range []struct {
+		ask  queue.Ask
+		want string // outcome, step, item, arguments
+	}{
+		{queue.Ask{Run: run, Verb: dagrun.VerbPause}, `   {}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbResume, Step: "load", Item: "i"}, ` load i {}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbApprove, Step: "confirm", Outputs: map[string]int{"n": 1}}, ` confirm  {"outputs": {"n": 1}}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbReject, Step: "confirm", Reason: "no"}, ` confirm  {"reason": "no"}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbMark, Step: "load", As: dagrun.TaskSkipped}, ` load  {"as": "skipped", "outputs": {}}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: true}, `accepted   {"now": true}`},
+		{queue.Ask{Run: run, Verb: dagrun.VerbRetry}, `refused   {"mode": "failed", "generation": 1}`},
+		{queue.Ask{Run: ended, Verb: dagrun.VerbRetry, Mode: dagrun.RetryFrom, Step: "load"}, ` load  {"mode": "from", "generation": 2}`},
+	} {
+		got, err := d.store.Control(t.Context(), c.ask)
+		if err != nil {
+			t.Errorf("%+v: %v", c.ask, err)
+			continue
+		}
+		args := value[string](t, d, "SELECT args::text FROM oarlock.controls WHERE control_id = $1", got.ID)
+		if is := string(got.Outcome) + " " + got.Step + " " + got.Item + " " + args; is != c.want || got.Verb != c.ask.Verb || got.Run != c.ask.Run || got.By == "" {
+			t.Errorf("%s: %q, want %q", c.ask.Verb, is, c.want)
+		}
+	}
+}
+
+func TestControl_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	_, err := d.store.Control(t.Context(), queue.Ask{Run: 777, Verb: dagrun.VerbCancel})
+	wantError(t, err, queue.ErrNotFound, "OA007")
+	_, err = d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel, Step: "laod"})
+	wantError(t, err, queue.ErrNotFound, "OA007")
+	_, err = d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbApprove})
+	wantError(t, err, nil, "OA013")
+	_, err = d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbChildEnded, Step: "load"})
+	wantError(t, err, nil, "")
+	refused, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbRetry})
+	if err != nil || refused.Outcome != dagrun.Refused || refused.Message == "" {
+		t.Errorf("%+v, %v", refused, err)
+	}
+}
+
+func TestAwaitControl_WaitsForTheDriver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	d.claim(t, run)
+	asked, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbPause})
+	if err != nil || !asked.DecidedAt.IsZero() || asked.Outcome != "" {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	type answer struct {
+		queue.Control
+		error
+	}
+	answered := make(chan answer)
+	go func() {
+		c, err := d.store.AwaitControl(t.Context(), asked)
+		answered <- answer{c, err}
+	}()
+	d.eventually(t, "two polls", func() bool {
+		return value[int](t, d, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%queue/control_status%'") > 0
+	})
+	d.exec(t, "UPDATE oarlock.controls SET decided_at = now(), outcome = 'applied', state = 'paused' WHERE control_id = $1", asked.ID)
+	if got := <-answered; got.error != nil || got.Outcome != dagrun.Applied || got.State != "paused" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAwaitControl_GivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	d.claim(t, run)
+	asked, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbPause})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = d.store.AwaitControl(ctx, asked)
+	wantError(t, err, context.DeadlineExceeded, "")
+	_, err = d.store.AwaitControl(t.Context(), queue.Control{ID: 777})
+	wantError(t, err, queue.ErrNotFound, "")
+}

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	putDAGSQL   = sql.Named("queue/put_dag")
+	putFoundSQL = sql.Named("queue/put_found")
+)
+
+// PutDAG registers a version of a DAG, and makes it current. source is the text that the spec was made of, path where it
+// came from ("" for nowhere). The content that is current already changes nothing. For administrators.
+func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
+	const op = "put a dag"
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return Put{}, said(op, err)
+	}
+	args := pgx.StrictNamedArgs{
+		"spec": string(text), "source": source, "hash": spec.Hash(), "needs": spec.Needs(), "slots": spec.WidestStep(),
+		"queue_timeout": spec.QueueTimeout.Std().Milliseconds(), "path": given(path),
+	}
+	started := time.Now()
+	var put Put
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, putDAGSQL, args).Scan(&put.ID, &put.Version, &put.IsNew)
+	}
+	again := func(ctx context.Context, conn *pgxpool.Conn) error {
+		found := pgx.StrictNamedArgs{"name": spec.Name, "hash": args["hash"], "since": time.Since(started) + putMargin}
+		err := conn.QueryRow(ctx, putFoundSQL, found).Scan(&put.ID, &put.Version, &put.IsNew)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return do(ctx, conn)
+		}
+		return err
+	}
+	return put, said(op, s.write(ctx, askTimeout, do, again))
+}
+
+// putMargin is for clocks that run at different speeds.
+const putMargin = time.Second

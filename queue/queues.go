@@ -1,0 +1,46 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	queuesSQL   = sql.Named("queue/queues")
+	setQueueSQL = sql.Named("queue/set_queue")
+)
+
+// Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
+func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+	queues, err := list(ctx, s, queuesSQL, nil, scanQueue)
+	return queues, said("list queues", err)
+}
+
+// SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.
+func (s *Store) SetQueue(ctx context.Context, c QueueChange) error {
+	args := pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "max_running": c.MaxRunning, "max_queued": c.MaxQueued}
+	return said("set a queue", s.change(ctx, setQueueSQL, args))
+}
+
+// change sends what may be sent twice.
+func (s *Store) change(ctx context.Context, statement string, args pgx.StrictNamedArgs) error {
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, statement, args)
+		return err
+	}
+	return s.write(ctx, askTimeout, do, do)
+}
+
+func scanQueue(row pgx.CollectableRow) (q Queue, err error) {
+	var oldestMS int64
+	err = row.Scan(&q.Name, (*zeronull.Text)(&q.PausedBy), (*zeronull.Timestamptz)(&q.PausedAt), &q.MaxRunning, &q.MaxQueued,
+		&q.Queued, &oldestMS, &q.Running)
+	q.Oldest = time.Duration(oldestMS) * time.Millisecond
+	return q, err
+}

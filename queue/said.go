@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// sentinels of our own SQLSTATEs. A removed DAG counts as not found: what mends it is the same.
+var sentinels = map[string]error{
+	"OA001": ErrNotFound, // no such DAG
+	"OA002": ErrNotFound, // removed DAG
+	"OA004": ErrConflict, // run_key of another request
+	"OA007": ErrNotFound, // no such run, or somebody else's
+}
+
+// hints of SQLSTATEs that Postgres raises by itself, and that a person meets here.
+var hints = map[string]string{
+	"42501": "have an administrator grant %s to this user",
+	"3F000": noSchema, "42P01": noSchema, "42883": noSchema,
+	"40001": "another transaction was faster: run this one again, from its BEGIN",
+	"40P01": "another transaction was in the way: run this one again, from its BEGIN",
+	"22P05": `the character \u0000 has no place in Postgres: leave it out`,
+	"22021": "texts must be UTF-8 without NUL",
+}
+
+const noSchema = "the database has no Oarlock schema, or one of another version: run `oarlock migrate status`"
+
+// roles that operations want, other than oarlock_submit.
+var roles = map[string]string{
+	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
+	"list dags": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
+	"read attempts": roleRead, "read events": roleRead, "scale": roleRead,
+}
+
+const (
+	roleSubmit = "oarlock_submit"
+	roleRead   = "oarlock_read"
+	roleAdmin  = "oarlock_admin"
+)
+
+// said names the operation that failed, and makes an *Error of what the server said, with a hint that says what to do.
+func said(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	var known *Error
+	if errors.As(err, &pg) && !errors.As(err, &known) {
+		err = refusal(op, pg)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+func refusal(op string, pg *pgconn.PgError) *Error {
+	hint := pg.Hint
+	if ours, ok := hints[pg.Code]; ok && (hint == "" || pg.Code[:2] == "42") {
+		hint = ours
+	}
+	if pg.Code == "42501" {
+		role, ok := roles[op]
+		if !ok {
+			role = roleSubmit
+		}
+		hint = fmt.Sprintf(hint, role)
+	}
+	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, is: sentinels[pg.Code], cause: pg}
+}

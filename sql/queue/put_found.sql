@@ -1,0 +1,7 @@
+-- Purpose: whether a version whose reply was lost was put, by this user and not long ago
+-- Index: dags_name_key, dag_versions_pkey
+-- Locks: none
+SELECT v.dag_id, v.version, true
+  FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id)
+ WHERE d.name = @name AND v.hash = @hash AND v.put_by = session_user AND v.put_at >= clock_timestamp() - @since::interval
+ ORDER BY v.version DESC LIMIT 1

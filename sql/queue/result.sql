@@ -1,0 +1,5 @@
+-- Purpose: how a run ended, and what its steps put out
+-- Index: runs_pkey, dag_versions_pkey, tasks_pkey
+-- Locks: none
+SELECT r.state, r.reason, r.tolerated, r.outputs, r.started_at, r.finished_at, r.is_over
+  FROM oarlock.run_result(@run) r
