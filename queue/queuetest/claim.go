@@ -1,0 +1,288 @@
+package queuetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var noTime time.Time
+
+// Poll looks after other workers' runs, then claims up to want runs.
+func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		s.forget()
+		return queue.Polled{}, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return queue.Polled{}, err
+	}
+	var p queue.Polled
+	p.Queued = m.wake() + s.reap(&p)
+	m.expire()
+	w := s.worker
+	if w.State != queue.WorkerLive {
+		w.hungry = 0
+		return p, nil
+	}
+	share := m.share(w, want)
+	for len(p.Claims) < share {
+		r := m.head(w)
+		if r == nil {
+			break
+		}
+		p.Claims = append(p.Claims, s.claim(r))
+	}
+	w.hungry = max(0, want-len(p.Claims))
+	p.Hungry = w.hungry > 0
+	return p, nil
+}
+
+// share is how many runs a worker may take, so that others who are hungry get some, too.
+func (m *Memory) share(w *worker, want int) int {
+	hungry := 0
+	for _, other := range m.workers {
+		if other != w && other.State == queue.WorkerLive && other.hungry > 0 {
+			hungry++
+		}
+	}
+	if hungry == 0 {
+		return want
+	}
+	due := m.due(w, want)
+	return (due + hungry) / (hungry + 1)
+}
+
+// due counts what a worker might claim, up to a bound.
+func (m *Memory) due(w *worker, bound int) int {
+	n, now := 0, m.now()
+	for _, l := range m.lanes {
+		if !w.serves(l) || l.queue.paused {
+			continue
+		}
+		for _, r := range l.due.items {
+			if n == bound {
+				return n
+			}
+			if r.rec.State == dagrun.RunQueued && !r.runAt.After(now) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// head is the run that a worker is to claim next, nil for none.
+func (m *Memory) head(w *worker) *run {
+	now := m.now()
+	for _, l := range m.lanes {
+		if !w.serves(l) || l.queue.paused || m.full(l) {
+			continue
+		}
+		if r := l.next(now); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// next takes the first due run out whose DAG is not paused.
+func (l *lane) next(now time.Time) *run {
+	var passed []*run
+	defer func() {
+		for _, r := range passed {
+			l.due.push(r)
+		}
+	}()
+	for {
+		r, ok := l.due.first()
+		if !ok || r.runAt.After(now) {
+			return nil
+		}
+		l.due.pop()
+		switch {
+		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
+			r.listed = false
+		case r.version.dag.paused:
+			passed = append(passed, r)
+		default:
+			r.listed = false
+			return r
+		}
+	}
+}
+
+// full says whether a lane's queue or DAG has all the runs it may have. It counts what is there.
+func (m *Memory) full(l *lane) bool {
+	if l.queue.maxRunning > 0 && m.claimed(func(r *run) bool { return r.lane.queue == l.queue }) >= l.queue.maxRunning {
+		return true
+	}
+	if l.dag == nil || l.dag.limit == 0 {
+		return false
+	}
+	active := 0
+	for _, r := range m.runs {
+		if r.version.dag == l.dag && !r.over() && (r.claim != nil || r.rec.StartedAt != 0) {
+			active++
+		}
+	}
+	return active >= l.dag.limit
+}
+
+func (m *Memory) claimed(is func(*run) bool) int {
+	n := 0
+	for _, w := range m.workers {
+		for _, r := range w.runs {
+			if is(r) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// claim makes a run the session's.
+func (s *MemorySession) claim(r *run) *queue.Claim {
+	m := s.store
+	r.epoch++
+	r.queueDeadline, r.wakeAt = noTime, noTime
+	r.rec.WakeAt = 0
+	c := queue.NewClaim(r.id, m.newID())
+	c.Epoch, c.Inbox, c.Losses = r.epoch, r.inbox, r.losses
+	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number
+	c.Lane, c.Queue = r.lane.id, r.lane.laneKey.queue
+	c.Params, c.Labels, c.Precomputed = r.params, spell(r.labels), r.precomputed
+	c.RunAt, c.LogicalAt, c.CreatedAt = r.runAt, r.logicalAt, r.createdAt
+	c.Trigger, c.SubmittedBy, c.Key, c.Traceparent = r.trigger, r.submittedBy, r.key, r.traceparent
+	c.Parent, c.Root, c.Depth = r.parent, r.root, r.depth
+	c.Row = r.rec
+	r.rec.State = dagrun.RunRunning
+	r.claim, r.owner = c, s.worker
+	s.worker.runs[r.id] = r
+	s.held[r.id] = c
+	return c
+}
+
+// letGo is the end of a claim, in the store.
+func (m *Memory) letGo(r *run) {
+	delete(r.owner.runs, r.id)
+	r.claim, r.owner = nil, nil
+}
+
+// wake queues parked runs whose time has come.
+func (m *Memory) wake() int {
+	n, now := 0, m.now()
+	for {
+		a, ok := m.waking.first()
+		if !ok || a.at.After(now) {
+			return n
+		}
+		m.waking.pop()
+		if a.run.parked() && a.run.wakeAt.Equal(a.at) {
+			m.requeue(a.run)
+			n++
+		}
+	}
+}
+
+// expire fails runs that waited too long to start.
+func (m *Memory) expire() {
+	now := m.now()
+	for {
+		a, ok := m.expiring.first()
+		if !ok || a.at.After(now) {
+			return
+		}
+		m.expiring.pop()
+		if r := a.run; r.rec.State == dagrun.RunQueued && r.queueDeadline.Equal(a.at) {
+			m.log(r, queue.Event{Kind: "queue_timeout", Message: "did not start in time"})
+			m.end(r, dagrun.RunFailed, "queue_timeout")
+		}
+	}
+}
+
+// Load reads what former drives left. Of a claim that is gone it is nil.
+func (s *MemorySession) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	loaded := make([]*queue.Loaded, len(claims))
+	for i, c := range claims {
+		if r := s.own(c); r != nil {
+			loaded[i] = m.left(r)
+		}
+	}
+	return loaded, nil
+}
+
+// left is what a run's next driver goes on from.
+func (m *Memory) left(r *run) *queue.Loaded {
+	l := &queue.Loaded{Saved: dagrun.Saved{Run: r.claim.Row}, Mailbox: queue.Mailbox{Inbox: r.inbox, Controls: r.undecided()}}
+	for _, row := range r.sortedTasks() {
+		l.Saved.Tasks = append(l.Saved.Tasks, row.TaskRecord)
+		if row.settled != nil && row.State == dagrun.TaskRunning && row.settled.Attempt == row.Attempt {
+			l.Settled = append(l.Settled, *row.settled)
+		}
+		if row.State == dagrun.TaskRunning {
+			end := queue.LogEnd{Task: row.ID, Attempt: row.Attempt, Day: row.day}
+			if log := m.logs[attemptKey{r.id, row.ID, row.Attempt}]; log != nil {
+				end.Next, end.Final = log.end()
+			}
+			l.Logs = append(l.Logs, end)
+		}
+	}
+	return l
+}
+
+// ReadMail reads what is asked of runs. Of a claim that is gone it is nil.
+func (s *MemorySession) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	boxes := make([]*queue.Mailbox, len(claims))
+	for i, c := range claims {
+		if r := s.own(c); r != nil {
+			boxes[i] = &queue.Mailbox{Inbox: r.inbox, Controls: r.undecided()}
+		}
+	}
+	return boxes, nil
+}
+
+// Definition is a version of a DAG, compiled.
+func (s *MemorySession) Definition(ctx context.Context, dagID int64, number int) (*queue.Definition, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	v := m.versions[versionKey{dagID, number}]
+	if v == nil {
+		return nil, refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %d in version %d", dagID, number)
+	}
+	return &queue.Definition{Spec: v.spec, Graph: v.graph}, nil
+}
+
+// sortedRuns are a worker's runs by id.
+func (w *worker) sortedRuns() []*run {
+	runs := make([]*run, 0, len(w.runs))
+	for _, r := range w.runs {
+		runs = append(runs, r)
+	}
+	slices.SortFunc(runs, func(a, b *run) int { return int(a.id - b.id) })
+	return runs
+}

@@ -1,0 +1,131 @@
+package queuetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const maxChunks = 1000 // that one ReadLogs gives
+
+// attemptLog is the log of one attempt, by number.
+type attemptLog struct{ chunks []queue.Chunk }
+
+// end is the number of the next chunk, and whether none is to come.
+func (l *attemptLog) end() (next int, final bool) {
+	if len(l.chunks) == 0 {
+		return 0, false
+	}
+	last := l.chunks[len(l.chunks)-1]
+	return last.Seq + 1, last.Final
+}
+
+func keyOf(c *queue.Chunk) attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
+
+// find is the stored chunk of a number, nil for none.
+func (l *attemptLog) find(seq int) *queue.Chunk {
+	i, ok := slices.BinarySearchFunc(l.chunks, seq, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	if !ok {
+		return nil
+	}
+	return &l.chunks[i]
+}
+
+// AppendLogs stores chunks of runs that the worker has claimed. Sent again they change nothing.
+func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	for i := range chunks {
+		r, err := m.run(chunks[i].Run)
+		if err != nil {
+			return err
+		}
+		if r.owner != s.worker || s.held[r.id] == nil || s.held[r.id].ID != r.claim.ID {
+			return fmt.Errorf("append to the log of run %d: %w", r.id, queue.ErrLeaseLost)
+		}
+	}
+	if err := m.logsAccept(chunks); err != nil {
+		return err
+	}
+	for i := range chunks {
+		m.appendChunk(&chunks[i])
+	}
+	return nil
+}
+
+// logsAccept says whether other chunks of the same numbers are there already.
+func (m *Memory) logsAccept(chunks []queue.Chunk) error {
+	for i := range chunks {
+		c := &chunks[i]
+		l := m.logs[keyOf(c)]
+		if l == nil {
+			continue
+		}
+		if old := l.find(c.Seq); old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final) {
+			return fmt.Errorf("chunk %d of the log of run %d differs from what is stored: %w", c.Seq, c.Run, queue.ErrConflict)
+		}
+	}
+	return nil
+}
+
+func (m *Memory) appendChunk(c *queue.Chunk) {
+	l := m.logs[keyOf(c)]
+	if l == nil {
+		l = &attemptLog{}
+		m.logs[keyOf(c)] = l
+	}
+	i, known := slices.BinarySearchFunc(l.chunks, c.Seq, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	if !known {
+		stored := *c
+		stored.Data = bytes.Clone(c.Data)
+		l.chunks = slices.Insert(l.chunks, i, stored)
+	}
+}
+
+// ReadLogs reads an attempt's chunks in their order.
+func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(q.Run)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.version.graph.ParseTask(q.Step)
+	if err != nil {
+		return nil, refusal(queue.ErrNotFound, "OA007", "look at its tasks", "run %d has no step %s", q.Run, q.Step)
+	}
+	id.Item, id.Alt = q.Item, max(id.Alt, q.Alt)
+	attempt := q.Attempt
+	if attempt == 0 {
+		attempt = r.latest(id)
+	}
+	l := m.logs[attemptKey{r.id, id, attempt}]
+	if l == nil {
+		return nil, nil
+	}
+	from, _ := slices.BinarySearchFunc(l.chunks, q.After, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	limit := maxChunks
+	if q.Limit > 0 {
+		limit = min(limit, q.Limit)
+	}
+	return slices.Clone(l.chunks[from:min(from+limit, len(l.chunks))]), nil
+}
+
+func (r *run) latest(id dagrun.TaskID) int {
+	if row := r.tasks[id]; row != nil {
+		return row.Attempt
+	}
+	return 0
+}
