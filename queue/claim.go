@@ -25,6 +25,7 @@ type Claim struct {
 	Version     int
 	Lane        int
 	Queue       string
+	Priority    int // of its lane: higher goes first
 	Losses      int // drives lost since a task of the run last finished
 	Params      json.RawMessage
 	Labels      json.RawMessage
