@@ -201,7 +201,7 @@ END $$;
 
 -- Enqueue ---------------------------------------------------------------------------------------------------------
 
--- What is asked for, on its way through the functions below.
+-- What is asked for, where it needs a closer look.
 CREATE TYPE oarlock.request AS (
     dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text, labels jsonb, selector jsonb,
     logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text, submitter text, operates bool,
@@ -220,9 +220,6 @@ CREATE FUNCTION oarlock.plainly_fine(params jsonb, names text[], ok jsonpath, wh
 LANGUAGE sql STABLE
 RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
-
--- What came of it; no lane where the run was there already.
-CREATE TYPE oarlock.enqueued AS (run_id bigint, lane_id int);
 
 -- Finds a lane, or makes it. Who makes one holds up others who need the same until the transaction ends, once ever.
 -- +goose StatementBegin
@@ -303,7 +300,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a request goes. The usual one reads two rows and asks for nothing special.
+-- Where a request goes.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_target(asked oarlock.request, rows int) RETURNS oarlock.target
 LANGUAGE plpgsql AS $$
@@ -371,74 +368,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
-CREATE FUNCTION oarlock.request_hash(asked oarlock.request, params jsonb) RETURNS bytea
-LANGUAGE sql IMMUTABLE
-RETURN sha256(convert_to(jsonb_build_array((asked).dag, params, (asked).priority, (asked).queue, (asked).selector, (asked).logical_at,
-                                           (asked).precomputed, (asked).version)::text, 'UTF8'));
-
--- Takes a key for a run, or returns the run that has it. By another transaction that has not ended, it waits for that one.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.take_key(asked oarlock.request, run_id bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    hash bytea := oarlock.request_hash(asked, asked.params);
-    held record;
-BEGIN
-    LOOP -- again only when the key went between the two statements, with its run
-        INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash)
-        VALUES (asked.submitter, asked.run_key, take_key.run_id, hash) ON CONFLICT DO NOTHING;
-        IF FOUND THEN
-            RETURN take_key.run_id;
-        END IF;
-        SELECT k.run_id, k.request_hash INTO held FROM oarlock.run_keys k
-         WHERE k.submitter = asked.submitter AND k.run_key = asked.run_key;
-        EXIT WHEN FOUND;
-    END LOOP;
-    IF held.request_hash <> hash THEN
-        RAISE EXCEPTION 'run_key "%" belongs to run %, which was asked for with another dag, params or overrides', asked.run_key, held.run_id
-            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
-    END IF;
-    RETURN held.run_id;
-END $$;
--- +goose StatementEnd
-
--- One run. A run_at in the past means now, so that nobody overtakes by it. The key comes before all other checks: a
--- request that was accepted once is answered with its run whatever became of the DAG since.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.enqueue_row(asked oarlock.request) RETURNS oarlock.enqueued
-LANGUAGE plpgsql AS $$
-DECLARE
-    target  oarlock.target;
-    id      bigint := nextval('oarlock.runs_run_id_seq');
-    holder  bigint;
-    started timestamptz := clock_timestamp();
-    due     timestamptz;
-BEGIN
-    IF asked.run_key IS NOT NULL THEN
-        holder := oarlock.take_key(asked, id);
-        IF holder <> id THEN
-            RETURN ROW(holder, NULL)::oarlock.enqueued;
-        END IF;
-    END IF;
-    target := oarlock.find_target(asked, 1);
-    IF NOT oarlock.plainly_fine(asked.params, target.param_names, target.params_ok, target.params_whole) THEN
-        PERFORM oarlock.check_params(target.params, asked.params, '');
-    END IF;
-    due := greatest(asked.run_at, started);
-    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
-                              parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
-                              traceparent, queue_deadline, created_at)
-    OVERRIDING SYSTEM VALUE
-    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due,
-            coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
-            asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
-            asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started);
-    RETURN ROW(id, target.lane_id)::oarlock.enqueued;
-END $$;
--- +goose StatementEnd
-
 -- Tells hungry workers that a lane has new runs: as many of them as there are rows at most, others each time. Nobody
 -- hungry, no NOTIFY. A hint only; which of them may serve the lane they know themselves.
 -- +goose StatementBegin
@@ -454,6 +383,107 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint) IS 'Internal: sends `lane:N` to hungry workers.';
 
+-- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
+-- Stable, as jsonb_build_array is: else the planner would call it instead of putting its body in place.
+CREATE FUNCTION oarlock.request_hash(dag text, params jsonb, priority int, queue text, selector jsonb, logical_at timestamptz,
+    precomputed jsonb, version int) RETURNS bytea
+LANGUAGE sql STABLE
+RETURN sha256(convert_to(jsonb_build_array(dag, params, priority, queue, selector, logical_at, precomputed, version)::text, 'UTF8'));
+
+-- Takes a key for a run, or returns the run that has it. By another transaction that has not ended, it waits for that one.
+-- The key comes before all other checks: a request that was accepted once is answered with its run whatever became of the
+-- DAG since.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.take_key(id bigint, submitter text, run_key text, hash bytea) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    held record;
+BEGIN
+    LOOP -- again only when the key went between the two statements, with its run
+        INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash) VALUES (submitter, run_key, id, hash) ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN id;
+        END IF;
+        SELECT k.run_id, k.request_hash INTO held FROM oarlock.run_keys k WHERE k.submitter = submitter AND k.run_key = run_key;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF held.request_hash <> hash THEN
+        RAISE EXCEPTION 'run_key "%" belongs to run %, which was asked for with another dag, params or overrides', run_key, held.run_id
+            USING ERRCODE = 'OA004', HINT = 'use a key of its own for each request, and repeat a request unchanged';
+    END IF;
+    RETURN held.run_id;
+END $$;
+-- +goose StatementEnd
+
+-- One run whose request needs a closer look, and the lane it went to.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.insert_checked(id bigint, asked oarlock.request, started timestamptz) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+    target oarlock.target := oarlock.find_target(asked, 1);
+    due    timestamptz := greatest(asked.run_at, started);
+BEGIN
+    PERFORM oarlock.check_params(target.params, asked.params, '');
+    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
+                              parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
+                              traceparent, queue_deadline, created_at)
+    OVERRIDING SYSTEM VALUE
+    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due,
+            coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
+            asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
+            asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started);
+    RETURN target.lane_id;
+END $$;
+-- +goose StatementEnd
+
+-- One run of the session user, and the lane it went to. A run_at in the past means now, so that nobody overtakes by it. The
+-- usual request is one statement, which finds the DAG, checks and inserts: each further one, and each composite value,
+-- costs about as much as an index of the table. Whatever that statement does not take, for whatever reason, goes the long
+-- way, which accepts it after all or says what is wrong. So its conditions must never be wider than the checks there:
+-- labels of 100 bytes together hold none that is too long. Workers are woken, unless that is left to the caller.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text,
+    labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text,
+    quiet bool) RETURNS int
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    started timestamptz := clock_timestamp();
+    due     timestamptz := greatest(run_at, started);
+    logical timestamptz := coalesce(logical_at, run_at, started);
+    lane    int;
+    hungry  bool;
+BEGIN
+    IF (priority, queue, selector, precomputed, version) IS NULL AND isfinite(due) AND isfinite(logical)
+       AND (traceparent IS NULL OR octet_length(traceparent) <= 256) AND (labels = '{}' OR octet_length(labels::text) <= 100 AND labels @@ 'strict $.type() == "object" && !exists($.* ? (@.type() != "string"))') THEN
+        INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+                                       submitted_by, run_key, traceparent, queue_deadline, created_at)
+        OVERRIDING SYSTEM VALUE
+        SELECT id, d.dag_id, v.version, v.lane_id, params, CASE labels WHEN '{}' THEN v.labels ELSE v.labels || labels END,
+               due, logical, trigger, id, session_user, run_key, traceparent,
+               CASE WHEN v.queue_timeout_ms > 0 THEN due + v.queue_timeout_ms * interval '1 millisecond' END, started
+          FROM oarlock.dags d
+          JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
+          JOIN oarlock.queues q ON q.name = v.queue
+         WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
+           AND oarlock.plainly_fine(params, v.param_names, v.params_ok, v.params_whole)
+        RETURNING r.lane_id, NOT quiet AND due = started AND EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live')
+          INTO lane, hungry;
+    END IF;
+    IF lane IS NULL THEN
+        lane := oarlock.insert_checked(id, ROW(dag, params, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
+            precomputed, version, trigger, session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
+            NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request, started);
+        hungry := NOT quiet AND due = started;
+    END IF;
+    IF hungry THEN
+        PERFORM oarlock.wake(lane, 1);
+    END IF;
+    RETURN lane;
+END $$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.enqueue(dag text, params jsonb DEFAULT '{}', run_key text DEFAULT NULL, run_at timestamptz DEFAULT NULL,
     priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', selector jsonb DEFAULT NULL,
@@ -461,22 +491,24 @@ CREATE FUNCTION oarlock.enqueue(dag text, params jsonb DEFAULT '{}', run_key tex
     trigger text DEFAULT 'sql') RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    made oarlock.enqueued;
+    id     bigint := nextval('oarlock.runs_run_id_seq');
+    given  jsonb := coalesce(params, '{}');
+    holder bigint;
 BEGIN
-    IF run_key IS NOT NULL THEN
-        PERFORM oarlock.check_key(run_key);
-    END IF;
     IF trigger NOT IN ('sql', 'manual') THEN
         RAISE EXCEPTION 'trigger must be sql or manual, not %', left(trigger, 100) USING ERRCODE = 'OA013', HINT = 'leave it out';
     END IF;
-    made := oarlock.enqueue_row(ROW(dag, coalesce(params, '{}'), run_key, run_at, priority, queue, labels, selector, logical_at,
-        traceparent, precomputed, version, trigger, session_user,
-        coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
-        NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request);
-    IF made.lane_id IS NOT NULL AND (run_at IS NULL OR run_at <= clock_timestamp()) THEN
-        PERFORM oarlock.wake(made.lane_id, 1);
+    IF run_key IS NOT NULL THEN
+        PERFORM oarlock.check_key(run_key);
+        holder := oarlock.take_key(id, session_user, run_key,
+            oarlock.request_hash(dag, given, priority, queue, selector, logical_at, precomputed, version));
+        IF holder <> id THEN
+            RETURN holder;
+        END IF;
     END IF;
-    RETURN made.run_id;
+    PERFORM oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
+        precomputed, version, trigger, false);
+    RETURN id;
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -583,7 +615,8 @@ SELECT oarlock.enqueue_many('report', array_agg(jsonb_build_object('day', d::dat
 CREATE FUNCTION oarlock.take_keys(asked oarlock.request, params jsonb[], keys text[], ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    hashes bytea[] := ARRAY(SELECT oarlock.request_hash(asked, p) FROM unnest(params) p);
+    hashes bytea[] := ARRAY(SELECT oarlock.request_hash(asked.dag, p, asked.priority, asked.queue, asked.selector, asked.logical_at,
+                                                      asked.precomputed, asked.version) FROM unnest(params) p);
     clash  text;
     kept   bigint[];
 BEGIN
@@ -617,8 +650,11 @@ CREATE FUNCTION oarlock.enqueue_child(parent bigint, step int, item text, alt in
     params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    p    oarlock.runs;
-    made oarlock.enqueued;
+    p      oarlock.runs;
+    id     bigint := nextval('oarlock.runs_run_id_seq');
+    key    text := 'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text;
+    given  jsonb := coalesce(params, '{}');
+    holder bigint;
 BEGIN
     SELECT * INTO p FROM oarlock.runs r WHERE r.run_id = parent;
     IF NOT FOUND THEN
@@ -627,15 +663,17 @@ BEGIN
     IF p.depth >= 100 THEN
         RAISE EXCEPTION 'run % is 100 children deep already', parent USING ERRCODE = 'OA012', HINT = 'a DAG that starts itself needs an end';
     END IF;
-    made := oarlock.enqueue_row(ROW(dag, coalesce(params, '{}'),
-        'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text,
-        NULL, priority, queue, labels, NULL, p.logical_at, p.traceparent, NULL, NULL, 'child', p.submitted_by, true,
-        CASE WHEN NOT detached THEN parent END, CASE WHEN NOT detached THEN step END, CASE WHEN NOT detached THEN item END,
-        CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1)::oarlock.request);
-    IF made.lane_id IS NOT NULL THEN
-        PERFORM oarlock.wake(made.lane_id, 1);
+    holder := oarlock.take_key(id, p.submitted_by, key,
+        oarlock.request_hash(dag, given, priority, queue, NULL, p.logical_at, NULL, NULL));
+    IF holder <> id THEN
+        RETURN holder;
     END IF;
-    RETURN made.run_id;
+    PERFORM oarlock.wake(oarlock.insert_checked(id, ROW(dag, given, key, NULL, priority, queue, labels, NULL, p.logical_at, p.traceparent,
+        NULL, NULL, 'child', p.submitted_by, true,
+        CASE WHEN NOT detached THEN parent END, CASE WHEN NOT detached THEN step END, CASE WHEN NOT detached THEN item END,
+        CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1)::oarlock.request,
+        clock_timestamp()), 1);
+    RETURN id;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.enqueue_child IS 'Internal: the run that a dag.run or (detached) dag.enqueue step asks for.';
@@ -673,25 +711,32 @@ SELECT run_id, state, reason FROM oarlock.inbox WHERE dag = 'report' ORDER BY ru
 CREATE FUNCTION oarlock.inbox_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    made    oarlock.enqueued;
-    touched text := current_setting('oarlock.touched', true);
+    id      bigint := nextval('oarlock.runs_run_id_seq');
+    given   jsonb := coalesce(NEW.params, '{}');
+    touched text;
+    lane    int;
 BEGIN
-    IF NEW.run_id IS NOT NULL OR NEW.state IS NOT NULL OR NEW.submitted_by IS NOT NULL OR NEW.started_at IS NOT NULL OR NEW.finished_at IS NOT NULL THEN
+    IF NOT (NEW.run_id, NEW.state, NEW.submitted_by, NEW.started_at, NEW.finished_at) IS NULL THEN
         RAISE EXCEPTION 'run_id, state, submitted_by, started_at and finished_at are not yours to choose'
             USING ERRCODE = 'OA013', HINT = 'leave them out of the INSERT';
     END IF;
     IF NEW.run_key IS NOT NULL THEN
         PERFORM oarlock.check_key(NEW.run_key);
+        NEW.run_id := oarlock.take_key(id, session_user, NEW.run_key,
+            oarlock.request_hash(NEW.dag, given, NEW.priority, NEW.queue, NEW.selector, NEW.logical_at, NEW.precomputed, NEW.version));
+        IF NEW.run_id <> id THEN
+            RETURN NEW;
+        END IF;
     END IF;
-    made := oarlock.enqueue_row(ROW(NEW.dag, coalesce(NEW.params, '{}'), NEW.run_key, NEW.run_at, NEW.priority, NEW.queue, NEW.labels,
-        NEW.selector, NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql', session_user,
-        coalesce(NEW.priority::text, NEW.queue, NEW.selector::text) IS NOT NULL AND oarlock.operates(),
-        NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request);
-    IF made.lane_id IS NOT NULL AND coalesce(position(',' || made.lane_id || ':' IN touched), 0) = 0
-       AND coalesce(length(touched), 0) < 1000 AND (NEW.run_at IS NULL OR NEW.run_at <= clock_timestamp()) THEN
-        PERFORM set_config('oarlock.touched', concat(touched, ',', made.lane_id, ':', made.run_id), true);
+    NEW.run_id := id;
+    lane := oarlock.insert_run(id, NEW.dag, given, NEW.run_key, NEW.run_at, NEW.priority, NEW.queue, coalesce(NEW.labels, '{}'), NEW.selector,
+        NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql', true);
+    IF NEW.run_at IS NULL OR NEW.run_at <= clock_timestamp() THEN
+        touched := current_setting('oarlock.touched', true);
+        IF coalesce(position(',' || lane || ':' IN touched), 0) = 0 AND coalesce(length(touched), 0) < 1000 THEN
+            PERFORM set_config('oarlock.touched', concat(touched, ',', lane, ':', id), true);
+        END IF;
     END IF;
-    NEW.run_id := made.run_id;
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
@@ -705,7 +750,8 @@ BEGIN
     IF touched <> '' THEN
         PERFORM set_config('oarlock.touched', '', true);
         PERFORM oarlock.wake(m[1]::int, greatest(1, pg_sequence_last_value('oarlock.runs_run_id_seq') - m[2]::bigint + 1))
-           FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m;
+           FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m
+          WHERE EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live'); -- the usual no costs little
     END IF;
     RETURN NULL;
 END $$;
@@ -723,17 +769,17 @@ DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
 DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
 DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text[], bigint[], bigint[], timestamptz);
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
+DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text, bool);
+DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
+DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
+DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
 DROP FUNCTION oarlock.wake(int, bigint);
-DROP FUNCTION oarlock.enqueue_row(oarlock.request);
-DROP FUNCTION oarlock.take_key(oarlock.request, bigint);
-DROP FUNCTION oarlock.request_hash(oarlock.request, jsonb);
 DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
 DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
 DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint);
-DROP TYPE oarlock.enqueued;
 DROP TYPE oarlock.target;
 DROP TYPE oarlock.request;
 DROP FUNCTION oarlock.check_key(text);
