@@ -17,6 +17,8 @@ type holding struct {
 	claim *Claim
 	acked int64 // highest Seq of a task record that a commit acknowledged
 	notes int64 // notes written so far: a note's number makes a flush that is sent twice write it once
+
+	followed bool // somebody reads the log while it is written
 }
 
 func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }

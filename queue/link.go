@@ -18,7 +18,10 @@ const (
 	callTimeout  = 10 * time.Second // of one statement, where the caller names no shorter one
 )
 
-var whoServes = sql.Named("queue/backend")
+var (
+	whoServes  = sql.Named("queue/backend")
+	endBackend = sql.Named("queue/end_backend")
+)
 
 // backend is the server process behind a connection, as another connection can find it.
 type backend struct {
@@ -32,7 +35,7 @@ type link struct {
 	config *pgx.ConnConfig
 	turn   chan struct{}                          // holds one token
 	conn   *pgx.Conn                              // nil: to be made
-	server backend                                // of conn, or of the last one
+	server backend                                // of conn, or of the last one; while again runs, of the one before
 	made   int                                    // connections so far
 	again  func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
 }
@@ -82,7 +85,8 @@ func (l *link) connect(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	l.conn = conn
-	err = conn.QueryRow(ctx, whoServes).Scan(&l.server.pid, &l.server.started)
+	var server backend
+	err = conn.QueryRow(ctx, whoServes).Scan(&server.pid, &server.started)
 	if err == nil && l.made > 0 && l.again != nil {
 		err = l.again(ctx, conn)
 	}
@@ -90,7 +94,21 @@ func (l *link) connect(ctx context.Context) error {
 		l.drop()
 		return fmt.Errorf("take up a connection: %w", err)
 	}
+	l.server = server
 	l.made++
+	return nil
+}
+
+// endFormer ends the server process that was used before, and waits until it is gone: for again, where what is sent to
+// a new connection must not be overtaken by what is still under way on the old one.
+func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
+	var gone bool
+	if err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone); err != nil {
+		return fmt.Errorf("end the former connection: %w", err)
+	}
+	if !gone {
+		return errors.New("the former connection is still there")
+	}
 	return nil
 }
 

@@ -1,0 +1,26 @@
+-- Purpose: append chunks to the logs of runs that this worker holds, and announce them where somebody follows; of runs
+--          held no more nothing is stored. A chunk that is there already fails the whole statement (23505), so that
+--          nothing behind it is stored past it: a final marker that another wrote stays the last. See queue/chunks_there.
+-- Index: fences_pkey; runs_pkey; log_chunks' key; followers_pkey
+-- Locks: the worker's fence of channel logs; new rows
+WITH fence AS MATERIALIZED ( -- taken before anything is read of runs: once it is deleted, nothing is
+    SELECT FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'logs' FOR NO KEY UPDATE
+), mine AS MATERIALIZED (
+    SELECT r.run_id
+      FROM fence
+     CROSS JOIN unnest(@runs::bigint[], @claims::uuid[]) held (run_id, claim_id)
+      JOIN oarlock.runs r ON r.run_id = held.run_id AND r.claim_id = held.claim_id
+), stored AS (
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
+    SELECT c.log_day, c.run_id, c.step, c.item, c.alt, c.attempt, c.seq, c.stream, c.at, c.data, c.final, nullif(c.reason, ''), c.dropped_bytes
+      FROM mine
+      JOIN unnest(@days::date[], @chunk_runs::bigint[], @steps::int[], @items::text[], @alts::int[], @attempts::int[], @seqs::int[],
+                  @streams::smallint[], @ats::timestamptz[], @data::bytea[], @finals::bool[], @reasons::text[], @dropped::bigint[])
+           c (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes) USING (run_id)
+), told AS MATERIALIZED (
+    SELECT f.run_id, pg_notify(f.channel, 'run:' || f.run_id)
+      FROM mine
+      JOIN oarlock.followers f USING (run_id)
+     WHERE f.until > clock_timestamp()
+)
+SELECT EXISTS (SELECT FROM fence) AS fenced, ARRAY(SELECT m.run_id FROM mine m) AS mine, ARRAY(SELECT DISTINCT t.run_id FROM told t) AS followed
