@@ -111,7 +111,6 @@ func fitting(chunks []Chunk) int {
 	return len(chunks)
 }
 
-
 // Followed says whether somebody reads the log of a run while it is written, as the last AppendLogs found it. What its
 // tasks put out is then worth appending at once.
 func (s *Session) Followed(run RunID) bool {

@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// logRoom is a database with a DAG of three steps, and what tests of logs do to it as its owner.
+type logRoom struct {
+	db   *pgtest.DB
+	conn *pgx.Conn
+}
+
+func newLogRoom(tb testing.TB) *logRoom {
+	tb.Helper()
+	db := pgtest.New(tb)
+	r := &logRoom{db: db, conn: db.Conn(tb)}
+	if err := migrations.Roles(tb.Context(), db.URL); err != nil {
+		tb.Fatal(err)
+	}
+	r.exec(tb, `SELECT oarlock.put_dag('{"name": "log", "steps": [{"id": "a", "run": "true"}, {"id": "b", "run": "true"}, {"id": "c", "foreach": {}}]}', '', 'h', '{process}')`)
+	return r
+}
+
+func (r *logRoom) exec(tb testing.TB, statement string, args ...any) {
+	tb.Helper()
+	if _, err := r.conn.Exec(tb.Context(), statement, args...); err != nil {
+		tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// found reads one value as the owner.
+func found[T any](tb testing.TB, r *logRoom, question string, args ...any) (answer T) {
+	tb.Helper()
+	if err := r.conn.QueryRow(tb.Context(), question, args...).Scan(&answer); err != nil {
+		tb.Fatalf("%s: %v", question, err)
+	}
+	return answer
+}
+
+// login is the URL of a new user with one role and nothing else.
+func (r *logRoom) login(tb testing.TB, role string) string {
+	tb.Helper()
+	user := fmt.Sprintf("u%s", uuid.NewString()[:8])
+	r.exec(tb, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE %s", user, role))
+	tb.Cleanup(func() {
+		ctx := context.WithoutCancel(tb.Context())
+		conn, err := pgx.Connect(ctx, r.db.URL)
+		if err != nil {
+			tb.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
+			tb.Error(err)
+		}
+	})
+	u, err := url.Parse(r.db.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u.User = url.UserPassword(user, "app")
+	return u.String()
+}
+
+func openStore(tb testing.TB, c Config) *Store {
+	tb.Helper()
+	store, err := Open(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(store.Close)
+	return store
+}
+
+// storeOf is the store of a user with one role.
+func (r *logRoom) storeOf(tb testing.TB, role string) *Store {
+	tb.Helper()
+	return openStore(tb, Config{URL: r.login(tb, role)})
+}
+
+// writer is as much of a session as writes logs, and the proxy before it.
+type writer struct {
+	*Session
+	room  *logRoom
+	proxy *netfault.Proxy
+}
+
+func (r *logRoom) writer(tb testing.TB) *writer {
+	tb.Helper()
+	proxy, through := netfault.Through(tb, r.login(tb, "oarlock_worker"))
+	store := openStore(tb, Config{URL: through})
+	id := uuid.New()
+	channel := "oarlock_w_" + id.String()
+	r.exec(tb, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
+		VALUES ($1, 'w', 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, $2)`, id, channel)
+	r.exec(tb, "INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
+	s := &Session{store: store, worker: Worker{ID: id}, held: newHoldings(), chunks: newChunkLink(store, id), hearing: newHearing(store, channel)}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
+		defer cancel()
+		s.hearing.close()
+		if err := s.chunks.close(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &writer{Session: s, room: r, proxy: proxy}
+}
+
+const patience = 20 * time.Second
+
+func (r *logRoom) enqueue(tb testing.TB) RunID {
+	tb.Helper()
+	return found[RunID](tb, r, "SELECT oarlock.enqueue('log')")
+}
+
+// hold claims a run for the worker.
+func (w *writer) hold(tb testing.TB, run RunID) *Claim {
+	tb.Helper()
+	c := NewClaim(run, uuid.New())
+	w.room.exec(tb, `UPDATE oarlock.runs SET state = 'running', claim_id = $2, worker_id = $3, epoch = epoch + 1, started_at = now(), queue_deadline = NULL
+		WHERE run_id = $1`, run, c.ID, w.worker.ID)
+	w.held.add(c)
+	return c
+}
+
+// begin records an attempt as running, as the journal does; an earlier one is superseded. Its log goes to today's partition.
+func (w *writer) begin(tb testing.TB, run RunID, task dagrun.TaskID, attempt int) attemptLog {
+	tb.Helper()
+	day := LogDay(dagrun.Time(time.Now().UnixMilli()))
+	w.room.exec(tb, `INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, log_day)
+		SELECT run_id, step, item, alt, attempt, generation, 'failed', log_day FROM oarlock.tasks
+		 WHERE (run_id, step, item, alt) = ($1, $2, $3, $4) AND attempt < $5`, run, task.Step, task.Item, task.Alt, attempt)
+	w.room.exec(tb, `INSERT INTO oarlock.tasks AS t (run_id, step, item, alt, state, attempt, generation, epoch, seq, log_day)
+		SELECT $1, $2, $3, $4, 'running', $5, 1, 1, (SELECT coalesce(max(seq), 0) + 1 FROM oarlock.tasks WHERE run_id = $1), $6
+		ON CONFLICT (run_id, step, item, alt) DO UPDATE SET attempt = excluded.attempt, seq = excluded.seq, log_day = excluded.log_day`,
+		run, task.Step, task.Item, task.Alt, attempt, day)
+	return attemptLog{run, task, attempt, day}
+}
+
+// attemptLog makes the chunks of an attempt.
+type attemptLog struct {
+	run     RunID
+	task    dagrun.TaskID
+	attempt int
+	day     time.Time
+}
+
+func (l attemptLog) chunk(seq int, text string) Chunk {
+	return Chunk{
+		Run: l.run, Task: l.task, Attempt: l.attempt, Day: l.day, Seq: seq, Stream: StreamStdout,
+		At: time.Now().Truncate(time.Microsecond), Data: []byte(text),
+	}
+}
+
+func (l attemptLog) last(seq int, reason string) Chunk {
+	c := l.chunk(seq, "")
+	c.Stream, c.Final, c.Reason = StreamOarlock, true, reason
+	return c
+}
+
+// end is the end of a run.
+func (r *logRoom) end(tb testing.TB, run RunID, state string) {
+	tb.Helper()
+	r.exec(tb, `WITH ended AS (UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, queue_deadline = NULL, finished_at = clock_timestamp()
+		WHERE run_id = $1) SELECT pg_notify(channel, 'run:' || $1::bigint) FROM oarlock.followers WHERE run_id = $1`, run, state)
+}
+
+// stored is the log of a run, a line for each chunk.
+func (r *logRoom) stored(tb testing.TB, run RunID) []string {
+	tb.Helper()
+	rows, err := r.conn.Query(tb.Context(), `SELECT concat_ws(' ', step, nullif(item, ''), attempt, seq, convert_from(data, 'UTF8'), reason)
+		FROM oarlock.log_chunks WHERE run_id = $1 ORDER BY step, item, alt, attempt, seq`, run)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lines
+}
+
+// until polls until it is so.
+func until(tb testing.TB, what string, isSo func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !isSo(); <-tick.C {
+		if time.Now().After(deadline) {
+			tb.Fatalf("it did not come to this: %s", what)
+		}
+	}
+}
