@@ -254,9 +254,9 @@ func TestAppendLogs_KeepsWhyTheServerRefused(t *testing.T) {
 func TestAppendLogs_IsBounded(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
-	chunks := make([]Chunk, 2*MaxAppendChunks+3)
-	for i := range chunks {
-		chunks[i] = log.chunk(i, "x")
+	var chunks []Chunk
+	for i := range 2*MaxAppendChunks + 3 {
+		chunks = append(chunks, log.chunk(i, "x"))
 	}
 	wide := w.begin(t, claim.Run, stepB, 1)
 	for i := range 40 {
