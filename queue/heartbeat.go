@@ -1,4 +1,56 @@
 package queue
 
-// heartbeat keeps until when a lease holds.
-type heartbeat struct{}
+import (
+	"sync"
+	"time"
+)
+
+// A lease ends by itself at these parts of its TTL after the last good renewal was sent: first the driver process kills
+// what it runs, then its guard kills whatever is left. Others take the worker for lost after a whole TTL at the earliest.
+const (
+	softPercent = 60
+	hardPercent = 70
+)
+
+// heartbeat keeps until when a lease holds, by the time since boot.
+type heartbeat struct {
+	mu     sync.Mutex
+	ttl    time.Duration
+	sent   time.Duration // before the last good renewal was sent
+	misses int           // renewals running whose count of claims was not ours
+}
+
+func newHeartbeat(ttl, sent time.Duration) *heartbeat { return &heartbeat{ttl: ttl, sent: sent} }
+
+// renewed takes in a good renewal. One that was sent earlier than another that succeeded changes nothing.
+func (h *heartbeat) renewed(sent time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = max(h.sent, sent)
+}
+
+func (h *heartbeat) deadline() (soft, hard time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sent + h.ttl*softPercent/100, h.sent + h.ttl*hardPercent/100
+}
+
+// compared takes in whether a renewal's count of claims was ours.
+func (h *heartbeat) compared(same bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if same {
+		h.misses = 0
+		return
+	}
+	h.misses++
+}
+
+// doubted says whether so many counts running differed that it cannot be something under way.
+func (h *heartbeat) doubted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.misses >= doubtfulMisses
+}
+
+const doubtfulMisses = 2

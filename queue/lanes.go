@@ -1,4 +1,195 @@
 package queue
 
-// lanes are those that a worker may serve.
-type lanes struct{}
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+const (
+	// floorless is how often a lane is looked at from its very start: commits that come late land below the floor.
+	floorless = 5 * time.Second
+	// floorSlack is how far below now the floor of a lane stays that gave all it had: its next runs may just be on
+	// their way, entered before the poll and committed after it.
+	floorSlack = 2 * time.Second
+)
+
+var readLanes = sql.Named("queue/lanes")
+
+// lane is one that the worker may claim from.
+type lane struct {
+	ID        int
+	Queue     string
+	Priority  int
+	Resets    int64
+	MaxRun    int   // of its queue, 0: no limit
+	DAG       int64 // if it limits its runs, else 0
+	MaxActive int
+
+	floor time.Time // nothing is below, as far as was seen; zero: not known
+}
+
+func (l *lane) limited() bool { return l.MaxRun > 0 || l.DAG != 0 && l.MaxActive > 0 }
+
+// lanes are those that a worker may claim from. Whoever polls owns them.
+type lanes struct {
+	now    func() time.Duration
+	terms  string // under which all this is so
+	paused []int64
+	all    []*lane // by priority, the highest first
+	byID   map[int]*lane
+	turns  int           // polls so far: lanes of one priority take turns in being first
+	from0  time.Duration // when all were last looked at from the start
+	looked bool
+	owed   []gate // limits that go first at the next poll
+}
+
+func newLanes(now func() time.Duration) *lanes { return &lanes{now: now, byID: map[int]*lane{}} }
+
+// read takes the lanes anew. Floors of lanes that are still there stay, but where a pause ended: what was paused may be
+// below.
+func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
+	rows, err := conn.Query(ctx, readLanes, worker)
+	if err != nil {
+		return err
+	}
+	next := newLanes(l.now)
+	next.turns = l.turns
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
+	if err != nil {
+		return err
+	}
+	*l = *next
+	return nil
+}
+
+func (l *lanes) scan(row pgx.CollectableRow) error {
+	var id, priority, maxRun, maxActive *int
+	var queue *string
+	var resets, dag *int64
+	err := row.Scan(&l.terms, &l.paused, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive)
+	if err != nil || id == nil {
+		return err
+	}
+	lane := &lane{ID: *id, Queue: *queue, Priority: *priority, Resets: *resets, MaxRun: *maxRun, DAG: *dag, MaxActive: *maxActive}
+	l.all = append(l.all, lane)
+	l.byID[lane.ID] = lane
+	return nil
+}
+
+// order is the order to serve lanes in. Within a priority it starts with another one at each poll, so that none starves.
+func (l *lanes) order() []*lane {
+	l.turns++
+	ordered := make([]*lane, 0, len(l.all))
+	for from := 0; from < len(l.all); {
+		to := from + 1
+		for to < len(l.all) && l.all[to].Priority == l.all[from].Priority {
+			to++
+		}
+		first := from + l.turns%(to-from)
+		ordered = append(append(ordered, l.all[first:to]...), l.all[from:first]...)
+		from = to
+	}
+	return ordered
+}
+
+// start forgets all floors when it is time to look at everything.
+func (l *lanes) start() {
+	now := l.now()
+	if l.looked && now-l.from0 < floorless {
+		return
+	}
+	l.from0, l.looked = now, true
+	for _, lane := range l.all {
+		lane.floor = time.Time{}
+	}
+}
+
+// laneArgs are lanes as arrays.
+type laneArgs struct {
+	ids     []int
+	resets  []int64
+	floors  []*time.Time
+	limited []bool
+}
+
+// minusInfinity is below every run_at.
+var minusInfinity = time.Unix(0, 0)
+
+func argsOf(ordered []*lane) laneArgs {
+	var a laneArgs
+	for _, l := range ordered {
+		floor := l.floor
+		if floor.IsZero() {
+			floor = minusInfinity
+		}
+		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
+		a.floors, a.limited = append(a.floors, &floor), append(a.limited, l.limited())
+	}
+	return a
+}
+
+// moved takes in that runs came back to lanes, below their floors.
+func (l *lanes) moved(ids []int, resets []int64) {
+	for i, id := range ids {
+		if lane := l.byID[id]; lane != nil {
+			lane.Resets, lane.floor = resets[i], time.Time{}
+		}
+	}
+}
+
+// saw raises the floors of lanes that a poll of the database's time now looked through from their floor on. Everything
+// below the first run it got was claimed, by whomever. A lane that gave all it had is known to be empty until shortly
+// before now.
+func (l *lanes) saw(seen []*lane, claims []*Claim, emptied bool, now time.Time) {
+	first := map[int]time.Time{}
+	for _, c := range claims {
+		if at, ok := first[c.Lane]; !ok || c.RunAt.Before(at) {
+			first[c.Lane] = c.RunAt
+		}
+	}
+	for _, lane := range seen {
+		at, gave := first[lane.ID]
+		if emptied && (!gave || at.After(now.Add(-floorSlack))) {
+			at, gave = now.Add(-floorSlack), true
+		}
+		if gave && at.After(lane.floor) {
+			lane.floor = at
+		}
+	}
+}
+
+// of is the queue and the priority of a lane.
+func (l *lanes) of(id int) (queue string, priority int) {
+	if lane := l.byID[id]; lane != nil {
+		return lane.Queue, lane.Priority
+	}
+	return "", 0
+}
+
+// gate is a limit, or two, that lanes share.
+type gate struct {
+	queue   string // "": without a limit
+	inQueue string
+	dag     int64 // 0: without a limit
+}
+
+func (l *lane) gate() gate {
+	g := gate{inQueue: l.Queue}
+	if l.MaxRun > 0 {
+		g.queue = l.Queue
+	}
+	if l.MaxActive > 0 {
+		g.dag = l.DAG
+	}
+	return g
+}
+
+// behind are the lanes behind a gate, in the order given.
+func behind(g gate, ordered []*lane) []*lane {
+	return slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return !l.limited() || l.gate() != g })
+}

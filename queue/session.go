@@ -1,7 +1,12 @@
 package queue
 
 import (
+	"errors"
+	"fmt"
+	"sync"
+
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // Session is a worker's side of runs in Postgres. See the package comment for what it owes.
@@ -18,10 +23,66 @@ type Session struct {
 	lanes   *lanes
 	beat    *heartbeat
 	hearing *hearing
+
+	polling chan struct{} // holds one token: whoever polls owns peers, lanes, unread and doubts
+	unread  []uuid.UUID   // claim ids of polls whose replies were lost
+	doubts  doubts
+	chores  chores
+	end     ending
+}
+
+// ending keeps why a session does nothing more.
+type ending struct {
+	mu   sync.Mutex
+	err  error
+	once sync.Once
+	done error // what the one Close answered
+}
+
+func (e *ending) set(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+func (e *ending) get() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
 }
 
 // ID of the worker.
 func (s *Session) ID() uuid.UUID { return s.worker.ID }
 
+// lost is the end of a session that another took for dead: it may write nothing more.
+func (s *Session) lost() error {
+	err := fmt.Errorf("worker %s: %w", s.worker.ID, ErrLeaseLost)
+	s.end.set(err)
+	s.held.forfeitAll()
+	return err
+}
+
+// take waits for a token.
+func take(token chan struct{}, done <-chan struct{}) error {
+	select {
+	case <-token:
+		return nil
+	case <-done:
+		return errors.New("another call is under way")
+	}
+}
+
 // appName is how the connections of a worker call themselves, so that they can be found when it is lost.
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
+
+// steady are settings under which a statement's plan does not depend on statistics that change by the second: one plan,
+// made once, by index wherever there is one. An index of queued runs is empty now and holds a million entries a moment
+// later.
+func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
+	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	c.RuntimeParams["enable_seqscan"] = "off"
+	c.RuntimeParams["jit"] = "off"
+	return c
+}

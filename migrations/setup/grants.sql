@@ -39,7 +39,8 @@ BEGIN
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
-        ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker')
+        ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('SELECT', 'claim_terms', 'oarlock_worker')
       ) g (privileges, tables, roles),
       regexp_split_to_table(g.tables, '\s+') t
       JOIN pg_class c ON c.oid = to_regclass('oarlock.' || t)
@@ -51,7 +52,8 @@ BEGIN
         ('scale_hint', 'oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
         ('prune', 'oarlock_admin, oarlock_worker'),
-        ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker')
+        ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
+        ('wake_due expire_queued', 'oarlock_worker')
       ) g (functions, roles),
       regexp_split_to_table(g.functions, '\s+') f
       JOIN pg_proc p ON p.proname = f AND p.pronamespace = 'oarlock'::regnamespace

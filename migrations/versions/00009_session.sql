@@ -1,5 +1,85 @@
 -- +goose Up
-SELECT 1; -- filled in by the commits that follow
+
+-- Runs that were driven before and have no driver now. max_active_runs counts those that started, and lets them go on
+-- without asking again. It holds what parks or was lost, so the usual run never enters it.
+CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_id IS NULL AND state IN ('queued', 'waiting', 'paused');
+
+-- What decides which lanes may be claimed from, as one text: workers that know another one read their lanes again before
+-- they claim. A view, because a poll asks every time and a function would not be planned into it.
+CREATE VIEW oarlock.claim_terms (terms) AS
+SELECT concat_ws(':',
+    (SELECT count(*) FROM oarlock.lanes), -- none ever goes
+    (SELECT bit_xor(hashtextextended(concat_ws(' ', q.name, q.paused_by IS NULL, q.max_running), 0)) FROM oarlock.queues q
+      WHERE q.paused_by IS NOT NULL OR q.max_running > 0),
+    'd', (SELECT bit_xor(hashtextextended(concat_ws(' ', d.dag_id, d.paused_by IS NULL, d.max_active_runs), 0)) FROM oarlock.dags d
+      WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0));
+COMMENT ON VIEW oarlock.claim_terms IS 'Internal: a digest of lanes, pauses and limits.';
+
+-- Queues parked runs whose time has come. Rows that somebody holds are left to the next call: waiting for a host
+-- application in the middle of its transaction would hold up all others.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.wake_due(batch int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    woken int;
+BEGIN
+    WITH due AS MATERIALIZED (
+        SELECT r.run_id FROM oarlock.runs r
+         WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() AND r.claim_id IS NULL
+         ORDER BY r.wake_at LIMIT wake_due.batch FOR NO KEY UPDATE SKIP LOCKED
+    ), moved AS (
+        UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL
+         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state = 'waiting'
+        RETURNING r.run_id, r.lane_id
+    ), lane AS (
+        SELECT m.lane_id, count(*)::int AS n FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
+    ), reset AS (
+        UPDATE oarlock.lanes l SET resets = l.resets + 1 FROM lane n WHERE l.lane_id = n.lane_id -- run_at is below every floor
+        RETURNING oarlock.wake(l.lane_id, n.n)
+    ), told AS (
+        SELECT pg_notify(f.channel, 'run:' || m.run_id) FROM moved m JOIN oarlock.followers f USING (run_id)
+    )
+    SELECT (SELECT count(*) FROM moved) + 0 * ((SELECT count(*) FROM reset) + (SELECT count(*) FROM told)) INTO woken;
+    RETURN woken;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues parked runs whose wake_at has passed.';
+
+-- Ends runs that waited too long to start. Parents are locked before their children, as everybody does; what somebody
+-- holds is left to the next call.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.expire_queued(batch int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    due   record;
+    r     oarlock.runs;
+    ended int := 0;
+BEGIN
+    FOR due IN SELECT q.run_id, q.parent_run FROM oarlock.runs q
+                WHERE q.state = 'queued' AND q.queue_deadline <= statement_timestamp() AND q.epoch = 0
+                ORDER BY coalesce(q.parent_run, q.run_id), q.run_id LIMIT expire_queued.batch LOOP
+        IF due.parent_run IS NOT NULL THEN
+            PERFORM FROM oarlock.runs p WHERE p.run_id = due.parent_run FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND;
+        END IF;
+        SELECT * INTO r FROM oarlock.runs q WHERE q.run_id = due.run_id FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR r.state <> 'queued' OR r.epoch > 0 OR r.queue_deadline IS NULL OR r.queue_deadline > statement_timestamp();
+        UPDATE oarlock.runs q SET state = 'failed', reason = 'queue_timeout', queue_deadline = NULL, finished_at = clock_timestamp()
+         WHERE q.run_id = r.run_id;
+        INSERT INTO oarlock.events (run_id, kind, message) VALUES (r.run_id, 'queue_timeout', 'not started in time: nobody had room for it');
+        PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
+        IF r.parent_run IS NOT NULL THEN
+            PERFORM oarlock.tell_parent(r, 'failed', 'queue_timeout');
+        END IF;
+        ended := ended + 1;
+    END LOOP;
+    RETURN ended;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs whose queue_timeout has passed.';
 
 -- +goose Down
-SELECT 1;
+DROP FUNCTION oarlock.expire_queued(int);
+DROP FUNCTION oarlock.wake_due(int);
+DROP VIEW oarlock.claim_terms;
+DROP INDEX oarlock.runs_set_aside;

@@ -1,0 +1,120 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// maxGates bounds how many limits one poll goes through. The others have their turn at the next.
+const maxGates = 16
+
+var (
+	passGate     = sql.Named("queue/gates")
+	claimBehind  = sql.Named("queue/claim_limited")
+	errGateTaken = errors.New("somebody else is at this limit")
+)
+
+// gatesOf are the limits that these lanes are behind, in the order of their priority.
+func (l *lanes) gatesOf(ids []int) []gate {
+	var gates []gate
+	for _, lane := range l.all {
+		if slices.Contains(ids, lane.ID) && !slices.Contains(gates, lane.gate()) {
+			gates = append(gates, lane.gate())
+		}
+	}
+	return gates
+}
+
+// owe remembers limits that had something due when there was no room left for it: they go first at the next poll, or a
+// backlog without limits would starve them. Every other time, so that they do not starve the backlog.
+func (l *lanes) owe(due []gate, full bool) {
+	paid := len(l.owed) > 0
+	l.owed = nil
+	if full && !paid {
+		l.owed = due
+	}
+}
+
+// claimLimited claims behind limits, as far as there is room.
+func (s *Session) claimLimited(ctx context.Context, gates []gate, room func() int, p *Polled) error {
+	if len(gates) > 1 {
+		first := s.lanes.turns % len(gates)
+		gates = slices.Concat(gates[first:], gates[:first])
+	}
+	for _, g := range gates[:min(len(gates), maxGates)] {
+		if room() == 0 {
+			return nil
+		}
+		if err := s.claimBehind(ctx, g, room(), p); err != nil && !errors.Is(err, errGateTaken) {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimBehind claims up to want runs behind one limit, in two statements of one transaction.
+func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) error {
+	ids := newClaimIDs(want)
+	group := behind(g, s.lanes.order())
+	if len(group) == 0 {
+		return nil
+	}
+	var claims []*Claim
+	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		claims = nil
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			claims, err = s.behindGate(ctx, tx, g, group, ids)
+			return err
+		})
+		if err == nil {
+			s.hold(claims, ids)
+		}
+		return err
+	})
+	if breaks(err) {
+		s.unread = append(s.unread, ids...) // the next poll reads them back
+	}
+	if err != nil {
+		return err
+	}
+	p.Claims = append(p.Claims, claims...)
+	return nil
+}
+
+func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID) ([]*Claim, error) {
+	var first bool
+	err := tx.QueryRow(ctx, passGate, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "by_queue": g.queue != "", "by_dag": g.dag != 0,
+	}).Scan(&first)
+	if err != nil {
+		return nil, err
+	}
+	if !first {
+		return nil, errGateTaken
+	}
+	a := argsOf(group)
+	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "claims": ids, "terms": s.lanes.terms,
+		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "paused": s.lanes.paused,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readClaims(rows, s.lanes)
+}
+
+func readClaims(rows pgx.Rows, l *lanes) ([]*Claim, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Claim, error) {
+		var c claimRow
+		if err := row.Scan(c.targets()...); err != nil {
+			return nil, err
+		}
+		return c.claim(l)
+	})
+}

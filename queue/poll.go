@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of a poll.
+const (
+	MaxClaims = 1000 // that one Poll makes; it may want more
+	rereads   = 2    // of the lanes, when their terms change under a poll
+)
+
+var pollOnce = sql.Named("queue/poll")
+
+// Poll claims up to want runs, and looks after other workers' runs while it is there: it queues what waited long enough
+// and what the dead left. Call it about once a second, also when nothing is wanted.
+//
+// An error says nothing about runs that were claimed: where the reply was lost, the next Poll finds them.
+func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
+	if err := take(s.polling, ctx.Done()); err != nil {
+		return Polled{}, fmt.Errorf("poll: %w", err)
+	}
+	defer func() { s.polling <- struct{}{} }()
+	if err := s.end.get(); err != nil {
+		return Polled{}, err
+	}
+	want = min(max(want, 0), MaxClaims)
+	var p Polled
+	seen, err := s.claim(ctx, want, &p)
+	if err != nil {
+		s.peers.fail()
+		return s.given(p, fmt.Errorf("poll: %w", err))
+	}
+	p.Hungry = len(p.Claims) < want
+	if err := s.lookAfter(ctx, seen, &p); err != nil {
+		return s.given(p, fmt.Errorf("poll: %w", err))
+	}
+	return p, nil
+}
+
+// given hands out what was claimed before an error: nobody else will.
+func (s *Session) given(p Polled, err error) (Polled, error) {
+	if len(p.Claims) > 0 && !errors.Is(err, ErrLeaseLost) {
+		return p, nil //nolint:nilerr // the next poll meets the same trouble, and has nothing to lose
+	}
+	return p, err
+}
+
+// claim fills p.Claims: first with what polls claimed whose replies were lost, then from limits that had to wait, then
+// from the lanes.
+func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
+	if err := s.readBack(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := s.settleDoubts(ctx); err != nil {
+		return nil, err
+	}
+	room := func() int { return max(want-len(p.Claims), 0) }
+	if err := s.claimLimited(ctx, s.lanes.owed, room, p); err != nil {
+		return nil, err
+	}
+	seen, err := s.pollLanes(ctx, room(), p)
+	if err != nil {
+		return nil, err
+	}
+	due := s.lanes.gatesOf(seen.limited)
+	err = s.claimLimited(ctx, due, room, p)
+	s.lanes.owe(due, room() == 0)
+	return seen, err
+}
+
+// pollLanes sends the poll. Where somebody changed what may be claimed, it claimed nothing, and goes again.
+func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
+	s.lanes.start()
+	for try := 0; ; try++ {
+		ids := newClaimIDs(want)
+		r, err := s.sendPoll(ctx, ids)
+		if pglink.Classify(err) == pglink.SessionLost && want > 0 {
+			s.unread = append(s.unread, ids...)
+			if readErr := s.readBack(ctx, p); readErr == nil && len(p.Claims) > 0 {
+				return &pollFacts{fenced: true, now: time.Now()}, nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !r.facts.fenced {
+			return nil, s.lost()
+		}
+		p.Claims = append(p.Claims, r.claims...)
+		if r.facts.terms == s.lanes.terms || try == rereads {
+			return &r.facts, nil
+		}
+		if err := s.readLanes(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Session) readLanes(ctx context.Context) error {
+	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.lanes.read(ctx, conn, s.worker.ID); err != nil {
+			return fmt.Errorf("read lanes: %w", err)
+		}
+		return nil
+	})
+}
+
+// newClaimIDs are random, so that an id is never used twice whatever happens to the database.
+func newClaimIDs(n int) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	return ids
+}
+
+func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID) (*pollReply, error) {
+	ordered := s.lanes.order()
+	var reply pollReply
+	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids))
+		if err != nil {
+			return err
+		}
+		if err := reply.read(rows, s.lanes); err != nil {
+			return err
+		}
+		s.hold(reply.claims, ids)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &reply.facts
+	unlimited := slices.DeleteFunc(slices.Clone(ordered), (*lane).limited)
+	s.lanes.saw(unlimited, reply.claims, f.terms == s.lanes.terms && len(reply.claims) < f.share, f.now)
+	s.lanes.moved(f.moved, f.resets)
+	return &reply, nil
+}
+
+func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
+	a := argsOf(ordered)
+	return pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "want": len(ids), "claims": ids, "terms": s.lanes.terms, "others": s.peers.hungry,
+		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "limited": a.limited, "paused": s.lanes.paused,
+	}
+}
+
+// hold takes claims into the holdings, in the order in which they were picked.
+func (s *Session) hold(claims []*Claim, ids []uuid.UUID) {
+	rank := make(map[uuid.UUID]int, len(ids))
+	for i, id := range ids {
+		rank[id] = i
+	}
+	slices.SortFunc(claims, func(a, b *Claim) int { return rank[a.ID] - rank[b.ID] })
+	for _, c := range claims {
+		s.held.add(c)
+	}
+}

@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of what one poll does for others. What is left is the next one's, or another worker's.
+const (
+	reapLimit     = 8    // workers
+	requeueRounds = 20   // of releaseBatch runs, for one worker
+	choreBatch    = 500  // runs woken or expired by one statement
+	lockPatience  = "2s" // with connections of a worker that hold its fences
+	logDaysAhead  = 3
+	logDaysEvery  = time.Hour
+)
+
+var (
+	makeLogDays  = sql.Named("queue/log_days")
+	wakeDue      = sql.Named("queue/wake_due")
+	expireQueued = sql.Named("queue/expire_queued")
+	limitWait    = sql.Named("queue/lock_timeout")
+	loseWorker   = sql.Named("queue/lose")
+	markLost     = sql.Named("queue/mark_lost")
+	endWorker    = sql.Named("queue/end_worker")
+	requeueRuns  = sql.Named("queue/requeue")
+)
+
+// chores are what somebody has to do now and then.
+type chores struct {
+	now     func() time.Duration
+	logDays time.Duration // when partitions were last made
+	done    bool          // at all
+}
+
+// lookAfter does what a poll found to be done for others.
+func (s *Session) lookAfter(ctx context.Context, f *pollFacts, p *Polled) error {
+	s.peers.hungry = f.hungry
+	if err := s.doChores(ctx, f, p); err != nil {
+		return err
+	}
+	silent := s.peers.see(peersOf(f))
+	for _, w := range silent[:min(len(silent), reapLimit)] {
+		n, err := s.reap(ctx, w.id, &w.beat)
+		switch {
+		case errors.Is(err, errAlive):
+			continue
+		case err != nil:
+			return fmt.Errorf("take over from worker %s: %w", w.id, err)
+		}
+		p.Lost, p.Queued = append(p.Lost, w.id), p.Queued+n
+	}
+	for _, id := range f.dead[:min(len(f.dead), reapLimit)] {
+		n, err := s.reap(ctx, id, nil)
+		if err != nil {
+			return fmt.Errorf("take over what worker %s left: %w", id, err)
+		}
+		if n > 0 {
+			p.Lost, p.Queued = append(p.Lost, id), p.Queued+n
+		}
+	}
+	return nil
+}
+
+func (s *Session) doChores(ctx context.Context, f *pollFacts, p *Polled) error {
+	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		var n int
+		if f.wakes {
+			if err := conn.QueryRow(ctx, wakeDue, choreBatch).Scan(&n); err != nil {
+				return fmt.Errorf("wake parked runs: %w", err)
+			}
+			p.Queued += n
+		}
+		if f.expires {
+			if err := conn.QueryRow(ctx, expireQueued, choreBatch).Scan(&n); err != nil {
+				return fmt.Errorf("end runs that waited too long: %w", err)
+			}
+		}
+		if now := s.chores.now(); !s.chores.done || now-s.chores.logDays >= logDaysEvery {
+			if err := conn.QueryRow(ctx, makeLogDays, logDaysAhead).Scan(&n); err != nil {
+				return fmt.Errorf("make room for logs: %w", err)
+			}
+			s.chores.logDays, s.chores.done = now, true
+		}
+		return nil
+	})
+}
+
+// errAlive: the worker showed a sign of life in the last moment.
+var errAlive = errors.New("the worker is alive")
+
+// reap takes the fences and then the runs of a worker that is dead: its beat stood still at beat, or, without one, it is
+// known to be dead or found to have no fence. It says how many runs it queued.
+func (s *Session) reap(ctx context.Context, id uuid.UUID, beat *int64) (n int, err error) {
+	n, err = s.lose(ctx, id, beat)
+	if !isLockTimeout(err) {
+		return n, err
+	}
+	// a connection of the worker holds a fence and does not come to an end: half a statement, then silence
+	if err := s.endConnections(ctx, id, beat); err != nil {
+		return 0, err
+	}
+	return s.lose(ctx, id, nil)
+}
+
+func isLockTimeout(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03"
+}
+
+// lose is one transaction of two statements. The second has its own snapshot, taken when the worker's last claim had
+// ended, one way or the other.
+func (s *Session) lose(ctx context.Context, id uuid.UUID, beat *int64) (n int, err error) {
+	err = s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, limitWait, lockPatience); err != nil {
+				return err
+			}
+			var lost bool
+			args := pgx.StrictNamedArgs{"worker": id, "beat": beat, "by": s.replaces(id)}
+			if err := tx.QueryRow(ctx, loseWorker, args).Scan(&lost); err != nil {
+				return err
+			}
+			if !lost && beat != nil {
+				return errAlive
+			}
+			n, err = requeue(ctx, tx, id)
+			return err
+		})
+	})
+	return n, err
+}
+
+func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {
+	for range requeueRounds {
+		var queued, lanes, told int
+		args := pgx.StrictNamedArgs{"worker": id, "batch": releaseBatch}
+		if err := tx.QueryRow(ctx, requeueRuns, args).Scan(&queued, &lanes, &told); err != nil {
+			return n, err
+		}
+		n += queued
+		if queued < releaseBatch {
+			break
+		}
+	}
+	return n, nil
+}
+
+// replaces is this worker's id if it replaces the other.
+func (s *Session) replaces(id uuid.UUID) *uuid.UUID {
+	for _, r := range s.worker.Replaces {
+		if r == id {
+			return &s.worker.ID
+		}
+	}
+	return nil
+}
+
+// endConnections marks a worker lost, so that it is decided, and then ends its connections.
+func (s *Session) endConnections(ctx context.Context, id uuid.UUID, beat *int64) error {
+	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, markLost, pgx.StrictNamedArgs{"worker": id, "beat": beat, "by": s.replaces(id)})
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 && beat != nil {
+			return errAlive
+		}
+		var ended int
+		return conn.QueryRow(ctx, endWorker, pgx.StrictNamedArgs{"worker": id}).Scan(&ended)
+	})
+}

@@ -1,0 +1,120 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	registerWorker = sql.Named("queue/register")
+	isRegistered   = sql.Named("queue/registered")
+)
+
+// minTTL of a lease: below it a renewal that is a little late ends it.
+const minTTL = 300 * time.Millisecond
+
+// Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
+// again as long as it lives. What it replaces is queued again before Register returns.
+func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
+	if err := w.complete(); err != nil {
+		return nil, fmt.Errorf("register: %w", err)
+	}
+	sent := boottime.Now()
+	if err := s.announce(ctx, &w); err != nil {
+		return nil, fmt.Errorf("register worker %s: %w", w.ID, err)
+	}
+	session := newSession(s, w, sent)
+	if err := session.take(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("register worker %s: %w", w.ID, err), session.Close(ctx))
+	}
+	return session, nil
+}
+
+func newSession(s *Store, w Worker, sent time.Duration) *Session {
+	config := steady(s.connConfig(appName(w.ID)))
+	session := &Session{
+		store: s, worker: w, held: newHoldings(),
+		claims: newLink(config, nil), lease: newLink(config, nil), chunks: newLink(s.connConfig(appName(w.ID)), nil),
+		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent),
+		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now},
+	}
+	session.polling <- struct{}{}
+	return session
+}
+
+// take queues the runs of those that the worker replaces.
+func (s *Session) take(ctx context.Context) error {
+	for _, id := range s.worker.Replaces {
+		if _, err := s.reap(ctx, id, nil); err != nil {
+			return fmt.Errorf("replace worker %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// complete fills in what may be left out, and refuses what the database would.
+func (w *Worker) complete() error {
+	if w.ID == uuid.Nil {
+		w.ID = uuid.New()
+	}
+	if w.TTL == 0 {
+		w.TTL = DefaultTTL
+	}
+	switch {
+	case w.TTL < minTTL:
+		return fmt.Errorf("a TTL of %v: at least %v", w.TTL, minTTL)
+	case w.Slots < 0:
+		return fmt.Errorf("%d slots: not less than 0", w.Slots)
+	}
+	if w.Labels == nil {
+		w.Labels = map[string]string{}
+	}
+	w.Queues = append([]string{}, w.Queues...) // a null would be no array
+	w.Offers = append([]string{}, w.Offers...)
+	return nil
+}
+
+// channel is where a worker is notified.
+func (w *Worker) channel() string {
+	return "oarlock_" + strings.ReplaceAll(w.ID.String(), "-", "")
+}
+
+// announce writes the worker's row and its fences. A row that is there already is found by its id, whoever wrote it.
+func (s *Store) announce(ctx context.Context, w *Worker) error {
+	alive := func(ctx context.Context) (ok bool, err error) {
+		err = s.pool.QueryRow(ctx, isRegistered, w.ID).Scan(&ok)
+		return ok, err
+	}
+	err := pglink.Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, err := s.pool.Exec(ctx, registerWorker, w.row())
+		return err
+	}, alive)
+	if err != nil {
+		return err
+	}
+	ok, err := alive(ctx)
+	if err == nil && !ok {
+		return fmt.Errorf("an earlier session of it ended: use an id that is new: %w", ErrLeaseLost)
+	}
+	return err
+}
+
+func (w *Worker) row() pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"worker": w.ID, "name": w.Name, "host": w.Host, "boot": w.BootID, "pid": w.PID, "version": w.Version,
+		"labels": w.Labels, "queues": w.Queues, "offers": w.Offers, "slots": w.Slots, "containment": w.Containment,
+		"ttl": w.TTL.Milliseconds(), "channel": w.channel(),
+	}
+}

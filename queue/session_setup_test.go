@@ -1,0 +1,100 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// fleet is a desk with a login that is a worker and nothing else.
+type fleet struct {
+	*desk
+	url    string
+	worker *queue.Store
+}
+
+const plainDAG = "name: plain\nsteps: [{id: a, run: \"true\"}, {id: b, run: \"true\", depends: [a]}]\n"
+
+func newFleet(tb testing.TB) *fleet {
+	tb.Helper()
+	f := &fleet{desk: newDesk(tb).withRoles(tb)}
+	f.put(tb, plainDAG)
+	f.url = f.user(tb, "fleet", "oarlock_worker")
+	f.worker = f.open(tb, f.url)
+	return f
+}
+
+// describe is a worker that may claim anything of these tests.
+func describe() queue.Worker {
+	return queue.Worker{
+		ID: uuid.New(), Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 100, Containment: "none",
+		Offers: []string{"process", "approval", "on_error", "handlers"},
+	}
+}
+
+func (f *fleet) register(tb testing.TB, change ...func(*queue.Worker)) *queue.Session {
+	tb.Helper()
+	return f.registerAt(tb, f.worker, change...)
+}
+
+func (f *fleet) registerAt(tb testing.TB, store *queue.Store, change ...func(*queue.Worker)) *queue.Session {
+	tb.Helper()
+	w := describe()
+	for _, c := range change {
+		c(&w)
+	}
+	s, err := store.Register(tb.Context(), w)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close(tb.Context()) })
+	return s
+}
+
+// ask enters runs of a DAG, from the first.
+func (f *fleet) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
+	tb.Helper()
+	bulk := queue.Bulk{DAG: dag, Params: make([]any, n)}
+	for i := range bulk.Params {
+		bulk.Params[i] = map[string]any{}
+	}
+	ids, err := f.store.EnqueueMany(tb.Context(), bulk)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ids
+}
+
+func poll(tb testing.TB, s *queue.Session, want int) queue.Polled {
+	tb.Helper()
+	p, err := s.Poll(tb.Context(), want)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func runsOf(claims []*queue.Claim) []queue.RunID {
+	ids := make([]queue.RunID, len(claims))
+	for i, c := range claims {
+		ids[i] = c.Run
+	}
+	return ids
+}
+
+// states are runs by state, as "state:n".
+func (f *fleet) states(tb testing.TB) string {
+	tb.Helper()
+	return value[string](tb, f.desk, `SELECT coalesce(string_agg(s, ' ' ORDER BY s), '') FROM
+		(SELECT state || ':' || count(*) AS s FROM oarlock.runs GROUP BY state) x`)
+}
+
+func (f *fleet) wantStates(tb testing.TB, want string, args ...any) {
+	tb.Helper()
+	if got := f.states(tb); got != fmt.Sprintf(want, args...) {
+		tb.Errorf("runs are %s, want %s", got, fmt.Sprintf(want, args...))
+	}
+}

@@ -1,0 +1,43 @@
+-- Purpose: claims due runs of lanes that share a limit, as many as it has left; the second statement after queue/gates, so that it sees what others claimed before
+-- Index: runs_worker, for the count; runs_set_aside, for what started before; runs_queued, from each lane's floor on; runs_pkey
+-- Locks: (held: the claim fence, the queue's and the DAG's row) each run it claims FOR NO KEY UPDATE, passing over those that are locked
+WITH room AS MATERIALIZED (
+    SELECT least(@want::int, CASE WHEN q.max_running > 0 THEN q.max_running - (
+               SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.worker_id IS NOT NULL AND l.queue = q.name) END) AS any,
+           CASE WHEN d.max_active_runs > 0 THEN d.max_active_runs
+               - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = d.dag_id)
+               - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = d.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
+                     AND r.state IN ('queued', 'waiting', 'paused') AND r.started_at IS NOT NULL) END AS fresh
+      FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = @dag
+     WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
+), lane AS MATERIALIZED (
+    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor
+      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[]) WITH ORDINALITY a (lane_id, resets, floor, n)
+      JOIN oarlock.lanes l ON l.lane_id = a.lane_id
+     ORDER BY a.n
+), begun AS MATERIALIZED ( -- they count already
+    SELECT r.run_id FROM oarlock.runs r
+     WHERE r.dag_id = @dag AND r.epoch > 0 AND r.worker_id IS NULL AND r.state = 'queued' AND r.started_at IS NOT NULL
+       AND r.lane_id = ANY (@lanes) AND r.run_at <= statement_timestamp()
+     ORDER BY r.run_at LIMIT (SELECT greatest(m.any, 0) FROM room m) FOR NO KEY UPDATE SKIP LOCKED
+), fresh AS MATERIALIZED (
+    SELECT head.run_id
+      FROM lane CROSS JOIN LATERAL (
+           SELECT r.run_id FROM oarlock.runs r
+            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+              AND r.dag_id <> ALL (@paused::bigint[]) AND (r.started_at IS NULL OR @dag = 0)
+            ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
+     LIMIT (SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m)
+), claimed AS (
+    UPDATE oarlock.runs r
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL
+      FROM unnest(ARRAY(SELECT run_id FROM begun UNION ALL SELECT run_id FROM fresh), @claims::uuid[]) p (run_id, claim_id)
+     WHERE r.run_id = p.run_id AND r.state = 'queued'
+    RETURNING r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
+              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+)
+SELECT d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
+              c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
+              c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
+  FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id

@@ -1,0 +1,8 @@
+-- Purpose: a worker is gone, in order
+-- Index: fences_pkey, workers_pkey
+-- Locks: its fences, then its row in workers
+WITH taken AS (
+    DELETE FROM oarlock.fences f WHERE f.worker_id = $1 RETURNING f.channel
+)
+UPDATE oarlock.workers w SET state = 'gone', ended_at = clock_timestamp(), hungry = 0, busy = 0, runs = 0
+ WHERE w.worker_id = $1 AND w.state IN ('live', 'draining') AND (SELECT count(*) FROM taken) >= 0

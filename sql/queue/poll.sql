@@ -1,0 +1,78 @@
+-- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left
+-- Index: runs_queued, from each lane's floor on; runs_pkey; runs_worker, once per worker that holds runs; runs_wake, runs_deadline; fences_pkey, workers_pkey
+-- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
+WITH RECURSIVE fence AS MATERIALIZED (
+    SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
+     WHERE f.worker_id = @worker AND f.channel = 'claim'
+       FOR NO KEY UPDATE OF f
+), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
+    SELECT a.lane_id, a.limited, l.resets, a.resets <> l.resets AS moved,
+           CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor
+      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @limited::bool[]) WITH ORDINALITY a (lane_id, resets, floor, limited, n)
+      JOIN oarlock.lanes l ON l.lane_id = a.lane_id
+     WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
+     ORDER BY a.n
+), share AS MATERIALIZED ( -- others want some, too
+    SELECT CASE WHEN @others::int = 0 THEN @want::int
+           ELSE (@others + (SELECT count(*) FROM (
+                    SELECT FROM lane CROSS JOIN LATERAL (
+                           SELECT FROM oarlock.runs r
+                            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+                            ORDER BY r.run_at, r.run_id LIMIT @want) head
+                     WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
+), picked AS MATERIALIZED ( -- materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
+    SELECT head.run_id
+      FROM lane CROSS JOIN LATERAL (
+           SELECT r.run_id FROM oarlock.runs r
+            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+              AND r.dag_id <> ALL (@paused::bigint[])
+            ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
+     WHERE NOT lane.limited
+     LIMIT (SELECT s.n FROM share s)
+), claimed AS (
+    UPDATE oarlock.runs r
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL
+      FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
+     WHERE r.run_id = p.run_id AND r.state = 'queued'
+    RETURNING p.n, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
+              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+), hunger AS (
+    UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
+     WHERE w.worker_id = @worker AND w.state = 'live' AND w.hungry <> @want - h.n
+), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index
+    (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id ORDER BY r.worker_id LIMIT 1)
+      FROM holder h WHERE h.worker_id IS NOT NULL
+), peer AS (
+    SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.hungry > 0 AS hungry FROM oarlock.workers w
+     WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
+), dead AS ( -- whose runs wait for somebody who takes them from it
+    SELECT h.worker_id FROM holder h WHERE NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = h.worker_id) AND h.worker_id IS NOT NULL
+    UNION
+    SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
+), facts AS (
+    SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, (SELECT s.n FROM share s) AS share,
+           EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
+           EXISTS (SELECT FROM oarlock.runs r WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp()) AS wakes,
+           EXISTS (SELECT FROM oarlock.runs r WHERE r.state = 'queued' AND r.queue_deadline <= statement_timestamp()) AS expires,
+           ARRAY(SELECT d.worker_id FROM dead d) AS dead,
+           ARRAY(SELECT l.lane_id FROM lane l
+                  WHERE l.limited AND @want > 0
+                    AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                                   AND r.run_at >= l.floor AND r.run_at <= statement_timestamp())) AS limited,
+           ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
+           ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
+           (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
+           (SELECT array_agg(p.beat ORDER BY p.worker_id) FROM peer p) AS beats,
+           (SELECT array_agg(p.ttl_ms ORDER BY p.worker_id) FROM peer p) AS ttls,
+           (SELECT count(*) FROM peer p WHERE p.hungry) AS hungry
+)
+SELECT f.terms, f.now, f.share, f.fenced, f.wakes, f.expires, f.dead, f.limited, f.moved, f.resets, f.peers, f.beats, f.ttls, f.hungry,
+       d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
+              c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
+              c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
+  FROM facts f
+  FULL JOIN claimed c ON c.n = f.n
+  LEFT JOIN oarlock.dags d ON d.dag_id = c.dag_id

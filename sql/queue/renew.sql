@@ -1,0 +1,17 @@
+-- Purpose: a worker's sign of life; brings what is wanted of it, runs with open controls, and what the database says it holds
+-- Index: workers_pkey; runs_worker; controls_open, once for each run that ever had a control
+-- Locks: its own workers row; no fence, so that a heartbeat never waits for a flush
+WITH alive AS (
+    UPDATE oarlock.workers w SET beat = w.beat + 1, beat_at = clock_timestamp(), busy = @busy, runs = @runs
+     WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
+    RETURNING w.desired
+), held AS MATERIALIZED (
+    SELECT r.run_id, r.inbox, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
+), mail AS MATERIALIZED (
+    SELECT h.run_id, h.inbox FROM held h
+     WHERE h.inbox > 0 AND EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = h.run_id AND c.decided_at IS NULL)
+)
+SELECT clock_timestamp(), a.desired, (SELECT count(*) FROM held),
+       (SELECT coalesce(bit_xor(('x' || encode(substr(uuid_send(h.claim_id), 1, 8), 'hex'))::bit(64)::bigint), 0) FROM held h),
+       ARRAY(SELECT m.run_id FROM mail m ORDER BY m.run_id), ARRAY(SELECT m.inbox FROM mail m ORDER BY m.run_id)
+  FROM alive a

@@ -1,0 +1,23 @@
+-- Purpose: queues the runs of a worker that has no fence (any more); run_at stays, so they go first. As a statement of its own after queue/lose: as one with it, it would miss a claim that was in flight
+-- Index: runs_worker, fences_pkey, runs_pkey, lanes_pkey
+-- Locks: the runs in the order of their ids, passing over those that somebody holds, which the next sweep finds; their lanes
+WITH orphan AS MATERIALIZED (
+    SELECT r.run_id FROM oarlock.runs r
+     WHERE r.worker_id = @worker AND NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker)
+     ORDER BY r.run_id LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED
+), queued AS (
+    UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL, losses = r.losses + 1
+     WHERE r.run_id = ANY (ARRAY(SELECT o.run_id FROM orphan o)) AND r.worker_id = @worker
+    RETURNING r.run_id, r.lane_id, r.epoch
+), noted AS (
+    INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
+    SELECT q.run_id, 'lost', w.name, q.epoch, format('worker %s was lost: queued again', coalesce(w.name, @worker::text))
+      FROM queued q LEFT JOIN oarlock.workers w ON w.worker_id = @worker ORDER BY q.run_id
+), lane AS (
+    SELECT q.lane_id, count(*) AS n FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
+), reset AS (
+    UPDATE oarlock.lanes l SET resets = l.resets + 1 FROM lane n WHERE l.lane_id = n.lane_id RETURNING oarlock.wake(l.lane_id, n.n)
+), told AS (
+    SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
+)
+SELECT (SELECT count(*) FROM queued), (SELECT count(*) FROM reset), (SELECT count(*) FROM told)
