@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +13,6 @@ import (
 
 var (
 	readBackClaims = sql.Named("queue/readback")
-	endBackend     = sql.Named("queue/end_backend")
 	listHolds      = sql.Named("queue/holds")
 	releaseClaims  = sql.Named("queue/release")
 )
@@ -22,14 +20,11 @@ var (
 // releaseBatch bounds the runs that one statement gives back or queues again.
 const releaseBatch = 1000
 
-// readBack finds out what polls claimed whose replies were lost. The backend that may still be at it goes first: what it
-// claims later would be nobody's.
+// readBack finds out what polls claimed whose replies were lost. The server process that may still be at it was ended
+// when the link took up its new connection: what it claimed later would be nobody's.
 func (s *Session) readBack(ctx context.Context, p *Polled) error {
 	if len(s.unread) == 0 {
 		return nil
-	}
-	if err := s.endOld(ctx); err != nil {
-		return fmt.Errorf("read back claims: %w", err)
 	}
 	var claims []*Claim
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -50,22 +45,6 @@ func (s *Session) readBack(ctx context.Context, p *Polled) error {
 	}
 	p.Claims = append(p.Claims, claims...)
 	return nil
-}
-
-// endOld sees to it that the server process of the claims' last connection is gone. It asks on a new one.
-func (s *Session) endOld(ctx context.Context) error {
-	old := s.claims.server
-	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if s.claims.server == old {
-			return nil // still connected: the server answered with an error, so nothing is under way
-		}
-		var gone bool
-		err := conn.QueryRow(ctx, endBackend, old.pid, old.started).Scan(&gone)
-		if err == nil && !gone {
-			err = errors.New("an old connection does not end")
-		}
-		return err
-	})
 }
 
 // doubts are claims that only one side knew of when the counts of renewals differed.

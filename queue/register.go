@@ -48,6 +48,8 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now},
 	}
+	session.claims.again = session.claims.endFormer
+	session.chunks.again = session.chunks.endFormer
 	session.polling <- struct{}{}
 	return session
 }
