@@ -84,15 +84,16 @@ func (m *Memory) head(w *worker) *run {
 		if !w.serves(l) || l.queue.paused || m.full(l) {
 			continue
 		}
-		if r := l.next(now); r != nil {
+		if r := m.next(l, now); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// next takes the first due run out whose DAG is not paused.
-func (l *lane) next(now time.Time) *run {
+// next takes the first due run out that may be claimed.
+func (m *Memory) next(l *lane, now time.Time) *run {
+	room := m.active(l)
 	var passed []*run
 	defer func() {
 		for _, r := range passed {
@@ -108,7 +109,7 @@ func (l *lane) next(now time.Time) *run {
 		switch {
 		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
 			r.listed = false
-		case r.version.dag.paused:
+		case r.version.dag.paused, !room && r.rec.StartedAt == 0:
 			passed = append(passed, r)
 		default:
 			r.listed = false
@@ -117,21 +118,23 @@ func (l *lane) next(now time.Time) *run {
 	}
 }
 
-// full says whether a lane's queue or DAG has all the runs it may have. It counts what is there.
+// full says whether a lane's queue has all the claims it may have. It counts what is there.
 func (m *Memory) full(l *lane) bool {
-	if l.queue.maxRunning > 0 && m.claimed(func(r *run) bool { return r.lane.queue == l.queue }) >= l.queue.maxRunning {
+	return l.queue.maxRunning > 0 && m.claimed(func(r *run) bool { return r.lane.queue == l.queue }) >= l.queue.maxRunning
+}
+
+// active says whether a lane's DAG may have one more run. What has started is counted, and may go on.
+func (m *Memory) active(l *lane) bool {
+	if l.dag == nil || l.dag.limit == 0 {
 		return true
 	}
-	if l.dag == nil || l.dag.limit == 0 {
-		return false
-	}
-	active := 0
+	n := 0
 	for _, r := range m.runs {
 		if r.version.dag == l.dag && !r.over() && (r.claim != nil || r.rec.StartedAt != 0) {
-			active++
+			n++
 		}
 	}
-	return active >= l.dag.limit
+	return n < l.dag.limit
 }
 
 func (m *Memory) claimed(is func(*run) bool) int {

@@ -193,27 +193,41 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 			r.rec.FinishedAt = stamp(m.now())
 		}
 		m.tellParent(r)
-	case b.Leave.Drained || r.rec.State == dagrun.RunRunning:
+	case b.Leave.Drained:
 		m.requeue(r)
 	default:
-		r.wakeAt = moment(r.rec.WakeAt)
-		if r.rec.WakeAt != 0 && r.rec.State == dagrun.RunWaiting {
-			m.waking.push(alarm{r.wakeAt, r})
-		}
+		m.park(r, b.Leave)
+	}
+}
+
+// park leaves a run to whoever wakes it: a timer, a control, the end of a child.
+func (m *Memory) park(r *run, l *dagrun.Leave) {
+	if r.rec.State == dagrun.RunRunning {
+		r.rec.State = dagrun.RunWaiting
+	}
+	r.wakeAt = noTime
+	if l.WakeAt != 0 && r.rec.State == dagrun.RunWaiting {
+		r.wakeAt = moment(l.WakeAt)
+		m.waking.push(alarm{r.wakeAt, r})
 	}
 }
 
 // condemn ends a run whose records nobody can store.
 func (m *Memory) condemn(r *run, why error) {
 	m.letGo(r)
-	now := stamp(m.now())
+	now, reason := stamp(m.now()), "internal: "+why.Error()
 	for _, row := range r.tasks {
 		if !row.State.Terminal() {
-			row.State, row.FinishedAt, row.NextAt, row.Deadline = dagrun.TaskCanceled, now, 0, 0
-			row.Reason = "the run was ended"
+			row.State, row.Reason, row.FinishedAt, row.NextAt, row.Deadline = dagrun.TaskCanceled, reason, now, 0, 0
 		}
 	}
-	reason := "internal: " + why.Error()
+	for _, c := range r.undecided() {
+		m.answer(r, dagrun.Decision{ID: c.ID, Outcome: dagrun.Refused, State: "failed", Message: reason})
+	}
+	r.rec = dagrun.RunRecord{
+		Generation: r.rec.Generation, StartedAt: r.rec.StartedAt, Counts: r.rec.Counts,
+		Ending: dagrun.EndingRefused, EndingText: reason,
+	}
 	m.log(r, queue.Event{Kind: "refused", Epoch: r.epoch, Message: reason})
 	m.end(r, dagrun.RunFailed, reason)
 }

@@ -159,18 +159,18 @@ func (m *Memory) SetQueue(ctx context.Context, c queue.QueueChange) error {
 	return nil
 }
 
-// SetDAG pauses a DAG, or takes it out of service; nil leaves it.
-func (m *Memory) SetDAG(ctx context.Context, name string, paused, removed *bool) error {
+// SetDAG pauses a DAG, or takes it out of service.
+func (m *Memory) SetDAG(ctx context.Context, c queue.DAGChange) error {
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	d := m.dags[name]
+	d := m.dags[c.Name]
 	if d == nil {
-		return refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %s", name)
+		return refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %s", c.Name)
 	}
-	set(&d.paused, paused)
-	set(&d.removed, removed)
+	set(&d.paused, c.Paused)
+	set(&d.removed, c.Removed)
 	return nil
 }
 

@@ -15,15 +15,19 @@ type Client interface {
 	PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (queue.Put, error)
 	Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error)
 	Control(ctx context.Context, a queue.Ask) (queue.Control, error)
-	Get(ctx context.Context, id queue.RunID) (queue.Run, error)
+	Get(ctx context.Context, id queue.RunID) (*queue.Run, error)
 	Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error)
-	Result(ctx context.Context, id queue.RunID) (queue.Result, error)
+	Result(ctx context.Context, id queue.RunID) (*queue.Result, error)
 }
 
-// Historian tells what became of a run, beyond its state.
-type Historian interface {
-	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
-	Events(ctx context.Context, id queue.RunID) ([]queue.Event, error)
+// Administrator pauses and limits what may start.
+type Administrator interface {
+	SetQueue(ctx context.Context, c queue.QueueChange) error
+	SetDAG(ctx context.Context, c queue.DAGChange) error
+}
+
+// LogReader shows what a LogSink stored.
+type LogReader interface {
 	ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error)
 }
 

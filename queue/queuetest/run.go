@@ -111,16 +111,17 @@ func (m *Memory) log(r *run, e queue.Event) {
 }
 
 // Get is the run as people see it.
-func (m *Memory) Get(ctx context.Context, id queue.RunID) (queue.Run, error) {
+func (m *Memory) Get(ctx context.Context, id queue.RunID) (*queue.Run, error) {
 	if err := m.enter(ctx); err != nil {
-		return queue.Run{}, err
+		return nil, err
 	}
 	defer m.mu.Unlock()
 	r, err := m.run(id)
 	if err != nil {
-		return queue.Run{}, err
+		return nil, err
 	}
-	return m.shown(r), nil
+	v := m.shown(r)
+	return &v, nil
 }
 
 func (m *Memory) shown(r *run) queue.Run {
@@ -226,16 +227,16 @@ func (r *run) stepName(id dagrun.TaskID) string {
 }
 
 // Result is how the run ended. Outputs are nil until it has.
-func (m *Memory) Result(ctx context.Context, id queue.RunID) (queue.Result, error) {
+func (m *Memory) Result(ctx context.Context, id queue.RunID) (*queue.Result, error) {
 	if err := m.enter(ctx); err != nil {
-		return queue.Result{}, err
+		return nil, err
 	}
 	defer m.mu.Unlock()
 	r, err := m.run(id)
 	if err != nil {
-		return queue.Result{}, err
+		return nil, err
 	}
-	res := queue.Result{
+	res := &queue.Result{
 		State: r.rec.State.String(), Reason: r.rec.Reason, Tolerated: r.rec.Tolerated,
 		StartedAt: moment(r.rec.StartedAt), FinishedAt: moment(r.rec.FinishedAt),
 	}

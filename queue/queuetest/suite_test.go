@@ -1,0 +1,38 @@
+package queuetest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
+)
+
+// inMemory is a harness with a clock that moves by ticks alone.
+func inMemory(*testing.T) queuetest.Harness {
+	clock := newClock()
+	m := queuetest.NewMemory(queuetest.Options{Now: clock.Now})
+	sessions := map[queuetest.Lease]*queuetest.MemorySession{}
+	return queuetest.Harness{
+		Client: m, Admin: m, Logs: m,
+		Register: func(ctx context.Context, w queue.Worker) (queuetest.Session, error) {
+			s, err := m.Register(ctx, w)
+			if err != nil {
+				return queuetest.Session{}, err
+			}
+			sessions[s] = s
+			return s.Roles(), nil
+		},
+		Settle: func(ctx context.Context, s queuetest.Session, set queue.Settlement) error {
+			return sessions[s.Lease].Settle(ctx, set)
+		},
+		TTL:  300 * time.Millisecond,
+		Tick: func() { clock.advance(5 * time.Millisecond) },
+	}
+}
+
+func TestMemory_KeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	queuetest.Run(t, inMemory)
+}

@@ -1,0 +1,87 @@
+package queuetest
+
+import (
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var limitPromises = []promise{
+	{"max_running bounds what is claimed of a queue", maxRunning},
+	{"max_active_runs counts what parks, and lets it go on", maxActive},
+	{"max_queued bounds what waits", maxQueued},
+	{"queue_timeout ends what did not start", queueTimeout},
+}
+
+func maxRunning(s *setup) {
+	s.put(single)
+	two := 2
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: &two}))
+	for range 5 {
+		s.enqueue(queue.Request{DAG: "single"})
+	}
+	a, b := s.worker(), s.worker()
+	claims := append(s.claim(a, 1), s.claim(b, 1)...)
+	s.idle(a, "two are running")
+	s.idle(b, "two are running")
+	s.drive(a, claims[0], Behaviour{})
+	s.claimOne(b)
+	s.idle(a, "two are running again")
+}
+
+func maxActive(s *setup) {
+	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: a, action: approval}]\n")
+	one, two := s.enqueue(queue.Request{DAG: "few"}), s.enqueue(queue.Request{DAG: "few"})
+	w := s.worker()
+	c := s.claimOne(w)
+	if c.Run != one {
+		s.Fatalf("claimed %d first", c.Run)
+	}
+	s.idle(w, "one is active")
+	if d := s.drive(w, c, Behaviour{}); d.Leave == nil || d.Leave.Drained {
+		s.Fatalf("an approval does not park: %+v", d)
+	}
+	s.idle(w, "the one that parks is active, too")
+	s.ask(approve(one, "a"))
+	if c = s.claimOne(w); c.Run != one {
+		s.Fatalf("claimed %d, while %d was active", c.Run, one)
+	}
+	s.drive(w, c, Behaviour{})
+	if c = s.claimOne(w); c.Run != two {
+		s.Errorf("claimed %d, not %d", c.Run, two)
+	}
+}
+
+func maxQueued(s *setup) {
+	s.put(single)
+	two := 2
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxQueued: &two}))
+	s.enqueue(queue.Request{DAG: "single"})
+	s.enqueue(queue.Request{DAG: "single"})
+	_, err := s.Client.Enqueue(s.Context(), queue.Request{DAG: "single"})
+	s.wantCode(err, "OA006")
+	s.claimOne(s.worker())
+	s.enqueue(queue.Request{DAG: "single"})
+}
+
+func queueTimeout(s *setup) {
+	s.put("name: hurried\nqueue_timeout: 50ms\nsteps: [{id: a, run: \"true\"}]\n")
+	started := s.enqueue(queue.Request{DAG: "hurried"})
+	a := s.worker()
+	c := s.claimOne(a)
+	id := s.enqueue(queue.Request{DAG: "hurried"})
+	other := s.worker(func(w *queue.Worker) { w.Offers = nil })
+	s.until("it gives up", func() bool {
+		s.idle(other, "it can serve nothing")
+		return s.get(id).Over()
+	})
+	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" {
+		s.Errorf("%s, %s", r.State, r.Reason)
+	}
+	s.idle(a, "it has ended")
+	s.wantState(started, "running")
+	s.must(a.Release(s.Context(), c))
+	s.idle(other, "it can serve nothing")
+	s.wantState(started, "queued") // what started once has no such deadline
+	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
+		s.Errorf("driven %+v", d)
+	}
+}

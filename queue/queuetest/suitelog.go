@@ -1,0 +1,148 @@
+package queuetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var logPromises = []promise{
+	{"chunks are read back in order and whole", logsWhole},
+	{"chunks sent again change nothing, other ones conflict", logsResent},
+	{"a stale writer adds nothing to a log", logsStale},
+	{"the last chunk comes with the end of its attempt", logsLast},
+}
+
+// chunks of the first attempt of the first step.
+func chunks(c *queue.Claim, at dagrun.Time, from int, texts ...string) []queue.Chunk {
+	var list []queue.Chunk
+	for i, t := range texts {
+		list = append(list, queue.Chunk{
+			Run: c.Run, Attempt: 1, Day: queue.LogDay(at), Seq: from + i, Stream: queue.StreamStdout, At: moment(at), Data: []byte(t),
+		})
+	}
+	return list
+}
+
+// logged is what was stored of the first attempt of the first step.
+func (s *setup) logged(id queue.RunID) []queue.Chunk {
+	s.Helper()
+	var all []queue.Chunk
+	for {
+		some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, After: len(all)})
+		s.must(err)
+		if len(some) == 0 {
+			return all
+		}
+		all = append(all, some...)
+	}
+}
+
+func (s *setup) wantLog(id queue.RunID, want string) []queue.Chunk {
+	s.Helper()
+	all := s.logged(id)
+	var b strings.Builder
+	for i := range all {
+		if all[i].Seq != i {
+			s.Errorf("chunk %d has number %d", i, all[i].Seq)
+		}
+		b.Write(all[i].Data)
+	}
+	if b.String() != want {
+		s.Errorf("log %q, want %q", b.String(), want)
+	}
+	return all
+}
+
+func logsWhole(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 0, "one\n", "\x00\xff two\n", "three\n")))
+	special := chunks(c, at, 3, "four\n")
+	special[0].Stream, special[0].Dropped, special[0].At = queue.StreamStderr, 77, moment(at).Add(time.Second)
+	s.must(w.AppendLogs(s.Context(), special))
+	all := s.wantLog(id, "one\n\x00\xff two\nthree\nfour\n")
+	last := all[len(all)-1]
+	if last.Stream != queue.StreamStderr || last.Dropped != 77 || !last.At.Equal(special[0].At) || last.Final || !last.Day.Equal(special[0].Day) {
+		s.Errorf("chunk %+v", last)
+	}
+	some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, After: 1, Limit: 2})
+	s.must(err)
+	if len(some) != 2 || some[0].Seq != 1 || some[1].Seq != 2 {
+		s.Errorf("read %+v", some)
+	}
+	many := make([]string, 50)
+	for i := range many {
+		many[i] = fmt.Sprintln("line", i)
+	}
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 4, many...)))
+	s.wantLog(id, "one\n\x00\xff two\nthree\nfour\n"+strings.Join(many, ""))
+}
+
+func logsResent(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 0, "one", "two")))
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 0, "one", "two")))
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 1, "two", "three")))
+	s.wantError(w.AppendLogs(s.Context(), chunks(c, at, 2, "other")), queue.ErrConflict)
+	s.wantLog(id, "onetwothree")
+}
+
+func logsStale(s *setup) {
+	id := s.start(single)
+	a := s.worker()
+	c := s.claimOne(a)
+	at := s.now(a)
+	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.must(a.AppendLogs(s.Context(), chunks(c, at, 0, "one", "two")))
+	b := s.worker(replacing(a))
+	again := s.claimOne(b)
+	s.wantError(a.AppendLogs(s.Context(), chunks(c, at, 2, "late")), queue.ErrLeaseLost)
+	loaded := s.load(b, again)
+	want := []queue.LogEnd{{Attempt: 1, Day: queue.LogDay(at), Next: 2}}
+	s.same("where the log ends", loaded.Logs, want)
+	final := chunks(again, at, 2, "")
+	final[0].Final, final[0].Reason, final[0].Stream = true, "lost", queue.StreamOarlock
+	s.must(b.AppendLogs(s.Context(), final))
+	s.wantError(a.AppendLogs(s.Context(), chunks(c, at, 2, "late")), queue.ErrLeaseLost)
+	all := s.wantLog(id, "onetwo")
+	if last := all[len(all)-1]; !last.Final || last.Reason != "lost" {
+		s.Errorf("the last chunk is %+v", last)
+	}
+	want[0].Next, want[0].Final = 3, true
+	s.same("where the log ends", s.load(b, again).Logs, want)
+}
+
+func logsLast(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.must(w.AppendLogs(s.Context(), chunks(c, at, 0, "one")))
+	last := chunks(c, at, 1, "two", "")
+	last[1].Final, last[1].Reason, last[1].Stream = true, "succeeded", queue.StreamOarlock
+	b := finish(c, c.Inbox, at, row(0, 2, dagrun.TaskSucceeded, at))
+	b.Chunks = last
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	s.wantError(w.Commit(s.Context(), b), queue.ErrInboxMoved)
+	s.wantLog(id, "one") // nothing of a refused batch
+	b.Seen = s.mail(w, c).Inbox
+	s.must(w.Commit(s.Context(), b))
+	all := s.wantLog(id, "onetwo")
+	if len(all) != 3 || !all[2].Final {
+		s.Errorf("chunks %+v", all)
+	}
+	s.wantError(w.AppendLogs(s.Context(), chunks(c, at, 3, "late")), queue.ErrLeaseLost)
+	s.wantLog(id, "onetwo")
+}
