@@ -10,10 +10,13 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Deadlines of calls whose context has none.
 const (
+	// Deadlines of calls whose context has none.
 	askTimeout  = 30 * time.Second
 	bulkTimeout = 5 * time.Minute
+
+	// clockMargin is added to a time that was measured here and is then counted back on the database's clock.
+	clockMargin = time.Second
 )
 
 // ask is one statement on its way to the server, for one of two purposes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -27,10 +28,14 @@ var askSQL = map[dagrun.Verb]string{
 	dagrun.VerbMark:    sql.Named("queue/mark"),
 }
 
-var controlStatusSQL = sql.Named("queue/control_status")
+var (
+	controlStatusSQL = sql.Named("queue/control_status")
+	controlFoundSQL  = sql.Named("queue/control_found")
+)
 
 // Control asks something of a run. What the answer's Outcome says is in docs/sql-api.md; none: the run's driver has not
-// decided yet, see AwaitControl. A refusal is an answer, not an error.
+// decided yet, see AwaitControl. A refusal is an answer, not an error. When the reply is lost, a control like this one that
+// the same user just made is taken for it; is there none, nobody knows, and the error is ErrUnknown.
 func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 	statement, args, err := a.call()
 	if err != nil {
@@ -42,8 +47,31 @@ func (s *Store) Control(ctx context.Context, a Ask) (Control, error) {
 		c, err = pgx.CollectExactlyOneRow(rows, scanControl)
 		return err
 	}
-	err = s.write(ctx, askTimeout, do, unknown("look at the run's controls before you ask again: a second cancel skips handlers"))
-	return c, said(a.op(), err)
+	started := time.Now()
+	again := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		c, err = a.find(ctx, conn, time.Since(started)+clockMargin)
+		return err
+	}
+	return c, said(a.op(), s.write(ctx, askTimeout, do, again))
+}
+
+// find looks for what an earlier try left. It is not tried again where there is nothing: the first copy may be on its way,
+// and a second cancel means more than the first.
+func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration) (Control, error) {
+	details := a.details()
+	maps.DeleteFunc(details, func(_ string, v any) bool { return v == nil }) // stored as {}
+	stored, err := json.Marshal(details)
+	if err != nil {
+		return Control{}, err
+	}
+	rows, _ := conn.Query(ctx, controlFoundSQL, pgx.StrictNamedArgs{
+		"run": a.Run, "verb": a.Verb.String(), "step": given(a.Step), "item": given(a.Item), "args": string(stored), "since": since,
+	})
+	c, err := pgx.CollectExactlyOneRow(rows, scanControl)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = &unknownError{"look at the run's controls before you ask again: a second cancel skips handlers"}
+	}
+	return c, err
 }
 
 // AwaitControl waits until a control is decided, by polling at growing intervals.
@@ -87,29 +115,38 @@ func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }
 
 // call is the statement of a verb and its arguments.
 func (a *Ask) call() (string, pgx.StrictNamedArgs, error) {
-	args := pgx.StrictNamedArgs{"run": a.Run, "step": given(a.Step), "item": given(a.Item)}
-	switch a.Verb {
-	case dagrun.VerbCancel:
-		args["now"] = a.Now
-	case dagrun.VerbRetry:
-		args["mode"] = a.Mode.String()
-	case dagrun.VerbReject:
-		args["reason"] = a.Reason
-	case dagrun.VerbMark:
-		args["as"] = a.As.String()
-	}
-	if a.Verb == dagrun.VerbApprove || a.Verb == dagrun.VerbMark {
-		outputs, err := jsonText("outputs", a.Outputs)
-		if err != nil {
-			return "", nil, err
-		}
-		args["outputs"] = outputs
-	}
 	statement, ok := askSQL[a.Verb]
 	if !ok {
 		return "", nil, fmt.Errorf("%s is nothing that a run can be asked for", a.Verb)
 	}
+	args := pgx.StrictNamedArgs{"run": a.Run, "step": given(a.Step), "item": given(a.Item)}
+	maps.Copy(args, a.details())
+	if outputs, ok := args["outputs"]; ok {
+		text, err := jsonText("outputs", outputs)
+		if err != nil {
+			return "", nil, err
+		}
+		args["outputs"] = text
+	}
 	return statement, args, nil
+}
+
+// details are what a verb takes besides its task, by the names that statements and stored arguments have for them.
+func (a *Ask) details() map[string]any {
+	switch a.Verb {
+	case dagrun.VerbCancel:
+		return map[string]any{"now": a.Now}
+	case dagrun.VerbRetry:
+		return map[string]any{"mode": a.Mode.String()}
+	case dagrun.VerbApprove:
+		return map[string]any{"outputs": a.Outputs}
+	case dagrun.VerbReject:
+		return map[string]any{"reason": a.Reason}
+	case dagrun.VerbMark:
+		return map[string]any{"as": a.As.String(), "outputs": a.Outputs}
+	default:
+		return map[string]any{}
+	}
 }
 
 func scanControl(row pgx.CollectableRow) (c Control, err error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -101,4 +102,55 @@ func TestAwaitControl_GivesUpWithItsContext(t *testing.T) {
 	wantError(t, err, context.DeadlineExceeded, "")
 	_, err = d.store.AwaitControl(t.Context(), queue.Control{ID: 777})
 	wantError(t, err, queue.ErrNotFound, "")
+}
+
+func TestControl_OutlivesALostReply(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]queue.Ask{
+		"cancel":  {Verb: dagrun.VerbCancel},
+		"pause":   {Verb: dagrun.VerbPause, Step: "load"},
+		"approve": {Verb: dagrun.VerbApprove, Step: "confirm"},
+		"mark":    {Verb: dagrun.VerbMark, Step: "load", As: dagrun.TaskSucceeded, Outputs: map[string]int{"rows": 7}},
+		"retry":   {Verb: dagrun.VerbRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t).withRoles(t)
+			mine := d.user(t, "ana", "oarlock_submit")
+			proxy, url := netfault.Through(t, mine)
+			store := d.open(t, url)
+			ask.Run = d.enqueue(t, store)
+			d.claim(t, ask.Run)
+			if ask.Verb == dagrun.VerbRetry {
+				d.end(t, ask.Run, "failed")
+			}
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
+			got, err := store.Control(t.Context(), ask)
+			cut.MustFire(t)
+			if err != nil || got.ID == 0 || got.Verb != ask.Verb || got.Step != ask.Step || got.Run != ask.Run {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if n := value[int](t, d, "SELECT count(*) FROM oarlock.controls"); n != 1 {
+				t.Errorf("%d controls", n)
+			}
+		})
+	}
+}
+
+func TestControl_DoesNotAskTwice(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	d.claim(t, run)
+	if _, err := d.store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: true}); err != nil {
+		t.Fatal(err)
+	}
+	proxy, store := d.through(t)
+	cut := proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Client, 'B'), Do: netfault.Cut})
+	_, err := store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel})
+	cut.MustFire(t)
+	wantError(t, err, queue.ErrUnknown, "")
+	if n := value[int](t, d, "SELECT count(*) FROM oarlock.controls"); n != 1 {
+		t.Errorf("%d controls", n)
+	}
 }

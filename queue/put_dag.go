@@ -36,7 +36,7 @@ func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path str
 		return conn.QueryRow(ctx, putDAGSQL, args).Scan(&put.ID, &put.Version, &put.IsNew)
 	}
 	again := func(ctx context.Context, conn *pgxpool.Conn) error {
-		found := pgx.StrictNamedArgs{"name": spec.Name, "hash": args["hash"], "since": time.Since(started) + putMargin}
+		found := pgx.StrictNamedArgs{"name": spec.Name, "hash": args["hash"], "since": time.Since(started) + clockMargin}
 		err := conn.QueryRow(ctx, putFoundSQL, found).Scan(&put.ID, &put.Version, &put.IsNew)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return do(ctx, conn)
@@ -45,6 +45,3 @@ func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path str
 	}
 	return put, said(op, s.write(ctx, askTimeout, do, again))
 }
-
-// putMargin is for clocks that run at different speeds.
-const putMargin = time.Second

@@ -93,6 +93,7 @@ type Event struct {
 	Step    string // "" for the run
 	Item    string
 	Message string
+	Data    json.RawMessage // nil for none
 }
 
 // Filter picks runs for List. The zero value picks all.
@@ -110,7 +111,7 @@ type Filter struct {
 // Page is a part of a list, newest first.
 type Page struct {
 	Runs []Run
-	Next RunID // Filter.Before of the next page; 0: there is none
+	Next RunID // Filter.Before of the next page, which may be empty; 0: there is none
 }
 
 // WorkerInfo is a worker as people see it.
@@ -120,6 +121,7 @@ type WorkerInfo struct {
 	Desired   WorkerState
 	Beat      int64
 	BeatAt    time.Time
+	BeatAge   time.Duration // by the database's clock
 	Busy      int
 	Runs      int
 	StartedAt time.Time
@@ -149,7 +151,7 @@ type QueueChange struct {
 // DAG is a registered DAG as people see it.
 type DAG struct {
 	Name      string
-	Version   int // the current one
+	Version   int // the current one; of a DAGVersion, that one
 	PausedBy  string
 	RemovedAt time.Time
 	MaxActive int
@@ -169,7 +171,8 @@ type DAGChange struct {
 // DAGVersion is one version of a DAG.
 type DAGVersion struct {
 	DAG
-	ID         int64
+	ID         int64 // of the DAG
+	Current    int   // the version that new runs get
 	Spec       json.RawMessage
 	Source     string
 	SourcePath string

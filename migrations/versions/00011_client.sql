@@ -1,0 +1,153 @@
+-- +goose Up
+
+-- What enqueue says about transactions --------------------------------------------------------------------------------
+
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
+
+- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here, patterns by the worker.
+- `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
+- `run_at`: not before then; a moment in the past is now. `logical_at`: the moment the run is about, by default `run_at` or now.
+- `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
+- `labels`: added to the DAG's. `traceparent`: passed on to tasks.
+- `precomputed`: results of steps that say `precomputable: true`, by step.
+- `version`: a version of the DAG other than its current one.
+- `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
+
+A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, whose snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, two enqueues into a queue with `max_queued` may also end in 40001, since both count what waits.
+
+```sql
+SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');
+```$$;
+-- +goose StatementEnd
+
+-- Lists ---------------------------------------------------------------------------------------------------------------
+
+-- The number of a run that is older than a moment, near the newest of those: by halves, since runs get their numbers in the
+-- order in which they are made. An index by time would cost each of the many writes of a run.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.last_run_before(moment timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    older bigint := 0;
+    newer bigint := (SELECT max(r.run_id) FROM oarlock.runs r);
+    half  bigint;
+    probe record;
+BEGIN
+    WHILE newer - older > 64 LOOP
+        half := older + (newer - older) / 2;
+        SELECT r.run_id, r.created_at INTO probe FROM oarlock.runs r WHERE r.run_id > half ORDER BY r.run_id LIMIT 1;
+        IF probe.created_at < moment THEN
+            older := probe.run_id;
+        ELSE
+            newer := half;
+        END IF;
+    END LOOP;
+    RETURN older;
+END $$;
+-- +goose StatementEnd
+
+CREATE TYPE oarlock.run_info AS (
+    id bigint, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
+    labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
+    counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz
+);
+COMMENT ON TYPE oarlock.run_info IS 'A run in a list: the columns of run_status.';
+
+-- A page of runs. Plans are made for the values of each call: a filter that is not given is then not there, and one that is
+-- finds its index, partial ones too. One plan for all would read runs from the newest to the oldest.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.page_of_runs(of_dag bigint, in_state text, in_lanes int[], having_labels jsonb, of_parent bigint, since timestamptz,
+    before bigint, rows int, everyone bool) RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    kept  text := CASE in_state WHEN 'scheduled' THEN 'queued' ELSE in_state END;
+    ahead bool := CASE in_state WHEN 'scheduled' THEN true WHEN 'queued' THEN false END;
+    -- as much earlier as two that enqueue at once, or a clock that is set, may be out of order
+    after bigint := CASE WHEN since IS NOT NULL THEN oarlock.last_run_before(since - interval '5 minutes') END;
+BEGIN
+    RETURN QUERY
+    SELECT r.run_id FROM oarlock.runs r
+     WHERE (everyone OR r.submitted_by = session_user)
+       AND (of_dag IS NULL OR r.dag_id = of_dag)
+       AND (kept IS NULL OR r.state = kept)
+       AND (ahead IS NULL OR ahead = (r.run_at > clock_timestamp()))
+       AND (in_lanes IS NULL OR r.lane_id = ANY (in_lanes))
+       AND (having_labels IS NULL OR r.labels @> having_labels)
+       AND (of_parent IS NULL OR r.parent_run = of_parent)
+       AND (since IS NULL OR r.run_id > after AND r.created_at >= since)
+       AND (before IS NULL OR r.run_id < before)
+     ORDER BY r.run_id DESC LIMIT rows;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_list(dag text DEFAULT NULL, state text DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT NULL,
+    parent bigint DEFAULT NULL, since timestamptz DEFAULT NULL, before bigint DEFAULT NULL, rows int DEFAULT 50) RETURNS SETOF oarlock.run_info
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- 0 and {}: there is none of this name, and so nothing to find
+    of_dag   bigint := CASE WHEN dag IS NOT NULL THEN coalesce((SELECT d.dag_id FROM oarlock.dags d WHERE d.name = run_list.dag), 0) END;
+    in_lanes int[] := CASE WHEN queue IS NOT NULL THEN ARRAY(SELECT l.lane_id FROM oarlock.lanes l WHERE l.queue = run_list.queue) END;
+BEGIN
+    IF rows IS NULL OR rows NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'a page has 1 to 1000 rows, not %', rows USING ERRCODE = 'OA013', HINT = 'the next page begins before => the last id of this one';
+    ELSIF state NOT IN ('scheduled', 'queued', 'running', 'waiting', 'paused', 'succeeded', 'failed', 'canceled') THEN
+        RAISE EXCEPTION 'a run is never %', left(state, 100)
+            USING ERRCODE = 'OA013', HINT = 'states are scheduled, queued, running, waiting, paused, succeeded, failed and canceled';
+    END IF;
+    RETURN QUERY
+    SELECT s.* FROM oarlock.page_of_runs(of_dag, state, in_lanes, labels, parent, since, before, rows, oarlock.sees_all()) p (run_id)
+     CROSS JOIN LATERAL oarlock.run_status(p.run_id) s
+     ORDER BY s.id DESC;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.run_list IS $$Runs, newest first, in the columns of `run_status`: your own (readers, workers and administrators: all). What is not given filters nothing; `labels` wants each of these, `since` runs created then or later. At most `rows` of them, up to 1,000; for the next page, `before` is the last id of this one.
+
+By `dag`, `parent`, `since` and each `state` but `succeeded` it takes as long as there are rows in the page. Other filters look through runs from the newest on until the page is full.
+
+```sql
+SELECT id, state, reason FROM oarlock.run_list(dag => 'report', state => 'failed', since => now() - interval '1 day');
+```
+
+```sql
+SELECT id FROM oarlock.run_list(labels => '{"team": "billing"}', before => 41, rows => 10);
+```$$;
+-- +goose StatementEnd
+
+CREATE TYPE oarlock.control_info AS (
+    id bigint, run bigint, step text, item text, verb text, by text, at timestamptz, decided_at timestamptz,
+    outcome text, state text, message text, args jsonb
+);
+COMMENT ON TYPE oarlock.control_info IS 'A control in a list: an answer, and what was asked for.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.control_list(run bigint) RETURNS SETOF oarlock.control_info
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+    SELECT (newest.answer).*, newest.args
+      FROM (SELECT oarlock.answer_of(c) AS answer, CASE c.verb WHEN 'child_ended' THEN c.args - 'outputs' ELSE c.args END AS args
+              FROM oarlock.controls c
+              JOIN oarlock.runs r USING (run_id)
+             WHERE c.run_id = control_list.run AND (r.submitted_by = session_user OR c.by = session_user OR oarlock.sees_all())
+             ORDER BY c.control_id DESC LIMIT 1000) newest
+     ORDER BY (newest.answer).id;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.control_list IS $$What was asked of a run and what became of it, oldest first: the newest 1,000. Of somebody else's run, what you asked yourself. The verb `child_ended` is how the end of a child run reaches the step that waits for it.
+
+```sql
+SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION oarlock.control_list(bigint);
+DROP TYPE oarlock.control_info;
+DROP FUNCTION oarlock.run_list(text, text, text, jsonb, bigint, timestamptz, bigint, int);
+DROP FUNCTION oarlock.page_of_runs(bigint, text, int[], jsonb, bigint, timestamptz, bigint, int, bool);
+DROP TYPE oarlock.run_info;
+DROP FUNCTION oarlock.last_run_before(timestamptz);

@@ -1,0 +1,121 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestQueues_CountWhatWaitsAndRuns(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	yes, no, two, zero := true, false, 2, 0
+	if err := d.store.SetQueue(t.Context(), queue.QueueChange{Name: "slow", Paused: &yes, MaxRunning: &two, MaxQueued: &two}); err != nil {
+		t.Fatal(err)
+	}
+	d.enqueue(t, d.store)
+	d.claim(t, d.enqueue(t, d.store))
+	queues, err := d.store.Queues(t.Context())
+	if err != nil || len(queues) != 2 {
+		t.Fatalf("%+v, %v", queues, err)
+	}
+	if q := queues[0]; q.Name != "default" || q.Queued != 1 || q.Running != 1 || q.PausedBy != "" || !q.PausedAt.IsZero() || q.Oldest < 0 {
+		t.Errorf("%+v", q)
+	}
+	if q := queues[1]; q.Name != "slow" || q.PausedBy == "" || q.PausedAt.IsZero() || q.MaxRunning != 2 || q.MaxQueued != 2 || q.Queued != 0 {
+		t.Errorf("%+v", q)
+	}
+	if err := d.store.SetQueue(t.Context(), queue.QueueChange{Name: "slow", Paused: &no, MaxQueued: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	if queues, err = d.store.Queues(t.Context()); err != nil || queues[1].PausedBy != "" || queues[1].MaxRunning != 2 || queues[1].MaxQueued != 0 {
+		t.Errorf("%+v, %v", queues, err)
+	}
+	wantError(t, d.store.SetQueue(t.Context(), queue.QueueChange{Name: "No Such"}), nil, "OA013")
+}
+
+func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for range 2 {
+		d.claim(t, d.enqueue(t, d.store))
+	}
+	d.exec(t, `UPDATE oarlock.workers SET state = 'gone', ended_at = now() WHERE name = 'w1'`)
+	d.exec(t, `UPDATE oarlock.workers SET labels = '{"gpu": "true"}', queues = '{default}', busy = 3, runs = 1, beat = 9, beat_at = now() - interval '3 s' WHERE name = 'w2'`)
+	workers, err := d.store.Workers(t.Context())
+	if err != nil || len(workers) != 2 {
+		t.Fatalf("%+v, %v", workers, err)
+	}
+	if w := workers[0]; w.Name != "w2" || w.State != queue.WorkerLive || w.Labels["gpu"] != "true" || w.Queues[0] != "default" || w.Slots != 8 || w.Busy != 3 ||
+		w.Runs != 1 || w.Beat != 9 || w.BeatAge.Seconds() < 3 || w.TTL.Seconds() != 30 || w.ID.String() == "" || w.Offers[0] != "process" || !w.EndedAt.IsZero() {
+		t.Errorf("%+v", w)
+	}
+	if w := workers[1]; w.Name != "w1" || w.State != queue.WorkerGone || w.EndedAt.IsZero() {
+		t.Errorf("%+v", w)
+	}
+	if n, err := d.store.DrainWorker(t.Context(), "w2"); n != 1 || err != nil {
+		t.Errorf("%d asked, %v", n, err)
+	}
+	if workers, err = d.store.Workers(t.Context()); err != nil || workers[0].Desired != queue.WorkerDraining {
+		t.Errorf("%+v, %v", workers, err)
+	}
+	_, err = d.store.DrainWorker(t.Context(), "w1")
+	wantError(t, err, queue.ErrNotFound, "")
+}
+
+func TestScale_CountsOneQueueOrAll(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.enqueue(t, d.store)
+	d.claim(t, d.enqueue(t, d.store))
+	for queueName, queued := range map[string]int64{"": 1, "default": 1, "other": 0} {
+		if hint, err := d.store.Scale(t.Context(), queueName); err != nil || hint.Queued != queued || hint.Workers != 1 || hint.Slots != 8 {
+			t.Errorf("queue %q: %+v, %v", queueName, hint, err)
+		}
+	}
+}
+
+func TestPrune_DeletesWhatIsPastItsRetention(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old := d.enqueue(t, d.store)
+	d.exec(t, "UPDATE oarlock.runs SET state = 'failed', queue_deadline = NULL, finished_at = now() - interval '31 days' WHERE run_id = $1", old)
+	if p, err := d.store.Prune(t.Context(), 10); err != nil || p.Runs != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := d.store.Prune(t.Context(), 10); err != nil || p.Runs != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	_, err := d.store.Prune(t.Context(), 0)
+	wantError(t, err, nil, "OA013")
+}
+
+func TestDAGs_ListsCurrentVersionsAndTheirHistory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.put(t, "name: aaa\nqueue: slow\nmax_active_runs: 3\nsteps: [{id: a, run: \"true\"}]\n")
+	changed, err := d.store.PutDAG(t.Context(), parsed(t, reportDAG+"priority: 3\n"), "the source", "/etc/report.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dags, err := d.store.DAGs(t.Context())
+	if err != nil || len(dags) != 2 || dags[0].Name != "aaa" || dags[0].Queue != "slow" || dags[0].MaxActive != 3 || dags[1].Version != 2 || dags[1].PutBy == "" || dags[1].PutAt.IsZero() {
+		t.Fatalf("%+v, %v", dags, err)
+	}
+	v, err := d.store.GetDAG(t.Context(), "report", 0)
+	if err != nil || v.Version != 2 || v.Current != 2 || v.ID != changed.ID || v.Source != "the source" || v.SourcePath != "/etc/report.yaml" || v.Hash == "" || len(v.Needs) != 2 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if v, err = d.store.GetDAG(t.Context(), "report", 1); err != nil || v.Version != 1 || v.Current != 2 || v.SourcePath != "" || v.Source != reportDAG {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if all, err := d.store.DAGHistory(t.Context(), "report"); err != nil || len(all) != 2 || all[0].Version != 2 || all[1].Version != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, version := range []int{0, 7} {
+		_, err = d.store.GetDAG(t.Context(), map[int]string{0: "reprot", 7: "report"}[version], version)
+		wantError(t, err, queue.ErrNotFound, "")
+	}
+	_, err = d.store.DAGHistory(t.Context(), "reprot")
+	wantError(t, err, queue.ErrNotFound, "")
+}

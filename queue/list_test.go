@@ -1,0 +1,178 @@
+package queue_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+func ids(runs []queue.Run) (all []queue.RunID) {
+	for i := range runs {
+		all = append(all, runs[i].ID)
+	}
+	return all
+}
+
+func TestList_FiltersAndShowsTheNewestFirst(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.put(t, "name: other\nqueue: slow\nsteps: [{id: a, run: \"true\"}]\n")
+	ask := func(r queue.Request) queue.RunID {
+		id, err := d.store.Enqueue(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	labelled, later := report(""), report("")
+	labelled.Labels, later.RunAt = map[string]string{"a": "b"}, time.Now().Add(time.Hour)
+	one, two, three, four, five := ask(report("")), ask(labelled), ask(later), ask(queue.Request{DAG: "other"}), ask(queue.Request{DAG: "other"})
+	d.exec(t, "UPDATE oarlock.runs SET created_at = now() - interval '1 day' WHERE run_id <= $1", two)
+	d.end(t, one, "failed")
+	d.claim(t, two)
+	d.exec(t, "UPDATE oarlock.runs SET parent_run = $2 WHERE run_id = $1", four, one)
+	for name, c := range map[string]struct {
+		filter queue.Filter
+		want   []queue.RunID
+	}{
+		"all":           {queue.Filter{}, []queue.RunID{five, four, three, two, one}},
+		"dag":           {queue.Filter{DAG: "report"}, []queue.RunID{three, two, one}},
+		"unknown dag":   {queue.Filter{DAG: "reprot"}, nil},
+		"queue":         {queue.Filter{Queue: "slow"}, []queue.RunID{five, four}},
+		"unknown queue": {queue.Filter{Queue: "none"}, nil},
+		"scheduled":     {queue.Filter{States: []string{"scheduled"}}, []queue.RunID{three}},
+		"queued":        {queue.Filter{States: []string{"queued"}}, []queue.RunID{five, four}},
+		"states":        {queue.Filter{States: []string{"failed", "running", "failed"}}, []queue.RunID{two, one}},
+		"labels":        {queue.Filter{Labels: map[string]string{"a": "b", "team": "billing"}}, []queue.RunID{two}},
+		"parent":        {queue.Filter{Parent: one}, []queue.RunID{four}},
+		"since":         {queue.Filter{Since: time.Now().Add(-time.Hour)}, []queue.RunID{five, four, three}},
+		"before":        {queue.Filter{Before: three}, []queue.RunID{two, one}},
+		"together":      {queue.Filter{DAG: "report", States: []string{"running", "failed"}, Before: two}, []queue.RunID{one}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page, err := d.store.List(t.Context(), c.filter)
+			if err != nil || !slices.Equal(ids(page.Runs), c.want) || page.Next != 0 {
+				t.Errorf("%v, next %d, %v; want %v", ids(page.Runs), page.Next, err, c.want)
+			}
+		})
+	}
+	if run := d.get(t, two); run.DAG != "report" || run.Labels["a"] != "b" {
+		t.Errorf("%+v", run)
+	}
+	_, err := d.store.List(t.Context(), queue.Filter{States: []string{"done"}})
+	wantError(t, err, nil, "OA013")
+	for _, limit := range []int{-1, queue.MaxPage + 1} {
+		if _, err := d.store.List(t.Context(), queue.Filter{Limit: limit}); err == nil {
+			t.Errorf("a page of %d", limit)
+		}
+	}
+}
+
+func TestList_PagesHoldEachRunOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	var want []queue.RunID
+	for range 7 {
+		want = append([]queue.RunID{d.enqueue(t, d.store)}, want...)
+	}
+	var got []queue.RunID
+	filter := queue.Filter{Limit: 3, States: []string{"queued", "running"}}
+	for pages := 0; ; pages++ {
+		page, err := d.store.List(t.Context(), filter)
+		if err != nil || pages > 3 {
+			t.Fatal(pages, err)
+		}
+		got = append(got, ids(page.Runs)...)
+		d.enqueue(t, d.store) // is newer than every page to come
+		if filter.Before = page.Next; page.Next == 0 {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// million fills a table of runs: nearly all have succeeded, a few thousand did not, some wait; one DAG ran a thousand times,
+// long ago, one run has children, and a thousand runs are of the last hour.
+const million = `
+	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run)
+	OVERRIDING SYSTEM VALUE
+	SELECT i, CASE WHEN i <= 500000 AND i % 500 = 0 THEN 2 ELSE 1 END, 1, 1, s.state, now(), now(), 'sql', i, session_user,
+	       now() - (1000000 - i) * interval '1 hour' / 1000, CASE WHEN s.state <> 'queued' THEN now() END, CASE WHEN i BETWEEN 300000 AND 300020 THEN 5 END
+	  FROM generate_series(1, 1000000) i,
+	       LATERAL (SELECT CASE WHEN i % 1000 = 7 THEN 'failed' WHEN i % 10000 = 11 THEN 'canceled' WHEN i % 2000 = 13 THEN 'queued' ELSE 'succeeded' END AS state) s`
+
+// listed is how many buffers a page takes, all it calls included.
+func (d *desk) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int) {
+	t.Helper()
+	all := pgx.StrictNamedArgs{"states": []*string{nil}, "dag": nil, "queue": nil, "labels": nil, "parent": nil, "since": nil, "before": nil, "rows": 10}
+	for name, v := range args {
+		all[name] = v
+	}
+	var text []byte
+	if err := d.conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql.Named("queue/list"), all).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct {
+		Plan struct {
+			Rows int `json:"Actual Rows"`
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
+	p := plans[0].Plan
+	return p.Rows, p.Hit + p.Read
+}
+
+func TestList_FindsAPageAmongAMillionRunsByAnIndex(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a million runs")
+	}
+	d := newDesk(t)
+	d.put(t, "name: rare\nsteps: [{id: a, run: \"true\"}]\n")
+	d.exec(t, million)
+	d.exec(t, "VACUUM ANALYZE oarlock.runs")
+	d.listed(t, nil) // catalogs are read once
+	table := value[int](t, d, "SELECT pg_relation_size('oarlock.runs') / 8192")
+	none, _ := d.listed(t, pgx.StrictNamedArgs{"dag": "nothing"})
+	for name, c := range map[string]struct {
+		args pgx.StrictNamedArgs
+		rows int
+	}{
+		"all":                  {nil, 10},
+		"next page":            {pgx.StrictNamedArgs{"before": 777}, 10},
+		"dag":                  {pgx.StrictNamedArgs{"dag": "rare"}, 10},
+		"dag, oldest page":     {pgx.StrictNamedArgs{"dag": "rare", "before": 1000}, 1},
+		"failed":               {pgx.StrictNamedArgs{"states": []string{"failed"}}, 10},
+		"at work, none":        {pgx.StrictNamedArgs{"states": []string{"running", "waiting", "paused"}}, 0},
+		"queued":               {pgx.StrictNamedArgs{"states": []string{"queued"}}, 10},
+		"over":                 {pgx.StrictNamedArgs{"states": []string{"succeeded", "failed", "canceled"}}, 10},
+		"dag and state":        {pgx.StrictNamedArgs{"dag": "report", "states": []string{"canceled"}}, 10},
+		"children":             {pgx.StrictNamedArgs{"parent": 5}, 10},
+		"since an hour":        {pgx.StrictNamedArgs{"since": time.Now().Add(-time.Hour)}, 10},
+		"since, fewer than 10": {pgx.StrictNamedArgs{"since": time.Now().Add(-20 * time.Second)}, 0},
+		"failed since an hour": {pgx.StrictNamedArgs{"states": []string{"failed"}, "since": time.Now().Add(-2 * time.Hour)}, 1},
+	} {
+		rows, buffers := d.listed(t, c.args)
+		t.Log(fmt.Sprintf("%-22s %4d rows %6d buffers of a table of %d", name, rows, buffers, table))
+		if rows < c.rows || buffers > table/20 {
+			t.Errorf("%s: %d rows, want %d; %d buffers of a table of %d", name, rows, c.rows, buffers, table)
+		}
+	}
+	if none != 0 {
+		t.Errorf("%d rows of a dag that is not there", none)
+	}
+}

@@ -1,0 +1,8 @@
+-- Purpose: workers: those at work, then those that ended lately
+-- Index: none: a table of a few rows, pruned after a week
+-- Locks: none
+SELECT w.worker_id, w.name, w.host, w.boot_id, w.pid, w.version, w.labels, w.queues, w.offers, w.slots, w.containment, w.ttl_ms,
+       w.state, w.desired, w.beat, w.beat_at, greatest(extract(epoch FROM clock_timestamp() - w.beat_at) * 1000, 0)::bigint,
+       w.busy, w.runs, w.started_at, w.ended_at
+  FROM oarlock.workers w
+ ORDER BY w.state NOT IN ('live', 'draining'), w.ended_at DESC, w.name, w.started_at LIMIT @rows
