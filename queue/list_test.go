@@ -2,7 +2,7 @@ package queue_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -115,9 +115,7 @@ const million = `
 func (d *desk) listed(t *testing.T, args pgx.StrictNamedArgs) (rows, buffers int) {
 	t.Helper()
 	all := pgx.StrictNamedArgs{"states": []*string{nil}, "dag": nil, "queue": nil, "labels": nil, "parent": nil, "since": nil, "before": nil, "rows": 10}
-	for name, v := range args {
-		all[name] = v
-	}
+	maps.Copy(all, args)
 	var text []byte
 	if err := d.conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql.Named("queue/list"), all).Scan(&text); err != nil {
 		t.Fatal(err)
@@ -167,7 +165,7 @@ func TestList_FindsAPageAmongAMillionRunsByAnIndex(t *testing.T) {
 		"failed since an hour": {pgx.StrictNamedArgs{"states": []string{"failed"}, "since": time.Now().Add(-2 * time.Hour)}, 1},
 	} {
 		rows, buffers := d.listed(t, c.args)
-		t.Log(fmt.Sprintf("%-22s %4d rows %6d buffers of a table of %d", name, rows, buffers, table))
+		t.Logf("%-22s %4d rows %6d buffers of a table of %d", name, rows, buffers, table)
 		if rows < c.rows || buffers > table/20 {
 			t.Errorf("%s: %d rows, want %d; %d buffers of a table of %d", name, rows, c.rows, buffers, table)
 		}
