@@ -158,7 +158,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	c := queue.NewClaim(r.id, m.newID())
 	c.Epoch, c.Inbox, c.Losses = r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number
-	c.Lane, c.Queue = r.lane.id, r.lane.laneKey.queue
+	c.Lane, c.Queue, c.Priority = r.lane.id, r.lane.laneKey.queue, r.lane.priority
 	c.Params, c.Labels, c.Precomputed = r.params, spell(r.labels), r.precomputed
 	c.RunAt, c.LogicalAt, c.CreatedAt = r.runAt, r.logicalAt, r.createdAt
 	c.Trigger, c.SubmittedBy, c.Key, c.Traceparent = r.trigger, r.submittedBy, r.key, r.traceparent

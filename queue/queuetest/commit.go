@@ -34,11 +34,7 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	if (b.Leave != nil || b.Result != nil) && r.inbox != b.Seen {
 		return fmt.Errorf("commit run %d: %w", r.id, queue.ErrInboxMoved)
 	}
-	err := r.accepts(b)
-	if err == nil {
-		err = m.logsAccept(b.Chunks)
-	}
-	if err != nil {
+	if err := r.accepts(b); err != nil {
 		delete(s.held, r.id)
 		m.condemn(r, err)
 		return fmt.Errorf("commit run %d: %w: %w", r.id, queue.ErrRefused, err)

@@ -35,7 +35,8 @@ func (l *attemptLog) find(seq int) *queue.Chunk {
 	return &l.chunks[i]
 }
 
-// AppendLogs stores chunks of runs that the worker has claimed. Sent again they change nothing.
+// AppendLogs stores chunks of runs that the worker has claimed. Sent again they change nothing. What of a run cannot be
+// stored is left out, and named by a *queue.AppendError.
 func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -45,37 +46,65 @@ func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) er
 	if err := s.usable(); err != nil {
 		return err
 	}
-	for i := range chunks {
-		r, err := m.run(chunks[i].Run)
-		if err != nil {
-			return err
-		}
-		if r.owner != s.worker || s.held[r.id] == nil || s.held[r.id].ID != r.claim.ID {
-			return fmt.Errorf("append to the log of run %d: %w", r.id, queue.ErrLeaseLost)
-		}
-	}
-	if err := m.logsAccept(chunks); err != nil {
-		return err
-	}
-	for i := range chunks {
-		m.appendChunk(&chunks[i])
-	}
-	return nil
-}
-
-// logsAccept says whether other chunks of the same numbers are there already.
-func (m *Memory) logsAccept(chunks []queue.Chunk) error {
+	var left queue.AppendError
 	for i := range chunks {
 		c := &chunks[i]
-		l := m.logs[keyOf(c)]
-		if l == nil {
-			continue
-		}
-		if old := l.find(c.Seq); old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final) {
-			return fmt.Errorf("chunk %d of the log of run %d differs from what is stored: %w", c.Seq, c.Run, queue.ErrConflict)
+		switch {
+		case !s.holds(c.Run):
+			left.Lost = append(left.Lost, c.Run)
+		case m.conflicts(c):
+			left.Conflicts = append(left.Conflicts, c.Run)
+		case !slices.Contains(left.Conflicts, c.Run): // nothing goes past what is missing
+			m.appendChunk(c)
 		}
 	}
-	return nil
+	if len(left.Lost)+len(left.Conflicts) == 0 {
+		return nil
+	}
+	left.Lost, left.Conflicts = each(left.Lost), each(left.Conflicts)
+	return fmt.Errorf("append logs: %w", &left)
+}
+
+// holds says whether the session has a claim on a run, in its own view and in the store's.
+func (s *MemorySession) holds(id queue.RunID) bool {
+	c := s.held[id]
+	return c != nil && s.own(c) != nil
+}
+
+// each names every run once.
+func each(runs []queue.RunID) []queue.RunID {
+	slices.Sort(runs)
+	return slices.Compact(runs)
+}
+
+// conflicts says whether another chunk of the same number is there already.
+func (m *Memory) conflicts(c *queue.Chunk) bool {
+	l := m.logs[keyOf(c)]
+	if l == nil {
+		return false
+	}
+	old := l.find(c.Seq)
+	return old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final || old.Stream != c.Stream || old.Reason != c.Reason || old.Dropped != c.Dropped)
+}
+
+// Followed says whether somebody reads the log of a run while it is written.
+func (s *MemorySession) Followed(id queue.RunID) bool {
+	m := s.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	return err == nil && r.follow
+}
+
+// Follow says that somebody reads a run's log, or nobody any more.
+func (m *Memory) Follow(id queue.RunID, follows bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err == nil {
+		r.follow = follows
+	}
+	return err
 }
 
 func (m *Memory) appendChunk(c *queue.Chunk) {

@@ -59,6 +59,7 @@ type Lease interface {
 // LogSink stores pieces of logs.
 type LogSink interface {
 	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
+	Followed(run queue.RunID) bool
 }
 
 // Session is a worker's side of a store, by role. A caller that needs one role should ask for that one.

@@ -19,6 +19,7 @@ type run struct {
 	version *version
 	lane    *lane
 	listed  bool // in the lane's heap
+	follow  bool // somebody reads its logs
 
 	params, precomputed  json.RawMessage
 	labels               map[string]string
