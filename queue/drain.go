@@ -48,6 +48,7 @@ func (s *Session) close(ctx context.Context) error {
 		errs = append(errs, s.leave(ctx))
 	}
 	s.held.forfeitAll()
+	s.hearing.close()
 	for _, l := range []*link{s.claims, s.lease, s.chunks} {
 		errs = append(errs, l.close(ctx))
 	}
@@ -57,23 +58,33 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the lease first: from then on nothing is claimed or written, so what is given back then is all there is.
+// leave ends the lease and gives back what is left, in one transaction: nobody is to find runs without a fence. The fences
+// go in the first statement, so that the second sees everything that was claimed.
 func (s *Session) leave(ctx context.Context) error {
-	if err := take(s.polling, ctx.Done()); err != nil { // never given back
+	if err := take(s.polling, ctx.Done()); err != nil {
 		return err
 	}
+	defer func() { s.polling <- struct{}{} }()
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, leaveFleet, s.worker.ID)
-		return err
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, leaveFleet, s.worker.ID); err != nil {
+				return err
+			}
+			return s.releaseAll(ctx, tx)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
+	return nil
+}
+
+func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
 	for range requeueRounds {
-		n, err := s.release(ctx, nil)
+		n, err := s.release(ctx, tx, nil)
 		if err != nil || n < releaseBatch {
 			return err
 		}
 	}
-	return nil
+	return nil // the rest is for the others' next sweep
 }

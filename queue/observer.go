@@ -6,9 +6,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// longestGap is how far apart two polls may be for a silence to go on from one to the other. Over a longer gap the
-// observer itself was asleep or cut off, and knows nothing of the others.
-const longestGap = 5 * time.Second
+// How far apart two polls may be for a silence to go on from one to the other: half a TTL, within these bounds. Over a
+// longer gap the observer itself was asleep or cut off, and knows nothing of the others.
+const (
+	shortestGap = PollEvery + PollEvery/2
+	longestGap  = 5 * PollEvery
+)
 
 // observer counts how long other workers have been silent, by its own clock and nobody else's.
 type observer struct {
@@ -46,7 +49,7 @@ func (o *observer) see(peers []peer) (silent []peer) {
 	next := make(map[uuid.UUID]sighting, len(peers))
 	for _, p := range peers {
 		was, known := o.seen[p.id]
-		if !known || was.beat != p.beat || was.ttl != p.ttl || gap > min(longestGap, p.ttl/2) {
+		if !known || was.beat != p.beat || was.ttl != p.ttl || gap > min(longestGap, max(shortestGap, p.ttl/2)) {
 			was = sighting{beat: p.beat, since: now, ttl: p.ttl}
 		}
 		next[p.id] = was

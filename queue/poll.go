@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,7 +16,7 @@ import (
 // Bounds of a poll.
 const (
 	MaxClaims = 1000 // that one Poll makes; it may want more
-	rereads   = 2    // of the lanes, when their terms change under a poll
+	repolls   = 2    // within one Poll
 )
 
 var pollOnce = sql.Named("queue/poll")
@@ -34,26 +33,26 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 	if err := s.end.get(); err != nil {
 		return Polled{}, err
 	}
-	want = min(max(want, 0), MaxClaims)
 	var p Polled
-	seen, err := s.claim(ctx, want, &p)
-	if err != nil {
-		s.peers.fail()
-		return s.given(p, fmt.Errorf("poll: %w", err))
+	err := s.poll(ctx, min(max(want, 0), MaxClaims), &p)
+	if ended := s.end.get(); ended != nil { // perhaps while the poll was under way
+		s.held.forfeitAll()
+		return Polled{}, ended
 	}
 	p.Hungry = len(p.Claims) < want
-	if err := s.lookAfter(ctx, seen, &p); err != nil {
-		return s.given(p, fmt.Errorf("poll: %w", err))
+	if err != nil && len(p.Claims) == 0 {
+		return p, fmt.Errorf("poll: %w", err)
 	}
-	return p, nil
+	return p, nil // nobody else would hand out what was claimed; the next poll meets the same trouble
 }
 
-// given hands out what was claimed before an error: nobody else will.
-func (s *Session) given(p Polled, err error) (Polled, error) {
-	if len(p.Claims) > 0 && !errors.Is(err, ErrLeaseLost) {
-		return p, nil //nolint:nilerr // the next poll meets the same trouble, and has nothing to lose
+func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
+	seen, err := s.claim(ctx, want, p)
+	if err != nil {
+		s.peers.fail()
+		return err
 	}
-	return p, err
+	return s.lookAfter(ctx, seen, p)
 }
 
 // claim fills p.Claims: first with what polls claimed whose replies were lost, then from limits that had to wait, then
@@ -79,17 +78,20 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 	return seen, err
 }
 
-// pollLanes sends the poll. Where somebody changed what may be claimed, it claimed nothing, and goes again.
+// pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
+// its connection was gone.
 func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
 	s.lanes.start()
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
 		r, err := s.sendPoll(ctx, ids)
-		if pglink.Classify(err) == pglink.SessionLost && want > 0 {
+		if pglink.Classify(err) == pglink.SessionLost {
+			s.peers.fail()
 			s.unread = append(s.unread, ids...)
-			if readErr := s.readBack(ctx, p); readErr == nil && len(p.Claims) > 0 {
-				return &pollFacts{fenced: true, now: time.Now()}, nil
+			if readErr := s.readBack(ctx, p); readErr != nil || len(p.Claims) > 0 || try == repolls {
+				return nil, errors.Join(err, readErr)
 			}
+			continue // the connection had died before
 		}
 		if err != nil {
 			return nil, err
@@ -98,7 +100,7 @@ func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFact
 			return nil, s.lost()
 		}
 		p.Claims = append(p.Claims, r.claims...)
-		if r.facts.terms == s.lanes.terms || try == rereads {
+		if r.facts.terms == s.lanes.terms || try == repolls {
 			return &r.facts, nil
 		}
 		if err := s.readLanes(ctx); err != nil {

@@ -108,17 +108,22 @@ func (s *Session) actOn(ctx context.Context, last doubts) error {
 	if len(back) == 0 {
 		return nil
 	}
-	_, err := s.release(ctx, back)
-	return err
+	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := s.release(ctx, conn, back)
+		return err
+	})
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // release queues claims of this worker again, nil for all, and says how many.
-func (s *Session) release(ctx context.Context, claims []uuid.UUID) (n int, err error) {
-	err = s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		var lanes, told int
-		args := pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": claims, "batch": releaseBatch}
-		return conn.QueryRow(ctx, releaseClaims, args).Scan(&n, &lanes, &told)
-	})
+func (s *Session) release(ctx context.Context, q querier, claims []uuid.UUID) (n int, err error) {
+	var lanes, told int
+	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": claims, "batch": releaseBatch}
+	err = q.QueryRow(ctx, releaseClaims, args).Scan(&n, &lanes, &told)
 	if err != nil {
 		return n, fmt.Errorf("release claims: %w", err)
 	}

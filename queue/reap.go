@@ -21,6 +21,7 @@ const (
 	lockPatience  = "2s" // with connections of a worker that hold its fences
 	logDaysAhead  = 3
 	logDaysEvery  = time.Hour
+	stubbornPause = 5 * time.Second // before another try at a worker whose connections do not end
 )
 
 var (
@@ -39,6 +40,26 @@ type chores struct {
 	now     func() time.Duration
 	logDays time.Duration // when partitions were last made
 	done    bool          // at all
+
+	stubborn map[uuid.UUID]time.Duration // lost workers whose fences could not be had, and when
+}
+
+// postpone leaves a worker to a later poll: each try may wait for seconds.
+func (c *chores) postpone(id uuid.UUID) {
+	if c.stubborn == nil {
+		c.stubborn = map[uuid.UUID]time.Duration{}
+	}
+	c.stubborn[id] = c.now()
+}
+
+// postponed says whether a worker has to wait for a later poll.
+func (c *chores) postponed(id uuid.UUID) bool {
+	since, ok := c.stubborn[id]
+	if ok && c.now()-since >= stubbornPause {
+		delete(c.stubborn, id)
+		return false
+	}
+	return ok
 }
 
 // lookAfter does what a poll found to be done for others.
@@ -48,24 +69,33 @@ func (s *Session) lookAfter(ctx context.Context, f *pollFacts, p *Polled) error 
 		return err
 	}
 	silent := s.peers.see(peersOf(f))
+	var errs []error
 	for _, w := range silent[:min(len(silent), reapLimit)] {
-		n, err := s.reap(ctx, w.id, &w.beat)
-		switch {
-		case errors.Is(err, errAlive):
-			continue
-		case err != nil:
-			return fmt.Errorf("take over from worker %s: %w", w.id, err)
-		}
-		p.Lost, p.Queued = append(p.Lost, w.id), p.Queued+n
+		errs = append(errs, s.takeOver(ctx, w.id, &w.beat, p))
 	}
 	for _, id := range f.dead[:min(len(f.dead), reapLimit)] {
-		n, err := s.reap(ctx, id, nil)
-		if err != nil {
-			return fmt.Errorf("take over what worker %s left: %w", id, err)
-		}
-		if n > 0 {
-			p.Lost, p.Queued = append(p.Lost, id), p.Queued+n
-		}
+		errs = append(errs, s.takeOver(ctx, id, nil, p))
+	}
+	return errors.Join(errs...)
+}
+
+// takeOver queues the runs of a worker that is dead, unless it is not.
+func (s *Session) takeOver(ctx context.Context, id uuid.UUID, beat *int64, p *Polled) error {
+	if s.chores.postponed(id) {
+		return nil
+	}
+	n, err := s.reap(ctx, id, beat)
+	switch {
+	case errors.Is(err, errAlive):
+		return nil
+	case isLockTimeout(err):
+		s.chores.postpone(id)
+	}
+	if err != nil {
+		return fmt.Errorf("take over from worker %s: %w", id, err)
+	}
+	if beat != nil || n > 0 {
+		p.Lost, p.Queued = append(p.Lost, id), p.Queued+n
 	}
 	return nil
 }

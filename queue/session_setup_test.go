@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -50,7 +51,7 @@ func (f *fleet) registerAt(tb testing.TB, store *queue.Store, change ...func(*qu
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = s.Close(tb.Context()) })
+	tb.Cleanup(func() { _ = s.Close(context.WithoutCancel(tb.Context())) })
 	return s
 }
 

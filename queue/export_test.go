@@ -1,0 +1,26 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SetClock has the session count others' silence, floors and chores by another clock.
+func (s *Session) SetClock(now func() time.Duration) {
+	s.peers.now, s.lanes.now, s.chores.now = now, now, now
+}
+
+// Unread is how many claims a poll may have made whose reply was lost.
+func (s *Session) Unread() int { return len(s.unread) }
+
+// OnClaims uses the connection that polls.
+func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	return s.claims.use(ctx, do)
+}
+
+// PollStatement is the next poll, as it is sent.
+func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
+	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want))
+}

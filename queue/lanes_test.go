@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"testing"
+	"time"
+)
+
+func someLanes(c *clock, priorities ...int) *lanes {
+	l := newLanes(c.now)
+	for i, p := range priorities {
+		lane := &lane{ID: i + 1, Priority: p}
+		l.all = append(l.all, lane)
+		l.byID[lane.ID] = lane
+	}
+	return l
+}
+
+func TestLanes_TakeTurnsWithinAPriority(t *testing.T) {
+	t.Parallel()
+	l := someLanes(new(clock), 9, 5, 5, 5, 1)
+	first := map[int]int{}
+	for range 6 {
+		order := l.order()
+		if len(order) != 5 || order[0].ID != 1 || order[4].ID != 5 {
+			t.Fatalf("priorities are not heeded: %v", order)
+		}
+		first[order[1].ID]++
+	}
+	for id := 2; id <= 4; id++ {
+		if first[id] != 2 {
+			t.Errorf("lane %d was first %d times of 6", id, first[id])
+		}
+	}
+}
+
+func TestLanes_FloorIsTheFirstRunOfAFullPoll(t *testing.T) {
+	t.Parallel()
+	l := someLanes(new(clock), 0, 0)
+	now := time.Now()
+	early, late := now.Add(-time.Minute), now.Add(-time.Second)
+	l.saw(l.all, []*Claim{{Lane: 1, RunAt: late}, {Lane: 1, RunAt: early}}, false, now)
+	if !l.all[0].floor.Equal(early) || !l.all[1].floor.IsZero() {
+		t.Errorf("floors %v and %v, want %v and none", l.all[0].floor, l.all[1].floor, early)
+	}
+	l.saw(l.all, []*Claim{{Lane: 1, RunAt: early.Add(-time.Hour)}}, false, now) // a late commit
+	if !l.all[0].floor.Equal(early) {
+		t.Errorf("the floor fell to %v", l.all[0].floor)
+	}
+}
+
+func TestLanes_FloorStaysBelowWhatMayBeOnItsWay(t *testing.T) {
+	t.Parallel()
+	l := someLanes(new(clock), 0, 0)
+	now := time.Now()
+	l.saw(l.all, []*Claim{{Lane: 1, RunAt: now}}, true, now)
+	for _, lane := range l.all {
+		if !lane.floor.Equal(now.Add(-floorSlack)) {
+			t.Errorf("floor of lane %d is %v below now", lane.ID, now.Sub(lane.floor))
+		}
+	}
+}
+
+func TestLanes_FloorsGoWhenRunsComeBackAndFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	var c clock
+	l := someLanes(&c, 0, 0)
+	l.start()
+	raise := func() { l.saw(l.all, nil, true, time.Now()) }
+	raise()
+	l.moved([]int{2, 77}, []int64{5, 5})
+	if l.all[0].floor.IsZero() || !l.all[1].floor.IsZero() || l.all[1].Resets != 5 {
+		t.Errorf("lanes %+v %+v", l.all[0], l.all[1])
+	}
+	raise()
+	c.pass(floorless - 1)
+	if l.start(); l.all[0].floor.IsZero() {
+		t.Error("floors go too early")
+	}
+	c.pass(1)
+	if l.start(); !l.all[0].floor.IsZero() || !l.all[1].floor.IsZero() {
+		t.Error("floors stay")
+	}
+}
+
+func TestLanes_OwesWhatHadToWaitEveryOtherTime(t *testing.T) {
+	t.Parallel()
+	l := someLanes(new(clock))
+	due := []gate{{queue: "q"}}
+	l.owe(due, false)
+	if l.owed != nil {
+		t.Error("owes what had room")
+	}
+	for n := range 4 {
+		l.owe(due, true)
+		if owes := len(l.owed) > 0; owes != (n%2 == 0) {
+			t.Errorf("full poll %d: owes %v", n, l.owed)
+		}
+	}
+}

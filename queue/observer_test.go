@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// clock is a monotonic clock that goes when it is told to.
+type clock struct{ at time.Duration }
+
+func (c *clock) now() time.Duration { return c.at }
+
+func (c *clock) pass(d time.Duration) { c.at += d }
+
+// watch is an observer of one peer with a TTL of ten seconds, polling once a second.
+type watch struct {
+	t     *testing.T
+	clock clock
+	o     *observer
+	peer  peer
+}
+
+func newWatch(t *testing.T) *watch {
+	t.Helper()
+	w := &watch{t: t, peer: peer{id: uuid.New(), beat: 7, ttl: 10 * time.Second}}
+	w.o = newObserver(w.clock.now)
+	return w
+}
+
+// polls says how many polls, a second apart, it takes until the peer is found silent; 0: it is not.
+func (w *watch) polls(limit int) int {
+	for n := 1; n <= limit; n++ {
+		w.clock.pass(time.Second)
+		if silent := w.o.see([]peer{w.peer}); len(silent) > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+func (w *watch) want(got, want int) {
+	w.t.Helper()
+	if got != want {
+		w.t.Errorf("found silent after %d polls, want %d", got, want)
+	}
+}
+
+func TestObserver_FindsABeatThatStandsStillForAWholeTTL(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.want(w.polls(50), 11) // seen once, then ten seconds
+	w.want(w.polls(1), 1)   // still, until somebody does something about it
+}
+
+func TestObserver_StartsAnewWhenTheBeatMoves(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	for range 5 {
+		w.want(w.polls(10), 0)
+		w.peer.beat++
+	}
+	w.want(w.polls(50), 11)
+}
+
+func TestObserver_StartsAnewAfterAFailedPoll(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.want(w.polls(10), 0)
+	w.o.fail()
+	w.want(w.polls(50), 11)
+}
+
+func TestObserver_OwnSleepIsNoSilenceOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.want(w.polls(5), 0)
+	w.clock.pass(time.Hour) // frozen, suspended, or waiting for the database
+	w.want(w.polls(50), 11)
+}
+
+func TestObserver_ForgetsWhoIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.want(w.polls(10), 0)
+	w.o.see(nil)
+	w.want(w.polls(50), 11)
+	if w.o.see(nil); len(w.o.seen) > 0 {
+		t.Errorf("still remembers %v", w.o.seen)
+	}
+}
+
+func TestObserver_AShortTTLIsSeenByPollsASecondApart(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.peer.ttl = time.Second
+	w.want(w.polls(50), 2)
+	w.o.fail()
+	w.want(w.polls(1), 0)
+	w.clock.pass(time.Second)
+	w.want(w.polls(1), 0) // one was left out
+	w.want(w.polls(1), 1)
+}

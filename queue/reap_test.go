@@ -1,0 +1,365 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// clock is a monotonic clock that goes when it is told to.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Duration { return time.Duration(c.at.Load()) }
+
+func (c *clock) pass(d time.Duration) { c.at.Add(int64(d)) }
+
+// watcher is a session that watches others by a clock of the test's.
+type watcher struct {
+	*queue.Session
+	clock clock
+}
+
+func (f *fleet) watcher(tb testing.TB) *watcher {
+	tb.Helper()
+	w := &watcher{Session: f.register(tb)}
+	w.SetClock(w.clock.now)
+	return w
+}
+
+// silence polls until those who are silent have been so for a TTL, and stops before it acts upon it.
+func (w *watcher) silence(tb testing.TB) {
+	tb.Helper()
+	for range 30 {
+		if p := poll(tb, w.Session, 0); len(p.Lost) > 0 {
+			tb.Fatalf("%v lost too early", p.Lost)
+		}
+		w.clock.pass(time.Second)
+	}
+}
+
+// hold takes a fence of a worker in a transaction of its own, until the test ends it.
+func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
+	tb.Helper()
+	tx, err := f.db.Conn(tb).Begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(tb.Context())) })
+	tag, err := tx.Exec(tb.Context(), "SELECT FROM oarlock.fences WHERE worker_id = $1 AND channel = $2 FOR NO KEY UPDATE", worker, channel)
+	if err != nil || tag.RowsAffected() != 1 {
+		tb.Fatal("no such fence", err)
+	}
+	return tx
+}
+
+// blocked waits until a statement whose text has a mark waits for a lock.
+func (f *fleet) blocked(tb testing.TB, mark string) {
+	tb.Helper()
+	f.eventually(tb, mark+" waits for a lock", func() bool {
+		return value[bool](tb, f.desk, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND position($1 IN query) > 0)`, mark)
+	})
+}
+
+func wantLost(tb testing.TB, p queue.Polled, who uuid.UUID, queued int) {
+	tb.Helper()
+	if len(p.Lost) != 1 || p.Lost[0] != who || p.Queued != queued {
+		tb.Errorf("lost %v, queued %d: want %v, %d", p.Lost, p.Queued, who, queued)
+	}
+}
+
+func TestReap_TakesOverFromAWorkerThatIsSilentForATTL(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 6)
+	dead, other, w := f.register(t), f.register(t), f.watcher(t)
+	claims := poll(t, dead, 3).Claims
+	poll(t, other, 1)
+	before := value[time.Time](t, f.desk, "SELECT run_at FROM oarlock.runs WHERE run_id = $1", ids[0])
+	w.silence(t)
+	if _, err := other.Renew(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	p := poll(t, w.Session, 0)
+	wantLost(t, p, dead.ID(), 3)
+	f.wantStates(t, "queued:5 running:1")
+	if events := value[int](t, f.desk, "SELECT count(*) FROM oarlock.events WHERE kind = 'lost' AND worker = 'w' AND epoch = 1"); events != 3 {
+		t.Errorf("%d events", events)
+	}
+	again := poll(t, w.Session, 2).Claims
+	if len(again) != 2 || again[0].Run != ids[0] || again[0].Epoch != 2 || again[0].Losses != 1 || again[0].Fresh() || !again[0].RunAt.Equal(before) {
+		t.Errorf("claimed again %+v", again)
+	}
+	mustBeLost(t, dead, claims)
+}
+
+// mustBeLost wants a session to learn that it is lost.
+func mustBeLost(tb testing.TB, s *queue.Session, claims []*queue.Claim) {
+	tb.Helper()
+	if p, err := s.Poll(tb.Context(), 1); !errors.Is(err, queue.ErrLeaseLost) || len(p.Claims) > 0 {
+		tb.Errorf("poll of a lost worker: %v %v", p, err)
+	}
+	if _, err := s.Renew(tb.Context(), 0); !errors.Is(err, queue.ErrLeaseLost) {
+		tb.Errorf("renewal of a lost worker: %v", err)
+	}
+	for _, c := range claims {
+		select {
+		case <-c.Lost():
+		default:
+			tb.Errorf("the claim of run %d is not lost", c.Run)
+		}
+	}
+}
+
+func TestReap_ARenewalTellsThatTheLeaseIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	s := f.register(t)
+	claims := poll(t, s, 1).Claims
+	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", s.ID())
+	if _, err := s.Renew(t.Context(), 0); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("renewal of a lost worker: %v", err)
+	}
+	mustBeLost(t, s, claims)
+}
+
+// The claim holds its fence when the reaper comes: the reaper waits, and then finds what was claimed.
+func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 2)
+	dead, w := f.register(t), f.watcher(t)
+	w.silence(t)
+	claiming := f.hold(t, dead.ID(), "claim")
+	if _, err := claiming.Exec(t.Context(), `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = $1,
+		epoch = 1, queue_deadline = NULL WHERE run_id = ANY ($2)`, dead.ID(), ids); err != nil {
+		t.Fatal(err)
+	}
+	polled := make(chan queue.Polled)
+	go func() {
+		p, _ := w.Poll(t.Context(), 0)
+		polled <- p
+	}()
+	f.blocked(t, "queue/lose")
+	if err := claiming.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLost(t, <-polled, dead.ID(), 2)
+	f.wantStates(t, "queued:2")
+}
+
+func TestReap_WaitsForAFlushAndThenWins(t *testing.T) {
+	t.Parallel()
+	for _, channel := range []string{"commit", "logs", "settle"} {
+		t.Run(channel, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.ask(t, "plain", 1)
+			dead, w := f.register(t), f.watcher(t)
+			claims := poll(t, dead, 1).Claims
+			w.silence(t)
+			flush := f.hold(t, dead.ID(), channel)
+			if _, err := flush.Exec(t.Context(), "UPDATE oarlock.runs SET reason = 'flushed'"); err != nil {
+				t.Fatal(err)
+			}
+			polled := make(chan queue.Polled)
+			go func() {
+				p, _ := w.Poll(t.Context(), 0)
+				polled <- p
+			}()
+			f.blocked(t, "queue/lose")
+			if err := flush.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantLost(t, <-polled, dead.ID(), 1)
+			if got := value[string](t, f.desk, "SELECT state || ' ' || reason FROM oarlock.runs"); got != "queued flushed" {
+				t.Errorf("the run is %s", got)
+			}
+			mustBeLost(t, dead, claims)
+		})
+	}
+}
+
+func TestReap_LeavesAWorkerThatBeatsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	slow, w := f.register(t), f.watcher(t)
+	poll(t, slow, 1)
+	w.silence(t)
+	flush := f.hold(t, slow.ID(), "commit")
+	polled := make(chan queue.Polled)
+	go func() {
+		p, _ := w.Poll(t.Context(), 0)
+		polled <- p
+	}()
+	f.blocked(t, "queue/lose")
+	if _, err := slow.Renew(t.Context(), 0); err != nil { // waits for nobody
+		t.Fatal(err)
+	}
+	if err := flush.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-polled; len(p.Lost) > 0 {
+		t.Errorf("took over from %v", p.Lost)
+	}
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences WHERE worker_id = $1", slow.ID()); n != 4 {
+		t.Errorf("%d fences are left", n)
+	}
+	f.wantStates(t, "running:1")
+}
+
+// A worker's connection that got half a statement holds a fence for as long as the network keeps quiet.
+func TestReap_EndsAConnectionThatHoldsAFence(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	dead, w := f.register(t), f.watcher(t)
+	claims := poll(t, dead, 1).Claims
+	w.silence(t)
+	config, err := pgx.ParseConfig(f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["application_name"] = "oarlock/" + dead.ID().String()
+	half, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer half.Close(t.Context())
+	if _, err := half.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := half.Exec(t.Context(), "SELECT FROM oarlock.fences WHERE worker_id = $1 FOR NO KEY UPDATE", dead.ID()); err != nil {
+		t.Fatal(err)
+	}
+	wantLost(t, poll(t, w.Session, 0), dead.ID(), 1)
+	if err := half.Ping(t.Context()); err == nil {
+		t.Error("the connection of the dead worker lives on")
+	}
+	f.wantStates(t, "queued:1")
+	mustBeLost(t, dead, claims)
+}
+
+func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 4)
+	dead, half, w := f.register(t), f.register(t), f.watcher(t)
+	poll(t, dead, 2)
+	poll(t, half, 1)
+	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())                // no fence, but runs
+	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", half.ID()) // marked, no more
+	if p := poll(t, w.Session, 0); len(p.Lost) != 2 || p.Queued != 3 {
+		t.Errorf("%+v", p)
+	}
+	f.wantStates(t, "queued:4")
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences WHERE worker_id <> $1", w.ID()); n != 0 {
+		t.Errorf("%d fences are left", n)
+	}
+	if p := poll(t, w.Session, 0); len(p.Lost) > 0 || p.Queued > 0 {
+		t.Errorf("found again: %+v", p)
+	}
+}
+
+// A control that somebody has under way does not hold up the other runs of a dead worker.
+func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	dead, w := f.register(t), f.watcher(t)
+	poll(t, dead, 3)
+	tx, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT oarlock.pause($1)", ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
+	if p := poll(t, w.Session, 0); p.Queued != 2 {
+		t.Errorf("%+v", p)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := poll(t, w.Session, 0); p.Queued != 1 {
+		t.Errorf("%+v", p)
+	}
+	f.wantStates(t, "queued:3")
+}
+
+func TestRegister_ReplacesExactlyTheWorkersItNames(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 4)
+	one, two, three := f.register(t), f.register(t), f.register(t)
+	claims := poll(t, one, 1).Claims
+	poll(t, two, 1)
+	poll(t, three, 1)
+	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{one.ID(), three.ID(), uuid.New()} })
+	f.wantStates(t, "queued:3 running:1")
+	mustBeLost(t, one, claims)
+	if _, err := two.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if by := value[uuid.UUID](t, f.desk, "SELECT replaced_by FROM oarlock.workers WHERE worker_id = $1", one.ID()); by != next.ID() {
+		t.Errorf("replaced by %v", by)
+	}
+}
+
+func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 20)
+	dead := f.register(t)
+	poll(t, dead, 20)
+	watchers := make([]*watcher, 4)
+	for i := range watchers {
+		watchers[i] = f.watcher(t)
+	}
+	for range 32 {
+		for _, w := range watchers {
+			if _, err := w.Renew(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if value[bool](t, f.desk, "SELECT state <> 'live' FROM oarlock.workers WHERE worker_id = $1", dead.ID()) {
+			t.Fatal("lost too early")
+		}
+		f.wantStates(t, "running:20")
+		results := make(chan queue.Polled, len(watchers))
+		for _, w := range watchers {
+			go func() {
+				p, err := w.Poll(t.Context(), 0)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- p
+			}()
+		}
+		lost := 0
+		for _, w := range watchers {
+			p := <-results
+			lost += len(p.Lost)
+			w.clock.pass(time.Second)
+		}
+		if lost > 0 {
+			if lost != 1 {
+				t.Errorf("%d took over", lost)
+			}
+			break
+		}
+	}
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'queued' AND losses = 1"); n != 20 {
+		t.Errorf("%d runs were queued once", n)
+	}
+}
