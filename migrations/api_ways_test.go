@@ -14,8 +14,7 @@ import (
 func TestEnqueue_ItsShortWayIsAsStrictAsItsLongOne(t *testing.T) {
 	t.Parallel()
 	b := api(t)
-	b.put(t, `{"name": "late", "queue_timeout": "1h", "labels": {"a": "b"}, "steps": [{"id": "a", "run": "true"}]}`)
-	must(t, b.conn, "UPDATE oarlock.dag_versions v SET queue_timeout_ms = 3600000 FROM oarlock.dags d WHERE d.dag_id = v.dag_id AND d.name = 'late'")
+	must(t, b.conn, `SELECT oarlock.put_dag('{"name": "late", "labels": {"a": "b"}, "steps": [{"id": "a", "run": "true"}]}', '', 'h', '{}', queue_timeout_ms => 3600000)`)
 	b.put(t, `{"name": "gone", "steps": [{"id": "a", "run": "true"}]}`)
 	must(t, b.conn, "SELECT oarlock.set_dag('gone', removed => true)")
 	for _, args := range []string{
@@ -57,4 +56,53 @@ func (b bundle) way(t *testing.T, args string) string {
 			submitted_by, traceparent, queue_deadline - run_at)`, run)
 	must(t, b.conn, "DELETE FROM oarlock.run_keys")
 	return row
+}
+
+// One CHECK calls a function; each row here breaks one rule of it.
+func TestRuns_AreSound(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	enqueue(t, b.conn)
+	const mine = "claim_id = gen_random_uuid(), worker_id = gen_random_uuid()"
+	for change, code := range map[string]string{
+		"wake_at = NULL":                           "",
+		"queue_deadline = now()":                   "",
+		"state = 'running', " + mine:               "",
+		"state = 'paused', " + mine:                "",
+		"state = 'paused'":                         "",
+		"state = 'waiting', wake_at = now()":       "",
+		"state = 'succeeded', finished_at = now()": "",
+		"state = 'lost'":                           "23514",
+		mine:                                       "23514",
+		"wake_at = now()":                          "23514",
+		"finished_at = now()":                      "23514",
+		"state = 'running'":                        "23514",
+		"state = 'running', queue_deadline = now(), " + mine:               "23514",
+		"state = 'running', wake_at = now(), " + mine:                      "23514",
+		"state = 'running', claim_id = gen_random_uuid()":                  "23514",
+		"state = 'paused', worker_id = gen_random_uuid()":                  "23514",
+		"state = 'paused', wake_at = now()":                                "23514",
+		"state = 'waiting', " + mine:                                       "23514",
+		"state = 'waiting', finished_at = now()":                           "23514",
+		"state = 'failed'":                                                 "23514",
+		"state = 'canceled', finished_at = now(), " + mine:                 "23514",
+		"state = 'succeeded', finished_at = now(), queue_deadline = now()": "23514",
+		"trigger = 'cron'":                                                 "23514",
+		"params = '[]'":                                                    "23514",
+		"labels = '\"x\"'":                                                 "23514",
+		"depth = 101":                                                      "23514",
+		"depth = -1":                                                       "23514",
+		"epoch = -1":                                                       "OA011",
+		"generation = 0":                                                   "OA011",
+		"losses = -1":                                                      "23514",
+	} {
+		tx, err := b.conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, tx, code, "UPDATE oarlock.runs SET "+change)
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

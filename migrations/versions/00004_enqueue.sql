@@ -441,11 +441,10 @@ END $$;
 -- usual request is one statement, which finds the DAG, checks and inserts: each further one, and each composite value,
 -- costs about as much as an index of the table. Whatever that statement does not take, for whatever reason, goes the long
 -- way, which accepts it after all or says what is wrong. So its conditions must never be wider than the checks there:
--- labels of 100 bytes together hold none that is too long. Workers are woken, unless that is left to the caller.
+-- labels of 100 bytes together hold none that is too long.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text,
-    labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text,
-    quiet bool) RETURNS int
+    labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text) RETURNS int
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -453,32 +452,24 @@ DECLARE
     due     timestamptz := greatest(run_at, started);
     logical timestamptz := coalesce(logical_at, run_at, started);
     lane    int;
-    hungry  bool;
 BEGIN
     IF (priority, queue, selector, precomputed, version) IS NULL AND isfinite(due) AND isfinite(logical)
        AND (traceparent IS NULL OR octet_length(traceparent) <= 256) AND (labels = '{}' OR octet_length(labels::text) <= 100 AND labels @@ 'strict $.type() == "object" && !exists($.* ? (@.type() != "string"))') THEN
         INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
                                        submitted_by, run_key, traceparent, queue_deadline, created_at)
         OVERRIDING SYSTEM VALUE
-        SELECT id, d.dag_id, v.version, v.lane_id, params, CASE labels WHEN '{}' THEN v.labels ELSE v.labels || labels END,
+        SELECT id, d.dag_id, d.current_version, d.current_lane, params, CASE labels WHEN '{}' THEN d.current_labels ELSE d.current_labels || labels END,
                due, logical, trigger, id, session_user, run_key, traceparent,
-               CASE WHEN v.queue_timeout_ms > 0 THEN due + v.queue_timeout_ms * interval '1 millisecond' END, started
-          FROM oarlock.dags d
-          JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
-          JOIN oarlock.queues q ON q.name = v.queue
+               due + d.current_timeout, started
+          FROM oarlock.dags d JOIN oarlock.queues q ON q.name = d.current_queue
          WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
-           AND oarlock.plainly_fine(params, v.param_names, v.params_ok, v.params_whole)
-        RETURNING r.lane_id, NOT quiet AND due = started AND EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live')
-          INTO lane, hungry;
+           AND oarlock.plainly_fine(params, d.current_names, d.current_ok, d.current_whole)
+        RETURNING r.lane_id INTO lane;
     END IF;
     IF lane IS NULL THEN
         lane := oarlock.insert_checked(id, ROW(dag, params, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
             precomputed, version, trigger, session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
             NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request, started);
-        hungry := NOT quiet AND due = started;
-    END IF;
-    IF hungry THEN
-        PERFORM oarlock.wake(lane, 1);
     END IF;
     RETURN lane;
 END $$;
@@ -494,6 +485,7 @@ DECLARE
     id     bigint := nextval('oarlock.runs_run_id_seq');
     given  jsonb := coalesce(params, '{}');
     holder bigint;
+    lane   int;
 BEGIN
     IF trigger NOT IN ('sql', 'manual') THEN
         RAISE EXCEPTION 'trigger must be sql or manual, not %', left(trigger, 100) USING ERRCODE = 'OA013', HINT = 'leave it out';
@@ -506,8 +498,11 @@ BEGIN
             RETURN holder;
         END IF;
     END IF;
-    PERFORM oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
-        precomputed, version, trigger, false);
+    lane := oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
+        precomputed, version, trigger);
+    IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live') THEN
+        PERFORM oarlock.wake(lane, 1); -- asked first, because a call of it costs more than the usual no
+    END IF;
     RETURN id;
 END $$;
 -- +goose StatementEnd
@@ -730,7 +725,7 @@ BEGIN
     END IF;
     NEW.run_id := id;
     lane := oarlock.insert_run(id, NEW.dag, given, NEW.run_key, NEW.run_at, NEW.priority, NEW.queue, coalesce(NEW.labels, '{}'), NEW.selector,
-        NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql', true);
+        NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql');
     IF NEW.run_at IS NULL OR NEW.run_at <= clock_timestamp() THEN
         touched := current_setting('oarlock.touched', true);
         IF coalesce(position(',' || lane || ':' IN touched), 0) = 0 AND coalesce(length(touched), 0) < 1000 THEN
@@ -749,9 +744,10 @@ DECLARE
 BEGIN
     IF touched <> '' THEN
         PERFORM set_config('oarlock.touched', '', true);
-        PERFORM oarlock.wake(m[1]::int, greatest(1, pg_sequence_last_value('oarlock.runs_run_id_seq') - m[2]::bigint + 1))
-           FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m
-          WHERE EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live'); -- the usual no costs little
+        IF EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live') THEN
+            PERFORM oarlock.wake(m[1]::int, greatest(1, pg_sequence_last_value('oarlock.runs_run_id_seq') - m[2]::bigint + 1))
+               FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m;
+        END IF;
     END IF;
     RETURN NULL;
 END $$;
@@ -769,7 +765,7 @@ DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
 DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
 DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text[], bigint[], bigint[], timestamptz);
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
-DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text, bool);
+DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);

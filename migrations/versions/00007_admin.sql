@@ -62,7 +62,12 @@ BEGIN
         lane, put_dag.queue_timeout_ms, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
         coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), session_user);
-    UPDATE oarlock.dags d SET current_version = put_dag.version, max_active_runs = limited, removed_at = NULL WHERE d.dag_id = put_dag.dag_id;
+    UPDATE oarlock.dags d
+       SET current_version = v.version, max_active_runs = limited, removed_at = NULL, current_queue = v.queue,
+           current_lane = v.lane_id, current_names = v.param_names, current_ok = v.params_ok, current_whole = v.params_whole, current_labels = v.labels,
+           current_timeout = CASE WHEN v.queue_timeout_ms > 0 THEN v.queue_timeout_ms * interval '1 millisecond' END
+      FROM oarlock.dag_versions v
+     WHERE d.dag_id = put_dag.dag_id AND v.dag_id = d.dag_id AND v.version = put_dag.version;
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
