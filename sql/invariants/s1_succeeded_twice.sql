@@ -1,0 +1,9 @@
+-- Purpose: S1: a task succeeds at most once in a generation. A row here is one that did it again
+-- Index: none, it reads everything; attempts_pkey helps to group
+-- Locks: none
+SELECT x.run_id, x.step, x.item, x.alt, x.generation, array_agg(x.attempt ORDER BY x.attempt) AS attempts
+  FROM (SELECT a.run_id, a.step, a.item, a.alt, a.generation, a.attempt FROM oarlock.attempts a WHERE a.state = 'succeeded'
+        UNION ALL
+        SELECT t.run_id, t.step, t.item, t.alt, t.generation, t.attempt FROM oarlock.tasks t WHERE t.state = 'succeeded') x
+ GROUP BY x.run_id, x.step, x.item, x.alt, x.generation
+HAVING count(*) > 1

@@ -1,0 +1,10 @@
+-- Purpose: S3: epochs never fall. A row here was written in a drive that its run has not come to, so the run's epoch fell since
+-- Index: none, it reads everything; runs_pkey for the join
+-- Locks: none
+SELECT r.run_id, r.epoch, x.what, x.epoch AS written_in
+  FROM oarlock.runs r
+  JOIN (SELECT t.run_id, t.epoch, format('step %s %s~%s', t.step, t.item, t.alt) AS what FROM oarlock.tasks t
+        UNION ALL
+        SELECT e.run_id, e.epoch, 'event ' || e.event_id FROM oarlock.events e WHERE e.epoch IS NOT NULL) x ON x.run_id = r.run_id AND x.epoch > r.epoch
+UNION ALL
+SELECT r.run_id, r.epoch, 'claimed without a drive', NULL FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.epoch = 0

@@ -1,0 +1,15 @@
+-- Purpose: S6: a run that may start does start. A row here was due for a minute, though a worker that may serve it had room
+-- Index: runs_queued, once per lane
+-- Locks: none
+SELECT r.run_id, r.run_at, l.queue
+  FROM oarlock.lanes l
+  JOIN oarlock.runs r ON r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at < clock_timestamp() - interval '1 minute'
+  JOIN oarlock.queues q ON q.name = l.queue AND q.paused_by IS NULL AND q.max_running = 0
+  JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.paused_by IS NULL AND d.max_active_runs = 0
+ WHERE EXISTS (SELECT FROM oarlock.workers w
+                WHERE w.state = 'live' AND w.hungry > 0 AND w.started_at < clock_timestamp() - interval '1 minute'
+                  AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond'
+                  AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots)
+   -- what came back a moment ago has its old run_at
+   AND NOT EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = r.run_id AND e.at > clock_timestamp() - interval '1 minute')
+   AND NOT EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.at > clock_timestamp() - interval '1 minute')

@@ -1,0 +1,8 @@
+-- Purpose: S7: a worker that was lost writes nothing more. A row here says of itself that it is later than the loss of the drive that wrote it; a second of slack for clocks that differ a little
+-- Index: none, it reads all losses; events_run, tasks_pkey
+-- Locks: none
+SELECT t.run_id, t.step, t.item, t.alt, t.epoch, e.at AS lost_at, greatest(t.attempt_at, t.finished_at) AS written_at
+  FROM oarlock.events e
+  JOIN oarlock.tasks t ON t.run_id = e.run_id AND t.epoch <= e.epoch
+ WHERE e.kind = 'lost' AND e.seq IS NULL
+   AND greatest(t.attempt_at, t.finished_at) > e.at + interval '1 second'
