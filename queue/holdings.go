@@ -3,6 +3,7 @@ package queue
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 )
 
 // holdings are the claims that a session believes it has. Poll adds to them, the journal takes out what was given back,
@@ -18,7 +19,9 @@ type holding struct {
 	acked int64 // highest Seq of a task record that a commit acknowledged
 	notes int64 // notes written so far: a note's number makes a flush that is sent twice write it once
 
-	followed bool // somebody reads the log while it is written
+	followed   bool        // somebody reads the log while it is written
+	calmed     bool        // its losses were set back in this drive
+	committing atomic.Bool // the journal has a batch of it
 }
 
 func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }

@@ -1,4 +1,281 @@
 package queue
 
-// journal writes what drives decide.
-type journal struct{}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// journalQueue bounds the batches that wait for the flush under way to end. More wait in Commit itself.
+const journalQueue = 1000
+
+// journalConfig is what a journal needs.
+type journalConfig struct {
+	worker uuid.UUID
+	name   string          // of the worker, for people
+	config *pgx.ConnConfig // of its connection, which it has for itself
+	held   *holdings
+	lost   func() // called once it is known that the worker's fence is gone; every claim is forfeited by then
+}
+
+// journal writes what drives decide. All drives of a worker share it: while one flush is in flight the next gathers, and
+// when none is, one goes at once. One goroutine owns everything but the queue.
+//
+// A flush is one statement, so it is written as a whole or not at all, and harmless when it is sent twice. It must not
+// land after later ones, though: once the outcome of a flush is unknown, its server process is ended and seen gone
+// before anything else is sent.
+type journal struct {
+	journalConfig
+	link  *link
+	queue chan *entry
+
+	closing   chan struct{} // closed: nothing more is taken
+	closeOnce sync.Once
+	ctx       context.Context // ended: give up what cannot be written //nolint:containedctx // of the goroutine, not of a call
+	cancel    context.CancelFunc
+	ended     chan struct{} // the goroutine has returned
+
+	carry    *entry    // taken out of the queue, but for the next flush
+	flush    *flush    // buffers
+	prepared *pgx.Conn // knows the statement
+	flying   []*piece  // what is being written
+	suspect  *backend  // may still be at a flush that nobody waits for
+	sent     atomic.Int64
+}
+
+func newJournal(c journalConfig) *journal {
+	j := &journal{
+		journalConfig: c, queue: make(chan *entry, journalQueue),
+		closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	j.config = plainPlans(c.config)
+	j.link = newLink(j.config, j.takeUp)
+	j.flush = newFlush(j)
+	j.ctx, j.cancel = context.WithCancel(context.Background())
+	go j.write()
+	return j
+}
+
+// plainPlans keeps the server from thinking: the flush is planned once, for any number of rows, and every table in it is
+// reached by its key. Planning takes ten times as long as a small flush does.
+func plainPlans(c *pgx.ConnConfig) *pgx.ConnConfig {
+	c = c.Copy()
+	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		c.RuntimeParams[off] = "off"
+	}
+	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	return c
+}
+
+// commit writes a batch and says what came of it. A claim has one commit at a time.
+func (j *journal) commit(ctx context.Context, b *Batch) error { return j.put(ctx, b, false) }
+
+// release gives a claim back, whatever was asked of the run in the meantime.
+func (j *journal) release(ctx context.Context, c *Claim) error {
+	return j.put(ctx, &Batch{Claim: c}, true)
+}
+
+func (j *journal) put(ctx context.Context, b *Batch, release bool) error {
+	held := j.held.of(b.Claim)
+	if held == nil {
+		return ErrLeaseLost
+	}
+	if !held.committing.CompareAndSwap(false, true) {
+		return errors.New("another commit of this claim is under way: one at a time")
+	}
+	defer held.committing.Store(false)
+	e := newEntry(b, held)
+	e.release = release
+	select {
+	case <-j.closing:
+		return ErrClosed
+	default:
+	}
+	select {
+	case j.queue <- e:
+		return j.await(ctx, e)
+	case <-j.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// await waits for an entry in the queue. Once it was taken out, only its outcome counts.
+func (j *journal) await(ctx context.Context, e *entry) error {
+	select {
+	case err := <-e.done:
+		return err
+	case <-j.ended: // it came too late, or was the last
+		select {
+		case err := <-e.done:
+			return err
+		default:
+			return ErrClosed
+		}
+	case <-ctx.Done():
+		if e.state.CompareAndSwap(entryQueued, entryWithdrawn) {
+			return ctx.Err()
+		}
+		return <-e.done
+	}
+}
+
+// close writes what is in the queue and ends. When ctx ends before, what is left gets ErrClosed.
+func (j *journal) close(ctx context.Context) error {
+	j.closeOnce.Do(func() { close(j.closing) })
+	defer j.cancel()
+	select {
+	case <-j.ended:
+	case <-ctx.Done():
+		j.cancel()
+		<-j.ended
+	}
+	if err := j.link.close(ctx); err != nil {
+		return fmt.Errorf("close the journal: %w", err)
+	}
+	return ctx.Err()
+}
+
+// write is the goroutine.
+func (j *journal) write() {
+	defer close(j.ended)
+	for {
+		e := j.next()
+		if e == nil {
+			return
+		}
+		if !e.fits() {
+			j.writeLarge(e)
+			continue
+		}
+		j.deliver(j.gather(e))
+	}
+}
+
+// next waits for something to write; nil once there will be nothing more.
+func (j *journal) next() *entry {
+	if e := j.carry; e != nil {
+		j.carry = nil
+		return e
+	}
+	for {
+		select {
+		case e := <-j.queue:
+			if j.take(e) {
+				return e
+			}
+		case <-j.closing:
+			select {
+			case e := <-j.queue:
+				if j.take(e) {
+					return e
+				}
+			default:
+				return nil
+			}
+		}
+	}
+}
+
+// take says whether an entry is still wanted.
+func (j *journal) take(e *entry) bool {
+	if !e.state.CompareAndSwap(entryQueued, entryTaken) {
+		return false
+	}
+	if j.held.of(e.batch.Claim) == nil {
+		e.done <- ErrLeaseLost
+		return false
+	}
+	return true
+}
+
+// gather adds what waits in the queue, as far as it fits into one flush. A run whose row changes and its child that ends
+// do not go together: one statement changes a row once.
+func (j *journal) gather(first *entry) []*piece {
+	g := gathering{}
+	g.add(first)
+	for {
+		select {
+		case e := <-j.queue:
+			if !j.take(e) {
+				continue
+			}
+			if !g.fits(e) {
+				j.carry = e
+				return g.pieces
+			}
+			g.add(e)
+		default:
+			return g.pieces
+		}
+	}
+}
+
+// gathering is a flush in the making.
+type gathering struct {
+	pieces      []*piece
+	rows, bytes int
+	changed     map[RunID]bool // runs whose row changes
+	told        map[RunID]bool // parents that will hear of a child's end
+}
+
+func (g *gathering) fits(e *entry) bool {
+	if g.rows+e.rows > flushRowsMax || g.bytes+e.bytes > flushBytesMax {
+		return false
+	}
+	p := e.whole()
+	return !(p.tells() && g.changed[e.batch.Claim.Parent]) && !(p.changes() && g.told[e.batch.Claim.Run])
+}
+
+func (g *gathering) add(e *entry) {
+	p := e.whole()
+	g.pieces = append(g.pieces, p)
+	g.rows, g.bytes = g.rows+e.rows, g.bytes+e.bytes
+	if p.changes() {
+		if g.changed == nil {
+			g.changed = map[RunID]bool{}
+		}
+		g.changed[e.batch.Claim.Run] = true
+	}
+	if p.tells() {
+		if g.told == nil {
+			g.told = map[RunID]bool{}
+		}
+		g.told[e.batch.Claim.Parent] = true
+	}
+}
+
+// writeLarge writes an entry in pieces, as far as they are taken.
+func (j *journal) writeLarge(e *entry) {
+	for _, p := range e.pieces() {
+		if j.deliver([]*piece{p}); p.err != nil {
+			return
+		}
+	}
+}
+
+// conclude tells who waits, once the last piece is written or one was not, and keeps account of the claim.
+func (j *journal) conclude(p *piece) {
+	e := p.entry
+	if p.err == nil {
+		e.held.acked = max(e.held.acked, p.highest())
+		if !p.last {
+			return
+		}
+		e.held.notes += int64(len(e.batch.Records.Notes))
+		e.held.calmed = e.held.calmed || p.calms()
+		if e.ends() {
+			j.held.remove(e.batch.Claim)
+		}
+	}
+	if errors.Is(p.err, ErrLeaseLost) || errors.Is(p.err, ErrRefused) {
+		j.held.forfeit(e.batch.Claim)
+	}
+	e.done <- p.err
+}

@@ -1,0 +1,269 @@
+package queue
+
+import (
+	"sync/atomic"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Bounds of a flush. One entry that is larger goes in several; a single row that is larger goes alone.
+const (
+	flushRowsMax  = 1000
+	flushBytesMax = 1 << 20
+	rowBytes      = 300 // about what a row takes besides its texts
+)
+
+// entry is a batch on its way through the journal.
+type entry struct {
+	batch   *Batch
+	held    *holding
+	release bool // a Release: back to the queue, whatever was asked in the meantime
+	details map[dagrun.TaskID]*Detail
+	rows    int
+	bytes   int
+	state   atomic.Int32
+	done    chan error // takes one
+}
+
+// States of an entry: who waits for it may take it back as long as nobody has begun with it.
+const (
+	entryQueued = iota
+	entryTaken
+	entryWithdrawn
+)
+
+func newEntry(b *Batch, held *holding) *entry {
+	e := &entry{batch: b, held: held, done: make(chan error, 1)}
+	if len(b.Details) > 0 {
+		e.details = make(map[dagrun.TaskID]*Detail, len(b.Details))
+		for i := range b.Details {
+			e.details[b.Details[i].Task] = &b.Details[i]
+		}
+	}
+	e.measure()
+	return e
+}
+
+func (e *entry) measure() {
+	rec := &e.batch.Records
+	e.rows = 1 + len(rec.Tasks) + len(rec.Attempts) + len(rec.Controls) + len(rec.Notes) + len(e.batch.Chunks)
+	e.bytes = e.tailBytes()
+	for i := range rec.Tasks {
+		e.bytes += e.taskBytes(&rec.Tasks[i])
+	}
+	for i := range rec.Attempts {
+		e.bytes += attemptBytes(&rec.Attempts[i])
+	}
+	for i := range e.batch.Chunks {
+		e.bytes += chunkBytes(&e.batch.Chunks[i])
+	}
+}
+
+// tailBytes is what goes with the last piece.
+func (e *entry) tailBytes() int {
+	rec := &e.batch.Records
+	size := rowBytes * (1 + len(rec.Controls) + len(rec.Notes))
+	for i := range rec.Controls {
+		size += len(rec.Controls[i].Message)
+	}
+	for i := range rec.Notes {
+		size += len(rec.Notes[i].Text)
+	}
+	if rec.Run != nil {
+		size += len(rec.Run.Reason) + len(rec.Run.EndingText)
+	}
+	return size
+}
+
+func (e *entry) taskBytes(t *dagrun.TaskRecord) int {
+	size := rowBytes + len(t.ID.Item) + len(t.Reason) + len(t.Outputs) + len(t.CacheKey) + len(e.detail(t.ID).LastLine)
+	if t.Growth != nil {
+		for i := range t.Growth.Items {
+			size += len(t.Growth.Items[i].Key) + len(t.Growth.Items[i].Value) + 24
+		}
+	}
+	return size
+}
+
+func attemptBytes(a *dagrun.AttemptRecord) int { return rowBytes + len(a.ID.Item) + len(a.Reason) }
+
+func chunkBytes(c *Chunk) int { return rowBytes + len(c.Data) }
+
+var noDetail Detail
+
+func (e *entry) detail(id dagrun.TaskID) *Detail {
+	if d := e.details[id]; d != nil {
+		return d
+	}
+	return &noDetail
+}
+
+// ends says whether the claim is given back.
+func (e *entry) ends() bool { return e.release || e.batch.ends() }
+
+// drained says whether the run goes back to the queue.
+func (e *entry) drained() bool {
+	return e.release || e.batch.Result == nil && e.batch.Leave != nil && e.batch.Leave.Drained
+}
+
+// compares says whether controls that the driver has not read keep the entry out.
+func (e *entry) compares() bool { return e.ends() && !e.release }
+
+func (e *entry) wakeAt() dagrun.Time {
+	if e.batch.Leave == nil {
+		return 0
+	}
+	return e.batch.Leave.WakeAt
+}
+
+// finishes says whether a task finished, so that losses before it count no more.
+func (e *entry) finishes() bool {
+	for i := range e.batch.Records.Tasks {
+		if e.batch.Records.Tasks[i].State.Terminal() {
+			return true
+		}
+	}
+	return false
+}
+
+// piece is what of an entry goes into one flush: all of it, unless it is too large.
+type piece struct {
+	entry    *entry
+	tasks    []dagrun.TaskRecord
+	attempts []dagrun.AttemptRecord
+	chunks   []Chunk
+	last     bool // with controls, notes and the run's row
+	err      error
+	settled  bool // err says what came of it
+}
+
+func (p *piece) settle(err error) { p.err, p.settled = err, true }
+
+// calms says whether the run's losses are to be set back.
+func (p *piece) calms() bool {
+	h := p.entry.held
+	return p.last && h.claim.Losses > 0 && !h.calmed && p.entry.finishes()
+}
+
+// changes says whether the run's own row changes.
+func (p *piece) changes() bool {
+	return p.last && (p.entry.ends() || p.entry.batch.Records.Run != nil) || p.calms()
+}
+
+// tells says whether a parent has to be told that the run ended.
+func (p *piece) tells() bool {
+	return p.last && p.entry.batch.Result != nil && p.entry.batch.Claim.Parent != 0
+}
+
+// run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.
+func (p *piece) run() (rec *dagrun.RunRecord, state string) {
+	b := p.entry.batch
+	if !p.last {
+		return nil, ""
+	}
+	rec = b.Records.Run
+	switch {
+	case b.Result != nil && rec == nil:
+		return &dagrun.RunRecord{Reason: b.Result.Reason, Tolerated: b.Result.Tolerated}, b.Result.State.String()
+	case b.Result != nil:
+		return rec, b.Result.State.String()
+	case p.entry.drained():
+		return rec, dagrun.RunQueued.String()
+	case rec != nil:
+		return rec, rec.State.String()
+	default:
+		return nil, ""
+	}
+}
+
+// highest is the number of the latest record in the piece.
+func (p *piece) highest() int64 {
+	var highest int64
+	for i := range p.tasks {
+		highest = max(highest, p.tasks[i].Seq)
+	}
+	return highest
+}
+
+// whole is an entry in one piece.
+func (e *entry) whole() *piece {
+	rec := &e.batch.Records
+	return &piece{entry: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
+}
+
+func (e *entry) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
+
+// pieces are the entry in the order in which it has to be written: a task after its attempts and the ends of its logs,
+// so that every prefix is a state to go on from; what decides about the run last.
+func (e *entry) pieces() []*piece {
+	if e.fits() {
+		return []*piece{e.whole()}
+	}
+	c := cutter{entry: e, piece: &piece{entry: e}}
+	attempts, chunks := e.byTask()
+	for i := range e.batch.Records.Tasks {
+		t := &e.batch.Records.Tasks[i]
+		c.withAttempts(attempts[t.ID])
+		c.withChunks(chunks[t.ID])
+		delete(attempts, t.ID)
+		delete(chunks, t.ID)
+		c.room(e.taskBytes(t))
+		c.piece.tasks = append(c.piece.tasks, *t)
+	}
+	for i := range e.batch.Records.Attempts { // of tasks that are not in the batch
+		id := e.batch.Records.Attempts[i].ID
+		c.withAttempts(attempts[id])
+		delete(attempts, id)
+	}
+	for i := range e.batch.Chunks {
+		id := e.batch.Chunks[i].Task
+		c.withChunks(chunks[id])
+		delete(chunks, id)
+	}
+	c.room(e.tailBytes())
+	c.piece.last = true
+	return append(c.done, c.piece)
+}
+
+func (e *entry) byTask() (attempts map[dagrun.TaskID][]dagrun.AttemptRecord, chunks map[dagrun.TaskID][]Chunk) {
+	attempts, chunks = map[dagrun.TaskID][]dagrun.AttemptRecord{}, map[dagrun.TaskID][]Chunk{}
+	for _, a := range e.batch.Records.Attempts {
+		attempts[a.ID] = append(attempts[a.ID], a)
+	}
+	for _, c := range e.batch.Chunks {
+		chunks[c.Task] = append(chunks[c.Task], c)
+	}
+	return attempts, chunks
+}
+
+// cutter fills one piece after another.
+type cutter struct {
+	entry       *entry
+	done        []*piece
+	piece       *piece
+	rows, bytes int
+}
+
+// room begins a new piece when the row to come has no place in this one.
+func (c *cutter) room(size int) {
+	if c.rows > 0 && (c.rows+1 > flushRowsMax || c.bytes+size > flushBytesMax) {
+		c.done = append(c.done, c.piece)
+		c.piece, c.rows, c.bytes = &piece{entry: c.entry}, 0, 0
+	}
+	c.rows++
+	c.bytes += size
+}
+
+func (c *cutter) withAttempts(attempts []dagrun.AttemptRecord) {
+	for i := range attempts {
+		c.room(attemptBytes(&attempts[i]))
+		c.piece.attempts = append(c.piece.attempts, attempts[i])
+	}
+}
+
+func (c *cutter) withChunks(chunks []Chunk) {
+	for i := range chunks {
+		c.room(chunkBytes(&chunks[i]))
+		c.piece.chunks = append(c.piece.chunks, chunks[i])
+	}
+}

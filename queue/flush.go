@@ -1,0 +1,300 @@
+package queue
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// The arguments of a flush, in the order of flushArgs.
+const (
+	argWorker = iota
+	argName
+	argLock
+	argRuns
+	argTasks
+	argAttempts
+	argDecisions
+	argNotes
+	argChunks
+)
+
+var flushArgs = []string{"worker", "name", "lock", "runs", "tasks", "attempts", "decisions", "notes", "chunks"}
+
+// flushSQL is sent as it is, thousands of times a second: its names become numbers once, and flushOrder says which
+// argument each number is.
+var (
+	flushSQL, flushOrder = numbered(sql.Named("queue/flush"), flushArgs)
+	flushTypes           = sql.Named("queue/flush_types")
+)
+
+const flushName = "oarlock_flush"
+
+func numbered(statement string, names []string) (text string, order []int) {
+	args := pgx.StrictNamedArgs{}
+	for i, name := range names {
+		args[name] = i
+	}
+	text, values, err := args.RewriteQuery(context.Background(), nil, statement, nil)
+	if err != nil {
+		panic(fmt.Sprintf("queue: arguments of a statement: %v", err))
+	}
+	for _, v := range values {
+		order = append(order, v.(int)) //nolint:forcetypeassert // put in above
+	}
+	return text, order
+}
+
+// flush is one statement: the arguments it is sent with. Its buffers are used again.
+type flush struct {
+	args      [argChunks + 1][]byte
+	params    [][]byte
+	formats   []int16
+	lock      []byte
+	runs      flushRows
+	tasks     flushRows
+	attempts  flushRows
+	decisions flushRows
+	notes     flushRows
+	chunks    flushRows
+	locks     []int64
+}
+
+func newFlush(j *journal) *flush {
+	f := &flush{
+		runs: flushRows{columns: 22}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
+		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14},
+		formats: []int16{1},
+	}
+	f.args[argWorker], f.args[argName] = j.worker[:], []byte(j.name)
+	f.params = make([][]byte, len(flushOrder))
+	return f
+}
+
+func (f *flush) groups() []*flushRows {
+	return []*flushRows{&f.runs, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks}
+}
+
+// fill encodes pieces. Their places are those in pieces, from 1; runs go by id, which is the order of locks.
+func (f *flush) fill(pieces []*piece) {
+	slices.SortFunc(pieces, func(a, b *piece) int { return int(a.entry.batch.Claim.Run - b.entry.batch.Claim.Run) })
+	for _, g := range f.groups() {
+		g.reset()
+	}
+	for i, p := range pieces {
+		f.add(int64(i+1), p)
+	}
+	f.args[argLock] = f.lockOrder(pieces)
+	for i, g := range f.groups() {
+		f.args[argRuns+i] = g.param()
+	}
+	for i, arg := range flushOrder {
+		f.params[i] = f.args[arg]
+	}
+}
+
+// lockOrder lists the runs to be locked before any is changed: none unless a parent has to be told.
+func (f *flush) lockOrder(pieces []*piece) []byte {
+	f.locks = f.locks[:0]
+	for _, p := range pieces {
+		if p.tells() {
+			f.locks = append(f.locks, int64(p.entry.batch.Claim.Parent))
+		}
+	}
+	if len(f.locks) == 0 {
+		return nil
+	}
+	for _, p := range pieces {
+		if p.changes() {
+			f.locks = append(f.locks, int64(p.entry.batch.Claim.Run))
+		}
+	}
+	slices.Sort(f.locks)
+	f.locks = slices.Compact(f.locks)
+	f.lock = append(f.lock[:0], make([]byte, arrayHeaderBytes)...)
+	putArrayHeader(f.lock, pgtype.Int8OID, len(f.locks))
+	for _, id := range f.locks {
+		f.lock = binary.BigEndian.AppendUint32(f.lock, 8)
+		f.lock = binary.BigEndian.AppendUint64(f.lock, uint64(id)) //nolint:gosec // bits, not a number
+	}
+	return f.lock
+}
+
+func (f *flush) add(n int64, p *piece) {
+	b := p.entry.batch
+	f.addRun(n, p)
+	for i := range p.tasks {
+		f.addTask(n, b, &p.tasks[i], p.entry.detail(p.tasks[i].ID))
+	}
+	for i := range p.attempts {
+		f.addAttempt(n, b, &p.attempts[i])
+	}
+	for i := range p.chunks {
+		f.addChunk(n, b, &p.chunks[i])
+	}
+	if p.last {
+		f.addDecisions(n, b)
+		f.addNotes(n, p.entry)
+	}
+}
+
+// addRun writes columns in the order of oarlock.flush_run; the others below do the same with their types.
+func (f *flush) addRun(n int64, p *piece) {
+	e, r := p.entry, &f.runs
+	c := e.batch.Claim
+	rec, state := p.run()
+	r.row()
+	r.int(n)
+	r.int(int64(c.Run))
+	r.uuid(c.ID)
+	r.bool(p.changes())
+	r.bool(rec != nil)
+	r.bool(p.last && e.ends())
+	r.bool(p.last && e.drained())
+	r.bool(p.calms())
+	r.intIf(p.last && e.compares(), e.batch.Seen)
+	r.textOrNull(state)
+	counts := ""
+	if rec == nil {
+		rec = &dagrun.RunRecord{WakeAt: e.wakeAt()}
+	} else {
+		counts = encodeCounts(rec.Counts)
+	}
+	r.text(rec.Reason)
+	r.text(encodeEnding(rec.Ending))
+	r.text(rec.EndingBy)
+	r.text(rec.EndingText)
+	r.text(rec.PausedBy)
+	r.time(rec.Deadline)
+	r.int(int64(rec.Left))
+	r.int(int64(rec.Tolerated))
+	r.json(counts)
+	r.time(rec.StartedAt)
+	r.time(rec.FinishedAt)
+	r.time(rec.WakeAt)
+}
+
+func (f *flush) addTask(n int64, b *Batch, t *dagrun.TaskRecord, d *Detail) {
+	r := &f.tasks
+	r.row()
+	r.int(n)
+	r.int(int64(b.Claim.Run))
+	r.int(int64(b.Claim.Epoch))
+	r.int(t.Seq)
+	r.int(int64(t.ID.Step))
+	r.text(t.ID.Item)
+	r.int(int64(t.ID.Alt))
+	r.text(t.State.String())
+	r.int(int64(t.Attempt))
+	r.int(int64(t.Generation))
+	r.text(t.Reason)
+	r.textOrNull(string(t.Kind))
+	r.intIf(t.HasExit, int64(t.ExitCode))
+	r.intIf(t.Signal != 0, int64(t.Signal))
+	r.intIf(d.Slot != 0, int64(d.Slot))
+	r.json(string(t.Outputs))
+	r.bool(t.Tolerated)
+	r.int(int64(t.Retries))
+	r.int(int64(t.PublishTries))
+	r.bool(t.Publishing)
+	r.text(encodeRequest(t.Request))
+	r.text(t.RequestBy)
+	r.text(encodeMarked(t.Marked))
+	r.json(encodeGrowth(t.Growth))
+	r.time(t.NextAt)
+	r.time(t.Deadline)
+	r.textOrNull(t.Ref)
+	r.textOrNull(t.CacheKey)
+	r.logDay(t.AttemptAt)
+	r.textOrNull(d.LastLine)
+	r.time(t.StartedAt)
+	r.time(t.AttemptAt)
+	r.time(t.FinishedAt)
+}
+
+func (f *flush) addAttempt(n int64, b *Batch, a *dagrun.AttemptRecord) {
+	r := &f.attempts
+	r.row()
+	r.int(n)
+	r.int(int64(b.Claim.Run))
+	r.int(int64(a.ID.Step))
+	r.text(a.ID.Item)
+	r.int(int64(a.ID.Alt))
+	r.int(int64(a.Attempt))
+	r.int(int64(a.Generation))
+	r.text(a.State.String())
+	r.textOrNull(string(a.Kind))
+	r.intIf(a.HasExit, int64(a.ExitCode))
+	r.intIf(a.Signal != 0, int64(a.Signal))
+	r.text(a.Reason)
+	r.logDay(a.StartedAt)
+	r.time(a.StartedAt)
+	r.time(a.FinishedAt)
+}
+
+func (f *flush) addDecisions(n int64, b *Batch) {
+	r := &f.decisions
+	for i := range b.Records.Controls {
+		d := &b.Records.Controls[i]
+		r.row()
+		r.int(n)
+		r.int(int64(b.Claim.Run))
+		r.int(d.ID)
+		r.text(string(d.Outcome))
+		r.textOrNull(d.State)
+		r.textOrNull(d.Message)
+	}
+}
+
+// addNotes numbers notes by how many the drive has written, so that a flush that is sent twice writes each once.
+func (f *flush) addNotes(n int64, e *entry) {
+	r := &f.notes
+	for i := range e.batch.Records.Notes {
+		note := &e.batch.Records.Notes[i]
+		task := note.Task
+		if task == nil {
+			task = &dagrun.TaskID{}
+		}
+		r.row()
+		r.int(n)
+		r.int(int64(e.batch.Claim.Run))
+		r.int(int64(e.batch.Claim.Epoch))
+		r.int(e.held.notes + int64(i))
+		r.time(note.At)
+		r.text(note.Kind)
+		r.intIf(note.Task != nil, int64(task.Step))
+		if note.Task == nil {
+			r.null(pgtype.TextOID)
+		} else {
+			r.text(task.Item)
+		}
+		r.intIf(note.Task != nil, int64(task.Alt))
+		r.text(note.Text)
+	}
+}
+
+func (f *flush) addChunk(n int64, b *Batch, c *Chunk) {
+	r := &f.chunks
+	r.row()
+	r.int(n)
+	r.date(c.Day)
+	r.int(int64(b.Claim.Run))
+	r.int(int64(c.Task.Step))
+	r.text(c.Task.Item)
+	r.int(int64(c.Task.Alt))
+	r.int(int64(c.Attempt))
+	r.int(int64(c.Seq))
+	r.int(int64(c.Stream))
+	r.timestamp(c.At)
+	r.bytes(c.Data)
+	r.bool(c.Final)
+	r.textOrNull(c.Reason)
+	r.int(c.Dropped)
+}

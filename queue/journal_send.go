@@ -1,0 +1,282 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	condemnRun = sql.Named("queue/condemn")
+	inboxMoved = sql.Named("queue/inbox_moved")
+)
+
+// Pauses between tries while the database is away or too busy. There is no last try: the lease decides.
+const (
+	firstJournalPause   = 5 * time.Millisecond
+	longestJournalPause = time.Second
+)
+
+// reasonBytes bounds the reason of a run that is ended because of its records.
+const reasonBytes = 500
+
+// deliver writes pieces of different claims, in one flush if the database takes them all, and tells who waits.
+func (j *journal) deliver(pieces []*piece) {
+	err := j.send(pieces)
+	if err != nil && isPoison(err) {
+		j.isolate(pieces, err)
+		return
+	}
+	for _, p := range pieces {
+		if !p.settled {
+			p.settle(err)
+		}
+		j.conclude(p)
+	}
+}
+
+// isolate finds whose record it is that the database cannot take. Nothing was written.
+func (j *journal) isolate(pieces []*piece, err error) {
+	if len(pieces) == 1 {
+		j.condemn(pieces[0], err)
+		j.conclude(pieces[0])
+		return
+	}
+	half := len(pieces) / 2
+	j.deliver(pieces[:half])
+	j.deliver(pieces[half:])
+}
+
+// isPoison says whether an error is about what a record holds. 54: it is too large for a limit; 21: a row twice.
+func isPoison(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "OA010" || pg.Code == "OA011"
+}
+
+// condemn ends the run of a piece that the database refused.
+func (j *journal) condemn(p *piece, cause error) {
+	var done bool
+	c := p.entry.batch.Claim
+	err := j.persist([]*piece{p}, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, condemnRun, pgx.StrictNamedArgs{
+			"run": c.Run, "claim": c.ID, "epoch": c.Epoch, "reason": internalReason(cause),
+		}).Scan(&done)
+	})
+	switch {
+	case p.settled: // while it was verified on a new connection
+	case err != nil:
+		p.settle(err)
+	case !done:
+		p.settle(ErrLeaseLost)
+	default:
+		p.settle(fmt.Errorf("%w: %w", ErrRefused, cause))
+	}
+}
+
+// internalReason is the reason of a run that ends because of cause. A server's message shows no more of a record than a value.
+func internalReason(cause error) string {
+	text := cause.Error()
+	var pg *pgconn.PgError
+	if errors.As(cause, &pg) {
+		text = fmt.Sprintf("the database refuses a record: %s (%s)", pg.Message, pg.Code)
+	}
+	text = strings.ToValidUTF8(strings.ReplaceAll("internal: "+text, "\x00", ""), "")
+	return strings.ToValidUTF8(text[:min(len(text), reasonBytes)], "")
+}
+
+// send writes pieces in one flush, as often as it takes to know what came of it. Pieces are settled unless it returns an
+// error; then those that are not were not written.
+func (j *journal) send(pieces []*piece) error {
+	var got reply
+	err := j.persist(pieces, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		open := j.open()
+		if len(open) == 0 {
+			return nil
+		}
+		if err := j.prepare(ctx, conn); err != nil {
+			return err
+		}
+		j.flush.fill(open)
+		j.sent.Add(1)
+		got, err = j.exec(ctx, conn)
+		if err == nil {
+			err = j.judge(ctx, conn, open, got)
+		}
+		return err
+	})
+	return err
+}
+
+// open are the pieces in flight of which it is not known what came of them. A claim that was lost meanwhile needs no
+// flush any more: whoever took it waited for our fence.
+func (j *journal) open() []*piece {
+	var open []*piece
+	for _, p := range j.flying {
+		if !p.settled && j.held.of(p.entry.batch.Claim) == nil {
+			p.settle(ErrLeaseLost)
+		}
+		if !p.settled {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+// reply is what a flush answers.
+type reply struct {
+	fenced bool
+	hits   []bool // by place
+}
+
+func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
+	result := conn.PgConn().ExecPrepared(ctx, flushName, j.flush.params, j.flush.formats, j.flush.formats).Read()
+	if result.Err != nil {
+		return reply{}, result.Err
+	}
+	row := result.Rows[0]
+	return reply{fenced: row[0][0] == 1, hits: bools(row[1])}, nil
+}
+
+// bools reads an array without nulls in Postgres' binary form.
+func bools(array []byte) []bool {
+	var list []bool
+	for at := arrayHeaderBytes + 4; at < len(array); at += 5 {
+		list = append(list, array[at] == 1)
+	}
+	return list
+}
+
+// prepare makes a new connection ready for flushes.
+func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if j.prepared == conn {
+		return nil
+	}
+	groups := j.flush.groups()
+	oids := make([]any, len(groups))
+	for i, g := range groups {
+		oids[i] = &g.elem
+	}
+	if err := conn.QueryRow(ctx, flushTypes).Scan(oids...); err != nil {
+		return fmt.Errorf("prepare a flush: %w", err)
+	}
+	if _, err := conn.PgConn().Prepare(ctx, flushName, flushSQL, nil); err != nil {
+		return fmt.Errorf("prepare a flush: %w", err)
+	}
+	j.prepared = conn
+	return nil
+}
+
+// judge settles pieces by the answer to their flush.
+func (j *journal) judge(ctx context.Context, conn *pgx.Conn, pieces []*piece, got reply) error {
+	if !got.fenced {
+		j.loseSession(pieces)
+		return nil
+	}
+	var missed []*piece
+	for i, p := range pieces {
+		switch {
+		case got.hits[i]:
+			p.settle(nil)
+		case p.last && p.entry.compares():
+			missed = append(missed, p)
+		default:
+			p.settle(ErrLeaseLost)
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	return j.explain(ctx, conn, missed)
+}
+
+func (j *journal) loseSession(pieces []*piece) {
+	for _, p := range pieces {
+		p.settle(ErrLeaseLost)
+	}
+	j.held.forfeitAll()
+	j.lost()
+}
+
+// explain tells a claim that is gone from an inbox that moved. When this fails the flush is simply sent again, since
+// these pieces wrote nothing.
+func (j *journal) explain(ctx context.Context, conn *pgx.Conn, missed []*piece) error {
+	runs, claims := make([]int64, len(missed)), make([]uuid.UUID, len(missed))
+	for i, p := range missed {
+		runs[i], claims[i] = int64(p.entry.batch.Claim.Run), p.entry.batch.Claim.ID
+	}
+	rows, err := conn.Query(ctx, inboxMoved, pgx.StrictNamedArgs{"runs": runs, "claims": claims})
+	if err != nil {
+		return err
+	}
+	ours, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return err
+	}
+	for i, p := range missed {
+		if slices.Contains(ours, i+1) {
+			p.settle(ErrInboxMoved)
+		} else {
+			p.settle(ErrLeaseLost)
+		}
+	}
+	return nil
+}
+
+// persist does something on the journal's connection until its outcome is known: nil, or an error of a server that did
+// not do it and never will. While the database is away it goes on trying, until the journal is closed.
+func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) error) error {
+	j.flying = pieces
+	defer func() { j.flying = nil }()
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstJournalPause, longestJournalPause
+	for {
+		err := j.link.use(j.ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			served := j.link.server
+			j.suspect = &served
+			err := do(ctx, conn)
+			if pglink.Classify(err) != pglink.SessionLost {
+				j.suspect = nil
+			}
+			return err
+		})
+		if err == nil || isFinal(err) {
+			return err
+		}
+		if stale(err) {
+			j.link.drop()
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-j.ctx.Done():
+			return fmt.Errorf("%w: %w: %w", ErrClosed, ErrUnknown, err)
+		}
+		if len(j.open()) == 0 {
+			return nil
+		}
+	}
+}
+
+// isFinal says whether trying again is of no use.
+func isFinal(err error) bool {
+	return (pglink.Classify(err) == pglink.Permanent || isPoison(err)) && !stale(err)
+}
+
+// stale says whether only a new connection can help: its prepared statement is gone, or fits the tables no more.
+func stale(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "26000" || pg.Code == "0A000")
+}

@@ -1,0 +1,286 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// yard is a database with a worker that has fences and a journal, which logs in as nothing but a worker.
+type yard struct {
+	tb     testing.TB
+	db     *pgtest.DB
+	conn   *pgx.Conn // the owner's
+	url    string    // of a login with oarlock_worker alone
+	worker uuid.UUID
+	held   *holdings
+	lost   chan struct{} // closed when the journal says that the session is lost
+	*journal
+}
+
+const twoSteps = `{"name": "two", "steps": [{"id": "a", "run": "true"}, {"id": "b", "run": "true", "depends": ["a"]}]}`
+
+func newYard(tb testing.TB) *yard {
+	tb.Helper()
+	y := &yard{tb: tb, db: pgtest.New(tb)}
+	y.conn = y.db.Conn(tb)
+	if err := migrations.Roles(tb.Context(), y.db.URL); err != nil {
+		tb.Fatal(err)
+	}
+	y.exec("SELECT oarlock.put_dag($1::jsonb, 'source', 'hash', '{process}')", twoSteps)
+	y.url = y.login()
+	y.worker = y.addWorker()
+	y.journal, y.held, y.lost = y.open(y.url, y.worker)
+	return y
+}
+
+// login is the URL of a user who may do what workers may, and nothing else.
+func (y *yard) login() string {
+	y.tb.Helper()
+	role := fmt.Sprintf("worker_%d", get[uint32](y, "SELECT oid FROM pg_database WHERE datname = current_database()"))
+	y.exec(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE oarlock_worker", role))
+	y.tb.Cleanup(func() {
+		ctx := context.WithoutCancel(y.tb.Context())
+		conn, err := pgx.Connect(ctx, y.db.URL)
+		if err != nil {
+			y.tb.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			y.tb.Error(err)
+		}
+	})
+	u, err := url.Parse(y.db.URL)
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "app")
+	return u.String()
+}
+
+func (y *yard) addWorker() uuid.UUID {
+	y.tb.Helper()
+	id := uuid.New()
+	y.exec(`INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
+		VALUES ($1::uuid, 'w1', 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, 'oarlock_' || replace($1::uuid::text, '-', ''))`, id)
+	y.exec("INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
+	return id
+}
+
+// open is a journal of a worker; it is closed with the test.
+func (y *yard) open(url string, worker uuid.UUID) (*journal, *holdings, chan struct{}) {
+	y.tb.Helper()
+	config, err := pglink.Parse(url, pglink.Options{})
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	pglink.AsWriter(config, appName(worker))
+	held, lost := newHoldings(), make(chan struct{})
+	j := newJournal(journalConfig{worker: worker, name: "w1", config: config, held: held, lost: func() { close(lost) }})
+	y.tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = j.close(ctx)
+	})
+	return j, held, lost
+}
+
+// claim makes a run of the DAG that the worker has claimed.
+func (y *yard) claim() *Claim { return y.claims(1)[0] }
+
+func (y *yard) claims(n int) []*Claim {
+	y.tb.Helper()
+	rows, err := y.conn.Query(y.tb.Context(), `
+		INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id, epoch)
+		SELECT d.dag_id, 1, v.lane_id, 'running', clock_timestamp(), clock_timestamp(), 'sql', 1, 'test', gen_random_uuid(), $1, 1
+		  FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id), generate_series(1, $2::int)
+		RETURNING run_id, claim_id, epoch, lane_id`, y.worker, n)
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Claim, error) {
+		c := NewClaim(0, uuid.Nil)
+		return c, row.Scan(&c.Run, &c.ID, &c.Epoch, &c.Lane)
+	})
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	for _, c := range claims {
+		y.held.add(c)
+	}
+	return claims
+}
+
+// childOf makes a claimed run that a step of another one waits for.
+func (y *yard) childOf(parent *Claim) *Claim {
+	y.tb.Helper()
+	c := y.claim()
+	c.Parent = parent.Run
+	y.exec("UPDATE oarlock.runs SET parent_run = $2, parent_step = 0, parent_item = '', parent_alt = 0 WHERE run_id = $1", c.Run, parent.Run)
+	return c
+}
+
+func (y *yard) exec(statement string, args ...any) {
+	y.tb.Helper()
+	if _, err := y.conn.Exec(y.tb.Context(), statement, args...); err != nil {
+		y.tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// get reads one value.
+func get[T any](y *yard, query string, args ...any) (v T) {
+	y.tb.Helper()
+	if err := y.conn.QueryRow(y.tb.Context(), query, args...).Scan(&v); err != nil {
+		y.tb.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// list reads one column of texts.
+func (y *yard) list(query string, args ...any) []string {
+	y.tb.Helper()
+	rows, err := y.conn.Query(y.tb.Context(), query, args...)
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	return list
+}
+
+// eventually polls until ok, or fails the test.
+func (y *yard) eventually(what string, ok func() bool) {
+	y.tb.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			y.tb.Fatalf("waited in vain: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// begin opens a transaction of another session, rolled back with the test.
+func (y *yard) begin() pgx.Tx {
+	y.tb.Helper()
+	tx, err := y.db.Conn(y.tb).Begin(y.tb.Context())
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	y.tb.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func (y *yard) in(tx pgx.Tx, statement string, args ...any) {
+	y.tb.Helper()
+	if _, err := tx.Exec(y.tb.Context(), statement, args...); err != nil {
+		y.tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func (y *yard) end(tx pgx.Tx) {
+	y.tb.Helper()
+	if err := tx.Commit(y.tb.Context()); err != nil {
+		y.tb.Fatal(err)
+	}
+}
+
+// blocked waits until somebody who connected as appName waits for a lock that tx holds.
+func (y *yard) blocked(tx pgx.Tx, appName string) {
+	y.tb.Helper()
+	pid := tx.Conn().PgConn().PID()
+	y.eventually("a session is blocked", func() bool {
+		return get[bool](y, `SELECT EXISTS (SELECT FROM pg_stat_activity a WHERE a.datname = current_database()
+			AND a.application_name = $1 AND $2::int = ANY (pg_blocking_pids(a.pid)))`, appName, pid)
+	})
+}
+
+// later commits without waiting; the channel has the outcome.
+func (y *yard) later(b *Batch) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- y.commit(context.Background(), b) }()
+	return done
+}
+
+func (y *yard) must(err error) {
+	y.tb.Helper()
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+}
+
+// await is the outcome of a commit that was begun with later.
+func (y *yard) outcome(done <-chan error) error {
+	y.tb.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		y.tb.Fatal("the commit does not return")
+		return nil
+	}
+}
+
+// taskAt is a record of a step in some state.
+func taskAt(step int, seq int64, state dagrun.State) dagrun.TaskRecord {
+	t := dagrun.TaskRecord{ID: dagrun.TaskID{Step: step}, Seq: seq, Generation: 1, State: state, Attempt: 1, StartedAt: 1000, AttemptAt: 1000}
+	if state.Terminal() {
+		t.FinishedAt = 2000
+	}
+	return t
+}
+
+func batch(c *Claim, tasks ...dagrun.TaskRecord) *Batch {
+	return &Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: tasks}}
+}
+
+// finishing is a batch that ends the run.
+func finishing(c *Claim, state dagrun.RunState, tasks ...dagrun.TaskRecord) *Batch {
+	b := batch(c, tasks...)
+	b.Records.Run = &dagrun.RunRecord{State: state, Generation: 1, StartedAt: 1000, FinishedAt: 3000, Reason: "because"}
+	b.Result = &dagrun.Verdict{State: state, Reason: "because"}
+	return b
+}
+
+// parking is a batch that parks the run.
+func parking(c *Claim, tasks ...dagrun.TaskRecord) *Batch {
+	b := batch(c, tasks...)
+	b.Records.Run = &dagrun.RunRecord{State: dagrun.RunWaiting, Generation: 1, StartedAt: 1000, Reason: "waits"}
+	b.Leave = &dagrun.Leave{}
+	return b
+}
+
+func (y *yard) runState(c *Claim) string {
+	y.tb.Helper()
+	return get[string](y, "SELECT state FROM oarlock.runs WHERE run_id = $1", c.Run)
+}
+
+// tasks are the stored tasks of a run: step state seq.
+func (y *yard) tasks(c *Claim) []string {
+	y.tb.Helper()
+	return y.list("SELECT concat_ws(' ', step, state, seq) FROM oarlock.tasks WHERE run_id = $1 ORDER BY step, item, alt", c.Run)
+}
+
+// forfeited wants the driver to know that its claim is gone.
+func (y *yard) forfeited(c *Claim) {
+	y.tb.Helper()
+	select {
+	case <-c.Lost():
+	default:
+		y.tb.Errorf("the driver of run %d does not hear that its claim is gone", c.Run)
+	}
+}

@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+func TestCommit_WritesTasksAndEndsTheRun(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
+	if got := y.tasks(c); !slices.Equal(got, []string{"0 running 1"}) {
+		t.Errorf("tasks %v", got)
+	}
+	y.must(y.commit(t.Context(), finishing(c, dagrun.RunSucceeded, taskAt(0, 2, dagrun.TaskSucceeded))))
+	if got := y.tasks(c); !slices.Equal(got, []string{"0 succeeded 2"}) {
+		t.Errorf("tasks %v", got)
+	}
+	if got := y.list("SELECT concat_ws(' ', state, reason, claim_id, worker_id, extract(epoch FROM finished_at)::int) FROM oarlock.runs"); !slices.Equal(got, []string{"succeeded because 3"}) {
+		t.Errorf("run %v", got)
+	}
+	if err := y.commit(t.Context(), batch(c)); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("a commit after the end: %v", err)
+	}
+}
+
+func TestCommit_UnderAClaimThatIsGoneWritesNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	plain, ends := y.claim(), y.claim()
+	y.exec("UPDATE oarlock.runs SET claim_id = gen_random_uuid()")
+	for _, b := range []*Batch{batch(plain, taskAt(0, 1, dagrun.TaskRunning)), finishing(ends, dagrun.RunFailed, taskAt(0, 1, dagrun.TaskFailed))} {
+		if err := y.commit(t.Context(), b); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("got %v, want %v", err, ErrLeaseLost)
+		}
+		if got := y.tasks(b.Claim); len(got) > 0 || y.runState(b.Claim) != "running" {
+			t.Errorf("tasks %v, run %s", got, y.runState(b.Claim))
+		}
+		y.forfeited(b.Claim)
+	}
+}
+
+func TestCommit_WithoutTheFenceLosesTheSession(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	one, other := y.claim(), y.claim()
+	y.exec("DELETE FROM oarlock.fences")
+	if err := y.commit(t.Context(), finishing(one, dagrun.RunSucceeded)); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("got %v", err)
+	}
+	y.forfeited(other)
+	<-y.lost
+	if got := y.runState(one); got != "running" {
+		t.Errorf("the run is %s", got)
+	}
+}
+
+func TestCommit_AnInboxThatMovedKeepsTheEndOut(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	y.exec("SELECT oarlock.cancel($1)", c.Run)
+	for _, b := range []*Batch{finishing(c, dagrun.RunSucceeded, taskAt(0, 1, dagrun.TaskSucceeded)), parking(c, taskAt(0, 1, dagrun.TaskWaiting))} {
+		if err := y.commit(t.Context(), b); !errors.Is(err, ErrInboxMoved) {
+			t.Errorf("got %v, want %v", err, ErrInboxMoved)
+		}
+	}
+	if got := y.tasks(c); len(got) > 0 {
+		t.Errorf("tasks %v of a batch that was kept out", got)
+	}
+	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning)))) // what decides nothing may go on
+	b := finishing(c, dagrun.RunCanceled, taskAt(0, 2, dagrun.TaskCanceled))
+	b.Seen = 1
+	y.must(y.commit(t.Context(), b))
+}
+
+func TestCommit_APoisonRecordEndsItsOwnRunOnly(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*dagrun.TaskRecord){
+		"a NUL in an output": func(r *dagrun.TaskRecord) { r.Outputs = `{"x": "\u0000"}` },
+		"a NUL in a reason":  func(r *dagrun.TaskRecord) { r.Reason = "\x00" },
+		"bad UTF-8":          func(r *dagrun.TaskRecord) { r.Reason = "\xff" },
+		"broken JSON":        func(r *dagrun.TaskRecord) { r.Outputs = `{` },
+		"too large a number": func(r *dagrun.TaskRecord) { r.Retries = 1 << 40 },
+		"too late a time":    func(r *dagrun.TaskRecord) { r.NextAt = 1 << 62 },
+		"a CHECK":            func(r *dagrun.TaskRecord) { r.ID.Alt = 11 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			claims := y.claims(5)
+			block := y.begin() // so that they gather
+			y.in(block, "SELECT FROM oarlock.fences FOR NO KEY UPDATE")
+			done := []<-chan error{y.later(batch(claims[4], taskAt(1, 1, dagrun.TaskRunning)))}
+			y.blocked(block, appName(y.worker))
+			for i, c := range claims[:4] {
+				task := taskAt(0, 2, dagrun.TaskRunning)
+				if i == 2 {
+					spoil(&task)
+				}
+				done = append(done, y.later(batch(c, taskAt(1, 1, dagrun.TaskRunning), task)))
+			}
+			y.eventually("all wait", func() bool { return len(y.queue) == 4 })
+			y.end(block)
+			for i, d := range done {
+				if err := y.outcome(d); (i == 3) != (err != nil) || err != nil && !errors.Is(err, ErrRefused) {
+					t.Errorf("commit %d: %v", i, err)
+				}
+			}
+			if got := y.list("SELECT state || ' ' || (SELECT count(*) FROM oarlock.tasks t WHERE t.run_id = r.run_id) FROM oarlock.runs r ORDER BY run_id"); !slices.Equal(got, []string{"running 2", "running 2", "failed 0", "running 2", "running 1"}) {
+				t.Errorf("runs and their tasks: %v", got)
+			}
+			if got := y.list("SELECT reason FROM oarlock.runs WHERE run_id = $1 AND claim_id IS NULL", claims[2].Run); len(got) != 1 || got[0][:10] != "internal: " {
+				t.Errorf("reason %v", got)
+			}
+			y.forfeited(claims[2])
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+)
+
+// Commit writes what a drive decided, all of it or nothing. It blocks until the outcome is known:
+//
+//   - nil: durable. Perform the actions. A batch with Leave or Result has given the claim back.
+//   - ErrLeaseLost: the claim is gone. Kill what runs, forget the run.
+//   - ErrInboxMoved: only of a batch that gives the claim back. ReadMail, Step, Commit again.
+//   - ErrRefused: the database cannot take a record. The run was ended; kill what runs, forget it.
+//   - ErrClosed: the session was closed. With ErrUnknown, the batch may have been written.
+//   - ctx's error: only while the batch waited for its turn. Nothing was written.
+//
+// While the database is away it goes on trying, until the session is lost or closed. A claim has one Commit at a time:
+// a second one meanwhile is an error. The batch must not be changed before Commit returns.
+func (s *Session) Commit(ctx context.Context, b *Batch) error {
+	if err := s.journal.commit(ctx, b); err != nil {
+		return fmt.Errorf("commit run %d: %w", b.Claim.Run, err)
+	}
+	return nil
+}
+
+// Release gives a run back that was not begun: another driver finds it as it was. It counts as no loss, and controls
+// that came in the meantime stay for the next driver. Errors are as of Commit.
+func (s *Session) Release(ctx context.Context, c *Claim) error {
+	if err := s.journal.release(ctx, c); err != nil {
+		return fmt.Errorf("release run %d: %w", c.Run, err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+-- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim
+-- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_pkey, events_once, log_chunks_pkey, lanes_pkey, followers_pkey
+-- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id
+WITH fence AS MATERIALIZED (
+    SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
+),
+-- The end of a child changes its parent's row too. Whoever locks several runs does it in the order of ids.
+locked AS MATERIALIZED (
+    SELECT 1 FROM unnest(@lock::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
+     WHERE (SELECT count(*) FROM fence) = 1
+       FOR NO KEY UPDATE OF r
+),
+-- Where somebody else changed the row since this statement began, claim and inbox are compared once more on the new one:
+-- a control that was accepted in the meantime makes this match nothing.
+changed AS (
+    UPDATE oarlock.runs r
+       SET state       = coalesce(u.state, CASE WHEN u.leaves AND r.state = 'running' THEN 'waiting' ELSE r.state END),
+           wake_at     = CASE WHEN coalesce(u.state, CASE WHEN u.leaves AND r.state = 'running' THEN 'waiting' ELSE r.state END) = 'waiting'
+                              THEN u.wake_at END,
+           claim_id    = CASE WHEN NOT u.leaves THEN r.claim_id END,
+           worker_id   = CASE WHEN NOT u.leaves THEN r.worker_id END,
+           losses      = CASE WHEN NOT u.calms THEN r.losses ELSE 0 END,
+           reason      = CASE WHEN u.recorded THEN u.reason ELSE r.reason END,
+           ending      = CASE WHEN u.recorded THEN u.ending ELSE r.ending END,
+           ending_by   = CASE WHEN u.recorded THEN u.ending_by ELSE r.ending_by END,
+           ending_text = CASE WHEN u.recorded THEN u.ending_text ELSE r.ending_text END,
+           paused_by   = CASE WHEN u.recorded THEN u.paused_by ELSE r.paused_by END,
+           deadline    = CASE WHEN u.recorded THEN u.deadline ELSE r.deadline END,
+           left_ms     = CASE WHEN u.recorded THEN u.left_ms ELSE r.left_ms END,
+           tolerated   = CASE WHEN u.recorded THEN u.tolerated ELSE r.tolerated END,
+           counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
+           started_at  = CASE WHEN u.recorded THEN u.started_at ELSE r.started_at END,
+           finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
+      FROM unnest(@runs::oarlock.flush_run[]) u
+     WHERE u.changes AND r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
+       AND (SELECT count(*) FROM fence) = 1 AND (SELECT count(*) FROM locked) >= 0
+    RETURNING u.n, r.run_id, r.lane_id, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
+),
+-- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
+kept AS MATERIALIZED (
+    SELECT u.n, r.run_id FROM unnest(@runs::oarlock.flush_run[]) u JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id
+     WHERE NOT u.changes AND (SELECT count(*) FROM fence) = 1
+),
+-- By place in the flush. Everything below looks its own place up in this array: a join would be planned for ten rows.
+held AS MATERIALIZED (
+    SELECT array_agg(x.hit ORDER BY x.n) AS hits
+      FROM (SELECT y.n, bool_or(y.hit) AS hit
+              FROM (SELECT n, false AS hit FROM generate_series(1, cardinality(@runs::oarlock.flush_run[])) n
+                    UNION ALL SELECT n, true FROM changed
+                    UNION ALL SELECT n, true FROM kept) y
+             GROUP BY y.n) x
+),
+-- The name of the worker and the day of the log are those of the attempt, whoever writes about it later. What was settled
+-- is settled as long as it is that attempt.
+task AS (
+    INSERT INTO oarlock.tasks AS t (run_id, step, item, alt, state, attempt, generation, epoch, seq, reason, failure_kind, exit_code, signal,
+        worker, slot, outputs, tolerated, retries, publish_tries, publishing, request, request_by, marked, grown, next_attempt_at, deadline,
+        external_ref, cache_key, log_day, last_line, started_at, attempt_at, finished_at)
+    SELECT u.run_id, u.step, u.item, u.alt, u.state, u.attempt, u.generation, u.epoch, u.seq, u.reason, u.failure_kind, u.exit_code, u.signal,
+           @name::text, u.slot, u.outputs, u.tolerated, u.retries, u.publish_tries, u.publishing, u.request, u.request_by, u.marked, u.grown,
+           u.next_attempt_at, u.deadline, u.external_ref, u.cache_key, u.log_day, u.last_line, u.started_at, u.attempt_at, u.finished_at
+      FROM unnest(@tasks::oarlock.flush_task[]) u WHERE (SELECT hits FROM held)[u.n]
+    ON CONFLICT (run_id, step, item, alt) DO UPDATE
+       SET state = excluded.state, attempt = excluded.attempt, generation = excluded.generation, epoch = excluded.epoch, seq = excluded.seq,
+           reason = excluded.reason, failure_kind = excluded.failure_kind, exit_code = excluded.exit_code, signal = excluded.signal,
+           worker = CASE WHEN t.attempt = excluded.attempt THEN coalesce(t.worker, excluded.worker) ELSE excluded.worker END,
+           slot = coalesce(excluded.slot, t.slot), outputs = excluded.outputs, tolerated = excluded.tolerated, retries = excluded.retries,
+           publish_tries = excluded.publish_tries, publishing = excluded.publishing, request = excluded.request,
+           request_by = excluded.request_by, marked = excluded.marked,
+           settled = CASE WHEN t.attempt = excluded.attempt THEN t.settled END,
+           grown = excluded.grown, next_attempt_at = excluded.next_attempt_at, deadline = excluded.deadline,
+           external_ref = excluded.external_ref, cache_key = excluded.cache_key,
+           log_day = CASE WHEN t.attempt = excluded.attempt THEN coalesce(t.log_day, excluded.log_day) ELSE excluded.log_day END,
+           last_line = coalesce(excluded.last_line, t.last_line), started_at = excluded.started_at, attempt_at = excluded.attempt_at,
+           finished_at = excluded.finished_at
+     WHERE (t.epoch, t.seq) < (excluded.epoch, excluded.seq)
+),
+-- A superseded attempt ran where its task's row, as it was before this flush, says.
+attempt AS (
+    INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, failure_kind, exit_code, signal, reason, worker,
+        log_day, started_at, finished_at)
+    SELECT u.run_id, u.step, u.item, u.alt, u.attempt, u.generation, u.state, u.failure_kind, u.exit_code, u.signal, u.reason,
+           coalesce(t.worker, @name), coalesce(t.log_day, u.log_day), u.started_at, u.finished_at
+      FROM unnest(@attempts::oarlock.flush_attempt[]) u
+      LEFT JOIN oarlock.tasks t ON t.run_id = u.run_id AND t.step = u.step AND t.item = u.item AND t.alt = u.alt AND t.attempt = u.attempt
+     WHERE (SELECT hits FROM held)[u.n]
+    ON CONFLICT DO NOTHING
+),
+decision AS (
+    UPDATE oarlock.controls c SET decided_at = clock_timestamp(), outcome = u.outcome, state = u.state, message = u.message
+      FROM unnest(@decisions::oarlock.flush_decision[]) u
+     WHERE c.control_id = u.control_id AND c.run_id = u.run_id AND c.decided_at IS NULL AND (SELECT hits FROM held)[u.n]
+),
+note AS (
+    INSERT INTO oarlock.events (run_id, at, kind, worker, epoch, seq, step, item, alt, message)
+    SELECT u.run_id, coalesce(u.at, clock_timestamp()), u.kind, @name, u.epoch, u.seq, u.step, u.item, u.alt, u.message
+      FROM unnest(@notes::oarlock.flush_note[]) u WHERE (SELECT hits FROM held)[u.n]
+    ON CONFLICT (run_id, epoch, seq) WHERE seq IS NOT NULL DO NOTHING
+),
+chunk AS (
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
+    SELECT u.log_day, u.run_id, u.step, u.item, u.alt, u.attempt, u.seq, u.stream, u.at, u.data, u.final, u.reason, u.dropped_bytes
+      FROM unnest(@chunks::oarlock.flush_chunk[]) u WHERE (SELECT hits FROM held)[u.n]
+    ON CONFLICT DO NOTHING
+),
+-- run_at of what was drained is below every floor.
+lane AS (
+    UPDATE oarlock.lanes l SET resets = l.resets + 1
+      FROM (SELECT c.lane_id, count(*) AS rows FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id) d
+     WHERE l.lane_id = d.lane_id
+    RETURNING l.lane_id, d.rows
+)
+SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
+       (SELECT hits FROM held) AS hits,
+       (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
+       (SELECT count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
+       (SELECT count(pg_notify(f.channel, 'run:' || f.run_id))
+          FROM (SELECT run_id FROM changed UNION ALL SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
+         WHERE EXISTS (SELECT FROM oarlock.followers)) AS followed
