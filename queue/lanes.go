@@ -50,15 +50,14 @@ type lanes struct {
 
 func newLanes(now func() time.Duration) *lanes { return &lanes{now: now, byID: map[int]*lane{}} }
 
-// read takes the lanes anew. Floors of lanes that are still there stay, but where a pause ended: what was paused may be
-// below.
+// read takes the lanes anew, without floors: what was paused may be below.
 func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 	rows, err := conn.Query(ctx, readLanes, worker)
 	if err != nil {
 		return err
 	}
 	next := newLanes(l.now)
-	next.turns = l.turns
+	next.turns, next.from0, next.looked = l.turns, l.now(), true
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
 	if err != nil {
 		return err

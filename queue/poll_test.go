@@ -1,9 +1,15 @@
 package queue_test
 
 import (
+	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -39,4 +45,247 @@ func TestPoll_ClaimsWhatIsDueInItsOrder(t *testing.T) {
 		t.Error(err)
 	}
 	f.wantStates(t, "queued:5")
+}
+
+func TestPoll_APauseIsObeyedByTheVeryNextPoll(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 3)
+	s := f.register(t)
+	poll(t, s, 1)
+	f.exec(t, "SELECT oarlock.set_dag('plain', paused => true)")
+	if p := poll(t, s, 1); len(p.Claims) > 0 {
+		t.Error("claimed of a paused DAG")
+	}
+	f.exec(t, "SELECT oarlock.set_dag('plain', paused => false)")
+	if p := poll(t, s, 1); len(p.Claims) != 1 {
+		t.Error("the DAG goes on, its runs do not")
+	}
+	f.exec(t, "SELECT oarlock.set_queue('default', paused => true)")
+	if p := poll(t, s, 1); len(p.Claims) > 0 {
+		t.Error("claimed of a paused queue")
+	}
+	f.exec(t, "SELECT oarlock.set_queue('default', paused => false)")
+	if p := poll(t, s, 1); len(p.Claims) != 1 {
+		t.Error("the queue goes on, its runs do not")
+	}
+}
+
+func TestPoll_ANewLaneIsServedByTheVeryNextPoll(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	poll(t, s, 1)
+	f.put(t, "name: urgent\npriority: 7\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "plain", 2)
+	f.ask(t, "urgent", 1)
+	p := poll(t, s, 2)
+	if len(p.Claims) != 2 || p.Claims[0].DAG != "urgent" || p.Claims[0].Priority != 7 || p.Claims[1].DAG != "plain" {
+		t.Errorf("claimed %+v", p.Claims)
+	}
+}
+
+// A transaction that began before the poll enters its run below what the poll has seen.
+func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	w := f.watcher(t)
+	late, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.Exec(t.Context(), "SELECT oarlock.enqueue('plain')"); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(t, "plain", 3)
+	if p := poll(t, w.Session, 2); len(p.Claims) != 2 { // full: the floor is the first of them
+		t.Fatalf("claimed %v", p.Claims)
+	}
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := poll(t, w.Session, 2); len(p.Claims) != 1 {
+		t.Fatalf("claimed %v", p.Claims)
+	}
+	w.clock.pass(5 * time.Second)
+	if p := poll(t, w.Session, 1); len(p.Claims) != 1 {
+		t.Error("what was committed late is never claimed")
+	}
+}
+
+func TestPoll_ClaimsWhatComesBackBelowItsFloor(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 4)
+	dead, w := f.register(t), f.watcher(t)
+	poll(t, dead, 1)
+	poll(t, w.Session, 2)
+	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
+	if p := poll(t, w.Session, 0); p.Queued != 1 {
+		t.Fatalf("queued %d", p.Queued)
+	}
+	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
+		t.Errorf("claimed %v, want %d first", runsOf(p.Claims), ids[0])
+	}
+}
+
+func TestPoll_WakesWhatParkedLongEnough(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	s := f.register(t)
+	poll(t, s, 3)
+	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL,
+		wake_at = clock_timestamp() + CASE run_id WHEN $1 THEN '-1 s' WHEN $2 THEN '1 h' END::interval`, ids[0], ids[1])
+	if p := poll(t, s, 0); p.Queued != 1 {
+		t.Errorf("%+v", p)
+	}
+	f.wantStates(t, "queued:1 waiting:2")
+	if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] || p.Claims[0].Losses != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: hurried\nqueue_timeout: 1ms\nworker_selector: {gpu: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n")
+	parent := f.ask(t, "plain", 1)[0]
+	s := f.register(t)
+	claim := poll(t, s, 1).Claims[0]
+	child, err := s.EnqueueChild(t.Context(), queue.Child{Claim: claim, Attempt: 1, DAG: "hurried"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.eventually(t, "the child is over", func() bool {
+		poll(t, s, 0)
+		return f.get(t, child).Over()
+	})
+	if r := f.get(t, child); r.State != "failed" || r.Reason != "queue_timeout" {
+		t.Errorf("%s %s", r.State, r.Reason)
+	}
+	mail, err := s.ReadMail(t.Context(), []*queue.Claim{claim})
+	if err != nil || len(mail) != 1 || len(mail[0].Controls) != 1 || mail[0].Controls[0].Verb != dagrun.VerbChildEnded || mail[0].Inbox != 1 {
+		t.Errorf("mail %+v %v", mail, err)
+	}
+	if r, err := s.Renew(t.Context(), 0); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
+		t.Errorf("renewal %+v %v", r, err)
+	}
+}
+
+func TestPoll_TakesItsShareWhenOthersAreHungryToo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b, c := f.register(t), f.register(t), f.register(t)
+	for range 2 { // so that each knows of the others
+		poll(t, a, 10)
+		poll(t, b, 10)
+		poll(t, c, 10)
+	}
+	f.ask(t, "plain", 7)
+	if p := poll(t, a, 10); len(p.Claims) != 3 { // a third of 7, and up
+		t.Errorf("claimed %d of 7", len(p.Claims))
+	}
+	if p := poll(t, b, 10); len(p.Claims) != 2 {
+		t.Errorf("claimed %d of 4", len(p.Claims))
+	}
+	if n := value[int](t, f.desk, "SELECT hungry FROM oarlock.workers WHERE worker_id = $1", b.ID()); n != 8 {
+		t.Errorf("hungry for %d", n)
+	}
+}
+
+func TestPoll_ReadsBackWhatItClaimedWhenTheReplyIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 5)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	poll(t, s, 1)
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 3"), Do: netfault.Cut})
+	p := poll(t, s, 3)
+	cut.MustFire(t)
+	if !slices.Equal(sorted(runsOf(p.Claims)), ids[1:4]) || p.Claims[0].Queue != "default" || s.Unread() != 0 {
+		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
+	}
+	if p := poll(t, s, 3); !slices.Equal(runsOf(p.Claims), ids[4:]) {
+		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
+	}
+	f.wantStates(t, "running:5")
+}
+
+// The caller gave up, so the reply came to nobody: the next poll brings it.
+func TestPoll_HandsOutLaterWhatItClaimedForNobody(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 2)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	poll(t, s, 0)
+	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 2"), Do: netfault.Hold})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := s.Poll(ctx, 2)
+		done <- err
+	}()
+	held.MustFire(t)
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("no error")
+	}
+	held.Release()
+	if s.Unread() != 2 {
+		t.Errorf("%d claims to be read back", s.Unread())
+	}
+	if p := poll(t, s, 1); !slices.Equal(sorted(runsOf(p.Claims)), ids) {
+		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
+	}
+}
+
+func sorted(ids []queue.RunID) []queue.RunID {
+	slices.Sort(ids)
+	return ids
+}
+
+func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
+	t.Parallel()
+	const sessions, claimers, runs = 10, 16, 10_000
+	f := newFleet(t)
+	f.ask(t, "plain", runs)
+	all := make([]*queue.Session, sessions)
+	for i := range all {
+		all[i] = f.register(t)
+	}
+	var (
+		wg      sync.WaitGroup
+		claimed atomic.Int64
+		mu      sync.Mutex
+		times   = map[queue.RunID]int{}
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for i := range claimers {
+		wg.Go(func() {
+			for claimed.Load() < runs && ctx.Err() == nil {
+				p, err := all[i%sessions].Poll(ctx, 50)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				claimed.Add(int64(len(p.Claims)))
+				mu.Lock()
+				for _, c := range p.Claims {
+					times[c.Run]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if claimed.Load() != runs || len(times) != runs {
+		t.Errorf("%d claims of %d runs, want %d", claimed.Load(), len(times), runs)
+	}
+	if n := value[int](t, f.desk, "SELECT count(DISTINCT claim_id) FROM oarlock.runs WHERE state = 'running' AND epoch = 1"); n != runs {
+		t.Errorf("%d runs are claimed in the database", n)
+	}
 }

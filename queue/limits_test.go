@@ -1,0 +1,171 @@
+package queue_test
+
+import (
+	"sync"
+	"testing"
+)
+
+// crowd has sessions claim and give back at the same time, and audits after each claim.
+type crowd struct {
+	*fleet
+	audit string // counts what the limit is about
+	limit int
+	give  string // gives one claim back
+}
+
+const crowdSize = 8
+
+// work claims runs until each was claimed, and returns the most that the audit ever saw.
+func (c *crowd) work(t *testing.T, runs int) (most int) {
+	t.Helper()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		ended int
+	)
+	for range crowdSize {
+		s, conn := c.register(t), c.db.Conn(t)
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				done := ended >= runs
+				mu.Unlock()
+				if done {
+					return
+				}
+				p, err := s.Poll(t.Context(), 3)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var n int
+				if err := conn.QueryRow(t.Context(), c.audit).Scan(&n); err != nil {
+					t.Error(err)
+					return
+				}
+				for _, claim := range p.Claims {
+					if _, err := conn.Exec(t.Context(), c.give, claim.ID); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				mu.Lock()
+				most, ended = max(most, n), ended+len(p.Claims)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return most
+}
+
+const finishClaim = `UPDATE oarlock.runs SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = clock_timestamp() WHERE claim_id = $1`
+
+func TestLimits_MaxRunningIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 4)")
+	f.put(t, "name: urgent\npriority: 7\nsteps: [{id: a, run: \"true\"}]\n") // another lane behind the same limit
+	f.ask(t, "plain", 100)
+	f.ask(t, "urgent", 100)
+	c := crowd{fleet: f, audit: "SELECT count(*) FROM oarlock.runs WHERE worker_id IS NOT NULL", give: finishClaim}
+	if most := c.work(t, 200); most > 4 || most < 2 {
+		t.Errorf("%d were running at once, the limit is 4", most)
+	}
+	f.wantStates(t, "succeeded:200")
+}
+
+func TestLimits_MaxActiveRunsIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 3\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "few", 100)
+	c := crowd{
+		fleet: f, give: finishClaim,
+		audit: "SELECT count(*) FROM oarlock.runs WHERE worker_id IS NOT NULL OR started_at IS NOT NULL AND finished_at IS NULL",
+	}
+	if most := c.work(t, 100); most > 3 || most < 2 {
+		t.Errorf("%d were active at once, the limit is 3", most)
+	}
+	f.wantStates(t, "succeeded:100")
+}
+
+func TestLimits_BothHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n")
+	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 3)")
+	f.ask(t, "few", 5)
+	f.ask(t, "plain", 5)
+	s := f.register(t)
+	p := poll(t, s, 10)
+	byDAG := map[string]int{}
+	for _, c := range p.Claims {
+		byDAG[c.DAG]++
+	}
+	if len(p.Claims) != 3 || byDAG["few"] > 2 {
+		t.Errorf("claimed %v", byDAG)
+	}
+	if p := poll(t, s, 10); len(p.Claims) > 0 || !p.Hungry {
+		t.Errorf("claimed more: %v", p.Claims)
+	}
+}
+
+// Runs that started count while they are parked, and go on without asking again.
+func TestLimits_WhatStartedGoesOnAtTheLimit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n")
+	ids := f.ask(t, "few", 4)
+	s := f.register(t)
+	poll(t, s, 4)
+	f.exec(t, "UPDATE oarlock.runs SET started_at = clock_timestamp() WHERE worker_id IS NOT NULL")
+	f.exec(t, `UPDATE oarlock.runs SET state = CASE run_id WHEN $1 THEN 'queued' ELSE 'waiting' END, claim_id = NULL, worker_id = NULL,
+		run_at = clock_timestamp() WHERE worker_id IS NOT NULL`, ids[0]) // behind those that never started
+	f.exec(t, "UPDATE oarlock.lanes SET resets = resets + 1")
+	p := poll(t, s, 4)
+	if len(p.Claims) != 1 || p.Claims[0].Run != ids[0] || p.Claims[0].Epoch != 2 {
+		t.Errorf("claimed %v, want %d", runsOf(p.Claims), ids[0])
+	}
+}
+
+func TestLimits_ABacklogWithoutLimitsDoesNotStarveThem(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "few", 1)
+	f.ask(t, "plain", 20)
+	s := f.register(t)
+	for n := 1; ; n++ {
+		p := poll(t, s, 2)
+		if len(p.Claims) != 2 {
+			t.Fatalf("poll %d claimed %d", n, len(p.Claims))
+		}
+		if p.Claims[0].DAG == "few" || p.Claims[1].DAG == "few" {
+			if n > 2 {
+				t.Errorf("had to wait for %d polls", n)
+			}
+			return
+		}
+	}
+}
+
+func TestLimits_WhatIsPausedBehindALimitStays(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 10)")
+	f.put(t, "name: other\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "plain", 2)
+	f.ask(t, "other", 2)
+	s := f.register(t)
+	poll(t, s, 0)
+	f.exec(t, "SELECT oarlock.set_dag('plain', paused => true)")
+	if p := poll(t, s, 10); len(p.Claims) != 2 || p.Claims[0].DAG != "other" {
+		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+	f.exec(t, "SELECT oarlock.set_queue('default', paused => true)")
+	f.exec(t, "SELECT oarlock.set_dag('plain', paused => false)")
+	if p := poll(t, s, 10); len(p.Claims) > 0 {
+		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+}
