@@ -1,0 +1,355 @@
+package queue_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	id := uuid.New()
+	same := func(w *queue.Worker) { w.ID = id }
+	f.register(t, same)
+	f.register(t, same)
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences"); n != 1+4 {
+		t.Errorf("%d rows, want a worker and four fences", n)
+	}
+	f.exec(t, "UPDATE oarlock.workers SET state = 'lost'")
+	if _, err := f.worker.Register(t.Context(), queue.Worker{ID: id}); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("registered again: %v", err)
+	}
+	if _, err := f.worker.Register(t.Context(), queue.Worker{TTL: time.Millisecond}); err == nil {
+		t.Error("a TTL of a millisecond is accepted")
+	}
+}
+
+func TestRegister_SurvivesALostReply(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, url := netfault.Through(t, f.url)
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 4"), Do: netfault.Cut})
+	s := f.registerAt(t, f.open(t, url))
+	cut.MustFire(t)
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRenew_NeverWaitsForAFlush(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	for _, channel := range []string{"commit", "claim", "logs", "settle"} {
+		f.hold(t, s.ID(), channel)
+	}
+	soft, hard := s.Deadline()
+	before := boottime.Now()
+	if _, err := s.Renew(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	soft2, hard2 := s.Deadline()
+	if sent := soft2 - 18*time.Second; sent < before || sent > boottime.Now() || hard2-soft2 != 3*time.Second || soft2 <= soft || hard2 <= hard {
+		t.Errorf("deadlines %v and %v, now %v", soft2, hard2, boottime.Now())
+	}
+	if got := value[string](t, f.desk, "SELECT beat || ' ' || busy FROM oarlock.workers"); got != "1 7" {
+		t.Errorf("the row says %s", got)
+	}
+}
+
+func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	soft, hard := s.Deadline()
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
+	if _, err := s.Renew(t.Context(), 0); err == nil {
+		t.Error("no error")
+	}
+	cut.MustFire(t)
+	if soft2, hard2 := s.Deadline(); soft2 != soft || hard2 != hard {
+		t.Error("the deadline moved")
+	}
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRenew_BringsWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	s := f.register(t)
+	poll(t, s, 3)
+	f.exec(t, "SELECT oarlock.pause($1), oarlock.cancel($2)", ids[0], ids[2])
+	f.exec(t, "UPDATE oarlock.controls SET decided_at = at, outcome = 'applied' WHERE run_id = $1", ids[2])
+	f.exec(t, "SELECT oarlock.drain_worker('w')")
+	r, err := s.Renew(t.Context(), 0)
+	if err != nil || r.Desired != queue.WorkerDraining || !slices.Equal(r.Mail, []queue.Mail{{Run: ids[0], Inbox: 1}}) {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// Claims that only one side knows of, twice running, are settled: the database's go back, the session's are forfeit.
+func TestRenew_SettlesWhatOnlyOneSideKnows(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	s := f.register(t)
+	claims := poll(t, s, 2).Claims
+	f.exec(t, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = $2, epoch = 1 WHERE run_id = $1`, ids[2], s.ID())
+	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL WHERE run_id = $1`, ids[1])
+	for round := range 5 {
+		if _, err := s.Renew(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			f.wantStates(t, "running:2 waiting:1") // might be under way
+		}
+		poll(t, s, 0)
+	}
+	f.wantStates(t, "queued:1 running:1 waiting:1")
+	if n := value[int](t, f.desk, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
+		t.Error("counted as a loss")
+	}
+	select {
+	case <-claims[1].Lost():
+	default:
+		t.Error("the claim that is gone is not forfeit")
+	}
+	select {
+	case <-claims[0].Lost():
+		t.Error("the claim that both know is forfeit")
+	default:
+	}
+	if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[2] {
+		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+}
+
+func TestDrain_ClaimsNothingMoreAndRenewsOn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 2)
+	s := f.register(t)
+	poll(t, s, 1)
+	for range 2 {
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := poll(t, s, 1); len(p.Claims) > 0 {
+		t.Error("a draining worker claims")
+	}
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	f.wantStates(t, "queued:1 running:1")
+}
+
+func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 2)
+	s := f.register(t)
+	claims := poll(t, s, 2).Claims
+	for range 2 {
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range claims {
+		<-c.Lost()
+	}
+	f.eventually(t, "its connections end", func() bool {
+		return value[int](t, f.desk, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock/' || $1::text", s.ID()) == 0
+	})
+	if got := value[string](t, f.desk, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {
+		t.Errorf("worker and fences: %s", got)
+	}
+	if _, err := s.Poll(t.Context(), 1); !errors.Is(err, queue.ErrClosed) {
+		t.Errorf("poll after the end: %v", err)
+	}
+	if _, err := s.Renew(t.Context(), 1); !errors.Is(err, queue.ErrClosed) {
+		t.Errorf("renewal after the end: %v", err)
+	}
+	again := poll(t, f.register(t), 2).Claims
+	if !slices.Equal(runsOf(again), ids) || again[0].Losses != 0 || again[0].Epoch != 2 {
+		t.Errorf("claimed again %+v", again)
+	}
+}
+
+// An unregistered claim of a closing worker is nobody's loss: others see its fences go together with its runs.
+func TestClose_IsSeenWhole(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 20)
+	s, other := f.register(t), f.register(t)
+	poll(t, s, 20)
+	flush := f.hold(t, s.ID(), "commit")
+	closed := make(chan error)
+	go func() { closed <- s.Close(t.Context()) }()
+	f.blocked(t, "queue/leave")
+	if p := poll(t, other, 1); len(p.Lost)+len(p.Claims) > 0 {
+		t.Errorf("took something from a worker that is leaving: %+v", p)
+	}
+	if err := flush.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	f.wantStates(t, "queued:20")
+}
+
+func TestDefinition_IsReadOnceAndShared(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	one, two := f.register(t), f.register(t)
+	c := poll(t, one, 1).Claims[0]
+	def, err := one.Definition(t.Context(), c.DAGID, c.Version)
+	if err != nil || def.Spec.Name != "plain" || def.Graph.Len() != 2 {
+		t.Fatal(def, err)
+	}
+	if again, err := two.Definition(t.Context(), c.DAGID, c.Version); err != nil || again != def {
+		t.Error("compiled twice", err)
+	}
+	if _, err := one.Definition(t.Context(), c.DAGID, 9); !errors.Is(err, queue.ErrNotFound) {
+		t.Errorf("a version that is not there: %v", err)
+	}
+}
+
+func TestEnqueueChild_TheSameAttemptAsksForTheSameRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	c := poll(t, s, 1).Claims[0]
+	ask := queue.Child{Claim: c, Task: dagrun.TaskID{Step: 1}, Attempt: 1, DAG: "report", Params: `{"day": "x"}`, Labels: map[string]string{"a": "b"}}
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
+	first, err := s.EnqueueChild(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut.MustFire(t)
+	second, err := s.EnqueueChild(t.Context(), ask)
+	if err != nil || second != first {
+		t.Errorf("asked again: %d, not %d: %v", second, first, err)
+	}
+	ask.Attempt = 2
+	if third, err := s.EnqueueChild(t.Context(), ask); err != nil || third == first {
+		t.Errorf("another attempt: %d %v", third, err)
+	}
+	if r := f.get(t, first); r.Parent != c.Run || r.Labels["a"] != "b" || r.Trigger != "child" {
+		t.Errorf("%+v", r)
+	}
+	ask.DAG = "none"
+	ask.Attempt = 3
+	_, err = s.EnqueueChild(t.Context(), ask)
+	wantError(t, err, queue.ErrNotFound, "OA001")
+	ask.Claim = queue.NewClaim(c.Run, uuid.New())
+	if _, err = s.EnqueueChild(t.Context(), ask); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("a claim that is gone: %v", err)
+	}
+}
+
+func TestLoad_BringsWhatAFormerDriveLeft(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	one := f.register(t)
+	poll(t, one, 3)
+	f.exec(t, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, attempt, generation, epoch, seq, reason, failure_kind, exit_code, signal, outputs,
+		retries, request, request_by, marked, grown, settled, next_attempt_at, started_at, attempt_at, log_day) VALUES
+		($1, 1, '', 0, 'running', 2, 1, 1, 5, '', NULL, NULL, NULL, '{"b": [1, 2], "a": "é"}', 1, 'mark', 'ann', 'skipped', NULL,
+		 '{"attempt": 2, "outputs": {"n": 1}}', NULL, '2026-11-20 01:02:03.004Z', '2026-11-20 01:02:04Z', '2026-11-20'),
+		($1, 0, 'x', 1, 'retrying', 1, 1, 1, 4, 'exit 3', 'exit', 3, 0, NULL, 0, '', '', '', '{"generation": 1, "first_alt": 1, "count": 2}',
+		 '{"attempt": 9}', '2026-11-20 02:00:00Z', NULL, NULL, '2026-11-20'),
+		($2, 0, '', 0, 'succeeded', 1, 1, 1, 9, '', NULL, 0, NULL, NULL, 0, '', '', '', NULL, '{"attempt": 1}', NULL, NULL, NULL, NULL)`, ids[0], ids[1])
+	f.exec(t, `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final)
+		SELECT '2026-11-20', $1, 1, '', 0, a, n, 1, clock_timestamp(), '', a = 1 FROM generate_series(1, 2) a, generate_series(0, 6) n`, ids[0])
+	f.exec(t, "SELECT oarlock.cancel($1), oarlock.approve($1, 'b', outputs => '{\"x\": 1}')", ids[0])
+	two := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{one.ID()} })
+	claims := poll(t, two, 3).Claims
+	gone := queue.NewClaim(ids[2], uuid.New())
+	asked := []*queue.Claim{claims[1], gone, claims[0]}
+	loaded, err := two.Load(t.Context(), asked)
+	if err != nil || len(loaded) != 3 || loaded[1] != nil || loaded[0] == nil || loaded[2] == nil {
+		t.Fatal(loaded, err)
+	}
+	first := loaded[2]
+	at := dagrun.Time(time.Date(2026, 11, 20, 1, 2, 3, 4e6, time.UTC).UnixMilli())
+	want := []dagrun.TaskRecord{
+		{
+			ID: dagrun.TaskID{Item: "x", Alt: 1}, Seq: 4, Generation: 1, State: dagrun.TaskRetrying, Attempt: 1, Reason: "exit 3", Kind: dagrun.KindExit,
+			ExitCode: 3, HasExit: true, NextAt: at + 3_476_996, Growth: &dagrun.Growth{Generation: 1, FirstAlt: 1, Count: 2},
+		},
+		{
+			ID: dagrun.TaskID{Step: 1}, Seq: 5, Generation: 1, State: dagrun.TaskRunning, Attempt: 2, Outputs: `{"a":"é","b":[1,2]}`, Retries: 1,
+			Request: dagrun.RequestMark, RequestBy: "ann", Marked: dagrun.TaskSkipped, StartedAt: at, AttemptAt: at + 996,
+		},
+	}
+	if diff := cmp.Diff(want, first.Saved.Tasks); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(claims[0].Row, first.Saved.Run); diff != "" {
+		t.Error(diff)
+	}
+	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	if diff := cmp.Diff([]queue.LogEnd{{Task: dagrun.TaskID{Step: 1}, Attempt: 2, Day: day, Next: 7}}, first.Logs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]queue.Settled{{Task: dagrun.TaskID{Step: 1}, Attempt: 2, Outputs: `{"n":1}`}}, first.Settled); diff != "" {
+		t.Error(diff)
+	}
+	if m := first.Mailbox; m.Inbox != 2 || len(m.Controls) != 2 || m.Controls[0].Verb != dagrun.VerbCancel || m.Controls[1].Step != "b" || !json.Valid(m.Controls[1].Args) {
+		t.Errorf("mail %+v", m)
+	}
+	if other := loaded[0]; len(other.Saved.Tasks) != 1 || len(other.Settled)+len(other.Logs)+len(other.Mailbox.Controls) != 0 {
+		t.Errorf("loaded %+v", other)
+	}
+	mail, err := two.ReadMail(t.Context(), asked)
+	if err != nil || len(mail) != 3 || mail[1] != nil || mail[2].Inbox != 2 || mail[0].Inbox != 0 {
+		t.Errorf("mail %v %v", mail, err)
+	}
+}
+
+func TestLoad_ManyRunsInFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 450)
+	s := f.register(t)
+	claims := poll(t, s, 450).Claims
+	f.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq)
+		SELECT run_id, 0, 'running', run_id % 7 + 1, 1, 1, 1 FROM oarlock.runs`)
+	slices.Reverse(claims)
+	loaded, err := s.Load(t.Context(), claims)
+	if err != nil || len(loaded) != len(claims) {
+		t.Fatal(len(loaded), err)
+	}
+	for i, l := range loaded {
+		if l == nil || len(l.Saved.Tasks) != 1 || l.Saved.Tasks[0].Attempt != int(claims[i].Run%7)+1 {
+			t.Fatalf("run %d: %+v", claims[i].Run, l)
+		}
+	}
+	if none, err := s.Load(t.Context(), nil); err != nil || len(none) != 0 {
+		t.Error(none, err)
+	}
+}
