@@ -1,0 +1,47 @@
+package proc
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// StandardDenyList names the variables that bodies do not inherit unless somebody says otherwise.
+var StandardDenyList = []string{
+	"OARLOCK_*", "DATABASE_URL", "PG*", "*PASSWORD*", "*SECRET*", "*TOKEN*", "*_KEY", "*_DSN", "*CREDENTIAL*", "AWS_*",
+	"KUBERNETES_*", "SSH_AUTH_SOCK", "TMOUT", "BASH_ENV", "LD_PRELOAD",
+}
+
+// A password in a URL is one wherever it stands; a name alone is only for http, where it is most often a token, as git@ is
+// none for ssh.
+var credentials = regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/]*@|https?://[^\s/@]+@`)
+
+// DenyList decides what is not inherited, and what is not shown where an environment is. The zero value trusts all.
+type DenyList struct {
+	globs []string
+}
+
+// ParseDenyList reads globs over names, where case does not matter. A list with anything in it also denies every variable
+// whose value holds a URL with credentials; an empty one denies nothing.
+func ParseDenyList(globs []string) (DenyList, error) {
+	list := DenyList{globs: make([]string, len(globs))}
+	for i, glob := range globs {
+		if _, err := path.Match(glob, ""); err != nil || glob == "" {
+			return DenyList{}, fmt.Errorf("env_deny: %q is no pattern: write a name, with * and ? for what may vary", glob)
+		}
+		list.globs[i] = strings.ToUpper(glob)
+	}
+	return list, nil
+}
+
+// Denies says whether the list is against a variable.
+func (l DenyList) Denies(name, value string) bool {
+	upper := strings.ToUpper(name)
+	for _, glob := range l.globs {
+		if ok, _ := path.Match(glob, upper); ok {
+			return true
+		}
+	}
+	return len(l.globs) > 0 && strings.Contains(value, "://") && credentials.MatchString(value)
+}

@@ -1,0 +1,240 @@
+package proc
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Config of an Executor.
+type Config struct {
+	// Dir is where the folders of attempts are made; it is created if need be. What executors that were killed left in it
+	// is removed by New.
+	Dir         string
+	KeepWorkDir bool // the folders of attempts stay, to look at
+
+	// Tag is in every body's environment and wins over all else: by it whoever sweeps finds the processes of a worker.
+	Tag map[string]string
+
+	Env        map[string]string // the worker's own, above what is inherited
+	EnvInherit bool              // whether Environ reaches bodies at all
+	EnvDeny    []string          // globs of what is not inherited; nil: StandardDenyList; empty: all is
+	Environ    []string          // what there is to inherit; nil: this process's environment
+
+	Shell     []string  // of run: where neither step nor DAG names one; nil: /bin/sh -eu
+	Allow     []string  // globs of programs that may be started; empty: all
+	Deny      []string  // globs of those that may not, allowed or not
+	Resources Resources // of each body
+
+	// Cgroup is the folder of a writable cgroup v2 (see OwnCgroup) in which each attempt gets a group; "": none.
+	Cgroup string
+}
+
+// Resources bound each body; 0 = no bound.
+type Resources struct {
+	Memory int64 // bytes: of the whole body in a cgroup with that controller, else of each of its processes
+	PIDs   int   // as Memory; without a controller it bounds what the worker's user runs in all, by that many more
+	Nice   int   // 0..19
+}
+
+// Executor runs commands.
+type Executor struct {
+	config   Config
+	base     environment // the layers that are the same for every body
+	programs programs
+	session  *session
+	census   *census
+	prefix   string
+	count    atomic.Int64
+	kept     kept
+}
+
+var _ worker.Executor = (*Executor)(nil)
+
+// New makes an executor; Close ends it.
+func New(c Config) (*Executor, error) {
+	if c.Environ == nil {
+		c.Environ = os.Environ()
+	}
+	base, err := inherit(c)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := parsePrograms(c.Allow, c.Deny)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	session, err := openSession(c.Dir, c.KeepWorkDir)
+	if err != nil {
+		return nil, err
+	}
+	prefix := rand.Text()
+	return &Executor{
+		config: c, base: base, programs: programs, session: session, census: newCensus(prefix), prefix: prefix,
+	}, nil
+}
+
+func (c Config) check() error {
+	if _, err := listProcesses(); err != nil {
+		return fmt.Errorf("mount /proc: without it nobody can tell what a body left behind: %w", err)
+	}
+	r := c.Resources
+	if r.Memory < 0 || r.PIDs < 0 || r.Nice < 0 || r.Nice > 19 {
+		return fmt.Errorf("resources: memory %d, pids %d and nice %d must not be negative, and nice at most 19", r.Memory, r.PIDs, r.Nice)
+	}
+	if err := environment(c.Tag).check(); err != nil {
+		return err
+	}
+	if err := environment(c.Env).check(); err != nil {
+		return err
+	}
+	if c.Cgroup != "" {
+		return checkCgroup(c.Cgroup)
+	}
+	return nil
+}
+
+// LookupEnv finds a variable that every body gets: inherited, past the deny list, or the worker's own.
+func (x *Executor) LookupEnv(name string) (string, bool) {
+	value, ok := x.base[name]
+	return value, ok
+}
+
+// Close kills what bodies were allowed to leave behind, and removes the executor's folder. No Execute may be under way.
+func (x *Executor) Close() error {
+	err := x.kept.kill()
+	return firstError(err, x.session.close())
+}
+
+// Execute runs one body. See the package comment.
+func (x *Executor) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
+	a, err := x.prepare(task)
+	defer a.close()
+	if err != nil {
+		return refused(err)
+	}
+	if ctx.Err() != nil {
+		return refused(errStopped)
+	}
+	b, err := a.start()
+	if err != nil {
+		return refused(err)
+	}
+	if task.Started != nil {
+		task.Started()
+	}
+	survivors := b.supervise(ctx)
+	return a.result(b, survivors)
+}
+
+// attempt is what is prepared for a body before it starts.
+type attempt struct {
+	x      *Executor
+	task   *worker.Task
+	owner  string
+	folder *folder
+	cmd    command
+	cgroup *cgroup
+	stdin  *os.File
+	env    []string
+}
+
+// prepare makes all a body needs. The attempt must be closed also where there is an error.
+func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
+	number := strconv.FormatInt(x.count.Add(1), 10)
+	a := &attempt{x: x, task: task, owner: x.prefix + number}
+	added, err := x.base.layered(task)
+	if err != nil {
+		return a, configError{err}
+	}
+	if a.folder, err = x.session.folder(task, number); err != nil {
+		return a, spawnError{err}
+	}
+	if err := a.files(added); err != nil {
+		return a, err
+	}
+	if a.cmd, err = x.command(task, a.folder, added.path(x.base)); err != nil {
+		return a, err
+	}
+	if a.stdin, err = openStdin(task, a.cmd.dir); err != nil {
+		return a, err
+	}
+	added["PWD"] = a.cmd.dir
+	maps.Copy(added, x.config.Tag)
+	added[ownerVariable] = a.owner
+	a.env = added.list(x.base)
+	return a, a.group(number)
+}
+
+// files writes what a body gets by file.
+func (a *attempt) files(env environment) error {
+	var err error
+	if a.folder.output, err = a.folder.write("output", nil); err != nil {
+		return spawnError{err}
+	}
+	env["OARLOCK_OUTPUT"] = a.folder.output
+	upstream := a.task.Upstream
+	if len(upstream) == 0 {
+		upstream = []byte("{}")
+	}
+	if env["OARLOCK_UPSTREAM"], err = a.folder.write("upstream.json", upstream); err != nil {
+		return spawnError{err}
+	}
+	for name, value := range maps.Clone(env) {
+		if len(value) <= maxValueBytes {
+			continue
+		}
+		delete(env, name)
+		if env[name+"_FILE"], err = a.folder.write("env."+name, []byte(value)); err != nil {
+			return spawnError{err}
+		}
+	}
+	return nil
+}
+
+// group makes the attempt's cgroup.
+func (a *attempt) group(number string) error {
+	if a.x.config.Cgroup == "" {
+		return nil
+	}
+	var err error
+	name := "oarlock-" + strconv.Itoa(unix.Getpid()) + "-" + a.x.prefix[:8] + "-" + number
+	if a.cgroup, err = makeCgroup(a.x.config.Cgroup + "/" + name); err != nil {
+		return spawnError{err}
+	}
+	return nil
+}
+
+// close removes what prepare made. A cgroup that something of the body still is in stays, and is removed with its worker's.
+func (a *attempt) close() {
+	if a.stdin != nil {
+		a.stdin.Close()
+	}
+	if a.cgroup != nil {
+		_ = a.cgroup.remove()
+	}
+	if a.folder != nil {
+		a.folder.remove()
+	}
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+const (
+	sessionPattern  = "session-*"
+	sessionAttempts = 10 // of making a folder that somebody else's sweep takes for an old one
+)
+
+// session is the folder of one executor. It is locked as long as the executor lives, so that others know.
+type session struct {
+	path string
+	lock *os.File
+	keep bool
+}
+
+// openSession makes the folder, and removes those of executors that are gone.
+func openSession(dir string, keep bool) (*session, error) {
+	if dir == "" {
+		return nil, errors.New("the executor needs a folder for the work of attempts: set Dir")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("work folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the work folder: %w", err)
+	}
+	if !keep {
+		sweepSessions(dir)
+	}
+	for range sessionAttempts {
+		if s := makeSession(dir, keep); s != nil {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot make and lock a folder in %s: it must be writable, on a file system with flock", dir)
+}
+
+func makeSession(dir string, keep bool) *session {
+	path, err := os.MkdirTemp(dir, sessionPattern)
+	if err != nil {
+		return nil
+	}
+	lock := lockFolder(path)
+	if lock == nil {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil { // swept between the two
+		lock.Close()
+		return nil
+	}
+	return &session{path, lock, keep}
+}
+
+// lockFolder is nil when somebody else has it.
+func lockFolder(path string) *os.File {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// sweepSessions removes the folders nobody holds. What cannot be removed is tried again by the next.
+func sweepSessions(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, sessionPattern))
+	for _, path := range old {
+		if lock := lockFolder(path); lock != nil {
+			_ = removeTree(path)
+			lock.Close()
+		}
+	}
+}
+
+func (s *session) close() error {
+	defer s.lock.Close()
+	if s.keep {
+		_ = os.Remove(s.path) // if nothing is in it
+		return nil
+	}
+	if err := removeTree(s.path); err != nil {
+		return fmt.Errorf("remove the work folder: %w", err)
+	}
+	return nil
+}
+
+// folder is what one attempt has on disk: its working folder, and beside it the files it is told of.
+type folder struct {
+	work   string
+	output string // what $OARLOCK_OUTPUT names
+	files  []string
+	keep   bool
+}
+
+func (s *session) folder(t *worker.Task, number string) (*folder, error) {
+	name := fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)
+	f := &folder{work: filepath.Join(s.path, name), keep: s.keep}
+	if err := os.Mkdir(f.work, 0o700); err != nil {
+		return nil, fmt.Errorf("make the working folder of the attempt: %w", err)
+	}
+	return f, nil
+}
+
+// write makes a file beside the working folder, which thereby stays empty.
+func (f *folder) write(suffix string, content []byte) (string, error) {
+	path := f.work + "." + suffix
+	f.files = append(f.files, path)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", fmt.Errorf("write a file for the attempt: %w", err)
+	}
+	return path, nil
+}
+
+// remove takes everything away. What is still there after that goes with the executor's folder.
+func (f *folder) remove() {
+	for _, path := range f.files {
+		if err := unix.Unlink(path); err != nil {
+			_ = removeTree(path)
+		}
+	}
+	if !f.keep {
+		if unix.Rmdir(f.work) != nil {
+			_ = removeTree(f.work)
+		}
+	}
+}
+
+// removeTree is os.RemoveAll that also enters folders a body has locked itself out of.
+func removeTree(path string) error {
+	err := os.RemoveAll(path)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (err != nil || d.Type().Perm()&0o700 != 0o700) {
+			_ = os.Chmod(path, 0o700) //nolint:gosec // a folder must be entered to be emptied
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}

@@ -1,0 +1,103 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// spawnError and configError say in which class a body belongs that never started.
+type (
+	spawnError  struct{ error }
+	configError struct{ error }
+)
+
+func (e spawnError) Unwrap() error  { return e.error }
+func (e configError) Unwrap() error { return e.error }
+
+var errStopped = errors.New("stopped before it started")
+
+// refused is the end of a body that never started.
+func refused(err error) dagrun.Result {
+	if config := (configError{}); errors.As(err, &config) {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
+}
+
+// startReason says what to do about a program that was found but did not start.
+func startReason(c command, err error) error {
+	hint := map[syscall.Errno]string{
+		unix.ENOENT:  "the file is there, but the interpreter its first line (or its header) names is not: install that",
+		unix.EACCES:  "the worker's user may not run it: look at its permissions, its folders', and the mount's noexec",
+		unix.ENOEXEC: "it is no program of this machine and has no #! line: write run:, or start its interpreter",
+		unix.E2BIG:   "arguments and environment are too large together: pass large values through stdin or $OARLOCK_UPSTREAM",
+		unix.EAGAIN:  "the worker's user has too many processes: lower slots, or raise the limit (ulimit -u, pids.max)",
+		unix.ENOMEM:  "the worker's host is out of memory: lower slots",
+		unix.EMFILE:  "the worker has too many open files: raise the limit (ulimit -n)",
+		unix.ETXTBSY: "somebody is still writing the file",
+	}
+	errno := syscall.Errno(0)
+	if errors.As(err, &errno) && hint[errno] != "" {
+		return fmt.Errorf("start %s: %w: %s", c.path, errno, hint[errno])
+	}
+	return fmt.Errorf("start %s: %w", c.path, err)
+}
+
+// result says how a body ended. Only one that succeeded has outputs.
+func (a *attempt) result(b *body, survivors error) dagrun.Result {
+	if survivors != nil && b.cmd.ProcessState == nil {
+		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
+	}
+	r := exit(b.cmd)
+	switch {
+	case r.Kind == dagrun.KindSignal && a.cgroup != nil && a.cgroup.outOfMemory():
+		r.Reason = fmt.Sprintf("%s: out of memory, the worker allows %d bytes", r.Reason, a.x.config.Resources.Memory)
+	case r.Kind == dagrun.KindNone:
+		r = a.outputs(r)
+	}
+	if survivors != nil {
+		r.Reason = survivors.Error()
+	}
+	return r
+}
+
+// exit reads the state of a process that was waited for.
+func exit(cmd *exec.Cmd) dagrun.Result {
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case status.Signaled():
+		sig := status.Signal()
+		return dagrun.Result{
+			Kind: dagrun.KindSignal, Signal: int(sig), ExitCode: 128 + int(sig), HasExit: true,
+			Reason: "killed by " + signalName(sig),
+		}
+	case status.ExitStatus() != 0:
+		return dagrun.Result{
+			Kind: dagrun.KindExit, ExitCode: status.ExitStatus(), HasExit: true, Reason: "exit " + strconv.Itoa(status.ExitStatus()),
+		}
+	}
+	return dagrun.Result{HasExit: true}
+}
+
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(sig))
+}
+
+func (a *attempt) outputs(r dagrun.Result) dagrun.Result {
+	outputs, err := readOutputs(a.folder.output, a.task.Body.Outputs)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: true, Reason: err.Error()}
+	}
+	r.Outputs = outputs
+	return r
+}
