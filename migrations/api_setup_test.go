@@ -24,6 +24,9 @@ const report = `{"name": "report", "labels": {"team": "billing"}, "params": [
 func api(tb testing.TB) bundle {
 	tb.Helper()
 	db := pgtest.New(tb)
+	if t, ok := tb.(*testing.T); ok { // a benchmark would pay for it
+		countCalls(t, db.URL)
+	}
 	b := bundle{url: db.URL, conn: db.Conn(tb)}
 	b.put(tb, report)
 	return b

@@ -18,7 +18,7 @@ const childURL = "OARLOCK_TEST_MIGRATE_URL"
 func TestMain(m *testing.M) {
 	url := os.Getenv(childURL)
 	if url == "" {
-		os.Exit(m.Run())
+		os.Exit(verdict(m.Run()))
 	}
 	if _, err := migrations.Up(context.Background(), url); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,60 @@
+package migrations_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// administrators' are the statements that a worker may not execute.
+var administrators = map[string]bool{
+	"queue/put_dag": true, "queue/set_dag": true, "queue/set_queue": true, "queue/drain_worker": true,
+}
+
+// Every file is a statement that this schema understands; those of workers and clients, also one that a login may execute
+// which has nothing but its role: EXPLAIN checks that and executes nothing.
+func TestStatements_FitTheSchemaAndTheRolesOfThoseWhoUseThem(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	worker, admin := b.user(t, "wo", "oarlock_worker"), b.user(t, "ad", "oarlock_admin")
+	for _, name := range sql.Names() {
+		conn, roles := worker, true
+		switch folder, _, _ := strings.Cut(name, "/"); {
+		case administrators[name]:
+			conn = admin
+		case folder != "queue" && folder != "listen":
+			conn, roles = b.conn, false
+		}
+		statement, args, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, sql.Named(name), nil)
+		if err != nil {
+			t.Errorf("sql/%s.sql: %v", name, err)
+			continue
+		}
+		prepared, err := conn.Prepare(t.Context(), name, statement)
+		if err != nil {
+			t.Errorf("sql/%s.sql: %v", name, err)
+			continue
+		}
+		if named := len(args); named > 0 && named != len(prepared.ParamOIDs) {
+			t.Errorf("sql/%s.sql: %d names for %d parameters: it has both @name and $1", name, named, len(prepared.ParamOIDs))
+		}
+		if roles && explainable.MatchString(statement) {
+			mayExecute(t, conn, name, statement, len(prepared.ParamOIDs))
+		}
+	}
+}
+
+// The name that every statement begins with, then what EXPLAIN takes.
+var explainable = regexp.MustCompile(`^/\*[^*]*\*/\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b`)
+
+func mayExecute(t *testing.T, conn *pgx.Conn, name, statement string, params int) {
+	t.Helper()
+	result := conn.PgConn().ExecParams(t.Context(), "EXPLAIN "+statement, make([][]byte, params), nil, nil, nil).Read()
+	if result.Err != nil {
+		t.Errorf("sql/%s.sql: %v", name, result.Err)
+	}
+}
