@@ -1,5 +1,151 @@
 -- +goose Up
-SELECT 1; -- filled in by the commits that follow
+
+-- Who only waits for the end of a run needs no log of it: those who read the log have a column, since their runs' logs are
+-- flushed at once.
+ALTER TABLE oarlock.followers ADD COLUMN logs bool NOT NULL DEFAULT true;
+
+-- Following ---------------------------------------------------------------------------------------------------------
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.follow(run bigint, channel text, seconds int DEFAULT 60, logs bool DEFAULT true) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    r    oarlock.runs;
+    ends timestamptz := clock_timestamp() + seconds * interval '1 second';
+BEGIN
+    SELECT * INTO r FROM oarlock.visible_run(run);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows yours';
+    ELSIF channel IS NULL OR octet_length(channel) NOT BETWEEN 1 AND 63 OR seconds IS NULL OR seconds NOT BETWEEN 1 AND 3600 THEN
+        RAISE EXCEPTION 'channel is a name of 1 to 63 bytes, seconds are from 1 to 3600' USING ERRCODE = 'OA013', HINT = 'call it again before the time is over';
+    ELSIF r.finished_at IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM oarlock.followers f WHERE f.run_id = run AND f.until < clock_timestamp();
+    -- each costs the run's worker a notification per append; soft, since what others insert at the same time is not seen
+    IF (SELECT count(*) FROM oarlock.followers f WHERE f.run_id = run AND f.channel <> follow.channel) >= 100 THEN
+        RAISE EXCEPTION 'run % has 100 followers already', run USING ERRCODE = 'OA012', HINT = 'ask again every second instead';
+    END IF;
+    INSERT INTO oarlock.followers (run_id, channel, until, logs) VALUES (run, channel, ends, coalesce(logs, true))
+        ON CONFLICT (run_id, channel) DO UPDATE SET until = excluded.until, logs = excluded.logs;
+    RETURN ends;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.follow IS $$Has what happens to a run announced on a channel, for so many seconds: `LISTEN` to it first. Each notification says `run:` and the number, and is a hint: look at the run, and do so every second or so besides. With `logs`, what its tasks put out is flushed and announced at once; without, only changes of the run are. Returns until when, or null if the run is over. A run has at most 100 followers.
+
+```sql
+LISTEN my_channel;
+```
+
+```sql
+SELECT oarlock.follow(41, 'my_channel', logs => false);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.unfollow(run bigint, channel text) RETURNS bool
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM oarlock.followers f USING oarlock.visible_run(run) r WHERE f.run_id = r.run_id AND f.channel = unfollow.channel;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.unfollow IS $$Ends what `oarlock.follow` began; true if there was something to end.
+
+```sql
+SELECT oarlock.unfollow(41, 'my_channel');
+```$$;
+-- +goose StatementEnd
+
+-- Reading -----------------------------------------------------------------------------------------------------------
+
+-- The names of a run's steps by number, of a run that the session user may see. They never change: a run keeps its version.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.log_steps(run bigint) RETURNS TABLE (step int, name text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT s.step, s.name
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+     CROSS JOIN oarlock.steps_of(v.spec) s;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.log_steps(bigint) IS 'Internal: the steps of a run by number.';
+
+-- Every attempt that may have a log, of the tasks that changed since: a run's task records are numbered in the order in
+-- which they commit, by epoch and seq. One row without a task says that there are none; no row, that there is no such run.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.log_attempts(run bigint, since_epoch int, since_seq bigint, only_step int, only_item text, only_alt int)
+RETURNS TABLE (over bool, epoch int, seq bigint, step int, item text, alt int, attempt int, log_day date)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT r.finished_at IS NOT NULL, t.epoch, t.seq, t.step, t.item, t.alt, l.attempt, l.log_day
+      FROM oarlock.visible_run(run) r
+      LEFT JOIN (oarlock.tasks t
+           CROSS JOIN LATERAL (
+                 SELECT t.attempt, t.log_day
+                 UNION ALL
+                 SELECT a.attempt, a.log_day FROM oarlock.attempts a
+                  WHERE a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt) l)
+        ON t.run_id = r.run_id AND (t.epoch, t.seq) > (since_epoch, since_seq) AND l.log_day IS NOT NULL
+       AND (only_step IS NULL OR (t.step, t.item, t.alt) = (only_step, only_item, only_alt))
+     ORDER BY t.step, t.item, t.alt, l.attempt;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int) IS 'Internal: the attempts of a run that may have a log.';
+
+-- Chunks of several attempts of a run, each from a number on: attempt by attempt in the order given. place is an attempt's
+-- in the arrays.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], afters int[], max_rows int)
+RETURNS TABLE (place int, seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT w.n::int, c.seq, c.stream, c.at, c.data, c.final, c.reason, c.dropped_bytes
+      FROM oarlock.visible_run(run) r
+     CROSS JOIN unnest(steps, items, alts, attempts, days, afters) WITH ORDINALITY w (step, item, alt, attempt, log_day, after, n)
+     CROSS JOIN LATERAL ( -- one range of the key in one partition
+           SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes
+             FROM oarlock.log_chunks x
+            WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
+              AND x.attempt = w.attempt AND x.seq >= w.after
+            ORDER BY x.seq LIMIT max_rows) c
+     ORDER BY w.n, c.seq LIMIT max_rows;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int) IS 'Internal: parts of the logs of a run.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.read_log(run bigint, step text, item text DEFAULT NULL, attempt int DEFAULT NULL, after int DEFAULT 0, max_rows int DEFAULT 1000)
+RETURNS TABLE (seq int, stream text, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT c.seq, (ARRAY['oarlock', 'stdout', 'stderr'])[c.stream + 1], c.at, c.data, c.final, c.reason, c.dropped_bytes
+      FROM (SELECT array_agg(a.step) AS steps, array_agg(a.item) AS items, array_agg(a.alt) AS alts, array_agg(a.attempt) AS attempts, array_agg(a.log_day) AS days
+              FROM (SELECT l.* FROM oarlock.log_steps(run) s
+                     CROSS JOIN oarlock.log_attempts(run, 0, 0, s.step, coalesce(read_log.item, ''),
+                                                     coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
+                     WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
+                     ORDER BY l.attempt DESC LIMIT 1) a) w
+     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[after], least(max_rows, 1000)) c;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; from number `after` on, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes.
+
+```sql
+SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');
+```$$;
+-- +goose StatementEnd
 
 -- +goose Down
-SELECT 1;
+DROP FUNCTION oarlock.read_log(bigint, text, text, int, int, int);
+DROP FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int);
+DROP FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int);
+DROP FUNCTION oarlock.log_steps(bigint);
+DROP FUNCTION oarlock.unfollow(bigint, text);
+DROP FUNCTION oarlock.follow(bigint, text, int, bool);
+ALTER TABLE oarlock.followers DROP COLUMN logs;

@@ -21,6 +21,6 @@ WITH fence AS MATERIALIZED ( -- taken before anything is read of runs: once it i
     SELECT f.run_id, pg_notify(f.channel, 'run:' || f.run_id)
       FROM mine
       JOIN oarlock.followers f USING (run_id)
-     WHERE f.until > clock_timestamp()
+     WHERE f.logs AND f.until > clock_timestamp()
 )
 SELECT EXISTS (SELECT FROM fence) AS fenced, ARRAY(SELECT m.run_id FROM mine m) AS mine, ARRAY(SELECT DISTINCT t.run_id FROM told t) AS followed
