@@ -1,8 +1,138 @@
 package queue
 
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/internal/listen"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// How followers look.
+const (
+	followPoll    = time.Second      // without having heard anything
+	followFor     = 60 * time.Second // what a follower registers for: a crashed one is forgotten then
+	followAgain   = followFor / 3
+	followTimeout = 5 * time.Second // of a statement that registers or reads
+	leaveTimeout  = 2 * time.Second // of the statement that ends a registration
+)
+
+var (
+	followSQL   = sql.Named("queue/follow")
+	unfollowSQL = sql.Named("queue/unfollow")
+)
+
 // ears are the store's one LISTEN connection.
-type ears struct{}
+type ears struct {
+	store *Store
 
-func newEars(*Store) *ears { return &ears{} }
+	mu       sync.Mutex
+	listener *listen.Listener // nil: nobody followed yet
+	closed   bool
+}
 
-func (*ears) close() {}
+func newEars(s *Store) *ears { return &ears{store: s} }
+
+// subscribe returns nil where nothing is to be heard: followers then poll.
+func (e *ears) subscribe(channel string) *listen.Subscription {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.store.pollOnly {
+		return nil
+	}
+	if e.listener == nil {
+		e.listener = e.store.newListener()
+	}
+	return e.listener.Subscribe(channel)
+}
+
+func (e *ears) close() {
+	e.mu.Lock()
+	listener := e.listener
+	e.closed = true
+	e.mu.Unlock()
+	if listener != nil {
+		listener.Close()
+	}
+}
+
+// follower waits for news of one run. It belongs to one goroutine, and is registered under a channel of its own while
+// the server listens for it.
+type follower struct {
+	store        *Store
+	run          RunID
+	logs         bool // also of its log
+	channel      string
+	subscription *listen.Subscription // nil: it polls
+	registered   time.Time            // zero: it is not
+}
+
+func (s *Store) newFollower(run RunID, logs bool) *follower {
+	f := &follower{store: s, run: run, logs: logs, channel: "oarlock_f_" + uuid.NewString()}
+	f.subscription = s.ears.subscribe(f.channel)
+	return f
+}
+
+// wait returns when there is news, and at the latest when it is time to look anyway. What matters is what the caller then
+// sees, so nobody needs to know why something could not be registered.
+func (f *follower) wait(ctx context.Context) error {
+	news, cancel := context.WithTimeout(ctx, followPoll)
+	defer cancel()
+	if f.subscription == nil {
+		<-news.Done()
+		return ctx.Err()
+	}
+	signal, err := f.subscription.Wait(news)
+	if signal.Missed || !f.registered.IsZero() && time.Since(f.registered) > followAgain {
+		f.register(ctx)
+	}
+	if err != nil && news.Err() == nil {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// register comes after LISTEN and before the next look, so that nothing falls between.
+func (f *follower) register(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	err := f.exec(ctx, followSQL, pgx.StrictNamedArgs{"run": f.run, "channel": f.channel, "seconds": int(followFor.Seconds()), "logs": f.logs})
+	if err == nil {
+		f.registered = time.Now()
+	}
+}
+
+func (f *follower) exec(ctx context.Context, statement string, args pgx.StrictNamedArgs) error {
+	return f.store.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, statement, args)
+		return err
+	})
+}
+
+// close also ends the registration, unless the database is away: then it runs out.
+func (f *follower) close(ctx context.Context) {
+	if f.subscription != nil {
+		f.subscription.Close()
+	}
+	if f.registered.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	_ = f.exec(ctx, unfollowSQL, pgx.StrictNamedArgs{"run": f.run, "channel": f.channel})
+}
+
+// passes says whether an error is one that a follower waits out.
+func passes(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	c := pglink.Classify(err)
+	return c != pglink.OK && c != pglink.Permanent
+}

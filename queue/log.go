@@ -29,6 +29,7 @@ type Chunk struct {
 	Stream  Stream
 	At      time.Time
 	Data    []byte
+	Step    string // the name of Task's step, a replacement's as step~1, when the logs of a whole run are read
 
 	Final   bool   // nothing comes after it
 	Reason  string // of a final chunk: how the attempt ended, in a word

@@ -67,6 +67,9 @@ func newChunkLink(store *Store, worker uuid.UUID) *link {
 // error nothing of the statement is stored, nor will be later. Sending the same chunks again is harmless in each case.
 // pglink.Classify tells why: Degraded, when the server is out of disk.
 func (s *Session) AppendLogs(ctx context.Context, chunks []Chunk) error {
+	if err := s.end.get(); err != nil {
+		return fmt.Errorf("append logs: %w", err)
+	}
 	for i := range chunks {
 		if err := chunks[i].check(); err != nil {
 			return fmt.Errorf("append logs: %w", err)

@@ -62,8 +62,7 @@ func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if !fenced {
-		a.session.held.forfeitAll()
-		return ErrLeaseLost
+		return a.session.lost()
 	}
 	a.session.held.setFollowed(claims, followed)
 	a.chunks = nil
