@@ -44,6 +44,7 @@ func (s *Session) close(ctx context.Context) error {
 	wasLost := errors.Is(s.end.get(), ErrLeaseLost)
 	var errs []error
 	s.end.set(fmt.Errorf("session of worker %s: %w", s.worker.ID, ErrClosed))
+	errs = append(errs, s.journal.close(ctx))
 	if !wasLost {
 		errs = append(errs, s.leave(ctx))
 	}

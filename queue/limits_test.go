@@ -9,7 +9,6 @@ import (
 type crowd struct {
 	*fleet
 	audit string // counts what the limit is about
-	limit int
 	give  string // gives one claim back
 }
 

@@ -114,13 +114,8 @@ func (s *Session) actOn(ctx context.Context, last doubts) error {
 	})
 }
 
-// querier is a connection or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // release queues claims of this worker again, nil for all, and says how many.
-func (s *Session) release(ctx context.Context, q querier, claims []uuid.UUID) (n int, err error) {
+func (s *Session) release(ctx context.Context, q Querier, claims []uuid.UUID) (n int, err error) {
 	var lanes, told int
 	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": claims, "batch": releaseBatch}
 	err = q.QueryRow(ctx, releaseClaims, args).Scan(&n, &lanes, &told)

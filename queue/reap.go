@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -186,10 +187,8 @@ func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {
 
 // replaces is this worker's id if it replaces the other.
 func (s *Session) replaces(id uuid.UUID) *uuid.UUID {
-	for _, r := range s.worker.Replaces {
-		if r == id {
-			return &s.worker.ID
-		}
+	if slices.Contains(s.worker.Replaces, id) {
+		return &s.worker.ID
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now},
 	}
 	session.claims.again = session.claims.endFormer
+	session.journal = newJournal(journalConfig{
+		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), held: session.held, lost: func() { _ = session.lost() },
+	})
 	session.polling <- struct{}{}
 	return session
 }
