@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,11 +18,12 @@ const journalQueue = 1000
 
 // journalConfig is what a journal needs.
 type journalConfig struct {
-	worker uuid.UUID
-	name   string          // of the worker, for people
-	config *pgx.ConnConfig // of its connection, which it has for itself
-	held   *holdings
-	lost   func() // called once it is known that the worker's fence is gone; every claim is forfeited by then
+	worker  uuid.UUID
+	name    string          // of the worker, for people
+	config  *pgx.ConnConfig // of its connection, which it has for itself
+	held    *holdings
+	lost    func()        // called once it is known that the worker's fence is gone; every claim is forfeited by then
+	timeout time.Duration // of a flush, then it is begun anew; 0: callTimeout
 }
 
 // journal writes what drives decide. All drives of a worker share it: while one flush is in flight the next gathers, and
@@ -40,12 +43,12 @@ type journal struct {
 	cancel    context.CancelFunc
 	ended     chan struct{} // the goroutine has returned
 
-	carry    *entry    // taken out of the queue, but for the next flush
-	flush    *flush    // buffers
-	prepared *pgx.Conn // knows the statement
-	flying   []*piece  // what is being written
-	suspect  *backend  // may still be at a flush that nobody waits for
-	sent     atomic.Int64
+	carry    *entry       // taken out of the queue, but for the next flush
+	flush    *flush       // buffers
+	prepared *pgx.Conn    // knows the statement
+	flying   []*piece     // what is being written
+	tries    atomic.Int64 // flushes begun, also those that did not reach the database
+	dropped  atomic.Int64 // batches that were given up when it closed
 }
 
 func newJournal(c journalConfig) *journal {
@@ -53,6 +56,7 @@ func newJournal(c journalConfig) *journal {
 		journalConfig: c, queue: make(chan *entry, journalQueue),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
+	j.timeout = cmp.Or(j.timeout, callTimeout)
 	j.config = plainPlans(c.config)
 	j.link = newLink(j.config, j.takeUp)
 	j.flush = newFlush(j)
@@ -136,10 +140,11 @@ func (j *journal) close(ctx context.Context) error {
 		j.cancel()
 		<-j.ended
 	}
-	if err := j.link.close(ctx); err != nil {
-		return fmt.Errorf("close the journal: %w", err)
+	j.link.drop() // nobody else uses it
+	if n := j.dropped.Load(); n > 0 {
+		return fmt.Errorf("close the journal: %d batches were not written: %w", n, ErrUnknown)
 	}
-	return ctx.Err()
+	return nil
 }
 
 // write is the goroutine.
@@ -273,6 +278,9 @@ func (j *journal) conclude(p *piece) {
 		if e.ends() {
 			j.held.remove(e.batch.Claim)
 		}
+	}
+	if errors.Is(p.err, ErrClosed) {
+		j.dropped.Add(1)
 	}
 	if errors.Is(p.err, ErrLeaseLost) || errors.Is(p.err, ErrRefused) {
 		j.held.forfeit(e.batch.Claim)

@@ -111,7 +111,6 @@ func (j *journal) send(pieces []*piece) error {
 			return err
 		}
 		j.flush.fill(open)
-		j.sent.Add(1)
 		got, err = j.exec(ctx, conn)
 		if err == nil {
 			err = j.judge(ctx, conn, open, got)
@@ -244,15 +243,7 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstJournalPause, longestJournalPause
 	for {
-		err := j.link.use(j.ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			served := j.link.server
-			j.suspect = &served
-			err := do(ctx, conn)
-			if pglink.Classify(err) != pglink.SessionLost {
-				j.suspect = nil
-			}
-			return err
-		})
+		err := j.try(do)
 		if err == nil || isFinal(err) {
 			return err
 		}
@@ -268,6 +259,13 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 			return nil
 		}
 	}
+}
+
+func (j *journal) try(do func(context.Context, *pgx.Conn) error) error {
+	j.tries.Add(1)
+	ctx, cancel := context.WithTimeout(j.ctx, j.timeout)
+	defer cancel()
+	return j.link.use(ctx, do)
 }
 
 // isFinal says whether trying again is of no use.

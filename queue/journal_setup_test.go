@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -40,9 +42,21 @@ func newYard(tb testing.TB) *yard {
 	y.exec("SELECT oarlock.put_dag($1::jsonb, 'source', 'hash', '{process}')", twoSteps)
 	y.url = y.login()
 	y.worker = y.addWorker()
-	y.journal, y.held, y.lost = y.open(y.url, y.worker)
+	y.journal, y.held, y.lost = y.open(y.url, 0)
 	return y
 }
+
+// through is a yard whose journal talks through a proxy, and gives a flush up after a moment.
+func through(tb testing.TB) (*yard, *netfault.Proxy) {
+	tb.Helper()
+	y := newYard(tb)
+	proxy, url := netfault.Through(tb, y.url)
+	y.journal, y.held, y.lost = y.open(url, hasty)
+	return y, proxy
+}
+
+// hasty is long enough for a flush that nothing hinders, on a busy machine.
+const hasty = 700 * time.Millisecond
 
 // login is the URL of a user who may do what workers may, and nothing else.
 func (y *yard) login() string {
@@ -78,16 +92,18 @@ func (y *yard) addWorker() uuid.UUID {
 	return id
 }
 
-// open is a journal of a worker; it is closed with the test.
-func (y *yard) open(url string, worker uuid.UUID) (*journal, *holdings, chan struct{}) {
+// open is a journal of the worker; it is closed with the test.
+func (y *yard) open(url string, timeout time.Duration) (*journal, *holdings, chan struct{}) {
 	y.tb.Helper()
 	config, err := pglink.Parse(url, pglink.Options{})
 	if err != nil {
 		y.tb.Fatal(err)
 	}
-	pglink.AsWriter(config, appName(worker))
+	pglink.AsWriter(config, appName(y.worker))
 	held, lost := newHoldings(), make(chan struct{})
-	j := newJournal(journalConfig{worker: worker, name: "w1", config: config, held: held, lost: func() { close(lost) }})
+	j := newJournal(journalConfig{
+		worker: y.worker, name: "w1", config: config, held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }),
+	})
 	y.tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,43 +10,15 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-var (
-	verifyClaims     = sql.Named("queue/verify")
-	terminateBackend = sql.Named("queue/terminate")
-)
-
-// terminatePatience is how long one call waits for a server process to end. Journals go on calling.
-const terminatePatience = 5 * time.Second
+var verifyClaims = sql.Named("queue/verify")
 
 // takeUp is what comes first on every connection but the first. An older flush must not land any more; then nothing is
 // believed that the database does not confirm, since it may be another server than before.
 func (j *journal) takeUp(ctx context.Context, conn *pgx.Conn) error {
-	if err := j.endSuspect(ctx, conn); err != nil {
+	if err := j.link.endFormer(ctx, conn); err != nil {
 		return err
 	}
 	return j.verify(ctx, conn)
-}
-
-// endSuspect ends the server process of a flush that nobody waits for any more, and sees it gone.
-func (j *journal) endSuspect(ctx context.Context, conn *pgx.Conn) error {
-	if j.suspect == nil {
-		return nil
-	}
-	rows, err := conn.Query(ctx, terminateBackend, pgx.StrictNamedArgs{
-		"pid": j.suspect.pid, "started": j.suspect.started, "patience_ms": terminatePatience.Milliseconds(),
-	})
-	if err != nil {
-		return fmt.Errorf("end the former connection: %w", err)
-	}
-	ended, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err != nil {
-		return fmt.Errorf("end the former connection: %w", err)
-	}
-	if len(ended) > 0 && !ended[0] {
-		return fmt.Errorf("end the former connection: process %d: %w", j.suspect.pid, context.DeadlineExceeded)
-	}
-	j.suspect = nil
-	return nil
 }
 
 // claimed is what the database knows of a claim.
