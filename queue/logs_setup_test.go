@@ -102,7 +102,14 @@ type writer struct {
 func (r *logRoom) writer(tb testing.TB) *writer {
 	tb.Helper()
 	proxy, through := netfault.Through(tb, r.login(tb, "oarlock_worker"))
-	store := openStore(tb, Config{URL: through})
+	w := r.writerAt(tb, through)
+	w.proxy = proxy
+	return w
+}
+
+func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
+	tb.Helper()
+	store := openStore(tb, Config{URL: url})
 	id := uuid.New()
 	channel := "oarlock_w_" + id.String()
 	r.exec(tb, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
@@ -117,7 +124,7 @@ func (r *logRoom) writer(tb testing.TB) *writer {
 			tb.Error(err)
 		}
 	})
-	return &writer{Session: s, room: r, proxy: proxy}
+	return &writer{Session: s, room: r}
 }
 
 const patience = 20 * time.Second
