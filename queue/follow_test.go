@@ -435,3 +435,30 @@ func TestFollowLogs_LeavesWithItsCaller(t *testing.T) {
 		})
 	}
 }
+
+// A log goes when its day is past what every DAG keeps, or with its run; others stay.
+func TestPrune_TakesLogsWithTheirRunOnly(t *testing.T) {
+	t.Parallel()
+	w, run := told(t)
+	claim := w.hold(t, w.room.enqueue(t))
+	w.append(t, w.begin(t, claim.Run, stepA, 1).chunk(0, "stays"))
+	w.room.end(t, run, "succeeded")
+	w.room.exec(t, "SELECT oarlock.prune()")
+	wantLines(t, readLogs(t, w.store, LogQuery{Run: run}), "a 2 0 two", "a 2 1 three", "a 2 2  succeeded", "b~1 1 0 instead", "c k 1 0 item")
+	late := w.hold(t, w.room.enqueue(t))
+	old := w.begin(t, late.Run, stepA, 1)
+	old.day = old.day.AddDate(0, 0, -3) // in the default partition, within what is kept
+	w.room.exec(t, "UPDATE oarlock.tasks SET log_day = $1 WHERE run_id = $2", old.day, late.Run)
+	w.append(t, old.chunk(0, "stays, too"))
+	w.room.exec(t, "UPDATE oarlock.dag_versions SET retention_runs = 0, retention_days = 1")
+	w.room.exec(t, "SET session_replication_role = replica")
+	w.room.exec(t, `UPDATE oarlock.runs SET finished_at = now() - interval '2 days' WHERE run_id = $1`, run)
+	w.room.exec(t, "RESET session_replication_role")
+	w.room.exec(t, "SELECT oarlock.prune()")
+	if _, err := w.store.ReadLogs(t.Context(), LogQuery{Run: run}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the log of a pruned run: %v, want ErrNotFound", err)
+	}
+	wantStored(t, w.room, run)
+	wantLines(t, readLogs(t, w.store, LogQuery{Run: claim.Run}), "a 1 0 stays")
+	wantLines(t, readLogs(t, w.store, LogQuery{Run: late.Run}), "a 1 0 stays, too")
+}
