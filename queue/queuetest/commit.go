@@ -285,7 +285,7 @@ func (s *MemorySession) Settle(ctx context.Context, set queue.Settlement) error 
 	}
 	row := r.tasks[set.Task]
 	if row == nil || row.State != dagrun.TaskRunning || row.Attempt != set.Attempt {
-		return fmt.Errorf("settle run %d: attempt %d does not run: %w", r.id, set.Attempt, queue.ErrConflict)
+		return fmt.Errorf("settle run %d: attempt %d does not run: %w", r.id, set.Attempt, queue.ErrLeaseLost)
 	}
 	row.settled = &queue.Settled{Task: set.Task, Attempt: set.Attempt, Outputs: set.Outputs}
 	return nil

@@ -149,19 +149,21 @@ func (s *MemorySession) Renew(ctx context.Context, busy int) (queue.Renewal, err
 	return renewed, nil
 }
 
-// DrainWorker asks a worker to claim nothing more.
-func (m *Memory) DrainWorker(ctx context.Context, id uuid.UUID) error {
+// DrainWorker asks a worker, by name or id, to claim nothing more, and says how many there were.
+func (m *Memory) DrainWorker(ctx context.Context, name string) (int, error) {
 	if err := m.enter(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer m.mu.Unlock()
-	w := m.byID[id]
-	if w == nil || !w.fenced {
-		return refusal(queue.ErrNotFound, "OA007", "list workers to see which there are", "there is no worker %s", id)
+	n := 0
+	for _, w := range m.workers {
+		if w.fenced && (w.Name == name || w.ID.String() == name) {
+			n++
+			w.Desired = queue.WorkerDraining
+			w.tell(func(h *queue.Heard) { h.Drain = true })
+		}
 	}
-	w.Desired = queue.WorkerDraining
-	w.tell(func(h *queue.Heard) { h.Drain = true })
-	return nil
+	return n, nil
 }
 
 // Drain claims nothing from now on.

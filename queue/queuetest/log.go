@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -121,7 +122,7 @@ func (m *Memory) appendChunk(c *queue.Chunk) {
 	}
 }
 
-// ReadLogs reads an attempt's chunks in their order.
+// ReadLogs reads an attempt's chunks in their order, or without a Step those of the whole run, task by task.
 func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -131,6 +132,24 @@ func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk,
 	if err != nil {
 		return nil, err
 	}
+	limit := maxChunks
+	if q.Limit > 0 {
+		limit = min(limit, q.Limit)
+	}
+	all := m.logged(r)
+	if q.Step != "" {
+		if all, err = m.loggedBy(r, &q); err != nil {
+			return nil, err
+		}
+	} else if q.Last != nil {
+		i := slices.IndexFunc(all, func(c queue.Chunk) bool { return keyOf(&c) == keyOf(q.Last) && c.Seq == q.Last.Seq })
+		all = all[i+1:]
+	}
+	return slices.Clone(all[:min(limit, len(all))]), nil
+}
+
+// loggedBy are the chunks of one attempt.
+func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
 	id, err := r.version.graph.ParseTask(q.Step)
 	if err != nil {
 		return nil, refusal(queue.ErrNotFound, "OA007", "look at its tasks", "run %d has no step %s", q.Run, q.Step)
@@ -145,11 +164,23 @@ func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk,
 		return nil, nil
 	}
 	from, _ := slices.BinarySearchFunc(l.chunks, q.After, func(c queue.Chunk, seq int) int { return c.Seq - seq })
-	limit := maxChunks
-	if q.Limit > 0 {
-		limit = min(limit, q.Limit)
+	return l.chunks[from:], nil
+}
+
+// logged are all chunks of a run.
+func (m *Memory) logged(r *run) []queue.Chunk {
+	var keys []attemptKey
+	for key := range m.logs {
+		if key.run == r.id {
+			keys = append(keys, key)
+		}
 	}
-	return slices.Clone(l.chunks[from:min(from+limit, len(l.chunks))]), nil
+	slices.SortFunc(keys, func(a, b attemptKey) int { return cmp.Or(inOrder(a.task, b.task), a.attempt-b.attempt) })
+	var all []queue.Chunk
+	for _, key := range keys {
+		all = append(all, m.logs[key].chunks...)
+	}
+	return all
 }
 
 func (r *run) latest(id dagrun.TaskID) int {

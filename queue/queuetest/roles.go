@@ -24,6 +24,14 @@ type Client interface {
 type Administrator interface {
 	SetQueue(ctx context.Context, c queue.QueueChange) error
 	SetDAG(ctx context.Context, c queue.DAGChange) error
+	DrainWorker(ctx context.Context, worker string) (int, error)
+}
+
+// Historian tells what became of a run, beyond its state.
+type Historian interface {
+	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
+	Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error)
+	Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error)
 }
 
 // LogReader shows what a LogSink stored.

@@ -279,8 +279,8 @@ func (m *Memory) Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt,
 	return shown, nil
 }
 
-// Events are the run's own log.
-func (m *Memory) Events(ctx context.Context, id queue.RunID) ([]queue.Event, error) {
+// Events are the run's own log, after the one that is named.
+func (m *Memory) Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -289,5 +289,26 @@ func (m *Memory) Events(ctx context.Context, id queue.RunID) ([]queue.Event, err
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(r.events), nil
+	from := slices.IndexFunc(r.events, func(e queue.Event) bool { return e.ID > after })
+	if from < 0 {
+		return nil, nil
+	}
+	return slices.Clone(r.events[from:]), nil
+}
+
+// Controls are what was asked of a run, the oldest first.
+func (m *Memory) Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]queue.Control, len(r.controls))
+	for i, c := range r.controls {
+		all[i] = *c
+	}
+	return all, nil
 }

@@ -24,6 +24,7 @@ type Harness struct {
 	Client   Client
 	Admin    Administrator
 	Logs     LogReader
+	History  Historian
 	Register func(context.Context, queue.Worker) (Session, error)
 	// Settle has a task's own transaction end with the settlement, and commit.
 	Settle func(context.Context, Session, queue.Settlement) error

@@ -15,7 +15,7 @@ func inMemory(*testing.T) queuetest.Harness {
 	m := queuetest.NewMemory(queuetest.Options{Now: clock.Now})
 	sessions := map[queuetest.Lease]*queuetest.MemorySession{}
 	return queuetest.Harness{
-		Client: m, Admin: m, Logs: m,
+		Client: m, Admin: m, Logs: m, History: m,
 		Register: func(ctx context.Context, w queue.Worker) (queuetest.Session, error) {
 			s, err := m.Register(ctx, w)
 			if err != nil {

@@ -76,7 +76,11 @@ func restoredExactly(s *setup) {
 	rec.Deadline, rec.Left, rec.Tolerated = at+100_000, 0, 1
 	rec.Counts = dagrun.Counts{Total: 7, Open: 4, Succeeded: 1, Failed: 1, Replaced: 1}
 	rec.State = dagrun.RunPaused
-	s.must(a.Commit(s.Context(), &queue.Batch{Claim: c, Records: dagrun.Records{Tasks: rows, Run: rec}}))
+	former := dagrun.AttemptRecord{
+		ID: dagrun.TaskID{Item: "x/1"}, Attempt: 1, Generation: 1, State: dagrun.TaskFailed, Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true,
+		Reason: "timed out", StartedAt: at, FinishedAt: at + 4,
+	}
+	s.must(a.Commit(s.Context(), &queue.Batch{Claim: c, Records: dagrun.Records{Tasks: rows, Attempts: []dagrun.AttemptRecord{former}, Run: rec}}))
 	b := s.worker(replacing(a))
 	again := s.claimOne(b)
 	if again.Run != id || again.Epoch != 2 || again.Losses != 1 || again.ID == c.ID || again.Fresh() {
@@ -195,7 +199,9 @@ func inboxRefuses(s *setup) {
 	if len(box.Controls) != 1 || box.Controls[0].Verb != dagrun.VerbCancel || box.Inbox == c.Inbox {
 		s.Fatalf("mail %+v", box)
 	}
-	s.must(w.Commit(s.Context(), finish(c, box.Inbox, at, done)))
+	last := finish(c, box.Inbox, at, done)
+	last.Records.Controls = []dagrun.Decision{{ID: box.Controls[0].ID, Outcome: dagrun.Refused, State: "succeeded", Message: "too late"}}
+	s.must(w.Commit(s.Context(), last))
 	s.wantState(id, "succeeded")
 }
 

@@ -63,12 +63,11 @@ func maxQueued(s *setup) {
 }
 
 func queueTimeout(s *setup) {
-	s.put("name: hurried\nqueue_timeout: 50ms\nsteps: [{id: a, run: \"true\"}]\n")
+	s.put("name: hurried\nqueue_timeout: 1s\nsteps: [{id: a, run: \"true\"}]\n")
+	a, other := s.worker(), s.worker(func(w *queue.Worker) { w.Offers = nil })
 	started := s.enqueue(queue.Request{DAG: "hurried"})
-	a := s.worker()
 	c := s.claimOne(a)
 	id := s.enqueue(queue.Request{DAG: "hurried"})
-	other := s.worker(func(w *queue.Worker) { w.Offers = nil })
 	s.until("it gives up", func() bool {
 		s.idle(other, "it can serve nothing")
 		return s.get(id).Over()

@@ -137,7 +137,9 @@ func logsLast(s *setup) {
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
 	s.wantError(w.Commit(s.Context(), b), queue.ErrInboxMoved)
 	s.wantLog(id, "one") // nothing of a refused batch
-	b.Seen = s.mail(w, c).Inbox
+	box := s.mail(w, c)
+	b.Seen = box.Inbox
+	b.Records.Controls = []dagrun.Decision{{ID: box.Controls[0].ID, Outcome: dagrun.Refused, State: "succeeded", Message: "too late"}}
 	s.must(w.Commit(s.Context(), b))
 	all := s.wantLog(id, "onetwo")
 	if len(all) != 3 || !all[2].Final {
