@@ -78,7 +78,7 @@ tests_with = $(shell grep -rlE --include='*_test.go' --exclude-dir=.cache '$(1)'
 
 .PHONY: golden
 golden: ## rewrite golden files, then show what changed
-	@go test $(call tests_with,flag.Bool."rewrite") -rewrite; status=$$?; \
+	@go test $(call tests_with,flag.Bool."rewrite"|oarlock/internal/golden") -rewrite; status=$$?; \
 		git --no-pager diff --stat -- '*testdata*'; exit $$status
 
 .PHONY: bench

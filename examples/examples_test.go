@@ -1,19 +1,15 @@
 package examples
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/golden"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what is drawn into testdata")
 
 func TestExamples_ParseCompileAndDraw(t *testing.T) {
 	t.Parallel()
@@ -46,10 +42,10 @@ func draw(t *testing.T, file string) {
 	view := graphview.FromSpec(spec, graph)
 	checkSchemaLine(t, file, string(src))
 	name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-	golden(t, name+".txt", graphview.Text(view, graphview.TextOptions{}))
-	golden(t, name+".dot", graphview.DOT(view))
-	golden(t, name+".mmd", graphview.Mermaid(view))
-	golden(t, name+".svg", graphview.SVG(view))
+	golden.Equal(t, filepath.Join("testdata", name+".txt"), graphview.Text(view, graphview.TextOptions{}))
+	golden.Equal(t, filepath.Join("testdata", name+".dot"), graphview.DOT(view))
+	golden.Equal(t, filepath.Join("testdata", name+".mmd"), graphview.Mermaid(view))
+	golden.Equal(t, filepath.Join("testdata", name+".svg"), graphview.SVG(view))
 }
 
 // checkSchemaLine wants the first line to lead an editor to the schema.
@@ -62,22 +58,5 @@ func checkSchemaLine(t *testing.T, file, src string) {
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(file), path)); err != nil {
 		t.Error(err)
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is drawn differently (look at it, then go test -rewrite):\n%s", file, diff)
 	}
 }

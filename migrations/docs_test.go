@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/golden"
 )
 
 // described are the public functions and views with their comments, in the order of the page: kind, name, signature, who
@@ -81,7 +83,7 @@ func TestDocs_SQLAPIIsWhatTheCommentsSay(t *testing.T) {
 	}
 	page.WriteString("\n| code | means | cause | cure |\n|---|---|---|---|\n")
 	page.WriteString(strings.Join(b.list(t, "SELECT format('| %s | %s | %s | %s |', code, means, cause, cure) FROM oarlock.error_codes ORDER BY code"), "\n") + "\n")
-	golden(t, "../docs/sql-api.md", page.String())
+	golden.Equal(t, "../docs/sql-api.md", page.String())
 }
 
 var example = regexp.MustCompile("(?s)```sql\n(.*?)```")

@@ -2,17 +2,14 @@ package dagspec
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/oarlock-dev/oarlock/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what is printed into the golden files")
 
 func TestParse_ReportsEveryProblemOfABadFile(t *testing.T) {
 	t.Parallel()
@@ -36,27 +33,11 @@ func TestParse_ReportsEveryProblemOfABadFile(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted: %+v", spec)
 			}
-			golden(t, path+".golden", err.Error()+"\n")
+			golden.Equal(t, path+".golden", err.Error()+"\n")
 		})
 	}
 	if seen < 60 {
 		t.Fatalf("only %d bad files", seen)
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("run with -rewrite if this is right (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,20 +1,15 @@
 package graphview_test
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/golden"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what is drawn into testdata")
 
 func TestRenderers_DrawTheGoldenFiles(t *testing.T) {
 	t.Parallel()
@@ -31,30 +26,13 @@ func TestRenderers_DrawTheGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := parse(name, string(text))
-			golden(t, name+".txt", graphview.Text(v, graphview.TextOptions{}))
-			golden(t, name+".ascii.txt", graphview.Text(v, graphview.TextOptions{ASCII: true}))
-			golden(t, name+".narrow.txt", graphview.Text(v, graphview.TextOptions{Width: 40}))
-			golden(t, name+".dot", graphview.DOT(v))
-			golden(t, name+".mmd", graphview.Mermaid(v))
-			golden(t, name+".svg", graphview.SVG(v))
+			golden.Equal(t, filepath.Join("testdata", name+".txt"), graphview.Text(v, graphview.TextOptions{}))
+			golden.Equal(t, filepath.Join("testdata", name+".ascii.txt"), graphview.Text(v, graphview.TextOptions{ASCII: true}))
+			golden.Equal(t, filepath.Join("testdata", name+".narrow.txt"), graphview.Text(v, graphview.TextOptions{Width: 40}))
+			golden.Equal(t, filepath.Join("testdata", name+".dot"), graphview.DOT(v))
+			golden.Equal(t, filepath.Join("testdata", name+".mmd"), graphview.Mermaid(v))
+			golden.Equal(t, filepath.Join("testdata", name+".svg"), graphview.SVG(v))
 		})
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, []byte(got)) {
-		t.Errorf("%s differs (look at it, then run with -rewrite):\n%s", path, cmp.Diff(string(want), got))
 	}
 }
 

@@ -1,16 +1,13 @@
 package script
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/oarlock-dev/oarlock/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what the scripts print into them")
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -42,13 +39,5 @@ func runFile(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the core answers differently (- script, + core); if that is right: go test -rewrite\n%s", diff)
-	}
+	golden.Equal(t, file, got)
 }
