@@ -46,9 +46,7 @@ func TestRoles_LeaveWithTheDatabase(t *testing.T) {
 	if _, err := migrations.Down(t.Context(), b.url, 0); err != nil {
 		t.Fatal(err)
 	}
-	if left := b.leftovers(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	b.mustBeClean(t)
 	b.mustUp(t)
 }
 

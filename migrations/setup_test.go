@@ -101,4 +101,11 @@ func (b bundle) leftovers(t *testing.T) []string {
 		UNION ALL SELECT 'default privileges ' || oid FROM pg_default_acl`)
 }
 
+func (b bundle) mustBeClean(t *testing.T) {
+	t.Helper()
+	if left := b.leftovers(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func equal(a, b []string) bool { return fmt.Sprint(a) == fmt.Sprint(b) }

@@ -45,9 +45,7 @@ func TestUp_AfterDownOfAUsedDatabase(t *testing.T) {
 	if len(taken) != int(migrations.MaxVersion) || taken[0].Version != migrations.MaxVersion {
 		t.Errorf("took back %v, want all, the newest first", taken)
 	}
-	if left := b.leftovers(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	b.mustBeClean(t)
 	b.mustUp(t)
 	if got := b.list(t, "SELECT count(*)::text FROM oarlock_river.river_job"); got[0] != "0" {
 		t.Errorf("%s jobs came back", got[0])
@@ -61,9 +59,7 @@ func TestDown_OnAnEmptyDatabaseLeavesItEmpty(t *testing.T) {
 		if taken, err := migrations.Down(t.Context(), b.url, 0); err != nil || len(taken) != 0 {
 			t.Errorf("took back %v, %v", taken, err)
 		}
-		if left := b.leftovers(t); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
+		b.mustBeClean(t)
 	}
 	b.mustUp(t)
 }
@@ -76,9 +72,7 @@ func TestDown_TakesAwayWhatAnUpLeftThatNeverBegan(t *testing.T) {
 	if _, err := migrations.Down(t.Context(), b.url, 0); err != nil {
 		t.Fatal(err)
 	}
-	if left := b.leftovers(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	b.mustBeClean(t)
 }
 
 func TestDown_ToAVersionKeepsTheOlderOnes(t *testing.T) {
@@ -202,9 +196,7 @@ func TestUp_DoesNotWaitForEver(t *testing.T) {
 	if _, err := migrations.Up(ctx, b.url); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the caller's deadline", err)
 	}
-	if left := b.leftovers(t); len(left) > 0 {
-		t.Errorf("wrote without the lock: %v", left)
-	}
+	b.mustBeClean(t)
 }
 
 func TestUp_RefusesAServerThatTakesNoWrites(t *testing.T) {
@@ -239,9 +231,7 @@ func TestReading_ChangesNothing(t *testing.T) {
 	if err := migrations.Check(t.Context(), b.conn); !errors.As(err, &none) || none.Have != 0 || !strings.Contains(err.Error(), "`oarlock migrate up`") {
 		t.Errorf("check: %v", err)
 	}
-	if left := b.leftovers(t); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	b.mustBeClean(t)
 }
 
 func TestEverything_RefusesADatabaseThatIsTooNew(t *testing.T) {

@@ -25,11 +25,11 @@ func OneOrder(g *dagrun.Graph, outcomes []Class) ([]dagrun.State, dagrun.RunStat
 		ready, _ := run.Ready()
 		run.Advance()
 		if run.Over() {
-			return statesOf(run, g.Len()), ready.Result.State, nil
+			return StatesOf(run, g.Len()), ready.Result.State, nil
 		}
 		id := dagrun.TaskID{Step: first(running)}
 		if id.Step < 0 {
-			return nil, 0, fmt.Errorf("nothing runs and nothing ends: %v", statesOf(run, g.Len()))
+			return nil, 0, fmt.Errorf("nothing runs and nothing ends: %v", StatesOf(run, g.Len()))
 		}
 		running[id.Step] = false
 		r := outcomeOf(outcomes[id.Step])
@@ -39,7 +39,8 @@ func OneOrder(g *dagrun.Graph, outcomes []Class) ([]dagrun.State, dagrun.RunStat
 	}
 }
 
-func statesOf(run *dagrun.Run, n int) []dagrun.State {
+// StatesOf lists the states of the first n steps.
+func StatesOf(run *dagrun.Run, n int) []dagrun.State {
 	states := make([]dagrun.State, n)
 	for i := range states {
 		t, _ := run.Task(dagrun.TaskID{Step: i})

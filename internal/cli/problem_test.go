@@ -21,14 +21,21 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// refused is what pgx returns when nobody listens.
-func refused(t *testing.T) error {
+// refused is what pgx returns when nobody listens, and the address: one where somebody just stopped to.
+func refused(t *testing.T) (addr string, err error) {
 	t.Helper()
-	_, err := pgx.Connect(t.Context(), "postgres://ana:hunter2@127.0.0.1:1/app")
-	if err == nil {
-		t.Skip("somebody listens on port 1 of this machine")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err
+	addr = listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = pgx.Connect(t.Context(), "postgres://ana:hunter2@"+addr+"/app"); err == nil {
+		t.Fatalf("somebody listens at %s", addr)
+	}
+	return addr, err
 }
 
 func server(code, message string) error {
@@ -43,6 +50,7 @@ func private(kind error) error {
 func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
+	addr, noServer := refused(t)
 	cases := map[string]struct {
 		err  error
 		kind kind
@@ -61,7 +69,7 @@ func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 		"private busy":    {private(pglocal.ErrBusy), conflict, "start: no"},
 		"private disk":    {private(pglocal.ErrDiskFull), general, "start: no"},
 		"full disk":       {&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, general, ""},
-		"refused":         {refused(t), unreachable, "cannot connect to ana@127.0.0.1:1/app: connection refused"},
+		"refused":         {noServer, unreachable, "cannot connect to ana@" + addr + "/app: connection refused"},
 		"dial":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, unreachable, "dial: connection refused"},
 		"cut":             {fmt.Errorf("read: %w", net.ErrClosed), unreachable, ""},
 		"slow database":   {fmt.Errorf("query: %w", context.DeadlineExceeded), unreachable, ""},
@@ -127,7 +135,8 @@ func TestDiagnose_PutsTheSignalFirst(t *testing.T) {
 	for interrupt, want := range map[bool]kind{true: interrupted, false: terminated} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(&signalError{interrupt})
-		if p := diagnose(ctx, refused(t)); p.kind != want || p.hint != "" {
+		_, err := refused(t)
+		if p := diagnose(ctx, err); p.kind != want || p.hint != "" {
 			t.Errorf("got %+v, want %v", p, want)
 		}
 	}

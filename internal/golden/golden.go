@@ -14,7 +14,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the test got into its gold
 func Equal(tb testing.TB, path, got string) {
 	tb.Helper()
 	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			tb.Fatal(err)
 		}
 	}

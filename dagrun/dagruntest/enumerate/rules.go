@@ -88,11 +88,11 @@ func playOnce(g *dagrun.Graph, steps []dagrun.Step, fates []fate) ([]dagrun.Stat
 			return nil, err
 		}
 		if run.Advance(); run.Over() {
-			return statesOf(run, len(steps)), nil
+			return dagruntest.StatesOf(run, len(steps)), nil
 		}
 		i := slices.Index(under, true)
 		if i < 0 {
-			return nil, fmt.Errorf("fates %v: nothing is under way in %v", fates, statesOf(run, len(steps)))
+			return nil, fmt.Errorf("fates %v: nothing is under way in %v", fates, dagruntest.StatesOf(run, len(steps)))
 		}
 		res := &dagrun.Result{}
 		if fates[i] == fails || publishing[i] && fates[i] == publishFails {
@@ -116,15 +116,6 @@ func grantAll(run *dagrun.Run, under []bool) error {
 		}
 	}
 	return nil
-}
-
-func statesOf(run *dagrun.Run, n int) []dagrun.State {
-	states := make([]dagrun.State, n)
-	for i := range states {
-		t, _ := run.Task(dagrun.TaskID{Step: i})
-		states[i] = t.State
-	}
-	return states
 }
 
 // workedOut gives the same by looking at everything again until nothing changes.
