@@ -50,7 +50,7 @@ func (s *Session) close(ctx context.Context) error {
 	}
 	s.held.forfeitAll()
 	s.hearing.close()
-	for _, l := range []*link{s.claims, s.lease, s.chunks} {
+	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks} {
 		errs = append(errs, l.close(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {

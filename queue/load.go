@@ -32,16 +32,22 @@ func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) 
 	return loaded, nil
 }
 
-// load is one round trip. The mail is read first and is all that may change meanwhile: tasks are written under the claim,
-// and nobody has it but the caller.
 func (s *Session) load(ctx context.Context, claims []*Claim) (loaded []*Loaded, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		loaded, err = loadOn(ctx, conn, claims)
+		return err
+	})
+	return loaded, err
+}
+
+// loadOn is one round trip. The mail is read first and is all that may change meanwhile: tasks are written under the
+// claim, and nobody has it but the caller.
+func loadOn(ctx context.Context, conn *pgx.Conn, claims []*Claim) (loaded []*Loaded, err error) {
 	var batch pgx.Batch
 	names := namesOf(claims)
 	batch.Queue(readMail, names)
 	batch.Queue(loadTasks, names)
-	results := s.store.pool.SendBatch(ctx, &batch)
+	results := conn.SendBatch(ctx, &batch)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	rows, err := results.Query()
 	if err != nil {

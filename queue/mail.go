@@ -28,14 +28,15 @@ func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, er
 	return mail, nil
 }
 
-func (s *Session) mailOf(ctx context.Context, claims []*Claim) ([]*Mailbox, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rows, err := s.store.pool.Query(ctx, readMail, namesOf(claims))
-	if err != nil {
-		return nil, err
-	}
-	return collectMail(rows, claims)
+func (s *Session) mailOf(ctx context.Context, claims []*Claim) (mail []*Mailbox, err error) {
+	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, readMail, namesOf(claims))
+		if err == nil {
+			mail, err = collectMail(rows, claims)
+		}
+		return err
+	})
+	return mail, err
 }
 
 // namesOf are claims as two arrays.

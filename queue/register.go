@@ -44,7 +44,7 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 	config := steady(s.connConfig(appName(w.ID)))
 	session := &Session{
 		store: s, worker: w, held: newHoldings(),
-		claims: newLink(config, nil), lease: newLink(config, nil), chunks: newChunkLink(s, w.ID),
+		claims: newLink(config, nil), lease: newLink(config, nil), reads: newLink(config, nil), chunks: newChunkLink(s, w.ID),
 		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now},
 	}

@@ -18,6 +18,7 @@ type Session struct {
 	journal *journal // writes what drives decide
 	claims  *link    // Poll and what follows from it
 	lease   *link    // Renew, which waits for nothing else
+	reads   *link    // Load, ReadMail
 	chunks  *link    // AppendLogs
 	peers   *observer
 	lanes   *lanes
@@ -77,12 +78,10 @@ func take(token chan struct{}, done <-chan struct{}) error {
 // appName is how the connections of a worker call themselves, so that they can be found when it is lost.
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 
-// steady are settings under which a statement's plan does not depend on statistics that change by the second: one plan,
-// made once, by index wherever there is one. An index of queued runs is empty now and holds a million entries a moment
-// later.
+// steady is for connections whose statements look for little among much: for the first due run, for the few whose time has
+// come. Their plans must not depend on statistics, which are minutes old where a queue fills in seconds.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
-	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	c.RuntimeParams["enable_seqscan"] = "off"
-	c.RuntimeParams["jit"] = "off"
+	c = plainPlans(c)
+	c.RuntimeParams["enable_sort"] = "off"
 	return c
 }

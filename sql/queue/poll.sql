@@ -55,13 +55,13 @@ WITH RECURSIVE fence AS MATERIALIZED (
 ), facts AS (
     SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, (SELECT s.n FROM share s) AS share,
            EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
-           EXISTS (SELECT FROM oarlock.runs r WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp()) AS wakes,
-           EXISTS (SELECT FROM oarlock.runs r WHERE r.state = 'queued' AND r.queue_deadline <= statement_timestamp()) AS expires,
+           (SELECT true FROM oarlock.runs r WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
+           (SELECT true FROM oarlock.runs r WHERE r.state = 'queued' AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
            ARRAY(SELECT d.worker_id FROM dead d) AS dead,
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
-                    AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
-                                   AND r.run_at >= l.floor AND r.run_at <= statement_timestamp())) AS limited,
+                    AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                            AND r.run_at >= l.floor AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS limited,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
            (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,

@@ -1,0 +1,325 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// crowded is a fleet in whose database n runs are queued and n are finished, in one lane that its workers may serve. There
+// are further ones: empty ones that are better, and one full of runs that nobody may serve.
+type crowded struct {
+	*fleet
+	n      int
+	others int // runs in the lane that nobody may serve
+}
+
+const (
+	tinyScale   = 1_000
+	smallScale  = 20_000
+	largeScale  = 1_000_000
+	betterLanes = 5
+)
+
+func newCrowded(tb testing.TB, n int) *crowded {
+	tb.Helper()
+	c := &crowded{fleet: newFleet(tb), n: n, others: n / 10}
+	c.put(tb, "name: gpu\nqueue: far\nworker_selector: {gpu: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n")
+	for i := range betterLanes {
+		c.put(tb, fmt.Sprintf("name: better%d\nqueue: better\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, 10+i))
+	}
+	c.exec(tb, "SET synchronous_commit = off; SET jit = off")
+	c.fill(tb, "plain", "queued", n)
+	c.fill(tb, "plain", "succeeded", n)
+	c.fill(tb, "gpu", "queued", c.others)
+	c.exec(tb, "VACUUM ANALYZE oarlock.runs")
+	return c
+}
+
+// fill enters runs of a DAG, a millisecond apart, all of them due.
+func (c *crowded) fill(tb testing.TB, dag, state string, n int) {
+	tb.Helper()
+	c.exec(tb, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at)
+		SELECT v.dag_id, v.version, v.lane_id, $2, at, at, 'sql', 0, 'x', at, CASE WHEN $2 <> 'queued' THEN at END
+		  FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id),
+		       (SELECT clock_timestamp() - interval '1 day' + i * interval '1 ms' AS at FROM generate_series(1, $3) i) x
+		 WHERE d.name = $1`, dag, state, n)
+}
+
+// plan is a node of an EXPLAIN (FORMAT JSON).
+type plan struct {
+	Node     string `json:"Node Type"`
+	Parent   string `json:"Parent Relationship"`
+	Name     string `json:"Subplan Name"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Hit      int    `json:"Shared Hit Blocks"`
+	Read     int    `json:"Shared Read Blocks"`
+	Loops    int    `json:"Actual Loops"`
+	Plans    []plan
+}
+
+// all walks through a plan.
+func (p *plan) all(visit func(*plan)) {
+	visit(p)
+	for i := range p.Plans {
+		p.Plans[i].all(visit)
+	}
+}
+
+// find is the first node of a kind.
+func (p *plan) find(node string) (found *plan) {
+	p.all(func(q *plan) {
+		if found == nil && q.Node == node {
+			found = q
+		}
+	})
+	return found
+}
+
+// buffers that a part of a plan read; its nodes count what is below them.
+func (p *plan) buffers() int { return p.Hit + p.Read }
+
+// explain shows how a statement runs that was prepared as the driver prepares it, and takes back what it did.
+func explain(tb testing.TB, conn *pgx.Conn, statement string, named pgx.StrictNamedArgs) *plan {
+	tb.Helper()
+	tx, err := conn.Begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(tb.Context())) }()
+	text, args, err := named.RewriteQuery(tb.Context(), conn, statement, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	prepared, err := conn.Prepare(tb.Context(), "shown", text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = conn.Deallocate(context.WithoutCancel(tb.Context()), "shown") }()
+	literals := make([]string, len(args))
+	for i, arg := range args {
+		literals[i] = literal(tb, conn, prepared.ParamOIDs[i], arg)
+	}
+	var out []byte
+	execute := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE shown (" + strings.Join(literals, ", ") + ")"
+	if err := tx.QueryRow(tb.Context(), execute).Scan(&out); err != nil {
+		tb.Fatal(err)
+	}
+	var plans []struct{ Plan plan }
+	if err := json.Unmarshal(out, &plans); err != nil {
+		tb.Fatal(err)
+	}
+	return &plans[0].Plan
+}
+
+// literal is an argument as text.
+func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
+	tb.Helper()
+	text, err := conn.TypeMap().Encode(oid, pgtype.TextFormatCode, arg, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if text == nil {
+		return "NULL"
+	}
+	return "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
+}
+
+// lockingSelect is what the next poll of a session reads to lock what it claims; from the start of each lane, if it has no
+// floors.
+func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
+	tb.Helper()
+	statement, args := s.PollStatement(want)
+	if !floors {
+		args["floors"] = make([]*time.Time, len(args["floors"].([]*time.Time)))
+		for i := range args["floors"].([]*time.Time) {
+			args["floors"].([]*time.Time)[i] = new(time.Time)
+		}
+	}
+	var lock *plan
+	err := s.OnClaims(tb.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		explain(tb, conn, statement, args).all(func(q *plan) {
+			if q.Name == "CTE picked" {
+				lock = q.find("LockRows")
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if scan := lock.find("Index Scan"); scan == nil || scan.Index != "runs_queued" {
+		tb.Errorf("a claim does not go by runs_queued: %+v", lock)
+	}
+	return lock.buffers()
+}
+
+func TestScale_Small(t *testing.T) {
+	t.Parallel()
+	newCrowded(t, smallScale).promises(t)
+}
+
+// Plans do not depend on how many runs there are.
+func TestScale_Tiny(t *testing.T) {
+	t.Parallel()
+	newCrowded(t, tinyScale).plans(t)
+}
+
+func TestScale_Large(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds two million runs")
+	}
+	newCrowded(t, largeScale).promises(t)
+}
+
+// promises are shown one after the other: each takes runs from the lane.
+func (c *crowded) promises(t *testing.T) {
+	t.Helper()
+	one := func(w *queue.Worker) { w.Queues = []string{"default"} }
+	t.Run("OneLane", func(t *testing.T) {
+		s := c.register(t, one)
+		poll(t, s, 5)
+		c.atMost(t, s, 5, 20)
+		c.atMost(t, s, 100, 20+2*95)
+	})
+	t.Run("FurtherLanes", func(t *testing.T) {
+		s := c.register(t)
+		poll(t, s, 5)
+		c.atMost(t, s, 5, 20+4*betterLanes)
+	})
+	t.Run("DeadEntriesUnderAnOldSnapshot", func(t *testing.T) {
+		c.underASnapshot(t, c.register(t, one))
+	})
+	t.Run("RequeuedBelowTheFloor", func(t *testing.T) {
+		s, dead := c.register(t, one), c.register(t, one)
+		lost := poll(t, dead, 1).Claims[0]
+		poll(t, s, 5)
+		c.register(t, one, func(w *queue.Worker) { w.Replaces = append(w.Replaces, dead.ID()) })
+		if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != lost.Run {
+			t.Errorf("claimed %v, want %d", runsOf(p.Claims), lost.Run)
+		}
+		poll(t, s, 5)
+		c.atMost(t, s, 5, 20)
+	})
+	t.Run("Plans", c.plans)
+}
+
+func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
+	t.Helper()
+	n := lockingSelect(t, s, want, true)
+	t.Logf("%d queued: %d buffers to lock %d", c.n, n, want)
+	if n > limit {
+		t.Errorf("reads %d buffers to lock %d, at most %d", n, want, limit)
+	}
+}
+
+// underASnapshot leaves a tenth of the lane dead, in a way that nobody may clean up.
+func (c *crowded) underASnapshot(t *testing.T, s *queue.Session) {
+	t.Helper()
+	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(t, `UPDATE oarlock.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE run_id = ANY (ARRAY(
+		SELECT r.run_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
+		 WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.run_at, r.run_id LIMIT $1))`, c.n/10)
+	poll(t, s, 5) // from the very start: this one walks through the dead
+	c.atMost(t, s, 5, 20)
+	poll(t, s, 5)
+	c.atMost(t, s, 5, 20)
+	if n := lockingSelect(t, s, 5, false); n <= 20 {
+		t.Errorf("without a floor it reads %d buffers: the dead are not in the way", n)
+	}
+}
+
+// plans of the statements that are sent all the time name their indexes, however many runs there are.
+func (c *crowded) plans(t *testing.T) {
+	s := c.register(t)
+	claims := poll(t, s, 50).Claims
+	c.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day)
+		SELECT run_id, step, 'running', 1, 1, 1, 1, '2026-11-20' FROM (SELECT run_id FROM oarlock.runs LIMIT $1) r, generate_series(0, 1) step`, c.n/4)
+	c.exec(t, `INSERT INTO oarlock.controls (run_id, verb, by, decided_at, outcome)
+		SELECT run_id, 'pause', 'x', CASE WHEN run_id % 2 = 0 THEN clock_timestamp() END, CASE WHEN run_id % 2 = 0 THEN 'applied' END
+		  FROM (SELECT run_id FROM oarlock.runs LIMIT $1) r`, c.n/4)
+	c.exec(t, "ANALYZE oarlock.tasks, oarlock.controls")
+	var runs []int64
+	var ids []uuid.UUID
+	for _, claim := range claims {
+		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
+	}
+	poll, args := s.PollStatement(10)
+	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids}
+	shown := new(strings.Builder)
+	for _, st := range []struct {
+		name, text string
+		args       pgx.StrictNamedArgs
+	}{
+		{"poll", poll, args},
+		{"renew", sql.Named("queue/renew"), pgx.StrictNamedArgs{"worker": s.ID(), "busy": 1, "runs": 50}},
+		{"mail", sql.Named("queue/mail"), names},
+		{"load_tasks", sql.Named("queue/load_tasks"), names},
+		{"requeue", sql.Named("queue/requeue"), pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
+		{"release", sql.Named("queue/release"), pgx.StrictNamedArgs{"worker": s.ID(), "claims": ids, "batch": 1000}},
+		{"readback", sql.Named("queue/readback"), pgx.StrictNamedArgs{"worker": s.ID(), "claims": ids}},
+	} {
+		err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+			fmt.Fprintf(shown, "%s\n%s", st.name, explain(t, conn, st.text, st.args).scans())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "testdata/plans.txt", shown.String())
+}
+
+// scans are how a plan reaches the tables that grow.
+func (p *plan) scans() string {
+	var lines []string
+	p.all(func(q *plan) {
+		if big := []string{"runs", "tasks", "controls"}; slices.Contains(big, q.Relation) && strings.HasSuffix(q.Node, "Scan") || q.Node == "Bitmap Index Scan" {
+			lines = append(lines, fmt.Sprintf("  %s: %s %s\n", q.Relation, strings.ToLower(q.Node), q.Index))
+		}
+	})
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "")
+}
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s is not what is made (-rewrite writes it): %s", path, diff)
+	}
+}
