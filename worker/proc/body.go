@@ -130,6 +130,7 @@ func (b *body) watch() {
 func (b *body) supervise(ctx context.Context) error {
 	select {
 	case <-b.ended:
+		b.tree.bury()
 		return b.end(b.leftovers(ctx))
 	case <-ctx.Done():
 		b.tree.ask(b.signal)
@@ -177,6 +178,7 @@ func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
 			b.tree.ask(b.signal)
 		case <-ended:
 			ended = nil
+			b.tree.bury()
 			look.Reset(0)
 		case <-look.C:
 			if ended == nil && b.tree.empty() {

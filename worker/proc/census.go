@@ -2,55 +2,88 @@ package proc
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
+	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	procRoot       = "/proc"
-	maxEnviron     = 4 << 20 // the kernel's own limit is a quarter of the stack's, 2 MiB as a rule
-	listingBytes   = 32 << 10
-	kernelThread   = 0x00200000 // PF_KTHREAD
 	ownerVariable  = "OARLOCK_BODY_ID"
-	statusBytes    = 1 << 10
 	rememberAtMost = 4 // times the processes there are
+	blankAtMost    = 1000
+	blankPatience  = 5 * time.Second // far longer than any exec takes
+	looksAtMost    = 10
+	looksEnough    = 3 // where only strangers come and go
 )
+
+var errMoving = errors.New("processes of the body come and go faster than they can be looked at")
 
 // census tells which processes belong to which body. It remembers whom a process belongs to, which never changes: a look
 // then costs one reading of /proc's folder, besides the processes that are new.
 type census struct {
-	self   int
-	prefix []byte // of every owner here, as it stands in an environment
+	prefix  []byte       // of every owner here, as it stands in an environment
+	reapers map[int]bool // who may be the parent of an orphan of ours: we, those above us, and init
+	last    *os.File     // names the last pid the kernel gave away; nil: it does not tell
 
 	mu    sync.Mutex
 	known map[int]identity
+	blank map[int]blank
 }
 
 // identity is a process that was looked at. No later process with its pid has the same inode in /proc.
 type identity struct {
 	inode uint64
 	owner string // "": of no body of ours
+	dead  bool
 }
 
-// process is one that is alive.
-type process struct {
-	pid, parent, group int
-}
-
-// status is what /proc says about a process.
-type status struct {
-	process
-	dead   bool // a zombie, all threads of it
-	kernel bool
+// blank is a process without arguments and environment.
+type blank struct {
+	inode uint64
+	since time.Time
 }
 
 func newCensus(prefix string) *census {
-	return &census{self: unix.Getpid(), prefix: []byte(ownerVariable + "=" + prefix), known: map[int]identity{}}
+	last, err := os.Open(procRoot + "/sys/kernel/ns_last_pid")
+	if err != nil {
+		last = nil
+	}
+	return &census{
+		prefix: []byte(ownerVariable + "=" + prefix), reapers: ancestors(), last: last,
+		known: map[int]identity{}, blank: map[int]blank{},
+	}
+}
+
+// ancestors are this process, those above it, and init. When one of them ends, another of them takes its children.
+func ancestors() map[int]bool {
+	line := map[int]bool{1: true}
+	for pid := unix.Getpid(); pid > 0 && !line[pid]; {
+		line[pid] = true
+		s, _ := readStatus(pid)
+		pid = s.parent
+	}
+	return line
+}
+
+func (c *census) close() {
+	if c.last != nil {
+		c.last.Close()
+	}
+}
+
+// childless says for sure, and far more cheaply than a look, that a process forked nothing: no pid was given away since its
+// own, which must still be its own. Not to be told is no answer.
+func (c *census) childless(pid int) bool {
+	var buf [16]byte
+	if c.last == nil {
+		return false
+	}
+	n, _ := c.last.ReadAt(buf[:], 0)
+	return string(bytes.TrimSpace(buf[:n])) == strconv.Itoa(pid)
 }
 
 // adopt tells whose a process is that was just started.
@@ -61,53 +94,44 @@ func (c *census) adopt(pid int, owner string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known[pid] = identity{st.Ino, owner}
+	c.known[pid] = identity{inode: st.Ino, owner: owner}
 }
 
-// of lists what is alive of an owner.
-func (c *census) of(owner string) ([]process, error) {
-	listed, err := listProcesses()
-	if err != nil {
-		return nil, err
-	}
-	var alive []process
-	for _, pid := range c.owned(owner, listed) {
-		if s, ok := readStatus(pid); ok && !s.dead {
-			alive = append(alive, s.process)
-		}
-	}
-	return alive, nil
-}
-
-// owned looks at the processes that are new, and gives the owner's.
-func (c *census) owned(owner string, listed map[int]uint64) []int {
-	look := &look{census: c, listed: listed, known: c.recall(listed), fresh: map[int]*newcomer{}}
-	for pid := range listed {
-		if _, ok := look.known[pid]; !ok {
-			look.meet(pid)
-		}
-	}
-	for pid := range look.fresh {
-		look.owner(pid)
-	}
-	c.remember(look)
-	var pids []int
-	for pid := range listed {
-		if look.owner(pid) == owner {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// recall gives the owners of those processes that were looked at before.
-func (c *census) recall(listed map[int]uint64) map[int]string {
+// bury tells that a process is known to be a zombie.
+func (c *census) bury(pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := make(map[int]string, len(listed))
+	if id, ok := c.known[pid]; ok {
+		id.dead = true
+		c.known[pid] = id
+	}
+}
+
+// of lists what is alive of an owner. Where nothing is, it has made sure: a process that forks and exits while /proc is
+// read can be missed together with its child, so what was seen to go is a reason to look again.
+func (c *census) of(owner string) ([]process, error) {
+	for n := 1; n <= looksAtMost; n++ {
+		l, err := c.look()
+		if err != nil {
+			return nil, err
+		}
+		alive := l.alive(owner)
+		c.remember(l)
+		if len(alive) > 0 || !l.moving && (!l.passing || n >= looksEnough) {
+			return alive, nil
+		}
+	}
+	return nil, errMoving
+}
+
+// recall gives those processes that were looked at before.
+func (c *census) recall(listed map[int]uint64) map[int]identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := make(map[int]identity, len(listed))
 	for pid, inode := range listed {
 		if id, ok := c.known[pid]; ok && id.inode == inode {
-			known[pid] = id.owner
+			known[pid] = id
 		}
 	}
 	return known
@@ -125,169 +149,34 @@ func (c *census) remember(l *look) {
 	}
 	for pid, n := range l.fresh {
 		if n.owner != "" || n.certain {
-			c.known[pid] = identity{l.listed[pid], n.owner}
+			c.known[pid] = identity{l.listed[pid], n.owner, n.dead}
 		}
 	}
+	for _, pid := range l.dead {
+		c.known[pid] = identity{l.listed[pid], l.known[pid].owner, true}
+	}
 }
 
-// look is one reading of /proc.
-type look struct {
-	census *census
-	listed map[int]uint64
-	known  map[int]string
-	fresh  map[int]*newcomer
-}
-
-// newcomer is a process nobody looked at before.
-type newcomer struct {
-	status
-	owner   string
-	certain bool // that it is nobody's, and will be
-	decided bool
-}
-
-func (l *look) meet(pid int) {
-	s, ok := readStatus(pid)
-	if !ok {
-		return
+// blankFor says how long a process has been without arguments and environment, on this look and those before.
+func (c *census) blankFor(pid int, inode uint64) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b, ok := c.blank[pid]; ok && b.inode == inode {
+		return time.Since(b.since)
 	}
-	n := &newcomer{status: s, certain: s.kernel}
-	l.fresh[pid] = n
-	if s.kernel {
-		return
+	if len(c.blank) > blankAtMost {
+		clear(c.blank)
 	}
-	environ, hidden := readEnviron(pid)
-	n.owner, n.decided = l.census.ownerIn(environ)
-	// A child of ours between fork and exec has our own environment, one between two programs has none yet.
-	n.certain = (len(environ) > 0 || hidden || s.dead) && s.parent != l.census.self
-}
-
-// owner is who a process belongs to: as it says itself, or else its group's first process, or else its parent.
-func (l *look) owner(pid int) string {
-	if owner, ok := l.known[pid]; ok {
-		return owner
-	}
-	n := l.fresh[pid]
-	if n == nil {
-		return ""
-	}
-	if !n.decided {
-		n.decided = true // first, so that a circle made by reused pids ends
-		if n.owner = l.owner(n.group); n.owner == "" {
-			n.owner = l.owner(n.parent)
-		}
-		_, seen := l.listed[n.parent]
-		n.certain = n.certain && (seen || n.parent == 0)
-	}
-	return n.owner
+	c.blank[pid] = blank{inode, time.Now()}
+	return 0
 }
 
 // ownerIn finds the owner an environment names.
-func (c *census) ownerIn(environ []byte) (string, bool) {
+func (c *census) ownerIn(environ []byte) string {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if bytes.HasPrefix(entry, c.prefix) {
-			return string(entry[len(ownerVariable)+1:]), true
+			return string(entry[len(ownerVariable)+1:])
 		}
 	}
-	return "", false
-}
-
-// listProcesses gives all pids, each with the inode of its folder.
-func listProcesses() (map[int]uint64, error) {
-	fd, err := unix.Open(procRoot, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	defer unix.Close(fd)
-	listed := make(map[int]uint64, 128)
-	for buf := make([]byte, listingBytes); ; {
-		n, err := unix.Getdents(fd, buf)
-		if err != nil {
-			return nil, fmt.Errorf("list processes: %w", err)
-		}
-		if n == 0 {
-			return listed, nil
-		}
-		parseEntries(buf[:n], listed)
-	}
-}
-
-// parseEntries reads the kernel's linux_dirent64: inode, offset, length of the entry, type, name.
-func parseEntries(buf []byte, listed map[int]uint64) {
-	const lengthAt, nameAt = 16, 19
-	for len(buf) > nameAt {
-		length := int(binary.NativeEndian.Uint16(buf[lengthAt:]))
-		name, _, _ := bytes.Cut(buf[nameAt:length], []byte{0})
-		if pid, err := strconv.Atoi(string(name)); err == nil {
-			listed[pid] = binary.NativeEndian.Uint64(buf)
-		}
-		buf = buf[length:]
-	}
-}
-
-func procPath(pid int, file string) string { return procRoot + "/" + strconv.Itoa(pid) + "/" + file }
-
-// readStatus reads /proc/<pid>/stat; not ok means the process is gone.
-func readStatus(pid int) (status, bool) {
-	var buf [statusBytes]byte
-	n, err := readInto(procPath(pid, "stat"), buf[:])
-	if err != nil {
-		return status{}, false
-	}
-	return parseStatus(pid, buf[:n])
-}
-
-// parseStatus reads what follows the name, which stands in parentheses and may hold anything.
-func parseStatus(pid int, text []byte) (status, bool) {
-	const state, parent, group, flags, threads = 0, 1, 2, 6, 17
-	end := bytes.LastIndexByte(text, ')')
-	field := bytes.Fields(text[end+1:])
-	if end < 0 || len(field) <= threads {
-		return status{}, false
-	}
-	number := func(i int) int {
-		n, _ := strconv.Atoi(string(field[i]))
-		return n
-	}
-	// A first thread that ended is a zombie too while others go on.
-	dead := (field[state][0] == 'Z' || field[state][0] == 'X') && number(threads) <= 1
-	return status{process{pid, number(parent), number(group)}, dead, number(flags)&kernelThread != 0}, true
-}
-
-// readEnviron gives nothing for a zombie, a process that is gone, and one whose environment is hidden from us.
-func readEnviron(pid int) (environ []byte, hidden bool) {
-	for size := 16 << 10; ; size *= 4 {
-		buf := make([]byte, size)
-		n, err := readInto(procPath(pid, "environ"), buf)
-		if err != nil {
-			return nil, errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
-		}
-		if n < size || size >= maxEnviron {
-			return buf[:n], false
-		}
-	}
-}
-
-// readInto fills buf from a file, as far as it goes.
-func readInto(path string, buf []byte) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	total := 0
-	for total < len(buf) {
-		n, err := unix.Read(fd, buf[total:])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return total, err
-		}
-		if n == 0 {
-			break
-		}
-		total += n
-	}
-	return total, nil
+	return ""
 }

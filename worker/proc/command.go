@@ -98,6 +98,9 @@ func workingDir(t *worker.Task, f *folder) (string, error) {
 		dir = t.WorkDir
 	}
 	if dir == "" {
+		if err := f.make(); err != nil {
+			return "", spawnError{err}
+		}
 		return f.work, nil
 	}
 	hint := "make it on this worker, or select one that has it"

@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +22,10 @@ type Config struct {
 	// is removed by New.
 	Dir         string
 	KeepWorkDir bool // the folders of attempts stay, to look at
+
+	// RunDir is where the small files go by which bodies hear and tell things; best one in memory, such as /dev/shm or
+	// $XDG_RUNTIME_DIR: beside a database that syncs, a file on disk costs more than a process. "": Dir.
+	RunDir string
 
 	// Tag is in every body's environment and wins over all else: by it whoever sweeps finds the processes of a worker.
 	Tag map[string]string
@@ -51,7 +56,8 @@ type Executor struct {
 	config   Config
 	base     environment // the layers that are the same for every body
 	programs programs
-	session  *session
+	work     *session // for working folders
+	files    *session // for small files
 	census   *census
 	prefix   string
 	count    atomic.Int64
@@ -76,14 +82,28 @@ func New(c Config) (*Executor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	session, err := openSession(c.Dir, c.KeepWorkDir)
-	if err != nil {
+	prefix := rand.Text()
+	x := &Executor{config: c, base: base, programs: programs, prefix: prefix}
+	if err := x.openSessions(); err != nil {
 		return nil, err
 	}
-	prefix := rand.Text()
-	return &Executor{
-		config: c, base: base, programs: programs, session: session, census: newCensus(prefix), prefix: prefix,
-	}, nil
+	x.census = newCensus(prefix)
+	return x, nil
+}
+
+func (x *Executor) openSessions() error {
+	var err error
+	if x.work, err = openSession(x.config.Dir, x.config.KeepWorkDir); err != nil {
+		return err
+	}
+	if x.config.RunDir == "" {
+		x.files = x.work
+		return nil
+	}
+	if x.files, err = openSession(x.config.RunDir, false); err != nil {
+		return errors.Join(err, x.work.close())
+	}
+	return nil
 }
 
 func (c Config) check() error {
@@ -115,7 +135,11 @@ func (x *Executor) LookupEnv(name string) (string, bool) {
 // Close kills what bodies were allowed to leave behind, and removes the executor's folder. No Execute may be under way.
 func (x *Executor) Close() error {
 	err := x.kept.kill()
-	return firstError(err, x.session.close())
+	x.census.close()
+	if x.files != x.work {
+		err = firstError(err, x.files.close())
+	}
+	return firstError(err, x.work.close())
 }
 
 // Execute runs one body. See the package comment.
@@ -159,9 +183,7 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	if err != nil {
 		return a, configError{err}
 	}
-	if a.folder, err = x.session.folder(task, number); err != nil {
-		return a, spawnError{err}
-	}
+	a.folder = x.folder(task, number)
 	if err := a.files(added); err != nil {
 		return a, err
 	}

@@ -100,26 +100,33 @@ func (s *session) close() error {
 	return nil
 }
 
-// folder is what one attempt has on disk: its working folder, and beside it the files it is told of.
+// folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
 type folder struct {
-	work   string
+	work   string // not made before it is needed
+	prefix string // of its files
 	output string // what $OARLOCK_OUTPUT names
 	files  []string
+	made   bool
 	keep   bool
 }
 
-func (s *session) folder(t *worker.Task, number string) (*folder, error) {
+func (x *Executor) folder(t *worker.Task, number string) *folder {
 	name := fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)
-	f := &folder{work: filepath.Join(s.path, name), keep: s.keep}
-	if err := os.Mkdir(f.work, 0o700); err != nil {
-		return nil, fmt.Errorf("make the working folder of the attempt: %w", err)
-	}
-	return f, nil
+	return &folder{work: filepath.Join(x.work.path, name), prefix: filepath.Join(x.files.path, name), keep: x.work.keep}
 }
 
-// write makes a file beside the working folder, which thereby stays empty.
+// make makes the working folder.
+func (f *folder) make() error {
+	if err := os.Mkdir(f.work, 0o700); err != nil {
+		return fmt.Errorf("make the working folder of the attempt: %w", err)
+	}
+	f.made = true
+	return nil
+}
+
+// write makes a file outside the working folder, which thereby stays empty.
 func (f *folder) write(suffix string, content []byte) (string, error) {
-	path := f.work + "." + suffix
+	path := f.prefix + "." + suffix
 	f.files = append(f.files, path)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return "", fmt.Errorf("write a file for the attempt: %w", err)
@@ -134,10 +141,8 @@ func (f *folder) remove() {
 			_ = removeTree(path)
 		}
 	}
-	if !f.keep {
-		if unix.Rmdir(f.work) != nil {
-			_ = removeTree(f.work)
-		}
+	if f.made && !f.keep && unix.Rmdir(f.work) != nil {
+		_ = removeTree(f.work)
 	}
 }
 

@@ -159,7 +159,7 @@ func TestOutputs_OfABody(t *testing.T) {
 
 func TestFolder_IsEmptyOwnAndGoneAfterwards(t *testing.T) {
 	t.Parallel()
-	x := setup(t)
+	x := setup(t, func(c *Config) { c.RunDir = t.TempDir() })
 	task := shell(`[ "$PWD" = "$(pwd)" ]; ls -A; stat -c %a .; pwd; mkdir -p a/b; touch a/b/c; chmod 0 a/b a; cat "$OARLOCK_UPSTREAM"`)
 	task.Upstream = []byte(`{"a":{"state":"succeeded"}}`)
 	if got := x.run(t, task); got.Kind != dagrun.KindNone || !strings.HasPrefix(stdout(task), "700\n"+x.dir) || !strings.HasSuffix(stdout(task), string(task.Upstream)) {
@@ -169,7 +169,10 @@ func TestFolder_IsEmptyOwnAndGoneAfterwards(t *testing.T) {
 	if x.run(t, bare); stdout(bare) != "{}" {
 		t.Errorf("without parents: %q", stdout(bare))
 	}
-	if left, _ := os.ReadDir(x.session.path); len(left) > 0 {
+	if left, _ := os.ReadDir(x.work.path); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left, _ := os.ReadDir(x.files.path); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -203,7 +206,7 @@ func TestSession_SweepsOnlyWhatNobodyHolds(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	if lock := lockFolder(x.session.path); lock != nil {
+	if lock := lockFolder(x.work.path); lock != nil {
 		t.Error("the folder of a living executor is not locked")
 	}
 }

@@ -25,8 +25,15 @@ type tree struct {
 	census *census
 	cgroup *cgroup // nil: none
 	owner  string
-	leader int // the first process, and the number of its group
+	leader int  // the first process, and the number of its group
+	ended  bool // the first process is a zombie
 	reaped bool
+}
+
+// bury takes note that the first process is a zombie.
+func (t *tree) bury() {
+	t.ended = true
+	t.census.bury(t.leader)
 }
 
 // alive lists what runs of the body.
@@ -49,6 +56,9 @@ func (t *tree) alive() ([]process, error) {
 func (t *tree) empty() bool {
 	if t.cgroup != nil && t.cgroup.populated() {
 		return false
+	}
+	if !t.reaped && t.ended && t.census.childless(t.leader) {
+		return true
 	}
 	alive, err := t.census.of(t.owner)
 	return err == nil && len(alive) == 0
