@@ -31,7 +31,7 @@ func BenchmarkPoll(b *testing.B) {
 		b.Run(fmt.Sprint(batch), func(b *testing.B) {
 			f := newFleet(b)
 			s := f.register(b)
-			other := f.register(b, func(w *queue.Worker) { w.TTL = time.Hour }) // it has fences, so nobody takes its runs away
+			other := f.register(b, func(w *queue.Worker) { w.TTL = time.Hour })                                    // it has fences, so nobody takes its runs away
 			f.put(b, "name: bare\nqueue: bare\nworker_selector: {bare: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n") // not for the session
 			lane := value[int](b, f.desk, "SELECT lane_id FROM oarlock.lanes WHERE queue = 'bare'")
 			poll(b, s, 0)

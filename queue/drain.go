@@ -62,7 +62,7 @@ func (s *Session) close(ctx context.Context) error {
 // leave ends the lease and gives back what is left, in one transaction: nobody is to find runs without a fence. The fences
 // go in the first statement, so that the second sees everything that was claimed.
 func (s *Session) leave(ctx context.Context) error {
-	if err := take(s.polling, ctx.Done()); err != nil {
+	if err := take(ctx, s.polling); err != nil {
 		return err
 	}
 	defer func() { s.polling <- struct{}{} }()

@@ -1,14 +1,13 @@
 package queue_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"context"
-	"sync/atomic"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )

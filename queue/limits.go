@@ -51,12 +51,15 @@ func (s *Session) claimLimited(ctx context.Context, gates []gate, room func() in
 		if room() == 0 {
 			return nil
 		}
-		if err := s.claimBehind(ctx, g, room(), p); err != nil && !errors.Is(err, errGateTaken) {
+		if err := s.claimBehind(ctx, g, shareOf(room(), s.peers.hungry), p); err != nil && !errors.Is(err, errGateTaken) {
 			return err
 		}
 	}
 	return nil
 }
+
+// shareOf is what one of several that are hungry takes, rounded up.
+func shareOf(n, others int) int { return (n + others) / (others + 1) }
 
 // claimBehind claims up to want runs behind one limit, in two statements of one transaction.
 func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) error {

@@ -26,7 +26,7 @@ var pollOnce = sql.Named("queue/poll")
 //
 // An error says nothing about runs that were claimed: where the reply was lost, the next Poll finds them.
 func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
-	if err := take(s.polling, ctx.Done()); err != nil {
+	if err := take(ctx, s.polling); err != nil {
 		return Polled{}, fmt.Errorf("poll: %w", err)
 	}
 	defer func() { s.polling <- struct{}{} }()

@@ -156,6 +156,40 @@ func TestReap_AClaimInFlightIsNotOrphaned(t *testing.T) {
 	f.wantStates(t, "queued:2")
 }
 
+// The reaper was first: the claim waits for it, and then finds that it may claim nothing.
+func TestReap_AClaimThatComesAfterItClaimsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 2)
+	s := f.register(t)
+	claims := poll(t, s, 1).Claims
+	reaper, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reaper.Exec(t.Context(), "DELETE FROM oarlock.fences WHERE worker_id = $1", s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		queue.Polled
+		err error
+	}
+	polled := make(chan answer)
+	go func() {
+		p, err := s.Poll(t.Context(), 1)
+		polled <- answer{p, err}
+	}()
+	f.blocked(t, "queue/poll")
+	if err := reaper.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-polled; len(a.Claims) > 0 || !errors.Is(a.err, queue.ErrLeaseLost) {
+		t.Errorf("%+v", a)
+	}
+	f.wantStates(t, "queued:1 running:1")
+	<-claims[0].Lost()
+}
+
 func TestReap_WaitsForAFlushAndThenWins(t *testing.T) {
 	t.Parallel()
 	for _, channel := range []string{"commit", "logs", "settle"} {

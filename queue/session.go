@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"sync"
 
@@ -66,12 +66,12 @@ func (s *Session) lost() error {
 }
 
 // take waits for a token.
-func take(token chan struct{}, done <-chan struct{}) error {
+func take(ctx context.Context, token chan struct{}) error {
 	select {
 	case <-token:
 		return nil
-	case <-done:
-		return errors.New("another call is under way")
+	case <-ctx.Done():
+		return fmt.Errorf("another call is under way: %w", ctx.Err())
 	}
 }
 

@@ -18,6 +18,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
                     SELECT FROM lane CROSS JOIN LATERAL (
                            SELECT FROM oarlock.runs r
                             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+                              AND r.dag_id <> ALL (@paused::bigint[])
                             ORDER BY r.run_at, r.run_id LIMIT @want) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
 ), picked AS MATERIALIZED ( -- materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
@@ -54,7 +55,9 @@ WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
 ), facts AS (
     SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, (SELECT s.n FROM share s) AS share,
-           EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
+           EXISTS (SELECT FROM fence) -- asked first: who waited for it in vain has an old snapshot, in which it is still there
+               OR EXISTS (SELECT FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'draining'
+                           WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
            (SELECT true FROM oarlock.runs r WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
            (SELECT true FROM oarlock.runs r WHERE r.state = 'queued' AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
            ARRAY(SELECT d.worker_id FROM dead d) AS dead,
