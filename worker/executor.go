@@ -6,6 +6,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // Executor runs bodies of one kind: commands, or one action.
@@ -41,4 +42,8 @@ type Task struct {
 	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
 	Started        func()        // to be called once, when the body is under way: its timeout counts from then
 	Now            chan struct{} // closed when there is no time for grace
+
+	claim *queue.Claim
+	id    dagrun.TaskID
+	clock *clock
 }

@@ -53,23 +53,28 @@ type Ticket struct {
 	order Order
 	nth   uint64
 	slots int
-	grant func()
+	grant func(*Ticket)
 	place int // in the queue; -1: not waiting (any more)
 	held  bool
 }
 
-// Ask queues for n slots, and has grant called, from any goroutine, once they are given. What needs none gets its grant at once. More
-// slots than the gate has are cut to what it has: whoever cannot have more takes all.
-func (g *Gate) Ask(n int, order Order, grant func()) *Ticket {
+// Ask queues for n slots, and has grant called, from any goroutine, once they are given; who needs none queues for none.
+// More than the gate has is cut to what it has: whoever cannot have more takes all.
+func (g *Gate) Ask(n int, order Order, grant func(*Ticket)) *Ticket {
 	g.mu.Lock()
 	g.asked++
 	t := &Ticket{gate: g, order: order, nth: g.asked, slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
-	heap.Push(&g.waiting, t)
-	given := g.give()
+	var given []*Ticket
+	if n == 0 {
+		given = []*Ticket{g.hold(t)}
+	} else {
+		heap.Push(&g.waiting, t)
+		given = g.give()
+	}
 	g.mu.Unlock()
 	for _, t := range given {
-		t.grant()
+		t.grant(t)
 	}
 	return t
 }
@@ -91,7 +96,7 @@ func (t *Ticket) Release() {
 	given := g.give()
 	g.mu.Unlock()
 	for _, t := range given {
-		t.grant()
+		t.grant(t)
 	}
 }
 
@@ -128,6 +133,10 @@ func (g *Gate) pass() (given []*Ticket) {
 
 func (g *Gate) take(t *Ticket) *Ticket {
 	heap.Remove(&g.waiting, t.place)
+	return g.hold(t)
+}
+
+func (g *Gate) hold(t *Ticket) *Ticket {
 	t.held = true
 	g.free -= t.slots
 	g.active++
@@ -156,7 +165,7 @@ func (g *Gate) expire() {
 	given := g.give()
 	g.mu.Unlock()
 	for _, t := range given {
-		t.grant()
+		t.grant(t)
 	}
 }
 

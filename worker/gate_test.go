@@ -17,8 +17,8 @@ type granted struct {
 	names []string
 }
 
-func (r *granted) to(name string) func() {
-	return func() {
+func (r *granted) to(name string) func(*Ticket) {
+	return func(*Ticket) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.names = append(r.names, name)
@@ -89,6 +89,20 @@ func TestGate_ACancelledWaiterBlocksNobody(t *testing.T) {
 	mustGrant(t, &r, "small")
 	big.Release()
 	if s := g.Stats(); s.Active != 2 || s.Free != 0 || s.Waiting != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestGate_WhoNeedsNoSlotWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(1)
+	g.Ask(1, Order{}, r.to("runs"))
+	g.Ask(1, Order{}, r.to("waits"))
+	publish := g.Ask(0, Order{}, r.to("publish"))
+	mustGrant(t, &r, "runs", "publish")
+	publish.Release()
+	if s := g.Stats(); s.Free != 0 || s.Active != 1 || s.Waiting != 1 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -164,7 +178,7 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 			} else {
 				o := &one{slots: rapid.IntRange(1, slots).Draw(t, "size")}
 				all = append(all, o)
-				o.ticket = g.Ask(o.slots, Order{Run: rapid.IntRange(-1, 1).Draw(t, "priority")}, func() { o.grants++ })
+				o.ticket = g.Ask(o.slots, Order{Run: rapid.IntRange(-1, 1).Draw(t, "priority")}, func(*Ticket) { o.grants++ })
 			}
 			check()
 		}

@@ -1,0 +1,163 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Action executes http.request, and probes for waits.
+type Action struct{ policy Policy }
+
+// New makes an Action that dials what the policy lets it.
+func New(p Policy) *Action { return &Action{policy: p} }
+
+// answer is what came back.
+type answer struct {
+	status  int
+	headers http.Header
+	body    []byte
+}
+
+// shownBytes of an answer that is a failure go to the log.
+const shownBytes = 4 << 10
+
+// Execute sends the request of a task.
+func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
+	r, err := parse(task.Resolved.With)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	if r.headers.Get("Idempotency-Key") == "" {
+		r.headers.Set("Idempotency-Key", task.Key)
+	}
+	ctx, cancel := untilNow(ctx, task.Now)
+	defer cancel()
+	task.Started()
+	begun := time.Now()
+	got, err := a.send(ctx, r)
+	took := time.Since(begun).Round(time.Millisecond)
+	if err != nil {
+		fmt.Fprintf(task.Stderr, "%s failed after %v: %v\n", r.place(), took, err)
+		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: err.Error()}
+	}
+	fmt.Fprintf(task.Stderr, "%s: %d in %v, %d bytes\n", r.place(), got.status, took, len(got.body))
+	if !r.expects(got.status) {
+		fmt.Fprintf(task.Stderr, "%s\n", got.body[:min(len(got.body), shownBytes)])
+		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
+	}
+	return got.result()
+}
+
+// untilNow ends a context also when there is no time for grace: a request needs none.
+func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if now != nil {
+		go func() {
+			select {
+			case <-now:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
+// Probe asks once whether what a wait waits for is there. That nobody answers is an answer.
+func (a *Action) Probe(ctx context.Context, with map[string]any) (bool, error) {
+	r, err := parse(with)
+	if err != nil {
+		return false, err
+	}
+	got, err := a.send(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	return r.expects(got.status), nil
+}
+
+func (a *Action) send(ctx context.Context, r *request) (*answer, error) {
+	if r.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no answer within %v", r.timeout))
+		defer cancel()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), r.reader())
+	if err != nil {
+		return nil, plain(ctx, err)
+	}
+	req.Header = r.headers.Clone()
+	if r.isJSON && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	transport := &http.Transport{DialContext: a.policy.dialer(r.connect).DialContext, TLSHandshakeTimeout: r.connect, DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, CheckRedirect: follow}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, plain(ctx, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, r.maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, plain(ctx, err)
+	case int64(len(body)) > r.maxBytes:
+		return nil, fmt.Errorf("the answer has more than %d bytes: raise with.max_bytes, or ask for less", r.maxBytes)
+	}
+	return &answer{res.StatusCode, res.Header, body}, nil
+}
+
+// follow lets nothing that a step sends go to another host: its headers stay behind, and a body is not sent again.
+func follow(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	case req.URL.Host == first.URL.Host && (req.URL.Scheme == first.URL.Scheme || req.URL.Scheme == "https"):
+		return nil
+	case req.Body != nil && req.Body != http.NoBody:
+		return errors.New("redirected with its body to another host: name that one in with.url if it is meant")
+	}
+	req.Header = http.Header{} //nolint:gosec // it takes headers away
+	return nil
+}
+
+// plain says what went wrong without the URL, which may hold secrets.
+func plain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var wrapped interface{ Unwrap() error }
+	for errors.As(err, &wrapped) && strings.Contains(err.Error(), "://") {
+		err = wrapped.Unwrap()
+		wrapped = nil
+	}
+	return err
+}
+
+// result turns an answer into outputs. A body that is no text has no place in them.
+func (got *answer) result() dagrun.Result {
+	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
+		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}
+	}
+	flat := make(map[string]string, len(got.headers))
+	for name, values := range got.headers {
+		flat[name] = strings.Join(values, ", ")
+	}
+	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": string(got.body)})
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindOutput, Reason: err.Error()}
+	}
+	return dagrun.Result{Outputs: dagrun.JSON(outputs)}
+}

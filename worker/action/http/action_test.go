@@ -1,0 +1,181 @@
+package http_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/action/http"
+)
+
+// serve answers requests until the test ends.
+func serve(t *testing.T, answer nethttp.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// call executes one http.request, and returns what it logged, too.
+func call(t *testing.T, with map[string]any) (dagrun.Result, string) {
+	t.Helper()
+	return callContext(t.Context(), with, http.Policy{})
+}
+
+func callContext(ctx context.Context, with map[string]any, p http.Policy) (dagrun.Result, string) {
+	var log strings.Builder
+	task := &worker.Task{
+		Key: "key-1", Resolved: &dagspec.Resolved{With: with}, Stdout: io.Discard, Stderr: &log,
+		Started: func() {}, Now: make(chan struct{}),
+	}
+	return http.New(p).Execute(ctx, task), log.String()
+}
+
+func TestExecute_PutsOutWhatCameBack(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", r.Method+" "+r.Header.Get("Content-Type")+" "+r.Header.Get("Idempotency-Key"))
+		w.WriteHeader(nethttp.StatusCreated)
+		_, _ = w.Write(body)
+	})
+	res, log := call(t, map[string]any{"method": "POST", "url": url + "/x?token=secret", "body": map[string]any{"day": 7}})
+	var out struct {
+		Status  int
+		Headers map[string]string
+		Body    string
+	}
+	if err := json.Unmarshal([]byte(res.Outputs), &out); err != nil || res.Kind != dagrun.KindNone {
+		t.Fatalf("%+v: %v", res, err)
+	}
+	if out.Status != 201 || out.Body != `{"day":7}` || out.Headers["X-Seen"] != "POST application/json key-1" {
+		t.Errorf("outputs %+v", out)
+	}
+	if strings.Contains(log, "secret") || !strings.Contains(log, "/x: 201") {
+		t.Errorf("logged %q", log)
+	}
+}
+
+func TestExecute_FailsByStatusUnlessExpected(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) { nethttp.Error(w, "no tea", nethttp.StatusTeapot) })
+	res, log := call(t, map[string]any{"url": url})
+	if res.Kind != dagrun.KindHTTP || res.Reason != "status 418" || !strings.Contains(log, "no tea") {
+		t.Errorf("%+v, logged %q", res, log)
+	}
+	if res, _ := call(t, map[string]any{"url": url, "expect_status": []any{418}}); res.Kind != dagrun.KindNone {
+		t.Errorf("expected, but %+v", res)
+	}
+}
+
+func TestExecute_RefusesWhatItCannotPutOut(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		_, _ = w.Write([]byte(map[string]string{"/nul": "a\x00b", "/bytes": "\xff\xfe", "/long": strings.Repeat("x", 100)}[r.URL.Path]))
+	})
+	for path, want := range map[string]dagrun.FailureKind{"/nul": dagrun.KindOutput, "/bytes": dagrun.KindOutput, "/long": dagrun.KindHTTP} {
+		if res, _ := call(t, map[string]any{"url": url + path, "max_bytes": 99}); res.Kind != want {
+			t.Errorf("%s: %+v, want %s", path, res, want)
+		}
+	}
+}
+
+func TestExecute_CredentialsStayWithTheirHost(t *testing.T) {
+	t.Parallel()
+	seen := make(chan nethttp.Header, 2)
+	other := serve(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) { seen <- r.Header })
+	other = strings.Replace(other, "127.0.0.1", "localhost", 1)
+	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		nethttp.Redirect(w, r, other, nethttp.StatusTemporaryRedirect)
+	})
+	with := map[string]any{"url": url, "headers": map[string]any{"X-Api-Key": "secret", "Authorization": "Bearer secret"}}
+	if res, _ := call(t, with); res.Kind != dagrun.KindNone {
+		t.Fatalf("%+v", res)
+	}
+	for name, values := range <-seen {
+		if strings.Contains(strings.Join(values, " "), "secret") || name == "Idempotency-Key" {
+			t.Errorf("the other host got %s", name)
+		}
+	}
+	with["method"], with["body"] = "POST", "mine"
+	if res, _ := call(t, with); res.Kind != dagrun.KindHTTP || !strings.Contains(res.Reason, "another host") {
+		t.Errorf("a body went to another host: %+v", res)
+	}
+}
+
+func TestExecute_ChecksAddressesAfterDNS(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"http://169.254.169.254/latest", "http://[fe80::1]/", "http://[::ffff:169.254.169.254]/", "http://100.100.100.200/"} {
+		if res, _ := call(t, map[string]any{"url": url}); res.Kind != dagrun.KindHTTP || !strings.Contains(res.Reason, "is denied") {
+			t.Errorf("%s: %+v", url, res)
+		}
+	}
+	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
+	deny := http.Policy{Deny: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	if res, _ := callContext(t.Context(), map[string]any{"url": url}, deny); !strings.Contains(res.Reason, "is denied") {
+		t.Errorf("denied by configuration, but %+v", res)
+	}
+	deny.Allow = deny.Deny
+	if res, _ := callContext(t.Context(), map[string]any{"url": url}, deny); res.Kind != dagrun.KindNone {
+		t.Errorf("allowed by configuration, but %+v", res)
+	}
+}
+
+func TestExecute_EndsWithItsContextAndItsTimeout(t *testing.T) {
+	t.Parallel()
+	reached := make(chan struct{}, 2)
+	url := serve(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+		reached <- struct{}{}
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-reached
+		cancel()
+	}()
+	if res, _ := callContext(ctx, map[string]any{"url": url}, http.Policy{}); res.Kind != dagrun.KindHTTP {
+		t.Errorf("cancelled: %+v", res)
+	}
+	if res, _ := call(t, map[string]any{"url": url, "timeout": "30ms"}); res.Reason != "no answer within 30ms" {
+		t.Errorf("timed out: %+v", res)
+	}
+}
+
+func TestExecute_SaysWhatIsWrongWithTheStep(t *testing.T) {
+	t.Parallel()
+	for _, with := range []map[string]any{
+		{"url": "ftp://x"},
+		{"url": "nothing"},
+		{"url": "http://x", "timeout": "3"},
+		{"url": "http://x", "max_bytes": "none"},
+		{"url": "http://x", "expect_status": []any{"ok"}},
+	} {
+		if res, _ := call(t, with); res.Kind != dagrun.KindConfig || !strings.Contains(res.Reason, "with.") {
+			t.Errorf("%v: %+v", with, res)
+		}
+	}
+}
+
+func TestProbe_TellsThereFromNotThere(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		if r.URL.Path != "/ready" {
+			w.WriteHeader(nethttp.StatusServiceUnavailable)
+		}
+	})
+	action := http.New(http.Policy{})
+	if there, err := action.Probe(t.Context(), map[string]any{"url": url + "/ready"}); !there || err != nil {
+		t.Errorf("ready: %v, %v", there, err)
+	}
+	if there, err := action.Probe(t.Context(), map[string]any{"url": url}); there || err != nil {
+		t.Errorf("not ready: %v, %v", there, err)
+	}
+}

@@ -1,0 +1,64 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// denied are addresses that no step may reach by itself: those of metadata services, and what is not an address of
+// anybody.
+var denied = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local: metadata of most clouds
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fd00:ec2::254/128"),
+	netip.MustParsePrefix("100.100.100.200/32"),
+	netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("::/128"),
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// Policy says which addresses may be dialled. The zero value denies those of metadata services.
+type Policy struct {
+	Allow []netip.Prefix // in spite of all others
+	Deny  []netip.Prefix // besides those that are denied anyway
+}
+
+// check says why an address may not be dialled.
+func (p Policy) check(address netip.Addr) error {
+	address = address.Unmap().WithZone("")
+	in := func(prefix netip.Prefix) bool { return prefix.Contains(address) }
+	if slices.ContainsFunc(p.Allow, in) {
+		return nil
+	}
+	if slices.ContainsFunc(denied, in) || slices.ContainsFunc(p.Deny, in) {
+		return &deniedError{address}
+	}
+	return nil
+}
+
+type deniedError struct{ address netip.Addr }
+
+func (e *deniedError) Error() string {
+	return fmt.Sprintf("address %s is denied: allow it in the worker's configuration if it is meant", e.address)
+}
+
+// dialer checks each address it is about to connect to: after DNS, and again after each redirect.
+func (p Policy) dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout: timeout,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("address %q: %w", address, err)
+			}
+			return p.check(at.Addr())
+		},
+	}
+}

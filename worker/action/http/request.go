@@ -1,0 +1,124 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// Bounds of a request that the step may move.
+const (
+	defaultConnectTimeout = 10 * time.Second
+	defaultMaxBytes       = 64 << 10 // of the answer's body: what an output may hold
+	maxRedirects          = 10
+)
+
+// request is a step's `with`, checked.
+type request struct {
+	method   string
+	url      *url.URL
+	headers  http.Header
+	body     []byte
+	isJSON   bool
+	expect   []int // nil: 200 to 299
+	connect  time.Duration
+	timeout  time.Duration // 0: none
+	maxBytes int64
+}
+
+// parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault.
+func parse(with map[string]any) (r *request, err error) {
+	r = &request{method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: defaultMaxBytes}
+	if method, ok := with["method"].(string); ok {
+		r.method = method
+	}
+	text, _ := with["url"].(string)
+	if r.url, err = url.Parse(text); err != nil || r.url.Host == "" || r.url.Scheme != "http" && r.url.Scheme != "https" {
+		return nil, errors.New("with.url must be an http or https URL")
+	}
+	given, _ := with["headers"].(map[string]any)
+	for name, value := range given {
+		r.headers.Set(name, fmt.Sprint(value))
+	}
+	if body, ok := with["body"]; ok {
+		if err := r.setBody(body); err != nil {
+			return nil, err
+		}
+	}
+	return r, errors.Join(r.setExpect(with["expect_status"]), r.setBounds(with))
+}
+
+// setBody takes a text as it is, anything else as JSON.
+func (r *request) setBody(body any) (err error) {
+	if text, ok := body.(string); ok {
+		r.body = []byte(text)
+		return nil
+	}
+	r.isJSON = true
+	if r.body, err = json.Marshal(body); err != nil {
+		return fmt.Errorf("with.body: %w", err)
+	}
+	return nil
+}
+
+func (r *request) setExpect(list any) error {
+	codes, _ := list.([]any)
+	for _, code := range codes {
+		n, err := strconv.Atoi(fmt.Sprint(code))
+		if err != nil {
+			return fmt.Errorf("with.expect_status: %v is no status code", code)
+		}
+		r.expect = append(r.expect, n)
+	}
+	return nil
+}
+
+func (r *request) setBounds(with map[string]any) error {
+	for name, to := range map[string]*time.Duration{"connect_timeout": &r.connect, "timeout": &r.timeout} {
+		if text, ok := with[name].(string); ok {
+			span, err := dagspec.ParseDuration(text)
+			if err != nil {
+				return fmt.Errorf("with.%s: %w", name, err)
+			}
+			*to = span.Std()
+		}
+	}
+	if limit, ok := with["max_bytes"]; ok {
+		n, err := strconv.ParseInt(fmt.Sprint(limit), 10, 64)
+		if err != nil || n < 1 {
+			return fmt.Errorf("with.max_bytes: %v is not from 1 on", limit)
+		}
+		r.maxBytes = n
+	}
+	return nil
+}
+
+// expects says whether a status is one of those wanted.
+func (r *request) expects(status int) bool {
+	if r.expect == nil {
+		return status >= 200 && status <= 299
+	}
+	return slices.Contains(r.expect, status)
+}
+
+// place is the URL as it may be logged: without credentials, and without a query, which often holds some.
+func (r *request) place() string {
+	shown := url.URL{Scheme: r.url.Scheme, Host: r.url.Host, Path: r.url.Path}
+	return r.method + " " + shown.String()
+}
+
+func (r *request) reader() io.Reader {
+	if r.body == nil {
+		return http.NoBody
+	}
+	return bytes.NewReader(r.body)
+}

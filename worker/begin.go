@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// begin takes the run up where the last drive left it, if there was one.
+func (d *driver) begin(ctx context.Context) error {
+	var err error
+	if d.def, err = d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version); err != nil {
+		return fmt.Errorf("definition of %s version %d: %w", d.claim.DAG, d.claim.Version, err)
+	}
+	left, err := d.load(ctx)
+	if err != nil {
+		return err
+	}
+	options, invalid := d.options()
+	if d.run, err = dagrun.Restore(d.def.Graph, options, left.Saved); err != nil {
+		return fmt.Errorf("run %d: %w", d.claim.Run, err)
+	}
+	d.worker.clock.atLeast(latest(&left.Saved))
+	d.beforeBegin(left, invalid)
+	_ = d.step(dagrun.Event{Kind: dagrun.EvBegin, Text: "driver lost"})
+	return nil
+}
+
+// load reads what a former drive left; of a fresh run there is nothing.
+func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
+	if d.claim.Fresh() {
+		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
+	}
+	all, err := d.worker.session.Load(ctx, []*queue.Claim{d.claim})
+	if err != nil {
+		return nil, err
+	}
+	if all[0] == nil {
+		return nil, fmt.Errorf("load run %d: %w", d.claim.Run, queue.ErrLeaseLost)
+	}
+	return all[0], nil
+}
+
+// beforeBegin steps what a former drive could not: results that were settled, lost drives past the limit, requests.
+func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
+	if limit := d.def.Spec.MaxDrives; limit > 0 && d.claim.Losses >= limit {
+		_ = d.step(dagrun.Event{Kind: dagrun.EvDriveLimit, Text: fmt.Sprintf("gave up after %d lost drives", d.claim.Losses)})
+	}
+	settled := map[dagrun.TaskID]bool{}
+	for _, s := range left.Settled {
+		settled[s.Task] = true
+		_ = d.step(dagrun.Event{Kind: dagrun.EvSettled, Task: s.Task, Attempt: s.Attempt, Result: &dagrun.Result{Outputs: s.Outputs}})
+	}
+	for _, end := range left.Logs {
+		d.closeLog(end, settled[end.Task])
+	}
+	d.stepMail(&left.Mailbox)
+	if invalid != nil {
+		_ = d.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "invalid: " + invalid.Error()})
+	}
+}
+
+// closeLog writes the final marker that a lost driver could not.
+func (d *driver) closeLog(end queue.LogEnd, settled bool) {
+	if end.Final {
+		return
+	}
+	reason := string(dagrun.KindLost)
+	if settled {
+		reason = dagrun.TaskSucceeded.String()
+	}
+	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
+		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next,
+		At: at(d.worker.clock.now()), Final: true, Reason: reason,
+	})
+}
+
+// options are the same in every drive of a run. Params that the DAG does not take are told apart: the run is refused.
+func (d *driver) options() (o dagrun.Options, invalid error) {
+	scope := dagspec.Context{RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt, Env: d.worker.env}
+	var given map[string]any
+	if err := json.Unmarshal(d.claim.Params, &given); err != nil {
+		invalid = fmt.Errorf("params: %w", err)
+	} else if scope.Params, err = d.def.Spec.Params(given); err != nil {
+		invalid = err
+	}
+	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation}
+	var err error
+	if o.Precomputed, err = precomputed(d.claim.Precomputed); err != nil {
+		invalid = err
+	}
+	return o, invalid
+}
+
+// precomputed are results that were handed in with the request, by step.
+func precomputed(raw json.RawMessage) (map[string]dagrun.Result, error) {
+	if len(raw) == 0 {
+		return nil, nil //nolint:nilnil // none were
+	}
+	var given map[string]struct {
+		ExitCode int             `json:"exit_code"`
+		Outputs  json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(raw, &given); err != nil {
+		return nil, fmt.Errorf("precomputed results: %w", err)
+	}
+	results := make(map[string]dagrun.Result, len(given))
+	for step, g := range given {
+		res := dagrun.Result{ExitCode: g.ExitCode, HasExit: true, Outputs: dagrun.JSON(g.Outputs)}
+		if g.ExitCode != 0 {
+			res.Kind = dagrun.KindExit
+		}
+		results[step] = res
+	}
+	return results, nil
+}
+
+// latest is the largest time stored: the core's time must not be before it.
+func latest(s *dagrun.Saved) dagrun.Time {
+	last := max(s.Run.StartedAt, s.Run.FinishedAt)
+	for i := range s.Tasks {
+		last = max(last, s.Tasks[i].StartedAt, s.Tasks[i].AttemptAt, s.Tasks[i].FinishedAt)
+	}
+	return last
+}
+
+// readMail reads what is asked of the run, if anything may be.
+func (d *driver) readMail(ctx context.Context) error {
+	if !d.mail {
+		return nil
+	}
+	boxes, err := d.worker.session.ReadMail(ctx, []*queue.Claim{d.claim})
+	if err != nil {
+		return err
+	}
+	if boxes[0] == nil {
+		return fmt.Errorf("mail of run %d: %w", d.claim.Run, queue.ErrLeaseLost)
+	}
+	d.mail = false
+	d.stepMail(boxes[0])
+	return nil
+}
+
+// stepMail hands requests to the core. One that makes no sense for this DAG is refused here, so that it is decided.
+func (d *driver) stepMail(box *queue.Mailbox) {
+	for i := range box.Controls {
+		c := &box.Controls[i]
+		control, err := c.For(d.def.Graph)
+		if err != nil {
+			d.extra.decisions = append(d.extra.decisions, dagrun.Decision{ID: c.ID, Outcome: dagrun.Refused, Message: err.Error()})
+			continue
+		}
+		_ = d.step(dagrun.Event{Kind: dagrun.EvControl, Control: control})
+	}
+	d.seen = box.Inbox
+}

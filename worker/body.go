@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// body is one attempt under way here, or the publish of one.
+type body struct {
+	task    dagrun.TaskID
+	attempt int
+	publish bool
+	stop    context.CancelCauseFunc
+	now     chan struct{} // closed: no time for grace
+	hurry   sync.Once
+	lost    atomic.Pointer[string] // why the driver gave it up, if it did
+
+	// Set by its goroutine before its end is posted.
+	log      Log // still open: its publish writes to it too
+	chunks   []queue.Chunk
+	lastLine string
+}
+
+// stopError is why the context of a body ends.
+type stopError struct{ cause dagrun.Request }
+
+func (e stopError) Error() string { return "stopped: " + e.cause.String() }
+
+// start runs the body of an attempt. A task that cannot even be described fails without one.
+func (d *driver) start(a dagrun.Action) {
+	task, err := d.describe(a)
+	if err != nil {
+		d.post.put(happening{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
+		return
+	}
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // a body ends by kill alone, and is waited for
+	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
+	d.bodies[a.Task] = b
+	log := d.kept[a.Task]
+	delete(d.kept, a.Task)
+	if log == nil {
+		log = d.worker.logs.Open(d.logName(a), task.Secrets)
+	}
+	d.running.Go(func() {
+		defer stop(nil)
+		d.runBody(ctx, b, task, log)
+	})
+}
+
+func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
+	return dagrun.Event{Kind: dagrun.EvFinished, Task: a.Task, Attempt: a.Attempt, Result: &res}
+}
+
+// runBody executes a body and posts its end. Its log is closed with it, unless a publish follows.
+func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
+	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
+	task.Started = func() {
+		if !b.publish {
+			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})
+		}
+	}
+	res := d.execute(ctx, task)
+	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
+	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {
+		event = dagrun.Event{Kind: dagrun.EvLost, Task: b.task, Attempt: b.attempt, Text: *why}
+		res.Kind = dagrun.KindLost
+	}
+	if b.publish || task.Body.Publish != nil && res.Kind == dagrun.KindNone {
+		b.log = log
+	} else {
+		b.chunks, b.lastLine = log.Close(ctx, endWord(res))
+	}
+	d.post.put(happening{event: event, body: b})
+}
+
+// execute calls the executor; a panic in it is the task's failure, not the worker's.
+func (d *driver) execute(ctx context.Context, task *Task) (res dagrun.Result) {
+	executor, ok := d.worker.executors[kindOf(task.Body)]
+	if !ok {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: fmt.Sprintf("this worker does not execute %s", kindOf(task.Body))}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(task.Stderr, "panic: %v\n\n%s", p, debug.Stack())
+			res = dagrun.Result{Kind: dagrun.KindPanic, Reason: fmt.Sprintf("panic: %v", p)}
+		}
+	}()
+	return executor.Execute(ctx, task)
+}
+
+// kill has a body end. It has ended only once its end was posted.
+func (d *driver) kill(a dagrun.Action) {
+	if b := d.bodies[a.Task]; b != nil && b.attempt == a.Attempt {
+		b.kill(a.Cause, a.Now)
+	}
+}
+
+func (b *body) kill(cause dagrun.Request, now bool) {
+	if now {
+		b.hurry.Do(func() { close(b.now) })
+	}
+	b.stop(stopError{cause})
+}
+
+// abandon ends everything that is left of a drive, and waits until it is gone. After a drive that ended in order there is
+// nothing.
+func (d *driver) abandon() {
+	for _, b := range d.bodies {
+		b.kill(dagrun.RequestCancel, true)
+	}
+	d.running.Wait()
+	d.opening.Wait()
+	for _, log := range d.kept {
+		log.Close(d.ctx, string(dagrun.KindLost)) // for its resources: what it returns is not ours to write
+	}
+	for task := range d.tickets {
+		d.giveBack(task)
+	}
+	d.timer.Stop()
+}

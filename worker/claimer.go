@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// claim polls as long as the worker lives, also when it wants nothing: a poll looks after other workers' runs.
+func (w *Worker) claim() {
+	var pace queue.Pace
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.nudge:
+			pace.Hear()
+		case <-next.C:
+		}
+		want := w.appetite.Want(w.busy())
+		if w.stopping() {
+			want = 0
+		}
+		polled, err := w.session.Poll(w.ctx, want)
+		if err != nil && w.ctx.Err() == nil {
+			w.log.Warn("no answer to a poll", "err", err)
+		}
+		for _, c := range polled.Claims {
+			w.launch(c)
+		}
+		w.sated.Store(!polled.Hungry)
+		for _, id := range polled.Lost {
+			w.log.Info("took over from a lost worker", "lost", id)
+		}
+		next.Reset(pace.After(polled))
+	}
+}
+
+// busy is how many tasks are ready or running; a run without any counts as one.
+func (w *Worker) busy() int {
+	stats := w.gate.Stats()
+	return max(w.fleet.size(), stats.Active+stats.Waiting)
+}
+
+// launch has a claimed run driven, or hands it back when it is too late for that.
+func (w *Worker) launch(c *queue.Claim) {
+	d := newDriver(w, c)
+	if !w.fleet.launch(d, func() { w.drive(d) }) {
+		_ = w.session.Release(w.ctx, c) // closing the session does it otherwise
+	}
+}
+
+// drive drives a run to its end here, and says what went wrong.
+func (w *Worker) drive(d *driver) {
+	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
+	err := d.drive(w.ctx)
+	switch {
+	case err == nil, errors.Is(err, errStopped):
+	case errors.Is(err, queue.ErrLeaseLost):
+		log.Warn("the claim is lost: its tasks were ended", "err", err)
+	case errors.Is(err, queue.ErrRefused):
+		log.Error("the database takes no record of this run: it has failed", "err", err)
+	default:
+		log.Error("this run cannot be driven here", "err", err)
+		w.condemn(d.claim, err)
+	}
+	if w.sated.Load() {
+		w.look() // there was more to claim than it wanted
+	}
+}
+
+// condemn ends a run that nobody can drive: handing it on would only move the trouble.
+func (w *Worker) condemn(c *queue.Claim, why error) {
+	_, _ = backoff.Retry(w.ctx, func() (struct{}, error) {
+		return struct{}{}, w.session.Condemn(w.ctx, c, "internal: "+why.Error())
+	}, backoff.WithMaxElapsedTime(0))
+}
+
+// seeOut waits until the worker is to end, and hands on what it runs.
+func (w *Worker) seeOut() {
+	select {
+	case <-w.ctx.Done(): // the lease is lost: every driver sees that by itself
+		w.fleet.close()
+		w.fleet.wg.Wait()
+		return
+	case <-w.drain:
+	}
+	w.retryUntilDead(w.session.Drain)
+	w.fleet.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.fleet.wg.Wait()
+	}()
+	if w.waits(done, w.config.DrainTimeout) {
+		return
+	}
+	w.fleet.giveUp("drained", false)
+	if w.waits(done, closeTimeout) {
+		return
+	}
+	w.fleet.giveUp("drained", true)
+	<-done
+}
+
+// waits is for the last driver, as long as there is time.
+func (w *Worker) waits(done chan struct{}, atMost time.Duration) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	case <-w.hurry:
+	}
+	return false
+}
+
+func (w *Worker) retryUntilDead(do func(context.Context) error) {
+	_, _ = backoff.Retry(w.ctx, func() (struct{}, error) {
+		err := do(w.ctx)
+		if errors.Is(err, queue.ErrLeaseLost) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(0))
+}

@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// minSecretBytes: a shorter secret would be masked out of ordinary words.
+const minSecretBytes = 4
+
+// describe puts together what an executor gets. Its errors are the DAG's or the worker's configuration's.
+func (d *driver) describe(a dagrun.Action) (*Task, error) {
+	spec, err := d.bodyOf(a.Task)
+	if err != nil {
+		return nil, err
+	}
+	scope := d.run.Scope(a.Task)
+	t := &Task{
+		Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt,
+		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}),
+		claim: d.claim, id: a.Task, clock: d.worker.clock,
+	}
+	if c, ok := scope.Context().(dagspec.Context); ok {
+		t.Params = c.Params
+	}
+	if t.Resolved, err = d.resolve(a, spec, scope); err != nil {
+		return nil, err
+	}
+	if a.Publish {
+		t.Body = spec.Publish
+	}
+	if t.Upstream, err = d.upstream(a.Task, scope); err != nil {
+		return nil, err
+	}
+	if t.Secrets, err = resolveSecrets(d.def.Spec.Secrets); err != nil {
+		return nil, err
+	}
+	if d.stepName(a.Task)[0] == '@' {
+		view := scope.Run()
+		t.RunState, t.Failed = view.State.String(), view.Failed
+	}
+	return t, nil
+}
+
+func (d *driver) bodyOf(id dagrun.TaskID) (*dagspec.Step, error) {
+	if step := d.run.Spec(id); step != nil {
+		if body, ok := step.Data.(*dagspec.Step); ok {
+			return body, nil
+		}
+	}
+	return nil, fmt.Errorf("task %s has no body that package dagspec made", d.def.Graph.TaskName(id))
+}
+
+func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope) (*dagspec.Resolved, error) {
+	if !a.Publish {
+		return body.Resolve(scope)
+	}
+	row, _ := d.run.Task(a.Task)
+	return body.ResolvePublish(scope, row.Outputs)
+}
+
+// stepName is the step as people write it: a replacement's is search~1.
+func (d *driver) stepName(id dagrun.TaskID) string {
+	name := d.def.Graph.StepName(id.Step)
+	if id.Alt != 0 {
+		name += "~" + strconv.Itoa(id.Alt)
+	}
+	return name
+}
+
+// taskKey is the same in every attempt of a task.
+func (d *driver) taskKey(id dagrun.TaskID) string {
+	return fmt.Sprintf("oarlock-%d-%s", d.claim.Run, d.def.Graph.TaskName(id))
+}
+
+// parent is a direct parent as its children see it in $OARLOCK_UPSTREAM.
+type parent struct {
+	State   string          `json:"state"`
+	Outputs json.RawMessage `json:"outputs"`
+	Items   []parentItem    `json:"items,omitempty"`
+}
+
+type parentItem struct {
+	Item    string          `json:"item"`
+	State   string          `json:"state"`
+	Outputs json.RawMessage `json:"outputs"`
+}
+
+// upstream tells how the direct parents ended, by step.
+func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) ([]byte, error) {
+	parents := map[string]parent{}
+	for _, edge := range d.def.Graph.Step(id.Step).Depends {
+		view, _ := scope.Step(edge.Step)
+		p := parent{State: view.State.String(), Outputs: object(view.Outputs)}
+		for _, item := range scope.Items(edge.Step) {
+			p.Items = append(p.Items, parentItem{Item: item.Item, State: item.State.String(), Outputs: object(item.Outputs)})
+		}
+		parents[edge.Step] = p
+	}
+	return json.Marshal(parents)
+}
+
+func object(outputs dagrun.JSON) json.RawMessage {
+	if outputs == "" {
+		return json.RawMessage("{}")
+	}
+	return json.RawMessage(outputs)
+}
+
+// resolveSecrets reads secrets where the worker has them. No value is in an error.
+func resolveSecrets(wanted []dagspec.Secret) (map[string]string, error) {
+	secrets := make(map[string]string, len(wanted))
+	for _, s := range wanted {
+		value, err := readSecret(s)
+		if err == nil && len(value) < minSecretBytes {
+			err = fmt.Errorf("it has fewer than %d bytes, too few to be masked in logs", minSecretBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+		}
+		secrets[s.Name] = value
+	}
+	return secrets, nil
+}
+
+func readSecret(s dagspec.Secret) (string, error) {
+	if s.From == "env" {
+		value, ok := os.LookupEnv(s.Key)
+		if !ok {
+			return "", fmt.Errorf("the worker has no environment variable %s", s.Key)
+		}
+		return value, nil
+	}
+	value, err := os.ReadFile(s.Key)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("the worker has no file %s", s.Key)
+	case err != nil:
+		return "", fmt.Errorf("the worker may not read file %s", s.Key)
+	}
+	return string(value), nil
+}
+
+// kindOf is the word under which an executor is registered: process, or action:NAME.
+func kindOf(body *dagspec.Step) string {
+	if body.Action != "" {
+		return "action:" + body.Action
+	}
+	return "process"
+}

@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// driver owns one run while it holds the claim: events in, records and actions out. Its fields belong to its goroutine;
+// what happens elsewhere comes through the postbox.
+type driver struct {
+	worker  *Worker
+	claim   *queue.Claim
+	def     *queue.Definition
+	run     *dagrun.Run
+	post    *postbox
+	seen    int64 // the inbox read so far
+	mail    bool  // there are controls to be read
+	tickets map[dagrun.TaskID]*Ticket
+	bodies  map[dagrun.TaskID]*body
+	kept    map[dagrun.TaskID]Log // logs of bodies that succeeded, whose publish writes to them too
+	extra   extra
+	timer   *time.Timer
+	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
+	running sync.WaitGroup  // bodies
+	opening sync.WaitGroup  // what else goes on by itself
+}
+
+// extra rides with the next batch, besides what the core records.
+type extra struct {
+	details   []queue.Detail
+	chunks    []queue.Chunk
+	decisions []dagrun.Decision
+}
+
+func newDriver(w *Worker, c *queue.Claim) *driver {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &driver{
+		worker: w, claim: c, post: newPostbox(), seen: c.Inbox, timer: timer,
+		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{},
+	}
+}
+
+// drive drives the run until it parks, is drained or ends. With any error the claim is not this driver's any more, and
+// nothing of the run is left here.
+func (d *driver) drive(ctx context.Context) error {
+	var end context.CancelFunc
+	d.ctx, end = context.WithCancel(ctx)
+	defer d.abandon()
+	defer end()
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	for {
+		wake, err := d.settle(ctx)
+		if err != nil || d.run.Over() {
+			return err
+		}
+		if err := d.wait(ctx, wake); err != nil {
+			return err
+		}
+	}
+}
+
+// settle makes durable what the run decided, and performs it, until there is nothing to do but wait. What happens
+// meanwhile is taken in before each commit, so that one carries it all.
+func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
+	for {
+		if err := d.readMail(ctx); err != nil {
+			return 0, err
+		}
+		ready, something := d.run.Ready()
+		if !something {
+			return ready.WakeAt, nil
+		}
+		d.ask(&ready)
+		if d.takeIn() || d.mail {
+			continue
+		}
+		switch err := d.commit(ctx, &ready); {
+		case errors.Is(err, queue.ErrInboxMoved):
+			d.mail = true
+			continue
+		case err != nil:
+			return 0, err
+		}
+		d.perform(ready.Actions)
+		d.run.Advance()
+		if d.run.Over() {
+			return 0, nil
+		}
+	}
+}
+
+// commit writes what was decided, if anything was.
+func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
+	rec := ready.Records
+	d.closeLogs(ctx, rec.Tasks)
+	rec.Controls = append(d.extra.decisions, rec.Controls...)
+	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
+		return nil
+	}
+	err := d.worker.session.Commit(ctx, &queue.Batch{
+		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
+		Details: d.extra.details, Chunks: d.extra.chunks,
+	})
+	if err == nil {
+		d.extra = extra{}
+	}
+	return err
+}
+
+// wait waits until something happens, or until a moment.
+func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
+	var alarm <-chan time.Time
+	if wake != 0 {
+		d.timer.Reset(d.worker.clock.until(wake))
+		defer d.timer.Stop()
+		alarm = d.timer.C
+	}
+	select {
+	case <-d.post.signal:
+		d.takeIn()
+	case <-alarm:
+		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
+	case <-d.claim.Lost():
+		return fmt.Errorf("run %d: %w", d.claim.Run, queue.ErrLeaseLost)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// step tells the core. Late and repeated events are its business: it says so, and changes nothing.
+func (d *driver) step(e dagrun.Event) error {
+	e.At = d.worker.clock.now()
+	err := d.run.Step(e)
+	if err != nil && !errors.Is(err, dagrun.ErrStale) && !errors.Is(err, dagrun.ErrOver) {
+		panic(fmt.Sprintf("run %d: the core refuses event %+v: %v", d.claim.Run, e, err))
+	}
+	return err
+}
+
+// takeIn steps everything that happened, and says whether anything did.
+func (d *driver) takeIn() (some bool) {
+	for _, h := range d.post.take() {
+		some = true
+		d.happened(&h)
+	}
+	return some
+}

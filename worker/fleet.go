@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"sync"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// fleet is the drivers of a worker.
+type fleet struct {
+	mu     sync.Mutex
+	byRun  map[queue.RunID]*driver
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}} }
+
+// launch starts a driver; once the fleet is closed it does not.
+func (f *fleet) launch(d *driver, drive func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.byRun[d.claim.Run] = d
+	f.wg.Go(func() {
+		defer f.remove(d)
+		drive()
+	})
+	return true
+}
+
+func (f *fleet) remove(d *driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byRun[d.claim.Run] == d {
+		delete(f.byRun, d.claim.Run)
+	}
+}
+
+// close lets nothing more start, and tells all that the worker drains.
+func (f *fleet) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.each(func(d *driver) { d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvDrain}}) })
+}
+
+// each calls do for every driver, outside of the lock.
+func (f *fleet) each(do func(*driver)) {
+	f.mu.Lock()
+	all := make([]*driver, 0, len(f.byRun))
+	for _, d := range f.byRun {
+		all = append(all, d)
+	}
+	f.mu.Unlock()
+	for _, d := range all {
+		do(d)
+	}
+}
+
+// giveUp has every driver end its bodies, and record their attempts as lost.
+func (f *fleet) giveUp(why string, now bool) {
+	f.each(func(d *driver) { d.post.put(happening{lost: why, now: now}) })
+}
+
+// mail tells a driver of controls that it may not know yet.
+func (f *fleet) mail(m queue.Mail) { f.tell([]queue.RunID{m.Run}, false) }
+
+func (f *fleet) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.byRun)
+}
+
+// tell says that runs have mail; of none in particular: all.
+func (f *fleet) tell(runs []queue.RunID, all bool) {
+	if all {
+		f.each(func(d *driver) { d.post.put(happening{mail: true}) })
+		return
+	}
+	for _, run := range runs {
+		f.mu.Lock()
+		d := f.byRun[run]
+		f.mu.Unlock()
+		if d != nil {
+			d.post.put(happening{mail: true})
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// renewals per TTL: several may fail before the lease is in danger.
+const renewals = 6
+
+// keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
+func (w *Worker) keepLease() {
+	every := w.ttl() / renewals
+	next := time.NewTimer(every)
+	defer next.Stop()
+	for {
+		soft, hard := w.session.Deadline()
+		danger := time.NewTimer(w.nextDanger(soft, hard))
+		select {
+		case <-w.ctx.Done():
+			danger.Stop()
+			return
+		case <-next.C:
+			w.renew(every)
+			next.Reset(every)
+		case <-w.renewNow:
+			w.renew(every)
+		case <-danger.C:
+			w.endangered(soft, hard)
+		}
+		danger.Stop()
+	}
+}
+
+func (w *Worker) ttl() time.Duration {
+	if w.config.Self.TTL > 0 {
+		return w.config.Self.TTL
+	}
+	return queue.DefaultTTL
+}
+
+// renew gives one sign of life. It may not take so long that the next one would be late.
+func (w *Worker) renew(every time.Duration) {
+	ctx, cancel := context.WithTimeout(w.ctx, every)
+	defer cancel()
+	asked := boottime.Now()
+	renewal, err := w.session.Renew(ctx, w.busy())
+	switch {
+	case errors.Is(err, queue.ErrLeaseLost):
+		w.stop(err)
+		return
+	case err != nil:
+		w.log.Warn("no sign of life reached the database", "err", err)
+		return
+	}
+	w.warned = 0
+	w.clock.set(renewal.Now, asked)
+	_, hard := w.session.Deadline()
+	if w.config.Guard != nil {
+		w.config.Guard.Extend(hard)
+	}
+	for _, m := range renewal.Mail {
+		w.fleet.mail(m)
+	}
+	if renewal.Desired != queue.WorkerLive {
+		w.log.Info("asked to stop", "desired", renewal.Desired)
+		w.Stop()
+	}
+}
+
+// What a worker does while its signs of life stay out, in this order.
+const (
+	askBodies  = 1 + iota // well before the soft deadline, so that grace fits: ask every body to end
+	killBodies            // at the soft deadline: kill them
+	forget                // at the hard deadline the runs are somebody else's
+)
+
+// graceShare of the time until the soft deadline is left to bodies that end by themselves.
+const graceShare = 6
+
+func (w *Worker) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
+	span := time.Duration(float64(w.ttl()) * 0.6)
+	return [...]time.Duration{0, soft - span/graceShare, soft, hard}
+}
+
+// nextDanger is how long it is to the next thing to do.
+func (w *Worker) nextDanger(soft, hard time.Duration) time.Duration {
+	if w.warned == forget {
+		return w.ttl()
+	}
+	return max(0, w.dangers(soft, hard)[w.warned+1]-boottime.Now())
+}
+
+// endangered does what the time without a sign of life demands.
+func (w *Worker) endangered(soft, hard time.Duration) {
+	for at := w.dangers(soft, hard); w.warned < forget && boottime.Now() >= at[w.warned+1]; {
+		w.warned++
+		switch w.warned {
+		case askBodies:
+			w.log.Warn("the lease is in danger: ending tasks")
+			w.fleet.giveUp("lease in danger", false)
+		case killBodies:
+			w.fleet.giveUp("lease in danger", true)
+		case forget:
+			w.stop(queue.ErrLeaseLost)
+		}
+	}
+}
+
+// listen hands on what notifications say.
+func (w *Worker) listen() {
+	for w.ctx.Err() == nil {
+		heard, err := w.session.Hear(w.ctx)
+		if err != nil {
+			return // the session or the worker ends; polls and renewals find out everything by themselves
+		}
+		if heard.Lanes || heard.All {
+			w.look()
+		}
+		w.fleet.tell(heard.Runs, heard.All)
+		if heard.Drain || heard.All {
+			select {
+			case w.renewNow <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// look has the claimer poll at once.
+func (w *Worker) look() {
+	select {
+	case w.nudge <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Prober asks whether what a wait waits for is there.
+type Prober interface {
+	Probe(ctx context.Context, with map[string]any) (there bool, err error)
+}
+
+const (
+	probeEvery   = 10 * time.Second // unless the wait names its interval
+	probeTimeout = 30 * time.Second
+)
+
+// open begins or takes up what a task waits for without a slot. It may take a while: the answer comes as a happening.
+func (d *driver) open(a dagrun.Action) {
+	task, err := d.describe(a)
+	if err != nil {
+		d.answer(a, dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}})
+		return
+	}
+	row, _ := d.run.Task(a.Task)
+	ctx := d.lifetime()
+	d.opening.Go(func() {
+		if task.Body.Action == "wait" {
+			d.answer(a, d.openWait(ctx, task, &row))
+		} else {
+			d.answer(a, d.openChild(ctx, task, a))
+		}
+	})
+}
+
+// answer posts what became of an action.
+func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
+	e.Task, e.Attempt = a.Task, a.Attempt
+	d.post.put(happening{event: e})
+}
+
+// openWait is asked again at the time it named.
+func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecord) dagrun.Event {
+	until, err := waitUntil(task.Resolved.With, row.AttemptAt)
+	now := d.worker.clock.now()
+	switch {
+	case err != nil:
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
+	case until > now:
+		return dagrun.Event{Kind: dagrun.EvWaits, Until: until}
+	case until != 0:
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
+	}
+	return d.probe(ctx, task.Resolved.With)
+}
+
+// waitUntil is when a wait of a duration or until a time is over; 0 for one that asks.
+func waitUntil(with map[string]any, since dagrun.Time) (dagrun.Time, error) {
+	if text, ok := with["duration"].(string); ok {
+		span, err := dagspec.ParseDuration(text)
+		return since + dagrun.Time(span), err
+	}
+	if text, ok := with["until"].(string); ok {
+		t, err := time.Parse(time.RFC3339, text)
+		return max(dagrun.Time(t.UnixMilli()), 1), err
+	}
+	return 0, nil
+}
+
+// probe asks once; what cannot be asked is asked again later, as what is not there yet.
+func (d *driver) probe(ctx context.Context, with map[string]any) dagrun.Event {
+	what, _ := with["http"].(map[string]any)
+	if d.worker.prober == nil || what == nil {
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: "this worker cannot wait for that"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	there, err := d.worker.prober.Probe(ctx, what)
+	if err == nil && there {
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
+	}
+	interval := probeEvery
+	if text, ok := what["interval"].(string); ok {
+		if span, err := dagspec.ParseDuration(text); err == nil && span > 0 {
+			interval = span.Std()
+		}
+	}
+	return dagrun.Event{Kind: dagrun.EvWaits, Until: d.worker.clock.now() + dagrun.Time(interval.Milliseconds())}
+}
+
+// openChild asks for the child run, until the database answers. Asked again, it finds the same child.
+func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dagrun.Event {
+	child, err := childOf(task.Resolved.With)
+	if err != nil {
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
+	}
+	child.Claim, child.Task, child.Attempt = d.claim, a.Task, a.Attempt
+	id, err := d.worker.enqueue(ctx, child)
+	if err != nil {
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
+	}
+	return dagrun.Event{Kind: dagrun.EvWaits, Ref: strconv.FormatInt(int64(id), 10)}
+}
+
+// enqueue asks for a child run. What the database refuses for good is an error; anything else is tried until ctx ends.
+func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
+	return backoff.Retry(ctx, func() (queue.RunID, error) {
+		id, err := w.session.EnqueueChild(ctx, c)
+		var refused *queue.Error
+		if errors.As(err, &refused) || errors.Is(err, queue.ErrLeaseLost) {
+			return id, backoff.Permanent(err)
+		}
+		return id, err
+	}, backoff.WithMaxElapsedTime(0))
+}
+
+// childOf reads what dag.run and dag.enqueue have in common.
+func childOf(with map[string]any) (c queue.Child, err error) {
+	c.DAG, _ = with["dag"].(string)
+	c.Queue, _ = with["queue"].(string)
+	if params, ok := with["params"]; ok {
+		text, err := json.Marshal(params)
+		if err != nil {
+			return c, fmt.Errorf("with.params: %w", err)
+		}
+		c.Params = dagrun.JSON(text)
+	}
+	if labels, ok := with["labels"].(map[string]any); ok {
+		c.Labels = make(map[string]string, len(labels))
+		for k, v := range labels {
+			c.Labels[k] = fmt.Sprint(v)
+		}
+	}
+	if priority, ok := with["priority"]; ok {
+		n, err := strconv.Atoi(fmt.Sprint(priority))
+		if err != nil {
+			return c, fmt.Errorf("with.priority: %v is no whole number", priority)
+		}
+		c.Priority = &n
+	}
+	return c, nil
+}

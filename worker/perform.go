@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// perform does what was decided, now that it is durable. Nothing here takes long: what does goes on by itself and
+// reports to the postbox.
+func (d *driver) perform(actions []dagrun.Action) {
+	for _, a := range actions {
+		switch a.Kind {
+		case dagrun.ActStart:
+			d.start(a)
+		case dagrun.ActOpen:
+			d.open(a)
+		case dagrun.ActKill:
+			d.kill(a)
+		case dagrun.ActCancelChild:
+			d.cancelChild(a)
+		case dagrun.ActProbe:
+			d.probeCache(a)
+		}
+	}
+}
+
+// cancelChild asks for the end of a child run; how it ends comes as a control.
+func (d *driver) cancelChild(a dagrun.Action) {
+	child, err := strconv.ParseInt(a.Ref, 10, 64)
+	if err != nil {
+		return // not one of ours: nothing to cancel
+	}
+	ctx := d.lifetime()
+	d.opening.Go(func() {
+		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
+			return struct{}{}, d.worker.config.Cancel(ctx, queue.RunID(child), a.Now)
+		}, backoff.WithMaxElapsedTime(0))
+	})
+}
+
+// probeCache looks a result up. A cache that does not answer has nothing.
+func (d *driver) probeCache(a dagrun.Action) {
+	ctx, step := d.lifetime(), d.def.Graph.StepName(a.Task.Step)
+	d.opening.Go(func() {
+		event := dagrun.Event{Kind: dagrun.EvProbed}
+		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.DAGID, step, a.Key); err == nil && found {
+			event.Result = &dagrun.Result{Outputs: outputs}
+		}
+		d.answer(a, event)
+	})
+}
+
+// lifetime ends with the drive.
+func (d *driver) lifetime() context.Context { return d.ctx }

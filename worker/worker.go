@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Config says what a worker is and does. Register, Slots, Executors and Logs are required.
+type Config struct {
+	Register func(ctx context.Context, w queue.Worker) (Session, error)
+	Cancel   func(ctx context.Context, run queue.RunID, now bool) error // of a child run
+
+	Self      queue.Worker // Name, Host, Queues, Labels, TTL …; ID, Slots and Offers are filled in
+	Slots     int
+	High, Low int // when to stop claiming, and when to go on, in tasks per slot: see Appetite
+
+	Executors map[string]Executor // by what they execute: process, action:http.request, …
+	Offers    []string            // what else it offers, in the words of dagspec.Spec.Needs
+	Prober    Prober              // of waits that ask; nil: none
+	Logs      func(Writer) Logs
+	Env       func(name string) (string, bool) // the inherited environment, filtered; nil: nothing
+
+	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
+	Guard        LeaseSink     // nil: nobody outside watches
+	Log          *slog.Logger  // nil: silent
+}
+
+// DefaultDrain is the DrainTimeout of a Config that names none.
+const DefaultDrain = time.Minute
+
+// LeaseSink is told until when a worker may live: the guard, which kills what outlives it.
+type LeaseSink interface {
+	Use(worker string) error       // before anything is registered under this id
+	Extend(deadline time.Duration) // by the time since boot
+}
+
+// Worker claims runs and drives them until it is stopped. One life of it is one registration: when its lease is lost,
+// everything it runs is ended, and it begins anew under another id.
+type Worker struct {
+	config    Config
+	id        uuid.UUID
+	session   Session
+	executors map[string]Executor
+	prober    Prober
+	env       func(string) (string, bool)
+	logs      Logs
+	log       *slog.Logger
+	gate      *Gate
+	clock     *clock
+	appetite  Appetite
+	fleet     *fleet
+	stop      context.CancelCauseFunc // of this life: everything ends at once
+	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
+	hurry     chan struct{}           // closed: stop at once
+	hurried   sync.Once
+	drain     chan struct{} // closed: claim nothing more, let run what runs
+	drained   sync.Once
+	nudge     chan struct{} // the claimer is to poll
+	renewNow  chan struct{}
+	sated     atomic.Bool // the last poll got all it wanted
+	warned    int         // how far the time without a sign of life has got; keepLease's alone
+}
+
+// errStopped is why the context of a worker's life ends in order.
+var errStopped = errors.New("the worker stops")
+
+// New makes a worker; Run runs it.
+func New(c Config) (*Worker, error) {
+	if c.Register == nil || c.Logs == nil || c.Slots < 1 || len(c.Executors) == 0 {
+		return nil, errors.New("a worker needs Register, Logs, Executors, and a slot or more")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrain
+	}
+	w := &Worker{
+		config: c, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
+		gate: NewGate(c.Slots), appetite: Appetite{Slots: c.Slots, High: c.High, Low: c.Low},
+		hurry: make(chan struct{}), drain: make(chan struct{}),
+		nudge: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
+	}
+	w.executors["action:dag.enqueue"] = enqueuer{w}
+	return w, nil
+}
+
+// offered are what a worker does by itself, without an executor.
+var offered = []string{
+	"action:noop", "action:wait", "action:approval", "action:dag.run", "publish", "secrets:env", "secrets:file",
+}
+
+// Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is
+// done.
+func (w *Worker) Stop() { w.drained.Do(func() { close(w.drain) }) }
+
+// StopNow is Stop without the while.
+func (w *Worker) StopNow() {
+	w.Stop()
+	w.hurried.Do(func() { close(w.hurry) })
+}
+
+// Run works until Stop, or until ctx ends, which is as StopNow. An error is about starting: once it has started, a worker
+// outlives whatever happens to its database.
+func (w *Worker) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, w.StopNow)()
+	for {
+		err := w.live(ctx)
+		if w.stopping() || !errors.Is(err, queue.ErrLeaseLost) {
+			return err
+		}
+		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", err)
+	}
+}
+
+func (w *Worker) stopping() bool {
+	select {
+	case <-w.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// live is one registration, from Register to Close.
+func (w *Worker) live(ctx context.Context) error {
+	if err := w.register(ctx); err != nil {
+		return err
+	}
+	w.ctx, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer w.stop(errStopped)
+	var helpers sync.WaitGroup
+	helpers.Go(w.keepLease)
+	helpers.Go(w.listen)
+	helpers.Go(w.claim)
+	w.seeOut()
+	lost := context.Cause(w.ctx)
+	w.stop(errStopped)
+	helpers.Wait()
+	w.fleet.wg.Wait()
+	return errors.Join(lost, w.close())
+}
+
+func (w *Worker) register(ctx context.Context) error {
+	w.id = uuid.New()
+	w.log = w.config.Log.With("worker", w.id)
+	if w.config.Guard != nil {
+		if err := w.config.Guard.Use(w.id.String()); err != nil {
+			return fmt.Errorf("tell the guard: %w", err)
+		}
+	}
+	self := w.config.Self
+	self.ID, self.Slots, self.Offers = w.id, w.config.Slots, w.offers()
+	session, err := w.config.Register(ctx, self)
+	if err != nil {
+		return err
+	}
+	w.config.Self.Replaces = nil // they are, by now
+	asked := boottime.Now()
+	renewal, err := session.Renew(ctx, 0)
+	if err != nil {
+		return errors.Join(err, session.Close(ctx))
+	}
+	w.warned = 0
+	w.session, w.clock, w.fleet, w.logs = session, &clock{}, newFleet(), w.config.Logs(session)
+	w.clock.set(renewal.Now, asked)
+	return nil
+}
+
+// offers is what the worker can execute.
+func (w *Worker) offers() []string {
+	all := slices.Concat(offered, w.config.Offers)
+	for what := range w.executors {
+		all = append(all, what)
+	}
+	return all
+}
+
+// closeTimeout bounds the orderly end of a life.
+const closeTimeout = 10 * time.Second
+
+func (w *Worker) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := w.session.Close(ctx); err != nil {
+		return fmt.Errorf("close the session: %w", err)
+	}
+	return nil
+}
