@@ -2,6 +2,7 @@ package queuetest_test
 
 import (
 	"context"
+	"net/url"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
@@ -25,25 +27,27 @@ var (
 	_ queuetest.LogSink       = (*queue.Session)(nil)
 )
 
-// inPostgres is a harness with a database of its own. Time passes by itself.
+// inPostgres is a harness with a database of its own. Time passes by itself. Its workers log in as nothing but workers.
 func inPostgres(t *testing.T) queuetest.Harness {
 	t.Helper()
 	db := pgtest.New(t)
-	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
+	login := workerLogin(t, db)
+	store, fleet := open(t, db.URL), open(t, login)
+	pool, err := pgxpool.New(t.Context(), login)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(pool.Close)
 	return queuetest.Harness{
-		Client: store, Admin: store, Logs: store, History: store,
+		Client: store, Admin: store, Logs: fleet, History: store,
 		Register: func(ctx context.Context, w queue.Worker) (queuetest.Session, error) {
-			s, err := store.Register(ctx, w)
+			s, err := fleet.Register(ctx, w)
 			if err != nil {
 				return queuetest.Session{}, err
 			}
 			return queuetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, nil
 		},
-		Settle: settleIn(db.Pool(t)),
+		Settle: settleIn(pool),
 		TTL:    300 * time.Millisecond,
 		Tick: func() {
 			select {
@@ -53,6 +57,39 @@ func inPostgres(t *testing.T) queuetest.Harness {
 		},
 		Check: func(tb testing.TB) { pgtest.CheckInvariants(tb, db.Conn(tb)) },
 	}
+}
+
+func open(t *testing.T, url string) *queue.Store {
+	t.Helper()
+	store, err := queue.Open(t.Context(), queue.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// workerLogin makes a login that is a worker and nothing else. Roles are of the whole server, so its name is the database's.
+func workerLogin(t *testing.T, db *pgtest.DB) string {
+	t.Helper()
+	if err := migrations.Roles(t.Context(), db.URL); err != nil {
+		t.Fatal(err)
+	}
+	admin, role := db.Conn(t), pgx.Identifier{"w_" + db.Name}.Sanitize()
+	if _, err := admin.Exec(t.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD 'w' IN ROLE oarlock_worker"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("w_"+db.Name, "w")
+	return u.String()
 }
 
 // settleIn settles in a transaction that does nothing else.
