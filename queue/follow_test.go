@@ -279,14 +279,12 @@ func TestFollowLogs_YieldsEachChunkOnceWhileConnectionsDie(t *testing.T) {
 	w, claim, _ := logging(t)
 	const attempts, chunks = 4, 60
 	login := w.room.login(t, "oarlock_read")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var followers, killer sync.WaitGroup
+	var followers sync.WaitGroup
 	got := make([][]Chunk, 2)
 	for i := range got {
 		s := openStore(t, Config{URL: login})
 		followers.Go(func() {
-			for c, err := range s.FollowLogs(ctx, LogQuery{Run: claim.Run}) {
+			for c, err := range s.FollowLogs(t.Context(), LogQuery{Run: claim.Run}) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -295,24 +293,7 @@ func TestFollowLogs_YieldsEachChunkOnceWhileConnectionsDie(t *testing.T) {
 			}
 		})
 	}
-	over := make(chan struct{})
-	conn := w.room.db.Conn(t)
-	killer.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return
-			case <-tick.C:
-			}
-			_, _ = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'u%'
-				AND application_name NOT LIKE 'oarlock/%' AND (application_name = 'oarlock listen' OR random() < 0.1)`)
-		}
-	})
 	write(t, w, claim.Run, attempts, chunks)
-	close(over)
-	killer.Wait()
 	w.room.end(t, claim.Run, "succeeded")
 	followers.Wait()
 	for i := range got {
@@ -320,7 +301,14 @@ func TestFollowLogs_YieldsEachChunkOnceWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-// write appends so many chunks to so many attempts of one step and as many of another, in turns.
+// kill ends the followers' listeners, and now and then a connection that one reads by.
+func (r *logRoom) kill(t *testing.T) {
+	t.Helper()
+	r.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'u%'
+		AND application_name NOT LIKE 'oarlock/%' AND (application_name = 'oarlock listen' OR random() < 0.1)`)
+}
+
+// write appends so many chunks to so many attempts of one step and as many of another, in turns, while connections die.
 func write(t *testing.T, w *writer, run RunID, attempts, chunks int) {
 	t.Helper()
 	for attempt := 1; attempt <= attempts; attempt++ {
@@ -332,6 +320,7 @@ func write(t *testing.T, w *writer, run RunID, attempts, chunks int) {
 				n++
 			}
 			w.append(t, batch...)
+			w.room.kill(t)
 		}
 		w.append(t, a.last(chunks, "done"), b.last(chunks, "done"))
 	}
