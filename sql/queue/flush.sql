@@ -1,5 +1,5 @@
 -- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim
--- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_pkey, events_once, log_chunks_pkey, lanes_pkey, followers_pkey
+-- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey
 -- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE

@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// node is a part of a plan as EXPLAIN shows it.
+type node struct {
+	Kind  string `json:"Node Type"`
+	Index string `json:"Index Name"`
+	Table string `json:"Relation Name"`
+	Hit   int    `json:"Shared Hit Blocks"`
+	Read  int    `json:"Shared Read Blocks"`
+	Plans []node `json:"Plans"`
+}
+
+func (n *node) walk(visit func(*node)) {
+	visit(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(visit)
+	}
+}
+
+// explained is the plan of a flush of these pieces, which is executed with ANALYZE.
+func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *node {
+	y.tb.Helper()
+	ctx := context.Background()
+	if y.prepared != conn {
+		y.must(y.journal.prepare(ctx, conn))
+		numbers := regexp.MustCompile(`\$\d+`).ReplaceAllString(flushSQL, "$0")
+		must(conn.PgConn().Prepare(ctx, "explain_"+options[:4], "EXPLAIN ("+options+", FORMAT JSON) "+numbers, nil))
+	}
+	y.flush.fill(pieces)
+	result := conn.PgConn().ExecPrepared(ctx, "explain_"+options[:4], y.flush.params, y.flush.formats, []int16{0}).Read()
+	y.must(result.Err)
+	var plans []struct{ Plan node }
+	y.must(json.Unmarshal(result.Rows[0][0], &plans))
+	return &plans[0].Plan
+}
+
+// own is a connection with the settings of a journal's.
+func (y *yard) own() *pgx.Conn {
+	y.tb.Helper()
+	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.config)
+	y.must(err)
+	y.tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// full is a batch with something for every table.
+func full(c *Claim, seq int64) *Batch {
+	b := batch(c, taskAt(0, seq, dagrun.TaskRunning), taskAt(1, seq+1, dagrun.TaskRunning))
+	b.Records.Run = &dagrun.RunRecord{State: dagrun.RunRunning}
+	b.Records.Attempts = []dagrun.AttemptRecord{{ID: dagrun.TaskID{Step: 0}, Attempt: int(seq)}}
+	b.Records.Controls = []dagrun.Decision{{ID: seq, Outcome: dagrun.Applied}}
+	b.Records.Notes = []dagrun.Note{{At: 1, Kind: "skip"}}
+	return b
+}
+
+func TestFlush_ReachesEveryTableByItsKey(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	want := []string{
+		"controls controls_open", "fences fences_pkey", "followers followers_pkey", "lanes lanes_pkey", "runs runs_pkey", "tasks tasks_pkey",
+	}
+	for _, runs := range []int{1_000, 200_000} {
+		y.exec(`INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by)
+			SELECT 1, 1, 1, now(), now(), 'sql', 1, 'test' FROM generate_series(1, $1::int)`, runs)
+		y.exec(`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq)
+			SELECT r.run_id, s, 'pending', 0, 1, 0, 0 FROM oarlock.runs r, generate_series(0, 1) s ON CONFLICT DO NOTHING`)
+		y.exec("ANALYZE oarlock.runs, oarlock.tasks")
+		c := y.claim()
+		var used []string
+		y.explained(y.own(), "COSTS off", newEntry(full(c, 1), y.held.of(c)).whole()).walk(func(n *node) {
+			if n.Table == "" || n.Kind == "ModifyTable" {
+				return
+			}
+			if n.Index == "" {
+				t.Errorf("%d runs: %s of %s", runs, n.Kind, n.Table)
+			}
+			used = append(used, n.Table+" "+n.Index)
+		})
+		slices.Sort(used)
+		if got := slices.Compact(used); !slices.Equal(got, want) {
+			t.Errorf("%d runs: indexes %v, want %v", runs, got, want)
+		}
+	}
+}
+
+// flushesEnv makes TestFlush_CostsTheSame do more of them.
+const flushesEnv = "OARLOCK_TEST_FLUSHES"
+
+func TestFlush_CostsTheSameUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	flushes := 2_000
+	if n, err := strconv.Atoi(os.Getenv(flushesEnv)); err == nil {
+		flushes = n
+	}
+	y := newYard(t)
+	reader := y.begin()
+	y.in(reader, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+	y.in(reader, "SELECT count(*) FROM oarlock.runs") // from now on no row version is ever cleaned up
+	cost := func() int {
+		c := y.claim()
+		b := batch(c, taskAt(0, 1, dagrun.TaskRunning))
+		conn := y.own()
+		var plan *node
+		for range 3 { // the first on a connection also reads the catalogue
+			plan = y.explained(conn, "ANALYZE, BUFFERS, COSTS off, TIMING off", newEntry(b, y.held.of(c)).whole())
+			b.Records.Tasks[0].ID.Step++
+		}
+		total := 0 // what is below a part counts again there, which is as good a measure
+		plan.walk(func(n *node) { total += n.Hit + n.Read })
+		return total
+	}
+	before := cost()
+	c := y.claim()
+	for i := range flushes {
+		y.must(y.commit(t.Context(), batch(c, taskAt(i%20, int64(i+1), dagrun.TaskRunning))))
+	}
+	after := cost()
+	t.Logf("%d buffers before, %d after %d flushes", before, after, flushes)
+	if after > before+5 {
+		t.Errorf("%d buffers before, %d after %d flushes", before, after, flushes)
+	}
+	if got := get[int](y, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'fences'"); got != 0 {
+		t.Errorf("fences were updated %d times", got)
+	}
+}
