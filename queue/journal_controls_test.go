@@ -282,3 +282,48 @@ func TestCommit_ASecondOneOfAClaimIsAnError(t *testing.T) {
 	y.end(block)
 	y.must(y.outcome(done))
 }
+
+func TestCommit_ARefusedRunEndsWithAllThatWasOpen(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	parent, c := y.parkedParent()
+	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskSucceeded), taskAt(1, 2, dagrun.TaskRunning))))
+	y.exec("SELECT oarlock.pause($1)", c.Run)
+	bad := taskAt(1, 3, dagrun.TaskFailed)
+	bad.Reason = "\x00"
+	s := &Session{journal: y.journal}
+	err := s.Commit(t.Context(), finishing(c, dagrun.RunFailed, bad))
+	if !errors.Is(err, ErrRefused) {
+		t.Fatalf("got %v", err)
+	}
+	if got := y.tasks(c); !slices.Equal(got, []string{"0 succeeded 1", "1 canceled 2"}) {
+		t.Errorf("tasks %v", got)
+	}
+	want := []string{"failed refused"}
+	if got := y.list("SELECT state || ' ' || (SELECT outcome FROM oarlock.controls c WHERE c.run_id = r.run_id) FROM oarlock.runs r WHERE run_id = $1 AND claim_id IS NULL", c.Run); !slices.Equal(got, want) {
+		t.Errorf("run and its control: %v, want %v", got, want)
+	}
+	if got := y.runState(parent); got != "queued" {
+		t.Errorf("the parent is %s", got)
+	}
+	if got := y.list("SELECT kind FROM oarlock.events WHERE run_id = $1", c.Run); !slices.Equal(got, []string{"refused"}) {
+		t.Errorf("events %v", got)
+	}
+	y.forfeited(c)
+}
+
+func TestCondemn_AnswersTheSameWhenAskedAgain(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c, fenceless := y.claim(), y.claim()
+	const condemn = "SELECT oarlock.condemn($1, $2, 1, 'internal: x')"
+	for range 2 {
+		if !get[bool](y, condemn, c.Run, c.ID) {
+			t.Error("not done")
+		}
+	}
+	y.exec("DELETE FROM oarlock.fences")
+	if get[bool](y, condemn, fenceless.Run, fenceless.ID) || y.runState(fenceless) != "running" {
+		t.Error("a run was condemned by a worker without a fence")
+	}
+}
