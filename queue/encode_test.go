@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,10 +15,11 @@ import (
 
 func (y *yard) load(c *Claim) *Loaded {
 	y.tb.Helper()
-	if y.store == nil {
-		y.store = openStore(y.tb, Config{URL: y.url, MaxConns: 1})
+	if y.reads == nil {
+		y.reads = newLink(y.config, nil)
+		y.tb.Cleanup(func() { _ = y.reads.close(context.Background()) })
 	}
-	s := &Session{store: y.store}
+	s := &Session{reads: y.reads}
 	loaded, err := s.Load(y.tb.Context(), []*Claim{c})
 	if err != nil {
 		y.tb.Fatal(err)

@@ -26,7 +26,7 @@ type yard struct {
 	url    string    // of a login with oarlock_worker alone
 	worker uuid.UUID
 	held   *holdings
-	store  *Store        // made when a test first reads by it
+	reads  *link         // made when a test first loads by it
 	lost   chan struct{} // closed when the journal says that the session is lost
 	*journal
 }
