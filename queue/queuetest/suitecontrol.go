@@ -114,6 +114,9 @@ func decidedOnce(s *setup) {
 	if box := s.mail(w, c); len(box.Controls) > 0 {
 		s.Errorf("mail %+v", box)
 	}
+	if all, err := s.History.Controls(s.Context(), id); err != nil || len(all) != 1 || all[0].Outcome != dagrun.Applied {
+		s.Errorf("decided twice: %+v, %v", all, err)
+	}
 	next := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbResume})
 	box := s.mail(w, c)
 	if len(box.Controls) != 1 || box.Controls[0].ID != next.ID || next.ID <= control.ID {
