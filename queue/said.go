@@ -30,7 +30,7 @@ const noSchema = "the database has no Oarlock schema, or one of another version:
 // roles that operations want, other than oarlock_submit.
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
-	"list dags": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
+	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
 	"read attempts": roleRead, "read events": roleRead, "scale": roleRead,
 }
 

@@ -14,7 +14,7 @@ COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and
 - `version`: a version of the DAG other than its current one.
 - `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
 
-A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, whose snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, two enqueues into a queue with `max_queued` may also end in 40001, since both count what waits.
+A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, whose snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, 40001 may also come between calls that have nothing in common but a page of the table of keys (one finds its key while another adds one), or that both count what waits in a queue with `max_queued`.
 
 ```sql
 SELECT oarlock.enqueue('report', '{"day": "2026-11-20"}', run_key => 'report-2026-11-20');

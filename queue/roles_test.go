@@ -1,0 +1,123 @@
+package queue_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// may is what came of a call: it worked, there is nothing of that name for this user, or a role is missing.
+type may string
+
+const (
+	works   may = "works"
+	hidden  may = "not found"
+	submits may = "oarlock_submit"
+	reads   may = "oarlock_read"
+	admins  may = "oarlock_admin"
+)
+
+func outcomeFor(t *testing.T, err error) may {
+	t.Helper()
+	var known *queue.Error
+	switch {
+	case err == nil:
+		return works
+	case errors.Is(err, queue.ErrNotFound):
+		return hidden
+	case errors.As(err, &known) && known.Code == "42501":
+		for _, role := range []may{submits, reads, admins} {
+			if strings.Contains(known.Hint, string(role)) {
+				return role
+			}
+		}
+	}
+	return may(err.Error())
+}
+
+func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withRoles(t)
+	foreign := d.enqueue(t, d.store)
+	d.claim(t, foreign)
+	spec := parsed(t, reportDAG)
+	call := func(err error) error { return err }
+	calls := []struct {
+		name                                string
+		do                                  func(*queue.Store) error
+		submit, read, worker, admin, nobody may
+	}{
+		{"Enqueue", func(s *queue.Store) error { _, err := s.Enqueue(t.Context(), report("")); return call(err) }, works, submits, works, works, submits},
+		{"EnqueueMany", func(s *queue.Store) error { _, err := s.EnqueueMany(t.Context(), bulk(2, true)); return err }, works, submits, works, works, submits},
+		{"Get", func(s *queue.Store) error { _, err := s.Get(t.Context(), foreign); return err }, hidden, works, works, works, submits},
+		{"Tasks", func(s *queue.Store) error { _, err := s.Tasks(t.Context(), foreign); return err }, hidden, works, works, works, submits},
+		{"Result", func(s *queue.Store) error { _, err := s.Result(t.Context(), foreign); return err }, hidden, works, works, works, submits},
+		{"List", func(s *queue.Store) error { _, err := s.List(t.Context(), queue.Filter{}); return err }, works, works, works, works, submits},
+		{"Controls", func(s *queue.Store) error { _, err := s.Controls(t.Context(), foreign); return err }, works, works, works, works, submits},
+		{"Control", func(s *queue.Store) error {
+			_, err := s.Control(t.Context(), queue.Ask{Run: foreign, Verb: dagrun.VerbPause})
+			return err
+		}, hidden, submits, works, works, submits},
+		{"Attempts", func(s *queue.Store) error { _, err := s.Attempts(t.Context(), foreign); return err }, reads, works, works, works, reads},
+		{"Events", func(s *queue.Store) error { _, err := s.Events(t.Context(), foreign, 0); return err }, reads, works, works, works, reads},
+		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, works, works, reads},
+		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, works, works, reads},
+		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, works, works, reads},
+		{"DAGHistory", func(s *queue.Store) error { _, err := s.DAGHistory(t.Context(), "report"); return err }, reads, works, works, works, reads},
+		{"GetDAG", func(s *queue.Store) error { _, err := s.GetDAG(t.Context(), "report", 0); return err }, reads, works, works, works, reads},
+		{"Scale", func(s *queue.Store) error { _, err := s.Scale(t.Context(), ""); return err }, reads, works, works, works, reads},
+		{"PutDAG", func(s *queue.Store) error { _, err := s.PutDAG(t.Context(), spec, "", ""); return err }, admins, admins, admins, works, admins},
+		{"SetDAG", func(s *queue.Store) error { return s.SetDAG(t.Context(), queue.DAGChange{Name: "report"}) }, admins, admins, admins, works, admins},
+		{"SetQueue", func(s *queue.Store) error { return s.SetQueue(t.Context(), queue.QueueChange{Name: "default"}) }, admins, admins, admins, works, admins},
+		{"DrainWorker", func(s *queue.Store) error { _, err := s.DrainWorker(t.Context(), "w1"); return err }, admins, admins, admins, works, admins},
+		{"Prune", func(s *queue.Store) error { _, err := s.Prune(t.Context(), 1); return err }, admins, admins, works, works, admins},
+	}
+	stores := map[string]*queue.Store{"nobody": d.open(t, d.user(t, "nobody"))}
+	for _, role := range []string{"submit", "read", "worker", "admin"} {
+		stores[role] = d.open(t, d.user(t, role, "oarlock_"+role))
+	}
+	for _, c := range calls {
+		for role, want := range map[string]may{"submit": c.submit, "read": c.read, "worker": c.worker, "admin": c.admin, "nobody": c.nobody} {
+			if got := outcomeFor(t, c.do(stores[role])); got != want {
+				t.Errorf("%s as %s: %s, want %s", c.name, role, got, want)
+			}
+		}
+	}
+}
+
+func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withRoles(t)
+	ana, bob := d.open(t, d.user(t, "ana", "oarlock_submit")), d.open(t, d.user(t, "bob", "oarlock_submit"))
+	mine := d.enqueue(t, ana)
+	d.enqueue(t, bob)
+	d.claim(t, mine)
+	asked, err := ana.Control(t.Context(), queue.Ask{Run: mine, Verb: dagrun.VerbPause})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := ana.List(t.Context(), queue.Filter{})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].ID != mine {
+		t.Errorf("%+v, %v", page, err)
+	}
+	if tasks, err := ana.Tasks(t.Context(), mine); err != nil || len(tasks) != 3 {
+		t.Errorf("%+v, %v", tasks, err)
+	}
+	if result, err := ana.Result(t.Context(), mine); err != nil || result.State != "running" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if run, err := ana.Get(t.Context(), mine); err != nil || run.ID != mine {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if controls, err := ana.Controls(t.Context(), mine); err != nil || len(controls) != 1 {
+		t.Errorf("%+v, %v", controls, err)
+	}
+	if controls, err := bob.Controls(t.Context(), mine); err != nil || len(controls) != 0 {
+		t.Errorf("another's controls: %+v, %v", controls, err)
+	}
+	_, err = bob.AwaitControl(t.Context(), asked)
+	wantError(t, err, queue.ErrNotFound, "")
+}
