@@ -1,0 +1,33 @@
+// Package logship brings what bodies write to the database: bytes, cut into numbered chunks, of all attempts of a worker
+// together.
+//
+// # From a byte to a row
+//
+// Shipper.Open gives the Log of an attempt. What is written to it is masked first, then gathered in pieces of one stream;
+// pieces are sent when they have ChunkBytes or are FlushInterval old (WatchedInterval where somebody follows the run), all
+// attempts in one call of the Sink, one call at a time. A piece gets its number when it is first sent and never changes
+// from then on, so that sending it again is harmless whatever became of the first time.
+//
+// Log.Close ends it: once everything but the last ChunkBytes is stored, it hands these and the final marker to its caller,
+// to be stored together with the record of the attempt's end. It waits ClosePatience for that; after it, what was not sent
+// counts as dropped, what was sent without an answer is handed over too, by the same numbers.
+//
+// # Nothing is lost silently
+//
+// While the sink is slow or away, pieces wait in memory, then in a nameless file. Past both, and past an attempt's own
+// limit, bytes are dropped and counted: the next chunk that is stored says how many were lost before it. So of each attempt
+// numbers have no gaps, and bytes stored + bytes dropped = bytes written (as masked). Write blocks for WritePatience at
+// most, while there is hope for room.
+//
+// # Masking
+//
+// Secrets of at least 4 bytes are replaced, also where one is cut by two writes: as they are, without the blanks around
+// them, line by line, and as URLs, JSON, base64 and hex show them. What a program turns into anything else is not
+// recognised.
+//
+// # Concurrency, clocks
+//
+// A Shipper and a Log may be used by any number of goroutines; after Close, a Log takes nothing more. One goroutine owns
+// all that is not being written just now, files included. The times of chunks come from Config.Now, which should be that of
+// the database; intervals are local. The package knows no processes and no graph.
+package logship

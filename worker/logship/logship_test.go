@@ -1,0 +1,420 @@
+package logship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var errAway = errors.New("the database is away")
+
+func away(context.Context) error { return errAway }
+
+// hang is a call that nobody answers.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return queue.ErrUnknown
+}
+
+func TestLog_HandsAShortOneOverWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		write(t, l.Stdout(), []byte("out\n"))
+		write(t, l.Stderr(), []byte("err\n"))
+		write(t, l.Stdout(), []byte("more\n"))
+		chunks := l.Close("succeeded")
+		sink.put(chunks)
+		sink.end(t, 1, 13, nil)
+		last := chunks[len(chunks)-1]
+		if sink.count() != 0 || len(chunks) != 4 || last.Reason != "succeeded" || last.Data != nil || string(chunks[1].Data) != "err\n" || chunks[1].Stream != queue.StreamStderr {
+			t.Errorf("%d calls, %+v", sink.count(), chunks)
+		}
+		if l.LastLine() != "err" || l.Close("again") != nil {
+			t.Errorf("last line %q", l.LastLine())
+		}
+		write(t, l.Stdout(), []byte("too late"))
+	})
+}
+
+func TestShipper_SendsByAgeBySizeAndFasterWhenWatched(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		bytes   int
+		watched bool
+		after   time.Duration
+	}{
+		{"a little", 10, false, FlushInterval},
+		{"a little, watched", 10, true, WatchedInterval},
+		{"a chunk", ChunkBytes, false, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sink := newStore()
+			s := New(Config{Sink: sink, Followed: func(queue.RunID) bool { return tt.watched }})
+			defer s.Close()
+			l := s.Open(attempt(1), nil)
+			write(t, l.Stdout(), pattern(tt.bytes))
+			synctest.Wait()
+			if tt.after > 0 {
+				time.Sleep(tt.after - time.Millisecond)
+				synctest.Wait()
+				if sink.count() != 0 {
+					t.Errorf("%s: sent too early", tt.name)
+				}
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			if sink.count() != 1 || len(sink.text(1, queue.StreamStdout)) != tt.bytes {
+				t.Errorf("%s: %d calls, %d bytes", tt.name, sink.count(), len(sink.text(1, queue.StreamStdout)))
+			}
+			sink.put(l.Close("succeeded"))
+			sink.end(t, 1, tt.bytes, pattern(tt.bytes))
+		})
+	}
+}
+
+func TestShipper_SendsAllAttemptsInOneCallAndOneCallAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		free := make(chan struct{})
+		sink.before = func(context.Context) error { <-free; return nil }
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		logs := make([]*Log, 20)
+		for i := range logs {
+			logs[i] = s.Open(attempt(queue.RunID(i)), nil)
+			write(t, logs[i].Stdout(), []byte("x"))
+		}
+		time.Sleep(FlushInterval)
+		synctest.Wait()
+		for _, l := range logs {
+			write(t, l.Stdout(), []byte("y"))
+		}
+		time.Sleep(10 * FlushInterval)
+		synctest.Wait()
+		if sink.count() != 1 || len(sink.calls[0]) != len(logs) {
+			t.Errorf("%d calls, the first of %d chunks", sink.count(), len(sink.calls[0]))
+		}
+		close(free)
+		synctest.Wait()
+		if sink.count() != 2 {
+			t.Errorf("%d calls: what came meanwhile goes in one", sink.count())
+		}
+		for i, l := range logs {
+			sink.put(l.Close("succeeded"))
+			sink.end(t, queue.RunID(i), 2, []byte("xy"))
+		}
+	})
+}
+
+func TestLog_KeepsTheOrderOfStreamsButNotForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		for i := range 10_000 {
+			write(t, l.Stdout(), fmt.Appendf(nil, "o%d", i%10))
+			write(t, l.Stderr(), []byte("e"))
+		}
+		chunks := l.Close("succeeded")
+		sink.put(chunks)
+		sink.end(t, 1, 30_000, nil)
+		if len(chunks) > 2*piecesInOrder || string(chunks[0].Data) != "o0" || string(chunks[2].Data) != "o1" {
+			t.Errorf("%d chunks", len(chunks))
+		}
+		if out := sink.text(1, queue.StreamStdout); !strings.HasPrefix(out, "o0o1o2") || len(out) != 20_000 {
+			t.Errorf("%d bytes of stdout", len(out))
+		}
+	})
+}
+
+func TestClose_WaitsForWhatCameBeforeTheTail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		sink.before = func(context.Context) error { pass(300 * time.Millisecond); return nil }
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		content := pattern(5*ChunkBytes + 100)
+		write(t, l.Stdout(), content)
+		start := time.Now()
+		chunks := l.Close("succeeded")
+		if waited := time.Since(start); waited == 0 || waited > ClosePatience {
+			t.Errorf("waited %s", waited)
+		}
+		size := 0
+		for _, c := range chunks {
+			size += len(c.Data)
+		}
+		if size > ChunkBytes {
+			t.Errorf("%d bytes ride with the record", size)
+		}
+		sink.put(chunks)
+		sink.end(t, 1, len(content), content)
+	})
+}
+
+func TestClose_CountsWhatWasNotStoredInTime(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(context.Context) error{"fails": away, "hangs": hang} {
+		synctest.Test(t, func(t *testing.T) {
+			sink := newStore()
+			sink.before = fault
+			s := New(Config{Sink: sink})
+			l := s.Open(attempt(1), nil)
+			content := pattern(20*ChunkBytes + 7)
+			write(t, l.Stdout(), content)
+			start := time.Now()
+			chunks := l.Close("failed")
+			if waited := time.Since(start); waited < ClosePatience || waited > ClosePatience+10*time.Millisecond {
+				t.Errorf("%s: waited %s", name, waited)
+			}
+			sink.put(chunks)
+			sink.end(t, 1, len(content), content)
+			last := chunks[len(chunks)-1]
+			if !strings.Contains(string(last.Data), "log incomplete: ") || last.Reason != "failed" {
+				t.Errorf("%s: %+v", name, last)
+			}
+			s.Close()
+		})
+	}
+}
+
+// A call whose answer is lost may have stored its chunks, and may store them later: they are handed over again.
+func TestClose_HandsOverAgainWhatWasSentWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		sink.after = hang
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		write(t, l.Stdout(), []byte("early "))
+		time.Sleep(FlushInterval)
+		synctest.Wait()
+		write(t, l.Stdout(), []byte("late"))
+		chunks := l.Close("succeeded")
+		sink.put(chunks)
+		sink.end(t, 1, 10, []byte("early late"))
+		if len(chunks) != 3 || chunks[0].Seq != 0 || len(sink.rows[1]) != 3 {
+			t.Errorf("%+v", chunks)
+		}
+	})
+}
+
+func TestSpool_CarriesLogsThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		sink.before = away
+		s := New(Config{Sink: sink, Dir: dir, MemoryBytes: 8 * ChunkBytes})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		content := pattern(100*ChunkBytes + 1)
+		for i := 0; i < len(content); i += 1000 {
+			write(t, l.Stdout(), content[i:min(i+1000, len(content))])
+			if held := s.memory.Load(); held > 8*ChunkBytes {
+				t.Fatalf("%d bytes in memory", held)
+			}
+			if i%100_000 == 0 {
+				pass(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		sink.back()
+		time.Sleep(time.Minute)
+		sink.put(l.Close("succeeded"))
+		sink.end(t, 1, len(content), content)
+		if got := len(sink.text(1, queue.StreamStdout)); got != len(content) {
+			t.Errorf("stored %d of %d bytes", got, len(content))
+		}
+		if held := s.memory.Load(); held != 0 {
+			t.Errorf("%d bytes of memory are still accounted for", held)
+		}
+	})
+}
+
+func TestSpool_IsBoundedAndBlocksNobody(t *testing.T) {
+	t.Parallel()
+	for name, dir := range map[string]string{"bounded": t.TempDir(), "none": "", "impossible": "/dev/null/no"} {
+		synctest.Test(t, func(t *testing.T) {
+			sink := newStore()
+			sink.before = away
+			s := New(Config{Sink: sink, Dir: dir, MemoryBytes: 4 * ChunkBytes, SpoolBytes: 10 * ChunkBytes})
+			defer s.Close()
+			l := s.Open(attempt(1), nil)
+			content := pattern(200 * ChunkBytes)
+			start := time.Now()
+			write(t, l.Stdout(), content)
+			if took := time.Since(start); took > 3*WritePatience {
+				t.Errorf("%s: the writer was held up for %s", name, took)
+			}
+			sink.back()
+			time.Sleep(time.Minute)
+			write(t, l.Stdout(), []byte("after"))
+			sink.put(l.Close("succeeded"))
+			sink.end(t, 1, len(content)+5, append(content, "after"...))
+			if out := sink.text(1, queue.StreamStdout); !strings.HasSuffix(out, "after") || len(out) > 20*ChunkBytes {
+				t.Errorf("%s: %d bytes stored", name, len(out))
+			}
+		})
+	}
+}
+
+func TestLog_HasALimitAndSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink, AttemptBytes: 100})
+		defer s.Close()
+		l := s.Open(attempt(1), nil)
+		content := pattern(250)
+		write(t, l.Stdout(), content[:90])
+		write(t, l.Stdout(), content[90:200])
+		write(t, l.Stdout(), content[200:])
+		chunks := l.Close("succeeded")
+		sink.put(chunks)
+		sink.end(t, 1, 250, content)
+		if note := sink.text(1, queue.StreamOarlock); note != "log limit of 100 bytes reached: what follows is dropped\nlog incomplete: 150 bytes were dropped\n" {
+			t.Errorf("%q", note)
+		}
+	})
+}
+
+func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		sink.after = func(context.Context) error { return &queue.AppendError{Lost: []queue.RunID{1}} }
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		lost, kept := s.Open(attempt(1), nil), s.Open(attempt(2), nil)
+		for range 10 {
+			write(t, lost.Stdout(), []byte("x"))
+			write(t, kept.Stdout(), []byte("y"))
+			time.Sleep(FlushInterval)
+			synctest.Wait()
+		}
+		sink.put(kept.Close("succeeded"))
+		sink.end(t, 2, 10, []byte("yyyyyyyyyy"))
+		if held := s.memory.Load(); held != 0 || sink.count() != 10 {
+			t.Errorf("%d bytes held, %d calls", held, sink.count())
+		}
+		lost.Close("lost")
+	})
+}
+
+func TestShipper_ClosedFirstStillAccountsForEveryByte(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		sink.before = hang
+		s := New(Config{Sink: sink, Dir: dir, MemoryBytes: 8 * ChunkBytes})
+		l, other := s.Open(attempt(1), nil), s.Open(attempt(2), nil)
+		content := pattern(12*ChunkBytes + 5)
+		for i := 0; i < len(content); i += 500 {
+			write(t, l.Stdout(), content[i:min(i+500, len(content))])
+			if i%10_000 == 0 {
+				pass(time.Millisecond)
+			}
+		}
+		waiting := make(chan []queue.Chunk)
+		write(t, other.Stdout(), content)
+		go func() { waiting <- other.Close("drained") }()
+		synctest.Wait()
+		s.Close()
+		sink.put(<-waiting)
+		sink.put(l.Close("drained"))
+		sink.end(t, 1, len(content), content)
+		sink.end(t, 2, len(content), content)
+		s.Open(attempt(3), nil).Close("")
+	})
+}
+
+// Whatever the sink does and however much is written: numbers have no gap, the same number never has another content,
+// stored and dropped are what was written, and the marker is last.
+func TestShipper_AccountsForEveryByteWhateverTheSinkDoes(t *testing.T) {
+	t.Parallel()
+	for seed := range int64(60) {
+		dir := ""
+		if seed%3 > 0 {
+			dir = t.TempDir()
+		}
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewSource(seed))
+			sink := newStore()
+			var mu sync.Mutex
+			moody := func(ctx context.Context) error {
+				mu.Lock()
+				mood, nap := random.Intn(12), time.Duration(random.Intn(400))*time.Millisecond
+				mu.Unlock()
+				switch {
+				case mood < 3:
+					return errAway
+				case mood == 3:
+					return hang(ctx)
+				case mood < 7:
+					pass(nap)
+				}
+				return nil
+			}
+			sink.before, sink.after = moody, moody
+			s := New(Config{
+				Sink: sink, Dir: dir, MemoryBytes: int64(3+random.Intn(20)) * ChunkBytes, SpoolBytes: int64(random.Intn(40)) * ChunkBytes,
+				AttemptBytes: int64(1+random.Intn(60)) * ChunkBytes, Followed: func(queue.RunID) bool { return seed%2 == 0 },
+			})
+			defer s.Close()
+			var all sync.WaitGroup
+			for run := range queue.RunID(1 + random.Intn(4)) {
+				script := rand.New(rand.NewSource(seed*100 + int64(run)))
+				all.Go(func() { oneLog(t, s, sink, run, script) })
+			}
+			all.Wait()
+		})
+	}
+}
+
+// oneLog writes a log, to one stream or both, and checks it.
+func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand.Rand) {
+	t.Helper()
+	l := s.Open(attempt(run), nil)
+	content := pattern(random.Intn(40 * ChunkBytes))
+	both := random.Intn(3) == 0
+	most := 1 << random.Intn(17)
+	for rest := content; len(rest) > 0; {
+		n := min(len(rest), 1+random.Intn(most))
+		w := l.Stdout()
+		if both && random.Intn(2) == 0 {
+			w = l.Stderr()
+		}
+		write(t, w, rest[:n])
+		rest = rest[n:]
+		if random.Intn(20) == 0 {
+			pass(time.Duration(random.Intn(300)) * time.Millisecond)
+		}
+	}
+	sink.put(l.Close("succeeded"))
+	if both {
+		sink.end(t, run, len(content), nil)
+		return
+	}
+	sink.end(t, run, len(content), content)
+}

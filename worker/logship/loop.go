@@ -1,0 +1,194 @@
+package logship
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// loop owns the logs of a shipper, but for what is being written to them.
+type loop struct {
+	*Shipper
+	lines    map[*line]bool
+	outcomes chan outcome
+	busy     bool
+	spool    spool
+	timer    *time.Timer
+
+	pause   time.Duration // after a failure; 0: the last call went well
+	retryAt time.Time
+}
+
+// outcome of one call of the sink.
+type outcome struct {
+	lines []*line
+	err   error
+}
+
+func newLoop(s *Shipper) *loop {
+	return &loop{
+		Shipper: s, lines: map[*line]bool{}, outcomes: make(chan outcome, 1), timer: time.NewTimer(time.Hour),
+		spool: spool{dir: s.config.Dir, most: s.config.SpoolBytes},
+	}
+}
+
+func (l *loop) run() {
+	defer close(l.stopped)
+	defer l.timer.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	for {
+		l.advance(ctx)
+		select {
+		case r := <-l.requests:
+			l.accept(r)
+		case o := <-l.outcomes:
+			l.settle(o)
+		case <-l.kick:
+		case <-l.timer.C:
+		case <-l.stop:
+			cancel()
+			l.end()
+			return
+		}
+	}
+}
+
+// accept takes note of a log that was opened, or is to end.
+func (l *loop) accept(r request) {
+	n := r.log.line
+	if r.reply == nil {
+		l.lines[n], n.spool = true, &l.spool
+		return
+	}
+	n.closing = &closing{request: r, deadline: time.Now().Add(ClosePatience)}
+}
+
+// advance does all that can be done without waiting.
+func (l *loop) advance(ctx context.Context) {
+	now := time.Now()
+	for n := range l.lines {
+		if n.closing != nil && (n.ready() || now.After(n.closing.deadline)) {
+			l.close(n)
+		}
+	}
+	if l.memory.Load() > l.config.MemoryBytes/2 && (l.busy || l.pause > 0) {
+		l.unload()
+	}
+	if !l.busy && !now.Before(l.retryAt) {
+		l.send(ctx, now)
+	}
+	l.timer.Reset(l.sleep(now))
+}
+
+// close hands over what is left of a log.
+func (l *loop) close(n *line) {
+	delete(l.lines, n)
+	n.closing.reply <- n.finish(n.closing.reason)
+	n.closing = nil
+}
+
+// sleep is how long there is nothing to do, if nothing happens.
+func (l *loop) sleep(now time.Time) time.Duration {
+	next := now.Add(time.Hour)
+	for n := range l.lines {
+		if n.closing != nil && n.closing.deadline.Before(next) {
+			next = n.closing.deadline
+		}
+		if at, ok := n.due(now, l.interval(n)); ok && !l.busy {
+			if at.Before(l.retryAt) {
+				at = l.retryAt
+			}
+			if at.Before(next) {
+				next = at
+			}
+		}
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+func (l *loop) interval(n *line) time.Duration {
+	if l.config.Followed(n.log.at.Run) {
+		return WatchedInterval
+	}
+	return FlushInterval
+}
+
+// send starts a call of the sink with what is due.
+func (l *loop) send(ctx context.Context, now time.Time) {
+	var chunks []queue.Chunk
+	var lines []*line
+	budget := budget{chunks: batchChunks, bytes: batchBytes}
+	for n := range l.lines {
+		at, ok := n.due(now, l.interval(n))
+		if !ok || at.After(now) {
+			continue
+		}
+		if more := n.collect(&budget); len(more) > 0 {
+			chunks, lines = append(chunks, more...), append(lines, n)
+		}
+	}
+	if len(chunks) == 0 {
+		return
+	}
+	l.busy = true
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+		defer cancel()
+		l.outcomes <- outcome{lines, l.config.Sink.AppendLogs(ctx, chunks)}
+	}()
+}
+
+// settle takes note of what became of a call.
+func (l *loop) settle(o outcome) {
+	l.busy = false
+	lost := lostRuns(o.err)
+	if o.err != nil && len(lost) == 0 {
+		l.pause = min(max(2*l.pause, retryMin), retryMax)
+		l.retryAt = time.Now().Add(l.pause)
+		for _, n := range o.lines {
+			n.sending = 0
+		}
+		return
+	}
+	l.pause, l.retryAt = 0, time.Time{}
+	l.exhausted.Store(false)
+	for _, n := range o.lines {
+		freed := n.stored()
+		if slices.Contains(lost, n.log.at.Run) {
+			freed += n.abandon()
+		}
+		l.release(freed)
+	}
+}
+
+// unload moves pieces from memory to disk, and says so when that is over.
+func (l *loop) unload() {
+	for n := range l.lines {
+		freed, err := n.unload()
+		l.release(freed)
+		if err != nil {
+			if l.pause > 0 {
+				l.exhausted.Store(true)
+			}
+			return
+		}
+	}
+}
+
+// end answers those who wait, once nothing is under way any more.
+func (l *loop) end() {
+	if l.busy {
+		l.settle(<-l.outcomes)
+	}
+	for n := range l.lines {
+		if n.closing != nil {
+			l.close(n)
+		}
+	}
+	l.spool.close()
+}
+
+var errSpoolFull = errors.New("the spool is full")

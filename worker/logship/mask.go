@@ -1,0 +1,107 @@
+package logship
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const (
+	minSecretBytes = 4
+	minLineBytes   = 8 // of one line of a secret with several: shorter ones are words of everyday
+	stars          = "***"
+)
+
+// patterns are what is to be masked, by their first byte.
+type patterns struct {
+	byFirst [256][][]byte
+	any     bool
+}
+
+// newPatterns lists the shapes in which secrets turn up.
+func newPatterns(secrets []string) *patterns {
+	p := &patterns{}
+	seen := map[string]bool{}
+	for _, secret := range secrets {
+		for _, shape := range shapes(secret) {
+			if len(shape) < minSecretBytes || seen[shape] {
+				continue
+			}
+			seen[shape], p.any = true, true
+			p.byFirst[shape[0]] = append(p.byFirst[shape[0]], []byte(shape))
+		}
+	}
+	return p
+}
+
+func shapes(secret string) []string {
+	trimmed := strings.TrimSpace(secret)
+	list := []string{secret, trimmed}
+	if len(trimmed) < minSecretBytes {
+		return list
+	}
+	for line := range strings.Lines(trimmed) {
+		if line = strings.TrimSpace(line); len(line) >= minLineBytes {
+			list = append(list, line)
+		}
+	}
+	for _, s := range []string{secret, trimmed} {
+		list = append(list, url.QueryEscape(s), url.PathEscape(s), hex.EncodeToString([]byte(s)),
+			base64.RawStdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)))
+		if quoted, err := json.Marshal(s); err == nil {
+			list = append(list, string(quoted[1:len(quoted)-1]))
+		}
+	}
+	return slices.Compact(list)
+}
+
+// masker masks one stream. What could be the beginning of a secret is held back until it is decided.
+type masker struct {
+	patterns *patterns
+	held     []byte
+	inside   int // bytes at the front of held that belong to what was masked already
+}
+
+// mask takes what comes next and gives what is decided; at the end of the stream, everything.
+func (m *masker) mask(p []byte, end bool) []byte {
+	if !m.patterns.any {
+		return p
+	}
+	text := append(m.held, p...) //nolint:gocritic // held is replaced below
+	out := make([]byte, 0, len(text)+len(stars))
+	i, until := 0, m.inside
+	for ; i < len(text); i++ {
+		length, open := m.at(text[i:])
+		if open && !end {
+			break
+		}
+		if length > 0 {
+			if i >= until {
+				out = append(out, stars...)
+			}
+			until = max(until, i+length)
+		}
+		if i >= until {
+			out = append(out, text[i])
+		}
+	}
+	m.held, m.inside = bytes.Clone(text[i:]), max(0, until-i)
+	return out
+}
+
+// at says how long the longest secret is that text begins with, and whether more of it could still be one.
+func (m *masker) at(text []byte) (length int, open bool) {
+	for _, pattern := range m.patterns.byFirst[text[0]] {
+		switch {
+		case bytes.HasPrefix(text, pattern):
+			length = max(length, len(pattern))
+		case bytes.HasPrefix(pattern, text):
+			open = true
+		}
+	}
+	return length, open
+}

@@ -1,0 +1,190 @@
+package logship
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Limits and intervals.
+const (
+	ChunkBytes      = 32 << 10
+	FlushInterval   = 250 * time.Millisecond
+	WatchedInterval = 20 * time.Millisecond
+	ClosePatience   = 2 * time.Second
+	WritePatience   = time.Second
+
+	DefaultMemoryBytes  = 16 << 20
+	DefaultSpoolBytes   = 1 << 30
+	DefaultAttemptBytes = 64 << 20
+
+	batchChunks   = queue.MaxAppendChunks
+	batchBytes    = queue.MaxAppendBytes
+	sendBytes     = 256 << 10 // of one attempt in one call: what a Close may have to hand over a second time
+	appendTimeout = 30 * time.Second
+	retryMin      = 50 * time.Millisecond
+	retryMax      = 5 * time.Second
+	piecesInOrder = 64  // of an attempt; past it, pieces of two streams are no longer kept in the order they came
+	pieceCost     = 128 // what a piece takes in memory besides its bytes
+)
+
+// Sink stores chunks. Any error but a *queue.AppendError means that the same chunks have to be sent again.
+type Sink interface {
+	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
+}
+
+// Config of a Shipper. Zero values stand for the defaults.
+type Config struct {
+	Sink         Sink
+	Followed     func(queue.RunID) bool // whether somebody follows a run; nil: nobody ever
+	Now          func() time.Time       // the time of chunks; nil: time.Now
+	Dir          string                 // where to spool; "": nowhere
+	MemoryBytes  int64                  // of all attempts together
+	SpoolBytes   int64                  // of all attempts together
+	AttemptBytes int64                  // of each
+}
+
+// Shipper sends the logs of all attempts of a worker.
+type Shipper struct {
+	config    Config
+	memory    atomic.Int64 // bytes of pieces in memory
+	exhausted atomic.Bool  // the sink fails and the spool takes nothing more: waiting for room is in vain
+	room      broadcast
+	kick      chan struct{} // something is there to be sent, or soon
+	requests  chan request
+	stop      chan struct{}
+	stopped   chan struct{}
+	once      sync.Once
+	ending    sync.Mutex // logs that are closed after the shipper: one at a time
+}
+
+// request tells the loop of a log: that it was opened, or that it is to end.
+type request struct {
+	log    *Log
+	reason string
+	reply  chan []queue.Chunk // nil: opened
+}
+
+// New starts a shipper; Close ends it.
+func New(c Config) *Shipper {
+	if c.Followed == nil {
+		c.Followed = func(queue.RunID) bool { return false }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	for limit, standard := range map[*int64]int64{
+		&c.MemoryBytes: DefaultMemoryBytes, &c.SpoolBytes: DefaultSpoolBytes, &c.AttemptBytes: DefaultAttemptBytes,
+	} {
+		if *limit <= 0 {
+			*limit = standard
+		}
+	}
+	s := &Shipper{
+		config: c, kick: make(chan struct{}, 1), requests: make(chan request),
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go newLoop(s).run()
+	return s
+}
+
+// Close ends the shipper. Logs that are still open lose what was not sent.
+func (s *Shipper) Close() {
+	s.once.Do(func() { close(s.stop) })
+	<-s.stopped
+}
+
+// Open starts the log of an attempt: at says of which, by its Run, Task, Attempt and Day. Secrets are masked in it.
+func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
+	patterns := newPatterns(secrets)
+	l := &Log{shipper: s, at: at, maskers: [2]masker{{patterns: patterns}, {patterns: patterns}}}
+	l.line = &line{log: l}
+	select {
+	case s.requests <- request{log: l}:
+	case <-s.stopped:
+	}
+	return l
+}
+
+func (s *Shipper) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// reserve takes room for n bytes, waiting a while for it if there is hope.
+func (s *Shipper) reserve(n int64) bool {
+	if s.take(n) {
+		return true
+	}
+	s.wake()
+	over := time.NewTimer(WritePatience)
+	defer over.Stop()
+	for {
+		room := s.room.wait()
+		if s.take(n) {
+			return true
+		}
+		if s.exhausted.Load() {
+			return false
+		}
+		select {
+		case <-room:
+		case <-over.C:
+			s.exhausted.Store(true) // until something is stored again
+			return false
+		case <-s.stopped:
+			return false
+		}
+	}
+}
+
+func (s *Shipper) take(n int64) bool {
+	if s.memory.Add(n) <= s.config.MemoryBytes {
+		return true
+	}
+	s.memory.Add(-n)
+	return false
+}
+
+func (s *Shipper) release(n int64) {
+	s.memory.Add(-n)
+	s.room.tell()
+}
+
+// lostRuns are those whose chunks the sink will never take.
+func lostRuns(err error) []queue.RunID {
+	if left, ok := errors.AsType[*queue.AppendError](err); ok {
+		return append(append([]queue.RunID{}, left.Lost...), left.Conflicts...)
+	}
+	return nil
+}
+
+// broadcast wakes all who wait.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) tell() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,76 @@
+package logship
+
+import (
+	"fmt"
+	"os"
+)
+
+// spoolWorth is the size from which a piece is moved to disk: what a smaller one takes in memory is mostly its own cost.
+const spoolWorth = 4 << 10
+
+// spool keeps pieces in a file without a name, which is gone with its process. The loop alone uses it.
+type spool struct {
+	dir  string
+	most int64
+	file *os.File
+	end  int64 // of the file
+	live int   // pieces in it
+}
+
+// write moves the bytes of a piece to disk.
+func (s *spool) write(p *piece) error {
+	if s.dir == "" || s.end+int64(p.size) > s.most {
+		return errSpoolFull
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	if _, err := s.file.WriteAt(p.data, s.end); err != nil {
+		return fmt.Errorf("spool logs: %w", err)
+	}
+	p.offset, p.spooled, p.data = s.end, true, nil
+	s.end += int64(p.size)
+	s.live++
+	return nil
+}
+
+func (s *spool) open() error {
+	if s.file != nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("spool logs: %w", err)
+	}
+	f, err := os.CreateTemp(s.dir, "logs-*")
+	if err != nil {
+		return fmt.Errorf("spool logs: %w", err)
+	}
+	os.Remove(f.Name())
+	s.file = f
+	return nil
+}
+
+func (s *spool) read(offset int64, data []byte) error {
+	if _, err := s.file.ReadAt(data, offset); err != nil {
+		return fmt.Errorf("read spooled logs: %w", err)
+	}
+	return nil
+}
+
+// forget gives a piece up, and says how much memory that frees. A file nothing is left in starts anew.
+func (s *spool) forget(p *piece) int64 {
+	if !p.spooled {
+		return int64(p.size) + pieceCost
+	}
+	if s.live--; s.live == 0 {
+		s.end = 0
+		_ = s.file.Truncate(0) // where that fails, it is written over
+	}
+	return pieceCost
+}
+
+func (s *spool) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
