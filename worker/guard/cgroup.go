@@ -59,7 +59,8 @@ func ownCgroup() (string, error) {
 func findCgroup(mounts, groups string) (string, error) {
 	own := ""
 	for line := range strings.Lines(groups) {
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if ok && !slices.Contains(strings.Split(path, "/"), "..") { // outside of what this cgroup namespace shows
 			own = path
 		}
 	}

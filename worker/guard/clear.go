@@ -41,7 +41,17 @@ func (g *guard) clear(find func() ([]process, error)) bool {
 			freeze(left, find)
 		}
 		signalAll(left, syscall.SIGKILL)
-		g.turn(nextLook(since))
+		g.settle(boottime.Now() + nextLook(since))
+	}
+}
+
+// settle takes in what happens until it is time to look again, or until no child is left: a look for each one that ends
+// would cost more than all their ends.
+func (g *guard) settle(until time.Duration) {
+	for now := boottime.Now(); now < until; now = boottime.Now() {
+		if g.turn(until - now); g.childless {
+			return
+		}
 	}
 }
 

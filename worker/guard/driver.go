@@ -61,8 +61,8 @@ func (g *guard) drive() (int, error) {
 	return g.driver.code, nil
 }
 
-// start makes a driver process in a process group of its own: what a terminal sends to the guard's reaches it once, by way
-// of the guard.
+// start makes a driver process in a session of its own: what a terminal sends to the guard's reaches it once, by way of the
+// guard, and the death of the guard does not send SIGHUP to one that is stopped, as to an orphaned group.
 func (g *guard) start() error {
 	pipes, err := openPipes()
 	if err != nil {
@@ -76,7 +76,7 @@ func (g *guard) start() error {
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
 		Env:   append(unmarked(g.Env), pipes.marker(g.ledger.inode())),
 		Files: []uintptr{uintptr(pipes.null), 1, 2, uintptr(pipes.theirIn), uintptr(pipes.theirOut), uintptr(g.ledger.fd)},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		pipes.closeOurs()

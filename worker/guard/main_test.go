@@ -192,21 +192,23 @@ func (p play) script(link *Link) {
 	if p.says("forget") {
 		p.must(link.Forget(link.Replaces()...))
 	}
-	deadline := 5 * time.Minute
-	if v, ok := p.value("deadline"); ok {
-		deadline, _ = time.ParseDuration(v)
-	}
-	deadline += boottime.Now()
-	p.must(link.Extend(deadline))
+	p.must(link.Extend(boottime.Now() + 5*time.Minute))
 	if p.says("corpus") {
 		startCorpus(p, id)
+	}
+	if shell, ok := p.value("fork"); ok && link.Replaces() == nil { // the first driver process only
+		script, _ := p.value("script")
+		cmd := exec.Command(shell, "-c", script, p.Log)
+		cmd.Env = append(os.Environ(), Environ(id))
+		p.must(cmd.Start())
+		go func() { _ = cmd.Wait() }()
 	}
 	if v, ok := p.value("exit"); ok {
 		var code int
 		fmt.Sscan(v, &code)
 		os.Exit(code)
 	}
-	p.log(entry{Who: "driver", What: "ready", PID: os.Getpid(), Workers: []string{id}, Deadline: deadline})
+	p.log(entry{Who: "driver", What: "ready", PID: os.Getpid(), Workers: []string{id}})
 	if p.says("babble") {
 		_, err := link.out.WriteString("what?\n")
 		p.must(err)
@@ -228,12 +230,24 @@ func (p play) must(err error) {
 	}
 }
 
+func (p play) setDeadline(link *Link, in string) {
+	d, err := time.ParseDuration(in)
+	p.must(err)
+	deadline := boottime.Now() + d
+	p.must(link.Extend(deadline))
+	p.log(entry{Who: "driver", What: "armed", PID: os.Getpid(), Deadline: deadline})
+}
+
 // listen exits with 10 + the number of signals heard when it was told to, and sweeps when the guard is gone.
 func (p play) listen(link *Link, signals chan os.Signal) int {
 	heard := 0
 	for {
 		select {
 		case sig := <-signals:
+			if v, ok := p.value("deadline"); ok {
+				p.setDeadline(link, v)
+				continue
+			}
 			heard++
 			p.log(entry{Who: "driver", What: sig.String(), PID: os.Getpid()})
 			if v, ok := p.value("signals"); !ok || v == fmt.Sprint(heard) {
@@ -254,12 +268,9 @@ func (p play) listen(link *Link, signals chan os.Signal) int {
 	}
 }
 
-// The corpus: every way to get away from a parent that is not a service of the machine. corpusSize is how many processes
-// it comes to, with findable ones apart from those that cleared their environment.
-const (
-	corpusSize    = 13
-	corpusCleared = 2
-)
+// corpusSize is the number of processes of the corpus: every way to get away from a parent that needs no service of the
+// machine.
+const corpusSize = 13
 
 func startCorpus(p play, id string) {
 	mark := os.Getenv(markEnv)
@@ -277,7 +288,8 @@ func startCorpus(p play, id string) {
 	sh(`exec <&- >&- 2>&-; exec sleep 600`)
 	sh(`setsid sh -c "sleep 600 & exec sleep 600" & exit`)
 	sh(`(setsid setsid sh -c "trap '' TERM; (sleep 600 &); exec sleep 600" &) ; exit`)
-	sh(`(exec env -i /bin/sh -c ":; sleep 600; :" ` + mark + ` &) ; exit`)
+	p.must(os.Symlink("/bin/sleep", p.Log+mark+id))
+	sh(`(exec env -i ` + p.Log + mark + id + ` 600 &) ; exit`)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), Environ(id), roleEnv+"=headless")
 	p.must(cmd.Start())
