@@ -144,6 +144,9 @@ func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, r
 		if p == nil {
 			p = l.begin(id)
 			used += pieceCost
+			if len(data) >= largeWrite {
+				p.data = make([]byte, 0, ChunkBytes)
+			}
 		}
 		n := min(len(data), ChunkBytes-p.size)
 		p.data, p.size = append(p.data, data[:n]...), p.size+n

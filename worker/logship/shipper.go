@@ -28,8 +28,9 @@ const (
 	appendTimeout = 30 * time.Second
 	retryMin      = 50 * time.Millisecond
 	retryMax      = 5 * time.Second
-	piecesInOrder = 64  // of an attempt; past it, pieces of two streams are no longer kept in the order they came
-	pieceCost     = 128 // what a piece takes in memory besides its bytes
+	largeWrite    = 4 << 10 // what writes as much at once will most likely fill a piece
+	piecesInOrder = 64      // of an attempt; past it, pieces of two streams are no longer kept in the order they came
+	pieceCost     = 128     // what a piece takes in memory besides its bytes
 )
 
 // Sink stores chunks. Any error but a *queue.AppendError means that the same chunks have to be sent again.

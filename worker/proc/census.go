@@ -17,7 +17,7 @@ const (
 	blankAtMost    = 1000
 	blankPatience  = 5 * time.Second // far longer than any exec takes
 	looksAtMost    = 10
-	looksEnough    = 3 // where only strangers come and go
+	looksEnough    = 2 // where only strangers come and go
 )
 
 var errMoving = errors.New("processes of the body come and go faster than they can be looked at")

@@ -57,7 +57,11 @@ func TestKill_EndsTheWholeTree(t *testing.T) {
 				t.Parallel()
 				x, tag := tagged(t, change)
 				ctx, cancel := context.WithCancel(t.Context())
-				task := killedBy(program(name), "SIGTERM", 100*time.Millisecond)
+				grace := map[string]time.Duration{"ignore": 100 * time.Millisecond, "daemon-wait": 100 * time.Millisecond}[name]
+				if grace == 0 {
+					grace = time.Hour // these end when they are asked to
+				}
+				task := killedBy(program(name), "SIGTERM", grace)
 				report := t.TempDir() + "/report"
 				task.Resolved.Env["REPORT"] = report
 				result := x.begin(t, ctx, task)
@@ -72,7 +76,8 @@ func TestKill_EndsTheWholeTree(t *testing.T) {
 				if left := carriers(t, tag); left > 0 {
 					t.Errorf("%d processes are left", left)
 				}
-				if want := map[string]int{"ignore": 9}[name]; got.Kind != dagrun.KindSignal || want != 0 && got.Signal != want {
+				want := map[string]int{"ignore": 9, "sleep": 15, "stopped": 15}[name]
+				if got.Kind != dagrun.KindSignal || want != 0 && got.Signal != want {
 					t.Errorf("got %+v", got)
 				}
 			})
