@@ -63,6 +63,22 @@ func checkCgroup(folder string) error {
 	return g.remove()
 }
 
+// cgroupName is the name of an attempt's group: it says whose it is, for sweepCgroups.
+func cgroupName(prefix, number string) string {
+	return fmt.Sprintf("oarlock-%d-%s-%s", self, prefix[:8], number)
+}
+
+// sweepCgroups removes the empty groups of executors that were killed.
+func sweepCgroups(folder string) {
+	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*-*"))
+	for _, path := range old {
+		pid, err := strconv.Atoi(strings.Split(filepath.Base(path), "-")[1])
+		if _, alive := readStatus(pid); err == nil && !alive {
+			_ = unix.Rmdir(path)
+		}
+	}
+}
+
 func makeCgroup(path string) (*cgroup, error) {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make a cgroup: %w", err)

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -120,10 +119,11 @@ func (c Config) check() error {
 	if err := environment(c.Env).check(); err != nil {
 		return err
 	}
-	if c.Cgroup != "" {
-		return checkCgroup(c.Cgroup)
+	if c.Cgroup == "" {
+		return nil
 	}
-	return nil
+	sweepCgroups(c.Cgroup)
+	return checkCgroup(c.Cgroup)
 }
 
 // LookupEnv finds a variable that every body gets: inherited, past the deny list, or the worker's own.
@@ -232,8 +232,7 @@ func (a *attempt) group(number string) error {
 		return nil
 	}
 	var err error
-	name := "oarlock-" + strconv.Itoa(unix.Getpid()) + "-" + a.x.prefix[:8] + "-" + number
-	if a.cgroup, err = makeCgroup(a.x.config.Cgroup + "/" + name); err != nil {
+	if a.cgroup, err = makeCgroup(filepath.Join(a.x.config.Cgroup, cgroupName(a.x.prefix, number))); err != nil {
 		return spawnError{err}
 	}
 	return nil

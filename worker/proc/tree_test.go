@@ -2,7 +2,9 @@ package proc
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -325,5 +327,22 @@ func TestParseStatus(t *testing.T) {
 		if got != tt.want || ok != tt.ok {
 			t.Errorf("%q: got %+v, %v", tt.text, got, ok)
 		}
+	}
+}
+
+func TestCgroup_SweepsWhatAKilledExecutorLeft(t *testing.T) {
+	t.Parallel()
+	own := OwnCgroup()
+	if own == "" {
+		t.Skip("this machine lets nobody make cgroups here")
+	}
+	const nobodysPID = 1 << 23 // above every pid_max
+	old := filepath.Join(own, fmt.Sprintf("oarlock-%d-%s-1", nobodysPID, strings.ToUpper(strconv.FormatInt(time.Now().UnixNano(), 36))))
+	if err := os.Mkdir(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, func(c *Config) { c.Cgroup = own })
+	if _, err := os.Stat(old); err == nil {
+		t.Error("it is still there")
 	}
 }
