@@ -396,9 +396,9 @@ func TestShipper_AccountsForEveryByteWhateverTheSinkDoes(t *testing.T) {
 func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand.Rand) {
 	t.Helper()
 	l := s.Open(attempt(run), nil)
-	content := pattern(random.Intn(40 * ChunkBytes))
+	content := pattern(random.Intn(30 * ChunkBytes))
 	both := random.Intn(3) == 0
-	most := 1 << random.Intn(17)
+	most := 1 << (7 + random.Intn(10))
 	for rest := content; len(rest) > 0; {
 		n := min(len(rest), 1+random.Intn(most))
 		w := l.Stdout()
