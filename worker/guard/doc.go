@@ -23,6 +23,9 @@
 // than Linux): only the driver process itself is killed, and nobody is replaced: the lease in the database decides. "none":
 // there is no guard, as in a worker that is embedded in another program; a nil *Link stands for that and does nothing.
 //
+// Children that the process had before Run (exec from a shell that started some) are left alone; what they orphan later is
+// taken for a task's. As PID 1 of a container the guard reaps and owns whatever is orphaned there.
+//
 // What no guard can see: processes that others start on behalf of a task (a container engine, at, systemd-run); and, when
 // guard and driver process were killed at once and there was no cgroup, orphans that cleared their environment or changed
 // their user.
