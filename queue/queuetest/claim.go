@@ -109,7 +109,7 @@ func (m *Memory) next(l *lane, now time.Time) *run {
 		switch {
 		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
 			r.listed = false
-		case r.version.dag.paused, !room && r.rec.StartedAt == 0:
+		case r.rec.StartedAt == 0 && (r.version.dag.paused || !room):
 			passed = append(passed, r)
 		default:
 			r.listed = false

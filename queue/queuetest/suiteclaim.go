@@ -1,6 +1,8 @@
 package queuetest
 
 import (
+	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ var claimPromises = []promise{
 	{"a claim says what its run is", claimSays},
 	{"order is priority, then run_at, then id", claimOrder},
 	{"nothing of a paused queue or DAG is claimed", pausedIsNotClaimed},
+	{"what a paused DAG has begun goes on", begunGoesOn},
 	{"a worker claims only what it can serve", servesOnly},
 	{"a run waits for its run_at", waitsForRunAt},
 	{"a run_key is asked for once", keyIsIdempotent},
@@ -129,6 +132,23 @@ func pausedIsNotClaimed(s *setup) {
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: &no}))
 	if c := s.claimOne(w); c.Run != id {
 		s.Errorf("claimed run %d, not %d", c.Run, id)
+	}
+}
+
+func begunGoesOn(s *setup) {
+	for _, limit := range []string{"", "max_active_runs: 1\n"} {
+		name := "gate" + strconv.Itoa(len(limit))
+		id := s.start("name: " + name + "\n" + limit + "steps:\n  - {id: a, action: approval}\n")
+		w := s.worker()
+		s.drive(w, s.claimOne(w), Behaviour{})
+		s.wantState(id, "waiting")
+		yes := true
+		s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: name, Paused: &yes}))
+		fresh := s.enqueue(queue.Request{DAG: name})
+		s.ask(queue.Ask{Run: id, Verb: dagrun.VerbApprove, Step: "a"})
+		s.drive(w, s.claimOne(w), Behaviour{})
+		s.wantState(id, "succeeded")
+		s.idle(w, fmt.Sprintf("run %d has not begun", fresh))
 	}
 }
 

@@ -1,7 +1,7 @@
 -- Purpose: claims due runs of lanes that share a limit, as many as it has left; the second statement after queue/gates, so that it sees what others claimed before
 -- Index: runs_worker, for the count; runs_set_aside, for what started before; runs_queued, from each lane's floor on; runs_pkey
 -- Locks: (held: the claim fence, the queue's and the DAG's row) each run it claims FOR NO KEY UPDATE, passing over those that are locked
-WITH room AS MATERIALIZED (
+WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed, and a LIMIT of null would be none
     SELECT least(@want::int, CASE WHEN q.max_running > 0 THEN q.max_running - (
                SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.worker_id IS NOT NULL AND l.queue = q.name) END) AS any,
            CASE WHEN d.max_active_runs > 0 THEN d.max_active_runs
@@ -19,15 +19,15 @@ WITH room AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.dag_id = @dag AND r.epoch > 0 AND r.worker_id IS NULL AND r.state = 'queued' AND r.started_at IS NOT NULL
        AND r.lane_id = ANY (@lanes) AND r.run_at <= statement_timestamp()
-     ORDER BY r.run_at LIMIT (SELECT greatest(m.any, 0) FROM room m) FOR NO KEY UPDATE SKIP LOCKED
+     ORDER BY r.run_at LIMIT coalesce((SELECT greatest(m.any, 0) FROM room m), 0) FOR NO KEY UPDATE SKIP LOCKED
 ), fresh AS MATERIALIZED (
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
-              AND r.dag_id <> ALL (@paused::bigint[]) AND (r.started_at IS NULL OR @dag = 0)
+              AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND r.dag_id <> ALL (@paused::bigint[])) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
-     LIMIT (SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m)
+     LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m), 0)
 ), claimed AS (
     UPDATE oarlock.runs r
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL

@@ -11,7 +11,7 @@ WITH fence AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED
 ), dag AS MATERIALIZED (
     SELECT d.dag_id FROM oarlock.dags d
-     WHERE (NOT @by_queue OR EXISTS (SELECT FROM queue)) AND EXISTS (SELECT FROM fence) AND d.dag_id = @dag AND d.paused_by IS NULL AND @by_dag::bool
+     WHERE (NOT @by_queue OR EXISTS (SELECT FROM queue)) AND EXISTS (SELECT FROM fence) AND d.dag_id = @dag AND @by_dag::bool
        FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT EXISTS (SELECT FROM fence) AND (NOT @by_queue OR EXISTS (SELECT FROM queue)) AND (NOT @by_dag OR EXISTS (SELECT FROM dag))

@@ -9,5 +9,5 @@ SELECT t.terms, ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS N
                JOIN oarlock.lanes l ON (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots
                JOIN oarlock.queues q ON q.name = l.queue AND q.paused_by IS NULL
                LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
-              WHERE w.worker_id = $1 AND d.paused_by IS NULL) l ON true
+              WHERE w.worker_id = $1) l ON true -- a paused DAG may have begun runs that go on
  ORDER BY l.priority DESC, l.lane_id

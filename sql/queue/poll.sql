@@ -18,15 +18,15 @@ WITH RECURSIVE fence AS MATERIALIZED (
                     SELECT FROM lane CROSS JOIN LATERAL (
                            SELECT FROM oarlock.runs r
                             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
-                              AND r.dag_id <> ALL (@paused::bigint[])
+                              AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
                             ORDER BY r.run_at, r.run_id LIMIT @want) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
-), picked AS MATERIALIZED ( -- materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
+), picked AS MATERIALIZED ( -- what a paused DAG has begun goes on. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
-              AND r.dag_id <> ALL (@paused::bigint[])
+              AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.limited
      LIMIT (SELECT s.n FROM share s)
