@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,25 +47,11 @@ func (f *fleet) counted(tb testing.TB) (*queue.Store, *tally) {
 
 // A minute of a session with nothing to do, by the clock of the test: it polls when its pace says so, and renews every
 // five seconds.
-func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
-	t.Parallel()
-	const (
-		minute     = time.Minute
-		renewEvery = 5 * time.Second
-	)
-	f := newFleet(t)
-	store, sent := f.counted(t)
-	s := f.registerAt(t, store)
-	var clock clock
-	s.SetClock(clock.now)
-	poll(t, s, 10) // reads its lanes, and does what is done once an hour
-	if _, err := s.Renew(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	sent.n.Store(0)
+func idleMinute(t *testing.T, s *queue.Session, clock *clock) (polls int) {
+	t.Helper()
+	const renewEvery = 5 * time.Second
 	var pace queue.Pace
-	polls := 0
-	for nextPoll, nextRenewal := time.Duration(0), renewEvery; clock.now() < minute; {
+	for nextPoll, nextRenewal := time.Duration(0), renewEvery; clock.now() < time.Minute; {
 		if clock.now() >= nextRenewal {
 			if _, err := s.Renew(t.Context(), 0); err != nil {
 				t.Fatal(err)
@@ -77,8 +64,51 @@ func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
 		}
 		clock.pass(min(nextPoll, nextRenewal) - clock.now())
 	}
-	t.Logf("%d statements in a minute, %d of them polls", sent.n.Load(), polls)
-	if n := sent.n.Load(); n > 2*60 || n < 60 || polls < 60 {
-		t.Errorf("%d statements in a minute, %d of them polls: want one a second, and at most two statements", n, polls)
+	return polls
+}
+
+func mustIdle(t *testing.T, statements int64, polls int) {
+	t.Helper()
+	t.Logf("%d statements in a minute, %d of them polls", statements, polls)
+	if statements > 2*60 || statements < 60 || polls < 60 {
+		t.Errorf("%d statements in a minute, %d of them polls: want one a second, and at most two statements", statements, polls)
 	}
+}
+
+// warm has a session do what it does once an hour, and gives it a clock.
+func warm(t *testing.T, s *queue.Session) *clock {
+	t.Helper()
+	c := new(clock)
+	s.SetClock(c.now)
+	poll(t, s, 10)
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	store, sent := f.counted(t)
+	s := f.registerAt(t, store)
+	clock := warm(t, s)
+	sent.n.Store(0)
+	polls := idleMinute(t, s, clock)
+	mustIdle(t, sent.n.Load(), polls)
+}
+
+func TestIdle_TheServerCountsNoMoreThanThat(t *testing.T) {
+	t.Parallel()
+	o, _ := alone(t, map[string]string{"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_utility": "on"})
+	s := o.session(t, "a")
+	clock := warm(t, s)
+	o.exec(t, "CREATE EXTENSION pg_stat_statements")
+	o.exec(t, "SELECT pg_stat_statements_reset()")
+	polls := idleMinute(t, s, clock)
+	counted, err := strconv.ParseInt(o.text(t, "SELECT sum(calls)::text FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustIdle(t, counted, polls)
 }
