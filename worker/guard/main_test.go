@@ -270,7 +270,7 @@ func (p play) listen(link *Link, signals chan os.Signal) int {
 
 // corpusSize is the number of processes of the corpus: every way to get away from a parent that needs no service of the
 // machine.
-const corpusSize = 13
+const corpusSize, corpusSleeps = 13, 10
 
 func startCorpus(p play, id string) {
 	mark := os.Getenv(markEnv)
