@@ -42,6 +42,14 @@ func setup(t *testing.T, script ...string) *stage {
 			signalAll(all, syscall.SIGKILL)
 			return len(all) == 0
 		})
+		for _, name := range []string{"one", "two"} { // what a killed guard could not remove
+			if l, err := openLedger(s.play.StateDir, name); err == nil {
+				if l.read() == nil && cgroup(l.list.Cgroup).ours() {
+					cgroup(l.list.Cgroup).remove()
+				}
+				l.close()
+			}
+		}
 		if t.Failed() {
 			text, _ := os.ReadFile(s.play.Log)
 			t.Logf("log:\n%s", text)
