@@ -88,13 +88,10 @@ func (c *census) childless(pid int) bool {
 
 // adopt tells whose a process is that was just started.
 func (c *census) adopt(pid int, owner string) {
-	var st unix.Stat_t
-	if unix.Stat(procPath(pid, ""), &st) != nil {
-		return
-	}
+	inode := inodeOf(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known[pid] = identity{inode: st.Ino, owner: owner}
+	c.known[pid] = identity{inode: inode, owner: owner}
 }
 
 // bury tells that a process is known to be a zombie.

@@ -55,6 +55,7 @@ func (l *look) alive(owner string) []process {
 		}
 		s, ok := readStatus(pid)
 		if ok && !s.dead {
+			s.inode = l.listed[pid]
 			alive = append(alive, s.process)
 			continue
 		}

@@ -22,6 +22,7 @@ const (
 // process is one that is alive.
 type process struct {
 	pid, parent, group int
+	inode              uint64 // of its folder in /proc, which no other process has; 0: not asked for
 }
 
 // status is what /proc says about a process.
@@ -66,6 +67,15 @@ func parseEntries(buf []byte, listed map[int]uint64) {
 	}
 }
 
+// inodeOf is 0 for a process that is gone.
+func inodeOf(pid int) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(procPath(pid, ""), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
 func procPath(pid int, file string) string { return procRoot + "/" + strconv.Itoa(pid) + "/" + file }
 
 // readStatus reads /proc/<pid>/stat; not ok means the process is gone.
@@ -92,7 +102,7 @@ func parseStatus(pid int, text []byte) (status, bool) {
 	}
 	// A first thread that ended is a zombie too while others go on.
 	dead := (field[state][0] == 'Z' || field[state][0] == 'X') && number(threads) <= 1
-	return status{process{pid, number(parent), number(group)}, dead, number(flags)&kernelThread != 0}, true
+	return status{process{pid: pid, parent: number(parent), group: number(group)}, dead, number(flags)&kernelThread != 0}, true
 }
 
 // readEnviron gives nothing for a zombie, a process that is gone, and one whose environment is hidden from us. A process

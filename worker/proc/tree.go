@@ -45,7 +45,9 @@ func (t *tree) alive() ([]process, error) {
 	pids, err := t.cgroup.pids()
 	for _, pid := range pids {
 		listed := slices.ContainsFunc(alive, func(p process) bool { return p.pid == pid })
+		inode := inodeOf(pid)
 		if s, ok := readStatus(pid); ok && !s.dead && !listed {
+			s.inode = inode
 			alive = append(alive, s.process)
 		}
 	}
@@ -72,8 +74,20 @@ func (t *tree) signal(sig unix.Signal) {
 	}
 	for _, p := range alive {
 		if t.reaped || p.group != t.leader {
-			_ = unix.Kill(p.pid, sig)
+			p.signal(sig)
 		}
+	}
+}
+
+// signal reaches the process that was looked at, or nobody: where pids run short, one that ended has a successor at once.
+func (p process) signal(sig unix.Signal) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if inodeOf(p.pid) == p.inode {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
 }
 

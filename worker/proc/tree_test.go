@@ -314,12 +314,12 @@ func TestParseStatus(t *testing.T) {
 		want status
 		ok   bool
 	}{
-		{"7 (sh) S" + rest + "1 0 0", status{process{7, 1, 2}, false, false}, true},
-		{"7 (a) Z) b) R" + rest + "1 0 0", status{process{7, 1, 2}, false, false}, true},
-		{"7 (sh) Z" + rest + "1 0 0", status{process{7, 1, 2}, true, false}, true},
-		{"7 (sh) Z" + rest + "3 0 0", status{process{7, 1, 2}, false, false}, true},
-		{"7 (sh) X" + rest + "0 0 0", status{process{7, 1, 2}, true, false}, true},
-		{"7 (k) I 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0", status{process{7, 2, 0}, false, true}, true},
+		{"7 (sh) S" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
+		{"7 (a) Z) b) R" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
+		{"7 (sh) Z" + rest + "1 0 0", status{process{pid: 7, parent: 1, group: 2}, true, false}, true},
+		{"7 (sh) Z" + rest + "3 0 0", status{process{pid: 7, parent: 1, group: 2}, false, false}, true},
+		{"7 (sh) X" + rest + "0 0 0", status{process{pid: 7, parent: 1, group: 2}, true, false}, true},
+		{"7 (k) I 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0", status{process{pid: 7, parent: 2}, false, true}, true},
 		{"7 (sh) S 1", status{}, false},
 		{"", status{}, false},
 	} {
