@@ -64,9 +64,8 @@ func answers(t *testing.T, conn *pgx.Conn, calls []string) []string {
 			t.Fatal(err)
 		}
 		_, err = tx.Exec(t.Context(), call)
-		var pg *pgconn.PgError
 		answer := "fine"
-		if errors.As(err, &pg) {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 			answer = pg.Code + " " + pg.Message
 		}
 		all = append(all, answer)

@@ -27,7 +27,7 @@ func (*stage) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, arg
 func (*stage) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // setStage makes a database in which the DAG report is registered.
-func setStage(ctx context.Context) (url string, clear func()) {
+func setStage(ctx context.Context) (url string, undo func()) {
 	s := &stage{}
 	url = pgtest.New(s).URL
 	store, err := queue.Open(ctx, queue.Config{URL: url})
@@ -53,8 +53,8 @@ func setStage(ctx context.Context) (url string, clear func()) {
 // An application asks for a run in the transaction of its own rows: both are there, or neither.
 func ExampleEnqueueTx() {
 	ctx := context.Background()
-	url, clear := setStage(ctx)
-	defer clear()
+	url, undo := setStage(ctx)
+	defer undo()
 
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -82,8 +82,8 @@ func ExampleEnqueueTx() {
 // The same with database/sql, and a transaction that rolls back: the run goes with it.
 func ExampleEnqueueSQL() {
 	ctx := context.Background()
-	url, clear := setStage(ctx)
-	defer clear()
+	url, undo := setStage(ctx)
+	defer undo()
 
 	db, err := sql.Open("pgx", url)
 	if err != nil {
@@ -116,8 +116,8 @@ func ExampleEnqueueSQL() {
 // With a Key a request may be repeated after any failure.
 func ExampleStore_Enqueue() {
 	ctx := context.Background()
-	url, clear := setStage(ctx)
-	defer clear()
+	url, undo := setStage(ctx)
+	defer undo()
 
 	store, err := queue.Open(ctx, queue.Config{URL: url})
 	if err != nil {

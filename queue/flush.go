@@ -122,7 +122,7 @@ func (f *flush) lockOrder(pieces []*piece) []byte {
 	putArrayHeader(f.lock, pgtype.Int8OID, len(f.locks))
 	for _, id := range f.locks {
 		f.lock = binary.BigEndian.AppendUint32(f.lock, 8)
-		f.lock = binary.BigEndian.AppendUint64(f.lock, uint64(id)) //nolint:gosec // bits, not a number
+		f.lock = binary.BigEndian.AppendUint64(f.lock, uint64(id))
 	}
 	return f.lock
 }

@@ -33,12 +33,12 @@ func (r *flushRows) row() {
 	r.count++
 	r.begun = len(r.buf)
 	r.buf = binary.BigEndian.AppendUint32(r.buf, 0)
-	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(r.columns)) //nolint:gosec // a few dozen
+	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(r.columns))
 }
 
 func (r *flushRows) endRow() {
 	if r.count > 0 {
-		binary.BigEndian.PutUint32(r.buf[r.begun:], uint32(len(r.buf)-r.begun-4)) //nolint:gosec // bounded by the flush
+		binary.BigEndian.PutUint32(r.buf[r.begun:], uint32(len(r.buf)-r.begun-4))
 	}
 }
 
@@ -56,13 +56,13 @@ func putArrayHeader(buf []byte, elem uint32, count int) {
 	binary.BigEndian.PutUint32(buf, 1)                  // dimensions
 	binary.BigEndian.PutUint32(buf[4:], 0)              // no nulls
 	binary.BigEndian.PutUint32(buf[8:], elem)           // of what
-	binary.BigEndian.PutUint32(buf[12:], uint32(count)) //nolint:gosec // bounded by the flush
+	binary.BigEndian.PutUint32(buf[12:], uint32(count))
 	binary.BigEndian.PutUint32(buf[16:], 1)             // lower bound
 }
 
 func (r *flushRows) head(oid uint32, size int) {
 	r.buf = binary.BigEndian.AppendUint32(r.buf, oid)
-	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(size)) //nolint:gosec // bounded by the flush
+	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(size))
 }
 
 func (r *flushRows) null(oid uint32) {
@@ -72,7 +72,7 @@ func (r *flushRows) null(oid uint32) {
 
 func (r *flushRows) int(v int64) {
 	r.head(pgtype.Int8OID, 8)
-	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(v)) //nolint:gosec // bits, not a number
+	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(v))
 }
 
 func (r *flushRows) intIf(is bool, v int64) {
@@ -145,13 +145,13 @@ func (r *flushRows) time(t dagrun.Time) {
 	if -latestMillis < t && t < latestMillis {
 		micros = (int64(t) - epochMillis) * 1000
 	}
-	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(micros)) //nolint:gosec // bits, not a number
+	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(micros))
 }
 
 // timestamp of a chunk, which has one.
 func (r *flushRows) timestamp(t time.Time) {
 	r.head(pgtype.TimestamptzOID, 8)
-	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(t.UnixMicro()-epochMillis*1000)) //nolint:gosec // bits, not a number
+	r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(t.UnixMicro()-epochMillis*1000))
 }
 
 // logDay is LogDay of a time, null where there is none.
@@ -171,7 +171,7 @@ func (r *flushRows) date(t time.Time) {
 
 func (r *flushRows) day(days int64) {
 	r.head(pgtype.DateOID, 4)
-	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(int32(max(min(days, math.MaxInt32-1), math.MinInt32+1)))) //nolint:gosec // out of range is refused
+	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(int32(max(min(days, math.MaxInt32-1), math.MinInt32+1))))
 }
 
 // mod is never negative.

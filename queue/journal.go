@@ -39,7 +39,7 @@ type journal struct {
 
 	closing   chan struct{} // closed: nothing more is taken
 	closeOnce sync.Once
-	ctx       context.Context // ended: give up what cannot be written //nolint:containedctx // of the goroutine, not of a call
+	ctx       context.Context //nolint:containedctx // of the goroutine, not of a call; ended: give up what cannot be written
 	cancel    context.CancelFunc
 	ended     chan struct{} // the goroutine has returned
 

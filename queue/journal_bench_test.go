@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
@@ -34,7 +35,7 @@ func (y *yard) bare(conn *pgx.Conn, rows []bareRow) {
 	claims, states := make([]uuid.UUID, len(rows)), make([]string, len(rows))
 	over, overClaims := []int64{}, []uuid.UUID{}
 	for i, r := range rows {
-		runs[i], claims[i], steps[i], states[i], seqs[i] = int64(r.claim.Run), r.claim.ID, int32(r.task.ID.Step), r.task.State.String(), r.task.Seq //nolint:gosec // small
+		runs[i], claims[i], steps[i], states[i], seqs[i] = int64(r.claim.Run), r.claim.ID, int32(r.task.ID.Step), r.task.State.String(), r.task.Seq
 		if r.over {
 			over, overClaims = append(over, int64(r.claim.Run)), append(overClaims, r.claim.ID)
 		}

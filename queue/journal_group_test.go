@@ -117,7 +117,7 @@ func TestJournal_RowsAreWhatTheBatchesSay(t *testing.T) {
 		m := &model{claim: c, tasks: map[int]string{}, run: "running"}
 		models[i] = m
 		drives.Go(func() {
-			r := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // repeatable on purpose
+			r := rand.New(rand.NewPCG(1, uint64(i)))
 			for range each {
 				if err := y.commit(t.Context(), m.next(r)); err != nil {
 					t.Error(err)

@@ -90,8 +90,7 @@ func (j *journal) condemn(p *piece, cause error) {
 // internalReason is the reason of a run that ends because of cause. A server's message shows no more of a record than a value.
 func internalReason(cause error) string {
 	text := cause.Error()
-	var pg *pgconn.PgError
-	if errors.As(cause, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](cause); ok {
 		text = fmt.Sprintf("the database refuses a record: %s (%s)", pg.Message, pg.Code)
 	}
 	text = strings.ToValidUTF8(strings.ReplaceAll("internal: "+text, "\x00", ""), "")

@@ -262,7 +262,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 		mu      sync.Mutex
 		times   = map[queue.RunID]int{}
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for i := range claimers {
 		wg.Go(func() {

@@ -141,7 +141,7 @@ type Queue struct {
 }
 
 // QueueChange says what to change of a queue; nil leaves it.
-type QueueChange struct {
+type QueueChange struct { //nolint:revive // as DAGChange; a bare Change would be anybody's
 	Name       string
 	Paused     *bool
 	MaxRunning *int
