@@ -26,9 +26,14 @@ type holding struct {
 
 func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }
 
+// add takes a claim in. One of the same run that is still here was lost, by a failover for instance: its driver must not
+// go on beside the new one.
 func (h *holdings) add(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if old := h.byRun[c.Run]; old != nil && old.claim.ID != c.ID {
+		old.claim.Forfeit()
+	}
 	h.byRun[c.Run] = &holding{claim: c}
 }
 
