@@ -1,0 +1,250 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// inOpen runs a statement as a submitter in a transaction that stays open.
+func (f *fleet) inOpen(tb testing.TB, as, statement string, args ...any) {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), as)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	tx, err := conn.Begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := tx.Exec(tb.Context(), statement, args...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// A submitter that retries its run and leaves its transaction open must not hold up others.
+func TestReview_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	app := f.user(t, "app", "oarlock_submit")
+	mine := f.open(t, app)
+	old, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.end(t, old, "failed")
+	parked := f.ask(t, "plain", 1)[0]
+	f.exec(t, "UPDATE oarlock.runs SET state='waiting', epoch=1, wake_at = clock_timestamp() - interval '1 s' WHERE run_id=$1", parked)
+	s := f.register(t)
+	f.inOpen(t, app, "SELECT oarlock.retry($1)", old)
+	began := time.Now()
+	_, err = s.Poll(t.Context(), 10)
+	if took := time.Since(began); took > 3*time.Second || err != nil {
+		t.Errorf("a poll took %v: %v", took, err)
+	}
+}
+
+func TestReview_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	app := f.user(t, "app", "oarlock_submit")
+	mine := f.open(t, app)
+	old, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.end(t, old, "failed")
+	dead := f.register(t)
+	f.ask(t, "plain", 3)
+	if n := len(poll(t, dead, 10).Claims); n != 3 {
+		t.Fatal(n)
+	}
+	f.inOpen(t, app, "SELECT oarlock.retry($1)", old)
+	began := time.Now()
+	w := describe()
+	w.Replaces = append(w.Replaces, dead.ID())
+	s, err := f.worker.Register(t.Context(), w)
+	if err != nil {
+		t.Errorf("a replacement took %v: %v; runs %s", time.Since(began), err, f.states(t))
+		return
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	f.wantStates(t, "failed:1 queued:3")
+}
+
+// A submitter that cancels its run and leaves its transaction open must not hold up the runs of others.
+func TestReview_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	app := f.user(t, "app", "oarlock_submit")
+	mine := f.open(t, app)
+	s := f.register(t)
+	his, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := f.ask(t, "plain", 1)[0]
+	claims := map[queue.RunID]*queue.Claim{}
+	for _, c := range poll(t, s, 10).Claims {
+		claims[c.Run] = c
+	}
+	f.inOpen(t, app, "SELECT oarlock.cancel($1)", his)
+	go func() { _ = s.Release(context.Background(), claims[his]) }()
+	time.Sleep(200 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Release(ctx, claims[other]) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("another run's commit: %v", err)
+		}
+	case <-time.After(4 * time.Second):
+		t.Error("another run's commit waits for a host's open transaction")
+	}
+}
+
+func TestReview_ControlsOfARunAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	app := f.user(t, "app", "oarlock_submit")
+	mine := f.open(t, app)
+	run, err := mine.Enqueue(t.Context(), queue.Request{DAG: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `SELECT oarlock.mark($1, 'a', 'succeeded', outputs => jsonb_build_object('x', repeat('y', 1000000))) FROM generate_series(1, 200)`, run)
+	s := f.register(t)
+	t.Log(err, value[string](t, f.desk, "SELECT count(*) || ' controls, ' || coalesce(sum(octet_length(args::text)), 0) || ' bytes' FROM oarlock.controls WHERE decided_at IS NULL"))
+	claims := poll(t, s, 1).Claims
+	loaded, lerr := s.Load(t.Context(), claims)
+	if lerr != nil {
+		t.Fatal(lerr)
+	}
+	size := 0
+	for _, c := range loaded[0].Mailbox.Controls {
+		size += len(c.Args)
+	}
+	if size > 64<<20 {
+		t.Errorf("a submitter had a worker load %d MiB of %d controls", size>>20, len(loaded[0].Mailbox.Controls))
+	}
+}
+
+const foursDAG = "name: fours\nsteps: [{id: ok, action: approval, with: {prompt: sure, approvers: [boss]}}, {id: go, run: \"true\", depends: [ok]}]\n"
+
+func TestReview_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, foursDAG)
+	app := f.user(t, "app", "oarlock_submit")
+	mine := f.open(t, app)
+	run, err := mine.Enqueue(t.Context(), queue.Request{DAG: "fours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `SELECT oarlock.approve($1, 'ok')`, run)
+	t.Log("approve:", err)
+	if _, err = conn.Exec(t.Context(), `SELECT oarlock.mark($1, 'ok', 'succeeded')`, run); err == nil {
+		t.Error("a submitter who may not approve marked the approval succeeded")
+	}
+}
+
+func TestReview_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
+	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	for range 3 {
+		if _, err := f.store.Enqueue(t.Context(), queue.Request{DAG: "one", Version: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := f.register(t)
+	n := 0
+	for range 4 {
+		n += len(poll(t, s, 10).Claims)
+	}
+	if n != 1 {
+		t.Errorf("%d active runs, at most 1", n)
+	}
+}
+
+func TestReview_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "one", 3)
+	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	s := f.register(t)
+	n := 0
+	for range 4 {
+		n += len(poll(t, s, 10).Claims)
+	}
+	if n != 1 {
+		t.Errorf("%d active runs, at most 1", n)
+	}
+}
+
+func TestReview_WhatAPausedDAGQueuedCostsNoClaim(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: other\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "plain", 20000)
+	f.ask(t, "other", 50)
+	f.exec(t, "SELECT oarlock.set_dag('plain', paused => true)")
+	s := f.register(t)
+	t.Log("first poll claims", len(poll(t, s, 5).Claims))
+	t.Log("with floors", lockingSelect(t, s, 5, true), "buffers")
+	if n := lockingSelect(t, s, 5, false); n > 20 {
+		t.Errorf("without floors, as every five seconds: %d buffers to lock 5 of one lane", n)
+	}
+	f.exec(t, "UPDATE oarlock.runs SET state = 'canceled', finished_at = now() WHERE state = 'queued' AND dag_id = (SELECT dag_id FROM oarlock.dags WHERE name = 'other')")
+	poll(t, s, 5)
+	poll(t, s, 5)
+	t.Log("nothing to claim:", lockingSelect(t, s, 5, true), "buffers")
+}
+
+func TestReview_ALimitedLaneHasAFloorToo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
+	f.ask(t, "plain", 20100)
+	s := f.register(t)
+	old, err := f.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(context.Background()) }()
+	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(t, `UPDATE oarlock.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE run_id = ANY (ARRAY(
+		SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_at, run_id LIMIT 20000))`)
+	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
+	statement, args := s.PollStatement(5)
+	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		if n := explain(t, conn, statement, args).buffers(); n > 100 {
+			t.Errorf("a poll of one limited lane reads %d buffers", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
