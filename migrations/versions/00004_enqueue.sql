@@ -323,7 +323,8 @@ BEGIN
     END IF;
     target := ROW(dag.dag_id, dag.version, dag.lane_id, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
                   CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
-    IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL THEN
+    IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL
+       OR asked.version IS NOT NULL THEN -- another version may be of a time when the DAG did not limit its runs
         target.lane_id := oarlock.override_lane(asked, v) FROM oarlock.dag_versions v WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
     END IF;
     IF asked.labels <> '{}' THEN
