@@ -167,10 +167,11 @@ BEGIN
     SELECT s.body INTO body
       FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version), oarlock.steps_of(v.spec) s
      WHERE o.run_id = run AND s.name = regexp_replace(step, '~[0-9]+$', '');
-    IF verb IN ('approve', 'reject') THEN
+    IF verb IN ('approve', 'reject', 'mark') THEN -- to mark an approval is to decide it
         approvers := nullif(oarlock.approvers_of(body), '{}');
         approves := session_user = ANY (approvers)
-            OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (approvers) AND pg_has_role(session_user, a.oid, 'MEMBER'));
+            OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (approvers) AND pg_has_role(session_user, a.oid, 'MEMBER'))
+            OR verb = 'mark' AND oarlock.operates();
     END IF;
     r := oarlock.lock_run(run, coalesce(approves, false) OR oarlock.operates());
     IF approvers IS NOT NULL AND NOT approves THEN
