@@ -186,6 +186,12 @@ BEGIN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
     answer := oarlock.decide(r, step, verb);
+    -- the run's next driver reads all of them at once; a cancel of the run always finds room
+    IF answer IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
+                               OR verb <> 'cancel' AND coalesce(sum(octet_length(c.args::text)), 0) + octet_length(args::text) > 16777216
+                             FROM oarlock.controls c WHERE c.run_id = run AND c.decided_at IS NULL AND c.verb <> 'child_ended') THEN
+        RAISE EXCEPTION 'run % has too many controls that are not decided yet', run USING ERRCODE = 'OA012', HINT = 'wait until its driver has decided them, or cancel the run';
+    END IF;
     IF verb = 'retry' THEN
         args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer IS NULL THEN 1 ELSE 0 END);
     END IF;
