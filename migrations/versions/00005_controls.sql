@@ -70,12 +70,27 @@ BEGIN
     END IF;
     UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL WHERE run_id = r.run_id;
     IF r.state <> 'queued' THEN
-        UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = r.lane_id; -- run_at is below every floor
         PERFORM oarlock.wake(r.lane_id, 1);
     END IF;
     RETURN 'queued';
 END $$;
 -- +goose StatementEnd
+
+-- The run_at of a run that a request brings back is below every floor. The lane hears of it when the transaction commits:
+-- until a host application ends its transaction, nobody else could queue runs of the lane.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_came_back() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = NEW.lane_id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Only requests change the inbox; who queues runs for a worker changes their lanes in the same statement.
+CREATE CONSTRAINT TRIGGER runs_came_back AFTER UPDATE ON oarlock.runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (NEW.state = 'queued' AND OLD.state <> 'queued' AND NEW.inbox <> OLD.inbox)
+    EXECUTE FUNCTION oarlock.run_came_back();
 
 -- Tells the parent of a run that ended, as the journal does when a driver ends it.
 -- +goose StatementBegin
@@ -124,7 +139,6 @@ BEGIN
            ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
            started_at = NULL, finished_at = NULL
      WHERE run_id = r.run_id;
-    UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = r.lane_id;
     PERFORM oarlock.wake(r.lane_id, 1);
 END $$;
 -- +goose StatementEnd
@@ -381,6 +395,8 @@ DROP FUNCTION oarlock.decide(oarlock.runs, text, text);
 DROP FUNCTION oarlock.reopen(oarlock.runs);
 DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
+DROP TRIGGER runs_came_back ON oarlock.runs;
+DROP FUNCTION oarlock.run_came_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
 DROP FUNCTION oarlock.approvers_of(jsonb);
