@@ -2,6 +2,7 @@ package queue
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
@@ -23,6 +24,9 @@ type entry struct {
 	bytes   int
 	state   atomic.Int32
 	done    chan error // takes one
+
+	due   time.Time     // while it is set aside: when to look again
+	pause time.Duration // before that
 }
 
 // States of an entry: who waits for it may take it back as long as nobody has begun with it.

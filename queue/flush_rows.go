@@ -53,11 +53,11 @@ func (r *flushRows) param() []byte {
 }
 
 func putArrayHeader(buf []byte, elem uint32, count int) {
-	binary.BigEndian.PutUint32(buf, 1)                  // dimensions
-	binary.BigEndian.PutUint32(buf[4:], 0)              // no nulls
-	binary.BigEndian.PutUint32(buf[8:], elem)           // of what
+	binary.BigEndian.PutUint32(buf, 1)        // dimensions
+	binary.BigEndian.PutUint32(buf[4:], 0)    // no nulls
+	binary.BigEndian.PutUint32(buf[8:], elem) // of what
 	binary.BigEndian.PutUint32(buf[12:], uint32(count))
-	binary.BigEndian.PutUint32(buf[16:], 1)             // lower bound
+	binary.BigEndian.PutUint32(buf[16:], 1) // lower bound
 }
 
 func (r *flushRows) head(oid uint32, size int) {

@@ -43,6 +43,7 @@ type journal struct {
 	cancel    context.CancelFunc
 	ended     chan struct{} // the goroutine has returned
 
+	aside    []*entry     // wait for a run that somebody else holds
 	carry    *entry       // taken out of the queue, but for the next flush
 	flush    *flush       // buffers
 	prepared *pgx.Conn    // knows the statement
@@ -58,6 +59,7 @@ func newJournal(c journalConfig) *journal {
 	}
 	j.timeout = cmp.Or(j.timeout, callTimeout)
 	j.config = plainPlans(c.config)
+	j.config.RuntimeParams["lock_timeout"] = flushLockPatience
 	j.link = newLink(j.config, j.takeUp)
 	j.flush = newFlush(j)
 	j.ctx, j.cancel = context.WithCancel(context.Background())
@@ -170,11 +172,15 @@ func (j *journal) next() *entry {
 		return e
 	}
 	for {
+		if e := j.retake(); e != nil {
+			return e
+		}
 		select {
 		case e := <-j.queue:
 			if j.take(e) {
 				return e
 			}
+		case <-j.nextRetake():
 		case <-j.closing:
 			select {
 			case e := <-j.queue:
@@ -182,7 +188,10 @@ func (j *journal) next() *entry {
 					return e
 				}
 			default:
-				return nil
+				if len(j.aside) == 0 || j.ctx.Err() != nil {
+					return nil
+				}
+				<-j.nextRetake()
 			}
 		}
 	}
@@ -268,6 +277,10 @@ func (j *journal) writeLarge(e *entry) {
 // conclude tells who waits, once the last piece is written or one was not, and keeps account of the claim.
 func (j *journal) conclude(p *piece) {
 	e := p.entry
+	if errors.Is(p.err, errAside) {
+		j.setAside(e)
+		return
+	}
 	if p.err == nil {
 		e.held.acked = max(e.held.acked, p.highest())
 		if !p.last {

@@ -249,6 +249,9 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 		if stale(err) {
 			j.link.drop()
 		}
+		if isLockTimeout(err) && j.partFrom(pieces) {
+			continue
+		}
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-j.ctx.Done():

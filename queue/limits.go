@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -86,6 +87,7 @@ func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) 
 	if err != nil {
 		return err
 	}
+	s.lanes.saw(group, claims, false, time.Time{}) // whether a lane gave all it had, or the limit held back, is not known
 	p.Claims = append(p.Claims, claims...)
 	return nil
 }

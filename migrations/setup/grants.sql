@@ -30,7 +30,12 @@ BEGIN
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers fences
           log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
         ('INSERT', 'run_keys runs tasks attempts controls events workers fences log_chunks followers cache run_secrets', 'oarlock_worker'),
-        ('UPDATE', 'queues lanes dags runs tasks controls workers fences followers pool_slots schedules cache', 'oarlock_worker'),
+        ('UPDATE', 'runs tasks controls workers fences followers pool_slots schedules cache', 'oarlock_worker'),
+        -- It moves a lane's counter. Of queues and DAGs it only locks rows, which takes the right to some column: one that
+        -- decides nothing.
+        ('UPDATE (resets)', 'lanes', 'oarlock_worker'),
+        ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
+        ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
         ('DELETE', 'fences followers pool_slots cache run_secrets', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
         -- a submitter.

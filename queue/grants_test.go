@@ -3,24 +3,11 @@ package queue_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-func TestReview_AnOpenDrainDoesNotStopTheHeart(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	s := f.register(t)
-	f.inOpen(t, f.user(t, "boss", "oarlock_admin"), "SELECT oarlock.drain_worker($1)", s.ID().String())
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	if _, err := s.Renew(ctx, 0); err != nil {
-		t.Errorf("a renewal waits for an administrator's open transaction: %v", err)
-	}
-}
-
-func TestReview_AWorkerRoleRewritesWhatADAGAllows(t *testing.T) {
+func TestGrants_AWorkerRewritesNothingThatADAGOrAQueueAllows(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	conn, err := pgx.Connect(t.Context(), f.url)

@@ -28,7 +28,7 @@ func (f *fleet) inOpen(tb testing.TB, as, statement string, args ...any) {
 }
 
 // A submitter that retries its run and leaves its transaction open must not hold up others.
-func TestReview_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
+func TestHost_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	app := f.user(t, "app", "oarlock_submit")
@@ -49,7 +49,7 @@ func TestReview_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
 	}
 }
 
-func TestReview_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
+func TestHost_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	app := f.user(t, "app", "oarlock_submit")
@@ -78,7 +78,7 @@ func TestReview_AnOpenRetryHoldsUpNoTakeover(t *testing.T) {
 }
 
 // A submitter that cancels its run and leaves its transaction open must not hold up the runs of others.
-func TestReview_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
+func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	app := f.user(t, "app", "oarlock_submit")
@@ -95,7 +95,11 @@ func TestReview_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	}
 	f.inOpen(t, app, "SELECT oarlock.cancel($1)", his)
 	go func() { _ = s.Release(context.Background(), claims[his]) }()
-	time.Sleep(200 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); !value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); {
+		if time.Now().After(end) {
+			t.Fatal("the release does not wait for the host")
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
@@ -110,7 +114,7 @@ func TestReview_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	}
 }
 
-func TestReview_ControlsOfARunAreBounded(t *testing.T) {
+func TestHost_ControlsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	app := f.user(t, "app", "oarlock_submit")
@@ -143,7 +147,7 @@ func TestReview_ControlsOfARunAreBounded(t *testing.T) {
 
 const foursDAG = "name: fours\nsteps: [{id: ok, action: approval, with: {prompt: sure, approvers: [boss]}}, {id: go, run: \"true\", depends: [ok]}]\n"
 
-func TestReview_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
+func TestHost_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.put(t, foursDAG)
@@ -165,7 +169,7 @@ func TestReview_ASubmitterCannotMarkAnApprovalThatNamesOthers(t *testing.T) {
 	}
 }
 
-func TestReview_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
+func TestHost_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
@@ -185,7 +189,7 @@ func TestReview_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 	}
 }
 
-func TestReview_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
+func TestHost_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
@@ -201,30 +205,13 @@ func TestReview_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
 	}
 }
 
-func TestReview_WhatAPausedDAGQueuedCostsNoClaim(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.put(t, "name: other\nsteps: [{id: a, run: \"true\"}]\n")
-	f.ask(t, "plain", 20000)
-	f.ask(t, "other", 50)
-	f.exec(t, "SELECT oarlock.set_dag('plain', paused => true)")
-	s := f.register(t)
-	t.Log("first poll claims", len(poll(t, s, 5).Claims))
-	t.Log("with floors", lockingSelect(t, s, 5, true), "buffers")
-	if n := lockingSelect(t, s, 5, false); n > 20 {
-		t.Errorf("without floors, as every five seconds: %d buffers to lock 5 of one lane", n)
-	}
-	f.exec(t, "UPDATE oarlock.runs SET state = 'canceled', finished_at = now() WHERE state = 'queued' AND dag_id = (SELECT dag_id FROM oarlock.dags WHERE name = 'other')")
-	poll(t, s, 5)
-	poll(t, s, 5)
-	t.Log("nothing to claim:", lockingSelect(t, s, 5, true), "buffers")
-}
-
-func TestReview_ALimitedLaneHasAFloorToo(t *testing.T) {
+func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
 	f.ask(t, "plain", 20100)
+	f.exec(t, "UPDATE oarlock.runs SET run_at = run_at - interval '1 hour' + run_id * interval '1 millisecond'") // not of one call
+	f.exec(t, "VACUUM oarlock.runs")
 	s := f.register(t)
 	old, err := f.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
