@@ -85,7 +85,7 @@ func (h *holdings) sum() (count int, hash int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, held := range h.byRun {
-		hash ^= int64(binary.BigEndian.Uint64(held.claim.ID[:8])) //nolint:gosec // bits, not a number
+		hash ^= int64(binary.BigEndian.Uint64(held.claim.ID[:8]))
 	}
 	return len(h.byRun), hash
 }

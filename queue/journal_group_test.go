@@ -128,7 +128,7 @@ func TestJournal_RowsAreWhatTheBatchesSay(t *testing.T) {
 	}
 	drives.Wait()
 	for _, m := range models {
-		got := y.list(`SELECT * FROM (SELECT concat_ws(' ', step, state, seq) AS row FROM oarlock.tasks WHERE run_id = $1 ORDER BY step) t
+		got := y.list(`SELECT t.line FROM (SELECT concat_ws(' ', step, state, seq) AS line FROM oarlock.tasks WHERE run_id = $1 ORDER BY step) t
 			UNION ALL SELECT 'notes ' || count(DISTINCT seq) FROM oarlock.events WHERE run_id = $1
 			UNION ALL SELECT 'run ' || state FROM oarlock.runs WHERE run_id = $1`, m.claim.Run)
 		if want := m.rows(); !slices.Equal(got, want) {
