@@ -51,7 +51,7 @@ func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 		"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},
 		"UPDATE oarlock.dag_versions SET spec = '{}'":                                              {no, no, no, no},
 		"UPDATE oarlock.runs SET reason = reason":                                                  {no, no, "", no},
-		"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, "", no},
+		"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, no, no},
 		"CREATE TABLE oarlock.mine (x int)":                                                        {no, no, no, no},
 		"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')": {no, no, no, ""},
 	}
