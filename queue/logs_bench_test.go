@@ -63,7 +63,7 @@ type meter struct {
 }
 
 func (m *meter) run(b *testing.B, do func()) {
-	started, before := time.Now(), m.used(b)
+	before, started := m.used(b), time.Now()
 	do()
 	m.took += time.Since(started)
 	m.cpu += m.used(b) - before

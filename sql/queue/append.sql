@@ -12,11 +12,12 @@ WITH fence AS MATERIALIZED ( -- taken before anything is read of runs: once it i
       JOIN oarlock.runs r ON r.run_id = held.run_id AND r.claim_id = held.claim_id
 ), stored AS (
     INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
-    SELECT c.log_day, c.run_id, c.step, c.item, c.alt, c.attempt, c.seq, c.stream, c.at, c.data, c.final, nullif(c.reason, ''), c.dropped_bytes
-      FROM mine
-      JOIN unnest(@days::date[], @chunk_runs::bigint[], @steps::int[], @items::text[], @alts::int[], @attempts::int[], @seqs::int[],
-                  @streams::smallint[], @ats::timestamptz[], @data::bytea[], @finals::bool[], @reasons::text[], @dropped::bigint[])
-           c (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes) USING (run_id)
+    -- one array is unnested and the others looked up by place: rows of thirteen arrays at once cost a third of the rate
+    SELECT (@days::date[])[c.n], (@chunk_runs::bigint[])[c.n], (@steps::int[])[c.n], (@items::text[])[c.n], (@alts::int[])[c.n],
+           (@attempts::int[])[c.n], (@seqs::int[])[c.n], (@streams::smallint[])[c.n], (@ats::timestamptz[])[c.n], c.data,
+           (@finals::bool[])[c.n], nullif((@reasons::text[])[c.n], ''), (@dropped::bigint[])[c.n]
+      FROM unnest(@data::bytea[]) WITH ORDINALITY c (data, n)
+     WHERE (@chunk_runs::bigint[])[c.n] IN (SELECT m.run_id FROM mine m)
 ), told AS MATERIALIZED (
     SELECT f.run_id, pg_notify(f.channel, 'run:' || f.run_id)
       FROM mine
