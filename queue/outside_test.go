@@ -14,6 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -87,18 +88,20 @@ func (o outside) enqueue(t *testing.T) queue.RunID {
 	return id
 }
 
-// text asks the database something that fits into a text.
-func (o outside) text(t *testing.T, question string, args ...any) (answer string) {
+// text asks the database something that fits into a text, as soon as it answers.
+func (o outside) text(t *testing.T, question string, args ...any) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), o.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if err := conn.QueryRow(t.Context(), question, args...).Scan(&answer); err != nil {
-		t.Fatalf("%s: %v", question, err)
-	}
-	return answer
+	return patiently(t, func() (answer string, err error) {
+		conn, err := pgx.Connect(t.Context(), o.url)
+		if err == nil {
+			defer conn.Close(t.Context())
+			err = conn.QueryRow(t.Context(), question, args...).Scan(&answer)
+		}
+		if err != nil && pglink.Classify(err) == pglink.Permanent {
+			t.Fatalf("%s: %v", question, err)
+		}
+		return answer, err
+	})
 }
 
 // drive is one drive of a run, step by step.
@@ -125,28 +128,35 @@ func claim(t *testing.T, s *queue.Session) *drive {
 
 func begin(t *testing.T, s *queue.Session, c *queue.Claim) *drive {
 	t.Helper()
-	def, err := s.Definition(t.Context(), c.DAGID, c.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := patiently(t, func() (*queue.Definition, error) { return s.Definition(t.Context(), c.DAGID, c.Version) })
 	d := &drive{session: s, claim: c, now: dagrun.Time(time.Now().UnixMilli())}
 	options := dagrun.Options{Generation: c.Row.Generation}
 	if c.Fresh() {
 		d.run = dagrun.New(def.Graph, options)
 	} else {
-		loaded, err := s.Load(t.Context(), []*queue.Claim{c})
-		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); { // a connection of before a failover
-			loaded, err = s.Load(t.Context(), []*queue.Claim{c})
+		loaded := patiently(t, func() ([]*queue.Loaded, error) { return s.Load(t.Context(), []*queue.Claim{c}) })
+		if loaded[0] == nil {
+			t.Fatalf("run %d: the claim is gone", c.Run)
 		}
-		if err != nil || loaded[0] == nil {
-			t.Fatalf("load run %d: %v", c.Run, err)
-		}
+		var err error
 		if d.run, err = dagrun.Restore(def.Graph, options, loaded[0].Saved); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.step(t, dagrun.Event{Kind: dagrun.EvBegin})
 	return d
+}
+
+// patiently reads until the database answers: its server may be about to crash, or may just have.
+func patiently[T any](t *testing.T, read func() (T, error)) T {
+	t.Helper()
+	got, err := read()
+	for end := time.Now().Add(time.Minute); err != nil; got, err = read() {
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	return got
 }
 
 func (d *drive) step(t *testing.T, e dagrun.Event) {
