@@ -2,6 +2,7 @@ package queue
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -55,6 +56,29 @@ func NewClaim(run RunID, id uuid.UUID) *Claim {
 
 // Fresh says that the run has no tasks and no controls yet: there is nothing to Load.
 func (c *Claim) Fresh() bool { return c.Epoch == 1 && c.Inbox == 0 }
+
+// Results are what was handed in with the request instead of running steps, by step; nil for none.
+func (c *Claim) Results() (map[string]dagrun.Result, error) {
+	if len(c.Precomputed) == 0 {
+		return nil, nil //nolint:nilnil // none were
+	}
+	var given map[string]struct {
+		ExitCode int             `json:"exit_code"`
+		Outputs  json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(c.Precomputed, &given); err != nil {
+		return nil, fmt.Errorf("precomputed results: %w", err)
+	}
+	results := make(map[string]dagrun.Result, len(given))
+	for step, g := range given {
+		res := dagrun.Result{ExitCode: g.ExitCode, HasExit: true, Outputs: dagrun.JSON(g.Outputs)}
+		if g.ExitCode != 0 {
+			res.Kind = dagrun.KindExit
+		}
+		results[step] = res
+	}
+	return results, nil
+}
 
 // Lost is closed once the session knows that the claim is gone.
 func (c *Claim) Lost() <-chan struct{} { return c.lost }

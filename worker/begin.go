@@ -90,33 +90,10 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 	}
 	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation}
 	var err error
-	if o.Precomputed, err = precomputed(d.claim.Precomputed); err != nil {
+	if o.Precomputed, err = d.claim.Results(); err != nil {
 		invalid = err
 	}
 	return o, invalid
-}
-
-// precomputed are results that were handed in with the request, by step.
-func precomputed(raw json.RawMessage) (map[string]dagrun.Result, error) {
-	if len(raw) == 0 {
-		return nil, nil //nolint:nilnil // none were
-	}
-	var given map[string]struct {
-		ExitCode int             `json:"exit_code"`
-		Outputs  json.RawMessage `json:"outputs"`
-	}
-	if err := json.Unmarshal(raw, &given); err != nil {
-		return nil, fmt.Errorf("precomputed results: %w", err)
-	}
-	results := make(map[string]dagrun.Result, len(given))
-	for step, g := range given {
-		res := dagrun.Result{ExitCode: g.ExitCode, HasExit: true, Outputs: dagrun.JSON(g.Outputs)}
-		if g.ExitCode != 0 {
-			res.Kind = dagrun.KindExit
-		}
-		results[step] = res
-	}
-	return results, nil
 }
 
 // latest is the largest time stored: the core's time must not be before it.

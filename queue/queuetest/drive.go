@@ -135,36 +135,14 @@ func (d *drive) options(spec *dagspec.Spec) (dagrun.Options, error) {
 	if err != nil {
 		return dagrun.Options{}, err
 	}
-	precomputed, err := precomputed(d.claim.Precomputed)
+	results, err := d.claim.Results()
 	return dagrun.Options{
 		Context:     dagspec.Context{Params: params, RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt},
 		Seed:        uint64(d.claim.Run),
-		Precomputed: precomputed,
+		Precomputed: results,
 		Generation:  d.claim.Row.Generation,
 		ParkAfter:   max(d.behaviour.Park, 1),
 	}, err
-}
-
-func precomputed(raw json.RawMessage) (map[string]dagrun.Result, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var given map[string]struct {
-		ExitCode int             `json:"exit_code"`
-		Outputs  json.RawMessage `json:"outputs"`
-	}
-	if err := json.Unmarshal(raw, &given); err != nil {
-		return nil, fmt.Errorf("precomputed: %w", err)
-	}
-	results := map[string]dagrun.Result{}
-	for step, g := range given {
-		res := dagrun.Result{ExitCode: g.ExitCode, HasExit: true, Outputs: dagrun.JSON(g.Outputs)}
-		if g.ExitCode != 0 {
-			res.Kind = dagrun.KindExit
-		}
-		results[step] = res
-	}
-	return results, nil
 }
 
 // turn steps one event, then commits and performs what follows from it.
