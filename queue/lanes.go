@@ -30,8 +30,16 @@ type lane struct {
 	DAG       int64 // if it limits its runs, else 0
 	MaxActive int
 
-	floor time.Time // nothing is below, as far as was seen; zero: not known
+	floor place // nothing is below, as far as was seen; zero: not known
 }
+
+// place is where a run stands in its lane. The runs of one bulk call share their moment.
+type place struct {
+	at  time.Time
+	run RunID
+}
+
+func (p place) below(q place) bool { return p.at.Before(q.at) || p.at.Equal(q.at) && p.run < q.run }
 
 func (l *lane) limited() bool { return l.MaxRun > 0 || l.DAG != 0 && l.MaxActive > 0 }
 
@@ -104,7 +112,7 @@ func (l *lanes) start() {
 	}
 	l.from0, l.looked = now, true
 	for _, lane := range l.all {
-		lane.floor = time.Time{}
+		lane.floor = place{}
 	}
 }
 
@@ -112,7 +120,8 @@ func (l *lanes) start() {
 type laneArgs struct {
 	ids     []int
 	resets  []int64
-	floors  []*time.Time
+	floors  []time.Time // together with froms
+	froms   []RunID
 	limited []bool
 }
 
@@ -123,11 +132,12 @@ func argsOf(ordered []*lane) laneArgs {
 	var a laneArgs
 	for _, l := range ordered {
 		floor := l.floor
-		if floor.IsZero() {
-			floor = minusInfinity
+		if floor.at.IsZero() {
+			floor.at = minusInfinity
 		}
 		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
-		a.floors, a.limited = append(a.floors, &floor), append(a.limited, l.limited())
+		a.floors, a.froms = append(a.floors, floor.at), append(a.froms, floor.run)
+		a.limited = append(a.limited, l.limited())
 	}
 	return a
 }
@@ -136,7 +146,7 @@ func argsOf(ordered []*lane) laneArgs {
 func (l *lanes) moved(ids []int, resets []int64) {
 	for i, id := range ids {
 		if lane := l.byID[id]; lane != nil {
-			lane.Resets, lane.floor = resets[i], time.Time{}
+			lane.Resets, lane.floor = resets[i], place{}
 		}
 	}
 }
@@ -145,19 +155,21 @@ func (l *lanes) moved(ids []int, resets []int64) {
 // below the first run it got was claimed, by whomever. A lane that gave all it had is known to be empty until shortly
 // before now.
 func (l *lanes) saw(seen []*lane, claims []*Claim, emptied bool, now time.Time) {
-	first := map[int]time.Time{}
+	first := map[int]place{}
 	for _, c := range claims {
-		if at, ok := first[c.Lane]; !ok || c.RunAt.Before(at) {
-			first[c.Lane] = c.RunAt
+		p := place{c.RunAt, c.Run}
+		if least, ok := first[c.Lane]; !ok || p.below(least) {
+			first[c.Lane] = p
 		}
 	}
+	recent := place{at: now.Add(-floorSlack)}
 	for _, lane := range seen {
-		at, gave := first[lane.ID]
-		if emptied && (!gave || at.After(now.Add(-floorSlack))) {
-			at, gave = now.Add(-floorSlack), true
+		p, gave := first[lane.ID]
+		if emptied && (!gave || recent.below(p)) {
+			p, gave = recent, true
 		}
-		if gave && at.After(lane.floor) {
-			lane.floor = at
+		if gave && lane.floor.below(p) {
+			lane.floor = p
 		}
 	}
 }

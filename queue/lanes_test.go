@@ -38,12 +38,12 @@ func TestLanes_FloorIsTheFirstRunOfAFullPoll(t *testing.T) {
 	l := someLanes(new(clock), 0, 0)
 	now := time.Now()
 	early, late := now.Add(-time.Minute), now.Add(-time.Second)
-	l.saw(l.all, []*Claim{{Lane: 1, RunAt: late}, {Lane: 1, RunAt: early}}, false, now)
-	if !l.all[0].floor.Equal(early) || !l.all[1].floor.IsZero() {
+	l.saw(l.all, []*Claim{{Lane: 1, RunAt: late, Run: 3}, {Lane: 1, RunAt: early, Run: 8}, {Lane: 1, RunAt: early, Run: 7}}, false, now)
+	if l.all[0].floor != (place{early, 7}) || l.all[1].floor != (place{}) {
 		t.Errorf("floors %v and %v, want %v and none", l.all[0].floor, l.all[1].floor, early)
 	}
-	l.saw(l.all, []*Claim{{Lane: 1, RunAt: early.Add(-time.Hour)}}, false, now) // a late commit
-	if !l.all[0].floor.Equal(early) {
+	l.saw(l.all, []*Claim{{Lane: 1, RunAt: early.Add(-time.Hour), Run: 9}}, false, now) // a late commit
+	if l.all[0].floor != (place{early, 7}) {
 		t.Errorf("the floor fell to %v", l.all[0].floor)
 	}
 }
@@ -54,8 +54,8 @@ func TestLanes_FloorStaysBelowWhatMayBeOnItsWay(t *testing.T) {
 	now := time.Now()
 	l.saw(l.all, []*Claim{{Lane: 1, RunAt: now}}, true, now)
 	for _, lane := range l.all {
-		if !lane.floor.Equal(now.Add(-floorSlack)) {
-			t.Errorf("floor of lane %d is %v below now", lane.ID, now.Sub(lane.floor))
+		if lane.floor != (place{at: now.Add(-floorSlack)}) {
+			t.Errorf("floor of lane %d is %v below now", lane.ID, now.Sub(lane.floor.at))
 		}
 	}
 }
@@ -68,16 +68,16 @@ func TestLanes_FloorsGoWhenRunsComeBackAndFromTimeToTime(t *testing.T) {
 	raise := func() { l.saw(l.all, nil, true, time.Now()) }
 	raise()
 	l.moved([]int{2, 77}, []int64{5, 5})
-	if l.all[0].floor.IsZero() || !l.all[1].floor.IsZero() || l.all[1].Resets != 5 {
+	if l.all[0].floor == (place{}) || l.all[1].floor != (place{}) || l.all[1].Resets != 5 {
 		t.Errorf("lanes %+v %+v", l.all[0], l.all[1])
 	}
 	raise()
 	c.pass(floorless - 1)
-	if l.start(); l.all[0].floor.IsZero() {
+	if l.start(); l.all[0].floor == (place{}) {
 		t.Error("floors go too early")
 	}
 	c.pass(1)
-	if l.start(); !l.all[0].floor.IsZero() || !l.all[1].floor.IsZero() {
+	if l.start(); l.all[0].floor != (place{}) || l.all[1].floor != (place{}) {
 		t.Error("floors stay")
 	}
 }

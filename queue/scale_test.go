@@ -32,6 +32,7 @@ const (
 	tinyScale   = 1_000
 	smallScale  = 20_000
 	largeScale  = 1_000_000
+	bulkScale   = 200_000 // in two calls
 	betterLanes = 5
 )
 
@@ -147,10 +148,7 @@ func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	tb.Helper()
 	statement, args := s.PollStatement(want)
 	if !floors {
-		args["floors"] = make([]*time.Time, len(args["floors"].([]*time.Time)))
-		for i := range args["floors"].([]*time.Time) {
-			args["floors"].([]*time.Time)[i] = new(time.Time)
-		}
+		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
 	var lock *plan
 	err := s.OnClaims(tb.Context(), func(_ context.Context, conn *pgx.Conn) error {
@@ -205,7 +203,7 @@ func (c *crowded) promises(t *testing.T) {
 		c.atMost(t, s, 5, 20+4*betterLanes)
 	})
 	t.Run("DeadEntriesUnderAnOldSnapshot", func(t *testing.T) {
-		c.underASnapshot(t, c.register(t, one))
+		c.underASnapshot(t, c.register(t, one), c.n/10)
 	})
 	t.Run("RequeuedBelowTheFloor", func(t *testing.T) {
 		s, dead := c.register(t, one), c.register(t, one)
@@ -230,8 +228,21 @@ func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
 	}
 }
 
-// underASnapshot leaves a tenth of the lane dead, in a way that nobody may clean up.
-func (c *crowded) underASnapshot(t *testing.T, s *queue.Session) {
+// The runs of one call share one run_at.
+func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: bulkScale}
+	c.exec(t, "SET jit = off")
+	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
+	for range 2 {
+		c.ask(t, "plain", c.n/2)
+	}
+	c.exec(t, "ANALYZE oarlock.runs")
+	c.underASnapshot(t, c.register(t), c.n/2-c.n/100)
+}
+
+// underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up.
+func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	t.Helper()
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -243,7 +254,7 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session) {
 	}
 	c.exec(t, `UPDATE oarlock.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE run_id = ANY (ARRAY(
 		SELECT r.run_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
-		 WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.run_at, r.run_id LIMIT $1))`, c.n/10)
+		 WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.run_at, r.run_id LIMIT $1))`, dead)
 	poll(t, s, 5) // from the very start: this one walks through the dead
 	c.atMost(t, s, 5, 20)
 	poll(t, s, 5)

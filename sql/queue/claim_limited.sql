@@ -11,8 +11,8 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = @dag
      WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
 ), lane AS MATERIALIZED (
-    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor
-      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[]) WITH ORDINALITY a (lane_id, resets, floor, n)
+    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
+      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[]) WITH ORDINALITY a (lane_id, resets, floor, first, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      ORDER BY a.n
 ), begun AS MATERIALIZED ( -- they count already
@@ -24,7 +24,7 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
-            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
               AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND r.dag_id <> ALL (@paused::bigint[])) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m), 0)

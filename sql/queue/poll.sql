@@ -7,8 +7,8 @@ WITH RECURSIVE fence AS MATERIALIZED (
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
     SELECT a.lane_id, a.limited, l.resets, a.resets <> l.resets AS moved,
-           CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor
-      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @limited::bool[]) WITH ORDINALITY a (lane_id, resets, floor, limited, n)
+           CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
+      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @limited::bool[]) WITH ORDINALITY a (lane_id, resets, floor, first, limited, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
@@ -17,7 +17,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
            ELSE (@others + (SELECT count(*) FROM (
                     SELECT FROM lane CROSS JOIN LATERAL (
                            SELECT FROM oarlock.runs r
-                            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+                            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                               AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
                             ORDER BY r.run_at, r.run_id LIMIT @want) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
@@ -25,7 +25,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
-            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.run_at >= lane.floor AND r.run_at <= statement_timestamp()
+            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
               AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.limited
@@ -64,7 +64,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
                     AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
-                            AND r.run_at >= l.floor AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS limited,
+                            AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS limited,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
            (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
