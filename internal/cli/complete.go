@@ -11,7 +11,7 @@ import (
 // cursor. Each line that comes back is a candidate, a tab and a description.
 const completeWord = "__complete"
 
-// choices are the words an argument of a command may be, by the command's name.
+// choices are the words that the first argument of a command may be, by the command's path.
 var choices = map[string][]string{"completion": shells}
 
 // complete lists what may stand at the cursor. Nothing leaves it to the shell, which offers files.
@@ -93,7 +93,7 @@ func (a *arranger) wordCandidates() []string {
 	if len(a.args) > 0 {
 		return nil
 	}
-	return choices[c.Name]
+	return choices[pathName(a.path)]
 }
 
 func described(commands []*cli.Command) []string {

@@ -55,7 +55,7 @@ func diagnose(ctx context.Context, err error) problem {
 	}
 	// The first that recognises it decides.
 	_ = p.fromSignal(ctx) || p.fromCommand(err) || p.fromSettings(err) || p.fromPrivatePostgres(err) || p.fromMigrations(err) ||
-		p.fromDatabase(err)
+		p.fromQueue(err) || p.fromDatabase(err)
 	p.message = oneLine(pglink.Redact(p.message))
 	return p
 }

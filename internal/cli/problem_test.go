@@ -116,7 +116,7 @@ func TestDiagnose_KnowsEveryExitStatus(t *testing.T) {
 	want := map[kind]exit{
 		general: 1, checkFailed: 1, denied: 1, noPostgres: 1, usage: 2, notFound: 3, conflict: 4, unreachable: 5,
 		authFailed: 5, readOnly: 5, schemaVersion: 5, serverVersion: 5, invalid: 6, runFailed: 10, runCanceled: 11,
-		timedOut: 124, interrupted: 130, terminated: 143,
+		outcomeUnknown: 5, timedOut: 124, interrupted: 130, terminated: 143,
 	}
 	codes := map[string]bool{}
 	for k, status := range want {

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// outcomeUnknown is neither success nor failure, so it has a code of its own.
+var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
+
+const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
+
+// queueAdvice is by SQLSTATE: ours, and what Postgres says of a schema that is not there, or of an unfit value.
+// The hints are the server's where there are none here.
+var queueAdvice = map[string]advice{
+	"OA001": {notFound, "`oarlock dag list` shows what is there, `oarlock dag apply FILE` registers a DAG"},
+	"OA002": {notFound, "`oarlock dag apply FILE` brings it back"},
+	"OA003": {kind: invalid},
+	"OA004": {kind: conflict},
+	"OA005": {kind: invalid},
+	"OA006": {kind: conflict},
+	"OA007": {notFound, runHint},
+	"OA008": {kind: denied},
+	"OA009": {kind: invalid},
+	"OA010": {kind: conflict},
+	"OA012": {kind: invalid},
+	"OA013": {kind: invalid},
+	"22P05": {kind: invalid},
+	"22021": {kind: invalid},
+	"42501": {kind: denied},
+	"3F000": {schemaVersion, migrateHint},
+	"42P01": {schemaVersion, migrateHint},
+	"42703": {schemaVersion, migrateHint},
+	"42883": {schemaVersion, migrateHint},
+}
+
+// fromQueue recognises what package queue says.
+func (p *problem) fromQueue(err error) bool {
+	if refusal, ok := errors.AsType[*queue.Error](err); ok {
+		return p.refused(refusal)
+	}
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		p.kind, p.message, p.hint = notFound, said(err, queue.ErrNotFound), cmp.Or(p.hint, runHint)
+	case errors.Is(err, queue.ErrConflict):
+		p.kind, p.message = conflict, said(err, queue.ErrConflict)
+	case errors.Is(err, queue.ErrUnknown):
+		_, hint, _ := strings.Cut(p.message, "the reply was lost; ")
+		p.kind, p.message, p.hint = outcomeUnknown, "the connection broke: nobody knows whether it was done", cmp.Or(hint, p.hint)
+	default:
+		return false
+	}
+	return true
+}
+
+// refused is about what the database said. What is not ours to explain goes to whoever knows about databases.
+func (p *problem) refused(refusal *queue.Error) bool {
+	p.message, p.hint = refusal.Message, refusal.Hint
+	a, ok := queueAdvice[refusal.Code]
+	if !ok {
+		return false
+	}
+	p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+	if a.kind == schemaVersion {
+		p.message = "the database has no Oarlock schema, or one of another version"
+	}
+	return true
+}
+
+// said is what an error says around a sentinel, without the names of operations before and the sentinel behind it.
+func said(err, sentinel error) string {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if errors.Unwrap(e) == sentinel {
+			return strings.TrimSuffix(e.Error(), ": "+sentinel.Error())
+		}
+	}
+	return err.Error()
+}

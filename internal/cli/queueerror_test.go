@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// asSaid is an error as package queue returns what the server said.
+func asSaid(code, message, hint string) error {
+	return fmt.Errorf("enqueue: %w", &queue.Error{Code: code, Message: message, Hint: hint})
+}
+
+func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		err           error
+		kind          kind
+		message, hint string
+	}{
+		"no run":      {fmt.Errorf("get a run: %w", fmt.Errorf("there is no run 41: %w", queue.ErrNotFound)), notFound, "there is no run 41", runHint},
+		"a conflict":  {fmt.Errorf("append: %w", fmt.Errorf("another chunk: %w", queue.ErrConflict)), conflict, "another chunk", ""},
+		"bare":        {fmt.Errorf("get: %w", queue.ErrNotFound), notFound, "get", runHint},
+		"bad param":   {asSaid("OA003", `param "day" is required`, "give it"), invalid, `param "day" is required`, "give it"},
+		"key reused":  {asSaid("OA004", "key x is taken", "use another"), conflict, "key x is taken", "use another"},
+		"queue full":  {asSaid("OA006", "queue is full", "wait"), conflict, "queue is full", "wait"},
+		"approver":    {asSaid("OA008", "not you", "ask ana"), denied, "not you", "ask ana"},
+		"unsupported": {asSaid("OA009", "cannot run that", "leave it out"), invalid, "cannot run that", "leave it out"},
+		"too large":   {asSaid("OA012", "too large", ""), invalid, "too large", ""},
+		"no right":    {asSaid("42501", "permission denied", "grant oarlock_read"), denied, "permission denied", "grant oarlock_read"},
+		"no schema":   {asSaid("3F000", "no schema", "x"), schemaVersion, "the database has no Oarlock schema, or one of another version", migrateHint},
+		"too many":    {asSaid("53300", "sorry", ""), general, "sorry", ""},
+		"unknown":     {fmt.Errorf("enqueue: %w: the reply was lost; give it a key", queue.ErrUnknown), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := diagnose(t.Context(), c.err)
+			if p.kind != c.kind || p.message != c.message || p.hint != c.hint {
+				t.Errorf("got %v %q, hint %q; want %v %q, hint %q", p.kind, p.message, p.hint, c.kind, c.message, c.hint)
+			}
+		})
+	}
+}
+
+func TestDiagnose_LooksThroughTheQueueAtTheServer(t *testing.T) {
+	t.Parallel()
+	lost := fmt.Errorf("list runs: %w", context.DeadlineExceeded)
+	if p := diagnose(t.Context(), lost); p.kind != unreachable || p.hint == "" {
+		t.Errorf("a slow database is %v, hint %q", p.kind, p.hint)
+	}
+	standby := fmt.Errorf("enqueue: %w", &pgconn.PgError{Code: "25006", Message: "cannot execute INSERT"})
+	if p := diagnose(t.Context(), standby); p.kind != readOnly {
+		t.Errorf("a standby is %v", p.kind)
+	}
+}
