@@ -153,3 +153,37 @@ func TestMakeLogDays_DoesNotWaitForOthers(t *testing.T) {
 		t.Errorf("made %d days, want 28", made)
 	}
 }
+
+const keep = "SELECT oarlock.keep(1, 'load', $1, '{}', 1, $2)"
+
+func TestPrune_TakesResultsWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	for key, ttl := range map[string]int64{"for good": 0, "an hour": 3_600_000, "past": -1, "held": -1} {
+		must(t, b.conn, keep, key, ttl)
+	}
+	holder := connect(t, b.url)
+	must(t, holder, "BEGIN")
+	must(t, holder, "SELECT FROM oarlock.cache WHERE key = 'held' FOR UPDATE")
+	must(t, b.conn, "SET lock_timeout = '10s'")
+	must(t, b.conn, "SELECT oarlock.prune()")
+	if got := b.list(t, "SELECT key FROM oarlock.cache ORDER BY key"); !equal(got, []string{"an hour", "for good", "held"}) {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestKeep_WaitsForNobody(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	must(t, b.conn, keep, "k", int64(-1))
+	pruner := connect(t, b.url)
+	must(t, pruner, "BEGIN")
+	must(t, pruner, "SELECT oarlock.prune()")
+	must(t, b.conn, "SET lock_timeout = '1ms'")
+	must(t, b.conn, keep, "k", int64(0)) // the row is as good as gone: this result is not kept
+	must(t, pruner, "ROLLBACK")
+	must(t, b.conn, keep, "k", int64(0))
+	if got := get[int](t, b.conn, "SELECT count(*) FROM oarlock.cache WHERE expires_at = 'infinity'"); got != 1 {
+		t.Errorf("kept %d results", got)
+	}
+}

@@ -18,7 +18,8 @@ const (
 type entry struct {
 	batch   *Batch
 	held    *holding
-	release bool // a Release: back to the queue, whatever was asked in the meantime
+	release bool   // a Release: back to the queue, whatever was asked in the meantime
+	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
 	details map[dagrun.TaskID]*Detail
 	rows    int
 	bytes   int
@@ -81,6 +82,9 @@ func (e *entry) tailBytes() int {
 
 func (e *entry) taskBytes(t *dagrun.TaskRecord) int {
 	size := rowBytes + len(t.ID.Item) + len(t.Reason) + len(t.Outputs) + len(t.CacheKey) + len(e.detail(t.ID).LastLine)
+	if e.batch.keepOf(t) != nil {
+		size += rowBytes + len(t.Outputs)
+	}
 	if t.Growth != nil {
 		for i := range t.Growth.Items {
 			size += len(t.Growth.Items[i].Key) + len(t.Growth.Items[i].Value) + 24
@@ -103,7 +107,7 @@ func (e *entry) detail(id dagrun.TaskID) *Detail {
 }
 
 // ends says whether the claim is given back.
-func (e *entry) ends() bool { return e.release || e.batch.ends() }
+func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends() }
 
 // drained says whether the run goes back to the queue.
 func (e *entry) drained() bool {
@@ -111,7 +115,7 @@ func (e *entry) drained() bool {
 }
 
 // compares says whether controls that the driver has not read keep the entry out.
-func (e *entry) compares() bool { return e.ends() && !e.release }
+func (e *entry) compares() bool { return e.batch.ends() }
 
 func (e *entry) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {

@@ -13,8 +13,8 @@ import (
 
 var enqueueChild = sql.Named("queue/enqueue_child")
 
-// EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, by whomever, it answers with the
-// same run.
+// EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, or with the same Key, by whomever, it
+// answers with the same run.
 func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	var id RunID
 	ask := func(ctx context.Context) error {
@@ -37,13 +37,19 @@ func (c *Child) row() pgx.StrictNamedArgs {
 	args := pgx.StrictNamedArgs{
 		"run": int64(c.Claim.Run), "claim": c.Claim.ID, "step": c.Task.Step, "item": c.Task.Item, "alt": c.Task.Alt,
 		"attempt": c.Attempt, "dag": c.DAG, "params": nil, "priority": c.Priority, "queue": nil, "labels": c.Labels,
-		"detached": c.Detached,
+		"detached": c.Detached, "run_key": nil, "run_at": nil,
 	}
 	if c.Params != "" {
 		args["params"] = string(c.Params)
 	}
 	if c.Queue != "" {
 		args["queue"] = c.Queue
+	}
+	if c.Key != "" {
+		args["run_key"] = c.Key
+	}
+	if !c.RunAt.IsZero() {
+		args["run_at"] = c.RunAt
 	}
 	if c.Labels == nil {
 		args["labels"] = map[string]string{}

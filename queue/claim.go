@@ -124,7 +124,29 @@ type Batch struct {
 	Leave   *dagrun.Leave   // the drive ends and the run goes on later
 	Result  *dagrun.Verdict // the drive ends and the run is over
 	Details []Detail
+	Keeps   []Keep
 	Chunks  []Chunk // the last pieces of logs, which ride with the records of their ends
+}
+
+// Keep has a task's outputs found by later tasks of the step that have the same cache key: those of its record in the same
+// batch, which names the key and says succeeded.
+type Keep struct {
+	Task dagrun.TaskID
+	Step string        // as Cached is asked for it
+	TTL  time.Duration // 0: for good
+}
+
+// keepOf says whether a record's outputs are to be kept.
+func (b *Batch) keepOf(t *dagrun.TaskRecord) *Keep {
+	if t.State != dagrun.TaskSucceeded || t.CacheKey == "" {
+		return nil
+	}
+	for i := range b.Keeps {
+		if b.Keeps[i].Task == t.ID {
+			return &b.Keeps[i]
+		}
+	}
+	return nil
 }
 
 // Detail adds to a task's row what the core does not know. A task without one keeps what is stored.

@@ -24,9 +24,10 @@ const (
 	argDecisions
 	argNotes
 	argChunks
+	argKeeps
 )
 
-var flushArgs = []string{"worker", "name", "lock", "runs", "tasks", "attempts", "decisions", "notes", "chunks"}
+var flushArgs = []string{"worker", "name", "lock", "runs", "tasks", "attempts", "decisions", "notes", "chunks", "keeps"}
 
 // flushSQL is sent as it is, thousands of times a second: its names become numbers once, and flushOrder says which
 // argument each number is.
@@ -54,7 +55,7 @@ func numbered(statement string, names []string) (text string, order []int) {
 
 // flush is one statement: the arguments it is sent with. Its buffers are used again.
 type flush struct {
-	args      [argChunks + 1][]byte
+	args      [argKeeps + 1][]byte
 	params    [][]byte
 	formats   []int16
 	lock      []byte
@@ -64,13 +65,14 @@ type flush struct {
 	decisions flushRows
 	notes     flushRows
 	chunks    flushRows
+	keeps     flushRows
 	locks     []int64
 }
 
 func newFlush(j *journal) *flush {
 	f := &flush{
 		runs: flushRows{columns: 22}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
-		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14},
+		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 7},
 		formats: []int16{1},
 	}
 	f.args[argWorker], f.args[argName] = j.worker[:], []byte(j.name)
@@ -79,7 +81,7 @@ func newFlush(j *journal) *flush {
 }
 
 func (f *flush) groups() []*flushRows {
-	return []*flushRows{&f.runs, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks}
+	return []*flushRows{&f.runs, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps}
 }
 
 // fill encodes pieces. Their places are those in pieces, from 1; runs go by id, which is the order of locks.
@@ -132,6 +134,9 @@ func (f *flush) add(n int64, p *piece) {
 	f.addRun(n, p)
 	for i := range p.tasks {
 		f.addTask(n, b, &p.tasks[i], p.entry.detail(p.tasks[i].ID))
+		if k := b.keepOf(&p.tasks[i]); k != nil {
+			f.addKeep(n, b, &p.tasks[i], k)
+		}
 	}
 	for i := range p.attempts {
 		f.addAttempt(n, b, &p.attempts[i])
@@ -297,4 +302,16 @@ func (f *flush) addChunk(n int64, b *Batch, c *Chunk) {
 	r.bool(c.Final)
 	r.textOrNull(c.Reason)
 	r.int(c.Dropped)
+}
+
+func (f *flush) addKeep(n int64, b *Batch, t *dagrun.TaskRecord, k *Keep) {
+	r := &f.keeps
+	r.row()
+	r.int(n)
+	r.int(b.Claim.DAGID)
+	r.text(k.Step)
+	r.text(cacheKey(t.CacheKey))
+	r.json(string(t.Outputs))
+	r.int(int64(b.Claim.Run))
+	r.int(k.TTL.Milliseconds())
 }

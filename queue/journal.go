@@ -79,14 +79,21 @@ func plainPlans(c *pgx.ConnConfig) *pgx.ConnConfig {
 }
 
 // commit writes a batch and says what came of it. A claim has one commit at a time.
-func (j *journal) commit(ctx context.Context, b *Batch) error { return j.put(ctx, b, false) }
+func (j *journal) commit(ctx context.Context, b *Batch) error {
+	return j.put(ctx, b, func(*entry) {})
+}
 
 // release gives a claim back, whatever was asked of the run in the meantime.
 func (j *journal) release(ctx context.Context, c *Claim) error {
-	return j.put(ctx, &Batch{Claim: c}, true)
+	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.release = true })
 }
 
-func (j *journal) put(ctx context.Context, b *Batch, release bool) error {
+// condemn ends a run as failed, whatever was asked of it in the meantime.
+func (j *journal) condemn(ctx context.Context, c *Claim, reason string) error {
+	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.doom = storableReason(reason) })
+}
+
+func (j *journal) put(ctx context.Context, b *Batch, as func(*entry)) error {
 	held := j.held.of(b.Claim)
 	if held == nil {
 		return ErrLeaseLost
@@ -96,7 +103,7 @@ func (j *journal) put(ctx context.Context, b *Batch, release bool) error {
 	}
 	defer held.committing.Store(false)
 	e := newEntry(b, held)
-	e.release = release
+	as(e)
 	select {
 	case <-j.closing:
 		return ErrClosed
@@ -157,11 +164,16 @@ func (j *journal) write() {
 		if e == nil {
 			return
 		}
-		if !e.fits() {
+		switch {
+		case e.doom != "":
+			p := e.whole()
+			j.doom(p, e.doom, nil)
+			j.conclude(p)
+		case !e.fits():
 			j.writeLarge(e)
-			continue
+		default:
+			j.deliver(j.gather(e))
 		}
-		j.deliver(j.gather(e))
 	}
 }
 
@@ -240,7 +252,7 @@ type gathering struct {
 }
 
 func (g *gathering) fits(e *entry) bool {
-	if g.rows+e.rows > flushRowsMax || g.bytes+e.bytes > flushBytesMax {
+	if e.doom != "" || g.rows+e.rows > flushRowsMax || g.bytes+e.bytes > flushBytesMax {
 		return false
 	}
 	p := e.whole()

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (j *journal) deliver(pieces []*piece) {
 // isolate finds whose record it is that the database cannot take. Nothing was written.
 func (j *journal) isolate(pieces []*piece, err error) {
 	if len(pieces) == 1 {
-		j.condemn(pieces[0], err)
+		j.doom(pieces[0], internalReason(err), fmt.Errorf("%w: %w", ErrRefused, err))
 		j.conclude(pieces[0])
 		return
 	}
@@ -67,23 +68,26 @@ func isPoison(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:min(2, len(pg.Code))]) || pg.Code == "OA010" || pg.Code == "OA011"
 }
 
-// condemn ends the run of a piece that the database refused.
-func (j *journal) condemn(p *piece, cause error) {
+// doom ends the run of a piece as failed. then is what its driver is told.
+func (j *journal) doom(p *piece, reason string, then error) {
 	var done bool
 	c := p.entry.batch.Claim
 	err := j.persist([]*piece{p}, func(ctx context.Context, conn *pgx.Conn) error {
+		if len(j.open()) == 0 {
+			return nil
+		}
 		return conn.QueryRow(ctx, condemnRun, pgx.StrictNamedArgs{
-			"run": c.Run, "claim": c.ID, "epoch": c.Epoch, "reason": internalReason(cause),
+			"run": c.Run, "claim": c.ID, "epoch": c.Epoch, "reason": reason,
 		}).Scan(&done)
 	})
 	switch {
-	case p.settled: // while it was verified on a new connection
+	case p.settled: // set aside, or while it was verified on a new connection
 	case err != nil:
 		p.settle(err)
 	case !done:
 		p.settle(ErrLeaseLost)
 	default:
-		p.settle(fmt.Errorf("%w: %w", ErrRefused, cause))
+		p.settle(then)
 	}
 }
 
@@ -93,8 +97,13 @@ func internalReason(cause error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](cause); ok {
 		text = fmt.Sprintf("the database refuses a record: %s (%s)", pg.Message, pg.Code)
 	}
-	text = strings.ToValidUTF8(strings.ReplaceAll("internal: "+text, "\x00", ""), "")
-	return strings.ToValidUTF8(text[:min(len(text), reasonBytes)], "")
+	return storableReason("internal: " + text)
+}
+
+// storableReason is a reason that the database takes, whatever it holds. It says something.
+func storableReason(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
+	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "condemned")
 }
 
 // send writes pieces in one flush, as often as it takes to know what came of it. Pieces are settled unless it returns an

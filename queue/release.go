@@ -31,3 +31,12 @@ func (s *Session) Release(ctx context.Context, c *Claim) error {
 	}
 	return nil
 }
+
+// Condemn ends a run that nobody can drive as failed, for this reason: its open tasks are canceled, what is asked of it is
+// refused, who waits for it is told. Errors are as of Commit.
+func (s *Session) Condemn(ctx context.Context, c *Claim, reason string) error {
+	if err := s.journal.condemn(ctx, c, reason); err != nil {
+		return fmt.Errorf("condemn run %d: %w", c.Run, err)
+	}
+	return nil
+}

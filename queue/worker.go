@@ -80,7 +80,9 @@ type Child struct {
 	Priority *int
 	Queue    string
 	Labels   map[string]string
-	Detached bool // nobody waits for it
+	Detached bool      // nobody waits for it
+	Key      string    // of a detached one: whoever asks for the same by it, on behalf of the same submitter, gets the same run
+	RunAt    time.Time // not before; zero: at once
 }
 
 // Settlement ends a task in the transaction of its own SQL.

@@ -77,9 +77,9 @@ func (w *Worker) drive(d *driver) {
 
 // condemn ends a run that nobody can drive: handing it on would only move the trouble.
 func (w *Worker) condemn(c *queue.Claim, why error) {
-	_, _ = backoff.Retry(w.ctx, func() (struct{}, error) {
-		return struct{}{}, w.session.Condemn(w.ctx, c, "internal: "+why.Error())
-	}, backoff.WithMaxElapsedTime(0))
+	w.retryUntilDead(func(ctx context.Context) error {
+		return w.session.Condemn(ctx, c, "internal: "+why.Error())
+	})
 }
 
 // seeOut waits until the worker is to end, and hands on what it runs.

@@ -108,12 +108,26 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	}
 	err := d.worker.session.Commit(ctx, &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
-		Details: d.extra.details, Chunks: d.extra.chunks,
+		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
 	})
 	if err == nil {
 		d.extra = extra{}
 	}
 	return err
+}
+
+// keeps are the results that later tasks of their steps may take for their own.
+func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.State != dagrun.TaskSucceeded || t.CacheKey == "" {
+			continue
+		}
+		if body, err := d.bodyOf(t.ID); err == nil && body.Cache != nil {
+			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.stepName(t.ID), TTL: body.Cache.TTL.Std()})
+		}
+	}
+	return keeps
 }
 
 // wait waits until something happens, or until a moment.

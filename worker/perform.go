@@ -45,7 +45,7 @@ func (d *driver) cancelChild(a dagrun.Action) {
 
 // probeCache looks a result up. A cache that does not answer has nothing.
 func (d *driver) probeCache(a dagrun.Action) {
-	ctx, step := d.lifetime(), d.def.Graph.StepName(a.Task.Step)
+	ctx, step := d.lifetime(), d.stepName(a.Task)
 	d.opening.Go(func() {
 		event := dagrun.Event{Kind: dagrun.EvProbed}
 		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.DAGID, step, a.Key); err == nil && found {

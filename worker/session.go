@@ -15,6 +15,9 @@ type Session struct {
 	Lease
 }
 
+// SessionOf is a session of a store in every role.
+func SessionOf(s *queue.Session) Session { return Session{Reader: s, Writer: s, Lease: s} }
+
 // Reader is what claimer and drivers read.
 type Reader interface {
 	Poll(ctx context.Context, want int) (queue.Polled, error)

@@ -99,7 +99,7 @@ func New(c Config) (*Worker, error) {
 
 // offered are what a worker does by itself, without an executor.
 var offered = []string{
-	"action:noop", "action:wait", "action:approval", "action:dag.run", "publish", "secrets:env", "secrets:file",
+	"action:noop", "action:wait", "action:approval", "action:dag.run", "publish", "cache", "secrets:env", "secrets:file",
 }
 
 // Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is

@@ -56,7 +56,7 @@ func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *w
 	c := worker.Config{
 		Register: func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 			s, err := b.Register(ctx, w)
-			return worker.Session{Reader: session{s}, Writer: session{s}, Lease: s}, err
+			return worker.Session{Reader: s, Writer: s, Lease: s}, err
 		},
 		Cancel: func(ctx context.Context, run queue.RunID, now bool) error {
 			_, err := b.Control(ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
@@ -115,17 +115,6 @@ func (b *bench) states(t *testing.T, id queue.RunID) string {
 		all = append(all, name+"="+task.State)
 	}
 	return strings.Join(all, " ")
-}
-
-// session is a memory session with what workers of this version ask for besides.
-type session struct{ *queuetest.MemorySession }
-
-func (session) Cached(context.Context, int64, string, string) (dagrun.JSON, bool, error) {
-	return "", false, nil
-}
-
-func (s session) Condemn(ctx context.Context, c *queue.Claim, _ string) error {
-	return s.Release(ctx, c)
 }
 
 // bodies executes tasks as the test says: what a step prints as its run text.
@@ -248,5 +237,41 @@ func TestWorker_RunsChildrenWithoutASlot(t *testing.T) {
 	b.start(t, "w", func(c *worker.Config) { c.Slots = 1 })
 	if r := b.await(t, id); r.State != "succeeded" {
 		t.Errorf("the run is %s: %s; %s", r.State, r.Reason, b.states(t, id))
+	}
+}
+
+func TestWorker_TakesAResultFromTheCache(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsteps:\n  - {id: a, run: 'out {\"rows\":\"7\"}', outputs: [rows], cache: {key: '\"k\"', ttl: 1h}}\n  - {id: b, run: x, depends: [a], env: {ROWS: '${steps.a.outputs.rows}'}}\n")
+	first := b.enqueue(t, "d")
+	b.start(t, "w", nil)
+	b.await(t, first)
+	second := b.enqueue(t, "d")
+	if r := b.await(t, second); r.State != "succeeded" {
+		t.Errorf("the run is %s: %s", r.State, r.Reason)
+	}
+	if got := b.bodies.order(); got != "a b b" {
+		t.Errorf("ran %s", got)
+	}
+	tasks, err := b.Tasks(t.Context(), second)
+	if err != nil || tasks[0].Reason != "cached" {
+		t.Errorf("task a is %+v, %v", tasks[0], err)
+	}
+}
+
+func TestWorker_EnqueuesOncePerKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: child\nsteps:\n  - {id: a, run: x}\n")
+	b.put(t, "name: d\nsteps:\n  - {id: a, action: dag.enqueue, with: {dag: child, run_key: daily, run_at: '2100-01-01T00:00:00Z'}, outputs: [run_id]}\n")
+	first, second := b.enqueue(t, "d"), b.enqueue(t, "d")
+	b.start(t, "w", nil)
+	b.await(t, first)
+	b.await(t, second)
+	third, err := b.Get(t.Context(), second+1)
+	if err != nil || third.Key != "daily" || third.State != "scheduled" || third.DAG != "child" {
+		t.Errorf("run %d is %+v, %v", second+1, third, err)
+	}
+	if r, err := b.Get(t.Context(), second+2); err == nil {
+		t.Errorf("a second run %+v", r)
 	}
 }

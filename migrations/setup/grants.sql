@@ -61,7 +61,7 @@ BEGIN
         ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
         ('wake_due expire_queued', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
-        ('child_ended condemn', 'oarlock_worker')
+        ('child_ended condemn keep', 'oarlock_worker')
       ) g (functions, roles),
       regexp_split_to_table(g.functions, '\s+') f
       JOIN pg_proc p ON p.proname = f AND p.pronamespace = 'oarlock'::regnamespace

@@ -640,17 +640,21 @@ END $$;
 -- +goose StatementEnd
 
 -- A child run, asked for by a step of its parent. The key is made of where it comes from, so that an action that is
--- repeated, by this driver or the next, finds the same child. It belongs to whoever submitted the parent.
+-- repeated, by this driver or the next, finds the same child. It belongs to whoever submitted the parent, and so does a
+-- run_key that the step names: steps of other runs, and the submitter itself, that ask for the same by that key get the
+-- same run. What a parent waits for has no such key, since its end is told to one parent only.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.enqueue_child(parent bigint, step int, item text, alt int, attempt int, generation int, dag text,
-    params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false) RETURNS bigint
+    params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false,
+    run_key text DEFAULT NULL, run_at timestamptz DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     p      oarlock.runs;
     id     bigint := nextval('oarlock.runs_run_id_seq');
-    key    text := 'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text;
+    key    text := coalesce(run_key, 'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text);
     given  jsonb := coalesce(params, '{}');
     holder bigint;
+    lane   int;
 BEGIN
     SELECT * INTO p FROM oarlock.runs r WHERE r.run_id = parent;
     IF NOT FOUND THEN
@@ -659,16 +663,26 @@ BEGIN
     IF p.depth >= 100 THEN
         RAISE EXCEPTION 'run % is 100 children deep already', parent USING ERRCODE = 'OA012', HINT = 'a DAG that starts itself needs an end';
     END IF;
+    IF run_key IS NOT NULL THEN
+        IF NOT detached THEN
+            RAISE EXCEPTION 'a child that its parent waits for has no run_key' USING ERRCODE = 'OA013', HINT = 'use dag.enqueue';
+        END IF;
+        PERFORM oarlock.check_key(run_key);
+    END IF;
+    -- parents of other moments that name the same key ask for the same
     holder := oarlock.take_key(id, p.submitted_by, key,
-        oarlock.request_hash(dag, given, priority, queue, NULL, p.logical_at, NULL, NULL));
+        oarlock.request_hash(dag, given, priority, queue, NULL, CASE WHEN run_key IS NULL THEN p.logical_at END, NULL, NULL));
     IF holder <> id THEN
         RETURN holder;
     END IF;
-    PERFORM oarlock.wake(oarlock.insert_checked(id, ROW(dag, given, key, NULL, priority, queue, labels, NULL, p.logical_at, p.traceparent,
+    lane := oarlock.insert_checked(id, ROW(dag, given, key, run_at, priority, queue, labels, NULL, p.logical_at, p.traceparent,
         NULL, NULL, 'child', p.submitted_by, true,
         CASE WHEN NOT detached THEN parent END, CASE WHEN NOT detached THEN step END, CASE WHEN NOT detached THEN item END,
         CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1)::oarlock.request,
-        clock_timestamp()), 1);
+        clock_timestamp());
+    IF run_at IS NULL OR run_at <= clock_timestamp() THEN
+        PERFORM oarlock.wake(lane, 1);
+    END IF;
     RETURN id;
 END $$;
 -- +goose StatementEnd
@@ -761,7 +775,7 @@ CREATE TRIGGER inbox_inserted AFTER INSERT ON oarlock.inbox FOR EACH STATEMENT E
 DROP VIEW oarlock.inbox;
 DROP FUNCTION oarlock.inbox_inserted();
 DROP FUNCTION oarlock.inbox_insert();
-DROP FUNCTION oarlock.enqueue_child(bigint, int, text, int, int, int, text, jsonb, int, text, jsonb, bool);
+DROP FUNCTION oarlock.enqueue_child(bigint, int, text, int, int, int, text, jsonb, int, text, jsonb, bool, text, timestamptz);
 DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
 DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
 DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text[], bigint[], bigint[], timestamptz);

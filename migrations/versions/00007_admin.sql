@@ -259,7 +259,8 @@ BEGIN
        AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.worker_id = w.worker_id);
     GET DIAGNOSTICS workers = ROW_COUNT;
     DELETE FROM oarlock.followers f WHERE f.until < clock_timestamp();
-    DELETE FROM oarlock.cache c WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch));
+    DELETE FROM oarlock.cache c -- not what a flush is about to write anew
+     WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));
     log_days := oarlock.prune_logs(batch);
 END $$;
 -- +goose StatementEnd

@@ -36,7 +36,7 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	}
 	if err := r.accepts(b); err != nil {
 		delete(s.held, r.id)
-		m.condemn(r, err)
+		m.condemn(r, "internal: "+err.Error())
 		return fmt.Errorf("commit run %d: %w: %w", r.id, queue.ErrRefused, err)
 	}
 	m.write(r, b)
@@ -127,6 +127,7 @@ func (m *Memory) write(r *run, b *queue.Batch) {
 	for i := range b.Chunks {
 		m.appendChunk(&b.Chunks[i])
 	}
+	m.keep(b)
 	if b.Records.Run != nil {
 		r.rec = *b.Records.Run
 	}
@@ -208,10 +209,10 @@ func (m *Memory) park(r *run, l *dagrun.Leave) {
 	}
 }
 
-// condemn ends a run whose records nobody can store.
-func (m *Memory) condemn(r *run, why error) {
+// condemn ends a run that nobody can drive, or whose records nobody can store.
+func (m *Memory) condemn(r *run, reason string) {
 	m.letGo(r)
-	now, reason := stamp(m.now()), "internal: "+why.Error()
+	now := stamp(m.now())
 	for _, row := range r.tasks {
 		if !row.State.Terminal() {
 			row.State, row.Reason, row.FinishedAt, row.NextAt, row.Deadline = dagrun.TaskCanceled, reason, now, 0, 0
@@ -250,6 +251,25 @@ func (s *MemorySession) release(r *run) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
 	s.store.requeue(r)
+}
+
+// Condemn ends a run that nobody can drive as failed.
+func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	r := s.own(c)
+	if r == nil {
+		return fmt.Errorf("condemn run %d: %w", c.Run, queue.ErrLeaseLost)
+	}
+	delete(s.held, r.id)
+	m.condemn(r, reason)
+	return nil
 }
 
 // EnqueueChild asks for a run on behalf of a task. Asked again it is the same run.

@@ -193,7 +193,9 @@ func (d *drive) step(e dagrun.Event) error {
 
 // commit makes what is ready durable, then does it.
 func (d *drive) commit(ctx context.Context, ready *dagrun.Ready) error {
-	b := &queue.Batch{Claim: d.claim, Seen: d.seen, Records: ready.Records, Leave: ready.Leave, Result: ready.Result}
+	b := &queue.Batch{
+		Claim: d.claim, Seen: d.seen, Records: ready.Records, Leave: ready.Leave, Result: ready.Result, Keeps: d.keeps(ready.Records.Tasks),
+	}
 	if d.behaviour.See != nil {
 		d.behaviour.See(b)
 	}
@@ -262,9 +264,34 @@ func (d *drive) perform(ctx context.Context, a dagrun.Action) error {
 	case dagrun.ActCancelChild:
 		// whoever drives the child hears of it from its own inbox, and there is none that Drive could reach
 	case dagrun.ActProbe:
-		d.events = append(d.events, dagrun.Event{Kind: dagrun.EvProbed, Task: a.Task})
+		return d.probe(ctx, a)
 	}
 	return nil
+}
+
+// probe looks into the cache, which has nothing where it does not answer.
+func (d *drive) probe(ctx context.Context, a dagrun.Action) error {
+	e := dagrun.Event{Kind: dagrun.EvProbed, Task: a.Task}
+	outputs, found, err := d.session.Cached(ctx, d.claim.DAGID, d.graph.StepName(a.Task.Step), a.Key)
+	if err == nil && found {
+		e.Result = &dagrun.Result{Outputs: outputs}
+	}
+	d.events = append(d.events, e)
+	return ctx.Err()
+}
+
+// keeps are the results that go into the cache.
+func (d *drive) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.State != dagrun.TaskSucceeded || t.CacheKey == "" {
+			continue
+		}
+		if step, ok := d.core.Spec(t.ID).Data.(*dagspec.Step); ok && step.Cache != nil {
+			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.graph.StepName(t.ID.Step), TTL: step.Cache.TTL.Std()})
+		}
+	}
+	return keeps
 }
 
 // start plays a body from its begin to its end.

@@ -39,12 +39,9 @@ func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, err
 		return 0, err
 	}
 	defer m.mu.Unlock()
-	asked := fmt.Sprint(r.DAG, string(params), deref(r.Priority), r.Queue, r.Selector, r.LogicalAt.UnixMicro(), string(r.Precomputed), r.Version)
-	if held, ok := m.keys[runKey{m.user, r.Key}]; ok && r.Key != "" {
-		if held.request != asked {
-			return 0, refusal(queue.ErrConflict, "OA004", "use a key of its own for each request", "run_key %q belongs to run %d, which was asked for with another dag, params or overrides", r.Key, held.run)
-		}
-		return held.run, nil
+	asked := contentOf(&r, params)
+	if id, err := m.keyed(m.user, r.Key, asked); id != 0 || err != nil {
+		return id, err
 	}
 	made, err := m.insert(&r, params)
 	if err != nil {
@@ -59,6 +56,23 @@ func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, err
 	}
 	m.list(made)
 	return made.id, nil
+}
+
+// contentOf is what two requests with the same key must have in common.
+func contentOf(r *queue.Request, params json.RawMessage) string {
+	return fmt.Sprint(r.DAG, string(params), deref(r.Priority), r.Queue, r.Selector, r.LogicalAt.UnixMicro(), string(r.Precomputed), r.Version)
+}
+
+// keyed is the run that has a key, 0 for none.
+func (m *Memory) keyed(submitter, key, content string) (queue.RunID, error) {
+	held, ok := m.keys[runKey{submitter, key}]
+	switch {
+	case !ok || key == "":
+		return 0, nil
+	case held.request != content:
+		return 0, refusal(queue.ErrConflict, "OA004", "use a key of its own for each request", "run_key %q belongs to run %d, which was asked for with another dag, params or overrides", key, held.run)
+	}
+	return held.run, nil
 }
 
 func deref(p *int) any {
@@ -199,7 +213,7 @@ func (m *Memory) list(r *run) {
 // child makes the run that a task asks for, or finds the one it asked for before.
 func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	key := childKey{attemptKey{p.id, c.Task, c.Attempt}, p.rec.Generation}
-	if id, ok := m.children[key]; ok {
+	if id, ok := m.children[key]; ok && c.Key == "" {
 		return id, nil
 	}
 	if p.depth >= maxDepth {
@@ -209,9 +223,18 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	if err != nil {
 		return 0, err
 	}
-	made, err := m.insert(&queue.Request{
-		DAG: c.DAG, Priority: c.Priority, Queue: c.Queue, Labels: c.Labels, LogicalAt: p.logicalAt, Traceparent: p.traceparent,
-	}, params)
+	asked := queue.Request{DAG: c.DAG, Priority: c.Priority, Queue: c.Queue, Labels: c.Labels, Traceparent: p.traceparent, Key: c.Key, RunAt: c.RunAt}
+	content := contentOf(&asked, params)
+	if c.Key != "" {
+		if !c.Detached {
+			return 0, refusal(nil, "OA013", "use dag.enqueue", "a child that its parent waits for has no run_key")
+		}
+		if id, err := m.keyed(p.submittedBy, c.Key, content); id != 0 || err != nil {
+			return id, err
+		}
+	}
+	asked.LogicalAt = p.logicalAt
+	made, err := m.insert(&asked, params)
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +242,11 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	if !c.Detached {
 		made.parent, made.parentTask, made.root = p.id, c.Task, p.root
 	}
-	m.children[key] = made.id
+	if c.Key == "" {
+		m.children[key] = made.id
+	} else {
+		m.keys[runKey{p.submittedBy, c.Key}] = keyed{made.id, content}
+	}
 	m.list(made)
 	return made.id, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -89,6 +90,15 @@ func (s *faultySession) Hear(ctx context.Context) (queue.Heard, error) {
 	return do(ctx, s.faults, OpHear, func() (queue.Heard, error) { return s.Session.Hear(ctx) })
 }
 
+// Cached finds nothing where its reply is lost: a cache that does not answer has nothing.
+func (s *faultySession) Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error) {
+	outputs, err = do(ctx, s.faults, OpCached, func() (dagrun.JSON, error) {
+		outputs, found, err = s.Session.Cached(ctx, dagID, step, key)
+		return outputs, err
+	})
+	return outputs, found && err == nil, err
+}
+
 func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
 	applied := false
 	return try(ctx, s.faults, OpCommit, func() error {
@@ -103,6 +113,10 @@ func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
 
 func (s *faultySession) Release(ctx context.Context, c *queue.Claim) error {
 	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c) })
+}
+
+func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	return try(ctx, s.faults, OpCondemn, func() error { return s.Session.Condemn(ctx, c, reason) })
 }
 
 func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {

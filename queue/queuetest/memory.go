@@ -45,6 +45,7 @@ type Memory struct {
 	controls int64
 	events   int64
 	logs     map[attemptKey]*attemptLog
+	cache    map[cacheKey]cached
 }
 
 // alarm is when to look at a run again. The run says whether it is still in force.
@@ -66,7 +67,7 @@ func NewMemory(o Options) *Memory {
 		dags: map[string]*dag{}, versions: map[versionKey]*version{}, queues: map[string]*queueRow{},
 		lanesOf: map[laneKey]*lane{}, keys: map[runKey]keyed{}, children: map[childKey]queue.RunID{},
 		waking: newAlarms(), expiring: newAlarms(),
-		byID: map[uuid.UUID]*worker{}, logs: map[attemptKey]*attemptLog{},
+		byID: map[uuid.UUID]*worker{}, logs: map[attemptKey]*attemptLog{}, cache: map[cacheKey]cached{},
 	}
 	if m.now == nil {
 		m.now = time.Now

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -46,12 +47,14 @@ type Claimer interface {
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
 	Hear(ctx context.Context) (queue.Heard, error)
+	Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error)
 }
 
 // Journal writes what drives decide.
 type Journal interface {
 	Commit(ctx context.Context, b *queue.Batch) error
 	Release(ctx context.Context, c *queue.Claim) error
+	Condemn(ctx context.Context, c *queue.Claim, reason string) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }
 

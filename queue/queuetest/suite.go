@@ -45,7 +45,7 @@ type promise struct {
 // Run has a store show that it keeps every promise. fresh is called once for each.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
-	for _, group := range [][]promise{claimPromises, limitPromises, commitPromises, leasePromises, controlPromises, parkPromises, childPromises, logPromises, crashPromises} {
+	for _, group := range [][]promise{claimPromises, limitPromises, commitPromises, leasePromises, controlPromises, parkPromises, childPromises, cachePromises, logPromises, crashPromises} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
@@ -113,7 +113,7 @@ func (s *setup) start(source string) queue.RunID {
 	return s.enqueue(queue.Request{DAG: name})
 }
 
-var workers = []string{"process", "action:noop", "action:wait", "action:approval", "action:dag.run"}
+var workers = []string{"process", "action:noop", "action:wait", "action:approval", "action:dag.run", "cache"}
 
 // worker registers one that can do everything, unless it is told otherwise.
 func (s *setup) worker(change ...func(*queue.Worker)) Session {

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -9,6 +10,8 @@ import (
 
 var childPromises = []promise{
 	{"a child is asked for once, and knows where it comes from", childOnce},
+	{"a run_key gives one run to all that ask by it for the same", childKeyed},
+	{"a child starts no earlier than it is to", childLater},
 	{"the end of a child wakes its parent", childWakes},
 	{"the end of a child moves the inbox of a parent that runs", childMoves},
 	{"a child that is canceled or fails tells its parent so", childFails},
@@ -60,6 +63,60 @@ func childOnce(s *setup) {
 	if _, err = next.EnqueueChild(s.Context(), queue.Child{Claim: ask.Claim, Attempt: 9, DAG: "none"}); err == nil {
 		s.Error("a child of no DAG")
 	}
+}
+
+func childKeyed(s *setup) {
+	s.put(single)
+	s.put(parent)
+	w := s.worker()
+	first := s.enqueue(queue.Request{DAG: "parent"})
+	s.enqueue(queue.Request{DAG: "parent"})
+	claims := s.claim(w, 2)
+	ask := queue.Child{Claim: claims[0], Attempt: 1, DAG: "single", Detached: true, Key: "daily"}
+	child, err := w.EnqueueChild(s.Context(), ask)
+	s.must(err)
+	for what, change := range map[string]func(*queue.Child){
+		"the same":         func(*queue.Child) {},
+		"another attempt":  func(c *queue.Child) { c.Attempt = 2 },
+		"another parent":   func(c *queue.Child) { c.Claim = claims[1] },
+		"another moment":   func(c *queue.Child) { c.RunAt = s.get(first).CreatedAt.Add(time.Hour) },
+		"no key, the same": func(c *queue.Child) { c.Key, c.Attempt = "", 3 },
+	} {
+		again := ask
+		change(&again)
+		id, err := w.EnqueueChild(s.Context(), again)
+		s.must(err)
+		if same := again.Key != ""; (id == child) != same {
+			s.Errorf("%s: run %d, the first was %d", what, id, child)
+		}
+	}
+	if id := s.enqueue(queue.Request{DAG: "single", Key: "daily"}); id != child {
+		s.Errorf("the submitter's own request by this key gave run %d, not %d", id, child)
+	}
+	if r := s.get(child); r.Key != "daily" || r.Trigger != "child" || r.Parent != 0 {
+		s.Errorf("child %+v", r)
+	}
+	ask.DAG = "parent"
+	_, err = w.EnqueueChild(s.Context(), ask)
+	s.wantError(err, queue.ErrConflict)
+	s.wantCode(err, "OA004")
+	_, err = w.EnqueueChild(s.Context(), queue.Child{Claim: claims[1], Attempt: 1, DAG: "single", Key: "waited for"})
+	s.wantCode(err, "OA013")
+}
+
+func childLater(s *setup) {
+	s.put(single)
+	s.start(parent)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := moment(s.now(w)).Add(time.Hour)
+	child, err := w.EnqueueChild(s.Context(), queue.Child{Claim: c, Attempt: 1, DAG: "single", Detached: true, RunAt: at})
+	s.must(err)
+	s.wantState(child, "scheduled")
+	if r := s.get(child); !r.RunAt.Equal(at) {
+		s.Errorf("it is to start at %v, not %v", r.RunAt, at)
+	}
+	s.idle(w, "its time has not come")
 }
 
 func childWakes(s *setup) {

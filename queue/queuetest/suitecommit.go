@@ -17,6 +17,8 @@ var commitPromises = []promise{
 	{"an accepted cancel always wins", cancelWins},
 	{"a finished run changes no more", finishedIsFinal},
 	{"a record that cannot be stored ends its run alone", refusedAlone},
+	{"a condemned run has failed, whatever was asked of it", condemnedFails},
+	{"a stale claim condemns nothing", staleCondemnsNothing},
 	{"losses count until a task finishes", lossesCount},
 	{"a release gives a run back as it is", releaseGivesBack},
 	{"a drained run goes on mid-graph", drainedGoesOn},
@@ -402,4 +404,40 @@ func settledOutlives(s *setup) {
 	if started != 0 {
 		s.Error("what was settled was started again")
 	}
+}
+
+func condemnedFails(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	s.must(w.Condemn(s.Context(), c, "internal: nobody can drive it"))
+	r := s.get(id)
+	if r.State != "failed" || r.Reason != "internal: nobody can drive it" || r.FinishedAt.IsZero() {
+		s.Errorf("run %+v", r)
+	}
+	if got := s.tasks(id)["a"]; got.State != "canceled" {
+		s.Errorf("its task is %s", got.State)
+	}
+	controls, err := s.History.Controls(s.Context(), id)
+	s.must(err)
+	if len(controls) != 1 || controls[0].Outcome != dagrun.Refused {
+		s.Errorf("controls %+v", controls)
+	}
+	s.wantError(s.record(w, c, row(0, 2, dagrun.TaskSucceeded, at)), queue.ErrLeaseLost)
+	s.wantError(w.Condemn(s.Context(), c, "again"), queue.ErrLeaseLost)
+	s.idle(w, "the run is over")
+}
+
+func staleCondemnsNothing(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	next := s.worker(replacing(w))
+	s.wantError(w.Condemn(s.Context(), c, "stale"), queue.ErrLeaseLost)
+	s.wantLost(c)
+	s.claimOne(next)
+	s.wantState(id, "running")
 }

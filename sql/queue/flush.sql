@@ -1,6 +1,6 @@
 -- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim
--- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey
--- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id
+-- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
+-- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id; cache by key, passing over what is locked
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
 ),
@@ -114,6 +114,9 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT hits FROM held) AS hits,
        (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
        (SELECT count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
+       (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
+          FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
+                 ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached,
        (SELECT count(pg_notify(f.channel, 'run:' || f.run_id))
           FROM (SELECT run_id FROM changed UNION ALL SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
          WHERE EXISTS (SELECT FROM oarlock.followers)) AS followed

@@ -2,4 +2,5 @@
 -- Index: pg_type's own
 -- Locks: none
 SELECT 'oarlock.flush_run'::regtype::oid, 'oarlock.flush_task'::regtype::oid, 'oarlock.flush_attempt'::regtype::oid,
-       'oarlock.flush_decision'::regtype::oid, 'oarlock.flush_note'::regtype::oid, 'oarlock.flush_chunk'::regtype::oid
+       'oarlock.flush_decision'::regtype::oid, 'oarlock.flush_note'::regtype::oid, 'oarlock.flush_chunk'::regtype::oid,
+       'oarlock.flush_keep'::regtype::oid
