@@ -105,6 +105,7 @@ func (n *line) chunk(p *piece) queue.Chunk {
 	if p.data == nil {
 		p.data = make([]byte, p.size)
 		if err := n.spool.read(p.offset, p.data); err != nil {
+			n.lose(p)
 			p.data, p.dropped = []byte{}, p.dropped+int64(p.size)
 			n.dropped += int64(p.size)
 		}
@@ -114,13 +115,18 @@ func (n *line) chunk(p *piece) queue.Chunk {
 	return c
 }
 
-// stored takes off what was under way, and says how much memory that frees.
-func (n *line) stored() int64 {
+// stored takes off what was under way, and says how much memory that frees. Of a run that is lost nothing was stored.
+func (n *line) stored(lost bool) int64 {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := int64(0)
 	for _, p := range l.pieces[:n.sending] {
+		if lost {
+			n.lose(p)
+		} else {
+			n.keep(p)
+		}
 		freed += n.forget(p)
 	}
 	clear(l.pieces[:n.sending])
@@ -141,10 +147,8 @@ func (n *line) abandon() int64 {
 	defer l.mu.Unlock()
 	freed := int64(0)
 	for _, p := range l.pieces {
-		if p.stream != queue.StreamOarlock {
-			l.dropped += int64(p.size)
-		}
-		l.dropped += p.dropped
+		l.dropped += counted(p) + p.dropped
+		n.lose(p)
 		freed += n.forget(p)
 	}
 	l.pieces = nil
@@ -166,19 +170,38 @@ func (n *line) finish(reason string) []queue.Chunk {
 		switch {
 		case p.sent:
 			chunks = append(chunks, n.chunk(p))
+			n.keep(p)
 		case i < first:
 			gap += p.dropped + counted(p)
+			n.lose(p)
 		default:
 			p.dropped += gap
 			gap = 0
 			n.number(p)
 			chunks = append(chunks, n.chunk(p))
+			n.keep(p)
 		}
 		freed += n.forget(p)
 	}
 	l.shipper.release(freed)
 	return append(chunks, n.marker(reason, gap+dropped))
 }
+
+// keep counts a piece that is stored, lose one that will not be. One that the disk has lost was counted then.
+func (n *line) keep(p *piece) {
+	if !p.gone() {
+		n.log.shipper.count.stored.Add(counted(p))
+	}
+}
+
+func (n *line) lose(p *piece) {
+	if !p.gone() {
+		n.log.shipper.count.dropped.Add(counted(p))
+	}
+}
+
+// gone says whether the disk has lost a piece.
+func (p *piece) gone() bool { return p.data != nil && len(p.data) < p.size }
 
 // counted is how many bytes of the body a piece holds.
 func counted(p *piece) int64 {

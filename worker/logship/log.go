@@ -97,6 +97,7 @@ func (l *Log) write(id queue.Stream, p []byte, end bool) {
 		l.mu.Lock()
 		l.dropped += over
 		l.mu.Unlock()
+		l.shipper.count.dropped.Add(over)
 	}
 }
 
@@ -133,6 +134,7 @@ func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, r
 	if !reserved {
 		if id != queue.StreamOarlock {
 			l.dropped += int64(len(data))
+			l.shipper.count.dropped.Add(int64(len(data)))
 		}
 		return 0, false
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,6 +246,9 @@ func TestSpool_CarriesLogsThroughAnOutage(t *testing.T) {
 		if got := len(sink.text(1, queue.StreamStdout)); got != len(content) {
 			t.Errorf("stored %d of %d bytes", got, len(content))
 		}
+		if got := s.Stats(); got.Stored != int64(len(content)) || got.Dropped != 0 || got.Spooled < int64(len(content)/2) {
+			t.Errorf("%+v of %d bytes", got, len(content))
+		}
 		if held := s.memory.Load(); held != 0 {
 			t.Errorf("%d bytes of memory are still accounted for", held)
 		}
@@ -318,6 +322,9 @@ func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
 			t.Errorf("%d bytes held, %d calls", held, sink.count())
 		}
 		lost.Close("lost")
+		if got, want := s.Stats(), (Stats{Stored: 10, Dropped: 10}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	})
 }
 
@@ -383,17 +390,21 @@ func TestShipper_AccountsForEveryByteWhateverTheSinkDoes(t *testing.T) {
 			})
 			defer s.Close()
 			var all sync.WaitGroup
+			var written atomic.Int64
 			for run := range queue.RunID(1 + random.Intn(4)) {
 				script := rand.New(rand.NewSource(seed*100 + int64(run)))
-				all.Go(func() { oneLog(t, s, sink, run, script) })
+				all.Go(func() { written.Add(int64(oneLog(t, s, sink, run, script))) })
 			}
 			all.Wait()
+			if got := s.Stats(); got.Stored+got.Dropped != written.Load() {
+				t.Errorf("seed %d: %+v, written were %d bytes", seed, got, written.Load())
+			}
 		})
 	}
 }
 
-// oneLog writes a log, to one stream or both, and checks it.
-func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand.Rand) {
+// oneLog writes a log, to one stream or both, and checks it. It says how much it wrote.
+func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand.Rand) int {
 	t.Helper()
 	l := s.Open(attempt(run), nil)
 	content := pattern(random.Intn(30 * ChunkBytes))
@@ -414,7 +425,8 @@ func oneLog(t *testing.T, s *Shipper, sink *store, run queue.RunID, random *rand
 	sink.put(l.Close("succeeded"))
 	if both {
 		sink.end(t, run, len(content), nil)
-		return
+	} else {
+		sink.end(t, run, len(content), content)
 	}
-	sink.end(t, run, len(content), content)
+	return len(content)
 }

@@ -31,7 +31,7 @@ type outcome struct {
 func newLoop(s *Shipper) *loop {
 	return &loop{
 		Shipper: s, lines: map[*line]bool{}, outcomes: make(chan outcome, 1), timer: time.NewTimer(time.Hour),
-		spool: spool{dir: s.config.Dir, most: s.config.SpoolBytes},
+		spool: spool{dir: s.config.Dir, most: s.config.SpoolBytes, written: &s.count.spooled},
 	}
 }
 
@@ -156,8 +156,9 @@ func (l *loop) settle(o outcome) {
 	l.pause, l.retryAt = 0, time.Time{}
 	l.exhausted.Store(false)
 	for _, n := range o.lines {
-		freed := n.stored()
-		if slices.Contains(lost, n.log.at.Run) {
+		isLost := slices.Contains(lost, n.log.at.Run)
+		freed := n.stored(isLost)
+		if isLost {
 			freed += n.abandon()
 		}
 		l.release(freed)

@@ -53,7 +53,8 @@ type Config struct {
 type Shipper struct {
 	config    Config
 	memory    atomic.Int64 // bytes of pieces in memory
-	exhausted atomic.Bool  // the sink fails and the spool takes nothing more: waiting for room is in vain
+	count     counters
+	exhausted atomic.Bool // the sink fails and the spool takes nothing more: waiting for room is in vain
 	room      broadcast
 	kick      chan struct{} // something is there to be sent, or soon
 	requests  chan request

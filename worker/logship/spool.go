@@ -3,6 +3,7 @@ package logship
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 )
 
 // spoolWorth is the size from which a piece is moved to disk: what a smaller one takes in memory is mostly its own cost.
@@ -15,6 +16,8 @@ type spool struct {
 	file *os.File
 	end  int64 // of the file
 	live int   // pieces in it
+
+	written *atomic.Int64 // bytes, ever
 }
 
 // write moves the bytes of a piece to disk.
@@ -31,6 +34,7 @@ func (s *spool) write(p *piece) error {
 	p.offset, p.spooled, p.data = s.end, true, nil
 	s.end += int64(p.size)
 	s.live++
+	s.written.Add(int64(p.size))
 	return nil
 }
 
