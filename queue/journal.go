@@ -22,8 +22,9 @@ type journalConfig struct {
 	name    string          // of the worker, for people
 	config  *pgx.ConnConfig // of its connection, which it has for itself
 	held    *holdings
-	lost    func()        // called once it is known that the worker's fence is gone; every claim is forfeited by then
-	timeout time.Duration // of a flush, then it is begun anew; 0: callTimeout
+	flushed func(FlushTry) // told of every try; nil: nobody is
+	lost    func()         // called once it is known that the worker's fence is gone; every claim is forfeited by then
+	timeout time.Duration  // of a flush, then it is begun anew; 0: callTimeout
 }
 
 // journal writes what drives decide. All drives of a worker share it: while one flush is in flight the next gathers, and
@@ -48,6 +49,7 @@ type journal struct {
 	flush    *flush       // buffers
 	prepared *pgx.Conn    // knows the statement
 	flying   []*piece     // what is being written
+	pulse    pulse        // of the goroutine
 	tries    atomic.Int64 // flushes begun, also those that did not reach the database
 	dropped  atomic.Int64 // batches that were given up when it closed
 }
@@ -160,10 +162,12 @@ func (j *journal) close(ctx context.Context) error {
 func (j *journal) write() {
 	defer close(j.ended)
 	for {
+		j.pulse.rest()
 		e := j.next()
 		if e == nil {
 			return
 		}
+		j.pulse.beat()
 		switch {
 		case e.doom != "":
 			p := e.whole()

@@ -119,7 +119,9 @@ func (j *journal) send(pieces []*piece) error {
 			return err
 		}
 		j.flush.fill(open)
+		start := time.Now()
 		got, err = j.exec(ctx, conn)
+		j.meter(len(open), start, err)
 		if err == nil {
 			err = j.judge(ctx, conn, open, got)
 		}
@@ -274,6 +276,7 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 
 func (j *journal) try(do func(context.Context, *pgx.Conn) error) error {
 	j.tries.Add(1)
+	j.pulse.beat()
 	ctx, cancel := context.WithTimeout(j.ctx, j.timeout)
 	defer cancel()
 	return j.link.use(ctx, do)

@@ -50,7 +50,8 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 	}
 	session.claims.again = session.claims.endFormer
 	session.journal = newJournal(journalConfig{
-		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), held: session.held, lost: func() { _ = session.lost() },
+		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), held: session.held, flushed: s.meter.Flushed,
+		lost: func() { _ = session.lost() },
 	})
 	session.polling <- struct{}{}
 	return session

@@ -40,12 +40,15 @@ type ending struct {
 	done error // what the one Close answered
 }
 
-func (e *ending) set(err error) {
+// set says whether this is the end: there is one.
+func (e *ending) set(err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err == nil {
+	first := e.err == nil
+	if first {
 		e.err = err
 	}
+	return first
 }
 
 func (e *ending) get() error {
@@ -60,7 +63,9 @@ func (s *Session) ID() uuid.UUID { return s.worker.ID }
 // lost is the end of a session that another took for dead: it may write nothing more.
 func (s *Session) lost() error {
 	err := fmt.Errorf("worker %s: %w", s.worker.ID, ErrLeaseLost)
-	s.end.set(err)
+	if s.end.set(err) && s.store.meter.FenceLost != nil {
+		s.store.meter.FenceLost()
+	}
 	s.held.forfeitAll()
 	return err
 }

@@ -17,6 +17,7 @@ type Config struct {
 	Direct   string        // URL past a pooler, for connections that must know their backend; "": as URL
 	PollOnly bool          // never LISTEN: behind a pooler in transaction mode
 	MaxConns int32         // of the pool made for URL; 0: 8
+	Meter    Meter         // told what sessions do
 }
 
 const defaultMaxConns = 8
@@ -27,13 +28,14 @@ type Store struct {
 	ownsPool bool
 	direct   *pgx.ConnConfig // what single connections are made of
 	pollOnly bool
+	meter    Meter
 	ears     *ears        // one LISTEN connection for all followers, made when the first appears
 	specs    *definitions // compiled DAG versions
 }
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter}
 	if s.pool == nil {
 		pool, err := pglink.NewPool(ctx, c.URL, pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)})
 		if err != nil {

@@ -125,6 +125,13 @@ func (s *MemorySession) Deadline() (soft, hard time.Duration) {
 	return s.soft, s.hard
 }
 
+// Stats show the session at this moment. Nothing waits in it.
+func (s *MemorySession) Stats() queue.SessionStats {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return queue.SessionStats{Held: len(s.held)}
+}
+
 // Renew is a sign of life.
 func (s *MemorySession) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
 	m := s.store

@@ -1,0 +1,52 @@
+package queue
+
+import "time"
+
+// Meter is told what sessions do, as it happens. Its functions are called where every microsecond counts: they count, do
+// not block and do not call back. One that is nil is not called.
+type Meter struct {
+	Flushed   func(FlushTry)
+	FenceLost func() // once per session that finds that others took its worker for dead
+}
+
+// FlushTry is one time that a flush went to the database and came back. One whose outcome was not known goes again.
+type FlushTry struct {
+	Batches int
+	Records int // rows, of which the state of each run is one
+	Bytes   int // as sent
+	Took    time.Duration
+	Err     error
+}
+
+// SessionStats are a session at one moment.
+type SessionStats struct {
+	Held    int           // runs
+	Waiting int           // batches that no flush has taken yet
+	Trying  time.Duration // how long the journal has been at what it does, which ends by a timeout; 0: it waits
+}
+
+// Stats show the session at this moment. They wait for nobody.
+func (s *Session) Stats() SessionStats {
+	held, _ := s.held.sum()
+	return SessionStats{Held: held, Waiting: len(s.journal.queue), Trying: s.journal.pulse.at()}
+}
+
+// size of what a flush was filled with.
+func (f *flush) size() (records, bytes int) {
+	for _, g := range f.groups() {
+		records += g.count
+	}
+	for _, arg := range f.args {
+		bytes += len(arg)
+	}
+	return records, bytes
+}
+
+// meter tells of a try that began at start.
+func (j *journal) meter(batches int, start time.Time, err error) {
+	if j.flushed == nil {
+		return
+	}
+	records, bytes := j.flush.size()
+	j.flushed(FlushTry{Batches: batches, Records: records, Bytes: bytes, Took: time.Since(start), Err: err})
+}

@@ -1,0 +1,79 @@
+package queue_test
+
+import (
+	"bytes"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// metered is a store of the fleet's login, at a URL, and what its meter is told.
+func (f *fleet) metered(t *testing.T, at string) (store *queue.Store, tries chan queue.FlushTry, lost *atomic.Int32) {
+	t.Helper()
+	tries, lost = make(chan queue.FlushTry, 100), &atomic.Int32{}
+	store, err := queue.Open(t.Context(), queue.Config{URL: at, Meter: queue.Meter{
+		Flushed: func(try queue.FlushTry) { tries <- try }, FenceLost: func() { lost.Add(1) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store, tries, lost
+}
+
+func starting(c *queue.Claim) *queue.Batch {
+	task := dagrun.TaskRecord{Seq: 1, Generation: 1, State: dagrun.TaskRunning, Attempt: 1, StartedAt: 1000, AttemptAt: 1000}
+	return &queue.Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{task}}}
+}
+
+func TestMeter_IsToldOfEveryTryOfAFlush(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, through := netfault.Through(t, f.url)
+	store, tries, _ := f.metered(t, through)
+	s := f.registerAt(t, store)
+	f.ask(t, "plain", 1)
+	claim := poll(t, s, 1).Claims[0]
+	cut := proxy.Inject(netfault.Fault{When: func(m netfault.Message) bool {
+		return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte("oarlock_flush"))
+	}})
+	if err := s.Commit(t.Context(), starting(claim)); err != nil {
+		t.Fatal(err)
+	}
+	cut.MustFire(t)
+	first, second := <-tries, <-tries
+	if first.Err == nil || second.Err != nil {
+		t.Errorf("tries ended as %v and %v", first.Err, second.Err)
+	}
+	if second.Batches != 1 || second.Records != 2 || second.Bytes < 100 || second.Took <= 0 {
+		t.Errorf("second try: %+v", second)
+	}
+	if stats := s.Stats(); stats.Held != 1 || stats.Waiting != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+func TestMeter_IsToldOnceThatTheFenceIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	store, _, lost := f.metered(t, f.url)
+	s := f.registerAt(t, store)
+	f.ask(t, "plain", 1)
+	claim := poll(t, s, 1).Claims[0]
+	f.exec(t, "DELETE FROM oarlock.fences")
+	for _, err := range []error{s.Commit(t.Context(), starting(claim)), s.Commit(t.Context(), starting(claim))} {
+		if !errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("commit: %v", err)
+		}
+	}
+	if _, err := s.Poll(t.Context(), 1); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("poll: %v", err)
+	}
+	if got := lost.Load(); got != 1 {
+		t.Errorf("told %d times", got)
+	}
+}
