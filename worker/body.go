@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -36,6 +37,7 @@ func (e stopError) Error() string { return "stopped: " + e.cause.String() }
 func (d *driver) start(a dagrun.Action) {
 	task, err := d.describe(a)
 	if err != nil {
+		d.worker.meter.AttemptEnded(AttemptEnd{DAG: d.claim.DAG, Body: OtherBody, Outcome: string(dagrun.KindConfig)})
 		d.post.put(happening{event: ended(a, dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}), body: &body{task: a.Task}})
 		return
 	}
@@ -65,12 +67,15 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})
 		}
 	}
+	start := time.Now()
 	res := d.execute(ctx, task)
+	took := time.Since(start)
 	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {
 		event = dagrun.Event{Kind: dagrun.EvLost, Task: b.task, Attempt: b.attempt, Text: *why}
 		res.Kind = dagrun.KindLost
 	}
+	d.meter(ctx, task, &res, took)
 	if b.publish || task.Body.Publish != nil && res.Kind == dagrun.KindNone {
 		b.log = log
 	} else {

@@ -27,10 +27,9 @@ func (w *Worker) claim() {
 		if w.stopping() {
 			want = 0
 		}
+		start := time.Now()
 		polled, err := w.session.Poll(w.ctx, want)
-		if err != nil && w.ctx.Err() == nil {
-			w.log.Warn("no answer to a poll", "err", err)
-		}
+		w.polled(PollEnd{Wanted: want, Got: polled, Took: time.Since(start), Err: err})
 		for _, c := range polled.Claims {
 			w.launch(c)
 		}
@@ -39,6 +38,17 @@ func (w *Worker) claim() {
 			w.log.Info("took over from a lost worker", "lost", id)
 		}
 		next.Reset(pace.After(polled))
+	}
+}
+
+// polled tells of a poll, unless it was the end that ended it.
+func (w *Worker) polled(p PollEnd) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	w.meter.Polled(p)
+	if p.Err != nil {
+		w.log.Warn("no answer to a poll", "err", p.Err)
 	}
 }
 
@@ -51,6 +61,9 @@ func (w *Worker) busy() int {
 // launch has a claimed run driven, or hands it back when it is too late for that.
 func (w *Worker) launch(c *queue.Claim) {
 	d := newDriver(w, c)
+	if c.Epoch == 1 {
+		w.meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
+	}
 	if !w.fleet.launch(d, func() { w.drive(d) }) {
 		_ = w.session.Release(w.ctx, c) // closing the session does it otherwise
 	}
@@ -60,6 +73,7 @@ func (w *Worker) launch(c *queue.Claim) {
 func (w *Worker) drive(d *driver) {
 	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(w.ctx)
+	defer func() { w.meter.RunLeft(d.claim.DAG, d.outcomeAfter(err), d.took) }()
 	switch {
 	case err == nil, errors.Is(err, errStopped):
 	case errors.Is(err, queue.ErrLeaseLost):
@@ -86,6 +100,7 @@ func (w *Worker) condemn(c *queue.Claim, why error) {
 func (w *Worker) seeOut() {
 	select {
 	case <-w.ctx.Done(): // the lease is lost: every driver sees that by itself
+		w.view.enter(Ending)
 		w.fleet.close()
 		w.fleet.wg.Wait()
 		return

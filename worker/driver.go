@@ -26,6 +26,8 @@ type driver struct {
 	kept    map[dagrun.TaskID]Log // logs of bodies that succeeded, whose publish writes to them too
 	extra   extra
 	timer   *time.Timer
+	outcome Outcome         // of the drive, once that is durable
+	took    time.Duration   // of the run, once it is over
 	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
 	running sync.WaitGroup  // bodies
 	opening sync.WaitGroup  // what else goes on by itself
@@ -112,6 +114,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	})
 	if err == nil {
 		d.extra = extra{}
+		d.count(ready)
 	}
 	return err
 }

@@ -18,6 +18,7 @@ func (w *Worker) keepLease() {
 	next := time.NewTimer(every)
 	defer next.Stop()
 	for {
+		w.view.ticked()
 		soft, hard := w.session.Deadline()
 		danger := time.NewTimer(w.nextDanger(soft, hard))
 		select {
@@ -49,6 +50,11 @@ func (w *Worker) renew(every time.Duration) {
 	defer cancel()
 	asked := boottime.Now()
 	renewal, err := w.session.Renew(ctx, w.busy())
+	if w.ctx.Err() != nil {
+		return
+	}
+	_, hard := w.session.Deadline()
+	w.renewed(asked, hard, err)
 	switch {
 	case errors.Is(err, queue.ErrLeaseLost):
 		w.stop(err)
@@ -59,7 +65,6 @@ func (w *Worker) renew(every time.Duration) {
 	}
 	w.warned = 0
 	w.clock.set(renewal.Now, asked)
-	_, hard := w.session.Deadline()
 	if w.config.Guard != nil {
 		w.config.Guard.Extend(hard)
 	}
@@ -70,6 +75,13 @@ func (w *Worker) renew(every time.Duration) {
 		w.log.Info("asked to stop", "desired", renewal.Desired)
 		w.Stop()
 	}
+}
+
+// renewed tells what came of the sign of life that was sent at asked.
+func (w *Worker) renewed(asked, hard time.Duration, err error) {
+	now := boottime.Now()
+	w.view.renewed(asked, err)
+	w.meter.Renewed(hard-now, now-asked, err)
 }
 
 // What a worker does while its signs of life stay out, in this order.

@@ -43,4 +43,5 @@ type Lease interface {
 	Deadline() (soft, hard time.Duration)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error
+	Stats() queue.SessionStats
 }

@@ -35,6 +35,7 @@ type Config struct {
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches
 	Log          *slog.Logger  // nil: silent
+	Meter        Meter         // nil: nothing is counted
 }
 
 // DefaultDrain is the DrainTimeout of a Config that names none.
@@ -57,6 +58,8 @@ type Worker struct {
 	env       func(string) (string, bool)
 	logs      Logs
 	log       *slog.Logger
+	meter     Meter
+	view      view
 	gate      *Gate
 	clock     *clock
 	appetite  Appetite
@@ -87,13 +90,19 @@ func New(c Config) (*Worker, error) {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrain
 	}
+	if c.Meter == nil {
+		c.Meter = silent{}
+	}
 	w := &Worker{
-		config: c, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
+		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
 		gate: NewGate(c.Slots), appetite: Appetite{Slots: c.Slots, High: c.High, Low: c.Low},
 		hurry: make(chan struct{}), drain: make(chan struct{}),
 		nudge: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
 	}
 	w.executors["action:dag.enqueue"] = enqueuer{w}
+	w.view.status = Status{
+		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: w.ttl(), RenewEvery: w.ttl() / renewals,
+	}
 	return w, nil
 }
 
@@ -116,11 +125,13 @@ func (w *Worker) StopNow() {
 // outlives whatever happens to its database.
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
+	defer w.view.enter(Stopped)
 	for {
 		err := w.live(ctx)
 		if w.stopping() || !errors.Is(err, queue.ErrLeaseLost) {
 			return err
 		}
+		w.view.change(func(s *Status) { s.Losses++ })
 		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", err)
 	}
 }
@@ -146,6 +157,7 @@ func (w *Worker) live(ctx context.Context) error {
 	helpers.Go(w.listen)
 	helpers.Go(w.claim)
 	w.seeOut()
+	w.view.enter(Ending)
 	lost := context.Cause(w.ctx)
 	w.stop(errStopped)
 	helpers.Wait()
@@ -154,6 +166,7 @@ func (w *Worker) live(ctx context.Context) error {
 }
 
 func (w *Worker) register(ctx context.Context) error {
+	w.view.enter(Starting)
 	w.id = uuid.New()
 	w.log = w.config.Log.With("worker", w.id)
 	if w.config.Guard != nil {
@@ -176,6 +189,7 @@ func (w *Worker) register(ctx context.Context) error {
 	w.warned = 0
 	w.session, w.clock, w.fleet, w.logs = session, &clock{}, newFleet(), w.config.Logs(session)
 	w.clock.set(renewal.Now, asked)
+	w.view.registered(w.id, w.session, w.fleet, asked)
 	return nil
 }
 

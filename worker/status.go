@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Phase is what a worker is at.
+type Phase string
+
+// Phases. When its lease is lost a worker goes from Ending to Starting again.
+const (
+	Starting Phase = "starting" // not registered (any more)
+	Live     Phase = "live"
+	Draining Phase = "draining" // it claims nothing more, what it runs goes on
+	Ending   Phase = "ending"   // everything it runs has been told to end
+	Stopped  Phase = "stopped"
+)
+
+// Status is a worker at one moment.
+type Status struct {
+	Phase       Phase
+	Since       time.Time // when it came to that, but for Draining, which is Live from before
+	Worker      uuid.UUID // of this registration, or of the last one
+	Containment string
+
+	TTL        time.Duration
+	RenewEvery time.Duration
+	Ticked     time.Time     // when the keeper of the lease last came round: every RenewEvery while Live and Draining
+	Soft, Hard time.Duration // until when the lease holds, by the time since boot: see queue.Session.Deadline
+	Renewed    time.Duration // when the last sign of life that was answered was sent, by the time since boot
+	RenewErr   error         // of the last sign of life; nil: it was answered
+
+	Registrations int // so far
+	Losses        int // of its lease, so far
+	Runs          int // under way here
+	Gate          GateStats
+	Session       queue.SessionStats
+}
+
+// view is what Status needs to see of a worker's life, whoever asks.
+type view struct {
+	mu      sync.Mutex
+	status  Status
+	session Session // empty: none yet
+	fleet   *fleet
+}
+
+// Status shows the worker at this moment. It waits for nobody: what it says of the database is what the worker knows.
+func (w *Worker) Status() Status {
+	w.view.mu.Lock()
+	s, session, fleet := w.view.status, w.view.session, w.view.fleet
+	w.view.mu.Unlock()
+	s.Gate = w.gate.Stats()
+	if session.Lease != nil {
+		s.Soft, s.Hard = session.Deadline()
+		s.Session, s.Runs = session.Stats(), fleet.size()
+	}
+	if s.Phase == Live && w.stopping() {
+		s.Phase = Draining
+	}
+	return s
+}
+
+func (v *view) change(do func(*Status)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	do(&v.status)
+}
+
+func (v *view) enter(p Phase) {
+	v.change(func(s *Status) {
+		if s.Phase != p {
+			s.Phase, s.Since = p, time.Now()
+		}
+	})
+}
+
+// registered begins a life, whose first renewal was sent at asked.
+func (v *view) registered(id uuid.UUID, session Session, fleet *fleet, asked time.Duration) {
+	v.enter(Live)
+	v.change(func(s *Status) {
+		v.session, v.fleet = session, fleet
+		s.Worker, s.Ticked, s.Renewed, s.RenewErr = id, time.Now(), asked, nil
+		s.Registrations++
+	})
+}
+
+func (v *view) ticked() { v.change(func(s *Status) { s.Ticked = time.Now() }) }
+
+// renewed takes in what came of the sign of life that was sent at asked.
+func (v *view) renewed(asked time.Duration, err error) {
+	v.change(func(s *Status) {
+		if s.RenewErr = err; err == nil {
+			s.Renewed = asked
+		}
+	})
+}
