@@ -18,6 +18,8 @@ type Env struct {
 	Dir            string                           // relative paths count from here
 
 	StdinTTY, StdoutTTY, StderrTTY bool
+
+	Columns int // of the terminal that standard output is; 0: unknown
 }
 
 // SystemEnv is the Env of this process.
@@ -31,7 +33,16 @@ func SystemEnv() Env {
 		Lookup:   os.LookupEnv,
 		Dir:      dir,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
+		Columns: columns(os.Stdout),
 	}
+}
+
+func columns(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }
 
 // isTerminal asks for the window size: unlike the file mode, that tells a terminal from /dev/null.

@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -11,8 +17,66 @@ func roundMs(d time.Duration) string { return d.Round(time.Millisecond).String()
 
 // localTime is how people get to see a time; "–" when there is none.
 func localTime(t *time.Time) string {
-	if t == nil {
+	if t == nil || t.IsZero() {
 		return "–"
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// utcOrNull is how programs get to see a time.
+func utcOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// count is a number with its noun: 1 step, 2 steps.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// span is a duration as exact as people care: 40ms, 3.2s, 1m05s, 2h07m, 3d04h.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0ms"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", float64(d.Milliseconds()/100)/10)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+const day = 24 * time.Hour
+
+// printable is text from a database, a file or a person in one line, without what would command a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// labelText is labels by name: a=1 b=2.
+func labelText(labels map[string]string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, k+"="+labels[k])
+	}
+	return strings.Join(all, " ")
 }

@@ -22,6 +22,7 @@ type exitNote struct {
 
 // Exit statuses that many commands share.
 var (
+	deniedNote      = exitNote{exitError, "this user may not do that, or an error"}
 	usageNote       = exitNote{exitUsage, "the command line makes no sense"}
 	unreachableNote = exitNote{exitUnreachable, "the database cannot be reached, or not used as it is"}
 	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}

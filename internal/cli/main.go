@@ -53,6 +53,7 @@ func newApp(e *env) *cli.App {
 		Name:  program,
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
+			newDAGCommand(e),
 			newMigrateCommand(e),
 			newDoctorCommand(e),
 			newConfigCommand(e),

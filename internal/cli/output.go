@@ -17,8 +17,10 @@ type answer struct {
 }
 
 // say prints an answer in the format that was asked for.
-func (e *env) say(a answer) error {
-	switch e.settings.Text("output") {
+func (e *env) say(a answer) error { return e.sayAs(e.settings.Text("output"), a) }
+
+func (e *env) sayAs(format string, a answer) error {
+	switch format {
 	case "json":
 		text, err := json.MarshalIndent(a.object, "", "  ")
 		if err != nil {

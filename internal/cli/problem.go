@@ -35,7 +35,8 @@ type problem struct {
 	kind
 	message string
 	hint    string
-	places  config.FileErrors // when the error is about a file
+	places  config.FileErrors // when the error is about a settings file
+	files   []jsonProblem     // when it is about DAG files, and nobody was shown their problems yet
 }
 
 // hinter is an error that knows what to do next.
@@ -74,6 +75,9 @@ func (p *problem) fromSignal(ctx context.Context) bool {
 }
 
 func (p *problem) fromCommand(err error) bool {
+	if files, ok := errors.AsType[*invalidFilesError](err); ok {
+		p.files = files.places()
+	}
 	if f, ok := errors.AsType[*failure](err); ok {
 		p.kind = f.kind
 		return true
@@ -187,24 +191,16 @@ func (p *problem) lines() []reportLine {
 	return lines
 }
 
-type jsonPlace struct {
-	Path    string  `json:"path"`
-	Line    int     `json:"line"`
-	Column  int     `json:"column"`
-	Message string  `json:"message"`
-	Hint    *string `json:"hint"`
-}
-
 func (p *problem) json() string {
 	type body struct {
-		Code    string      `json:"code"`
-		Message string      `json:"message"`
-		Hint    *string     `json:"hint"`
-		Errors  []jsonPlace `json:"errors,omitempty"`
+		Code    string        `json:"code"`
+		Message string        `json:"message"`
+		Hint    *string       `json:"hint"`
+		Errors  []jsonProblem `json:"errors,omitempty"`
 	}
-	b := body{Code: p.code, Message: p.message, Hint: orNull(p.hint)}
+	b := body{Code: p.code, Message: p.message, Hint: orNull(p.hint), Errors: p.files}
 	for _, at := range p.places {
-		b.Errors = append(b.Errors, jsonPlace{at.Path, at.Line, at.Column, at.Msg, orNull(at.Hint)})
+		b.Errors = append(b.Errors, jsonProblem{at.Path, &at.Line, &at.Column, at.Msg, orNull(at.Hint)})
 	}
 	return compactJSON(map[string]body{"error": b})
 }

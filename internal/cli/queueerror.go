@@ -73,7 +73,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 // said is what an error says around a sentinel, without the names of operations before and the sentinel behind it.
 func said(err, sentinel error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
-		if errors.Unwrap(e) == sentinel {
+		if errors.Unwrap(e) == sentinel { //nolint:errorlint // which link of the chain wraps it directly is the question
 			return strings.TrimSuffix(e.Error(), ": "+sentinel.Error())
 		}
 	}

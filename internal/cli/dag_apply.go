@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newDAGApplyCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "apply",
+		Usage:     "register DAG files, each as the next version of its DAG",
+		ArgsUsage: "FILE|DIR…",
+		Description: manual{
+			about: `Checks all files first, and registers none when one of them is invalid. Takes files, the .yaml, .yml and .json
+files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
+Runs that exist keep the version they were asked for. For administrators (role oarlock_admin).`,
+			examples: []string{
+				"oarlock dag apply etl.yaml",
+				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
+				"generate-dag | oarlock dag apply -",
+			},
+			exits: []exitNote{
+				{exitOK, "every file is registered now"},
+				deniedNote,
+				usageNote,
+				{exitNotFound, "a file cannot be read"},
+				unreachableNote,
+				{exitInvalid, "a file is invalid, or wants what this version cannot execute; or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGApply(c.Context, e, c.Args().Slice()) },
+	}
+}
+
+type jsonApply struct {
+	Path    string `json:"path"`
+	DAG     string `json:"dag"`
+	Version int    `json:"version"`
+	Outcome string `json:"outcome"` // applied, unchanged
+}
+
+func runDAGApply(ctx context.Context, e *env, args []string) error {
+	if len(args) == 0 {
+		return errNoFiles("apply")
+	}
+	files, err := e.readDAGs(args)
+	if err != nil {
+		return err
+	}
+	if failed := invalidFiles(files); failed != nil {
+		return e.reportInvalid(files, failed)
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		done, failed := applyAll(ctx, store, files)
+		if len(done) == 0 {
+			return failed
+		}
+		return errors.Join(e.say(e.applied(done)), failed)
+	})
+}
+
+// reportInvalid shows the problems to people; for -o json they are part of the error.
+func (e *env) reportInvalid(files []*dagFile, failed error) error {
+	if isJSON(e.settings.Text("output")) {
+		return &invalidFilesError{failed, files}
+	}
+	if _, err := io.WriteString(e.Stderr, e.stderrPaint().problems(files)); err != nil {
+		return err
+	}
+	return failed
+}
+
+// invalidFilesError carries the problems of files to where errors become JSON.
+type invalidFilesError struct {
+	error
+
+	files []*dagFile
+}
+
+func (e *invalidFilesError) Unwrap() error { return e.error }
+
+func (e *invalidFilesError) places() (places []jsonProblem) {
+	for _, f := range e.files {
+		for _, p := range f.problems {
+			places = append(places, problemJSON(p))
+		}
+	}
+	return places
+}
+
+// applyAll goes on after a file that the database refuses: files are independent. After any other error it stops.
+func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done []jsonApply, err error) {
+	var refused []error
+	for _, f := range files {
+		put, err := store.PutDAG(ctx, f.spec, f.source, f.path)
+		if err != nil {
+			p := diagnose(ctx, err)
+			if p.kind != invalid {
+				return done, errors.Join(append(refused, err)...)
+			}
+			refused = append(refused, &failure{kind: p.kind, err: fmt.Errorf("%s: %s", f.name, p.message), hint: p.hint})
+			continue
+		}
+		outcome := "unchanged"
+		if put.IsNew {
+			outcome = "applied"
+		}
+		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome})
+	}
+	return done, errors.Join(refused...)
+}
+
+func (e *env) applied(done []jsonApply) answer {
+	paint := e.stdoutPaint()
+	a := answer{object: append([]jsonApply{}, done...), lines: []any{}, ids: []string{}}
+	for _, d := range done {
+		a.lines = append(a.lines, d)
+		a.ids = append(a.ids, d.DAG)
+		if d.Outcome == "applied" {
+			a.text += fmt.Sprintf("%s %s version %d\n", paint.good(d.Outcome), d.DAG, d.Version)
+		} else {
+			a.text += paint.dim(fmt.Sprintf("%s %s version %d", d.Outcome, d.DAG, d.Version)) + "\n"
+		}
+	}
+	return a
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+const (
+	stdinWord = "-"
+	stdinName = "stdin"
+)
+
+var dagExtensions = []string{".yaml", ".yml", ".json"}
+
+// dagFile is a DAG file that was read and checked.
+type dagFile struct {
+	name   string // as it was typed
+	path   string // absolute; "" for standard input
+	source string
+	spec   *dagspec.Spec // nil: problems says why
+	graph  *dagrun.Graph
+
+	problems dagspec.Errors
+}
+
+// readDAGs reads and checks files, the DAG files of folders, and standard input for "-".
+func (e *env) readDAGs(args []string) ([]*dagFile, error) {
+	names, err := e.dagPaths(args)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]*dagFile, len(names))
+	for i, name := range names {
+		if files[i], err = e.readDAG(name); err != nil {
+			return nil, err
+		}
+	}
+	refuseTwins(files)
+	return files, nil
+}
+
+// dagPaths puts folders' files in their place, each file once.
+func (e *env) dagPaths(args []string) ([]string, error) {
+	var names []string
+	for _, arg := range args {
+		found := []string{arg}
+		if info, err := os.Stat(e.absolute(arg)); arg != stdinWord && err == nil && info.IsDir() {
+			if found, err = e.dagsIn(arg); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range found {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// dagsIn lists the DAG files of a folder, not those of folders in it.
+func (e *env) dagsIn(folder string) ([]string, error) {
+	entries, err := os.ReadDir(e.absolute(folder))
+	if err != nil {
+		return nil, unreadable(folder, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") && hasDAGExtension(entry.Name()) {
+			names = append(names, filepath.Join(folder, entry.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return nil, &failure{
+			kind: notFound, err: fmt.Errorf("there is no DAG file in %s", folder),
+			hint: "the files of a folder that count end in .yaml, .yml or .json; folders in it are not searched",
+		}
+	}
+	return names, nil
+}
+
+func hasDAGExtension(name string) bool { return slices.Contains(dagExtensions, filepath.Ext(name)) }
+
+func (e *env) readDAG(name string) (*dagFile, error) {
+	f := &dagFile{name: name}
+	in := e.Stdin
+	if name == stdinWord {
+		f.name = stdinName
+	} else {
+		f.path = e.absolute(name)
+		file, err := os.Open(f.path)
+		if err != nil {
+			return nil, unreadable(name, err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, dagspec.MaxBytes+1)) // one more is refused by its check
+	if err != nil {
+		return nil, unreadable(f.name, err)
+	}
+	f.source = string(text)
+	f.check(text)
+	return f, nil
+}
+
+func (f *dagFile) check(text []byte) {
+	spec, err := dagspec.Parse(f.name, text)
+	if err == nil {
+		f.graph, err = spec.Graph()
+	}
+	if err == nil {
+		f.spec = spec
+		return
+	}
+	if problems, ok := errors.AsType[dagspec.Errors](err); ok {
+		f.problems = problems
+		return
+	}
+	f.problems = dagspec.Errors{{Path: f.name, Msg: err.Error()}}
+}
+
+// refuseTwins: of two files for one DAG the last would win, by the order of their names.
+func refuseTwins(files []*dagFile) {
+	first := map[string]*dagFile{}
+	for _, f := range files {
+		switch {
+		case f.spec == nil:
+		case first[f.spec.Name] == nil:
+			first[f.spec.Name] = f
+		default:
+			f.problems = dagspec.Errors{{
+				Path: f.name, Msg: fmt.Sprintf("dag %q is described by %s already", f.spec.Name, first[f.spec.Name].name),
+				Hint: "leave one of them out, or give it another name",
+			}}
+			f.spec = nil
+		}
+	}
+}
+
+func unreadable(name string, err error) error {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err // the path in it is absolute, and longer than what was typed
+	}
+	return &failure{kind: notFound, err: fmt.Errorf("cannot read %s: %w", name, err), hint: "name a file that this user may read"}
+}
+
+func (e *env) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(e.Dir, path)
+}
+
+// invalidFiles is the error of files with problems: nil if there are none.
+func invalidFiles(files []*dagFile) error {
+	problems, bad := 0, []string{}
+	for _, f := range files {
+		if n := len(f.problems); n > 0 {
+			problems += n
+			bad = append(bad, f.name)
+		}
+	}
+	switch {
+	case problems == 0:
+		return nil
+	case len(bad) == 1:
+		return &failure{kind: invalid, err: fmt.Errorf("%s in %s", count(problems, "problem"), bad[0])}
+	}
+	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", count(problems, "problem"), len(bad), count(len(files), "file"))}
+}
+
+// problems prints what is wrong with files, an empty line behind each.
+func (p painter) problems(files []*dagFile) string {
+	var b strings.Builder
+	for _, f := range files {
+		for _, problem := range f.problems {
+			b.WriteString(p.problem(problem) + "\n\n")
+		}
+	}
+	return b.String()
+}
+
+// problem paints what dagspec prints: place and message, source line and caret, hint.
+func (p painter) problem(problem dagspec.Error) string {
+	lines := strings.Split(problem.Error(), "\n")
+	for i, line := range lines {
+		gutter, rest, quoted := strings.Cut(line, " | ")
+		switch {
+		case i == 0:
+			lines[i] = p.headline(problem, line)
+		case strings.HasPrefix(line, "  hint: "):
+			lines[i] = "  " + p.note("hint:") + line[len("  hint:"):]
+		case quoted && strings.TrimSpace(gutter) == "":
+			lines[i] = p.dim(gutter+" |") + " " + p.bad(rest)
+		case quoted:
+			lines[i] = p.dim(gutter+" |") + " " + rest
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p painter) headline(problem dagspec.Error, line string) string {
+	place, found := strings.CutSuffix(line, problem.Msg)
+	if !found {
+		return line
+	}
+	return p.bold(strings.TrimSuffix(place, " ")) + " " + problem.Msg
+}
+
+type jsonProblem struct {
+	Path    string  `json:"path"`
+	Line    *int    `json:"line"`
+	Column  *int    `json:"column"`
+	Message string  `json:"message"`
+	Hint    *string `json:"hint"`
+}
+
+func problemJSON(p dagspec.Error) jsonProblem {
+	j := jsonProblem{Path: p.Path, Message: p.Msg, Hint: orNull(p.Hint)}
+	if p.Line > 0 {
+		j.Line, j.Column = &p.Line, &p.Column
+	}
+	return j
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// dagChange is what pause, resume and rm have in common.
+type dagChange struct {
+	name, done, usage, about string
+	paused, removed          *bool
+}
+
+func newDAGPauseCommand(e *env) *cli.Command {
+	return newDAGChangeCommand(e, dagChange{
+		name: "pause", done: "paused", usage: "start no more runs of DAGs",
+		about:  `A paused DAG takes requests and starts none of them; what has begun goes on. "oarlock dag resume" ends it.`,
+		paused: new(true),
+	})
+}
+
+func newDAGResumeCommand(e *env) *cli.Command {
+	return newDAGChangeCommand(e, dagChange{
+		name: "resume", done: "resumed", usage: "start runs of paused DAGs again",
+		about: `What was asked for meanwhile starts, in its order.`, paused: new(false),
+	})
+}
+
+func newDAGRemoveCommand(e *env) *cli.Command {
+	return newDAGChangeCommand(e, dagChange{
+		name: "rm", done: "removed", usage: "take DAGs out of service",
+		about:   `A removed DAG refuses requests. Its runs stay, also those that wait or run. "oarlock dag apply" brings it back.`,
+		removed: new(true),
+	})
+}
+
+func newDAGChangeCommand(e *env, change dagChange) *cli.Command {
+	return &cli.Command{
+		Name:      change.name,
+		Usage:     change.usage,
+		ArgsUsage: "DAG…",
+		Description: manual{
+			about:    change.about + "\nFor administrators (role oarlock_admin).",
+			examples: []string{"oarlock dag " + change.name + " etl", "oarlock dag " + change.name + " etl nightly -o json"},
+			exits: []exitNote{
+				{exitOK, "it is so now, whatever it was before"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG; those named before it were changed"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGChange(c.Context, e, change, c.Args().Slice()) },
+	}
+}
+
+func runDAGChange(ctx context.Context, e *env, change dagChange, names []string) error {
+	if len(names) == 0 {
+		return &usageError{msg: "dag " + change.name + " needs a DAG"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		for _, name := range names {
+			err := store.SetDAG(ctx, queue.DAGChange{Name: name, Paused: change.paused, Removed: change.removed})
+			if err != nil {
+				return orNoDAG(ctx, store, name, err)
+			}
+		}
+		dags, err := store.DAGs(ctx)
+		if err != nil {
+			return err
+		}
+		dags = slices.DeleteFunc(dags, func(d queue.DAG) bool { return !slices.Contains(names, d.Name) })
+		a := e.dagsAnswer(dags)
+		a.text = ""
+		for _, name := range a.ids {
+			a.text += fmt.Sprintf("%s %s\n", e.stdoutPaint().good(change.done), name)
+		}
+		return e.say(a)
+	})
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/urfave/cli/v2"
+)
+
+func newDAGValidateCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "validate",
+		Usage:     "check DAG files and say all that is wrong with them",
+		ArgsUsage: "FILE|DIR…",
+		Description: manual{
+			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-": form, names, references,
+expressions, dependencies. Every problem of every file is reported at once, with its place. Needs no database.`,
+			examples: []string{
+				"oarlock dag validate etl.yaml",
+				"oarlock dag validate dags/ -o json | jq '.errors[]'",
+				"generate-dag | oarlock dag validate -",
+			},
+			exits: []exitNote{
+				{exitOK, "all files are valid"},
+				usageNote,
+				{exitNotFound, "a file cannot be read"},
+				{exitInvalid, "a file is invalid, or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGValidate(e, c.Args().Slice()) },
+	}
+}
+
+type jsonValidated struct {
+	Valid  bool            `json:"valid"`
+	Errors []jsonProblem   `json:"errors"`
+	Files  []jsonValidFile `json:"files"`
+}
+
+type jsonValidFile struct {
+	Path  string  `json:"path"`
+	DAG   *string `json:"dag"`
+	Steps int     `json:"steps"`
+	Valid bool    `json:"valid"`
+}
+
+func runDAGValidate(e *env, args []string) error {
+	if len(args) == 0 {
+		return errNoFiles("validate")
+	}
+	files, err := e.readDAGs(args)
+	if err != nil {
+		return err
+	}
+	failed := invalidFiles(files)
+	return errors.Join(e.say(e.validated(files, failed == nil)), failed)
+}
+
+func errNoFiles(command string) error {
+	return &usageError{msg: "dag " + command + " needs a file or a folder", hint: `"-" reads standard input; see ` + "`oarlock dag " + command + " --help`"}
+}
+
+func (e *env) validated(files []*dagFile, valid bool) answer {
+	paint := e.stdoutPaint()
+	object := jsonValidated{Valid: valid, Errors: []jsonProblem{}, Files: []jsonValidFile{}}
+	a := answer{lines: []any{}, ids: []string{}, text: paint.problems(files)}
+	var rows [][]string
+	for _, f := range files {
+		j := jsonValidFile{Path: f.name, Valid: f.spec != nil}
+		if f.spec != nil {
+			j.DAG, j.Steps = &f.spec.Name, len(f.spec.Steps)
+			a.ids = append(a.ids, f.spec.Name)
+			rows = append(rows, []string{paint.good("valid"), f.name, paint.dim(f.spec.Name + ", " + count(j.Steps, "step"))})
+		}
+		object.Files = append(object.Files, j)
+		for _, p := range f.problems {
+			object.Errors = append(object.Errors, problemJSON(p))
+			a.lines = append(a.lines, problemJSON(p))
+		}
+	}
+	a.object = object
+	if len(rows) > 0 {
+		a.text += alignRows(rows)
+	}
+	return a
+}
