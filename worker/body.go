@@ -49,7 +49,9 @@ func (d *driver) start(a dagrun.Action) {
 	if log == nil {
 		log = d.worker.logs.Open(d.logName(a), task.Secrets)
 	}
+	d.worker.bodies.Add(1)
 	d.running.Go(func() {
+		defer d.worker.bodies.Add(-1)
 		defer stop(nil)
 		d.runBody(ctx, b, task, log)
 	})

@@ -19,6 +19,7 @@ type Executor interface {
 
 // Task is one attempt as executors see it.
 type Task struct {
+	Worker  string // id of the worker it runs under
 	Run     int64
 	DAG     string
 	Step    string // its name: a replacement's as step~1, a handler's as @exit

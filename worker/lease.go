@@ -9,12 +9,15 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// renewals per TTL: several may fail before the lease is in danger.
-const renewals = 6
+// Signs of life per TTL: several may fail before the lease is in danger.
+const (
+	renewals      = 6
+	leastRenewals = 3
+)
 
 // keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
 func (w *Worker) keepLease() {
-	every := w.ttl() / renewals
+	every := w.config.Heartbeat
 	next := time.NewTimer(every)
 	defer next.Stop()
 	for {
@@ -35,13 +38,6 @@ func (w *Worker) keepLease() {
 		}
 		danger.Stop()
 	}
-}
-
-func (w *Worker) ttl() time.Duration {
-	if w.config.Self.TTL > 0 {
-		return w.config.Self.TTL
-	}
-	return queue.DefaultTTL
 }
 
 // renew gives one sign of life. It may not take so long that the next one would be late.
@@ -95,14 +91,14 @@ const (
 const graceShare = 6
 
 func (w *Worker) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
-	span := time.Duration(float64(w.ttl()) * 0.6)
+	span := time.Duration(float64(w.config.Self.TTL) * 0.6)
 	return [...]time.Duration{0, soft - span/graceShare, soft, hard}
 }
 
 // nextDanger is how long it is to the next thing to do.
 func (w *Worker) nextDanger(soft, hard time.Duration) time.Duration {
 	if w.warned == forget {
-		return w.ttl()
+		return w.config.Self.TTL
 	}
 	return max(0, w.dangers(soft, hard)[w.warned+1]-boottime.Now())
 }
@@ -119,6 +115,9 @@ func (w *Worker) endangered(soft, hard time.Duration) {
 			w.fleet.giveUp("lease in danger", true)
 		case forget:
 			w.stop(queue.ErrLeaseLost)
+			if n := w.bodies.Load(); n > 0 && w.config.Overdue != nil {
+				w.config.Overdue(int(n))
+			}
 		}
 	}
 }

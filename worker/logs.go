@@ -12,6 +12,7 @@ import (
 // Logs takes what bodies write.
 type Logs interface {
 	Open(name LogName, secrets map[string]string) Log
+	Close() // once nothing is under way any more
 }
 
 // Log is the log of one attempt.

@@ -26,16 +26,24 @@ type Config struct {
 	Slots     int
 	High, Low int // when to stop claiming, and when to go on, in tasks per slot: see Appetite
 
-	Executors map[string]Executor // by what they execute: process, action:http.request, …
-	Offers    []string            // what else it offers, in the words of dagspec.Spec.Needs
-	Prober    Prober              // of waits that ask; nil: none
-	Logs      func(Writer) Logs
-	Env       func(name string) (string, bool) // the inherited environment, filtered; nil: nothing
+	Executors map[string]Executor                          // by what they execute: process, action:http.request, …
+	Offers    []string                                     // what else it offers, in the words of dagspec.Spec.Needs
+	Prober    Prober                                       // of waits that ask; nil: none
+	Logs      func(sink Writer, now func() time.Time) Logs // of one life of the worker, with the time of the database
+	Env       func(name string) (string, bool)             // the inherited environment, filtered; nil: nothing
 
+	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches
 	Log          *slog.Logger  // nil: silent
 	Meter        Meter         // nil: nothing is counted
+
+	// Overdue is told how many bodies run although the lease is over. nil: whoever watches from outside sees to it.
+	Overdue func(bodies int)
+
+	// Ended is told that nothing runs any more of the life under this id; released says that it holds nothing either.
+	// An error of it is the end of the worker. nil: nobody wants to know.
+	Ended func(worker uuid.UUID, released bool) error
 }
 
 // DefaultDrain is the DrainTimeout of a Config that names none.
@@ -73,7 +81,8 @@ type Worker struct {
 	nudge     chan struct{} // the claimer is to poll
 	renewNow  chan struct{}
 	sated     atomic.Bool // the last poll got all it wanted
-	warned    int         // how far the time without a sign of life has got; keepLease's alone
+	bodies    atomic.Int64
+	warned    int // how far the time without a sign of life has got; keepLease's alone
 }
 
 // errStopped is why the context of a worker's life ends in order.
@@ -83,6 +92,15 @@ var errStopped = errors.New("the worker stops")
 func New(c Config) (*Worker, error) {
 	if c.Register == nil || c.Logs == nil || c.Slots < 1 || len(c.Executors) == 0 {
 		return nil, errors.New("a worker needs Register, Logs, Executors, and a slot or more")
+	}
+	if c.Self.TTL == 0 {
+		c.Self.TTL = queue.DefaultTTL
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = c.Self.TTL / renewals
+	}
+	if c.Heartbeat < 0 || c.Self.TTL < leastRenewals*c.Heartbeat {
+		return nil, fmt.Errorf("a lease of %v with a sign of life every %v: it must last for %d of them", c.Self.TTL, c.Heartbeat, leastRenewals)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -101,7 +119,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
-		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: w.ttl(), RenewEvery: w.ttl() / renewals,
+		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
 	}
 	return w, nil
 }
@@ -121,18 +139,18 @@ func (w *Worker) StopNow() {
 	w.hurried.Do(func() { close(w.hurry) })
 }
 
-// Run works until Stop, or until ctx ends, which is as StopNow. An error is about starting: once it has started, a worker
-// outlives whatever happens to its database.
+// Run works until Stop, or until ctx ends, which is as StopNow. An error is about starting, or of Ended: once it has
+// started, a worker outlives whatever happens to its database.
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
 	defer w.view.enter(Stopped)
 	for {
-		err := w.live(ctx)
-		if w.stopping() || !errors.Is(err, queue.ErrLeaseLost) {
+		lost, err := w.live(ctx)
+		if lost == nil || err != nil || w.stopping() {
 			return err
 		}
 		w.view.change(func(s *Status) { s.Losses++ })
-		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", err)
+		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", lost)
 	}
 }
 
@@ -145,10 +163,10 @@ func (w *Worker) stopping() bool {
 	}
 }
 
-// live is one registration, from Register to Close.
-func (w *Worker) live(ctx context.Context) error {
+// live is one registration, from Register to Close. It says why the lease was lost, if it was.
+func (w *Worker) live(ctx context.Context) (lost, err error) {
 	if err := w.register(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	w.ctx, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.stop(errStopped)
@@ -158,11 +176,20 @@ func (w *Worker) live(ctx context.Context) error {
 	helpers.Go(w.claim)
 	w.seeOut()
 	w.view.enter(Ending)
-	lost := context.Cause(w.ctx)
+	lost = context.Cause(w.ctx)
 	w.stop(errStopped)
 	helpers.Wait()
 	w.fleet.wg.Wait()
-	return errors.Join(lost, w.close())
+	w.logs.Close()
+	err = w.close()
+	released := lost == nil && err == nil
+	if lost != nil {
+		err = nil // there was nothing to close any more
+	}
+	if w.config.Ended != nil {
+		err = errors.Join(err, w.config.Ended(w.id, released))
+	}
+	return lost, err
 }
 
 func (w *Worker) register(ctx context.Context) error {
@@ -187,9 +214,10 @@ func (w *Worker) register(ctx context.Context) error {
 		return errors.Join(err, session.Close(ctx))
 	}
 	w.warned = 0
-	w.session, w.clock, w.fleet, w.logs = session, &clock{}, newFleet(), w.config.Logs(session)
+	w.session, w.clock, w.fleet = session, &clock{}, newFleet()
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
+	w.logs = w.config.Logs(session, func() time.Time { return at(w.clock.now()) })
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *w
 		},
 		Self: queue.Worker{Name: name}, Slots: 4, DrainTimeout: time.Minute,
 		Executors: map[string]worker.Executor{"process": b.bodies},
-		Logs:      func(worker.Writer) worker.Logs { return logs{} },
+		Logs:      func(worker.Writer, func() time.Time) worker.Logs { return logs{} },
 	}
 	if change != nil {
 		change(&c)
@@ -156,11 +156,15 @@ func (b *bodies) order() string {
 // logs drops everything.
 type logs struct{}
 
-func (logs) Open(worker.LogName, map[string]string) worker.Log { return logs{} }
-func (logs) Stdout() io.Writer                                 { return io.Discard }
-func (logs) Stderr() io.Writer                                 { return io.Discard }
+func (logs) Open(worker.LogName, map[string]string) worker.Log { return log{} }
+func (logs) Close()                                            {}
 
-func (logs) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
+type log struct{}
+
+func (log) Stdout() io.Writer { return io.Discard }
+func (log) Stderr() io.Writer { return io.Discard }
+
+func (log) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 
 func TestWorker_RunsADiamondInOrder(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package boottime
 
 import (
+	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,4 +15,13 @@ func Now() time.Duration {
 		panic("boottime: CLOCK_BOOTTIME is part of every Linux we run on: " + err.Error())
 	}
 	return time.Duration(ts.Nano())
+}
+
+// ID names the boot that Now counts from; "" where nobody knows.
+func ID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }

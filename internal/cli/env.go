@@ -55,6 +55,8 @@ func isTerminal(f *os.File) bool {
 type env struct {
 	Env
 	command  string // as the user would type it: oarlock migrate up
+	file     *config.File
+	flags    map[string][]string // global ones that were given
 	settings *config.Config
 	log      *slog.Logger
 }

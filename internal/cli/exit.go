@@ -56,3 +56,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 func (f *failure) Hint() string  { return f.hint }
+
+// exitStatus is an error that has been reported already.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + decimal(int64(s)) }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -21,6 +22,9 @@ func run(ctx context.Context, outside Env, args []string) int {
 	err := e.dispatch(ctx, args)
 	if err == nil {
 		return int(exitOK)
+	}
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
 	}
 	p := diagnose(ctx, err)
 	if p.kind == usage && p.hint == "" {
@@ -55,6 +59,7 @@ func newApp(e *env) *cli.App {
 		Commands: []*cli.Command{
 			newDAGCommand(e),
 			newMigrateCommand(e),
+			newWorkerCommand(e),
 			newDoctorCommand(e),
 			newConfigCommand(e),
 			newVersionCommand(e),

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -75,23 +77,30 @@ func settingFlag(k config.Key) cli.Flag {
 }
 
 // load decides the settings before a command runs.
-func (e *env) load(c *cli.Context) error {
-	file, err := e.settingsFile(c.String(configFlag))
-	if err != nil {
+func (e *env) load(c *cli.Context) (err error) {
+	if e.file, err = e.settingsFile(c.String(configFlag)); err != nil {
 		return err
 	}
-	flags := map[string]string{}
+	e.flags = map[string][]string{}
 	for _, k := range settingKeys() {
 		if name := k.Flag[len("--"):]; c.IsSet(name) {
-			flags[k.Name] = fmt.Sprint(c.Value(name))
+			e.flags[k.Name] = []string{fmt.Sprint(c.Value(name))}
 		}
 	}
-	e.settings, err = config.Load(settingKeys(), config.Sources{Flags: flags, Lookup: e.variable, File: file})
-	if err != nil {
+	if err := e.decide(nil); err != nil {
 		return err
 	}
 	e.log = newLogger(e)
 	return nil
+}
+
+// decide takes flags of a command besides the global ones.
+func (e *env) decide(flags map[string][]string) (err error) {
+	all := maps.Clone(e.flags)
+	maps.Copy(all, flags)
+	keys := slices.Concat(settingKeys(), workerKeys())
+	e.settings, err = config.Load(keys, config.Sources{Flags: all, Lookup: e.variable, File: e.file})
+	return err
 }
 
 // settingsFile is the file that flag or $OARLOCK_CONFIG names, which must exist, or the first that is found.

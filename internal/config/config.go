@@ -1,20 +1,36 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
+
+// Shape is how many values a setting has.
+type Shape int
+
+// Shapes of settings.
+const (
+	Plain Shape = iota // one value
+	List               // any number: a sequence in the file, a,b in the environment, a flag given again and again
+	Map                // values by name: a mapping in the file, name=value everywhere else
+)
+
+// noItems is how the environment says that a list or a map is there and empty.
+const noItems = "[]"
 
 // Key declares one setting.
 type Key struct {
+	Shape   Shape
 	Name    string                    // as in the file: log_level
 	Flag    string                    // as the user types it: --log-level
 	Env     []string                  // variables in order of precedence: OARLOCK_LOG_LEVEL
 	Default string                    // the value when nobody gives one
 	Usage   string                    // one sentence for people
 	Allowed []string                  // the values it may have; empty means any that Check accepts
-	Check   func(string) error        // optional; the error says what is wrong with the value
+	Check   func(string) error        // optional, of each value; the error says what is wrong with it
 	Show    func(value string) string // how a value is printed; nil means as it is
 }
 
@@ -38,21 +54,40 @@ type Origin struct {
 // Value is a setting that has been decided.
 type Value struct {
 	Key    Key
-	Text   string
+	Text   string   // of a plain one
+	Items  []string // of a list; of a map as name=value; nil when nobody gives any
 	Origin Origin
+}
+
+// Pairs are the values of a map, by name.
+func (v Value) Pairs() map[string]string {
+	pairs := make(map[string]string, len(v.Items))
+	for _, item := range v.Items {
+		name, value, _ := strings.Cut(item, "=")
+		pairs[name] = value
+	}
+	return pairs
 }
 
 // Shown is the value as it may be printed, with secrets taken out.
 func (v Value) Shown() string {
-	if v.Key.Show == nil {
-		return v.Text
+	show := v.Key.Show
+	if show == nil {
+		show = func(text string) string { return text }
 	}
-	return v.Key.Show(v.Text)
+	if v.Key.Shape == Plain {
+		return show(v.Text)
+	}
+	shown := make([]string, len(v.Items))
+	for i, item := range v.Items {
+		shown[i] = show(item)
+	}
+	return strings.Join(shown, ", ")
 }
 
 // Sources are the places Load looks in.
 type Sources struct {
-	Flags  map[string]string           // by key name; only flags that were given
+	Flags  map[string][]string         // by key name; only flags that were given
 	Lookup func(string) (string, bool) // the environment
 	File   *File                       // nil when there is none
 }
@@ -76,8 +111,10 @@ func Load(keys []Key, from Sources) (*Config, error) {
 	}
 	for _, k := range keys {
 		v := decide(k, from, inFile)
-		if err := k.check(v.Text); err != nil && v.Origin.Kind != FromDefault {
-			return nil, &InvalidError{Value: v, Reason: err}
+		if v.Origin.Kind != FromDefault {
+			if bad, err := k.check(v); err != nil {
+				return nil, &InvalidError{Value: bad, Reason: err}
+			}
 		}
 		c.values = append(c.values, v)
 	}
@@ -85,22 +122,57 @@ func Load(keys []Key, from Sources) (*Config, error) {
 }
 
 func decide(k Key, from Sources, inFile map[string]entry) Value {
-	if text, ok := from.Flags[k.Name]; ok {
-		return Value{k, text, Origin{FromFlag, k.Flag}}
+	if given, ok := from.Flags[k.Name]; ok {
+		return k.value(given, Origin{FromFlag, k.Flag})
 	}
 	for _, name := range k.Env {
 		// An empty variable counts as absent: `OARLOCK_OUTPUT= oarlock …` is how people unset one.
 		if text, ok := from.Lookup(name); ok && text != "" {
-			return Value{k, text, Origin{FromEnv, name}}
+			return k.value(k.split(text), Origin{FromEnv, name})
 		}
 	}
 	if e, ok := inFile[k.Name]; ok {
-		return Value{k, e.text, Origin{FromFile, from.File.Path + ":" + strconv.Itoa(e.line)}}
+		return k.value(e.items, Origin{FromFile, from.File.Path + ":" + strconv.Itoa(e.line)})
 	}
-	return Value{k, k.Default, Origin{Kind: FromDefault}}
+	return Value{Key: k, Text: k.Default, Origin: Origin{Kind: FromDefault}}
 }
 
-func (k Key) check(text string) error {
+// split takes apart what the environment gives.
+func (k Key) split(text string) []string {
+	switch {
+	case k.Shape == Plain:
+		return []string{text}
+	case text == noItems:
+		return []string{}
+	}
+	return strings.Split(text, ",")
+}
+
+func (k Key) value(given []string, origin Origin) Value {
+	if k.Shape == Plain {
+		return Value{Key: k, Text: given[len(given)-1], Origin: origin}
+	}
+	return Value{Key: k, Items: given, Origin: origin}
+}
+
+// check says which value is wrong, and why.
+func (k Key) check(v Value) (bad Value, err error) {
+	items := v.Items
+	if k.Shape == Plain {
+		items = []string{v.Text}
+	}
+	for _, item := range items {
+		if err := k.checkOne(item); err != nil {
+			return Value{Key: Key{Show: k.Show, Allowed: k.Allowed}, Text: item, Origin: v.Origin}, err
+		}
+	}
+	return v, nil
+}
+
+func (k Key) checkOne(text string) error {
+	if name, _, ok := strings.Cut(text, "="); k.Shape == Map && (!ok || name == "") {
+		return errors.New("must be name=value")
+	}
 	if len(k.Allowed) > 0 && !slices.Contains(k.Allowed, text) {
 		return fmt.Errorf("must be %s", OrList(k.Allowed))
 	}
@@ -122,5 +194,5 @@ func (c *Config) Value(name string) Value {
 	return c.values[i]
 }
 
-// Text is the value of one setting.
+// Text is the value of one plain setting.
 func (c *Config) Text(name string) string { return c.Value(name).Text }

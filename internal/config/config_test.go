@@ -47,13 +47,13 @@ func TestLoad_TakesTheStrongestPlaceAndRemembersIt(t *testing.T) {
 	t.Parallel()
 	inFile := "# comment\noutput: json\n"
 	cases := map[string]struct {
-		flags map[string]string
+		flags map[string][]string
 		env   map[string]string
 		file  string
 		want  Value
 	}{
 		"flag": {
-			map[string]string{"output": "table"},
+			map[string][]string{"output": {"table"}},
 			map[string]string{"OARLOCK_OUTPUT": "json"},
 			inFile,
 			Value{Text: "table", Origin: Origin{FromFlag, "--output"}},
@@ -72,7 +72,7 @@ func TestLoad_TakesTheStrongestPlaceAndRemembersIt(t *testing.T) {
 		},
 		"file":       {nil, nil, inFile, Value{Text: "json", Origin: Origin{FromFile, "c.yaml:2"}}},
 		"default":    {nil, nil, "", Value{Text: "table", Origin: Origin{Kind: FromDefault}}},
-		"empty flag": {map[string]string{"output": "json"}, nil, "", Value{Text: "json", Origin: Origin{FromFlag, "--output"}}},
+		"empty flag": {map[string][]string{"output": {"json"}}, nil, "", Value{Text: "json", Origin: Origin{FromFlag, "--output"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLoad_RefusesBadFlagsAndVariables(t *testing.T) {
 		hint string
 	}{
 		"flag": {
-			Sources{Flags: map[string]string{"output": "jsno"}, Lookup: lookup(nil)},
+			Sources{Flags: map[string][]string{"output": {"jsno"}}, Lookup: lookup(nil)},
 			`--output: "jsno" must be table or json`, `did you mean "json"?`,
 		},
 		"variable": {
@@ -271,5 +271,82 @@ func TestNear_FindsWhatWasMeant(t *testing.T) {
 		if got := Near(word, names); got != want {
 			t.Errorf("Near(%q) = %q, want %q", word, got, want)
 		}
+	}
+}
+
+var shapedKeys = []Key{
+	{Name: "queues", Shape: List, Env: []string{"OARLOCK_QUEUES"}, Check: func(s string) error {
+		if strings.Contains(s, " ") {
+			return errors.New("must be one word")
+		}
+		return nil
+	}},
+	{Name: "labels", Shape: Map, Env: []string{"OARLOCK_LABELS"}, Show: func(s string) string { return strings.ToUpper(s) }},
+}
+
+func TestLoad_ReadsListsAndMaps(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		flags map[string][]string
+		env   map[string]string
+		file  string
+		want  string
+	}{
+		"nothing":     {nil, nil, "", "queues: labels:"},
+		"file":        {nil, nil, "queues: [a, b]\nlabels:\n  gpu: true\n  zone: eu\n", "queues:a, b labels:GPU=TRUE, ZONE=EU"},
+		"environment": {nil, map[string]string{"OARLOCK_QUEUES": "a,b", "OARLOCK_LABELS": "gpu=true,zone=eu=1"}, "queues: [c]", "queues:a, b labels:GPU=TRUE, ZONE=EU=1"},
+		"flags":       {map[string][]string{"queues": {"a,b", "c"}}, map[string]string{"OARLOCK_QUEUES": "d"}, "", "queues:a,b, c labels:"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Load(shapedKeys, Sources{Flags: c.flags, Lookup: lookup(c.env), File: file(t, c.file)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := "queues:" + got.Value("queues").Shown() + " labels:" + got.Value("labels").Shown(); text != c.want {
+				t.Errorf("got %q, want %q", text, c.want)
+			}
+		})
+	}
+}
+
+func TestLoad_TellsAnEmptyListFromNone(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]Sources{
+		"file":        {Lookup: lookup(nil), File: file(t, "queues: []")},
+		"environment": {Lookup: lookup(map[string]string{"OARLOCK_QUEUES": "[]"})},
+	} {
+		got, err := Load(shapedKeys, from)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if items := got.Value("queues").Items; items == nil || len(items) != 0 {
+			t.Errorf("%s: got %#v, want an empty list that was given", name, items)
+		}
+	}
+}
+
+func TestLoad_RefusesBadListsAndMaps(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ env, file, want string }{
+		"no list":       {"", "queues: a", "c.yaml:1:9: queues takes a list"},
+		"no map":        {"", "labels: [a]", "c.yaml:1:9: labels takes values by name"},
+		"nested":        {"", "queues: [[a]]", "c.yaml:1:10: an item of queues takes one plain value"},
+		"deep":          {"", "labels:\n  a: {b: c}\n", "c.yaml:2:6: labels.a takes one plain value"},
+		"twice":         {"", "labels:\n  a: b\n  a: c\n", "c.yaml:3:3: labels.a is set twice"},
+		"item":          {"", "queues: [a b]", "c.yaml:1:9: queues must be one word"},
+		"no name":       {"OARLOCK_LABELS=gpu", "", `OARLOCK_LABELS: "gpu" must be name=value`},
+		"item in a var": {"OARLOCK_QUEUES=a,b c", "", `OARLOCK_QUEUES: "b c" must be one word`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			variable, value, _ := strings.Cut(c.env, "=")
+			_, err := Load(shapedKeys, Sources{Lookup: lookup(map[string]string{variable: value}), File: file(t, c.file)})
+			if err == nil || strings.ToLower(err.Error()) != strings.ToLower(c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -27,8 +28,8 @@ type File struct {
 
 // entry is one key of the file with its value and line.
 type entry struct {
-	text string
-	line int
+	items []string // of a plain setting: one
+	line  int
 }
 
 // Read reads the file at path.
@@ -162,18 +163,70 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 		r.fail(at, "delete one of them", "%s is set twice, first in line %d", key.Name, first.line)
 		return
 	}
-	text, ok := r.scalar(key, pair.Value)
+	items, ok := r.items(key, pair.Value)
 	if !ok {
 		return
 	}
-	r.found[key.Name] = entry{text, at.Position.Line}
-	if err := key.check(text); err != nil {
-		r.fail(pair.Value.GetToken(), DidYouMean(text, key.Allowed), "%s %v", key.Name, err)
+	r.found[key.Name] = entry{items, at.Position.Line}
+	for _, item := range items {
+		if err := key.checkOne(item); err != nil {
+			r.fail(pair.Value.GetToken(), DidYouMean(item, key.Allowed), "%s %v", key.Name, err)
+		}
 	}
 }
 
-// scalar takes plain values only; anchors and aliases have no use here and could blow a file up.
-func (r *reader) scalar(key Key, node ast.Node) (string, bool) {
+// items reads a value by the shape of its key. Anchors and aliases have no use here and could blow a file up.
+func (r *reader) items(key Key, node ast.Node) ([]string, bool) {
+	switch {
+	case key.Shape == List:
+		return r.list(key, node)
+	case key.Shape == Map:
+		return r.mapping(key, node)
+	}
+	text, ok := r.scalar(key.Name, node)
+	return []string{text}, ok
+}
+
+func (r *reader) list(key Key, node ast.Node) ([]string, bool) {
+	n, ok := node.(*ast.SequenceNode)
+	if !ok {
+		r.fail(node.GetToken(), "write [a, b], or a line `- a` for each", "%s takes a list", key.Name)
+		return nil, false
+	}
+	items := []string{}
+	for _, value := range n.Values {
+		text, ok := r.scalar("an item of "+key.Name, value)
+		if !ok {
+			return nil, false
+		}
+		items = append(items, text)
+	}
+	return items, true
+}
+
+func (r *reader) mapping(key Key, node ast.Node) ([]string, bool) {
+	n, ok := node.(*ast.MappingNode)
+	if !ok {
+		r.fail(node.GetToken(), "write an indented line `name: value` for each", "%s takes values by name", key.Name)
+		return nil, false
+	}
+	items := []string{}
+	for _, pair := range n.Values {
+		name := pair.Key.GetToken().Value
+		text, ok := r.scalar(key.Name+"."+name, pair.Value)
+		if !ok {
+			return nil, false
+		}
+		if slices.ContainsFunc(items, func(item string) bool { return strings.HasPrefix(item, name+"=") }) {
+			r.fail(pair.Key.GetToken(), "delete one of them", "%s.%s is set twice", key.Name, name)
+			return nil, false
+		}
+		items = append(items, name+"="+text)
+	}
+	return items, true
+}
+
+func (r *reader) scalar(name string, node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:
 		return n.Value, true
@@ -182,9 +235,9 @@ func (r *reader) scalar(key Key, node ast.Node) (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, true
 	case *ast.NullNode:
-		r.fail(node.GetToken(), "give it a value or delete the line", "%s is empty", key.Name)
+		r.fail(node.GetToken(), "give it a value or delete the line", "%s is empty", name)
 	default:
-		r.fail(node.GetToken(), "", "%s takes one plain value", key.Name)
+		r.fail(node.GetToken(), "", "%s takes one plain value", name)
 	}
 	return "", false
 }

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
 const (
@@ -38,15 +39,12 @@ func adoptOrphans() error {
 // thisHost names what must be the same for the processes of a list to be found, or to be gone. The number of a namespace
 // is given to another only when no process is left in it.
 func thisHost() host {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return host{}
-	}
+	boot := boottime.ID()
 	namespace, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
+	if err != nil || boot == "" {
 		return host{}
 	}
-	return host{Boot: strings.TrimSpace(string(boot)), Namespace: namespace}
+	return host{Boot: boot, Namespace: namespace}
 }
 
 func listProcesses() ([]process, error) {

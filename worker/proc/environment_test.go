@@ -32,8 +32,9 @@ func TestEnvironment_LaterLayersWin(t *testing.T) {
 	x := setup(t, func(c *Config) {
 		c.Environ = []string{"A=inherited", "B=inherited", "C=inherited", "OARLOCK_URL=x", "PATH=/usr/bin:/bin", "EMPTY="}
 		c.Env = map[string]string{"B": "worker", "C": "worker", "D": "worker", "MY_TOKEN": "the worker's own is not filtered"}
-		c.Tag = map[string]string{"OARLOCK_WORKER_ID": "w1"}
+		c.WorkerVariable = "OARLOCK_WORKER_ID"
 	})
+	x.worker = "w1"
 	task := shell("")
 	task.Resolved.Env = map[string]string{"C": "step", "PARAM_DAY": "step", "OARLOCK_RUN_ID": "step", "OARLOCK_WORKER_ID": "step", "pass": "step"}
 	task.Secrets = map[string]string{"pass": "s3cret"}

@@ -26,8 +26,9 @@ type Config struct {
 	// $XDG_RUNTIME_DIR: beside a database that syncs, a file on disk costs more than a process. "": Dir.
 	RunDir string
 
-	// Tag is in every body's environment and wins over all else: by it whoever sweeps finds the processes of a worker.
-	Tag map[string]string
+	// WorkerVariable holds the id of the worker in every body's environment and wins over all else: by it whoever sweeps
+	// finds the processes of a worker. "": none does.
+	WorkerVariable string
 
 	Env        map[string]string // the worker's own, above what is inherited
 	EnvInherit bool              // whether Environ reaches bodies at all
@@ -113,8 +114,10 @@ func (c Config) check() error {
 	if r.Memory < 0 || r.PIDs < 0 || r.Nice < 0 || r.Nice > 19 {
 		return fmt.Errorf("resources: memory %d, pids %d and nice %d must not be negative, and nice at most 19", r.Memory, r.PIDs, r.Nice)
 	}
-	if err := environment(c.Tag).check(); err != nil {
-		return err
+	if c.WorkerVariable != "" {
+		if err := (environment{c.WorkerVariable: ""}).check(); err != nil {
+			return err
+		}
 	}
 	if err := environment(c.Env).check(); err != nil {
 		return err
@@ -131,6 +134,9 @@ func (x *Executor) LookupEnv(name string) (string, bool) {
 	value, ok := x.base[name]
 	return value, ok
 }
+
+// EndKept kills what bodies were allowed to leave behind. No Execute may be under way.
+func (x *Executor) EndKept() error { return x.kept.kill() }
 
 // Close kills what bodies were allowed to leave behind, and removes the executor's folder. No Execute may be under way.
 func (x *Executor) Close() error {
@@ -194,7 +200,9 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 		return a, err
 	}
 	added["PWD"] = a.cmd.dir
-	maps.Copy(added, x.config.Tag)
+	if x.config.WorkerVariable != "" {
+		added[x.config.WorkerVariable] = task.Worker
+	}
 	added[ownerVariable] = a.owner
 	a.env = added.list(x.base)
 	return a, a.group(number)

@@ -237,7 +237,7 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"cgroup":      {Dir: t.TempDir(), Cgroup: t.TempDir()},
 		"deny":        {Dir: t.TempDir(), EnvDeny: []string{"["}},
 		"commands":    {Dir: t.TempDir(), Allow: []string{"ls"}},
-		"tag":         {Dir: t.TempDir(), Tag: map[string]string{"A=": ""}},
+		"variable":    {Dir: t.TempDir(), WorkerVariable: "A="},
 		"environment": {Dir: t.TempDir(), Env: map[string]string{"A": "\x00"}},
 		"a file":      {Dir: "/dev/null/x"},
 	} {

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 // bench is an executor under test, with a folder of its own.
 type bench struct {
 	*Executor
-	dir string
+	dir    string
+	worker string // id that its tasks carry
 }
 
 func setup(tb testing.TB, change ...func(*Config)) *bench {
@@ -50,7 +51,7 @@ func setup(tb testing.TB, change ...func(*Config)) *bench {
 			tb.Error(err)
 		}
 	})
-	return &bench{x, c.Dir}
+	return &bench{Executor: x, dir: c.Dir}
 }
 
 // buffer is a log that may be read while it is written.
@@ -109,6 +110,7 @@ func (b *bench) run(t *testing.T, task *worker.Task) dagrun.Result {
 // begin executes a body in the background; the test fails if it takes longer than patience.
 func (b *bench) begin(t *testing.T, ctx context.Context, task *worker.Task) <-chan dagrun.Result { //nolint:revive // t first, as everywhere
 	t.Helper()
+	task.Worker = b.worker
 	inner := make(chan dagrun.Result, 1)
 	go func() { inner <- b.Execute(ctx, task) }()
 	result := make(chan dagrun.Result, 1)

@@ -32,7 +32,8 @@ func reported(t *testing.T, path, word string) int {
 func tagged(t *testing.T, change ...func(*Config)) (*bench, string) {
 	t.Helper()
 	id := t.Name() + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	x := setup(t, append(change, func(c *Config) { c.Tag = map[string]string{"OARLOCK_WORKER_ID": id} })...)
+	x := setup(t, append(change, func(c *Config) { c.WorkerVariable = "OARLOCK_WORKER_ID" })...)
+	x.worker = id
 	return x, "OARLOCK_WORKER_ID=" + id
 }
 

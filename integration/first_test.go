@@ -1,0 +1,21 @@
+package integration
+
+import "testing"
+
+func TestWorker_RunsAGraphOfCommands(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: hello
+params: [{name: who, default: world}]
+steps:
+  - {id: a, run: 'echo "hello $PARAM_WHO"; echo "n=42" > $OARLOCK_OUTPUT', outputs: [{name: n, type: number}]}
+  - {id: b, depends: [a], run: 'echo "got $N"', env: {N: '${steps.a.outputs.n}'}}
+  - {id: c, depends: [b], run: 'exit 3', continue_on: failed}
+`)
+	b.worker(t, "w1")
+	run := b.enqueue(t, "hello", nil)
+	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=failed"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

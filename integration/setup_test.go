@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// patience is how long anything may take on a machine that others use too.
+const patience = 60 * time.Second
+
+// program is the path of the oarlock under test.
+var program string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "oarlock-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "oarlock")
+	build := exec.Command("go", "build", "-o", program, "github.com/oarlock-dev/oarlock/cmd/oarlock")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// bench is a database of its own, and what uses it.
+type bench struct {
+	*queue.Store
+	db  *pgtest.DB
+	url string // for workers: a login with no role but theirs
+	dir string
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("wants a database")
+	}
+	b := &bench{db: pgtest.New(t), dir: t.TempDir()}
+	b.url = b.db.Login(t, "oarlock_worker")
+	store, err := queue.Open(t.Context(), queue.Config{URL: b.db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	b.Store = store
+	conn := b.db.Conn(t)
+	t.Cleanup(func() { pgtest.CheckInvariants(t, conn) })
+	return b
+}
+
+// put applies a DAG; $DIR in it is the folder of the bench.
+func (b *bench) put(t *testing.T, source string) {
+	t.Helper()
+	source = strings.ReplaceAll(source, "$DIR", b.dir)
+	spec, err := dagspec.Parse("test.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.PutDAG(t.Context(), spec, source, "test.yaml"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) enqueue(t *testing.T, dag string, params map[string]any) queue.RunID {
+	t.Helper()
+	r := queue.Request{DAG: dag}
+	if params != nil {
+		r.Params = params
+	}
+	run, err := b.Enqueue(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// await waits for the end of a run, and describes it: its state, and each task as step=state.
+func (b *bench) await(t *testing.T, run queue.RunID) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := b.Await(ctx, run); err != nil {
+		t.Fatalf("run %d is not over: %v\nit is: %s", run, err, b.shown(t, run))
+	}
+	return b.shown(t, run)
+}
+
+// shown describes a run in a line.
+func (b *bench) shown(t *testing.T, run queue.RunID) string {
+	t.Helper()
+	r, err := b.Get(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := b.Tasks(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprint(r.State)
+	for _, task := range tasks {
+		name := task.Step
+		if task.Item != "" {
+			name += "/" + task.Item
+		}
+		text += fmt.Sprintf(" %s=%s", name, task.State)
+	}
+	return text
+}
+
+// until waits for something to come true.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+		pause := time.NewTimer(2 * time.Millisecond)
+		<-pause.C
+	}
+}
+
+// process is an oarlock that runs.
+type process struct {
+	*exec.Cmd
+	ended chan struct{}
+	code  int
+	said  *output
+}
+
+// worker starts `oarlock worker` under a name, with settings as in its file: slots=2.
+func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
+	t.Helper()
+	return b.start(t, append([]string{
+		"name=" + name, "state_dir=" + filepath.Join(b.dir, "state"), "database_url=" + b.url, "log_level=debug",
+	}, settings...), "worker")
+}
+
+// start starts a command with settings, which are given by its environment.
+func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(program, args...), ended: make(chan struct{}), said: &output{}}
+	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		p.Env = append(p.Env, "OARLOCK_"+strings.ToUpper(name)+"="+value)
+	}
+	p.Stdout, p.Stderr, p.Dir = p.said, p.said, b.dir
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait()
+		p.code = p.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("%s said:\n%s", strings.Join(args, " "), p.said)
+		}
+	})
+	return p
+}
+
+// stop asks for the end, and insists.
+func (p *process) stop(t *testing.T) {
+	for range 3 {
+		_ = p.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		_ = p.Process.Kill()
+		t.Errorf("process %d did not end", p.Process.Pid)
+	}
+}
+
+// exit waits for the end and returns its code.
+func (p *process) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatalf("process %d goes on", p.Process.Pid)
+	}
+	return p.code
+}
+
+// output gathers what a process says.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}

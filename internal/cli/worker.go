@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+func newWorkerCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "worker",
+		Usage: "claim runs and execute their tasks until told to stop",
+		Flags: workerFlags(),
+		Description: manual{
+			about: `Starts a guard, and as its child the process that works. The guard ends what outlives that one, and starts
+another when it dies. The first TERM or INT stops claiming and lets running tasks finish for --drain-timeout; what is
+not done then is handed to other workers. The second stops at once. All settings of a worker may stand in the settings
+file; see docs/worker.md.`,
+			examples: []string{
+				"oarlock worker",
+				"oarlock worker --slots 32 --queue etl --queue reports --label gpu=true",
+				"oarlock worker --name big-1 --drain-timeout 10m",
+			},
+			exits: []exitNote{
+				{exitOK, "it was told to stop, and did"},
+				{exitError, "it could not work, or its guard was killed"},
+				usageNote,
+				{exitUnreachable, "the database refuses it: no such schema, role or password. One that is away is waited for"},
+				settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runWorker(c, e) },
+	}
+}
+
+func runWorker(c *cli.Context, e *env) error {
+	link, guarded := guard.Attach()
+	if err := e.loadWorker(c); err != nil {
+		return err
+	}
+	config, err := e.rigConfig()
+	if err != nil {
+		return err
+	}
+	if !guarded {
+		return e.guardWorker(c.Context, config)
+	}
+	config.Link = link
+	if config.Commands != nil {
+		config.Commands.Cgroup = link.Cgroup()
+	}
+	return e.work(c.Context, config)
+}
+
+// finalExits of the process that works are those that starting it again would not change.
+var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
+
+// guardWorker starts this program again, and watches it.
+func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
+	state, err := e.stateDir()
+	if err != nil {
+		return err
+	}
+	code, err := guard.Run(context.WithoutCancel(ctx), guard.Config{ // it sees to signals itself
+		Name: config.Name, StateDir: state, Final: finalExits, Say: e.sayGuard,
+	})
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return exitStatus(code) // that process said why
+	}
+	return nil
+}
+
+// sayGuard logs what the guard sees; what is usual only for those who want to know everything.
+func (e *env) sayGuard(event guard.Event) {
+	switch event.Kind {
+	case guard.Started, guard.Swept:
+		e.log.Debug("guard: " + event.String())
+	case guard.Ended:
+		if event.Code == 0 {
+			e.log.Debug("guard: " + event.String())
+			return
+		}
+		e.log.Warn("guard: " + event.String())
+	case guard.Waiting, guard.Evicted, guard.Ignored, guard.Uncontained, guard.Overdue, guard.Blocked, guard.Delayed, guard.Unwritten:
+		e.log.Warn("guard: " + event.String())
+	}
+}
+
+// work is what the process below the guard does.
+func (e *env) work(ctx context.Context, config rig.Config) error {
+	r, err := rig.New(config)
+	if err != nil {
+		return &failure{kind: invalid, err: err, hint: see(e.command)}
+	}
+	got := make(chan os.Signal, 2)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	over := make(chan struct{})
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		e.hearSignals(r, got, over)
+	}()
+	err = r.Run(context.WithoutCancel(ctx)) // signals are heard here: the first is no reason to drop everything
+	close(over)
+	<-heard
+	signal.Stop(got)
+	if errors.Is(err, guard.ErrGone) {
+		return &failure{kind: general, err: err, hint: "start the worker again"}
+	}
+	return err
+}
+
+func (e *env) hearSignals(r *rig.Rig, got <-chan os.Signal, over <-chan struct{}) {
+	stop := []func(){
+		func() { e.log.Info("stopping: running tasks may finish; once more to stop at once"); r.Stop() },
+		r.StopNow,
+	}
+	for {
+		select {
+		case <-got:
+			stop[0]()
+			stop = stop[len(stop)-1:]
+		case <-over:
+			return
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/logship"
+	"github.com/oarlock-dev/oarlock/worker/proc"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+// workerKeys declares the settings of workers. Their flags are those of the worker command.
+func workerKeys() []config.Key {
+	keys := []config.Key{
+		{Name: "name", Flag: "--name", Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
+		{Name: "slots", Flag: "--slots", Default: "8", Check: atLeast(1), Usage: "run `N` tasks at once"},
+		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
+		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
+		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
+		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: behind a pooler in transaction mode"},
+		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
+		{Name: "lease_ttl", Default: "30s", Check: aDuration, Usage: "how long a worker may be silent before others take over"},
+		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
+		{Name: "claim_high", Default: "4", Check: atLeast(1), Usage: "claim no more at slots × this many tasks"},
+		{Name: "claim_low", Default: "2", Check: atLeast(1), Usage: "claim again below slots × this many tasks"},
+		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
+		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
+		{Name: "env", Shape: config.Map, Show: hiddenValue, Usage: "variables for every task"},
+		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
+		{Name: "env_deny", Shape: config.List, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
+		{Name: "shell", Shape: config.List, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
+		{Name: "command_allow", Shape: config.List, Usage: "globs of programs that may be started; all if none is given"},
+		{Name: "command_deny", Shape: config.List, Usage: "globs of programs that may not be started"},
+		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
+		{Name: "log_limit", Default: "64MiB", Check: aSize, Usage: "bytes of log that are kept of an attempt"},
+		{Name: "spool_limit", Default: "1GiB", Check: aSize, Usage: "bytes of log that wait on disk while the database is away"},
+		{Name: "http_allow", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may reach though they are denied"},
+		{Name: "http_deny", Shape: config.List, Check: aPrefix, Usage: "addresses (CIDR) that http.request may not reach"},
+	}
+	for i := range keys {
+		keys[i].Env = []string{"OARLOCK_" + strings.ToUpper(keys[i].Name)}
+	}
+	return keys
+}
+
+func workerFlags() (flags []cli.Flag) {
+	for _, k := range workerKeys() {
+		if k.Flag == "" {
+			continue
+		}
+		name := k.Flag[len("--"):]
+		switch {
+		case k.Shape != config.Plain:
+			flags = append(flags, &cli.StringSliceFlag{Name: name, Usage: k.Usage})
+		case len(k.Allowed) > 0:
+			flags = append(flags, &cli.BoolFlag{Name: name, Usage: k.Usage})
+		default:
+			flags = append(flags, &cli.StringFlag{Name: name, Usage: k.Usage, DefaultText: k.Default})
+		}
+	}
+	return flags
+}
+
+// loadWorker decides the settings again, with the flags of the worker command.
+func (e *env) loadWorker(c *cli.Context) error {
+	given := map[string][]string{}
+	for _, k := range workerKeys() {
+		name := strings.TrimPrefix(k.Flag, "--")
+		switch {
+		case name == "" || !c.IsSet(name):
+		case k.Shape != config.Plain:
+			given[k.Name] = c.StringSlice(name)
+		default:
+			given[k.Name] = []string{fmt.Sprint(c.Value(name))}
+		}
+	}
+	return e.decide(given)
+}
+
+// rigConfig is what the settings make of a worker.
+func (e *env) rigConfig() (rig.Config, error) {
+	url, _, err := e.database()
+	if err != nil {
+		return rig.Config{}, err
+	}
+	state, err := e.stateDir()
+	if err != nil {
+		return rig.Config{}, err
+	}
+	s := e.settings
+	c := rig.Config{
+		Database: queue.Config{URL: url, Direct: s.Text("direct_url"), PollOnly: s.Text("poll_only") == "true"},
+		Name:     s.Text("name"), Version: version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
+		Slots: e.number("slots"), High: e.number("claim_high"), Low: e.number("claim_low"),
+		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
+		Commands: e.commands(),
+		HTTP:     http.Policy{Allow: e.prefixes("http_allow"), Deny: e.prefixes("http_deny")},
+		Logs:     logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
+		Log:      e.log,
+	}
+	if c.Name == "" {
+		if c.Name, err = os.Hostname(); err != nil {
+			return c, &failure{kind: invalid, err: err, hint: "name the worker: --name NAME"}
+		}
+	}
+	c.Folder = filepath.Join(state, c.Name)
+	return c, e.checkWorker(&c)
+}
+
+// checkWorker refuses settings that contradict each other.
+func (e *env) checkWorker(c *rig.Config) error {
+	refuse := func(name, why string) error {
+		v := e.settings.Value(name)
+		if v.Origin.Where != "" {
+			why = v.Origin.Where + ": " + why
+		}
+		return &failure{kind: invalid, err: errors.New(why), hint: "see `oarlock config show --origin`"}
+	}
+	switch {
+	case c.TTL < 3*c.Heartbeat:
+		return refuse("lease_ttl", fmt.Sprintf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
+	case c.Low > c.High:
+		return refuse("claim_low", fmt.Sprintf("claim_low %d is more than claim_high %d", c.Low, c.High))
+	}
+	return nil
+}
+
+func (e *env) commands() *proc.Config {
+	s := e.settings
+	bounds := s.Value("resources").Pairs()
+	c := &proc.Config{
+		RunDir: memoryDir(), KeepWorkDir: s.Text("keep_workdir") == "true",
+		Env: s.Value("env").Pairs(), EnvInherit: s.Text("env_inherit") == "true", EnvDeny: s.Value("env_deny").Items,
+		Shell: s.Value("shell").Items, Allow: s.Value("command_allow").Items, Deny: s.Value("command_deny").Items,
+	}
+	c.Resources.Memory, _ = parseSize(bounds["memory"])
+	c.Resources.PIDs, _ = strconv.Atoi(bounds["pids"])
+	c.Resources.Nice, _ = strconv.Atoi(bounds["nice"])
+	return c
+}
+
+// memoryDir is a folder in memory that is ours, for small files; "" where there is none.
+func memoryDir() string {
+	path := fmt.Sprintf("/dev/shm/oarlock-%d", os.Getuid())
+	if rig.OwnFolder(path) != nil {
+		return ""
+	}
+	return path
+}
+
+// stateDir is where workers of this user keep what must outlive them.
+func (e *env) stateDir() (string, error) {
+	if dir := e.settings.Text("state_dir"); dir != "" {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(e.Dir, dir)
+		}
+		return dir, nil
+	}
+	if dir, ok := e.Lookup("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
+		return filepath.Join(dir, "oarlock"), nil
+	}
+	for _, dir := range e.statePlaces() {
+		if rig.OwnFolder(dir) == nil {
+			return dir, nil
+		}
+	}
+	return "", &failure{
+		kind: invalid, err: errors.New("there is no folder for the state of a worker"),
+		hint: "name one that this user may write to: state_dir in the settings file, or OARLOCK_STATE_DIR",
+	}
+}
+
+func (e *env) statePlaces() (places []string) {
+	if os.Getuid() == 0 {
+		places = append(places, "/var/lib/oarlock")
+	}
+	if home, ok := e.Lookup("HOME"); ok && filepath.IsAbs(home) {
+		places = append(places, filepath.Join(home, ".local", "state", "oarlock"))
+	}
+	return append(places, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
+}
+
+// What follows reads settings that were checked when they were loaded.
+
+func (e *env) number(name string) int {
+	n, _ := strconv.Atoi(e.settings.Text(name))
+	return n
+}
+
+func (e *env) span(name string) time.Duration {
+	d, _ := dagspec.ParseDuration(e.settings.Text(name))
+	return d.Std()
+}
+
+func (e *env) size(name string) int64 {
+	n, _ := parseSize(e.settings.Text(name))
+	return n
+}
+
+func (e *env) prefixes(name string) (all []netip.Prefix) {
+	for _, text := range e.settings.Value(name).Items {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func atLeast(least int) func(string) error {
+	return func(text string) error {
+		if n, err := strconv.Atoi(text); err != nil || n < least {
+			return fmt.Errorf("must be a whole number, at least %d", least)
+		}
+		return nil
+	}
+}
+
+func aDuration(text string) error {
+	d, err := dagspec.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("must be a time such as 500ms, 30s or 5m")
+	}
+	return nil
+}
+
+func aPrefix(text string) error {
+	if _, err := netip.ParsePrefix(text); err != nil {
+		return errors.New("must be a range of addresses such as 10.0.0.0/8")
+	}
+	return nil
+}
+
+func aSize(text string) error {
+	_, err := parseSize(text)
+	return err
+}
+
+func aResource(item string) error {
+	name, text, _ := strings.Cut(item, "=")
+	switch name {
+	case "memory":
+		return aSize(text)
+	case "pids":
+		return atLeast(1)(text)
+	case "nice":
+		if n, err := strconv.Atoi(text); err != nil || n < 0 || n > 19 {
+			return errors.New("nice must be a whole number from 0 to 19")
+		}
+		return nil
+	}
+	return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
+}
+
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
+
+// parseSize reads a number of bytes, such as 64MiB.
+func parseSize(text string) (int64, error) {
+	i := slices.IndexFunc(sizeUnits, func(u struct {
+		name  string
+		bytes int64
+	},
+	) bool {
+		return strings.HasSuffix(text, u.name)
+	})
+	unit := sizeUnits[i]
+	n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(text, unit.name)), 10, 64)
+	if err != nil || n <= 0 || n > (1<<62)/unit.bytes {
+		return 0, errors.New("must be a size such as 512KiB, 64MiB or 1GiB")
+	}
+	return n * unit.bytes, nil
+}
+
+// hiddenValue keeps values of variables out of sight: they may be secrets.
+func hiddenValue(item string) string {
+	name, _, _ := strings.Cut(item, "=")
+	return name + "=…"
+}

@@ -1,0 +1,75 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/logship"
+	"github.com/oarlock-dev/oarlock/worker/proc"
+)
+
+// Config says what a worker is, and what it may do. Only Database is required.
+type Config struct {
+	Database queue.Config
+
+	Name    string            // as people see it; "": the host's name
+	Version string            // of the program
+	Queues  []string          // that it serves; none: all
+	Labels  map[string]string // that selectors of DAGs are compared with
+	Slots   int               // 0: DefaultSlots
+	High    int               // claims stop at slots × High tasks; 0: 4
+	Low     int               // and go on at slots × Low; 0: 2
+
+	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
+	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it
+	DrainTimeout time.Duration // 0: worker.DefaultDrain
+
+	Commands *proc.Config // nil: it runs no commands; Dir "" is made below Folder
+	HTTP     http.Policy
+	Logs     logship.Config // its limits; Dir "" is made below Folder
+	Folder   string         // for working folders and spooled logs; "": one for this user below os.TempDir
+
+	Link        *guard.Link  // to the guard that started this process; nil: there is none
+	KeepProcess bool         // do not end it when a body outlives the lease: such a body may then run twice at once
+	Log         *slog.Logger // nil: silent
+}
+
+// DefaultSlots of a worker that names none.
+const DefaultSlots = 8
+
+// complete fills in what is left out.
+func (c Config) complete() (Config, error) {
+	if c.Database.URL == "" && c.Database.Pool == nil {
+		return c, errors.New("a worker needs a database: set Database.URL or Database.Pool")
+	}
+	if c.Slots < 0 {
+		return c, fmt.Errorf("%d slots: a worker needs one or more", c.Slots)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost" // only people read it
+	}
+	c.Name = orElse(c.Name, host)
+	c.Slots = orElse(c.Slots, DefaultSlots)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Folder = orElse(c.Folder, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
+	c.Logs.Dir = orElse(c.Logs.Dir, filepath.Join(c.Folder, "spool"))
+	return c, nil
+}
+
+func orElse[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

@@ -1,0 +1,106 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// register begins a life of the worker. It replaces what is known to be dead: workers that the guard cleared away, and
+// former lives of this one. A database that is away is waited for.
+func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
+	trying, cancel := r.untilStopped(ctx, 0)
+	defer cancel()
+	asking, cancel := r.untilStopped(ctx, graceToRegister) // given up half-way it would leave a row that nobody renews
+	defer cancel()
+	self.Replaces = r.dead
+	session, err := backoff.Retry(trying, func() (*queue.Session, error) {
+		session, err := r.store.Register(asking, self)
+		if err == nil || passing(err) {
+			return session, err
+		}
+		return nil, backoff.Permanent(err)
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, next time.Duration) {
+		r.config.Log.Warn("the database is not there yet", "err", err, "again_in", next.Round(time.Millisecond))
+	}))
+	if err != nil {
+		return worker.Session{}, err
+	}
+	if err := r.config.Link.Forget(texts(r.dead)...); err != nil {
+		r.config.Log.Warn("the guard keeps a list of workers that are replaced already", "err", err)
+	}
+	r.dead = nil
+	r.session.Store(session)
+	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
+}
+
+const (
+	maxWait         = 5 * time.Second
+	graceToRegister = 5 * time.Second
+)
+
+func patience() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 100*time.Millisecond, maxWait
+	return b
+}
+
+// passing tells whether asking again may help. A database that answers and refuses will go on doing so.
+func passing(err error) bool {
+	switch pglink.Classify(err) {
+	case pglink.NotExecuted, pglink.Aborted, pglink.SessionLost, pglink.WrongNode, pglink.Degraded:
+		return true
+	case pglink.OK, pglink.Permanent:
+	}
+	return errors.Is(err, queue.ErrUnknown)
+}
+
+// sweepTimeout bounds how long what was killed may take to be gone.
+const sweepTimeout = 10 * time.Second
+
+// ended makes sure that nothing of a life is left, so that the next one may replace it. Where that fails, so does the
+// worker: the guard then sees to it, or the lease decides.
+func (r *Rig) ended(id uuid.UUID, released bool) error {
+	r.session.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	var kept error
+	if r.commands != nil {
+		kept = r.commands.EndKept()
+	}
+	if err := errors.Join(kept, r.config.Link.Sweep(ctx)); err != nil {
+		return err
+	}
+	_ = r.config.Link.Extend(0) // to a guard that is gone: see watchGuard
+	if !released {
+		r.dead = append(r.dead, id)
+		return nil
+	}
+	_ = r.config.Link.Forget(id.String()) // kept on the list it costs its successor one statement
+	return nil
+}
+
+// cleared are the workers whose processes the guard saw gone.
+func (r *Rig) cleared() (ids []uuid.UUID) {
+	for _, text := range r.config.Link.Replaces() {
+		if id, err := uuid.Parse(text); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func texts(ids []uuid.UUID) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = id.String()
+	}
+	return all
+}

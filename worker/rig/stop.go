@@ -1,0 +1,116 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/guard"
+)
+
+// errStopped is why waiting for a database ends in order.
+var errStopped = errors.New("the worker is to stop")
+
+// stopping remembers what was asked while there is nobody yet to be told.
+type stopping struct {
+	mu     sync.Mutex
+	now    bool
+	asked  chan struct{} // closed: by Stop or StopNow
+	worker *worker.Worker
+}
+
+func newStopping() *stopping { return &stopping{asked: make(chan struct{})} }
+
+// Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is
+// done.
+func (r *Rig) Stop() { r.stopping.ask(false) }
+
+// StopNow is Stop without the while.
+func (r *Rig) StopNow() { r.stopping.ask(true) }
+
+func (s *stopping) ask(now bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now || now
+	select {
+	case <-s.asked:
+	default:
+		close(s.asked)
+	}
+	s.pass()
+}
+
+// tell names the worker that is to be told.
+func (s *stopping) tell(w *worker.Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worker = w
+	select {
+	case <-s.asked:
+		s.pass()
+	default:
+	}
+}
+
+func (s *stopping) pass() {
+	switch {
+	case s.worker == nil:
+	case s.now:
+		s.worker.StopNow()
+	default:
+		s.worker.Stop()
+	}
+}
+
+// untilStopped ends a context a while after the worker was told to stop.
+func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-r.stopping.asked:
+		case <-ctx.Done():
+			return
+		}
+		grace := time.NewTimer(after)
+		defer grace.Stop()
+		select {
+		case <-grace.C:
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-watched
+	}
+}
+
+// watchGuard stops the worker at once when its guard died: nobody would end its tasks if it died as well.
+func (r *Rig) watchGuard(ctx context.Context) {
+	select {
+	case <-r.config.Link.Gone():
+		r.config.Log.Error("the guard of this worker is gone: ending its tasks and handing on its runs")
+		r.StopNow()
+	case <-ctx.Done():
+	}
+}
+
+// guardGone is what Run returns where the guard died.
+func (r *Rig) guardGone() error {
+	select {
+	case <-r.config.Link.Gone():
+		return guard.ErrGone
+	default:
+		return nil
+	}
+}
+
+// sink tells the guard about the lease.
+type sink struct{ *guard.Link }
+
+// Extend needs no error: a guard that does not hear it is gone, and watchGuard knows.
+func (s sink) Extend(deadline time.Duration) { _ = s.Link.Extend(deadline) }
