@@ -1,6 +1,9 @@
 package integration
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+)
 
 func TestWorker_RunsAGraphOfCommands(t *testing.T) {
 	t.Parallel()
@@ -17,5 +20,21 @@ steps:
 	run := b.enqueue(t, "hello", nil)
 	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=failed"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestWorker_IsToldToStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker(t, "w1")
+	until(t, "the worker is live", func() bool { return b.live(t) == "w1" })
+	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.exit(t); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	if live := b.live(t); live != "" {
+		t.Errorf("%s is still registered", live)
 	}
 }

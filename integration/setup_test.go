@@ -128,6 +128,22 @@ func (b *bench) shown(t *testing.T, run queue.RunID) string {
 	return text
 }
 
+// live are the names of the workers that are live.
+func (b *bench) live(t *testing.T) string {
+	t.Helper()
+	workers, err := b.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range workers {
+		if workers[i].State == queue.WorkerLive {
+			names = append(names, workers[i].Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
 // until waits for something to come true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()

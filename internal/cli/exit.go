@@ -57,7 +57,7 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 func (f *failure) Hint() string  { return f.hint }
 
-// exitStatus is an error that has been reported already.
-type exitStatus int
+// statusError has been reported already.
+type statusError int
 
-func (s exitStatus) Error() string { return "exit status " + decimal(int64(s)) }
+func (s statusError) Error() string { return "exit status " + decimal(int64(s)) }

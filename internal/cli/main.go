@@ -23,7 +23,7 @@ func run(ctx context.Context, outside Env, args []string) int {
 	if err == nil {
 		return int(exitOK)
 	}
-	if status, ok := errors.AsType[exitStatus](err); ok {
+	if status, ok := errors.AsType[statusError](err); ok {
 		return int(status)
 	}
 	p := diagnose(ctx, err)

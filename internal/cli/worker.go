@@ -75,7 +75,7 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
 		return err
 	}
 	if code != 0 {
-		return exitStatus(code) // that process said why
+		return statusError(code) // that process said why
 	}
 	return nil
 }

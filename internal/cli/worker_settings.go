@@ -27,7 +27,7 @@ import (
 func workerKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "name", Flag: "--name", Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
-		{Name: "slots", Flag: "--slots", Default: "8", Check: atLeast(1), Usage: "run `N` tasks at once"},
+		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
 		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
 		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
@@ -35,8 +35,8 @@ func workerKeys() []config.Key {
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
 		{Name: "lease_ttl", Default: "30s", Check: aDuration, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
-		{Name: "claim_high", Default: "4", Check: atLeast(1), Usage: "claim no more at slots × this many tasks"},
-		{Name: "claim_low", Default: "2", Check: atLeast(1), Usage: "claim again below slots × this many tasks"},
+		{Name: "claim_high", Default: "4", Check: aCount, Usage: "claim no more at slots × this many tasks"},
+		{Name: "claim_low", Default: "2", Check: aCount, Usage: "claim again below slots × this many tasks"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
 		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Usage: "variables for every task"},
@@ -218,13 +218,11 @@ func (e *env) prefixes(name string) (all []netip.Prefix) {
 	return all
 }
 
-func atLeast(least int) func(string) error {
-	return func(text string) error {
-		if n, err := strconv.Atoi(text); err != nil || n < least {
-			return fmt.Errorf("must be a whole number, at least %d", least)
-		}
-		return nil
+func aCount(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n < 1 {
+		return errors.New("must be a whole number, at least 1")
 	}
+	return nil
 }
 
 func aDuration(text string) error {
@@ -249,18 +247,23 @@ func aSize(text string) error {
 
 func aResource(item string) error {
 	name, text, _ := strings.Cut(item, "=")
+	var err error
 	switch name {
 	case "memory":
-		return aSize(text)
+		err = aSize(text)
 	case "pids":
-		return atLeast(1)(text)
+		err = aCount(text)
 	case "nice":
-		if n, err := strconv.Atoi(text); err != nil || n < 0 || n > 19 {
-			return errors.New("nice must be a whole number from 0 to 19")
+		if n, nan := strconv.Atoi(text); nan != nil || n < 0 || n > 19 {
+			err = errors.New("must be a whole number from 0 to 19")
 		}
-		return nil
+	default:
+		return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
 	}
-	return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return nil
 }
 
 var sizeUnits = []struct {

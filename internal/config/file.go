@@ -170,7 +170,11 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 	r.found[key.Name] = entry{items, at.Position.Line}
 	for _, item := range items {
 		if err := key.checkOne(item); err != nil {
-			r.fail(pair.Value.GetToken(), DidYouMean(item, key.Allowed), "%s %v", key.Name, err)
+			at := pair.Value.GetToken()
+			if key.Shape != Plain {
+				at = pair.Key.GetToken() // the first token of a list or a map says little
+			}
+			r.fail(at, DidYouMean(item, key.Allowed), "%s %v", key.Name, err)
 		}
 	}
 }
