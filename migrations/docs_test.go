@@ -19,7 +19,7 @@ import (
 const described = `
 	WITH public AS (
 	  SELECT CASE p.proname
-	           WHEN 'enqueue' THEN 11 WHEN 'enqueue_many' THEN 12
+	           WHEN 'enqueue' THEN 11 WHEN 'enqueue_many' THEN 12 WHEN 'rerun' THEN 13
 	           WHEN 'run_status' THEN 21 WHEN 'task_status' THEN 22 WHEN 'run_result' THEN 23 WHEN 'run_list' THEN 24 WHEN 'scale_hint' THEN 25
 	           WHEN 'read_log' THEN 26 WHEN 'follow' THEN 27 WHEN 'unfollow' THEN 28
 	           WHEN 'cancel' THEN 31 WHEN 'pause' THEN 32 WHEN 'resume' THEN 33 WHEN 'retry' THEN 34 WHEN 'approve' THEN 35

@@ -13,7 +13,10 @@ import (
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
-var enqueueSQL = statement.Named("queue/enqueue")
+var (
+	enqueueSQL = statement.Named("queue/enqueue")
+	rerunSQL   = statement.Named("queue/rerun")
+)
 
 const enqueueOp = "enqueue"
 
@@ -47,6 +50,24 @@ func (s *Store) Enqueue(ctx context.Context, r Request) (RunID, error) {
 		return 0, said(enqueueOp, err)
 	}
 	return id, nil
+}
+
+// Rerun asks for a new run of one that has ended, with its params but for those given (nil: none), in the DAG's current
+// version if latest is set, else in the same. A lost reply is ErrUnknown.
+func (s *Store) Rerun(ctx context.Context, run RunID, params map[string]any, latest bool) (RunID, error) {
+	op := fmt.Sprintf("rerun run %d", run)
+	if params == nil {
+		params = map[string]any{}
+	}
+	text, err := jsonText("params", params)
+	if err != nil {
+		return 0, said(op, err)
+	}
+	var id RunID
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, rerunSQL, pgx.StrictNamedArgs{"run": run, "params": text, "latest": latest}).Scan(&id)
+	}
+	return id, said(op, s.write(ctx, askTimeout, do, unknown("look among the newest runs before you ask again")))
 }
 
 // EnqueueTx asks for a run in a transaction of the caller's: the run exists once that commits, and never did if it rolls

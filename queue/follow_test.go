@@ -368,7 +368,7 @@ func TestFollowLogs_ReadsFastWriters(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)
 	var chunks []Chunk
-	for n := range (maxPagesInTurn+2)*maxReadChunks + 7 {
+	for n := range (maxReadsInPass+2)*maxReadChunks + 7 {
 		chunks = append(chunks, log.chunk(n, "x"))
 	}
 	w.append(t, chunks...)

@@ -24,6 +24,7 @@ const (
 var (
 	logStepsSQL    = sql.Named("queue/log_steps")
 	logAttemptsSQL = sql.Named("queue/log_attempts")
+	logStartsSQL   = sql.Named("queue/log_starts")
 	chunksSQL      = sql.Named("queue/chunks")
 )
 
@@ -59,25 +60,29 @@ type logReader struct {
 	query LogQuery
 
 	names map[int]string // of the steps; nil: not begun
-	task  *dagrun.TaskID // the only one; nil: all
+	steps []string       // the same in their order
+	task  *dagrun.TaskID // the only one; nil: all, or those of one step
+	step  int            // the only one, when the query wants all tasks of it; none: -1
 	epoch int            // of the newest task record seen
 	seq   int64
 	known map[attemptKey]bool
-	open  []openLog // with more to come, perhaps
-	ended int       // logs whose last chunk was read
-	begun bool      // discover was there
-	first int       // earlier attempts are not wanted
-	over  bool      // the run was, when discover was there last
-	more  bool      // the last sweep left something for the next
+	first map[dagrun.TaskID]int // earlier attempts are not wanted
+	open  []*openLog            // with more to come, perhaps
+	ended int                   // logs whose last chunk was read
+	begun bool                  // discover was there
+	over  bool                  // the run was, when discover was there last
+	more  bool                  // the last pass left something for the next
 }
 
 // openLog is an attempt's log, and where to go on in it.
 type openLog struct {
 	attemptKey
 
-	day  time.Time
-	next int
-	end  bool // the final chunk was read
+	day   time.Time
+	began time.Time // of the attempt; the epoch: not known
+	next  int
+	last  time.Time // when what was read last arrived
+	end   bool      // the final chunk was read
 }
 
 // begin finds the run, and the step that the query names.
@@ -92,16 +97,48 @@ func (r *logReader) begin(ctx context.Context) error {
 	if len(steps) == 0 { // every DAG has one
 		return noSuchRun(r.query.Run, pgx.ErrNoRows)
 	}
+	r.step = -1
 	if r.query.Step != "" {
 		if r.task = r.find(steps); r.task == nil {
-			return fmt.Errorf("run %d has no step %s: %w", r.query.Run, r.query.Step, ErrNotFound)
+			return &noStepError{run: r.query.Run, step: r.query.Step, steps: stepNames(steps)}
+		}
+		if r.query.Whole {
+			r.step, r.task = r.task.Step, nil
 		}
 	}
-	r.known, r.names = map[attemptKey]bool{}, map[int]string{}
+	r.known, r.first, r.names, r.steps = map[attemptKey]bool{}, map[dagrun.TaskID]int{}, map[int]string{}, stepNames(steps)
 	for _, s := range steps {
 		r.names[s.Step] = s.Name
 	}
 	return nil
+}
+
+// noStepError is an ErrNotFound that says which steps there are.
+type noStepError struct {
+	run   RunID
+	step  string
+	steps []string
+}
+
+func (e *noStepError) Error() string { return fmt.Sprintf("run %d has no step %s", e.run, e.step) }
+
+func (e *noStepError) Is(target error) bool { return target == ErrNotFound }
+
+// Hint says what to ask for instead.
+func (e *noStepError) Hint() string {
+	shown := e.steps[:min(len(e.steps), maxShownSteps)]
+	return "it has " + strings.Join(shown, ", ")
+}
+
+// maxShownSteps bounds a hint.
+const maxShownSteps = 20
+
+func stepNames(steps []logStep) []string {
+	names := make([]string, len(steps))
+	for i, s := range steps {
+		names[i] = s.Name
+	}
+	return names
 }
 
 type logStep struct {
@@ -138,16 +175,25 @@ func (r *logReader) discover(ctx context.Context) error {
 		return noSuchRun(r.query.Run, pgx.ErrNoRows)
 	}
 	r.over = found[0].Over
+	var opened []*openLog
 	for _, f := range found {
 		r.epoch, r.seq = f.newer(r.epoch, r.seq)
 	}
 	for _, f := range r.wanted(found) {
-		key := attemptKey{r.query.Run, dagrun.TaskID{Step: f.Step, Item: f.Item, Alt: f.Alt}, f.Attempt}
+		key := attemptKey{r.query.Run, f.task(), f.Attempt}
 		if !r.known[key] {
 			r.known[key] = true
-			r.open = append(r.open, r.from(openLog{attemptKey: key, day: f.Day}))
+			opened = append(opened, r.from(&openLog{attemptKey: key, day: f.Day, began: f.Began}))
 		}
 	}
+	if err := r.start(ctx, opened); err != nil {
+		for _, l := range opened {
+			delete(r.known, l.attemptKey) // another try finds them again
+		}
+		r.epoch, r.seq = 0, 0
+		return err
+	}
+	r.open, r.begun = append(r.open, opened...), true
 	return nil
 }
 
@@ -158,7 +204,11 @@ type foundLog struct {
 	Step         int
 	Item         string
 	Alt, Attempt int
-	Day          time.Time
+	Day, Began   time.Time
+}
+
+func (f *foundLog) task() dagrun.TaskID {
+	return dagrun.TaskID{Step: f.Step, Item: f.Item, Alt: f.Alt}
 }
 
 func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
@@ -168,19 +218,22 @@ func (f *foundLog) newer(epoch int, seq int64) (int, int64) {
 	return epoch, seq
 }
 
-// wanted leaves out what the query does not ask for: other attempts, or those before the one that was the latest at first.
+// wanted leaves out what the query does not ask for: other steps, other attempts, or those before the one that was the
+// latest at first.
 func (r *logReader) wanted(found []foundLog) []foundLog {
-	if !r.begun && r.task != nil {
-		r.first = cmp.Or(r.query.Attempt, found[len(found)-1].Attempt)
+	if !r.begun && (r.task != nil || r.query.Latest) {
+		for _, f := range found { // the latest of a task comes last
+			r.first[f.task()] = cmp.Or(r.query.Attempt, f.Attempt)
+		}
 	}
-	r.begun = true
 	return slices.DeleteFunc(found, func(f foundLog) bool {
-		return f.Attempt == 0 || f.Attempt < r.first || r.query.Attempt > 0 && f.Attempt > r.first
+		return f.Attempt == 0 || r.step >= 0 && f.Step != r.step || f.Attempt < r.first[f.task()] ||
+			r.query.Attempt > 0 && f.Attempt != r.query.Attempt
 	})
 }
 
 // from is where the query wants a log to begin.
-func (r *logReader) from(l openLog) openLog {
+func (r *logReader) from(l *openLog) *openLog {
 	last := r.query.Last
 	switch {
 	case r.task != nil:
@@ -196,62 +249,112 @@ func (r *logReader) from(l openLog) openLog {
 	return l
 }
 
+// start skips what the query does not want of the logs that are there at first.
+func (r *logReader) start(ctx context.Context, opened []*openLog) error {
+	q := r.query
+	if r.begun || q.Lines == 0 && q.Since.IsZero() {
+		return nil
+	}
+	for logs := range slices.Chunk(opened, maxStarts) {
+		args := r.places(logs)
+		args["lines"], args["since"] = given(int64(q.Lines)), moment(q.Since)
+		starts, err := list(ctx, r.store, logStartsSQL, args, pgx.RowToStructByPos[logStart])
+		if err != nil {
+			return err
+		}
+		for _, s := range starts {
+			l := logs[s.Place-1]
+			l.next = max(l.next, s.Seq)
+		}
+	}
+	return nil
+}
+
+// maxStarts bounds one statement that looks for the begin of what is wanted of logs.
+const maxStarts = 1000
+
+type logStart struct{ Place, Seq int }
+
+// places are the arguments that name logs.
+func (r *logReader) places(logs []*openLog) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"run":      r.query.Run,
+		"steps":    of(logs, func(l *openLog) int { return l.task.Step }),
+		"items":    of(logs, func(l *openLog) string { return l.task.Item }),
+		"alts":     of(logs, func(l *openLog) int { return l.task.Alt }),
+		"attempts": of(logs, func(l *openLog) int { return l.attempt }),
+		"days":     of(logs, func(l *openLog) time.Time { return l.day }),
+	}
+}
+
+func of[T any](logs []*openLog, field func(*openLog) T) []T {
+	return column(logs, func(l **openLog) T { return field(*l) })
+}
+
 func (k attemptKey) compare(other attemptKey) int {
 	return cmp.Or(cmp.Compare(k.task.Step, other.task.Step), cmp.Compare(k.task.Item, other.task.Item),
 		cmp.Compare(k.task.Alt, other.task.Alt), cmp.Compare(k.attempt, other.attempt))
 }
 
-// sweep reads on in all open logs and hands over what it finds, in pages, until take says that this is enough. A log that
-// grows as fast as it is read does not hold up the others for long.
+// sweep reads on in all open logs, one after the other, and hands over what it finds, in pages, until take says that this
+// is enough.
 func (r *logReader) sweep(ctx context.Context, limit int, take func([]Chunk) bool) error {
-	r.open = slices.DeleteFunc(r.open, func(l openLog) bool { return l.end })
-	r.more = false
 	for logs := range slices.Chunk(r.open, maxReadAttempts) {
-		full := true
-		for pages := 0; full && (r.over || pages < maxPagesInTurn); pages++ {
-			page, err := r.page(ctx, logs, limit)
+		logs = slices.DeleteFunc(slices.Clone(logs), func(l *openLog) bool { return l.end })
+		for full := len(logs) > 0; full; {
+			page, err := r.chunks(ctx, logs, limit, limit)
 			if err != nil {
 				return err
 			}
-			if len(page) > 0 && !take(page) {
+			for i := range page {
+				r.passed(logs[page[i].place-1], &page[i].Chunk)
+			}
+			if len(page) > 0 && !take(bare(page)) {
 				return nil
 			}
 			full = len(page) == limit
 		}
-		r.more = r.more || full
 	}
 	return nil
 }
 
-const maxPagesInTurn = 4
+// placed is a chunk of one of the logs that were asked for.
+type placed struct {
+	Chunk
+	place int // counted from 1
+}
 
-// page reads chunks of some logs, and moves these on.
-func (r *logReader) page(ctx context.Context, logs []openLog, limit int) ([]Chunk, error) {
-	chunks, err := list(ctx, r.store, chunksSQL, pgx.StrictNamedArgs{
-		"run": r.query.Run, "max_rows": limit,
-		"steps":    column(logs, func(l *openLog) int { return l.task.Step }),
-		"items":    column(logs, func(l *openLog) string { return l.task.Item }),
-		"alts":     column(logs, func(l *openLog) int { return l.task.Alt }),
-		"attempts": column(logs, func(l *openLog) int { return l.attempt }),
-		"days":     column(logs, func(l *openLog) time.Time { return l.day }),
-		"afters":   column(logs, (*openLog).after),
-	}, func(row pgx.CollectableRow) (c Chunk, err error) {
-		var place int
-		err = row.Scan(&place, &c.Seq, &c.Stream, &c.At, &c.Data, &c.Final, &c.Reason, &c.Dropped)
+func bare(page []placed) []Chunk { return column(page, func(p *placed) Chunk { return p.Chunk }) }
+
+// chunks reads on in some logs, at most so many chunks of each.
+func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int) ([]placed, error) {
+	args := r.places(logs)
+	args["afters"] = of(logs, func(l *openLog) int { return l.next })
+	args["max_rows"], args["max_each"] = limit, each
+	return list(ctx, r.store, chunksSQL, args, func(row pgx.CollectableRow) (c placed, err error) {
+		err = row.Scan(&c.place, &c.Seq, &c.Stream, &c.At, &c.Data, &c.Final, &c.Reason, &c.Dropped)
 		if err == nil {
-			l := logs[place-1]
+			l := logs[c.place-1]
 			c.Run, c.Task, c.Attempt, c.Day, c.Step = r.query.Run, l.task, l.attempt, l.day, r.name(l.task)
 		}
 		return c, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	r.moveOn(logs, chunks)
-	return chunks, nil
 }
 
-func (l *openLog) after() int { return l.next }
+// passed moves a log on past a chunk.
+func (r *logReader) passed(l *openLog, c *Chunk) {
+	l.next, l.last, l.end = c.Seq+1, later(l.last, c.At), c.Final
+	if c.Final {
+		r.ended++
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 func (r *logReader) name(task dagrun.TaskID) string {
 	switch {
@@ -261,19 +364,4 @@ func (r *logReader) name(task dagrun.TaskID) string {
 		return fmt.Sprintf("%s~%d", r.names[task.Step], task.Alt)
 	}
 	return r.names[task.Step]
-}
-
-func (r *logReader) moveOn(logs []openLog, chunks []Chunk) {
-	next := map[attemptKey]*Chunk{}
-	for i := range chunks {
-		next[chunks[i].attempt()] = &chunks[i]
-	}
-	for i := range logs {
-		if last := next[logs[i].attemptKey]; last != nil {
-			logs[i].next, logs[i].end = last.Seq+1, last.Final
-			if last.Final {
-				r.ended++
-			}
-		}
-	}
 }

@@ -52,10 +52,10 @@ BEGIN
     UNION ALL
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, g.roles)
       FROM (VALUES
-        ('enqueue enqueue_many cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
+        ('enqueue enqueue_many rerun cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
         ('control_status control_list run_status run_list task_status run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of', 'oarlock_read, oarlock_worker'),
-        ('read_log follow unfollow log_steps log_attempts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
         ('prune', 'oarlock_admin, oarlock_worker'),
         ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),

@@ -15,7 +15,8 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA010', 'finished', 'Somebody tried to change a run or task that is finished.', 'Open a new generation: `oarlock.retry(run)`.'),
     ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
     ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
-    ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.');
+    ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.'),
+    ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
 

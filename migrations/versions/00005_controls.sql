@@ -38,6 +38,25 @@ LANGUAGE sql IMMUTABLE
 RETURN ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.approvers[*]') n
              UNION SELECT n #>> '{}' FROM jsonb_path_query(body, '$.on_error[*].with[*].with.approvers[*]') n ORDER BY 1);
 
+-- What an approval asks for. A comment is always welcome. Of a replacement's nothing is known here.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_inputs(step text, body jsonb, given jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    inputs  text[] := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.inputs[*]') n);
+    missing text := (SELECT min(n #>> '{}') FROM jsonb_path_query(body, '$.with.required[*]') n WHERE coalesce(given ->> (n #>> '{}'), '') = '');
+    unknown text := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
+BEGIN
+    IF body ->> 'action' IS DISTINCT FROM 'approval' OR step ~ '~' THEN
+        RETURN;
+    ELSIF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
+    ELSIF unknown IS NOT NULL THEN
+        RAISE EXCEPTION 'step % asks for no input %', step, left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- Locks a run, with the parent it may have to tell: in the order of ids, as everybody does who locks several. OA007 says the
 -- same of a run that is somebody else's and of one that is not there.
 -- +goose StatementBegin
@@ -196,6 +215,9 @@ BEGIN
             HINT = (SELECT 'it has ' || left(string_agg(s.name, ', ' ORDER BY s.step), 500) FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
+    IF verb = 'approve' THEN
+        PERFORM oarlock.check_inputs(step, body, args -> 'outputs');
+    END IF;
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
@@ -318,7 +340,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else.
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else.
 
 ```sql
 SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');
@@ -399,6 +421,7 @@ DROP TRIGGER runs_came_back ON oarlock.runs;
 DROP FUNCTION oarlock.run_came_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
+DROP FUNCTION oarlock.check_inputs(text, jsonb, jsonb);
 DROP FUNCTION oarlock.approvers_of(jsonb);
 DROP FUNCTION oarlock.answer_of(oarlock.controls);
 DROP TYPE oarlock.answer;

@@ -79,16 +79,16 @@ COMMENT ON FUNCTION oarlock.log_steps(bigint) IS 'Internal: the steps of a run b
 -- which they commit, by epoch and seq. One row without a task says that there are none; no row, that there is no such run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_attempts(run bigint, since_epoch int, since_seq bigint, only_step int, only_item text, only_alt int)
-RETURNS TABLE (over bool, epoch int, seq bigint, step int, item text, alt int, attempt int, log_day date)
+RETURNS TABLE (over bool, epoch int, seq bigint, step int, item text, alt int, attempt int, log_day date, began timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    SELECT r.finished_at IS NOT NULL, t.epoch, t.seq, t.step, t.item, t.alt, l.attempt, l.log_day
+    SELECT r.finished_at IS NOT NULL, t.epoch, t.seq, t.step, t.item, t.alt, l.attempt, l.log_day, l.began
       FROM oarlock.visible_run(run) r
       LEFT JOIN (oarlock.tasks t
            CROSS JOIN LATERAL (
-                 SELECT t.attempt, t.log_day
+                 SELECT t.attempt, t.log_day, t.attempt_at AS began
                  UNION ALL
-                 SELECT a.attempt, a.log_day FROM oarlock.attempts a
+                 SELECT a.attempt, a.log_day, a.started_at FROM oarlock.attempts a
                   WHERE a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt) l)
         ON t.run_id = r.run_id AND (t.epoch, t.seq) > (since_epoch, since_seq) AND l.log_day IS NOT NULL
        AND (only_step IS NULL OR (t.step, t.item, t.alt) = (only_step, only_item, only_alt))
@@ -97,10 +97,11 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int) IS 'Internal: the attempts of a run that may have a log.';
 
--- Chunks of several attempts of a run, each from a number on: attempt by attempt in the order given. place is an attempt's
--- in the arrays.
+-- Chunks of several attempts of a run, each from a number on, and so many of each: attempt by attempt in the order given.
+-- place is an attempt's in the arrays.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], afters int[], max_rows int)
+CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], afters int[], max_rows int,
+    max_each int)
 RETURNS TABLE (place int, seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
@@ -112,11 +113,54 @@ BEGIN ATOMIC
              FROM oarlock.log_chunks x
             WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
               AND x.attempt = w.attempt AND x.seq >= w.after
-            ORDER BY x.seq LIMIT max_rows) c
+            ORDER BY x.seq LIMIT max_each) c
      ORDER BY w.n, c.seq LIMIT max_rows;
 END;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int) IS 'Internal: parts of the logs of a run.';
+COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int) IS 'Internal: parts of the logs of a run.';
+
+-- Where somebody begins to read who wants the last so many lines of each of these logs, or what arrived from a moment on: the
+-- number of a chunk. Lines are counted from the end, so that a large log is not read for its last few.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.log_starts(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], lines bigint, since timestamptz)
+RETURNS TABLE (place int, seq int)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    log   record;
+    chunk record;
+    shown text;
+    ends  bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM oarlock.visible_run(run)) THEN
+        RETURN;
+    END IF;
+    FOR log IN SELECT w.* FROM unnest(steps, items, alts, attempts, days) WITH ORDINALITY w (step, item, alt, attempt, log_day, n) LOOP
+        place := log.n;
+        seq := 0;
+        IF since IS NOT NULL THEN
+            SELECT coalesce(min(x.seq) FILTER (WHERE x.at >= since), max(x.seq) + 1, 0) INTO seq FROM oarlock.log_chunks x
+             WHERE x.log_day = log.log_day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt;
+        END IF;
+        IF lines IS NOT NULL THEN
+            ends := 0;
+            FOR chunk IN SELECT x.seq, x.data FROM oarlock.log_chunks x
+                          WHERE x.log_day = log.log_day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
+                            AND x.attempt = log.attempt AND x.seq >= log_starts.seq
+                          ORDER BY x.seq DESC LOOP
+                shown := encode(chunk.data, 'escape'); -- any bytes, and each line still ends
+                ends := ends + length(shown) - length(replace(shown, chr(10), ''));
+                IF ends > lines THEN
+                    seq := chunk.seq;
+                    EXIT;
+                END IF;
+            END LOOP;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz) IS 'Internal: where the end of a log begins.';
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_log(run bigint, step text, item text DEFAULT NULL, attempt int DEFAULT NULL, after int DEFAULT 0, max_rows int DEFAULT 1000)
@@ -130,7 +174,7 @@ BEGIN ATOMIC
                                                      coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
                      WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
                      ORDER BY l.attempt DESC LIMIT 1) a) w
-     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[after], least(max_rows, 1000)) c;
+     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[after], least(max_rows, 1000), least(max_rows, 1000)) c;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -143,7 +187,8 @@ SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read
 
 -- +goose Down
 DROP FUNCTION oarlock.read_log(bigint, text, text, int, int, int);
-DROP FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int);
+DROP FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz);
+DROP FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int);
 DROP FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int);
 DROP FUNCTION oarlock.log_steps(bigint);
 DROP FUNCTION oarlock.unfollow(bigint, text);

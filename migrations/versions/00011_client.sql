@@ -144,7 +144,59 @@ SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
 ```$$;
 -- +goose StatementEnd
 
+-- Asking once more ----------------------------------------------------------------------------------------------------
+
+-- A run with other params, or of another version, is a run of its own. What somebody may have overridden for the first one is
+-- asked for again: by whom it was given, and by whoever operates, without a question.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.rerun(run bigint, params jsonb DEFAULT '{}', latest bool DEFAULT false) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    id    bigint := nextval('oarlock.runs_run_id_seq');
+    asked oarlock.request;
+    r     oarlock.runs;
+    d     oarlock.dags;
+    v     oarlock.dag_versions;
+    l     oarlock.lanes;
+    lane  int;
+BEGIN
+    SELECT * INTO r FROM oarlock.visible_run(run);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no run %, or it is not yours', run USING ERRCODE = 'OA007', HINT = 'SELECT run_id FROM oarlock.inbox shows yours';
+    ELSIF r.finished_at IS NULL THEN
+        RAISE EXCEPTION 'run % is %: retry it when it has ended, or cancel it', run, r.state USING ERRCODE = 'OA014', HINT = 'SELECT * FROM oarlock.cancel(run)';
+    END IF;
+    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
+    SELECT * INTO v FROM oarlock.dag_versions x WHERE x.dag_id = r.dag_id AND x.version = r.version;
+    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
+    asked.dag := d.name;
+    asked.version := CASE WHEN latest THEN d.current_version ELSE r.version END;
+    asked.params := r.params || coalesce(params, '{}');
+    asked.queue := nullif(l.queue, v.queue);
+    asked.priority := nullif(l.priority, v.priority);
+    asked.selector := nullif(l.selector, v.selector);
+    asked.labels := (SELECT coalesce(jsonb_object_agg(e.key, e.value), '{}') FROM jsonb_each(r.labels) e WHERE v.labels -> e.key IS DISTINCT FROM e.value);
+    asked.logical_at := r.logical_at;
+    asked.precomputed := r.precomputed;
+    asked.trigger := 'retry';
+    asked.submitter := session_user;
+    asked.operates := r.submitted_by = session_user OR oarlock.operates();
+    lane := oarlock.insert_checked(id, asked, clock_timestamp());
+    UPDATE oarlock.runs x SET retry_of = run WHERE x.run_id = id;
+    PERFORM oarlock.wake(lane, 1);
+    RETURN id;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished one, and returns its number: with its params but for those given, its labels, its `logical_at` and what was overridden for it, in the same version of the DAG or, with `latest`, the current one. The new run is yours and says `retry_of`. To repeat what failed within the same run, use `oarlock.retry`.
+
+```sql
+SELECT oarlock.rerun(40, '{"day": "2026-11-21"}', latest => true);
+```$$;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION oarlock.rerun(bigint, jsonb, bool);
 DROP FUNCTION oarlock.control_list(bigint);
 DROP TYPE oarlock.control_info;
 DROP FUNCTION oarlock.run_list(text, text, text, jsonb, bigint, timestamptz, bigint, int);
