@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// pairs reads the values of a flag like -p day=2026-11-20, which may be given several times: nil for none.
+func pairs(flag string, words []string) (map[string]string, error) {
+	var all map[string]string
+	for _, word := range words {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok || name == "" {
+			return nil, &usageError{msg: fmt.Sprintf("%s wants NAME=VALUE, not %q", flag, word)}
+		}
+		if _, twice := all[name]; twice {
+			return nil, &usageError{msg: fmt.Sprintf("%s gives %s twice", flag, name)}
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// moment reads the value of a flag like --since: how long ago, or when. The zero time is none.
+func moment(flag, word string, now time.Time) (time.Time, error) {
+	if word == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, word); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, word, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	ago, err := dagspec.ParseDuration(word)
+	if err != nil {
+		return time.Time{}, &usageError{
+			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
+			hint: "like 90s, 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z",
+		}
+	}
+	return now.Add(-time.Duration(ago) * time.Millisecond), nil
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"maps"
+	"testing"
+	"time"
+)
+
+func TestPairs_TakesEachNameOnce(t *testing.T) {
+	t.Parallel()
+	got, err := pairs("-p", []string{"a=1", "b=x=y,z", "c="})
+	if want := map[string]string{"a": "1", "b": "x=y,z", "c": ""}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for _, words := range [][]string{{"a"}, {"=1"}, {"a=1", "a=2"}} {
+		if _, err := pairs("-p", words); err == nil {
+			t.Errorf("%q was taken", words)
+		}
+	}
+	if got, err := pairs("-p", nil); got != nil || err != nil {
+		t.Errorf("nothing is %v, %v", got, err)
+	}
+}
+
+func TestMoment_IsAgoOrATime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for word, want := range map[string]time.Time{
+		"":                     {},
+		"90s":                  now.Add(-90 * time.Second),
+		"1d12h":                now.Add(-36 * time.Hour),
+		"2026-11-20T03:00:00Z": time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
+		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
+		"2026-11-20T03:04":     time.Date(2026, 11, 20, 3, 4, 0, 0, time.Local),
+	} {
+		if got, err := moment("--since", word, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %v, %v, want %v", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"2", "yesterday", "-2h", "2026-13-01"} {
+		if got, err := moment("--since", word, now); err == nil {
+			t.Errorf("%q was taken for %v", word, got)
+		}
+	}
+}
