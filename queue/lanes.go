@@ -29,6 +29,7 @@ type lane struct {
 	MaxRun    int   // of its queue, 0: no limit
 	DAG       int64 // if it limits its runs, else 0
 	MaxActive int
+	Halted    bool // only what has begun goes on
 
 	floor place // nothing is below, as far as was seen; zero: not known
 }
@@ -78,11 +79,14 @@ func (l *lanes) scan(row pgx.CollectableRow) error {
 	var id, priority, maxRun, maxActive *int
 	var queue *string
 	var resets, dag *int64
-	err := row.Scan(&l.terms, &l.paused, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive)
+	var halted *bool
+	err := row.Scan(&l.terms, &l.paused, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive, &halted)
 	if err != nil || id == nil {
 		return err
 	}
-	lane := &lane{ID: *id, Queue: *queue, Priority: *priority, Resets: *resets, MaxRun: *maxRun, DAG: *dag, MaxActive: *maxActive}
+	lane := &lane{
+		ID: *id, Queue: *queue, Priority: *priority, Resets: *resets, MaxRun: *maxRun, DAG: *dag, MaxActive: *maxActive, Halted: *halted,
+	}
 	l.all = append(l.all, lane)
 	l.byID[lane.ID] = lane
 	return nil
@@ -123,6 +127,7 @@ type laneArgs struct {
 	floors  []time.Time // together with froms
 	froms   []RunID
 	limited []bool
+	halted  []bool
 }
 
 // minusInfinity is below every run_at.
@@ -137,7 +142,7 @@ func argsOf(ordered []*lane) laneArgs {
 		}
 		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
 		a.floors, a.froms = append(a.floors, floor.at), append(a.froms, floor.run)
-		a.limited = append(a.limited, l.limited())
+		a.limited, a.halted = append(a.limited, l.limited()), append(a.halted, l.Halted)
 	}
 	return a
 }

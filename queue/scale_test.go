@@ -32,7 +32,7 @@ const (
 	tinyScale   = 1_000
 	smallScale  = 20_000
 	largeScale  = 1_000_000
-	bulkScale   = 200_000 // in two calls
+	bulkScale   = 100_000 // the most of one call
 	betterLanes = 5
 )
 
@@ -150,11 +150,11 @@ func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	if !floors {
 		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
-	var lock *plan
+	n := 0
 	err := s.OnClaims(tb.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		explain(tb, conn, statement, args).all(func(q *plan) {
 			if q.Name == "CTE picked" {
-				lock = q.find("LockRows")
+				q.all(func(lock *plan) { n += lock.locks(tb) })
 			}
 		})
 		return nil
@@ -162,10 +162,18 @@ func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if scan := lock.find("Index Scan"); scan == nil || scan.Index != "runs_queued" {
-		tb.Errorf("a claim does not go by runs_queued: %+v", lock)
+	return n
+}
+
+// locks are the buffers of a node that locks runs.
+func (p *plan) locks(tb testing.TB) int {
+	if p.Node != "LockRows" {
+		return 0
 	}
-	return lock.buffers()
+	if scan := p.find("Index Scan"); scan == nil || scan.Index != "runs_queued" && scan.Index != "runs_begun" {
+		tb.Errorf("a claim does not go by runs_queued: %+v", p)
+	}
+	return p.buffers()
 }
 
 func TestScale_Small(t *testing.T) {
@@ -234,11 +242,36 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	c := &crowded{fleet: newFleet(t), n: bulkScale}
 	c.exec(t, "SET jit = off")
 	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
-	for range 2 {
-		c.ask(t, "plain", c.n/2)
+	c.ask(t, "plain", c.n)
+	c.underASnapshot(t, c.register(t), c.n-100)
+}
+
+// A poll that looks from the very start comes every few seconds.
+func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: smallScale}
+	c.exec(t, "SET jit = off")
+	c.ask(t, "plain", c.n)
+	s := c.register(t)
+	begun := c.beginOne(t, s)
+	c.exec(t, "SELECT oarlock.set_queue('default', paused => true)")
+	poll(t, s, 0) // reads the lanes again
+	if n := lockingSelect(t, s, 5, false); n > 20 {
+		t.Errorf("reads %d buffers to lock 5, at most 20", n)
 	}
-	c.exec(t, "ANALYZE oarlock.runs")
-	c.underASnapshot(t, c.register(t), c.n/2-c.n/100)
+	if p := poll(t, s, 5); !slices.Equal(runsOf(p.Claims), []queue.RunID{begun}) {
+		t.Errorf("claimed %v, want %d", runsOf(p.Claims), begun)
+	}
+}
+
+// beginOne has a run begun and queued again, behind all others.
+func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
+	t.Helper()
+	claim := poll(t, s, 1).Claims[0]
+	c.exec(t, `UPDATE oarlock.runs SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = clock_timestamp(), run_at = clock_timestamp()
+		WHERE run_id = $1`, claim.Run)
+	c.exec(t, "UPDATE oarlock.lanes SET resets = resets + 1")
+	return claim.Run
 }
 
 // underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up.

@@ -157,6 +157,9 @@ CREATE TABLE oarlock.runs (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 
+-- What was driven before and waits for its next driver: of a lane that is halted, only this is claimed, however much is
+-- queued there. Made before runs_queued, so that it is preferred where nothing else decides between them.
+CREATE INDEX runs_begun    ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued' AND epoch > 0;
 CREATE INDEX runs_queued   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued';
 CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE state = 'waiting';

@@ -17,9 +17,9 @@ BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
     IF r.run_at > clock_timestamp() THEN
         RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
-    ELSIF q.paused_by IS NOT NULL THEN
+    ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
         RETURN format('queue %s is paused by %s', q.name, q.paused_by);
-    ELSIF d.paused_by IS NOT NULL THEN
+    ELSIF d.paused_by IS NOT NULL AND r.started_at IS NULL THEN
         RETURN format('dag %s is paused by %s', d.name, d.paused_by);
     ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live') THEN
         RETURN 'no worker is live: start one with `oarlock worker`';

@@ -136,7 +136,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, pauses or resumes it, sets its limits; for administrators. What is not given stays. `max_running` bounds the runs that workers hold at once, `max_queued` (softly) those that wait; 0 is no limit. A paused queue takes runs and starts none.
+COMMENT ON FUNCTION oarlock.set_queue IS $$Makes a queue, pauses or resumes it, sets its limits; for administrators. What is not given stays. `max_running` bounds the runs that workers hold at once, `max_queued` (softly) those that wait; 0 is no limit. A paused queue takes runs and starts none. Runs that started go on.
 
 ```sql
 SELECT oarlock.set_queue('heavy', max_running => 4, max_queued => 10000);

@@ -62,14 +62,14 @@ func (m *Memory) share(w *worker, want int) int {
 func (m *Memory) due(w *worker, bound int) int {
 	n, now := 0, m.now()
 	for _, l := range m.lanes {
-		if !w.serves(l) || l.queue.paused {
+		if !w.serves(l) {
 			continue
 		}
 		for _, r := range l.due.items {
 			if n == bound {
 				return n
 			}
-			if r.rec.State == dagrun.RunQueued && !r.runAt.After(now) {
+			if r.rec.State == dagrun.RunQueued && !r.runAt.After(now) && !r.held() {
 				n++
 			}
 		}
@@ -81,7 +81,7 @@ func (m *Memory) due(w *worker, bound int) int {
 func (m *Memory) head(w *worker) *run {
 	now := m.now()
 	for _, l := range m.lanes {
-		if !w.serves(l) || l.queue.paused || m.full(l) {
+		if !w.serves(l) || m.full(l) {
 			continue
 		}
 		if r := m.next(l, now); r != nil {
@@ -109,13 +109,18 @@ func (m *Memory) next(l *lane, now time.Time) *run {
 		switch {
 		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
 			r.listed = false
-		case r.rec.StartedAt == 0 && (r.version.dag.paused || !room):
+		case r.held() || r.rec.StartedAt == 0 && !room:
 			passed = append(passed, r)
 		default:
 			r.listed = false
 			return r
 		}
 	}
+}
+
+// held says whether a run may not begin, because its queue or its DAG is paused.
+func (r *run) held() bool {
+	return r.rec.StartedAt == 0 && (r.lane.queue.paused || r.version.dag.paused)
 }
 
 // full says whether a lane's queue has all the claims it may have. It counts what is there.

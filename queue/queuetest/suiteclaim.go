@@ -18,6 +18,7 @@ var claimPromises = []promise{
 	{"order is priority, then run_at, then id", claimOrder},
 	{"nothing of a paused queue or DAG is claimed", pausedIsNotClaimed},
 	{"what a paused DAG has begun goes on", begunGoesOn},
+	{"what a paused queue has begun goes on, and obeys", begunInPausedQueue},
 	{"a worker claims only what it can serve", servesOnly},
 	{"a run waits for its run_at", waitsForRunAt},
 	{"a run_key is asked for once", keyIsIdempotent},
@@ -149,6 +150,48 @@ func begunGoesOn(s *setup) {
 		s.drive(w, s.claimOne(w), Behaviour{})
 		s.wantState(id, "succeeded")
 		s.idle(w, fmt.Sprintf("run %d has not begun", fresh))
+	}
+}
+
+// A takeover, an approval and a cancel do not wait until the queue goes on.
+func begunInPausedQueue(s *setup) {
+	for limit := range 3 {
+		yes, no, most := true, false, 2*(limit%2)
+		s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &no, MaxRunning: &most}))
+		name := "held" + strconv.Itoa(limit)
+		s.put(fmt.Sprintf("name: %s\nmax_active_runs: %d\nsteps:\n  - {id: a, action: approval}\n", name, 3*(limit/2)))
+		var ids [3]queue.RunID
+		w, dead := s.worker(), s.worker()
+		for i := range ids {
+			ids[i] = s.enqueue(queue.Request{DAG: name})
+			s.drive(w, s.claimOne(w), Behaviour{})
+			s.wantState(ids[i], "waiting")
+		}
+		s.ask(queue.Ask{Run: ids[0], Verb: dagrun.VerbPause, Step: "a"})
+		s.claimOne(dead)
+		fresh := s.enqueue(queue.Request{DAG: name})
+		s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &yes}))
+		next := s.worker(replacing(dead))
+		if c := s.claimOne(w); c.Run != ids[0] || c.Losses != 1 {
+			s.Errorf("claimed run %d, not %d of a lost worker", c.Run, ids[0])
+		} else {
+			s.drive(w, c, Behaviour{})
+		}
+		s.ask(approve(ids[1], "a"))
+		s.drive(next, s.claimOne(next), Behaviour{})
+		s.wantState(ids[1], "succeeded")
+		s.ask(queue.Ask{Run: ids[2], Verb: dagrun.VerbCancel})
+		s.drive(next, s.claimOne(next), Behaviour{})
+		s.wantState(ids[2], "canceled")
+		s.idle(w, fmt.Sprintf("run %d has not begun", fresh))
+		s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &no}))
+		c := s.claimOne(w)
+		if c.Run != fresh {
+			s.Errorf("claimed run %d, not %d", c.Run, fresh)
+		}
+		s.drive(w, c, Behaviour{}) // it parks
+		s.must(w.Close(s.Context()))
+		s.must(next.Close(s.Context()))
 	}
 }
 

@@ -4,9 +4,10 @@
 SELECT r.run_id, r.run_at, l.queue
   FROM oarlock.lanes l
   JOIN oarlock.runs r ON r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at < clock_timestamp() - interval '1 minute'
-  JOIN oarlock.queues q ON q.name = l.queue AND q.paused_by IS NULL AND q.max_running = 0
-  JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.paused_by IS NULL AND d.max_active_runs = 0
- WHERE EXISTS (SELECT FROM oarlock.workers w
+  JOIN oarlock.queues q ON q.name = l.queue AND q.max_running = 0
+  JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.max_active_runs = 0
+ WHERE (r.started_at IS NOT NULL OR q.paused_by IS NULL AND d.paused_by IS NULL) -- what has begun goes on
+   AND EXISTS (SELECT FROM oarlock.workers w
                 WHERE w.state = 'live' AND w.hungry > 0 AND w.started_at < clock_timestamp() - interval '1 minute'
                   AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond'
                   AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots)

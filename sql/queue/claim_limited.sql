@@ -1,5 +1,5 @@
 -- Purpose: claims due runs of lanes that share a limit, as many as it has left; the second statement after queue/gates, so that it sees what others claimed before
--- Index: runs_worker, for the count; runs_set_aside, for what started before; runs_queued, from each lane's floor on; runs_pkey
+-- Index: runs_worker and runs_set_aside, for the counts; runs_begun, for what started before; runs_queued, from each lane's floor on; runs_pkey
 -- Locks: (held: the claim fence, the queue's and the DAG's row) each run it claims FOR NO KEY UPDATE, passing over those that are locked
 WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed, and a LIMIT of null would be none
     SELECT least(@want::int, CASE WHEN q.max_running > 0 THEN q.max_running - (
@@ -11,15 +11,20 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = @dag
      WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
 ), lane AS MATERIALIZED (
-    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
-      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[]) WITH ORDINALITY a (lane_id, resets, floor, first, n)
+    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first, a.halted
+      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @halted::bool[])
+           WITH ORDINALITY a (lane_id, resets, floor, first, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      ORDER BY a.n
-), begun AS MATERIALIZED ( -- they count already
-    SELECT r.run_id FROM oarlock.runs r
-     WHERE r.dag_id = @dag AND r.epoch > 0 AND r.worker_id IS NULL AND r.state = 'queued' AND r.started_at IS NOT NULL
-       AND r.lane_id = ANY (@lanes) AND r.run_at <= statement_timestamp()
-     ORDER BY r.run_at LIMIT coalesce((SELECT greatest(m.any, 0) FROM room m), 0) FOR NO KEY UPDATE SKIP LOCKED
+), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them
+    SELECT head.run_id
+      FROM lane CROSS JOIN LATERAL (
+           SELECT r.run_id FROM oarlock.runs r
+            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at <= statement_timestamp()
+              AND r.started_at IS NOT NULL
+            ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
+     WHERE @dag <> 0 OR lane.halted
+     LIMIT coalesce((SELECT greatest(m.any, 0) FROM room m), 0)
 ), fresh AS MATERIALIZED (
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
@@ -27,6 +32,7 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
               AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND r.dag_id <> ALL (@paused::bigint[])) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
+     WHERE NOT lane.halted
      LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m), 0)
 ), claimed AS (
     UPDATE oarlock.runs r

@@ -7,7 +7,7 @@ WITH fence AS MATERIALIZED (
        FOR NO KEY UPDATE OF f
 ), queue AS MATERIALIZED (
     SELECT q.name FROM oarlock.queues q
-     WHERE EXISTS (SELECT FROM fence) AND q.name = @queue AND q.paused_by IS NULL AND @by_queue::bool
+     WHERE EXISTS (SELECT FROM fence) AND q.name = @queue AND @by_queue::bool
        FOR NO KEY UPDATE SKIP LOCKED
 ), dag AS MATERIALIZED (
     SELECT d.dag_id FROM oarlock.dags d

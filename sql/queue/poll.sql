@@ -1,14 +1,15 @@
 -- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left
--- Index: runs_queued, from each lane's floor on; runs_pkey; runs_worker, once per worker that holds runs; runs_wake, runs_deadline; fences_pkey, workers_pkey
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_worker, once per worker that holds runs; runs_wake, runs_deadline; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
      WHERE f.worker_id = @worker AND f.channel = 'claim'
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
-    SELECT a.lane_id, a.limited, l.resets, a.resets <> l.resets AS moved,
+    SELECT a.lane_id, a.limited, a.halted, l.resets, a.resets <> l.resets AS moved,
            CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
-      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @limited::bool[]) WITH ORDINALITY a (lane_id, resets, floor, first, limited, n)
+      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @limited::bool[], @halted::bool[])
+           WITH ORDINALITY a (lane_id, resets, floor, first, limited, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
@@ -16,18 +17,34 @@ WITH RECURSIVE fence AS MATERIALIZED (
     SELECT CASE WHEN @others::int = 0 THEN @want::int
            ELSE (@others + (SELECT count(*) FROM (
                     SELECT FROM lane CROSS JOIN LATERAL (
-                           SELECT FROM oarlock.runs r
-                            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-                              AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
-                            ORDER BY r.run_at, r.run_id LIMIT @want) head
+                           (SELECT FROM oarlock.runs r
+                             WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
+                               AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
+                               AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
+                             ORDER BY r.run_at, r.run_id LIMIT @want)
+                           UNION ALL
+                           (SELECT FROM oarlock.runs r
+                             WHERE lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
+                               AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
+                               AND r.started_at IS NOT NULL
+                             ORDER BY r.run_at, r.run_id LIMIT @want)) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
-), picked AS MATERIALIZED ( -- what a paused DAG has begun goes on. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
+), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
-           SELECT r.run_id FROM oarlock.runs r
-            WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-              AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
-            ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
+           SELECT due.run_id FROM (
+                  SELECT r.run_id FROM oarlock.runs r
+                   WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
+                     AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
+                     AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
+                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) due
+           UNION ALL
+           SELECT begun.run_id FROM (
+                  SELECT r.run_id FROM oarlock.runs r
+                   WHERE lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
+                     AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
+                     AND r.started_at IS NOT NULL
+                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun) head
      WHERE NOT lane.limited
      LIMIT (SELECT s.n FROM share s)
 ), claimed AS (
@@ -63,8 +80,11 @@ WITH RECURSIVE fence AS MATERIALIZED (
            ARRAY(SELECT d.worker_id FROM dead d) AS dead,
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
-                    AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
-                            AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS limited,
+                    AND CASE WHEN l.halted
+                        THEN (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0
+                                 AND r.run_at <= statement_timestamp() AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
+                        ELSE (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                                 AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END) AS limited,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
            (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
