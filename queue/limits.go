@@ -87,9 +87,14 @@ func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) 
 	if err != nil {
 		return err
 	}
-	s.lanes.saw(group, claims, false, time.Time{}) // whether a lane gave all it had, or the limit held back, is not known
+	s.lanes.saw(group, inTurn(g, claims), false, time.Time{}) // whether a lane gave all it had, or the limit held back, is not known
 	p.Claims = append(p.Claims, claims...)
 	return nil
+}
+
+// inTurn leaves out what a DAG had begun: it goes on in front of runs that the limit holds back.
+func inTurn(g gate, claims []*Claim) []*Claim {
+	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Row.StartedAt != 0 })
 }
 
 func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID) ([]*Claim, error) {

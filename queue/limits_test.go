@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 )
@@ -125,6 +126,10 @@ func TestLimits_WhatStartedGoesOnAtTheLimit(t *testing.T) {
 	p := poll(t, s, 4)
 	if len(p.Claims) != 1 || p.Claims[0].Run != ids[0] || p.Claims[0].Epoch != 2 {
 		t.Errorf("claimed %v, want %d", runsOf(p.Claims), ids[0])
+	}
+	f.exec(t, "UPDATE oarlock.runs SET state = 'canceled', claim_id = NULL, worker_id = NULL, finished_at = clock_timestamp() WHERE started_at IS NOT NULL")
+	if p := poll(t, s, 4); !slices.Equal(runsOf(p.Claims), ids[2:]) {
+		t.Errorf("claimed %v of %v: those in front of what started are forgotten", runsOf(p.Claims), ids)
 	}
 }
 
