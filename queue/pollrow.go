@@ -24,6 +24,7 @@ type pollFacts struct {
 	expires bool        // queued runs whose time has passed
 	dead    []uuid.UUID // workers that left fences or runs behind
 	limited []int       // lanes with a limit that have something due
+	blocked []int       // lanes with runs of a paused DAG at their head
 	moved   []int       // lanes whose resets moved, and where to
 	resets  []int64
 	peers   []uuid.UUID
@@ -65,7 +66,7 @@ type factsRow struct {
 
 func (f *factsRow) targets() []any {
 	return []any{
-		&f.terms, &f.now, &f.share, &f.fenced, &f.wakes, &f.expires, &f.dead, &f.pollFacts.limited, &f.moved, &f.resets,
+		&f.terms, &f.now, &f.share, &f.fenced, &f.wakes, &f.expires, &f.dead, &f.pollFacts.limited, &f.blocked, &f.moved, &f.resets,
 		&f.peers, &f.beats, &f.ttls, &f.hungry,
 	}
 }

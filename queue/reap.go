@@ -19,6 +19,7 @@ const (
 	reapLimit     = 8    // workers
 	requeueRounds = 20   // of releaseBatch runs, for one worker
 	choreBatch    = 500  // runs woken or expired by one statement
+	asideRounds   = 20   // of as many runs, put aside for one poll
 	lockPatience  = "2s" // with connections of a worker that hold its fences
 	logDaysAhead  = 3
 	logDaysEvery  = time.Hour
@@ -29,6 +30,7 @@ var (
 	makeLogDays  = sql.Named("queue/log_days")
 	wakeDue      = sql.Named("queue/wake_due")
 	expireQueued = sql.Named("queue/expire_queued")
+	setAside     = sql.Named("queue/set_aside")
 	limitWait    = sql.Named("queue/lock_timeout")
 	loseWorker   = sql.Named("queue/lose")
 	markLost     = sql.Named("queue/mark_lost")
@@ -41,6 +43,7 @@ type chores struct {
 	now     func() time.Duration
 	logDays time.Duration // when partitions were last made
 	done    bool          // at all
+	aside   []int         // lanes whose heads are not clear yet
 
 	stubborn map[uuid.UUID]time.Duration // lost workers whose fences could not be had, and when
 }
@@ -112,6 +115,9 @@ func (s *Session) doChores(ctx context.Context, f *pollFacts, p *Polled) error {
 				return fmt.Errorf("end runs that waited too long: %w", err)
 			}
 		}
+		if err := s.chores.clearHeads(ctx, conn, f.blocked); err != nil {
+			return fmt.Errorf("put runs of paused DAGs aside: %w", err)
+		}
 		if now := s.chores.now(); !s.chores.done || now-s.chores.logDays >= logDaysEvery {
 			if err := conn.QueryRow(ctx, makeLogDays, logDaysAhead).Scan(&n); err != nil {
 				return fmt.Errorf("make room for logs: %w", err)
@@ -120,6 +126,24 @@ func (s *Session) doChores(ctx context.Context, f *pollFacts, p *Polled) error {
 		}
 		return nil
 	})
+}
+
+// clearHeads puts aside what may not begin and stands at the heads of lanes, these and those that were not done with.
+func (c *chores) clearHeads(ctx context.Context, conn *pgx.Conn, lanes []int) error {
+	lanes = append(lanes, c.aside...)
+	c.aside = nil
+	if len(lanes) == 0 {
+		return nil
+	}
+	for range asideRounds {
+		var n int
+		if err := conn.QueryRow(ctx, setAside, lanes, choreBatch).Scan(&n); err != nil || n == 0 {
+			return err
+		}
+	}
+	slices.Sort(lanes)
+	c.aside = slices.Compact(lanes)
+	return nil // the next poll goes on
 }
 
 // errAlive: the worker showed a sign of life in the last moment.

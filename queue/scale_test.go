@@ -264,6 +264,57 @@ func TestScale_APausedQueueIsNotReadThrough(t *testing.T) {
 	}
 }
 
+func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: smallScale}
+	c.exec(t, "SET jit = off")
+	c.put(t, "name: held\nsteps: [{id: a, run: \"true\"}]\n")
+	held := c.ask(t, "held", c.n)
+	s := c.register(t)
+	begun := c.beginOne(t, s)
+	c.ask(t, "plain", 20)
+	c.exec(t, "SELECT oarlock.set_dag('held', paused => true)")
+	more := c.ask(t, "held", 10)
+	claimed := c.claimAll(t, s, 1) // moves them aside, and goes over what is left of them there
+	if len(claimed) != 21 || claimed[0].Run != begun {
+		t.Errorf("claimed %d runs, %v first, want 21, %d", len(claimed), runsOf(claimed[:1]), begun)
+	}
+	c.ask(t, "plain", 20)
+	c.exec(t, "VACUUM oarlock.runs") // as the server does by itself, where so many entries died
+	n := lockingSelect(t, s, 5, false)
+	t.Logf("%d held: %d buffers to lock 5", c.n, n)
+	if n > 20+4 {
+		t.Errorf("reads %d buffers to lock 5 from two lanes, at most 24", n)
+	}
+	c.exec(t, "SELECT oarlock.set_dag('held', paused => false)")
+	claimed = c.claimAll(t, s, 100)
+	held = append(held, more...)
+	if got := byDAG(claimed); got["held"] != len(held)-1 || got["plain"] != 20 {
+		t.Errorf("claimed %v, want %d held", got, len(held)-1)
+	}
+}
+
+// claimAll polls until there was nothing a few times, and gives what it got.
+func (c *crowded) claimAll(t *testing.T, s *queue.Session, want int) (all []*queue.Claim) {
+	t.Helper()
+	for vain := 0; vain < 3; {
+		claims := poll(t, s, want*10).Claims
+		if len(claims) == 0 {
+			vain++
+		}
+		all = append(all, claims...)
+	}
+	return all
+}
+
+func byDAG(claims []*queue.Claim) map[string]int {
+	n := map[string]int{}
+	for _, c := range claims {
+		n[c.DAG]++
+	}
+	return n
+}
+
 // beginOne has a run begun and queued again, behind all others.
 func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 	t.Helper()

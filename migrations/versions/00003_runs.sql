@@ -21,7 +21,7 @@ CREATE TABLE oarlock.lanes (
     selector jsonb  NOT NULL,
     needs    text[] NOT NULL, -- sorted
     slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
-    dag_id   bigint NOT NULL DEFAULT 0, -- the DAG when it limits its runs, else 0
+    dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
     resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, so that claimers forget their floor
     UNIQUE (queue, priority, selector, needs, slots, dag_id)
 ) WITH (fillfactor = 50);

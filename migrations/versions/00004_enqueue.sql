@@ -277,7 +277,8 @@ BEGIN
         END IF;
     END IF;
     RETURN oarlock.find_lane(coalesce(asked.queue, of.queue), coalesce(asked.priority, of.priority), coalesce(asked.selector, of.selector),
-        of.needs, of.max_slots, CASE WHEN (SELECT d.max_active_runs FROM oarlock.dags d WHERE d.dag_id = of.dag_id) > 0 THEN of.dag_id ELSE 0 END);
+        of.needs, of.max_slots, (SELECT CASE WHEN d.max_active_runs > 0 OR d.paused_by IS NOT NULL THEN d.dag_id ELSE 0 END
+                                   FROM oarlock.dags d WHERE d.dag_id = of.dag_id));
 END $$;
 -- +goose StatementEnd
 
@@ -309,7 +310,7 @@ DECLARE
     dag    record;
     target oarlock.target;
 BEGIN
-    SELECT d.dag_id, d.removed_at, v.version, v.lane_id, v.params, v.param_names, v.params_ok, v.params_whole, v.labels,
+    SELECT d.dag_id, d.removed_at, v.version, d.current_lane, v.params, v.param_names, v.params_ok, v.params_whole, v.labels,
            v.queue_timeout_ms, v.precomputable, q.max_queued INTO dag
       FROM oarlock.dags d
       JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = coalesce(asked.version, d.current_version)
@@ -322,7 +323,7 @@ BEGIN
     IF dag.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', asked.dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
-    target := ROW(dag.dag_id, dag.version, dag.lane_id, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
+    target := ROW(dag.dag_id, dag.version, dag.current_lane, dag.params, dag.param_names, dag.params_ok, dag.params_whole, dag.labels,
                   CASE WHEN dag.queue_timeout_ms > 0 THEN dag.queue_timeout_ms * interval '1 millisecond' END)::oarlock.target;
     IF asked.queue IS NOT NULL OR asked.priority IS NOT NULL OR asked.selector IS NOT NULL
        OR asked.version IS NOT NULL THEN -- another version may be of a time when the DAG did not limit its runs

@@ -39,6 +39,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Where new runs of a DAG go that override nothing: while it is paused, aside.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.place_dag(dag bigint) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    UPDATE oarlock.dags d
+       SET current_lane = CASE WHEN d.paused_by IS NULL THEN v.lane_id
+                               ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id) END
+      FROM oarlock.dag_versions v JOIN oarlock.lanes l USING (lane_id)
+     WHERE d.dag_id = dag AND v.dag_id = d.dag_id AND v.version = d.current_version;
+END;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_dag(spec jsonb, source text, hash text, needs text[], max_slots int DEFAULT 1, queue_timeout_ms bigint DEFAULT 0,
     source_path text DEFAULT NULL, OUT dag_id bigint, OUT version int, OUT is_new bool)
@@ -86,6 +99,7 @@ BEGIN
            current_timeout = CASE WHEN v.queue_timeout_ms > 0 THEN v.queue_timeout_ms * interval '1 millisecond' END
       FROM oarlock.dag_versions v
      WHERE d.dag_id = put_dag.dag_id AND v.dag_id = d.dag_id AND v.version = put_dag.version;
+    PERFORM oarlock.place_dag(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.paused_by IS NOT NULL;
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -101,14 +115,19 @@ SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.set_dag(dag text, paused bool DEFAULT NULL, removed bool DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    changed bigint;
 BEGIN
     UPDATE oarlock.dags d
        SET paused_by = CASE paused WHEN true THEN coalesce(d.paused_by, session_user) WHEN false THEN NULL ELSE d.paused_by END,
            paused_at = CASE paused WHEN true THEN coalesce(d.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE d.paused_at END,
            removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END
-     WHERE d.name = dag;
+     WHERE d.name = dag RETURNING d.dag_id INTO changed;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+    END IF;
+    IF paused IS NOT NULL THEN
+        PERFORM oarlock.place_dag(changed);
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -299,5 +318,6 @@ DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool);
 DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text);
+DROP FUNCTION oarlock.place_dag(bigint);
 DROP FUNCTION oarlock.limit_waiting(bigint);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

@@ -45,6 +45,42 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues parked runs whose wake_at has passed.';
 
+-- Runs of a paused DAG that stand at the head of a lane stand in the way of others: each claimer would read through them
+-- again and again. They go into a lane of the DAG's own, where its new ones go as long as it is paused, and stay there when
+-- it goes on. Whoever pauses does not wait for that: workers do it, some at a time. What somebody holds stays, and is left
+-- out by every claim all the same.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.set_aside(lanes int[], batch int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held  record;
+    own   int;
+    n     int;
+    moved int := 0;
+BEGIN
+    FOR held IN SELECT l.*, d.dag_id AS dag, array_agg(h.run_id) AS runs
+                  FROM oarlock.lanes l
+                 CROSS JOIN LATERAL (
+                       SELECT r.run_id, r.dag_id FROM oarlock.runs r
+                        WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.started_at IS NULL
+                        ORDER BY r.run_at, r.run_id LIMIT set_aside.batch) h
+                  JOIN oarlock.dags d ON d.dag_id = h.dag_id AND d.paused_by IS NOT NULL
+                 WHERE l.lane_id = ANY (set_aside.lanes) AND l.dag_id = 0
+                 GROUP BY l.lane_id, d.dag_id ORDER BY l.lane_id, d.dag_id LOOP
+        own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag);
+        UPDATE oarlock.runs r SET lane_id = own
+         WHERE r.run_id = ANY (ARRAY(SELECT x.run_id FROM oarlock.runs x
+                                      WHERE x.run_id = ANY (held.runs) AND x.state = 'queued' AND x.lane_id = held.lane_id AND x.started_at IS NULL
+                                        FOR NO KEY UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        moved := moved + n;
+        UPDATE oarlock.lanes l SET resets = l.resets + 1 WHERE l.lane_id = own; -- the DAG may just have been resumed
+    END LOOP;
+    RETURN moved;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of paused DAGs from the heads of lanes into lanes of their own.';
+
 -- Ends runs that waited too long to start. Parents are locked before their children, as everybody does; what somebody
 -- holds is left to the next call.
 -- +goose StatementBegin
@@ -80,6 +116,7 @@ COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs whose que
 
 -- +goose Down
 DROP FUNCTION oarlock.expire_queued(int);
+DROP FUNCTION oarlock.set_aside(int[], int);
 DROP FUNCTION oarlock.wake_due(int);
 DROP VIEW oarlock.claim_terms;
 DROP INDEX oarlock.runs_set_aside;

@@ -4,10 +4,10 @@
 SELECT t.terms, ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL) AS paused, l.lane_id, l.queue, l.priority, l.resets,
        l.max_running, l.dag_id, l.max_active, l.halted
   FROM oarlock.claim_terms t
-  LEFT JOIN (SELECT l.lane_id, l.queue, l.priority, l.resets, q.max_running, l.dag_id, coalesce(d.max_active_runs, 0) AS max_active, q.paused_by IS NOT NULL AS halted
+  LEFT JOIN (SELECT l.lane_id, l.queue, l.priority, l.resets, q.max_running, l.dag_id, coalesce(d.max_active_runs, 0) AS max_active, q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL AS halted
                FROM oarlock.workers w
                JOIN oarlock.lanes l ON (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots
-               JOIN oarlock.queues q ON q.name = l.queue -- also of a paused one: it may have begun runs that go on
+               JOIN oarlock.queues q ON q.name = l.queue -- also of a paused one: as a paused DAG it may have begun runs, which go on
                LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
               WHERE w.worker_id = $1) l ON true
  ORDER BY l.priority DESC, l.lane_id

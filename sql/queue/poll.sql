@@ -85,6 +85,10 @@ WITH RECURSIVE fence AS MATERIALIZED (
                                  AND r.run_at <= statement_timestamp() AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
                         ELSE (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                                  AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END) AS limited,
+           ARRAY(SELECT l.lane_id FROM lane l
+                  WHERE NOT l.halted AND @paused <> '{}'
+                    AND (SELECT r.dag_id = ANY (@paused) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                            AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS blocked,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
            (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
@@ -92,7 +96,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
            (SELECT array_agg(p.ttl_ms ORDER BY p.worker_id) FROM peer p) AS ttls,
            (SELECT count(*) FROM peer p WHERE p.hungry) AS hungry
 )
-SELECT f.terms, f.now, f.share, f.fenced, f.wakes, f.expires, f.dead, f.limited, f.moved, f.resets, f.peers, f.beats, f.ttls, f.hungry,
+SELECT f.terms, f.now, f.share, f.fenced, f.wakes, f.expires, f.dead, f.limited, f.blocked, f.moved, f.resets, f.peers, f.beats, f.ttls, f.hungry,
        d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
               c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
               c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
