@@ -140,7 +140,7 @@ func TestDrainWorker_AsksItByNameOrID(t *testing.T) {
 	if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Payload != "drain" {
 		t.Errorf("heard %v, %v", n, err)
 	}
-	if got := get[string](t, b.conn, "SELECT state || ' ' || desired FROM oarlock.workers"); got != "live draining" {
+	if got := get[string](t, b.conn, "SELECT state || ' ' || desired FROM oarlock.workers JOIN oarlock.worker_orders USING (worker_id)"); got != "live draining" {
 		t.Errorf("the worker is %s", got)
 	}
 }

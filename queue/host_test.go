@@ -235,3 +235,37 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// An administrator drains in a transaction that stays open: the worker's own row must not be held meanwhile.
+func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	admin, err := pgx.Connect(t.Context(), f.user(t, "boss", "oarlock_admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.WithoutCancel(t.Context()))
+	tx, err := admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var asked int
+		if err := tx.QueryRow(t.Context(), "SELECT oarlock.drain_worker($1)", s.ID().String()).Scan(&asked); err != nil || asked != 1 {
+			t.Fatalf("asked %d workers, %v", asked, err)
+		}
+	}
+	for want := range 3 {
+		if r, err := s.Renew(t.Context(), 0); err != nil || r.Desired != queue.WorkerLive {
+			t.Errorf("renewal %+v, %v", r, err)
+		}
+		poll(t, s, want) // writes how hungry the worker is
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Renew(t.Context(), 0); err != nil || r.Desired != queue.WorkerDraining {
+		t.Errorf("renewal %+v, %v", r, err)
+	}
+}

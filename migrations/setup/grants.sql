@@ -27,7 +27,7 @@ BEGIN
     SELECT format('GRANT %s ON %s TO %s', g.privileges, c.oid::regclass, g.roles)
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences
           log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
         ('INSERT', 'run_keys runs tasks attempts controls events workers fences log_chunks followers cache run_secrets', 'oarlock_worker'),
         ('UPDATE', 'runs tasks controls workers fences followers pool_slots schedules cache', 'oarlock_worker'),
@@ -39,7 +39,7 @@ BEGIN
         ('DELETE', 'fences followers pool_slots cache run_secrets', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
         -- a submitter.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences
           log_chunks followers pools pool_slots schedules cache', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),

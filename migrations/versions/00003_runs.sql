@@ -301,7 +301,6 @@ CREATE TABLE oarlock.workers (
     slots       int    NOT NULL,
     containment text   NOT NULL,
     state       text   NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'draining', 'lost', 'gone')),
-    desired     text   NOT NULL DEFAULT 'live' CHECK (desired IN ('live', 'draining', 'gone')),
     beat        bigint NOT NULL DEFAULT 0,
     beat_at     timestamptz NOT NULL DEFAULT clock_timestamp(), -- for people; no decision reads it
     ttl_ms      bigint NOT NULL,
@@ -313,6 +312,17 @@ CREATE TABLE oarlock.workers (
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- What is wanted of workers. Not in their rows: whoever asks may leave the transaction open, and a worker's renewals must not
+-- wait for its end. The newest counts.
+CREATE TABLE oarlock.worker_orders (
+    order_id  bigint GENERATED ALWAYS AS IDENTITY,
+    worker_id uuid   NOT NULL,
+    desired   text   NOT NULL CHECK (desired IN ('live', 'draining', 'gone')),
+    by        text   NOT NULL,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (worker_id, order_id)
+);
 
 -- Only ever locked and deleted, never updated: a row that is updated per flush would grow a version chain for as long as
 -- somebody holds an old snapshot. One per channel, each with one statement in flight, so that no multixacts appear.
@@ -488,7 +498,7 @@ CREATE TRIGGER tasks_guard BEFORE UPDATE ON oarlock.tasks FOR EACH ROW
 
 -- +goose Down
 DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
-    oarlock.log_chunks, oarlock.fences, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
+    oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);
 DROP FUNCTION oarlock.guard_task();

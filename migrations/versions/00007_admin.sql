@@ -168,10 +168,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found_workers int;
 BEGIN
-    WITH drained AS (
-        UPDATE oarlock.workers w SET desired = 'draining'
-         WHERE (w.name = worker OR w.worker_id::text = worker) AND w.state IN ('live', 'draining') RETURNING w.channel
-    ) SELECT count(*), count(pg_notify(channel, 'drain')) INTO found_workers FROM drained;
+    WITH asked AS (
+        SELECT w.worker_id, w.channel FROM oarlock.workers w
+         WHERE (w.name = worker OR w.worker_id::text = worker) AND w.state IN ('live', 'draining')
+    ), ordered AS (
+        INSERT INTO oarlock.worker_orders (worker_id, desired, by) SELECT a.worker_id, 'draining', session_user FROM asked a
+    ) SELECT count(*), count(pg_notify(a.channel, 'drain')) INTO found_workers FROM asked a;
     RETURN found_workers;
 END $$;
 -- +goose StatementEnd
@@ -277,6 +279,7 @@ BEGIN
        AND NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = w.worker_id)
        AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.worker_id = w.worker_id);
     GET DIAGNOSTICS workers = ROW_COUNT;
+    DELETE FROM oarlock.worker_orders o WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.worker_id = o.worker_id);
     DELETE FROM oarlock.followers f WHERE f.until < clock_timestamp();
     DELETE FROM oarlock.cache c -- not what a flush is about to write anew
      WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));

@@ -1,10 +1,10 @@
 -- Purpose: a worker's sign of life; brings what is wanted of it, runs with open controls, and what the database says it holds
--- Index: workers_pkey; runs_worker; controls_open, once for each run that ever had a control
+-- Index: workers_pkey; worker_orders_pkey; runs_worker; controls_open, once for each run that ever had a control
 -- Locks: its own workers row; no fence, so that a heartbeat never waits for a flush
 WITH alive AS (
     UPDATE oarlock.workers w SET beat = w.beat + 1, beat_at = clock_timestamp(), busy = @busy, runs = @runs
      WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
-    RETURNING w.desired
+    RETURNING coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live') AS desired
 ), held AS MATERIALIZED (
     SELECT r.run_id, r.inbox, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
 ), mail AS MATERIALIZED (

@@ -2,7 +2,8 @@
 -- Index: none: a table of a few rows, pruned after a week
 -- Locks: none
 SELECT w.worker_id, w.name, w.host, w.boot_id, w.pid, w.version, w.labels, w.queues, w.offers, w.slots, w.containment, w.ttl_ms,
-       w.state, w.desired, w.beat, w.beat_at, greatest(extract(epoch FROM clock_timestamp() - w.beat_at) * 1000, 0)::bigint,
+       w.state, coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live'),
+       w.beat, w.beat_at, greatest(extract(epoch FROM clock_timestamp() - w.beat_at) * 1000, 0)::bigint,
        w.busy, w.runs, w.started_at, w.ended_at
   FROM oarlock.workers w
  ORDER BY w.state NOT IN ('live', 'draining'), w.ended_at DESC, w.name, w.started_at LIMIT @rows
