@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -97,6 +98,31 @@ func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 	}
 	if resets := get[int](t, b.conn, "SELECT resets FROM oarlock.lanes WHERE lane_id = $1", lane); resets != 1 {
 		t.Errorf("a run came back to a lane with %d resets, want 1", resets)
+	}
+}
+
+// One row wakes one worker: that must be one which may serve it.
+func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "picky", "queue": "far", "worker_selector": {"gpu": "1"}, "steps": [{"id": "a", "run": "true"}]}`)
+	for range 6 {
+		b.claim(t, enqueue(t, b.conn))
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET hungry = 9, labels = '{\"gpu\": \"1\", \"zone\": \"a\"}', queues = '{far,near}', channel = 'heard_' || name")
+	for name, change := range map[string]string{
+		"w1": "labels = '{\"gpu\": \"2\"}'", "w2": "labels = '{}'", "w3": "offers = '{http}'", "w4": "slots = 0", "w5": "queues = '{near}'",
+	} {
+		must(t, b.conn, "UPDATE oarlock.workers SET "+change+" WHERE name = $1", name)
+	}
+	for n := range 6 {
+		must(t, b.conn, fmt.Sprintf("LISTEN heard_w%d", n+1))
+	}
+	for range 10 { // whom it tells is a matter of chance
+		must(t, b.conn, "SELECT oarlock.enqueue('picky')")
+		if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Channel != "heard_w6" {
+			t.Errorf("told %v, %v", n, err)
+		}
 	}
 }
 

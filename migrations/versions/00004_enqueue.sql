@@ -371,16 +371,17 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Tells hungry workers that a lane has new runs: as many of them as there are rows at most, others each time. Nobody
--- hungry, no NOTIFY. A hint only; which of them may serve the lane they know themselves.
+-- Tells hungry workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each
+-- time. Nobody hungry, no NOTIFY. A hint only.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify(w.channel, 'lane:' || lane)
        FROM (SELECT w.channel FROM oarlock.workers w
+               JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes
+                AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots
               WHERE w.hungry > 0 AND w.state = 'live'
-                AND (w.queues = '{}' OR (SELECT l.queue FROM oarlock.lanes l WHERE l.lane_id = lane) = ANY (w.queues))
               ORDER BY random() LIMIT rows) w;
 END $$;
 -- +goose StatementEnd
