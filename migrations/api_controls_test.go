@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -197,7 +198,8 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	worker := b.user(t, "worker", "oarlock_worker")
 	run := enqueue(t, b.conn)
 	b.claim(t, run)
-	must(t, worker, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq) VALUES ($1, 0, 'succeeded', 1, 1, 1, 5), ($1, 1, 'running', 1, 1, 1, 6)`, run)
+	must(t, worker, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq) VALUES ($1, 0, 'succeeded', 1, 1, 1, 5), ($1, 1, 'running', 1, 1, 1, 6),
+		($1, 2, 'failed', 1, 1, 1, 7), ($1, 3, 'failed', 1, 1, 1, 8)`, run)
 	for statement, code := range map[string]string{
 		"UPDATE oarlock.tasks SET state = 'failed', seq = 9 WHERE step = 0":    "OA010",
 		"UPDATE oarlock.tasks SET outputs = '{}' WHERE step = 0":               "OA010",
@@ -224,6 +226,48 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	} {
 		wantCode(t, worker, code, statement)
 	}
+	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, epoch = 2, seq = 9 WHERE step = 0")
 	wantCode(t, worker, "", "SELECT oarlock.retry($1)", run)
+	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 3, epoch = 2, seq = 9 WHERE step = 0")
+	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, attempt = 0, epoch = 2, seq = 9 WHERE step = 0")
+	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, step = 7, epoch = 2, seq = 9 WHERE step = 0")
 	wantCode(t, worker, "", "UPDATE oarlock.tasks SET state = 'pending', generation = 2, epoch = 2, seq = 1 WHERE step = 0")
+	// one flush ends a run and the last of its tasks; nothing does later
+	wantCode(t, worker, "", `WITH ended AS (UPDATE oarlock.runs SET state = 'succeeded', finished_at = now() RETURNING run_id)
+		UPDATE oarlock.tasks t SET state = 'succeeded', generation = 2, attempt = 2, epoch = 2, seq = 2 FROM ended WHERE t.run_id = ended.run_id AND t.step = 2`)
+	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'succeeded', generation = 2, epoch = 2, seq = 3 WHERE step = 3")
+}
+
+// What opens a generation is the one change of a finished run that is not refused: it must not carry another one with it.
+func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	worker := b.user(t, "worker", "oarlock_worker")
+	run := get[int64](t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_key => 'k')`)
+	b.claim(t, run)
+	must(t, b.conn, `UPDATE oarlock.runs SET reason = 'r', ending = 'e', ending_by = 'e', ending_text = 'e', deadline = now(), losses = 2, tolerated = 3,
+		left_ms = 4, counts = '{}' WHERE run_id = $1`, run)
+	b.leave(t, run, "failed")
+	reopen := map[string]string{
+		"generation": "generation + 1", "state": "'queued'", "reason": "''", "losses": "0", "inbox": "inbox + 1", "ending": "''", "ending_by": "''",
+		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "started_at": "NULL", "finished_at": "NULL",
+	}
+	for _, column := range b.list(t, `SELECT a.attname || ' ' || format_type(a.atttypid, NULL) FROM pg_attribute a
+		WHERE a.attrelid = 'oarlock.runs'::regclass AND a.attnum > 0 AND a.attidentity = '' ORDER BY a.attnum`) {
+		name, kind, _ := strings.Cut(column, " ")
+		hostile := maps.Clone(reopen)
+		hostile[name] = map[string]string{
+			"text": "'manual'", "jsonb": `'{"a": 1}'`, "uuid": "gen_random_uuid()", "timestamp with time zone": "'2020-01-01'", "bigint": "77", "integer": "77",
+		}[kind]
+		wantCode(t, worker, "OA010", updateRuns(hostile))
+	}
+	wantCode(t, worker, "", updateRuns(reopen))
+}
+
+func updateRuns(set map[string]string) string {
+	var parts []string
+	for column, value := range set {
+		parts = append(parts, column+" = "+value)
+	}
+	return "UPDATE oarlock.runs SET " + strings.Join(parts, ", ")
 }

@@ -454,14 +454,31 @@ CREATE TABLE oarlock.run_secrets (
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_run() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    opened oarlock.runs := OLD; -- what a retry makes of it, see reopen
 BEGIN
     IF NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation THEN
         RAISE EXCEPTION 'run %: epoch and generation must not fall from %, % to %, %',
             OLD.run_id, OLD.epoch, OLD.generation, NEW.epoch, NEW.generation
             USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
     END IF;
-    IF OLD.finished_at IS NOT NULL
-       AND NOT (NEW.generation = OLD.generation + 1 AND NEW.state = 'queued') THEN
+    IF OLD.finished_at IS NOT NULL THEN
+        opened.generation := OLD.generation + 1;
+        opened.inbox := OLD.inbox + 1;
+        opened.state := 'queued';
+        opened.reason := '';
+        opened.losses := 0;
+        opened.ending := '';
+        opened.ending_by := '';
+        opened.ending_text := '';
+        opened.paused_by := '';
+        opened.deadline := NULL;
+        opened.left_ms := 0;
+        opened.tolerated := 0;
+        opened.started_at := NULL;
+        opened.finished_at := NULL;
+    END IF;
+    IF OLD.finished_at IS NOT NULL AND NEW IS DISTINCT FROM opened THEN
         RAISE EXCEPTION 'run % is % and changes no more', OLD.run_id, OLD.state
             USING ERRCODE = 'OA010', HINT = 'retry it: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
     END IF;
@@ -473,7 +490,8 @@ CREATE TRIGGER runs_guard BEFORE UPDATE ON oarlock.runs FOR EACH ROW
     WHEN (OLD.finished_at IS NOT NULL OR NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation)
     EXECUTE FUNCTION oarlock.guard_run();
 
--- The same for tasks: final within a generation, and written in the order of (epoch, seq).
+-- The same for tasks: final within a generation, and written in the order of (epoch, seq). A new generation is one that its
+-- run is in; and has not ended, unless in this very transaction, as when one flush writes a task and its run's end.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.guard_task() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -483,7 +501,11 @@ BEGIN
             OLD.epoch, OLD.seq, OLD.generation, NEW.epoch, NEW.seq, NEW.generation
             USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
     END IF;
-    IF NEW.generation = OLD.generation AND NEW IS DISTINCT FROM OLD THEN
+    IF NEW.generation = OLD.generation AND NEW IS DISTINCT FROM OLD
+       OR (NEW.run_id, NEW.step, NEW.item, NEW.alt) <> (OLD.run_id, OLD.step, OLD.item, OLD.alt) OR NEW.attempt < OLD.attempt
+       OR NEW.generation > OLD.generation AND NOT EXISTS (
+          SELECT FROM oarlock.runs r WHERE r.run_id = NEW.run_id AND r.generation = NEW.generation
+             AND (r.finished_at IS NULL OR r.xmin = pg_current_xact_id()::xid)) THEN
         RAISE EXCEPTION 'run % step % is % and changes no more', OLD.run_id, OLD.step, OLD.state
             USING ERRCODE = 'OA010', HINT = 'retry the run: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
     END IF;
