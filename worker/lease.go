@@ -45,12 +45,12 @@ func (w *Worker) renew(every time.Duration) {
 	ctx, cancel := context.WithTimeout(w.ctx, every)
 	defer cancel()
 	asked := boottime.Now()
+	soft, _ := w.session.Deadline()
 	renewal, err := w.session.Renew(ctx, w.busy())
 	if w.ctx.Err() != nil {
 		return
 	}
-	_, hard := w.session.Deadline()
-	w.renewed(asked, hard, err)
+	w.renewed(asked, soft, err)
 	switch {
 	case errors.Is(err, queue.ErrLeaseLost):
 		w.stop(err)
@@ -61,6 +61,7 @@ func (w *Worker) renew(every time.Duration) {
 	}
 	w.warned = 0
 	w.clock.set(renewal.Now, asked)
+	_, hard := w.session.Deadline()
 	if w.config.Guard != nil {
 		w.config.Guard.Extend(hard)
 	}
@@ -73,11 +74,11 @@ func (w *Worker) renew(every time.Duration) {
 	}
 }
 
-// renewed tells what came of the sign of life that was sent at asked.
-func (w *Worker) renewed(asked, hard time.Duration, err error) {
+// renewed tells what came of the sign of life that was sent at asked, when the lease held until soft.
+func (w *Worker) renewed(asked, soft time.Duration, err error) {
 	now := boottime.Now()
 	w.view.renewed(asked, err)
-	w.meter.Renewed(hard-now, now-asked, err)
+	w.meter.Renewed(soft-now, now-asked, err)
 }
 
 // What a worker does while its signs of life stay out, in this order.

@@ -18,7 +18,7 @@ type Meter interface {
 	TaskSettled(dag string, as dagrun.State) // durable; again when the run is retried
 	AttemptEnded(a AttemptEnd)
 	Polled(p PollEnd)
-	Renewed(margin, took time.Duration, err error) // margin: what was left until everything must be dead
+	Renewed(margin, took time.Duration, err error) // margin: what was left until the worker would have killed its tasks
 }
 
 // Outcome is how a drive of a run ended here: in the run's last state, or so.
