@@ -11,6 +11,7 @@ import (
 var StandardDenyList = []string{
 	"OARLOCK_*", "DATABASE_URL", "PG*", "*PASSWORD*", "*SECRET*", "*TOKEN*", "*_KEY", "*_DSN", "*CREDENTIAL*", "AWS_*",
 	"KUBERNETES_*", "SSH_AUTH_SOCK", "TMOUT", "BASH_ENV", "LD_PRELOAD",
+	"NOTIFY_SOCKET", "WATCHDOG_*", // a body does not speak for the service
 }
 
 // A password in a URL is one wherever it stands; a name alone is only for http, where it is most often a token, as git@ is

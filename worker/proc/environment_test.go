@@ -120,7 +120,7 @@ func TestDenyList_HidesWhatLooksLikeASecret(t *testing.T) {
 		"OARLOCK_DATABASE=x": true, "oarlock_x=1": true, "DATABASE_URL=x": true, "MY_DATABASE_URL=x": false, "PGHOST=h": true, "PG=1": true, "pgpass=x": true,
 		"DB_PASSWORD=x": true, "PASSWORD_FILE=x": true, "MySecretThing=x": true, "GITHUB_TOKEN=x": true, "api_key=x": true, "SENTRY_DSN=x": true,
 		"GOOGLE_APPLICATION_CREDENTIALS=x": true, "AWS_REGION=x": true, "KUBERNETES_PORT=x": true, "SSH_AUTH_SOCK=x": true, "TMOUT=1": true,
-		"BASH_ENV=x": true, "LD_PRELOAD=x": true, "LD_LIBRARY_PATH=x": false,
+		"BASH_ENV=x": true, "NOTIFY_SOCKET=x": true, "WATCHDOG_PID=1": true, "LD_PRELOAD=x": true, "LD_LIBRARY_PATH=x": false,
 		"X=postgres://u:p@h/db": true, "X=see postgresql://u:p@h:5432/db?x=1 there": true, "X=redis://:p@h": true, "X=https://token@github.com/x": true,
 		"X=HTTP://A:B@C": true, "X=postgres://h/db": false, "X=https://example.com/a@b": false, "X=ssh://git@example.com/x": false,
 		"X=https://example.com:8080/x": false, "X=u:p@h": false, "X=amqp://u:p%40@h/v": true,
