@@ -1,0 +1,87 @@
+package health
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Answer is what the endpoints say, as JSON.
+type Answer struct {
+	OK          bool    `json:"ok"`
+	Why         string  `json:"why,omitempty"` // not OK
+	Phase       string  `json:"phase"`
+	Worker      string  `json:"worker,omitempty"`
+	LeaseMargin float64 `json:"lease_margin_seconds"`
+	Runs        int     `json:"runs"`
+	Slots       int     `json:"slots"`
+	Busy        int     `json:"busy"`
+}
+
+// Handler answers for a worker. metrics may be nil.
+func Handler(status func() worker.Status, metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", say(status, Alive))
+	mux.HandleFunc("GET /readyz", say(status, Ready))
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	return mux
+}
+
+func say(status func() worker.Status, judge func(worker.Status) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := status()
+		a := answer(&s, judge(s))
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		body, kind := []byte(a.line()), "text/plain; charset=utf-8"
+		if wantsJSON(r) {
+			body, _ = json.Marshal(a) // texts and finite numbers: no error
+			body, kind = append(body, '\n'), "application/json"
+		}
+		w.Header().Set("Content-Type", kind)
+		if !a.OK {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = w.Write(body) // who asked has gone
+	}
+}
+
+func answer(s *worker.Status, why error) Answer {
+	a := Answer{
+		OK: why == nil, Phase: string(s.Phase), LeaseMargin: margin(s).Seconds(),
+		Runs: s.Runs, Slots: s.Gate.Slots, Busy: s.Gate.Slots - s.Gate.Free,
+	}
+	if why != nil {
+		a.Why = why.Error()
+	}
+	if s.Worker != uuid.Nil {
+		a.Worker = s.Worker.String()
+	}
+	return a
+}
+
+func (a *Answer) line() string {
+	if a.OK {
+		return "ok\n"
+	}
+	return strings.Join(strings.Fields(a.Why), " ") + "\n"
+}
+
+// wantsJSON says whether JSON is named among what the client accepts.
+func wantsJSON(r *http.Request) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(header, ",") {
+			if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "application/json" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// DefaultAddr is where a server listens whose Config names no address.
+const DefaultAddr = "127.0.0.1:9465"
+
+// Limits of a connection. They are generous to whoever scrapes, and end whoever only holds on.
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+)
+
+// Config of a Server. Status is required.
+type Config struct {
+	Addr    string               // host:port; "": DefaultAddr; without a host: the loopback interface. 0.0.0.0 is everybody
+	Status  func() worker.Status // of the worker it answers for
+	Metrics http.Handler         // nil: no /metrics
+}
+
+// Server answers on an address of its own.
+type Server struct {
+	server   *http.Server
+	listener net.Listener
+	ended    chan struct{}
+	err      error // why it ended, once ended is closed; nil: it was closed
+}
+
+// New starts a server; Close ends it.
+func New(c Config) (*Server, error) {
+	if c.Status == nil {
+		return nil, errors.New("health: whose? Config.Status is missing")
+	}
+	addr, err := address(c.Addr)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for health checks: %w: name a free address", err)
+	}
+	s := &Server{listener: listener, ended: make(chan struct{}), server: &http.Server{
+		Handler: Handler(c.Status, c.Metrics), MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}}
+	go s.serve()
+	return s, nil
+}
+
+// address is where to listen: nowhere but here, unless somebody says so.
+func address(given string) (string, error) {
+	if given == "" {
+		return DefaultAddr, nil
+	}
+	host, port, err := net.SplitHostPort(given)
+	if err != nil {
+		return "", fmt.Errorf("address for health checks: %w: write host:port", err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func (s *Server) serve() {
+	defer close(s.ended)
+	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		s.err = fmt.Errorf("serve health checks: %w", err)
+	}
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Close lets requests under way end until ctx does, then cuts them off. It says why the server ended, if that was before.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = s.server.Close()
+	}
+	<-s.ended
+	return errors.Join(s.err, err)
+}

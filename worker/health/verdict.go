@@ -1,0 +1,70 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// How long a loop may stay away before it counts as stuck. Each bound is well above what timeouts end by themselves.
+const (
+	missedRenewals = 3                // rounds of the keeper of the lease
+	keeperSlack    = 5 * time.Second  // besides
+	journalBound   = 30 * time.Second // one try of a flush, which times out after ten seconds
+	endingBound    = time.Minute      // from when everything was told to end to when it has
+)
+
+// Alive is nil, or says why the worker should be restarted.
+func Alive(s worker.Status) error { return alive(&s, time.Now()) }
+
+func alive(s *worker.Status, now time.Time) error {
+	switch s.Phase {
+	case worker.Stopped:
+		return errors.New("the worker has stopped")
+	case worker.Ending:
+		if since := now.Sub(s.Since); since > endingBound {
+			return fmt.Errorf("what the worker runs has not ended for %s", since.Round(time.Second))
+		}
+	case worker.Live, worker.Draining:
+		if since := now.Sub(s.Ticked); since > missedRenewals*s.RenewEvery+keeperSlack {
+			return fmt.Errorf("the lease has not been looked after for %s", since.Round(time.Second))
+		}
+	case worker.Starting: // it waits for the database
+		return nil
+	}
+	if s.Session.Trying > journalBound {
+		return fmt.Errorf("the journal has been stuck for %s", s.Session.Trying.Round(time.Second))
+	}
+	return nil
+}
+
+// Ready is nil, or says why the worker is not to be counted on for work.
+func Ready(s worker.Status) error { return ready(&s, time.Now(), boottime.Now()) }
+
+func ready(s *worker.Status, now time.Time, boot time.Duration) error {
+	if err := alive(s, now); err != nil {
+		return err
+	}
+	switch {
+	case s.Phase == worker.Starting:
+		return errors.New("not registered")
+	case s.Phase != worker.Live:
+		return fmt.Errorf("the worker is %s", s.Phase)
+	case s.RenewErr != nil:
+		return errors.New("the database did not answer the last sign of life")
+	case boot >= s.Soft:
+		return errors.New("the lease has run out")
+	}
+	return nil
+}
+
+// margin is how long the lease holds; 0 without one.
+func margin(s *worker.Status) time.Duration {
+	if s.Phase != worker.Live && s.Phase != worker.Draining {
+		return 0
+	}
+	return max(0, s.Soft-boottime.Now())
+}

@@ -1,0 +1,175 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+var (
+	_ worker.Meter = (*Set)(nil)
+
+	// Round trips: 0.25 ms to 8 s.
+	tripBuckets = prometheus.ExponentialBuckets(0.00025, 2, 16)
+	// What people write and wait for: 5 ms to a day.
+	workBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
+	// Of a lease of the usual 30 s, and of shorter and longer ones.
+	marginBuckets = []float64{0, 0.25, 0.5, 1, 2, 4, 8, 12, 16, 32, 64}
+	sizeBuckets   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+)
+
+// counted is what is counted as it happens.
+type counted struct {
+	started     prometheus.Counter
+	waited      prometheus.Histogram
+	drives      choice
+	runTook     *prometheus.HistogramVec
+	runTookAs   map[string]prometheus.Observer
+	tasks       choice
+	attempts    *prometheus.CounterVec
+	attemptTook *prometheus.HistogramVec
+	bodies      *names
+
+	polls    choice
+	pollTook prometheus.Histogram
+	claims   prometheus.Histogram
+	reaped   prometheus.Counter
+	requeued prometheus.Counter
+
+	flushes      choice
+	flushTook    prometheus.Histogram
+	flushBatches prometheus.Histogram
+	flushRecords prometheus.Histogram
+	flushBytes   prometheus.Counter
+
+	renewals   choice
+	renewTook  prometheus.Histogram
+	margins    prometheus.Histogram
+	fencesLost prometheus.Counter
+}
+
+func newCounted() counted {
+	c := counted{
+		started: counter("runs_started_total", "Runs whose first drive began here."),
+		waited:  histogram("run_wait_seconds", "From when a run was due to when its first drive began.", workBuckets),
+		drives:  newChoice("drives_total", "Drives that ended here, by how: in the last state of the run, or without the run being over.", "outcome", outcomes),
+		runTook: histogramVec("run_duration_seconds", "From the first start to the end of runs that ended here.", workBuckets, "outcome"),
+		tasks:   newChoice("tasks_total", "Tasks that came to an end here, by their last state.", "state", taskStates),
+
+		attempts:    counterVec("attempts_total", "Bodies that ended here, by kind and by how.", "body", "outcome"),
+		attemptTook: histogramVec("attempt_duration_seconds", "How long bodies took.", workBuckets, "body"),
+		bodies:      newNames(maxBodies),
+
+		polls:    newChoice("polls_total", "Polls, by result.", "result", results),
+		pollTook: histogram("poll_duration_seconds", "How long polls took, with what they did for others.", tripBuckets),
+		claims:   histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
+		reaped:   counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
+		requeued: counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
+
+		flushes:      newChoice("flushes_total", "Flushes sent, by result; one that failed is sent again.", "result", results),
+		flushTook:    histogram("flush_duration_seconds", "How long flushes took that were written.", tripBuckets),
+		flushBatches: histogram("flush_batches", "Commits of drives in a flush that was written.", sizeBuckets),
+		flushRecords: histogram("flush_records", "Rows in a flush that was written.", sizeBuckets),
+		flushBytes:   counter("flush_bytes_total", "Bytes of flushes that were written."),
+
+		renewals:   newChoice("renewals_total", "Signs of life, by result.", "result", results),
+		renewTook:  histogram("renewal_duration_seconds", "How long signs of life took that were answered.", tripBuckets),
+		margins:    histogram("renewal_margin_seconds", "What was left until the worker would have killed its tasks when a sign of life had been tried.", marginBuckets),
+		fencesLost: counter("fences_lost_total", "Times that others took this worker for dead while it was not."),
+	}
+	c.runTookAs = map[string]prometheus.Observer{}
+	for _, state := range runStates {
+		c.runTookAs[state] = c.runTook.WithLabelValues(state)
+	}
+	return c
+}
+
+func (c *counted) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
+		c.polls.vec, c.pollTook, c.claims, c.reaped, c.requeued,
+		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
+		c.renewals.vec, c.renewTook, c.margins, c.fencesLost,
+	}
+}
+
+// RunStarted is worker.Meter's, as are the next five.
+func (s *Set) RunStarted(_ string, waited time.Duration) {
+	s.counted.started.Inc()
+	s.counted.waited.Observe(waited.Seconds())
+}
+
+// RunLeft counts the end of a drive.
+func (s *Set) RunLeft(dag string, as worker.Outcome, took time.Duration) {
+	s.counted.drives.inc(string(as))
+	if over, ok := s.counted.runTookAs[string(as)]; ok {
+		over.Observe(took.Seconds())
+	}
+	if s.perDAG != nil {
+		s.perDAG.left(dag, as, took)
+	}
+}
+
+// TaskSettled counts the end of a task.
+func (s *Set) TaskSettled(dag string, as dagrun.State) {
+	s.counted.tasks.inc(as.String())
+	if s.perDAG != nil {
+		s.perDAG.settled(dag, as)
+	}
+}
+
+// AttemptEnded counts the end of a body.
+func (s *Set) AttemptEnded(a worker.AttemptEnd) {
+	body := s.counted.bodies.bound(a.Body)
+	s.counted.attempts.WithLabelValues(body, oneOf(attemptOutcomes, a.Outcome)).Inc()
+	s.counted.attemptTook.WithLabelValues(body).Observe(a.Took.Seconds())
+}
+
+// Polled counts a poll.
+func (s *Set) Polled(p worker.PollEnd) {
+	c := &s.counted
+	c.polls.inc(result(p.Err))
+	c.pollTook.Observe(p.Took.Seconds())
+	if n := len(p.Got.Claims); n > 0 {
+		c.claims.Observe(float64(n))
+	}
+	c.reaped.Add(float64(len(p.Got.Lost)))
+	c.requeued.Add(float64(p.Got.Queued))
+}
+
+// Renewed counts a sign of life.
+func (s *Set) Renewed(margin, took time.Duration, err error) {
+	s.counted.renewals.inc(result(err))
+	s.counted.margins.Observe(margin.Seconds())
+	if err == nil {
+		s.counted.renewTook.Observe(took.Seconds())
+	}
+}
+
+// Queue is the meter of the store that the worker registers with.
+func (s *Set) Queue() queue.Meter {
+	return queue.Meter{Flushed: s.flushed, FenceLost: s.counted.fencesLost.Inc}
+}
+
+func (s *Set) flushed(f queue.FlushTry) {
+	c := &s.counted
+	c.flushes.inc(result(f.Err))
+	if f.Err != nil {
+		return
+	}
+	c.flushTook.Observe(f.Took.Seconds())
+	c.flushBatches.Observe(float64(f.Batches))
+	c.flushRecords.Observe(float64(f.Records))
+	c.flushBytes.Add(float64(f.Bytes))
+}
+
+func result(err error) string {
+	if err != nil {
+		return resultError
+	}
+	return resultOK
+}

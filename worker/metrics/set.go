@@ -1,0 +1,122 @@
+package metrics
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Config of a Set.
+type Config struct {
+	Registerer prometheus.Registerer // where to register; nil: a registry of its own, with Go's and the process' metrics
+	PerDAG     bool                  // also count by DAG, up to 200 of them
+	Version    string                // of the program
+}
+
+// Limits of labels whose values are not known when the program starts; what comes after is "other".
+const (
+	maxDAGs   = 200
+	maxBodies = 200
+)
+
+// other stands for all values of a label past its limit.
+const other = "other"
+
+// Set is the metrics of one worker. It is safe for concurrent use.
+type Set struct {
+	gatherer prometheus.Gatherer // nil: the registerer that was given cannot be read
+	counted  counted
+	perDAG   *perDAG // nil: off
+	watched  *watched
+}
+
+// New registers a set.
+func New(c Config) (*Set, error) {
+	s := &Set{counted: newCounted(), watched: newWatched(c.Version)}
+	if c.PerDAG {
+		s.perDAG = newPerDAG()
+	}
+	into := c.Registerer
+	if into == nil {
+		own := prometheus.NewRegistry()
+		own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		into = own
+	}
+	s.gatherer, _ = into.(prometheus.Gatherer)
+	for i, collector := range s.collectors() {
+		if err := into.Register(collector); err != nil {
+			for _, done := range s.collectors()[:i] {
+				into.Unregister(done)
+			}
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Set) collectors() []prometheus.Collector {
+	all := append(s.counted.collectors(), s.watched)
+	if s.perDAG != nil {
+		all = append(all, s.perDAG.collectors()...)
+	}
+	return all
+}
+
+// maxScrapes that go on at once; more are refused with 503.
+const maxScrapes = 4
+
+// errUnreadable is about a prometheus.Registerer that is no prometheus.Gatherer.
+var errUnreadable = errors.New("the registerer that was given shows its metrics elsewhere")
+
+// Handler shows what is in the registry.
+func (s *Set) Handler() http.Handler {
+	if s.gatherer == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, errUnreadable.Error(), http.StatusNotFound)
+		})
+	}
+	return promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
+	})
+}
+
+// The fixed words of labels.
+var (
+	taskStates = words(
+		dagrun.TaskSucceeded, dagrun.TaskFailed, dagrun.TaskSkipped, dagrun.TaskUpstreamFailed, dagrun.TaskCanceled, dagrun.TaskReplaced,
+	)
+	runStates = words(dagrun.RunSucceeded, dagrun.RunFailed, dagrun.RunCanceled)
+	outcomes  = append(
+		words(dagrun.RunSucceeded, dagrun.RunFailed, dagrun.RunCanceled),
+		string(worker.Parked), string(worker.HandedOn), string(worker.ClaimLost), string(worker.Refused), string(worker.Undrivable),
+	)
+	attemptOutcomes = []string{
+		worker.AttemptSucceeded, worker.AttemptSnoozed, worker.AttemptStopped,
+		string(dagrun.KindExit), string(dagrun.KindSignal), string(dagrun.KindTimeout), string(dagrun.KindSpawn), string(dagrun.KindLost),
+		string(dagrun.KindOutput), string(dagrun.KindConfig), string(dagrun.KindPublish), string(dagrun.KindHTTP), string(dagrun.KindSQL),
+		string(dagrun.KindPanic), string(dagrun.KindRejected), string(dagrun.KindChild),
+	}
+	phases       = []string{string(worker.Starting), string(worker.Live), string(worker.Draining), string(worker.Ending), string(worker.Stopped)}
+	containments = []string{"cgroup", "subreaper", "group", "none"}
+	results      = []string{resultOK, resultError}
+)
+
+// Results of what either works or does not.
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)
+
+func words[T interface{ String() string }](states ...T) []string {
+	list := make([]string, len(states))
+	for i, s := range states {
+		list[i] = s.String()
+	}
+	return list
+}

@@ -1,0 +1,184 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/logship"
+)
+
+// watched is what is read when somebody looks.
+type watched struct {
+	version string
+	gauges  map[string]gauge
+	depth   *depth
+
+	mu     sync.Mutex
+	status func() worker.Status // nil: nothing to watch
+	logs   func() logship.Stats // nil: none (any more)
+	past   logship.Stats        // of logs watched before
+	scale  func(context.Context) (queue.Scale, error)
+}
+
+// gauge is one number, or one per value of a label.
+type gauge struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func newWatched(version string) *watched {
+	w := &watched{version: version, gauges: map[string]gauge{}, depth: newDepth()}
+	for _, f := range []struct {
+		name, help string
+		kind       prometheus.ValueType
+		labels     []string
+	}{
+		{"worker_info", "Always 1: what this worker is.", prometheus.GaugeValue, []string{"containment", "version"}},
+		{"worker_phase", "1 for what the worker is at, else 0.", prometheus.GaugeValue, []string{"phase"}},
+		{"registrations_total", "Lives of this worker so far: it begins anew when its lease was lost.", prometheus.CounterValue, nil},
+		{"leases_lost_total", "Lives that ended because the lease was lost.", prometheus.CounterValue, nil},
+		{"lease_margin_seconds", "What is left until the worker kills its tasks, if no sign of life is answered until then.", prometheus.GaugeValue, nil},
+		{"runs_held", "Runs driven here at the moment.", prometheus.GaugeValue, nil},
+		{"slots", "Slots of this worker.", prometheus.GaugeValue, nil},
+		{"slots_busy", "Slots in use.", prometheus.GaugeValue, nil},
+		{"tasks_active", "Tasks that hold slots, or run without one.", prometheus.GaugeValue, nil},
+		{"tasks_waiting", "Tasks that wait for a slot here.", prometheus.GaugeValue, nil},
+		{"slot_idle_seconds_total", "Time that slots were free while a task waited, times slots.", prometheus.CounterValue, nil},
+		{"journal_waiting", "Commits that no flush has taken yet.", prometheus.GaugeValue, nil},
+		{"journal_busy_seconds", "How long the journal has been at one try of a flush; 0 while it has nothing to do.", prometheus.GaugeValue, nil},
+		{"log_stored_bytes_total", "Bytes of logs that were stored, or handed over to be stored with the record of an end.", prometheus.CounterValue, nil},
+		{"log_dropped_bytes_total", "Bytes of logs that were lost: past a limit, or for want of room while the database was away.", prometheus.CounterValue, nil},
+		{"log_spooled_bytes_total", "Bytes of logs that went to disk for a while.", prometheus.CounterValue, nil},
+		{"log_waiting_bytes", "Memory held by logs that are not stored yet.", prometheus.GaugeValue, nil},
+		{"queue_depth", "Runs that are due and not claimed, in all queues; counted up to 10,000 a lane.", prometheus.GaugeValue, nil},
+		{"queue_oldest_age_seconds", "How long the oldest of these has been due; 0 for none.", prometheus.GaugeValue, nil},
+		{"queue_claimed", "Runs that some worker holds.", prometheus.GaugeValue, nil},
+		{"queue_slots", "Slots of all live workers.", prometheus.GaugeValue, nil},
+		{"queue_slots_wanted", "Slots that would leave nothing waiting.", prometheus.GaugeValue, nil},
+		{"queue_errors_total", "Times that the database did not say how deep the queue is.", prometheus.CounterValue, nil},
+	} {
+		w.gauges[f.name] = gauge{desc(f.name, f.help, f.labels...), f.kind}
+	}
+	return w
+}
+
+// Watch shows what a worker is at: its Status.
+func (s *Set) Watch(status func() worker.Status) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	s.watched.status = status
+}
+
+// WatchLogs shows what becomes of logs: the Stats of a logship.Shipper. Called again, for the shipper of a worker's next
+// life, it goes on counting from where the last one ended.
+func (s *Set) WatchLogs(stats func() logship.Stats) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	s.watched.past = s.watched.logStats()
+	s.watched.past.Waiting = 0
+	s.watched.logs = stats
+}
+
+// WatchQueue shows how much waits: what queue.Store.Scale says of all queues.
+func (s *Set) WatchQueue(scale func(context.Context) (queue.Scale, error)) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	s.watched.scale = scale
+}
+
+// logStats are those of all logs so far.
+func (w *watched) logStats() logship.Stats {
+	sum := w.past
+	if w.logs != nil {
+		now := w.logs()
+		sum.Stored, sum.Dropped, sum.Spooled, sum.Waiting = sum.Stored+now.Stored, sum.Dropped+now.Dropped, sum.Spooled+now.Spooled, now.Waiting
+	}
+	return sum
+}
+
+// Describe is prometheus.Collector's.
+func (w *watched) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range w.gauges {
+		out <- g.desc
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (w *watched) Collect(out chan<- prometheus.Metric) {
+	w.mu.Lock()
+	status, scale, hasLogs, logs := w.status, w.scale, w.logs != nil, w.logStats()
+	w.mu.Unlock()
+	show := shower{w, out}
+	if status != nil {
+		show.worker(status())
+	}
+	if hasLogs {
+		show.logs(logs)
+	}
+	if scale != nil {
+		show.queue(w.depth.ask(scale))
+	}
+}
+
+// shower shows numbers to whoever looks.
+type shower struct {
+	*watched
+	out chan<- prometheus.Metric
+}
+
+func (s shower) one(name string, value float64, labels ...string) {
+	g := s.gauges[name]
+	s.out <- prometheus.MustNewConstMetric(g.desc, g.kind, value, labels...)
+}
+
+func (s shower) worker(now worker.Status) {
+	s.one("worker_info", 1, oneOf(containments, now.Containment), s.version)
+	for _, phase := range phases {
+		s.one("worker_phase", truth(phase == string(now.Phase)), phase)
+	}
+	s.one("registrations_total", float64(now.Registrations))
+	s.one("leases_lost_total", float64(now.Losses))
+	if now.Phase == worker.Live || now.Phase == worker.Draining {
+		s.one("lease_margin_seconds", (now.Soft - boottime.Now()).Seconds())
+	}
+	s.one("runs_held", float64(now.Runs))
+	s.one("slots", float64(now.Gate.Slots))
+	s.one("slots_busy", float64(now.Gate.Slots-now.Gate.Free))
+	s.one("tasks_active", float64(now.Gate.Active))
+	s.one("tasks_waiting", float64(now.Gate.Waiting))
+	s.one("slot_idle_seconds_total", now.Gate.IdleSlotSeconds)
+	s.one("journal_waiting", float64(now.Session.Waiting))
+	s.one("journal_busy_seconds", now.Session.Trying.Seconds())
+}
+
+func (s shower) logs(now logship.Stats) {
+	s.one("log_stored_bytes_total", float64(now.Stored))
+	s.one("log_dropped_bytes_total", float64(now.Dropped))
+	s.one("log_spooled_bytes_total", float64(now.Spooled))
+	s.one("log_waiting_bytes", float64(now.Waiting))
+}
+
+// queue leaves out what is not known.
+func (s shower) queue(now queue.Scale, known bool, errors int64) {
+	s.one("queue_errors_total", float64(errors))
+	if !known {
+		return
+	}
+	s.one("queue_depth", float64(now.Queued))
+	s.one("queue_oldest_age_seconds", now.Oldest.Seconds())
+	s.one("queue_claimed", float64(now.Claimed))
+	s.one("queue_slots", float64(now.Slots))
+	s.one("queue_slots_wanted", float64(now.Wanted))
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,139 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/health"
+)
+
+// How often a notifier looks at its worker, and how often it tells what changed without being news.
+const (
+	lookEvery   = 250 * time.Millisecond
+	statusEvery = 5 * time.Second
+	feedShare   = 3 // signs of life per watchdog interval
+)
+
+// Config of Run. Status is required.
+type Config struct {
+	Environment
+	Status func() worker.Status
+	Log    *slog.Logger // nil: silent
+
+	look time.Duration // 0: lookEvery
+}
+
+// Run tells systemd how the worker is, until ctx ends. Without a socket it does nothing. An error is about the socket: what
+// goes wrong later is logged, and systemd draws its own conclusions.
+func Run(ctx context.Context, c Config) error {
+	if c.Socket == "" {
+		return nil
+	}
+	s, err := open(c.Socket)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.look == 0 {
+		c.look = lookEvery
+	}
+	if c.Watchdog > 0 {
+		c.look = min(c.look, c.Watchdog/feedShare)
+	}
+	n := &notifier{Config: c, send: s.send}
+	ticker := time.NewTicker(c.look)
+	defer ticker.Stop()
+	for {
+		n.look(time.Now())
+		select {
+		case <-ctx.Done():
+			n.stop()
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// notifier knows what systemd was told.
+type notifier struct {
+	Config
+	send func(lines ...string) error
+
+	ready    bool
+	stopping bool
+	fed      time.Time
+	phase    worker.Phase
+	said     string
+	saidAt   time.Time
+	failing  bool
+}
+
+// look sends what there is to say.
+func (n *notifier) look(now time.Time) {
+	s := n.Status()
+	var lines []string
+	if !n.ready && s.Phase == worker.Live {
+		lines = append(lines, "READY=1")
+	}
+	if !n.stopping && (s.Phase == worker.Draining || s.Phase == worker.Stopped) {
+		lines = append(lines, "STOPPING=1")
+	}
+	dead := health.Alive(s)
+	if text := describe(&s, dead); text != n.said && (s.Phase != n.phase || dead != nil || now.Sub(n.saidAt) >= statusEvery) {
+		n.said, n.saidAt, n.phase = text, now, s.Phase
+		lines = append(lines, "STATUS="+text)
+	}
+	if n.Watchdog > 0 && dead == nil && now.Sub(n.fed) >= n.Watchdog/feedShare {
+		n.fed = now
+		lines = append(lines, "WATCHDOG=1")
+	}
+	n.tell(lines)
+}
+
+// tell sends lines. What was not sent is said again.
+func (n *notifier) tell(lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	if err := n.send(lines...); err != nil {
+		if !n.failing {
+			n.Log.Warn("systemd does not hear of this worker", "err", err)
+		}
+		n.failing, n.said, n.phase, n.fed = true, "", "", time.Time{}
+		return
+	}
+	n.failing = false
+	for _, line := range lines {
+		n.ready = n.ready || line == "READY=1"
+		n.stopping = n.stopping || line == "STOPPING=1"
+	}
+}
+
+// stop is the last word.
+func (n *notifier) stop() {
+	if !n.stopping {
+		n.tell([]string{"STOPPING=1"})
+	}
+}
+
+// describe is one line for people.
+func describe(s *worker.Status, dead error) string {
+	if dead != nil && s.Phase != worker.Stopped {
+		return "stuck: " + strings.Join(strings.Fields(dead.Error()), " ")
+	}
+	if s.Phase != worker.Live && s.Phase != worker.Draining {
+		return string(s.Phase)
+	}
+	text := fmt.Sprintf("%s: %d runs, %d of %d slots in use", s.Phase, s.Runs, s.Gate.Slots-s.Gate.Free, s.Gate.Slots)
+	if s.RenewErr != nil {
+		text += ", the database does not answer"
+	}
+	return text
+}
