@@ -1,6 +1,8 @@
 package migrations_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,27 +97,58 @@ func TestPrune_KeepsAKeyForSevenDays(t *testing.T) {
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.prune(0)")
 }
 
-func TestPrune_DropsDaysThatNobodyKeeps(t *testing.T) {
+// Logs of a run that is not over stay, however old: somebody may still ask what it did. Days without any go whole, and of
+// the others what belongs to runs that ended.
+func TestPrune_KeepsTheLogsOfActiveRuns(t *testing.T) {
 	t.Parallel()
 	b := api(t)
-	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format("2006-01-02") }
-	for _, ago := range []int{15, 16, 20} {
-		must(t, b.conn, "CREATE TABLE oarlock.log_chunks_"+strings.ReplaceAll(day(ago), "-", "")+" PARTITION OF oarlock.log_chunks FOR VALUES FROM ('"+day(ago)+"') TO ('"+day(ago-1)+"')")
+	today := get[time.Time](t, b.conn, "SELECT clock_timestamp() AT TIME ZONE 'UTC'")
+	daysAgo := func(n int) string { return today.AddDate(0, 0, -n).Format(time.DateOnly) }
+	for ago := 14; ago <= 19; ago++ {
+		must(t, b.conn, "CREATE TABLE oarlock.log_chunks_"+strings.ReplaceAll(daysAgo(ago), "-", "")+" PARTITION OF oarlock.log_chunks FOR VALUES FROM ('"+daysAgo(ago)+"') TO ('"+daysAgo(ago-1)+"')")
 	}
-	run := enqueue(t, b.conn)
-	b.claim(t, run)
-	must(t, b.conn, "INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day) VALUES ($1, 0, 'running', 1, 1, 1, 1, $2)", run, time.Now().UTC().AddDate(0, 0, -16))
-	must(t, b.conn, "INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data) VALUES ('2020-01-01', 1, 0, '', 0, 1, 0, 1, now(), 'x')")
 	must(t, b.conn, "SELECT oarlock.make_log_days(3)")
-	if got := get[int](t, b.conn, "SELECT log_days FROM oarlock.prune()"); got != 1 {
-		t.Errorf("dropped %d days, want the one before the log of a running attempt", got)
+	logs := func(run int64, ago, attempt int) {
+		must(t, b.conn, `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data) VALUES ($2, $1, 0, '', 0, $3, 0, 1, now(), 'x')`, run, daysAgo(ago), attempt)
 	}
-	if got := get[int](t, b.conn, "SELECT count(*) FROM oarlock.log_chunks_default"); got != 0 {
-		t.Errorf("%d old chunks in the default partition", got)
+	active := map[string]int{"running": 16, "queued": 17, "waiting": 18, "paused": 400} // the last has no partition
+	runs := map[string]int64{}
+	for state, ago := range active {
+		run := enqueue(t, b.conn)
+		runs[state] = run
+		b.claim(t, run)
+		must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day, finished_at) VALUES ($1, 0, 'succeeded', 2, 1, 1, 1, $2, now())`, run, daysAgo(min(ago, 16)))
+		must(t, b.conn, `INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, log_day) VALUES ($1, 0, '', 0, 1, 1, 'failed', $2)`, run, daysAgo(ago))
+		logs(run, ago, 1)
+		if state != "running" {
+			b.leave(t, run, state)
+		}
 	}
-	b.leave(t, run, "succeeded")
+	ended := enqueue(t, b.conn)
+	b.claim(t, ended)
+	for _, ago := range []int{1, 14, 15, 16, 17, 18, 19, 400} {
+		logs(ended, ago, 1)
+	}
+	b.leave(t, ended, "succeeded")
+	left := "SELECT ('" + daysAgo(0) + "' - log_day) || ' ' || run_id FROM oarlock.log_chunks ORDER BY log_day DESC, run_id"
 	if got := get[int](t, b.conn, "SELECT log_days FROM oarlock.prune()"); got != 2 {
-		t.Errorf("dropped %d days, want 2", got)
+		t.Errorf("dropped %d days, want the two without an active run", got)
+	}
+	want := []string{fmt.Sprint("1 ", ended), fmt.Sprint("14 ", ended)}
+	for _, state := range []string{"running", "queued", "waiting", "paused"} {
+		want = append(want, fmt.Sprint(active[state], " ", runs[state]))
+	}
+	if got := b.list(t, left); !slices.Equal(got, want) {
+		t.Errorf("left are %v, want %v", got, want)
+	}
+	for _, run := range runs {
+		b.leave(t, run, "failed")
+	}
+	if got := get[int](t, b.conn, "SELECT log_days FROM oarlock.prune()"); got != 3 {
+		t.Errorf("dropped %d days, want 3", got)
+	}
+	if got := b.list(t, left); !slices.Equal(got, want[:2]) {
+		t.Errorf("left are %v, want %v", got, want[:2])
 	}
 }
 

@@ -230,33 +230,55 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Drops the partitions of days that every DAG has done with: the DAG that keeps logs longest decides, and an attempt that
--- still runs. Never waits long for a reader; the next call tries again.
+-- Deletes chunks of a partition that are of earlier days and of no active run.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.thin_logs(part regclass, keep_from date, batch int) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('DELETE FROM %1$s c WHERE c.ctid = ANY (ARRAY(
+        SELECT x.ctid FROM %1$s x
+         WHERE x.log_day < $1 AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.run_id = x.run_id AND r.finished_at IS NULL) LIMIT $2))', part)
+        USING keep_from, batch;
+END $$;
+-- +goose StatementEnd
+
+-- Drops the partitions of days that every DAG has done with: the DAG that keeps logs longest decides. Of a run that is not
+-- over everything stays, however old, so the days it has logs of are not dropped: from those the chunks of other runs are
+-- deleted. Never waits long for a reader; the next call tries again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.prune_logs(batch int) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
     keep_from date;
-    part      regclass;
+    held      date[];
+    part      record;
     dropped   bigint := 0;
 BEGIN
-    SELECT CASE WHEN bool_and(v.logs_days > 0) IS NOT FALSE THEN
-               least((clock_timestamp() AT TIME ZONE 'UTC')::date - coalesce(max(v.logs_days), 14),
-                     (SELECT min(t.log_day) FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id)
-                       WHERE r.state IN ('running', 'waiting', 'paused') AND t.finished_at IS NULL)) END INTO keep_from
+    SELECT CASE WHEN bool_and(v.logs_days > 0) IS NOT FALSE THEN (clock_timestamp() AT TIME ZONE 'UTC')::date - coalesce(max(v.logs_days), 14) END INTO keep_from
       FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
      WHERE d.removed_at IS NULL;
     IF keep_from IS NULL THEN
         RETURN 0;
     END IF;
-    FOR part IN SELECT i.inhrelid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    held := ARRAY(SELECT DISTINCT l.log_day
+                    FROM (SELECT r.run_id FROM oarlock.runs r WHERE r.state IN ('running', 'waiting', 'paused')
+                          UNION ALL SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' AND r.epoch > 0) active
+                   CROSS JOIN LATERAL (
+                         SELECT t.log_day FROM oarlock.tasks t WHERE t.run_id = active.run_id
+                         UNION ALL SELECT a.log_day FROM oarlock.attempts a WHERE a.run_id = active.run_id) l
+                   WHERE l.log_day < keep_from);
+    FOR part IN SELECT i.inhrelid::regclass AS name, to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+                  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
                  WHERE i.inhparent = 'oarlock.log_chunks'::regclass AND c.relname ~ '^log_chunks_[0-9]{8}$'
                    AND to_date(right(c.relname, 8), 'YYYYMMDD') < keep_from ORDER BY c.relname LOOP
-        EXECUTE format('DROP TABLE %s', part);
-        dropped := dropped + 1;
+        IF part.day = ANY (held) THEN
+            PERFORM oarlock.thin_logs(part.name, keep_from, batch);
+        ELSE
+            EXECUTE format('DROP TABLE %s', part.name);
+            dropped := dropped + 1;
+        END IF;
     END LOOP;
-    DELETE FROM oarlock.log_chunks_default d
-     WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.log_chunks_default x WHERE x.log_day < keep_from LIMIT batch));
+    PERFORM oarlock.thin_logs('oarlock.log_chunks_default', keep_from, batch);
     RETURN dropped;
 EXCEPTION WHEN lock_not_available THEN
     RETURN 0;
@@ -287,7 +309,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; workers call it, and administrators may. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run.
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; workers call it, and administrators may. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);
@@ -316,6 +338,7 @@ COMMENT ON FUNCTION oarlock.end_backends IS 'Internal: terminates the connection
 DROP FUNCTION oarlock.end_backends(uuid);
 DROP FUNCTION oarlock.prune(int);
 DROP FUNCTION oarlock.prune_logs(int);
+DROP FUNCTION oarlock.thin_logs(regclass, date, int);
 DROP FUNCTION oarlock.prune_runs(int);
 DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
