@@ -12,7 +12,11 @@ import (
 const completeWord = "__complete"
 
 // choices are the words that the first argument of a command may be, by the command's path.
-var choices = map[string][]string{"completion": shells}
+var choices = map[string][]string{
+	"completion": shells,
+	"cancel":     runChoices, "pause": runChoices, "resume": runChoices, "retry": runChoices,
+	"approve": runChoices, "reject": runChoices, "mark": runChoices,
+}
 
 // complete lists what may stand at the cursor. Nothing leaves it to the shell, which offers files.
 func complete(app *cli.App, words []string) []string {

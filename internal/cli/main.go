@@ -58,6 +58,13 @@ func newApp(e *env) *cli.App {
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
 			newDAGCommand(e),
+			newCancelCommand(e),
+			newPauseCommand(e),
+			newResumeCommand(e),
+			newRetryCommand(e),
+			newApproveCommand(e),
+			newRejectCommand(e),
+			newMarkCommand(e),
 			newMigrateCommand(e),
 			newWorkerCommand(e),
 			newDoctorCommand(e),

@@ -31,18 +31,18 @@ func TestMain(m *testing.M) {
 //
 //	exits N COMMAND…                             run it, and demand this exit status
 //	database empty|migrated|newer|standby|…      make one and set DATABASE_URL
+//	runs, drive, hold                            bring runs about, see playing
 //	[db]                                         tests with a database are wanted
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	dbs := newDatabases(t)
+	commands := dbs.playing()
+	commands["exits"], commands["database"] = exits, dbs.database
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
-			"database": dbs.database,
-		},
+		Cmds:                commands,
 		Condition: func(cond string) (bool, error) {
 			if cond == "db" {
 				return !testing.Short(), nil

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// decisionPatience is how long a command waits for the drivers of runs to decide: a live one takes milliseconds, and one that
+// comes only when a worker has room may take for ever.
+const decisionPatience = "3s"
+
+func withinFlag() cli.Flag {
+	return &cli.StringFlag{Name: "within", Usage: "wait so long for the drivers of the runs to decide, a `DURATION`", Value: decisionPatience}
+}
+
+// asking is one command line that asks something of runs.
+type asking struct {
+	env    *env
+	verb   dagrun.Verb
+	target target
+	choose selection
+	within time.Duration // to wait for decisions
+	wait   bool          // for the end of the runs
+	send   func(context.Context, *queue.Store, queue.RunID) (answered, error)
+
+	store *queue.Store
+	many  bool
+	done  []jsonControl
+	count int   // runs asked
+	bad   int   // those that refused, or could not be asked
+	worst *kind // of these
+	last  error // of them, to be said when there is but one run
+}
+
+// answered is what became of a request.
+type answered struct {
+	queue.Control
+	retryOf queue.RunID // a new run was made of this one
+}
+
+// sending is how most verbs are asked for.
+func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
+	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
+		ask.Run = run
+		c, err := store.Control(ctx, ask)
+		return answered{Control: c}, err
+	}
+}
+
+// newAsking reads RUN… [STEP] or what selects runs instead.
+func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*asking, error) {
+	a := &asking{env: e, verb: verb}
+	var err error
+	if a.target, err = parseTarget(verb.String(), c.Args().Slice()); err != nil {
+		return nil, err
+	}
+	within, err := dagspec.ParseDuration(c.String("within"))
+	if err != nil {
+		return nil, &usageError{msg: "--within: " + err.Error()}
+	}
+	a.within = time.Duration(within) * time.Millisecond
+	if states != nil {
+		if a.choose, err = readSelection(c, states); err != nil {
+			return nil, err
+		}
+	}
+	switch named := len(a.target.runs) > 0; {
+	case named && a.choose.asked:
+		return nil, &usageError{msg: "runs are either named or selected", hint: "leave out --state, --dag, --queue, --label and --since, or the runs"}
+	case !named && !a.choose.asked && states != nil:
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "a number or " + latestWord + ", or select some: --state, --dag, --queue, --label, --since"}
+	case !named && !a.choose.asked:
+		return nil, &usageError{msg: verb.String() + " needs a run", hint: "a number or " + latestWord}
+	}
+	a.many = a.choose.asked || len(a.target.runs) > 1
+	return a, nil
+}
+
+func (a *asking) run(ctx context.Context) error {
+	if a.env.settings.Text("output") == "json" {
+		a.done = []jsonControl{}
+	}
+	return a.env.withStore(ctx, func(store *queue.Store) error {
+		a.store = store
+		if a.choose.dryRun {
+			return a.rehearse(ctx)
+		}
+		if err := a.all(ctx); err != nil {
+			return err
+		}
+		return a.finish()
+	})
+}
+
+// all asks the runs that are named, or page after page those that are selected.
+func (a *asking) all(ctx context.Context) error {
+	if !a.choose.asked {
+		ids, err := a.target.find(ctx, a.store)
+		if err != nil {
+			return err
+		}
+		return a.some(ctx, ids)
+	}
+	var last queue.RunID
+	for runs, err := range a.choose.pages(ctx, a.store) {
+		if err != nil {
+			return err
+		}
+		ids := make([]queue.RunID, len(runs))
+		for i := range runs {
+			ids[i] = runs[i].ID
+		}
+		if err := a.some(ctx, ids); err != nil {
+			return err
+		}
+		last = ids[len(ids)-1]
+	}
+	return a.remarkMore(ctx, last)
+}
+
+// some asks runs first, and then sees what becomes of it, so that their drivers decide side by side.
+func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
+	var open []answered
+	for _, id := range ids {
+		a.count++
+		got, err := a.send(ctx, a.store, id)
+		if err != nil {
+			if err := a.failed(ctx, err); err != nil {
+				return err
+			}
+			continue
+		}
+		open = append(open, got)
+	}
+	patience, cancel := context.WithTimeout(ctx, a.within)
+	defer cancel()
+	for _, got := range open {
+		got, err := a.decided(patience, got)
+		if err == nil && a.wait {
+			got, err = a.ended(ctx, got)
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.report(got); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// failed takes a failure to ask one of several runs for an answer. What would fail for all others too ends the command.
+func (a *asking) failed(ctx context.Context, err error) error {
+	p := diagnose(ctx, err)
+	switch p.exit {
+	case exitError, exitNotFound, exitConflict, exitInvalid:
+		if a.many {
+			a.env.report(p, nil)
+			a.blame(p.kind, err)
+			return nil
+		}
+	default:
+	}
+	return err
+}
+
+func (a *asking) blame(k kind, err error) {
+	a.bad++
+	a.last = err
+	if a.worst == nil || k.exit > a.worst.exit {
+		a.worst = &k
+	}
+}
+
+// decided waits until the run's driver has decided, or patience ends: then it is open.
+func (a *asking) decided(patience context.Context, got answered) (answered, error) {
+	if got.Outcome != "" {
+		return got, nil
+	}
+	c, err := a.store.AwaitControl(patience, got.Control)
+	switch {
+	case err == nil:
+		got.Control = c
+	case errors.Is(patience.Err(), context.DeadlineExceeded):
+		err = nil // it is decided later
+	}
+	return got, err
+}
+
+// ended waits for the end of a run, unless it refused.
+func (a *asking) ended(ctx context.Context, got answered) (answered, error) {
+	if got.Outcome == dagrun.Refused {
+		return got, nil
+	}
+	r, err := a.store.Await(ctx, got.Run)
+	if err != nil {
+		return got, err
+	}
+	got.State = r.State
+	switch end := runEnd(got.Run, r.State, r.Reason); {
+	case a.verb == dagrun.VerbRetry && end != nil:
+		a.blame(end.kind, end)
+	case a.verb == dagrun.VerbCancel && r.State != "canceled":
+		err := &failure{kind: conflict, err: fmt.Errorf("run %d ended %s", got.Run, r.State)}
+		a.blame(err.kind, err)
+	}
+	return got, nil
+}
+
+// finish says at the end what was not said for each run.
+func (a *asking) finish() error {
+	if a.done != nil {
+		if err := a.env.say(a.object()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.count == 0:
+		a.env.remark("no run fits: nothing was asked")
+	case a.worst == nil:
+	case a.many:
+		return &failure{kind: *a.worst, err: fmt.Errorf("%s: %d of %s %s", a.verb, a.bad, count(a.count, "run"), a.trouble())}
+	default:
+		return a.last
+	}
+	return nil
+}
+
+func (a *asking) trouble() string {
+	if a.wait {
+		return "did not take it, or did not end as wanted"
+	}
+	return "did not take it"
+}

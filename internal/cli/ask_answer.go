@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// jsonControl is a request to a run and what became of it. No outcome: the run's driver has not decided yet.
+type jsonControl struct {
+	ID        *int64     `json:"id"` // null: a new run was made, nothing was asked of an old one
+	Run       int64      `json:"run"`
+	Step      *string    `json:"step"`
+	Item      *string    `json:"item"`
+	Verb      string     `json:"verb"`
+	By        *string    `json:"by"`
+	At        *time.Time `json:"at"`
+	DecidedAt *time.Time `json:"decided_at"`
+	Outcome   *string    `json:"outcome"`
+	State     *string    `json:"state"`
+	Message   *string    `json:"message"`
+	RetryOf   *int64     `json:"retry_of"`
+}
+
+func controlJSON(c *answered) jsonControl {
+	return jsonControl{
+		orZeroNull(c.ID), int64(c.Run), orNull(c.Step), orNull(c.Item), c.Verb.String(), orNull(c.By), utcOrNull(c.At),
+		utcOrNull(c.DecidedAt), orNull(string(c.Outcome)), orNull(c.State), orNull(c.Message), orZeroNull(int64(c.retryOf)),
+	}
+}
+
+func orZeroNull(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// report says what became of one request. A refusal by the only run there is, is an error, and says it all.
+func (a *asking) report(got answered) error {
+	j := controlJSON(&got)
+	if got.Outcome == dagrun.Refused {
+		a.blame(conflict, &failure{kind: conflict, err: errors.New(refusalText(&got)), hint: a.hint(&got)})
+	}
+	if a.done != nil {
+		a.done = append(a.done, j)
+		return nil
+	}
+	one := answer{object: j, ids: []string{decimal(cmp.Or(got.ID, int64(got.Run)))}}
+	if a.many || got.Outcome != dagrun.Refused {
+		one.text = a.line(&got)
+	}
+	return a.env.say(one)
+}
+
+// object is all answers: an array, but of one run that was named the answer itself.
+func (a *asking) object() answer {
+	if !a.many && len(a.done) == 1 {
+		return answer{object: a.done[0]}
+	}
+	return answer{object: a.done}
+}
+
+// line is one answer for people: run 41: cancel accepted, still running.
+func (a *asking) line(c *answered) string {
+	paint := a.env.stdoutPaint()
+	what := fmt.Sprintf("run %d", c.Run)
+	if c.Step != "" {
+		what += " " + printable(taskName(c.Step, c.Item))
+	}
+	switch {
+	case c.retryOf != 0 && c.State == "queued":
+		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.good("made"), c.retryOf)
+	case c.Outcome == dagrun.Refused:
+		return fmt.Sprintf("%s: %s %s, %s\n", what, a.verb, paint.bad("refused"), printable(c.Message))
+	case c.Outcome == "":
+		return fmt.Sprintf("%s: %s %s, its next driver decides (%s)\n", what, a.verb, paint.warn("asked for"), c.State)
+	}
+	return fmt.Sprintf("%s: %s %s (%s)\n", what, a.verb, paint.good(string(c.Outcome)), c.State)
+}
+
+func refusalText(c *answered) string {
+	message := printable(c.Message)
+	if strings.HasPrefix(message, "run ") {
+		return message
+	}
+	return fmt.Sprintf("run %d %s: %s", c.Run, printable(taskName(c.Step, c.Item)), message)
+}
+
+// hint is what a refused request leaves to do.
+func (a *asking) hint(c *answered) string {
+	return fmt.Sprintf("`%s status %d` shows where it is", program, c.Run)
+}
+
+func (a *asking) remarkMore(ctx context.Context, last queue.RunID) error {
+	if last == 0 || a.count < a.choose.most {
+		return nil
+	}
+	more, err := a.choose.more(ctx, a.store, last)
+	if more {
+		a.env.remark("that were %s; there are more: repeat the command, or raise --limit", count(a.count, "run"))
+	}
+	return err
+}
+
+type jsonRehearsed struct {
+	Run       int64      `json:"run"`
+	DAG       string     `json:"dag"`
+	State     string     `json:"state"`
+	Reason    string     `json:"reason"`
+	CreatedAt *time.Time `json:"created_at"`
+}
+
+// rehearse prints the runs that would be asked.
+func (a *asking) rehearse(ctx context.Context) error {
+	runs, err := a.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	paint := a.env.stdoutPaint()
+	object := []jsonRehearsed{}
+	all := answer{lines: []any{}, ids: []string{}}
+	t := table{head: paint.head("RUN", "DAG", "STATE", "CREATED", "REASON")}
+	for i := range runs {
+		r := &runs[i]
+		j := jsonRehearsed{int64(r.ID), r.DAG, r.State, r.Reason, utcOrNull(r.CreatedAt)}
+		object = append(object, j)
+		all.lines = append(all.lines, j)
+		all.ids = append(all.ids, decimal(j.Run))
+		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, r.State, localTime(&r.CreatedAt), paint.dim(printable(r.Reason))})
+	}
+	all.object = object
+	if len(runs) > 0 {
+		all.text = t.String()
+	}
+	if err := a.env.say(all); err != nil {
+		return err
+	}
+	a.env.remark("would %s %s; nothing was asked", a.verb, count(len(runs), "run"))
+	return nil
+}
+
+func (a *asking) chosen(ctx context.Context) (runs []queue.Run, err error) {
+	if a.choose.asked {
+		for page, err := range a.choose.pages(ctx, a.store) {
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, page...)
+		}
+		return runs, nil
+	}
+	ids, err := a.target.find(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		r, err := a.store.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, *r)
+	}
+	return runs, nil
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newRetryCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "retry",
+		Usage:     "run again what failed of a run, or more of it",
+		ArgsUsage: "RUN…",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "from", Usage: "run `STEP` again, and all that depends on it"},
+			&cli.StringFlag{Name: "step", Usage: "run `STEP` alone again"},
+			&cli.BoolFlag{Name: "all", Usage: "run everything again"},
+			&cli.BoolFlag{Name: "latest", Usage: "make a new run, in the current version of the DAG"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "make a new run, with this param as `NAME=VALUE`; may be given again"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended, and exit as they did"},
+		}, selectionFlags("failed")...),
+		Description: manual{
+			about: `By default what failed or was canceled runs again, with what depends on it, in the same run: it keeps its number,
+version and params, and begins its next generation. A run that has not ended refuses. With --latest or -p a new
+run is made of it, which says retry_of.
+` + askAbout,
+			examples: []string{
+				"oarlock retry 41",
+				"oarlock retry 41 --from load --wait",
+				"oarlock retry 41 --latest -p day=2026-11-21",
+				"oarlock retry --state failed --dag etl --since 2h --dry-run",
+			},
+			exits: append(askExits[:len(askExits):len(askExits)], runFailedNote, runCanceledNote),
+		}.String(),
+		Action: func(c *cli.Context) error { return runRetry(c, e) },
+	}
+}
+
+func runRetry(c *cli.Context, e *env) error {
+	a, err := newAsking(c, e, dagrun.VerbRetry, []string{"failed"})
+	if err != nil {
+		return err
+	}
+	if step := a.target.step; step != "" {
+		return &usageError{
+			msg:  fmt.Sprintf("retry takes no step as an argument, got %s", step),
+			hint: fmt.Sprintf("--from %s repeats it and all that depends on it, --step %s it alone", step, step),
+		}
+	}
+	ask, err := retryAsk(c)
+	if err != nil {
+		return err
+	}
+	params, err := pairs("-p", c.StringSlice("param"))
+	if err != nil {
+		return err
+	}
+	a.wait = c.Bool("wait")
+	a.send = sending(ask)
+	if latest := c.Bool("latest"); latest || params != nil {
+		if ask.Mode != dagrun.RetryFailed {
+			return &usageError{msg: "a new run does everything", hint: "leave out --from, --step and --all, or --latest and -p"}
+		}
+		a.send = rerunning(params, latest)
+	}
+	return a.run(c.Context)
+}
+
+// retryAsk reads which part of a run is to be done again.
+func retryAsk(c *cli.Context) (queue.Ask, error) {
+	ask := queue.Ask{Verb: dagrun.VerbRetry}
+	given := 0
+	for flag, mode := range map[string]dagrun.RetryMode{"from": dagrun.RetryFrom, "step": dagrun.RetryStep, "all": dagrun.RetryAll} {
+		if !c.IsSet(flag) {
+			continue
+		}
+		given++
+		ask.Mode = mode
+		if flag != "all" {
+			t, err := parseTarget("retry", []string{"1", c.String(flag)})
+			if err != nil || t.step == "" {
+				return ask, &usageError{msg: fmt.Sprintf("--%s wants a step, not %q", flag, c.String(flag))}
+			}
+			ask.Step, ask.Item = t.step, t.item
+		}
+	}
+	if given > 1 {
+		return ask, &usageError{msg: "--from, --step and --all exclude each other", hint: "give one of them"}
+	}
+	return ask, nil
+}
+
+// rerunning makes new runs of those that have ended.
+func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
+	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
+		typed := map[string]any{}
+		for name, text := range params {
+			typed[name] = text
+		}
+		id, err := store.Rerun(ctx, run, typed, latest)
+		if err != nil {
+			return answered{}, err
+		}
+		made, err := store.Get(ctx, id)
+		if err != nil {
+			return answered{}, fmt.Errorf("run %d was made of run %d, but cannot be read: %w", id, run, err)
+		}
+		return answered{
+			retryOf: run,
+			Control: queue.Control{
+				Run: id, Verb: dagrun.VerbRetry, By: made.SubmittedBy, At: made.CreatedAt, DecidedAt: made.CreatedAt,
+				Outcome: dagrun.Applied, State: made.State,
+			},
+		}, nil
+	}
+}

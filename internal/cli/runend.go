@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// runEnd is how the end of an awaited run ends a command: nil for one that succeeded.
+func runEnd(run queue.RunID, state, reason string) *failure {
+	k := runFailed
+	switch state {
+	case "failed":
+	case "canceled":
+		k = runCanceled
+	default:
+		return nil
+	}
+	return &failure{
+		kind: k,
+		err:  fmt.Errorf("run %d %s: %s", run, state, cmp.Or(printable(reason), "no reason given")),
+		hint: fmt.Sprintf("`%s status %d` shows its tasks", program, run),
+	}
+}
+
+// Exit statuses of commands that wait for a run.
+var (
+	runFailedNote   = exitNote{exitRunFailed, "the run failed"}
+	runCanceledNote = exitNote{exitRunCanceled, "the run was canceled"}
+)
