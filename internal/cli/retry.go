@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -34,7 +35,7 @@ run is made of it, which says retry_of.
 				"oarlock retry 41 --latest -p day=2026-11-21",
 				"oarlock retry --state failed --dag etl --since 2h --dry-run",
 			},
-			exits: append(askExits[:len(askExits):len(askExits)], runFailedNote, runCanceledNote),
+			exits: append(slices.Clip(askExits), runFailedNote, runCanceledNote),
 		}.String(),
 		Action: func(c *cli.Context) error { return runRetry(c, e) },
 	}
