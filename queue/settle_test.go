@@ -68,6 +68,18 @@ func TestSettleTx_IsRefusedUnderAClaimThatIsGone(t *testing.T) {
 	}
 }
 
+func TestSettleTx_IsRefusedToALaterLifeOfTheWorker(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
+	s, tx := y.settler()
+	s.worker.ID = y.addWorker() // alive, with fences of its own
+	if err := s.SettleTx(t.Context(), tx, y.settlement(c)); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSettleTx_HoldsUpATakeoverOfTheRunUntilItCommits(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

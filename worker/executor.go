@@ -25,6 +25,7 @@ type Task struct {
 	Step    string // its name: a replacement's as step~1, a handler's as @exit
 	Item    string // key of its item, "" without foreach
 	Attempt int
+	Publish bool   // the body is the publish of one that has succeeded
 	Fence   int64  // grows with every drive of the run: systems that compare it can refuse a stale task
 	Key     string // the same in every attempt: an idempotency key for systems that take one
 
@@ -47,4 +48,10 @@ type Task struct {
 	claim *queue.Claim
 	id    dagrun.TaskID
 	clock *clock
+}
+
+// Settlement is how this attempt ends in the transaction of its own SQL: see queue.Session.SettleTx. A publish cannot end
+// like that: what settles is the body.
+func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
+	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
 }

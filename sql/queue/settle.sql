@@ -7,6 +7,7 @@ WITH fence AS MATERIALIZED (
 run AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.run_id = @run AND r.claim_id = @claim AND (SELECT count(*) FROM fence) = 1
+       AND r.worker_id = @worker -- the fence is our own: it says nothing about a claim of an earlier life of this process
        FOR NO KEY UPDATE
 )
 UPDATE oarlock.tasks t SET settled = jsonb_build_object('attempt', @attempt::int, 'outputs', @outputs::jsonb)
