@@ -28,7 +28,7 @@ var builtins = map[string]*builtin{
 	},
 	"postgres.query": {
 		required: []string{"sql"},
-		outputs:  map[string]string{"rows": "json", "row_count": "number"},
+		outputs:  map[string]string{"rows": "json", "row_count": "number", "first": "json"},
 	},
 }
 

@@ -158,10 +158,23 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	}
 	for key, v := range n.get("with").fields() {
 		if s.Action == "postgres.query" && key.text() == "sql" {
-			c.script(v, "sql", known)
+			c.statements(v, n.in("with", "params"), known)
 			continue
 		}
 		c.texts(v, known)
+	}
+}
+
+// statements checks what postgres.query is to execute: one statement, or a list in which each has its own params.
+func (c *checker) statements(n, params *node, known *names) {
+	c.script(n, "sql", known)
+	for item := range n.list() {
+		c.script(item, "sql", known)
+		c.script(item.get("sql"), "sql", known)
+		c.texts(item.get("params"), known)
+	}
+	if n.kind == kindList && params != nil {
+		c.add(params.pos(), "write {sql: …, params: […]} in the list", "params belong to a single statement, and sql is a list")
 	}
 }
 

@@ -78,6 +78,12 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
+// DidYouMean is a hint with the name most like word, or "".
+func DidYouMean(word string, known []string) string {
+	hint, _ := nearest(word, known)
+	return hint
+}
+
 // nearest is a did-you-mean.
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""

@@ -1,0 +1,107 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Action executes postgres.query.
+type Action struct {
+	databases map[string]*database
+	budget    *budget
+	life      atomic.Pointer[life]
+}
+
+// New makes an Action. Its connections are made when they are first needed.
+func New(c Config) (*Action, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	a := &Action{databases: map[string]*database{}}
+	for _, name := range slices.Sorted(maps.Keys(c.Connections)) {
+		d, err := open(name, c.Connections[name])
+		if err != nil {
+			return nil, err
+		}
+		a.databases[name] = d
+	}
+	a.budget = newBudget(c)
+	return a, nil
+}
+
+// Use has tasks on the run's own database settle through a session of the worker. Call it at each registration, before
+// the worker claims anything. Until then nothing is settled: tasks happen at least once.
+func (a *Action) Use(s Settler, worker uuid.UUID) {
+	a.life.Store(&life{settler: s, worker: worker, known: map[string]bool{}})
+}
+
+// Close ends all connections that no task uses, and waits for nothing else: those in use are closed with their task.
+func (a *Action) Close() { a.budget.close() }
+
+// find is the connection that a step names.
+func (a *Action) find(name string) (*database, error) {
+	if d := a.databases[name]; d != nil {
+		return d, nil
+	}
+	names := slices.Sorted(maps.Keys(a.databases))
+	why := fmt.Sprintf("this worker has no connection %q", name)
+	if hint := dagspec.DidYouMean(name, names); hint != "" {
+		return nil, &failure{kind: dagrun.KindConfig, reason: why + ": " + hint}
+	}
+	if len(names) == 0 {
+		return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has none"}
+	}
+	return nil, &failure{kind: dagrun.KindConfig, reason: why + ": it has " + strings.Join(names, ", ")}
+}
+
+// Execute runs the statements of a task.
+func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
+	q, err := parse(task.Resolved.With)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	d, err := a.find(q.connection)
+	if err != nil {
+		return result(ctx, task, err)
+	}
+	var collected *rows
+	var outputs dagrun.JSON
+	begun := time.Now()
+	err = a.transact(ctx, task, d, q.options, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
+		if collected, err = t.run(ctx, q); err != nil {
+			return "", err
+		}
+		outputs, err = collected.outputs(declared(task))
+		return outputs, err
+	})
+	took := time.Since(begun).Round(time.Millisecond)
+	if err != nil {
+		explain(task, err)
+		return result(ctx, task, err)
+	}
+	if q.format != "" {
+		_, _ = task.Stdout.Write(collected.finished()) // a log takes what it can
+	}
+	fmt.Fprintf(task.Stderr, "%s: %d rows in %v\n", d.name, max(collected.affected, int64(collected.count)), took)
+	return dagrun.Result{Outputs: outputs}
+}
+
+// declared are the outputs that a step names.
+func declared(task *worker.Task) []dagspec.Output {
+	if task.Body == nil {
+		return nil
+	}
+	return task.Body.Outputs
+}

@@ -1,0 +1,229 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errClosed is what tasks get once the Action is closed.
+var errClosed = errors.New("the worker has closed its connections")
+
+// budget hands out connections: so many at once, over all databases, first come first served.
+type budget struct {
+	config Config
+
+	mu      sync.Mutex
+	open    int        // in use, idle, or about to be opened
+	idle    []*session // the one that was used last comes last
+	waiting []*waiter  // in order; only while open is at its limit and nothing is idle
+	closed  bool
+
+	stop chan struct{}
+	done chan struct{}
+}
+
+// waiter waits for a slot, or for a connection that can be used as it is.
+type waiter struct {
+	database *database
+	granted  chan *session // buffered; nil: a slot without a connection
+}
+
+func newBudget(c Config) *budget {
+	b := &budget{config: c, stop: make(chan struct{}), done: make(chan struct{})}
+	go b.tidy()
+	return b
+}
+
+// take waits its turn and returns a connection that answers.
+func (b *budget) take(ctx context.Context, d *database) (*session, error) {
+	s, err := b.slot(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil && s.database == d && s.answers(ctx) {
+		return s, nil
+	}
+	if s != nil {
+		s.close()
+	}
+	s, err = d.connect(ctx)
+	if err != nil {
+		b.free()
+		return nil, err
+	}
+	return s, nil
+}
+
+// slot is the right to have one connection open; with it may come one, of whichever database, that must be used or closed.
+func (b *budget) slot(ctx context.Context, d *database) (*session, error) {
+	b.mu.Lock()
+	if s, ok, err := b.now(d); ok || err != nil {
+		b.mu.Unlock()
+		return s, err
+	}
+	w := &waiter{database: d, granted: make(chan *session, 1)}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
+	select {
+	case s, ok := <-w.granted:
+		if !ok {
+			return nil, errClosed
+		}
+		return s, nil
+	case <-ctx.Done():
+		b.withdraw(w)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// now is a slot that there is without waiting. The caller holds mu.
+func (b *budget) now(d *database) (s *session, ok bool, err error) {
+	if b.closed {
+		return nil, false, errClosed
+	}
+	for i, s := range slices.Backward(b.idle) {
+		if s.database == d {
+			b.idle = slices.Delete(b.idle, i, i+1)
+			return s, true, nil
+		}
+	}
+	if b.open < b.config.MaxOpen {
+		b.open++
+		return nil, true, nil
+	}
+	if len(b.idle) > 0 { // another database's: whoever waits needs it more than nobody
+		s, b.idle = b.idle[0], slices.Delete(b.idle, 0, 1)
+		return s, true, nil
+	}
+	return nil, false, nil
+}
+
+// withdraw ends a wait. What was granted in the same moment goes on to the next.
+func (b *budget) withdraw(w *waiter) {
+	b.mu.Lock()
+	if i := slices.Index(b.waiting, w); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Unlock()
+	if s, ok := <-w.granted; ok {
+		b.give(s)
+	}
+}
+
+// give takes a connection back.
+func (b *budget) give(s *session) {
+	if s == nil || !s.reset() || time.Since(s.born) >= b.config.Lifetime {
+		if s != nil {
+			s.close()
+		}
+		b.free()
+		return
+	}
+	s.used = time.Now()
+	if !b.keep(s) {
+		s.close()
+		b.free()
+	}
+}
+
+// keep hands a connection to whoever waits longest, or lays it aside. false: there is no use for it.
+func (b *budget) keep(s *session) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	same := 0
+	for _, other := range b.idle {
+		if other.database == s.database {
+			same++
+		}
+	}
+	switch {
+	case b.closed:
+		return false
+	case len(b.waiting) > 0 && b.waiting[0].database != s.database:
+		return false // closed first, then its slot is granted
+	case len(b.waiting) > 0:
+		b.next(s)
+		return true
+	case same >= b.config.MaxIdle:
+		return false
+	}
+	b.idle = append(b.idle, s)
+	return true
+}
+
+// free gives a slot without a connection back.
+func (b *budget) free() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 {
+		b.next(nil)
+		return
+	}
+	b.open--
+}
+
+// next grants to whoever waits longest. The caller holds mu.
+func (b *budget) next(s *session) {
+	w := b.waiting[0]
+	b.waiting = slices.Delete(b.waiting, 0, 1)
+	w.granted <- s
+}
+
+// tidy closes what has been idle for long enough.
+func (b *budget) tidy() {
+	defer close(b.done)
+	tick := time.NewTicker(max(time.Millisecond, min(b.config.IdleTime, b.config.Lifetime)/4))
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case now := <-tick.C:
+			b.drop(func(s *session) bool {
+				return now.Sub(s.used) >= b.config.IdleTime || now.Sub(s.born) >= b.config.Lifetime
+			})
+		}
+	}
+}
+
+// drop closes idle connections.
+func (b *budget) drop(old func(*session) bool) {
+	b.mu.Lock()
+	var dropped, kept []*session
+	for _, s := range b.idle {
+		if old(s) {
+			dropped = append(dropped, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	b.idle = kept
+	b.mu.Unlock()
+	for _, s := range dropped {
+		s.close()
+		b.free()
+	}
+}
+
+// close ends all waiting and everything idle. What is in use is closed when it is given back.
+func (b *budget) close() {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return
+	}
+	b.closed = true
+	for _, w := range b.waiting {
+		close(w.granted)
+	}
+	b.waiting = nil
+	b.mu.Unlock()
+	close(b.stop)
+	<-b.done
+	b.drop(func(*session) bool { return true })
+}

@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// types knows which types are arrays, and of what. It is not changed.
+var types = pgtype.NewMap()
+
+// decode makes JSON of a value as the server prints it. What JSON has no form for is a text.
+func decode(oid uint32, value []byte) (json.RawMessage, error) {
+	if value == nil {
+		return json.RawMessage("null"), nil
+	}
+	switch oid {
+	case pgtype.BoolOID:
+		return json.RawMessage(map[bool]string{true: "true", false: "false"}[string(value) == "t"]), nil
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.OIDOID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID:
+		if json.Valid(value) { // not NaN and Infinity
+			return bytes.Clone(value), nil
+		}
+	case pgtype.JSONOID, pgtype.JSONBOID:
+		return compacted(value)
+	case pgtype.TimestampOID, pgtype.TimestamptzOID:
+		return compactJSON(instant(string(value)))
+	}
+	if t, ok := types.TypeForOID(oid); ok {
+		if codec, ok := t.Codec.(*pgtype.ArrayCodec); ok {
+			return list(oid, codec.ElementType.OID, value)
+		}
+	}
+	return compactJSON(string(value))
+}
+
+// compacted is a JSON value without spaces. A NUL in it could not be stored.
+func compacted(value []byte) (json.RawMessage, error) {
+	if hasNUL(value) {
+		return nil, errors.New(`it holds \u0000, which no output can hold`)
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, value)
+	return b.Bytes(), err
+}
+
+// hasNUL finds \u0000 in JSON, but not \\u0000.
+func hasNUL(value []byte) bool {
+	for rest := value; ; {
+		i := bytes.IndexByte(rest, '\\')
+		if i < 0 || i+1 >= len(rest) {
+			return false
+		}
+		if bytes.HasPrefix(rest[i:], []byte(`\u0000`)) {
+			return true
+		}
+		rest = rest[i+2:]
+	}
+}
+
+// instant is a timestamp in the form of RFC 3339, as Postgres writes it in JSON.
+func instant(text string) string {
+	day, rest, ok := strings.Cut(text, " ")
+	if !ok || rest == "BC" {
+		return text // infinity
+	}
+	clock, era, _ := strings.Cut(rest, " ")
+	if i := strings.LastIndexAny(clock, "+-"); i >= 0 && len(clock)-i == len("+00") {
+		clock += ":00"
+	}
+	if era != "" {
+		clock += " " + era
+	}
+	return day + "T" + clock
+}
+
+// list is an array, with an array in it for each further dimension.
+func list(oid, element uint32, value []byte) (json.RawMessage, error) {
+	var a pgtype.Array[pgtype.Text]
+	if err := types.Scan(oid, pgtype.TextFormatCode, value, &a); err != nil {
+		return compactJSON(string(value))
+	}
+	var b bytes.Buffer
+	if len(a.Dims) == 0 {
+		return json.RawMessage("[]"), nil
+	}
+	_, err := dimension(&b, a.Dims, a.Elements, element)
+	return b.Bytes(), err
+}
+
+// dimension writes one dimension of an array, and returns the elements that it did not need.
+func dimension(b *bytes.Buffer, dims []pgtype.ArrayDimension, elements []pgtype.Text, oid uint32) (rest []pgtype.Text, err error) {
+	b.WriteByte('[')
+	for i := range dims[0].Length {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if len(dims) > 1 {
+			if elements, err = dimension(b, dims[1:], elements, oid); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var raw []byte
+		if elements[0].Valid {
+			raw = []byte(elements[0].String)
+		}
+		value, err := decode(oid, raw)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(value)
+		elements = elements[1:]
+	}
+	b.WriteByte(']')
+	return elements, nil
+}
+
+// declared is an output that the step names: the column of the first row with that name.
+func (r *rows) declared(o dagspec.Output) (json.RawMessage, error) {
+	for i, c := range r.columns {
+		if c.Name != o.Name {
+			continue
+		}
+		switch {
+		case r.first == nil:
+			return nil, errors.New("the last statement returned no row")
+		case r.first[i] == nil:
+			return json.RawMessage("null"), nil
+		case o.Type == "string":
+			return compactJSON(string(r.first[i]))
+		}
+		value, err := decode(c.DataTypeOID, r.first[i])
+		if err == nil && o.Type == "number" && !isNumber(value) {
+			return nil, fmt.Errorf("the column is no number")
+		}
+		return value, err
+	}
+	return nil, errors.New("the last statement returns no column of that name")
+}
+
+func isNumber(value json.RawMessage) bool {
+	var n json.Number
+	return value[0] != '"' && json.Unmarshal(value, &n) == nil
+}

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// failure is how an attempt fails, in words that people may see.
+type failure struct {
+	kind      dagrun.FailureKind
+	reason    string
+	permanent bool // another attempt might do it twice
+}
+
+func (f *failure) Error() string { return f.reason }
+
+// connectError is a connection that could not be made.
+type connectError struct {
+	name string
+	err  error
+}
+
+func (e *connectError) Error() string { return "connection " + e.name + ": " + plain(e.err) }
+func (e *connectError) Unwrap() error { return e.err }
+
+// plain says why without saying where: a URL is nobody's business.
+func plain(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fmt.Sprintf("%s (%s)", pg.Message, pg.Code)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return "cannot find the host: " + dns.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	return "no connection to the server"
+}
+
+// statementError says which statement failed.
+type statementError struct {
+	place     string
+	statement statement
+	err       error
+}
+
+func (e *statementError) Error() string { return e.err.Error() }
+func (e *statementError) Unwrap() error { return e.err }
+
+// result is how an attempt ends by an error.
+func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
+	r := dagrun.Result{Kind: dagrun.KindSQL, Reason: reason(err)}
+	if f, ok := errors.AsType[*failure](err); ok {
+		r.Kind, r.Permanent = f.kind, f.permanent
+	}
+	if errors.Is(err, queue.ErrLeaseLost) {
+		return dagrun.Result{Kind: dagrun.KindLost, Reason: "the run is no longer this worker's: rolled back"}
+	}
+	if cause := context.Cause(ctx); cause != nil && !strings.Contains(r.Reason, cause.Error()) {
+		r.Reason = cause.Error() + ": " + r.Reason
+	}
+	r.Reason = masked(r.Reason, task.Secrets)
+	return r
+}
+
+// reason is what the server said, and where in the SQL.
+func reason(err error) string {
+	at, isStatement := errors.AsType[*statementError](err)
+	var text string
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		text = fmt.Sprintf("%s (%s)", pg.Message, pg.Code)
+		if isStatement && pg.Position > 0 {
+			text += " at " + position(at.statement.sql, int(pg.Position))
+		}
+	} else if f, ok := errors.AsType[*failure](err); ok {
+		text = f.reason
+	} else if c, ok := errors.AsType[*connectError](err); ok {
+		text = c.Error()
+	} else if pglink.Classify(err) == pglink.SessionLost {
+		text = "the connection was lost: " + plain(err)
+	} else {
+		text = pglink.Redact(err.Error())
+	}
+	if isStatement {
+		text = strings.TrimPrefix(at.place+": ", ", ") + at.statement.hidden(text)
+		text = strings.TrimPrefix(text, ": ")
+	}
+	return text
+}
+
+// position is a place in a statement, which the server counts in characters from 1.
+func position(sql string, at int) string {
+	before := []rune(sql)
+	before = before[:min(at-1, len(before))]
+	line, column := 1, 1
+	for _, r := range before {
+		if column++; r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return fmt.Sprintf("line %d, column %d", line, column)
+}
+
+// distinct is how long a value must be to be looked for anywhere: a shorter one is part of ordinary words.
+const distinct = 4
+
+// hidden takes the values of params out of what the server says about them.
+func (s statement) hidden(text string) string {
+	for i, p := range s.params {
+		value, err := encode(0, p)
+		if err != nil || len(value) == 0 {
+			continue
+		}
+		name := fmt.Sprintf("$%d", i+1)
+		text = strings.ReplaceAll(text, `"`+string(value)+`"`, name)
+		if len(value) >= distinct {
+			text = strings.ReplaceAll(text, string(value), name)
+		}
+	}
+	return text
+}
+
+// masked takes secrets out of a text that is stored as it is.
+func masked(text string, secrets map[string]string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	return text
+}
+
+// explain writes to the log what the server said besides. Its details are left out: they quote rows.
+func explain(task *worker.Task, err error) {
+	fmt.Fprintf(task.Stderr, "%s\n", reason(err))
+	at, isStatement := errors.AsType[*statementError](err)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || !isStatement {
+		return
+	}
+	for name, text := range map[string]string{"HINT": pg.Hint, "CONTEXT": pg.Where} {
+		if text != "" {
+			fmt.Fprintf(task.Stderr, "%s: %s\n", name, at.statement.hidden(text))
+		}
+	}
+}

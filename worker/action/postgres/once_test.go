@@ -1,0 +1,252 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
+)
+
+func TestOwn_CommitsWithTheOutcome(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	y.work(a, a)
+	id := y.run(insert)
+	if got := y.await(id); got != "succeeded" {
+		t.Fatalf("the run is %s: %s", got, y.log.String())
+	}
+	y.wantRows(1)
+	if !get[bool](y, "SELECT settled ->> 'attempt' = '1' AND settled -> 'outputs' = outputs AND outputs ->> 'row_count' = '1' FROM oarlock.tasks") {
+		t.Error("it was not settled")
+	}
+	pgtest.CheckInvariants(t, y.conn)
+}
+
+// counted counts how often a step is executed.
+func counted(a worker.Executor, n *atomic.Int32) execute {
+	return func(ctx context.Context, task *worker.Task) dagrun.Result {
+		n.Add(1)
+		return a.Execute(ctx, task)
+	}
+}
+
+func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
+	t.Parallel()
+	atCommit := func(m netfault.Message) bool {
+		return m.From == netfault.Client && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "commit")
+	}
+	for name, c := range map[string]struct {
+		fault netfault.Fault
+		done  bool
+	}{
+		"done":               {netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut}, true},
+		"never sent":         {netfault.Fault{When: atCommit, Do: netfault.Cut}, false},
+		"half sent, and cut": {netfault.Fault{When: atCommit, Do: netfault.CutHalf}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			proxy, url := netfault.Through(t, y.url)
+			a := y.action(through(url))
+			var n atomic.Int32
+			cut := proxy.Inject(c.fault)
+			y.work(a, counted(a, &n))
+			id := y.run(insert)
+			got := y.await(id)
+			cut.MustFire(t)
+			if want := map[bool]string{true: "succeeded", false: "failed step a failed: the connection was lost before COMMIT: rolled back"}[c.done]; got != want {
+				t.Errorf("the run is %s, want %s: %s", got, want, y.log.String())
+			}
+			y.wantRows(map[bool]int{true: 1, false: 0}[c.done])
+			if n.Load() != 1 {
+				t.Errorf("executed %d times", n.Load())
+			}
+		})
+	}
+}
+
+func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	proxy, url := netfault.Through(t, y.url)
+	a := y.action(through(url))
+	hangs, results := make(chan *netfault.Injected, 1), make(chan dagrun.Result, 1)
+	y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			<-(<-hangs).Fired()
+			cancel() // it is to end; the server waits for the other half, and holds the run
+		}()
+		res := a.Execute(ctx, task)
+		results <- res
+		return res
+	}), func(h *hand, _ *worker.Config) {
+		h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
+			err := s.SettleTx(ctx, tx, r)
+			hangs <- proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Client, 'Q'), Do: netfault.HalfSent})
+			return err
+		}
+	})
+	id := y.run(insert)
+	if res := <-results; !strings.Contains(res.Reason, "before COMMIT: rolled back") || res.Permanent {
+		t.Errorf("%+v", res)
+	}
+	if n := get[int](y, "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()"); n > 0 {
+		t.Errorf("%d transactions still hang", n)
+	}
+	y.await(id)
+	y.wantRows(0)
+}
+
+func TestOwn_WhatWasSettledIsNotRunAgainByTheNextDriver(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	committed, release := make(chan struct{}), make(chan struct{})
+	first := y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+		res := a.Execute(ctx, task)
+		close(committed)
+		<-release // it dies here: nothing is recorded
+		return res
+	}))
+	id := y.run(insert)
+	<-committed
+	dead := <-first.ids
+	t.Cleanup(func() { close(release) })
+	var n atomic.Int32
+	other := y.action()
+	y.work(other, counted(other, &n), func(_ *hand, c *worker.Config) { c.Self.Replaces = []uuid.UUID{dead} })
+	if got := y.await(id); got != "succeeded" || n.Load() != 0 {
+		t.Errorf("the run is %s, executed %d times by the second", got, n.Load())
+	}
+	y.wantRows(1)
+	if out := get[string](y, "SELECT outputs ->> 'row_count' FROM oarlock.tasks"); out != "1" {
+		t.Errorf("outputs %s", out)
+	}
+}
+
+func TestOwn_ALostLeaseRollsBack(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]string{
+		"no fence":       "DELETE FROM oarlock.fences WHERE channel = 'settle'",
+		"claimed anew":   "UPDATE oarlock.runs SET claim_id = gen_random_uuid()",
+		"a worker later": "UPDATE oarlock.runs SET worker_id = gen_random_uuid()",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			a := y.action()
+			results := make(chan dagrun.Result, 10)
+			y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
+				res := a.Execute(ctx, task)
+				results <- res
+				return res
+			}), func(h *hand, _ *worker.Config) {
+				h.settle = func(ctx context.Context, s *queue.Session, tx pgx.Tx, r queue.Settlement) error {
+					conn, err := pgx.Connect(ctx, y.db.URL)
+					if err != nil {
+						return err
+					}
+					defer conn.Close(ctx)
+					if _, err := conn.Exec(ctx, spoil); err != nil {
+						return err
+					}
+					return s.SettleTx(ctx, tx, r)
+				}
+			})
+			y.run(insert)
+			if res := <-results; res.Kind != dagrun.KindLost {
+				t.Errorf("%+v", res)
+			}
+			y.wantRows(0)
+			if !get[bool](y, "SELECT settled IS NULL AND state <> 'succeeded' FROM oarlock.tasks") {
+				t.Error("it is recorded as done")
+			}
+		})
+	}
+}
+
+func TestOwn_OneThatMayNotSettleSaysSoOnce(t *testing.T) {
+	t.Parallel()
+	for name, group := range map[string]string{"sees nothing": "", "only reads": "oarlock_read"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			a := y.action(through(y.login("app", group)))
+			y.work(a, a)
+			if got := y.await(y.run(insert)); got != "succeeded" {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			if got := y.await(y.run(strings.Replace(insert, "[a]", "[b]", 1))); got != "succeeded" {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			y.wantRows(2)
+			if n := strings.Count(y.log.String(), "its role may not settle"); n != 1 {
+				t.Errorf("said so %d times: %s", n, y.log.String())
+			}
+		})
+	}
+}
+
+func TestOwn_AnotherDatabaseIsNot(t *testing.T) {
+	t.Parallel()
+	for name, elsewhere := range map[string]func(testing.TB) *pgtest.DB{"empty": pgtest.Empty, "another installation": pgtest.New} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y, other := newYard(t), elsewhere(t)
+			a := y.action(func(c *postgres.Config) { c.Connections["other"] = postgres.Connection{URL: other.URL} })
+			y.work(a, a)
+			id := y.run("{id: a, action: postgres.query, with: {connection: other, sql: CREATE TABLE there AS SELECT 1 AS n}}")
+			if got := y.await(id); got != "succeeded" {
+				t.Errorf("the run is %s: %s", got, y.log.String())
+			}
+			if !get[bool](y, "SELECT settled IS NULL FROM oarlock.tasks") {
+				t.Error("it was settled")
+			}
+		})
+	}
+}
+
+func TestOwn_SettlesWhateverRoleAndTimeoutsTheStatementsChose(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	y.exec(fmt.Sprintf("CREATE ROLE plain_%s; GRANT plain_%[1]s TO CURRENT_USER; GRANT ALL ON ledger TO plain_%[1]s", y.db.Name))
+	t.Cleanup(func() { y.exec(fmt.Sprintf("DROP OWNED BY plain_%s; DROP ROLE plain_%[1]s", y.db.Name)) })
+	u, _, _ := strings.Cut(strings.TrimPrefix(y.url, "postgres://"), ":")
+	y.exec(fmt.Sprintf("GRANT plain_%s TO %s", y.db.Name, u))
+	y.work(a, a)
+	id := y.run(fmt.Sprintf("{id: a, action: postgres.query, with: {sql: [SET ROLE plain_%s, SET lock_timeout = 1, INSERT INTO ledger (key) VALUES ('x')]}}", y.db.Name))
+	if got := y.await(id); got != "succeeded" {
+		t.Errorf("the run is %s: %s", got, y.log.String())
+	}
+	y.wantRows(1)
+}
+
+func TestOwn_ReadOnlyAndPublishesSettleNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	y.work(a, a)
+	id := y.run("{id: a, action: postgres.query, with: {sql: SELECT 1, read_only: true}, publish: {action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES ('p')}}}")
+	if got := y.await(id); got != "succeeded" {
+		t.Errorf("the run is %s: %s", got, y.log.String())
+	}
+	y.wantRows(1)
+	if !get[bool](y, "SELECT settled IS NULL FROM oarlock.tasks") {
+		t.Error("something was settled")
+	}
+}

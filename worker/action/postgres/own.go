@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var isOwn = sql.Named("postgres/own")
+
+const askTimeout = 5 * time.Second
+
+// Settler makes the result of a task durable in the task's own transaction: a *queue.Session.
+type Settler interface {
+	SettleTx(ctx context.Context, tx pgx.Tx, s queue.Settlement) error
+}
+
+// life is one registration of the worker.
+type life struct {
+	settler Settler
+	worker  uuid.UUID
+
+	mu    sync.Mutex
+	known map[string]bool // by connection: whether it leads to where the worker is registered
+}
+
+// owns says whether tasks on a connection may settle, which is where the row of this very worker is. It asks outside of
+// the task's transaction, which an error would end, and once for each connection. What stands in the way is an answer,
+// and is noted in the log of the task that asked.
+func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, error) {
+	name := s.database.name
+	if own, known := l.recall(name); known {
+		return own, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var there, standby, may bool
+	err := s.conn.QueryRow(ctx, isOwn, l.worker).Scan(&there, &standby, &may)
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case refused && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883"): // no such table, schema, function
+	case refused && pg.Code == "42501", err == nil && there && !may:
+		note(fmt.Sprintf("connection %s: its role may not settle tasks in schema oarlock; if that is the run's own database, tasks happen at least once there, not exactly once", name))
+	case err != nil:
+		return false, err
+	case standby:
+		return false, nil // today: a standby may be promoted
+	}
+	own := err == nil && there && may
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[name] = own
+	return own, nil
+}
+
+func (l *life) recall(name string) (own, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, known = l.known[name]
+	return own, known
+}

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// wholly are types that take a list or a map as JSON. To any other type a list is an array.
+var wholly = []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID, pgtype.UnknownOID}
+
+// encode writes a value as the server reads it for a type; nil is NULL. Texts and numbers are sent as they were written.
+func encode(oid uint32, value any) ([]byte, error) {
+	switch value := value.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		if strings.IndexByte(value, 0) >= 0 {
+			return nil, errors.New("the text has a NUL in it, which Postgres does not take")
+		}
+		return []byte(value), nil
+	case []any:
+		if !slices.Contains(wholly, oid) {
+			var b bytes.Buffer
+			err := array(&b, value, oid == pgtype.JSONArrayOID || oid == pgtype.JSONBArrayOID)
+			return b.Bytes(), err
+		}
+	}
+	return compactJSON(value)
+}
+
+// array writes a list in the form {…} that arrays of all types are read in.
+func array(b *bytes.Buffer, list []any, ofJSON bool) error {
+	b.WriteByte('{')
+	for i, value := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := element(b, value, ofJSON); err != nil {
+			return err
+		}
+	}
+	b.WriteByte('}')
+	return nil
+}
+
+func element(b *bytes.Buffer, value any, ofJSON bool) error {
+	if inner, ok := value.([]any); ok && !ofJSON {
+		return array(b, inner, false)
+	}
+	if value == nil {
+		b.WriteString("NULL")
+		return nil
+	}
+	text, isText := value.(string)
+	if !isText || ofJSON {
+		encoded, err := compactJSON(value)
+		if err != nil {
+			return err
+		}
+		text = string(encoded)
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return errors.New("a text in the list has a NUL in it, which Postgres does not take")
+	}
+	b.WriteByte('"')
+	b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text))
+	b.WriteByte('"')
+	return nil
+}
+
+// compactJSON is JSON that leaves <, > and & alone.
+func compactJSON(value any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

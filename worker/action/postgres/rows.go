@@ -1,0 +1,190 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// rows are what the last statement of a query returned, in the form that the step asked for.
+type rows struct {
+	query    *query
+	columns  []pgconn.FieldDescription
+	repeated string // a name that two columns have
+	count    int
+	affected int64
+	text     bytes.Buffer
+	first    [][]byte // the first row as it came; nil: there is none
+}
+
+// begin takes the columns in, before the statement does anything.
+func (r *rows) begin(columns []pgconn.FieldDescription) error {
+	r.columns = append(r.columns, columns...)
+	seen := map[string]bool{}
+	for _, c := range columns {
+		if seen[c.Name] {
+			r.repeated = c.Name
+		}
+		seen[c.Name] = true
+	}
+	if r.repeated != "" && r.query.format != "csv" {
+		return tooMuch("two columns are called %s: tell them apart with AS", r.repeated)
+	}
+	if len(columns) > 0 && r.query.format == "csv" {
+		header := make([][]byte, len(columns))
+		for i, c := range columns {
+			header[i] = []byte(c.Name)
+		}
+		return r.line(header)
+	}
+	return nil
+}
+
+// add takes a row in.
+func (r *rows) add(values [][]byte) error {
+	if r.count++; r.count > r.query.maxRows {
+		return tooMuch("more than %d rows: ask for less, or raise with.max_rows", r.query.maxRows)
+	}
+	for i, v := range values {
+		if !utf8.Valid(v) {
+			return tooMuch("column %s is no text in UTF-8: encode it in the statement", r.columns[i].Name)
+		}
+	}
+	if r.count == 1 {
+		r.keep(values)
+	}
+	if err := r.write(values); err != nil {
+		return err
+	}
+	if r.text.Len() > r.query.maxBytes {
+		return tooMuch("the rows have more than %d bytes: ask for less%s", r.query.maxBytes, r.advice())
+	}
+	return nil
+}
+
+func (r *rows) advice() string {
+	if r.query.format == "" {
+		return ", or have them in the log with with.format"
+	}
+	return ", or raise with.max_bytes"
+}
+
+// keep copies the first row: the driver uses its buffer again.
+func (r *rows) keep(values [][]byte) {
+	r.first = make([][]byte, len(values))
+	for i, v := range values {
+		r.first[i] = bytes.Clone(v)
+	}
+}
+
+// write adds a row to the text. A list of JSON is closed at the end.
+func (r *rows) write(values [][]byte) error {
+	switch r.query.format {
+	case "csv":
+		return r.line(values)
+	case "jsonl":
+		defer r.text.WriteByte('\n')
+	case "json":
+		r.text.WriteString(map[bool]string{true: "[\n", false: ",\n"}[r.count == 1])
+	default:
+		r.text.WriteString(map[bool]string{true: "[", false: ","}[r.count == 1])
+	}
+	return r.object(&r.text, values)
+}
+
+// line is a row of CSV; NULL is empty.
+func (r *rows) line(values [][]byte) error {
+	record := make([]string, len(values))
+	for i, v := range values {
+		record[i] = string(v)
+	}
+	w := csv.NewWriter(&r.text)
+	if err := w.Write(record); err != nil {
+		return tooMuch("%v", err)
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// object is a row of JSON, with its columns in order.
+func (r *rows) object(b *bytes.Buffer, values [][]byte) error {
+	for i, v := range values {
+		b.WriteByte("{,"[min(i, 1)])
+		name, err := compactJSON(r.columns[i].Name)
+		if err != nil {
+			return err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		value, err := decode(r.columns[i].DataTypeOID, v)
+		if err != nil {
+			return tooMuch("column %s: %v", r.columns[i].Name, err)
+		}
+		b.Write(value)
+	}
+	if len(values) == 0 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	return nil
+}
+
+// finished is the text with what ends it.
+func (r *rows) finished() []byte {
+	switch f := r.query.format; {
+	case (f == "" || f == "json") && r.count == 0:
+		r.text.WriteString("[]")
+	case f == "":
+		r.text.WriteByte(']')
+	case f == "json":
+		r.text.WriteString("\n]")
+	}
+	if r.query.format == "json" {
+		r.text.WriteByte('\n')
+	}
+	return r.text.Bytes()
+}
+
+// outputs are what the task puts out: the rows, unless they go to the log, their number, the first one, and of that one
+// the columns that the step declares.
+func (r *rows) outputs(declared []dagspec.Output) (dagrun.JSON, error) {
+	out := map[string]json.RawMessage{}
+	if r.query.format == "" {
+		out["rows"] = r.finished()
+	}
+	out["row_count"] = fmt.Append(nil, max(r.affected, int64(r.count)))
+	if r.first != nil && r.repeated == "" {
+		var b bytes.Buffer
+		if err := r.object(&b, r.first); err != nil {
+			return "", err
+		}
+		out["first"] = b.Bytes()
+	}
+	for _, o := range declared {
+		if _, given := out[o.Name]; given {
+			continue
+		}
+		value, err := r.declared(o)
+		if err != nil {
+			return "", tooMuch("output %s: %v", o.Name, err)
+		}
+		out[o.Name] = value
+	}
+	text, err := compactJSON(out)
+	if err == nil && len(text) > maxOutputBytes {
+		err = tooMuch("the outputs have more than %d bytes: ask for less%s", maxOutputBytes, r.advice())
+	}
+	return dagrun.JSON(text), err
+}
+
+// tooMuch is the failure of a query whose rows cannot be put out.
+func tooMuch(format string, args ...any) error {
+	return &failure{kind: dagrun.KindOutput, reason: fmt.Sprintf(format, args...)}
+}

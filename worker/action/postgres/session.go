@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var resetSession = sql.Named("postgres/reset")
+
+// Bounds of what no task waits for.
+const (
+	pingTimeout  = 3 * time.Second
+	resetTimeout = 3 * time.Second
+	closeTimeout = time.Second
+)
+
+// session is a connection of one task at a time.
+type session struct {
+	database   *database
+	conn       *pgx.Conn
+	born, used time.Time
+	notices    atomic.Pointer[io.Writer] // where what the server says goes
+}
+
+func (d *database) connect(ctx context.Context) (*session, error) {
+	s := &session{database: d, born: time.Now(), used: time.Now()}
+	return s, s.dial(ctx)
+}
+
+func (s *session) dial(ctx context.Context) (err error) {
+	config := s.database.config.Copy()
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.heard(n) }
+	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return &connectError{s.database.name, err}
+	}
+	return nil
+}
+
+// heard writes a notice to the log of the task. The driver reads it while the task waits for its statement.
+func (s *session) heard(n *pgconn.Notice) {
+	if w := s.notices.Load(); w != nil {
+		fmt.Fprintf(*w, "%s: %s\n", n.Severity, n.Message)
+	}
+}
+
+// listen has notices go to the log of a task; nil: nowhere.
+func (s *session) listen(w io.Writer) {
+	if w == nil {
+		s.notices.Store(nil)
+		return
+	}
+	s.notices.Store(&w)
+}
+
+// answers says whether a connection that idled is still one.
+func (s *session) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return s.conn.Ping(ctx) == nil
+}
+
+// status of the connection's transaction, as the server last said.
+func (s *session) status() byte { return s.conn.PgConn().TxStatus() }
+
+const (
+	idle      = 'I'
+	inside    = 'T'
+	isAborted = 'E'
+)
+
+// reset makes the connection as new; false: it is of no more use.
+func (s *session) reset() bool {
+	s.listen(nil)
+	if s.conn.IsClosed() || s.status() != idle {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	defer cancel()
+	_, err := s.conn.Exec(ctx, resetSession)
+	return err == nil
+}
+
+// again replaces a connection that broke.
+func (s *session) again(ctx context.Context) error {
+	s.close()
+	return s.dial(ctx)
+}
+
+func (s *session) close() {
+	if s.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}

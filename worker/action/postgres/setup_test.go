@@ -1,0 +1,294 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
+)
+
+const patience = 20 * time.Second
+
+// yard is a database with a table, and a login that is a worker and may write to it, nothing else.
+type yard struct {
+	tb     testing.TB
+	db     *pgtest.DB
+	conn   *pgx.Conn // the owner's
+	url    string
+	owner  *queue.Store
+	worker *queue.Store
+	log    buffer // of all tasks
+}
+
+func newYard(tb testing.TB) *yard {
+	tb.Helper()
+	y := &yard{tb: tb, db: pgtest.New(tb)}
+	y.conn = y.db.Conn(tb)
+	y.must(migrations.Roles(tb.Context(), y.db.URL))
+	y.exec("CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL UNIQUE)")
+	y.url = y.login("worker", "oarlock_worker")
+	y.owner, y.worker = y.open(y.db.URL), y.open(y.url)
+	return y
+}
+
+func (y *yard) open(url string) *queue.Store {
+	y.tb.Helper()
+	store, err := queue.Open(y.tb.Context(), queue.Config{URL: url})
+	y.must(err)
+	y.tb.Cleanup(store.Close)
+	return store
+}
+
+// login is the URL of a new user in a group, who may write to the ledger.
+func (y *yard) login(name, group string) string {
+	y.tb.Helper()
+	role := fmt.Sprintf("%s_%d", name, get[uint32](y, "SELECT oid FROM pg_database WHERE datname = current_database()"))
+	y.exec(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'pass-word' %s; GRANT ALL ON ledger TO %[1]s", role, group1(group)))
+	y.tb.Cleanup(func() {
+		ctx := context.WithoutCancel(y.tb.Context())
+		conn, err := pgx.Connect(ctx, y.db.URL)
+		if err == nil {
+			defer conn.Close(ctx)
+			_, err = conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		}
+		if err != nil {
+			y.tb.Error(err)
+		}
+	})
+	u, err := url.Parse(y.db.URL)
+	y.must(err)
+	u.User = url.UserPassword(role, "pass-word")
+	return u.String()
+}
+
+func group1(group string) string {
+	if group == "" {
+		return ""
+	}
+	return "IN ROLE " + group
+}
+
+func (y *yard) must(err error) {
+	y.tb.Helper()
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+}
+
+func (y *yard) exec(statement string, args ...any) {
+	y.tb.Helper()
+	if _, err := y.conn.Exec(context.WithoutCancel(y.tb.Context()), statement, args...); err != nil {
+		y.tb.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func get[T any](y *yard, query string, args ...any) (v T) {
+	y.tb.Helper()
+	if err := y.conn.QueryRow(y.tb.Context(), query, args...).Scan(&v); err != nil {
+		y.tb.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+func (y *yard) wantRows(want int) {
+	y.tb.Helper()
+	if got := get[int](y, "SELECT count(*) FROM ledger"); got != want {
+		y.tb.Errorf("%d rows in the ledger, want %d", got, want)
+	}
+}
+
+// eventually polls until ok, or fails the test.
+func (y *yard) eventually(what string, ok func() bool) {
+	y.tb.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			y.tb.Fatalf("waited in vain: %s: %s", what, y.log.String())
+		}
+	}
+}
+
+// action has one connection, own, to the yard's database.
+func (y *yard) action(change ...func(*postgres.Config)) *postgres.Action {
+	y.tb.Helper()
+	c := postgres.Config{Connections: map[string]postgres.Connection{postgres.Own: {URL: y.url}}}
+	for _, f := range change {
+		f(&c)
+	}
+	a, err := postgres.New(c)
+	y.must(err)
+	y.tb.Cleanup(a.Close)
+	return a
+}
+
+func through(url string) func(*postgres.Config) {
+	return func(c *postgres.Config) { c.Connections[postgres.Own] = postgres.Connection{URL: url} }
+}
+
+// buffer takes what several tasks write.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// call is a task that belongs to no run: nothing is settled.
+type call struct {
+	out, log buffer
+	task     *worker.Task
+}
+
+func newCall(with map[string]any, outputs ...dagspec.Output) *call {
+	c := &call{}
+	c.task = &worker.Task{
+		Run: 41, Step: "load", Item: "eu", Attempt: 2, Body: &dagspec.Step{Outputs: outputs}, Resolved: &dagspec.Resolved{With: with},
+		Stdout: &c.out, Stderr: &c.log, Started: func() {}, Now: make(chan struct{}),
+	}
+	return c
+}
+
+type with = map[string]any
+
+// do executes a task that belongs to no run.
+func (y *yard) do(a *postgres.Action, w with, outputs ...dagspec.Output) (dagrun.Result, *call) {
+	c := newCall(w, outputs...)
+	return a.Execute(y.tb.Context(), c.task), c
+}
+
+// reader is what a worker reads by, for versions of the queue that have no cache.
+type reader struct{ *queue.Session }
+
+func (reader) Cached(context.Context, int64, string, string) (dagrun.JSON, bool, error) {
+	return "", false, nil
+}
+
+// writer is what a worker writes by, for versions of the queue that condemn nothing.
+type writer struct{ *queue.Session }
+
+func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ string) error {
+	return w.Release(ctx, c)
+}
+
+// execute is an executor made of a function.
+type execute func(ctx context.Context, task *worker.Task) dagrun.Result
+
+func (f execute) Execute(ctx context.Context, task *worker.Task) dagrun.Result { return f(ctx, task) }
+
+// hand is one worker, and what it settles through.
+type hand struct {
+	*worker.Worker
+	ids    chan uuid.UUID
+	settle func(ctx context.Context, real *queue.Session, tx pgx.Tx, s queue.Settlement) error
+}
+
+// settler lets a test do something when a task settles.
+type settler struct {
+	session *queue.Session
+	hand    *hand
+}
+
+func (s settler) SettleTx(ctx context.Context, tx pgx.Tx, r queue.Settlement) error {
+	if s.hand.settle != nil {
+		return s.hand.settle(ctx, s.session, tx, r)
+	}
+	return s.session.SettleTx(ctx, tx, r)
+}
+
+// work starts a worker that offers an executor as postgres.query and as my.func; the test stops it.
+func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand, *worker.Config)) *hand {
+	y.tb.Helper()
+	h := &hand{ids: make(chan uuid.UUID, 10)}
+	c := worker.Config{
+		Register: func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := y.worker.Register(ctx, w)
+			if err != nil {
+				return worker.Session{}, err
+			}
+			a.Use(settler{s, h}, s.ID())
+			h.ids <- s.ID()
+			return worker.Session{Reader: reader{s}, Writer: writer{s}, Lease: s}, nil
+		},
+		Cancel: func(context.Context, queue.RunID, bool) error { return nil },
+		Self:   queue.Worker{Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Containment: "none"}, Slots: 8,
+		Executors: map[string]worker.Executor{"action:postgres.query": e, "action:my.func": e},
+		Offers:    []string{"process"},
+		Logs:      func(worker.Writer, func() time.Time) worker.Logs { return logs{y} },
+	}
+	for _, f := range change {
+		f(h, &c)
+	}
+	w, err := worker.New(c)
+	y.must(err)
+	h.Worker = w
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.WithoutCancel(y.tb.Context())) }()
+	y.tb.Cleanup(func() {
+		w.StopNow()
+		<-ended
+	})
+	return h
+}
+
+// logs writes what tasks say to one buffer.
+type logs struct{ y *yard }
+
+func (l logs) Open(worker.LogName, map[string]string) worker.Log { return l }
+func (l logs) Stdout() io.Writer                                 { return &l.y.log }
+func (l logs) Stderr() io.Writer                                 { return &l.y.log }
+
+func (logs) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
+
+// run enters a run of a DAG with this step.
+func (y *yard) run(step string) queue.RunID {
+	y.tb.Helper()
+	source := "name: d\nsteps: [" + step + "]\n"
+	spec, err := dagspec.Parse("d.yaml", []byte(source))
+	y.must(err)
+	_, err = y.owner.PutDAG(y.tb.Context(), spec, source, "")
+	y.must(err)
+	id, err := y.owner.Enqueue(y.tb.Context(), queue.Request{DAG: "d"})
+	y.must(err)
+	return id
+}
+
+const insert = "{id: a, action: postgres.query, with: {sql: INSERT INTO ledger (key) VALUES ($1) RETURNING id, params: [a]}}"
+
+// await waits for the end of a run, and returns how it ended.
+func (y *yard) await(id queue.RunID) string {
+	y.tb.Helper()
+	var r *queue.Run
+	y.eventually("the run ends", func() bool {
+		var err error
+		r, err = y.owner.Get(y.tb.Context(), id)
+		y.must(err)
+		return r.Over()
+	})
+	return strings.TrimSpace(r.State + " " + r.Reason)
+}

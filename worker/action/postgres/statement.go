@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+var (
+	// ahead is what may stand before the first word of a statement: space, comments that hold no others, semicolons.
+	ahead = regexp.MustCompile(`^(?:[\s;\v]+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
+	words = regexp.MustCompile(`[A-Za-z_]+`)
+	stdio = regexp.MustCompile(`(?i)\b(?:stdin|stdout)\b`)
+)
+
+// check refuses, before anything was sent, what would end the one transaction, or wait for a client that has nothing to
+// say. It looks at the first words alone; what it does not see is noticed once the statement has ended.
+func (s statement) check() error {
+	text := ahead.ReplaceAllString(s.sql, "")
+	if text == "" {
+		return errors.New("there is nothing to execute")
+	}
+	first := strings.ToLower(strings.Join(words.FindAllString(text[:min(len(text), 200)], 4), " "))
+	switch {
+	case begins(first, "begin", "start transaction", "commit", "end", "abort", "prepare transaction"), begins(first, "rollback") && !strings.Contains(first, " to"):
+		return errors.New("all statements of a step are one transaction, which begins and commits by itself: remove this one")
+	case begins(first, "copy") && stdio.MatchString(text):
+		return errors.New("COPY has no STDIN or STDOUT here: use INSERT or SELECT, or psql in a run: step")
+	}
+	return nil
+}
+
+func begins(text string, with ...string) bool {
+	return slices.ContainsFunc(with, func(w string) bool { return text == w || strings.HasPrefix(text, w+" ") })
+}
+
+// run executes the statements of a query in order. The rows of the last one are collected.
+func (t *transaction) run(ctx context.Context, q *query) (*rows, error) {
+	collected := &rows{query: q}
+	for i, s := range q.statements {
+		to := collected
+		if i < len(q.statements)-1 {
+			to = nil
+		}
+		if err := t.execute(ctx, s, to); err != nil {
+			return nil, &statementError{place: q.place(i), statement: s, err: err}
+		}
+	}
+	return collected, nil
+}
+
+// execute sends one statement, by the protocol that takes no more than one. All values are sent as text, in the form that
+// the server reads for the type that it wants there.
+func (t *transaction) execute(ctx context.Context, s statement, to *rows) error {
+	conn := t.session.conn.PgConn()
+	described, err := conn.Prepare(ctx, "", s.sql, nil)
+	if err != nil {
+		return err
+	}
+	values, err := s.values(described.ParamOIDs)
+	if err != nil {
+		return &failure{kind: dagrun.KindConfig, reason: err.Error()}
+	}
+	if to != nil {
+		if err := to.begin(described.Fields); err != nil {
+			return err
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	tag, err := to.read(conn.ExecPrepared(ctx, "", values, nil, nil), stop)
+	if conn.TxStatus() == idle || endsTransaction(tag) {
+		return &failure{kind: dagrun.KindSQL, reason: "the statement ended the transaction: what came before it was not rolled back", permanent: true}
+	}
+	return err
+}
+
+// read takes in all rows; one that is too much has the server stop. A nil rows forgets them.
+func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag pgconn.CommandTag, err error) {
+	for result.NextRow() {
+		if r == nil || err != nil {
+			continue
+		}
+		if err = r.add(result.Values()); err != nil {
+			stop()
+		}
+	}
+	tag, closing := result.Close()
+	if err != nil {
+		return tag, err
+	}
+	if r != nil {
+		r.affected = tag.RowsAffected()
+	}
+	return tag, closing
+}
+
+// endsTransaction knows statements that ended the transaction by what the server calls them: COMMIT AND CHAIN leaves the
+// status as it was.
+func endsTransaction(tag pgconn.CommandTag) bool {
+	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String())
+}
+
+// values are the params as the server reads them.
+func (s statement) values(types []uint32) ([][]byte, error) {
+	if len(s.params) != len(types) {
+		return nil, fmt.Errorf("the statement has %d parameters, but params has %d values", len(types), len(s.params))
+	}
+	values := make([][]byte, len(types))
+	for i, p := range s.params {
+		value, err := encode(types[i], p)
+		if err != nil {
+			return nil, fmt.Errorf("$%d: %w", i+1, err)
+		}
+		values[i] = value
+	}
+	return values, nil
+}

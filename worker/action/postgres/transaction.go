@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+var (
+	beginTask    = sql.Named("postgres/begin")
+	readySettle  = sql.Named("postgres/settling")
+	errNoOutcome = errors.New("the transaction has no outcome yet")
+)
+
+// Bounds of a transaction's end.
+const (
+	rollbackTimeout = 5 * time.Second
+	commitTimeout   = 30 * time.Second // or the statements' own timeout, where that is longer: deferred checks run then
+	settleLock      = 5 * time.Second  // how long settling waits for a flush of the same run
+	maxNameBytes    = 63               // what Postgres keeps of an application_name
+)
+
+// transaction is the one of a task.
+type transaction struct {
+	task    *worker.Task
+	session *session
+	life    *life // nil: nothing is settled
+	tx      pgx.Tx
+	options options
+	backend backend // once it is about to settle
+}
+
+// backend is the server process of a transaction, as another connection can find it.
+type backend struct {
+	pid     int32
+	started time.Time
+}
+
+// transact runs do in one transaction on a database, and makes it durable: on the run's own, together with what do says
+// the task puts out. It is rolled back on any error and on a panic.
+func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o options, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
+	s, err := a.budget.take(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer a.budget.give(s)
+	s.listen(task.Stderr)
+	t := &transaction{task: task, session: s, options: o.complete(d, task.Body)}
+	if err := t.settles(ctx, a.life.Load()); err != nil {
+		return err
+	}
+	task.Started()
+	defer t.rollback()
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	outputs, err := do(ctx, t)
+	if err != nil {
+		return err
+	}
+	return t.commit(ctx, outputs)
+}
+
+// settles decides whether the transaction is to carry the task's outcome. One that only reads has nothing to settle: it
+// may be run again. What settles is a body, not a publish.
+func (t *transaction) settles(ctx context.Context, l *life) error {
+	if l == nil || t.task.Publish || t.options.tx.AccessMode == pgx.ReadOnly {
+		return nil
+	}
+	own, err := l.owns(ctx, t.session, func(text string) { fmt.Fprintln(t.task.Stderr, text) })
+	if own {
+		t.life = l
+	}
+	return err
+}
+
+func (t *transaction) begin(ctx context.Context) (err error) {
+	o := t.options
+	if t.tx, err = t.session.conn.BeginTx(ctx, o.tx); err != nil {
+		return err
+	}
+	_, err = t.tx.Exec(ctx, beginTask, nameOf(t.task), milliseconds(o.statement), milliseconds(o.lock))
+	return err
+}
+
+// milliseconds as a setting; nil is what the server would have without it.
+func milliseconds(d time.Duration) any {
+	if d == 0 {
+		return nil
+	}
+	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
+}
+
+// nameOf is how a task shows in pg_stat_activity: run, step, item, attempt.
+func nameOf(task *worker.Task) string {
+	step := task.Step
+	if task.Item != "" {
+		step += "/" + task.Item
+	}
+	run, attempt := "oarlock "+strconv.FormatInt(task.Run, 10)+" ", "#"+strconv.Itoa(task.Attempt)
+	return run + step[:min(len(step), maxNameBytes-len(run)-len(attempt))] + attempt
+}
+
+// rollback ends what was not committed. After COMMIT there is nothing to do.
+func (t *transaction) rollback() {
+	if t.tx == nil || t.session.conn.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	_ = t.tx.Rollback(ctx) // a connection that cannot is closed
+}
+
+// commit makes the transaction durable, with the outcome of its task where it carries that.
+func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
+	if err := t.whole(); err != nil {
+		return err
+	}
+	if t.life != nil {
+		if err := t.settle(ctx, outputs); err != nil {
+			return err
+		}
+	}
+	err := t.end(ctx)
+	switch {
+	case err == nil || pglink.Classify(err) != pglink.SessionLost:
+		return err
+	case t.life == nil:
+		return &failure{kind: dagrun.KindSQL, reason: "the connection was lost during COMMIT, which may have been done or not: " + plain(err)}
+	}
+	return t.readBack(ctx, err)
+}
+
+// end commits. A COMMIT without an answer holds up whoever takes the run over, so it is not waited for without end.
+func (t *transaction) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(commitTimeout, t.options.statement))
+	defer cancel()
+	return t.tx.Commit(ctx)
+}
+
+// whole says whether the transaction is still the one that was begun.
+func (t *transaction) whole() error {
+	switch {
+	case t.session.conn.IsClosed():
+		return errors.New("the connection was closed")
+	case t.session.conn.PgConn().IsBusy():
+		return errors.New("rows of a query were not read to their end: close them")
+	case t.session.status() == idle:
+		return &failure{kind: dagrun.KindSQL, reason: "the transaction was ended before its time", permanent: true}
+	case t.session.status() == isAborted:
+		return errors.New("a statement failed, and its error was not returned: the transaction can only be rolled back")
+	}
+	return nil
+}
+
+// settle is the last thing before COMMIT: from here on the transaction holds up whoever takes the run over.
+func (t *transaction) settle(ctx context.Context, outputs dagrun.JSON) error {
+	row := t.tx.QueryRow(ctx, readySettle, "oarlock/"+t.life.worker.String(), milliseconds(settleLock))
+	if err := row.Scan(&t.backend.pid, &t.backend.started); err != nil {
+		return fmt.Errorf("prepare to settle: %w", err)
+	}
+	return t.life.settler.SettleTx(ctx, t.tx, t.task.Settlement(outputs))
+}
