@@ -259,11 +259,15 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 // logs writes what tasks say to one buffer.
 type logs struct{ y *yard }
 
-func (l logs) Open(worker.LogName, map[string]string) worker.Log { return l }
-func (l logs) Stdout() io.Writer                                 { return &l.y.log }
-func (l logs) Stderr() io.Writer                                 { return &l.y.log }
+func (l logs) Open(worker.LogName, map[string]string) worker.Log { return attemptLog{l.y} }
+func (logs) Close()                                              {}
 
-func (logs) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
+type attemptLog struct{ y *yard }
+
+func (l attemptLog) Stdout() io.Writer { return &l.y.log }
+func (l attemptLog) Stderr() io.Writer { return &l.y.log }
+
+func (attemptLog) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 
 // run enters a run of a DAG with this step.
 func (y *yard) run(step string) queue.RunID {

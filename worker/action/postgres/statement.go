@@ -105,7 +105,7 @@ func (r *rows) read(result *pgconn.ResultReader, stop context.CancelFunc) (tag p
 // endsTransaction knows statements that ended the transaction by what the server calls them: COMMIT AND CHAIN leaves the
 // status as it was.
 func endsTransaction(tag pgconn.CommandTag) bool {
-	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String())
+	return slices.Contains([]string{"COMMIT", "PREPARE TRANSACTION"}, tag.String()) // sql-shown: command tags of the server
 }
 
 // values are the params as the server reads them.
