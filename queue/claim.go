@@ -45,6 +45,8 @@ type Claim struct {
 	// Row is the run's own row as the last drive left it. Its State is RunQueued: what a claim finds.
 	Row dagrun.RunRecord
 
+	unreadable error // why the rest of it is not as it was stored: it never leaves the session
+
 	lost     chan struct{}
 	lostOnce sync.Once
 }

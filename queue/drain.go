@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -33,10 +34,17 @@ func (s *Session) Drain(ctx context.Context) error {
 	return nil
 }
 
+// closeLimit bounds a Close whose context has no deadline: a database that is away may stay so.
+const closeLimit = 20 * time.Second
+
 // Close gives back what the worker still holds, takes it off the list of the living, and ends what the session opened.
 // After an error others find out by themselves, within a TTL. Every further call answers as the first one did.
 func (s *Session) Close(ctx context.Context) error {
-	s.end.once.Do(func() { s.end.done = s.close(ctx) })
+	s.end.once.Do(func() {
+		ctx, cancel := bounded(ctx, s.closeLimit)
+		defer cancel()
+		s.end.done = s.close(ctx)
+	})
 	return s.end.done
 }
 

@@ -24,3 +24,6 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
 	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want))
 }
+
+// SetCloseLimit bounds a Close without a deadline.
+func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }

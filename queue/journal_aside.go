@@ -49,7 +49,7 @@ func (j *journal) isFree(e *entry) bool {
 		rows = append(rows, int64(parent))
 	}
 	free := len(rows)
-	err := j.try(func(ctx context.Context, conn *pgx.Conn) error {
+	_, err := j.try(func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, whichAreFree, rows).Scan(&free)
 	})
 	return err != nil || free == len(rows)

@@ -253,8 +253,12 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstJournalPause, longestJournalPause
 	for {
-		err := j.try(do)
-		if err == nil || isFinal(err) {
+		start := time.Now()
+		asked, err := j.try(do)
+		if !asked {
+			j.meter(len(pieces), start, err) // somebody should hear why nothing is written
+		}
+		if err == nil || asked && isFinal(err) {
 			return err
 		}
 		if stale(err) {
@@ -274,15 +278,21 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 	}
 }
 
-func (j *journal) try(do func(context.Context, *pgx.Conn) error) error {
+// try says whether it came to asking the server. Where it did not, an error is about the connection, and says nothing
+// about what an earlier one was asked.
+func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, err error) {
 	j.tries.Add(1)
 	j.pulse.beat()
 	ctx, cancel := context.WithTimeout(j.ctx, j.timeout)
 	defer cancel()
-	return j.link.use(ctx, do)
+	err = j.link.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		asked = true
+		return do(ctx, conn)
+	})
+	return asked, err
 }
 
-// isFinal says whether trying again is of no use.
+// isFinal says whether asking the server again is of no use.
 func isFinal(err error) bool {
 	return (pglink.Classify(err) == pglink.Permanent || isPoison(err)) && !stale(err)
 }

@@ -125,6 +125,6 @@ func readClaims(rows pgx.Rows, l *lanes) ([]*Claim, error) {
 		if err := row.Scan(c.targets()...); err != nil {
 			return nil, err
 		}
-		return c.claim(l)
+		return c.claim(l), nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
@@ -19,8 +20,9 @@ const (
 )
 
 var (
-	whoServes  = sql.Named("queue/backend")
-	endBackend = sql.Named("queue/end_backend")
+	whoServes     = sql.Named("queue/backend")
+	endBackend    = sql.Named("queue/end_backend")
+	isBackendGone = sql.Named("queue/backend_gone")
 )
 
 // backend is the server process behind a connection, as another connection can find it.
@@ -38,24 +40,31 @@ type link struct {
 	server backend                                // of conn, or of the last one; while again runs, of the one before
 	made   int                                    // connections so far
 	again  func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
+	life   context.Context                        //nolint:containedctx // of the link: what uses it ends with it
+	end    context.CancelFunc
 }
 
 func newLink(config *pgx.ConnConfig, again func(context.Context, *pgx.Conn) error) *link {
 	l := &link{config: config, turn: make(chan struct{}, 1), again: again}
+	l.life, l.end = context.WithCancel(context.Background())
 	l.turn <- struct{}{}
 	return l
 }
 
-// use calls do with the connection, making one if there is none. What breaks the session closes it.
+// use calls do with the connection, making one if there is none. What breaks the session closes it. do has to return when
+// its context ends.
 func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	select {
 	case <-l.turn:
+	case <-l.life.Done():
+		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { l.turn <- struct{}{} }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
 	if err := l.connect(ctx); err != nil {
 		return err
 	}
@@ -103,11 +112,30 @@ func (l *link) connect(ctx context.Context) error {
 // a new connection must not be overtaken by what is still under way on the old one.
 func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	var gone bool
-	if err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone); err != nil {
+	err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
+		return l.outlast(ctx, conn, err)
+	}
+	if err != nil {
 		return fmt.Errorf("end the former connection: %w", err)
 	}
 	if !gone {
-		return errors.New("the former connection is still there")
+		return fmt.Errorf("the former connection, server process %d, is still there", l.server.pid)
+	}
+	return nil
+}
+
+// outlast is endFormer of a role that may not end even its own connections: it is tried again until the server has found
+// out by itself that nobody is at the other end.
+func (l *link) outlast(ctx context.Context, conn *pgx.Conn, denied error) error {
+	var gone bool
+	if err := conn.QueryRow(ctx, isBackendGone, l.server.pid, l.server.started).Scan(&gone); err != nil {
+		return fmt.Errorf("look for the former connection: %w", err)
+	}
+	if !gone {
+		return fmt.Errorf("the former connection, server process %d, is still there, and this role may not end it (%w): "+
+			"GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO %q, or end that process", // sql-shown: what to do
+			l.server.pid, denied, l.config.User)
 	}
 	return nil
 }
@@ -122,13 +150,16 @@ func (l *link) drop() {
 	l.conn = nil
 }
 
-// close ends the connection, once nobody uses it.
-func (l *link) close(ctx context.Context) error {
+// close ends the connection, once nobody uses it. When ctx ends before, it ends that use.
+func (l *link) close(ctx context.Context) (err error) {
 	select {
-	case <-l.turn: // never given back: later uses wait for their context
+	case <-l.turn:
+		l.end()
 	case <-ctx.Done():
-		return errors.New("close a connection: it is in use")
+		l.end()
+		<-l.turn
+		err = fmt.Errorf("close a connection: what used it was cut off: %w", ctx.Err())
 	}
 	l.drop()
-	return nil
+	return err
 }

@@ -1,12 +1,9 @@
 package queue
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,163 +11,168 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// loadBatch bounds the claims that one round trip loads.
-const loadBatch = 200
+// Bounds of what one round trip loads. A run is loaded whole, so the last one may go past the bytes.
+const (
+	loadBatch = 200      // claims
+	loadBytes = 16 << 20 // of mail, and of tasks
+)
 
-var loadTasks = sql.Named("queue/load_tasks")
+var (
+	readMail  = sql.Named("queue/mail")
+	loadTasks = sql.Named("queue/load_tasks")
+)
 
-// Load reads what former drives left of claimed runs, in the order given; nil stands for a claim that is gone.
+// Load reads what former drives left of claimed runs, in the order given; nil stands for a claim that is gone. A run that
+// cannot be read is put away for other workers, and counts as gone.
 func (s *Session) Load(ctx context.Context, claims []*Claim) ([]*Loaded, error) {
 	loaded := make([]*Loaded, 0, len(claims))
 	for len(loaded) < len(claims) {
-		part, err := s.load(ctx, claims[len(loaded):min(len(loaded)+loadBatch, len(claims))])
-		if err != nil {
+		l := s.loading(claims[len(loaded):])
+		if err := l.run(ctx); err != nil {
 			return nil, fmt.Errorf("load runs: %w", err)
 		}
-		loaded = append(loaded, part...)
+		loaded = append(loaded, l.loaded()...)
 	}
 	return loaded, nil
 }
 
-func (s *Session) load(ctx context.Context, claims []*Claim) (loaded []*Loaded, err error) {
-	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		loaded, err = loadOn(ctx, conn, claims)
-		return err
-	})
-	return loaded, err
-}
-
-// loadOn is one round trip. The mail is read first and is all that may change meanwhile: tasks are written under the
-// claim, and nobody has it but the caller.
-func loadOn(ctx context.Context, conn *pgx.Conn, claims []*Claim) (loaded []*Loaded, err error) {
-	var batch pgx.Batch
-	names := namesOf(claims)
-	batch.Queue(readMail, names)
-	batch.Queue(loadTasks, names)
-	results := conn.SendBatch(ctx, &batch)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
-	mail, err := collectMail(rows, claims)
-	if err != nil {
-		return nil, err
-	}
-	loaded, byRun := toLoad(claims, mail)
-	rows, err = results.Query()
-	if err != nil {
-		return nil, err
-	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, addTask(row, byRun) })
-	return loaded, err
-}
-
-func toLoad(claims []*Claim, mail []*Mailbox) ([]*Loaded, map[RunID]*Loaded) {
-	loaded, byRun := make([]*Loaded, len(claims)), make(map[RunID]*Loaded, len(claims))
-	for i, c := range claims {
-		if mail[i] != nil {
-			loaded[i] = &Loaded{Saved: dagrun.Saved{Run: c.Row}, Mailbox: *mail[i]}
-			byRun[c.Run] = loaded[i]
+// ReadMail reads what is asked of claimed runs, in the order given; nil is as of Load.
+func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, error) {
+	mail := make([]*Mailbox, 0, len(claims))
+	for len(mail) < len(claims) {
+		l := s.loading(claims[len(mail):])
+		l.loadedTo = len(l.claims) // no tasks
+		if err := l.run(ctx); err != nil {
+			return nil, fmt.Errorf("read mail: %w", err)
+		}
+		for _, loaded := range l.loaded() {
+			if loaded == nil {
+				mail = append(mail, nil)
+			} else {
+				mail = append(mail, &loaded.Mailbox)
+			}
 		}
 	}
-	return loaded, byRun
+	return mail, nil
 }
 
-func addTask(row pgx.CollectableRow, byRun map[RunID]*Loaded) error {
-	var t taskRow
-	if err := row.Scan(t.targets()...); err != nil {
+// loading is a Load under way, of some claims.
+type loading struct {
+	session  *Session
+	claims   []*Claim
+	mailedTo int // the mail of so many claims is read
+	loadedTo int // the tasks of so many are
+	byRun    map[RunID]*Loaded
+	mailed   map[RunID]bool
+	odd      map[RunID]error // what cannot be read of a run
+}
+
+func (s *Session) loading(claims []*Claim) *loading {
+	l := &loading{session: s, claims: claims[:min(loadBatch, len(claims))], mailed: map[RunID]bool{}, odd: map[RunID]error{}}
+	l.byRun = make(map[RunID]*Loaded, len(l.claims))
+	for _, c := range l.claims {
+		l.byRun[c.Run] = &Loaded{Saved: dagrun.Saved{Run: c.Row}}
+	}
+	return l
+}
+
+// run makes as many round trips as it takes, one where nothing is large. Mail and tasks need not be of one moment: tasks
+// are written under the claim, and nobody has it but the caller.
+func (l *loading) run(ctx context.Context) error {
+	for l.mailedTo < len(l.claims) || l.loadedTo < len(l.claims) {
+		if err := l.session.reads.use(ctx, l.next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loading) next(ctx context.Context, conn *pgx.Conn) (err error) {
+	var batch pgx.Batch
+	mail, tasks := l.mailedTo < len(l.claims), l.loadedTo < len(l.claims)
+	if mail {
+		batch.Queue(readMail, piecesOf(l.claims[l.mailedTo:]))
+	}
+	if tasks {
+		batch.Queue(loadTasks, piecesOf(l.claims[l.loadedTo:]))
+	}
+	results := conn.SendBatch(ctx, &batch)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if mail {
+		if err := l.read(results, &l.mailedTo, l.takeMail); err != nil {
+			return err
+		}
+	}
+	if tasks {
+		return l.read(results, &l.loadedTo, l.takeTask)
+	}
+	return nil
+}
+
+func piecesOf(claims []*Claim) pgx.StrictNamedArgs {
+	args := namesOf(claims)
+	args["bytes"] = loadBytes
+	return args
+}
+
+// read takes in the rows of a statement. Each says for how many claims more they are; where there is none, for all.
+func (l *loading) read(results pgx.BatchResults, to *int, take func(row pgx.CollectableRow, upto *int) error) error {
+	rows, err := results.Query()
+	if err != nil {
 		return err
 	}
-	l := byRun[t.run]
-	if l == nil {
-		return nil // claimed away between the two statements
+	more := len(l.claims) - *to
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, take(row, &more) })
+	*to += more
+	return err
+}
+
+func (l *loading) takeMail(row pgx.CollectableRow, upto *int) error {
+	var m mailRow
+	if err := row.Scan(upto, &m.run, &m.inbox, &m.id, &m.verb, &m.step, &m.item, &m.args, &m.by, &m.at); err != nil {
+		return err
 	}
+	l.mailed[m.run] = true
+	if err := m.into(&l.byRun[m.run].Mailbox); err != nil {
+		l.odd[m.run] = err
+	}
+	return nil
+}
+
+func (l *loading) takeTask(row pgx.CollectableRow, upto *int) error {
+	var t taskRow
+	if err := row.Scan(append([]any{upto}, t.targets()...)...); err != nil {
+		return err
+	}
+	if err := l.byRun[t.run].take(&t); err != nil {
+		l.odd[t.run] = err
+	}
+	return nil
+}
+
+// loaded is what was loaded, without the runs that are gone or cannot be read.
+func (l *loading) loaded() []*Loaded {
+	loaded := make([]*Loaded, len(l.claims))
+	for i, c := range l.claims {
+		switch why := l.odd[c.Run]; {
+		case why != nil:
+			l.session.odd.add(c, why)
+		case l.mailed[c.Run]:
+			loaded[i] = l.byRun[c.Run]
+		}
+	}
+	return loaded
+}
+
+// take adds a stored task.
+func (l *Loaded) take(t *taskRow) error {
 	record, err := t.record()
 	if err != nil {
-		return fmt.Errorf("run %d step %d: %w", t.run, record.ID.Step, err)
+		return fmt.Errorf("step %d: %w", record.ID.Step, err)
 	}
 	l.Saved.Tasks = append(l.Saved.Tasks, record)
 	if t.day != nil && (record.State == dagrun.TaskRunning || record.State == dagrun.TaskFinishing) {
 		l.Logs = append(l.Logs, LogEnd{Task: record.ID, Attempt: record.Attempt, Day: *t.day, Next: t.next, Final: t.final})
 	}
 	return t.settle(&record, l)
-}
-
-// taskRow is a stored task.
-type taskRow struct {
-	run                                                     RunID
-	rec                                                     dagrun.TaskRecord
-	state, request, marked                                  string
-	kind, ref, cacheKey                                     *string
-	exit, signal                                            *int
-	outputs, grown, settled                                 []byte
-	nextAt, deadline, startedAt, attemptAt, finishedAt, day *time.Time
-	next                                                    int
-	final                                                   bool
-}
-
-func (t *taskRow) targets() []any {
-	r := &t.rec
-	return []any{
-		&t.run, &r.ID.Step, &r.ID.Item, &r.ID.Alt, &r.Seq, &r.Generation, &t.state, &r.Attempt, &r.Reason, &t.kind, &t.exit, &t.signal,
-		&t.outputs, &r.Tolerated, &r.Retries, &r.PublishTries, &r.Publishing, &t.request, &r.RequestBy, &t.marked, &t.nextAt, &t.deadline,
-		&t.ref, &t.cacheKey, &t.grown, &t.startedAt, &t.attemptAt, &t.finishedAt, &t.settled, &t.day, &t.next, &t.final,
-	}
-}
-
-func (t *taskRow) record() (dagrun.TaskRecord, error) {
-	r := t.rec
-	r.Kind, r.Ref, r.CacheKey = dagrun.FailureKind(or(t.kind)), or(t.ref), or(t.cacheKey)
-	r.ExitCode, r.HasExit, r.Signal = or(t.exit), t.exit != nil, or(t.signal)
-	r.NextAt, r.Deadline = instant(t.nextAt), instant(t.deadline)
-	r.StartedAt, r.AttemptAt, r.FinishedAt = instant(t.startedAt), instant(t.attemptAt), instant(t.finishedAt)
-	return r, t.words(&r)
-}
-
-// words reads what is stored as words.
-func (t *taskRow) words(r *dagrun.TaskRecord) (err error) {
-	if r.State, err = dagrun.ParseState(t.state); err != nil {
-		return err
-	}
-	if r.Request, err = decodeRequest(t.request); err != nil {
-		return err
-	}
-	if r.Marked, err = decodeMarked(t.marked); err != nil {
-		return err
-	}
-	if r.Growth, err = decodeGrowth(string(t.grown)); err != nil {
-		return err
-	}
-	r.Outputs, err = compact(t.outputs)
-	return err
-}
-
-// compact takes out the spaces that jsonb is printed with.
-func compact(stored []byte) (dagrun.JSON, error) {
-	var text bytes.Buffer
-	if err := json.Compact(&text, stored); err != nil && len(stored) > 0 {
-		return "", fmt.Errorf("outputs: %w", err)
-	}
-	return dagrun.JSON(text.String()), nil
-}
-
-// settle takes in a result that committed together with the attempt's own SQL, but was not recorded.
-func (t *taskRow) settle(r *dagrun.TaskRecord, l *Loaded) error {
-	if len(t.settled) == 0 || r.State.Terminal() {
-		return nil
-	}
-	var s struct {
-		Attempt int             `json:"attempt"`
-		Outputs json.RawMessage `json:"outputs"`
-	}
-	if err := json.Unmarshal(t.settled, &s); err != nil {
-		return fmt.Errorf("run %d step %d: what it settled: %w", t.run, r.ID.Step, err)
-	}
-	if s.Attempt != r.Attempt {
-		return nil
-	}
-	outputs, err := compact(s.Outputs)
-	l.Settled = append(l.Settled, Settled{Task: r.ID, Attempt: s.Attempt, Outputs: outputs})
-	return err
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -10,34 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/sql"
 )
-
-var readMail = sql.Named("queue/mail")
-
-// ReadMail reads what is asked of claimed runs, in the order given; nil stands for a claim that is gone.
-func (s *Session) ReadMail(ctx context.Context, claims []*Claim) ([]*Mailbox, error) {
-	mail := make([]*Mailbox, 0, len(claims))
-	for len(mail) < len(claims) {
-		part, err := s.mailOf(ctx, claims[len(mail):min(len(mail)+loadBatch, len(claims))])
-		if err != nil {
-			return nil, fmt.Errorf("read mail: %w", err)
-		}
-		mail = append(mail, part...)
-	}
-	return mail, nil
-}
-
-func (s *Session) mailOf(ctx context.Context, claims []*Claim) (mail []*Mailbox, err error) {
-	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, readMail, namesOf(claims))
-		if err == nil {
-			mail, err = collectMail(rows, claims)
-		}
-		return err
-	})
-	return mail, err
-}
 
 // namesOf are claims as two arrays.
 func namesOf(claims []*Claim) pgx.StrictNamedArgs {
@@ -50,49 +22,27 @@ func namesOf(claims []*Claim) pgx.StrictNamedArgs {
 
 // mailRow is a control of a run, or the run alone.
 type mailRow struct {
-	Run        RunID
-	Inbox      int64
-	ID         *int64
-	Verb       *string
-	Step, Item string
-	Args       []byte
-	By         *string
-	At         *time.Time
+	run        RunID
+	inbox      int64
+	id         *int64
+	verb       *string
+	step, item string
+	args       []byte
+	by         *string
+	at         *time.Time
 }
 
-func collectMail(rows pgx.Rows, claims []*Claim) ([]*Mailbox, error) {
-	read, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mailRow])
-	if err != nil {
-		return nil, err
-	}
-	byRun := make(map[RunID]*Mailbox, len(claims))
-	for i := range read {
-		if err := read[i].into(byRun); err != nil {
-			return nil, err
-		}
-	}
-	mail := make([]*Mailbox, len(claims))
-	for i, c := range claims {
-		mail[i] = byRun[c.Run]
-	}
-	return mail, nil
-}
-
-func (r *mailRow) into(byRun map[RunID]*Mailbox) error {
-	box := byRun[r.Run]
-	if box == nil {
-		box = &Mailbox{Inbox: r.Inbox}
-		byRun[r.Run] = box
-	}
-	if r.ID == nil {
+func (r *mailRow) into(box *Mailbox) error {
+	box.Inbox = r.inbox
+	if r.id == nil {
 		return nil
 	}
-	verb, err := dagrun.ParseVerb(*r.Verb)
+	verb, err := dagrun.ParseVerb(*r.verb)
 	if err != nil {
-		return fmt.Errorf("control %d: %w", *r.ID, err)
+		return fmt.Errorf("control %d: %w", *r.id, err)
 	}
 	box.Controls = append(box.Controls, Control{
-		ID: *r.ID, Run: r.Run, Verb: verb, Step: r.Step, Item: r.Item, Args: json.RawMessage(r.Args), By: *r.By, At: *r.At,
+		ID: *r.id, Run: r.run, Verb: verb, Step: r.step, Item: r.item, Args: json.RawMessage(r.args), By: *r.by, At: *r.at,
 	})
 	return nil
 }

@@ -9,7 +9,8 @@ type Meter struct {
 	FenceLost func() // once per session that finds that others took its worker for dead
 }
 
-// FlushTry is one time that a flush went to the database and came back. One whose outcome was not known goes again.
+// FlushTry is one time that a flush went to the database and came back, or found no way there: Err says why. One whose
+// outcome was not known goes again.
 type FlushTry struct {
 	Batches int
 	Records int // rows, of which the state of each run is one

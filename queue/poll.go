@@ -48,6 +48,7 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 
 func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
 	seen, err := s.claim(ctx, want, p)
+	s.sortOut(p)
 	if err != nil {
 		s.peers.fail()
 		return err

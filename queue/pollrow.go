@@ -46,11 +46,7 @@ func (r *pollReply) read(rows pgx.Rows, l *lanes) error {
 			r.facts = f.facts()
 		}
 		if c.id != nil {
-			claim, err := c.claim(l)
-			if err != nil {
-				return err
-			}
-			r.claims = append(r.claims, claim)
+			r.claims = append(r.claims, c.claim(l))
 		}
 	}
 	return rows.Err()
@@ -104,7 +100,8 @@ func (c *claimRow) targets() []any {
 	}
 }
 
-func (c *claimRow) claim(l *lanes) (*Claim, error) {
+// claim is the claim of a row, also of one that cannot be read.
+func (c *claimRow) claim(l *lanes) *Claim {
 	claim := NewClaim(RunID(*c.run), *c.id)
 	claim.Epoch, claim.Inbox, claim.Losses = *c.epoch, *c.inbox, *c.losses
 	claim.DAG, claim.DAGID, claim.Version = *c.name, *c.dag, *c.version
@@ -114,9 +111,8 @@ func (c *claimRow) claim(l *lanes) (*Claim, error) {
 	claim.RunAt, claim.LogicalAt, claim.CreatedAt = *c.runAt, *c.logicalAt, *c.createdAt
 	claim.Trigger, claim.SubmittedBy, claim.Key, claim.Traceparent = *c.trigger, *c.submitter, or(c.key), or(c.trace)
 	claim.Parent, claim.Root, claim.Depth = RunID(or(c.parent)), RunID(*c.root), *c.depth
-	row, err := c.row()
-	claim.Row = row
-	return claim, err
+	claim.Row, claim.unreadable = c.row()
+	return claim
 }
 
 // row is the run's own row as the last drive left it.

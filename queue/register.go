@@ -46,7 +46,7 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 		store: s, worker: w, held: newHoldings(),
 		claims: newLink(config, nil), lease: newLink(config, nil), reads: newLink(config, nil), chunks: newChunkLink(s, w.ID),
 		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
-		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now},
+		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
 	}
 	session.claims.again = session.claims.endFormer
 	session.journal = newJournal(journalConfig{

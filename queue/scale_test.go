@@ -364,7 +364,7 @@ func (c *crowded) plans(t *testing.T) {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
 	poll, args := s.PollStatement(10)
-	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids}
+	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}
 	shown := new(strings.Builder)
 	for _, st := range []struct {
 		name, text string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -28,8 +29,11 @@ type Session struct {
 	polling chan struct{} // holds one token: whoever polls owns peers, lanes, unread and doubts
 	unread  []uuid.UUID   // claim ids of polls whose replies were lost
 	doubts  doubts
+	odd     unreadable
 	chores  chores
 	end     ending
+
+	closeLimit time.Duration // of a Close without a deadline
 }
 
 // ending keeps why a session does nothing more.

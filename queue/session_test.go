@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -351,5 +352,31 @@ func TestLoad_ManyRunsInFewRoundTrips(t *testing.T) {
 	}
 	if none, err := s.Load(t.Context(), nil); err != nil || len(none) != 0 {
 		t.Error(none, err)
+	}
+}
+
+func TestClose_WithoutADeadlineEndsThoughTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	claim := poll(t, s, 1).Claims[0]
+	s.SetCloseLimit(50 * time.Millisecond)
+	proxy.Freeze()
+	defer proxy.Thaw()
+	done := make(chan error, 1)
+	go func() { done <- s.Commit(t.Context(), &queue.Batch{Claim: claim, Seen: claim.Inbox}) }()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	for _, c := range []chan error{closed, done} {
+		select {
+		case err := <-c:
+			if err == nil {
+				t.Error("nothing went wrong, without a database")
+			}
+		case <-time.After(patience):
+			t.Fatal("it does not come to an end")
+		}
 	}
 }

@@ -59,7 +59,7 @@ BEGIN
         ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
         ('prune', 'oarlock_admin, oarlock_worker'),
         ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
-        ('wake_due expire_queued set_aside', 'oarlock_worker'),
+        ('wake_due expire_queued set_aside put_away', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
         ('child_ended condemn keep', 'oarlock_worker')
       ) g (functions, roles),

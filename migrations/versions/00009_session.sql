@@ -81,6 +81,39 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of paused DAGs from the heads of lanes into lanes of their own.';
 
+-- Puts away, for a while, a run that whoever claimed it cannot read: a newer version may have written it, and others may be
+-- newer too. Such a drive counts as lost; the last of so many tries ends the run. It waits for nobody: who holds the run's
+-- row has it tried again. False: the claim is gone.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_away(run bigint, claim uuid, epoch int, reason text, pause interval, tries int) RETURNS bool
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
+#variable_conflict use_variable
+DECLARE
+    r oarlock.runs;
+BEGIN
+    PERFORM FROM oarlock.runs o JOIN oarlock.fences f ON f.worker_id = o.worker_id AND f.channel = 'commit'
+      WHERE o.run_id = run AND o.claim_id = claim FOR NO KEY UPDATE OF f;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    SELECT * INTO r FROM oarlock.runs o WHERE o.run_id = run AND o.claim_id = claim;
+    IF NOT FOUND THEN
+        RETURN false;
+    ELSIF r.losses + 1 >= tries THEN
+        RETURN oarlock.condemn(run, claim, epoch, 'internal: ' || reason);
+    END IF;
+    UPDATE oarlock.runs o
+       SET state = 'waiting', reason = put_away.reason, claim_id = NULL, worker_id = NULL, losses = o.losses + 1,
+           wake_at = clock_timestamp() + pause
+     WHERE o.run_id = run AND o.claim_id = claim;
+    INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
+    VALUES (run, 'put_away', (SELECT w.name FROM oarlock.workers w WHERE w.worker_id = r.worker_id), epoch, reason);
+    PERFORM pg_notify(f.channel, 'run:' || run) FROM oarlock.followers f WHERE f.run_id = run;
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int) IS 'Internal: puts away a run that a worker cannot read.';
+
 -- Ends runs that waited too long to start. Parents are locked before their children, as everybody does; what somebody
 -- holds is left to the next call.
 -- +goose StatementBegin
@@ -117,6 +150,7 @@ COMMENT ON FUNCTION oarlock.expire_queued(int) IS 'Internal: ends runs whose que
 -- +goose Down
 DROP FUNCTION oarlock.expire_queued(int);
 DROP FUNCTION oarlock.set_aside(int[], int);
+DROP FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
 DROP VIEW oarlock.claim_terms;
 DROP INDEX oarlock.runs_set_aside;

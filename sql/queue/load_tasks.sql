@@ -1,10 +1,21 @@
--- Purpose: the tasks of claimed runs as their last drive left them, with where the log of each that runs ends
--- Index: runs_pkey, tasks_pkey; the log's key backwards, one entry for each task recorded as running
+-- Purpose: the tasks of claimed runs as their last drive left them, with where the log of each that runs ends; of the first upto runs, until they have @bytes
+-- Index: runs_pkey, tasks_pkey, each twice; the log's key backwards, one entry for each task recorded as running
 -- Locks: none
-SELECT t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.attempt, t.reason, t.failure_kind, t.exit_code, t.signal, t.outputs,
+WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacked that is not sent
+    SELECT 0, 0::bigint
+    UNION ALL
+    SELECT p.upto + 1, p.bytes + coalesce((
+               SELECT sum(200 + octet_length(t.item) + octet_length(t.reason) + coalesce(octet_length(t.outputs::text), 0)
+                          + coalesce(octet_length(t.grown::text), 0) + coalesce(octet_length(t.settled::text), 0))
+                 FROM oarlock.runs r JOIN oarlock.tasks t ON t.run_id = r.run_id
+                WHERE r.run_id = (@runs::bigint[])[p.upto + 1] AND r.claim_id = (@claims::uuid[])[p.upto + 1]), 0)::bigint
+      FROM part p WHERE p.upto < cardinality(@runs::bigint[]) AND p.bytes < @bytes::bigint
+)
+SELECT x.upto, t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.attempt, t.reason, t.failure_kind, t.exit_code, t.signal, t.outputs,
        t.tolerated, t.retries, t.publish_tries, t.publishing, t.request, t.request_by, t.marked, t.next_attempt_at, t.deadline,
        t.external_ref, t.cache_key, t.grown, t.started_at, t.attempt_at, t.finished_at, t.settled, t.log_day, coalesce(e.seq + 1, 0) AS next, coalesce(e.final, false) AS final
-  FROM unnest(@runs::bigint[], @claims::uuid[]) a (run_id, claim_id)
+  FROM (SELECT max(p.upto) AS upto FROM part p) x
+ CROSS JOIN LATERAL unnest((@runs::bigint[])[:x.upto], (@claims::uuid[])[:x.upto]) a (run_id, claim_id)
   JOIN oarlock.runs r ON r.run_id = a.run_id AND r.claim_id = a.claim_id
   JOIN oarlock.tasks t ON t.run_id = r.run_id
   LEFT JOIN LATERAL (

@@ -1,8 +1,18 @@
--- Purpose: inbox and undecided controls of claimed runs, as one moment shows them; nothing of a claim that is gone
--- Index: runs_pkey, controls_open
+-- Purpose: inbox and undecided controls of claimed runs, as one moment shows them; nothing of a claim that is gone; of the first upto runs, until they have @bytes
+-- Index: runs_pkey, controls_open, each twice
 -- Locks: none
-SELECT r.run_id, r.inbox, c.control_id, c.verb, coalesce(c.step, '') AS step, coalesce(c.item, '') AS item, c.args, c.by, c.at
-  FROM unnest(@runs::bigint[], @claims::uuid[]) a (run_id, claim_id)
+WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacked that is not sent
+    SELECT 0, 0::bigint
+    UNION ALL
+    SELECT p.upto + 1, p.bytes + coalesce((
+               SELECT sum(200 + octet_length(c.args::text))
+                 FROM oarlock.runs r JOIN oarlock.controls c ON c.run_id = r.run_id AND c.decided_at IS NULL
+                WHERE r.run_id = (@runs::bigint[])[p.upto + 1] AND r.claim_id = (@claims::uuid[])[p.upto + 1]), 0)::bigint
+      FROM part p WHERE p.upto < cardinality(@runs::bigint[]) AND p.bytes < @bytes::bigint
+)
+SELECT x.upto, r.run_id, r.inbox, c.control_id, c.verb, coalesce(c.step, '') AS step, coalesce(c.item, '') AS item, c.args, c.by, c.at
+  FROM (SELECT max(p.upto) AS upto FROM part p) x
+ CROSS JOIN LATERAL unnest((@runs::bigint[])[:x.upto], (@claims::uuid[])[:x.upto]) a (run_id, claim_id)
   JOIN oarlock.runs r ON r.run_id = a.run_id AND r.claim_id = a.claim_id
   LEFT JOIN oarlock.controls c ON c.run_id = r.run_id AND c.decided_at IS NULL
  ORDER BY r.run_id, c.control_id

@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+)
+
+func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	block := y.begin()
+	y.in(block, "SELECT FROM oarlock.fences FOR UPDATE")
+	l := newLink(y.config, nil)
+	used := make(chan error, 1)
+	go func() {
+		used <- l.use(context.Background(), func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SET lock_timeout = 0; SELECT FROM oarlock.fences FOR UPDATE")
+			return err
+		})
+	}()
+	y.blocked(block, appName(y.worker))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("close: %v", err)
+	}
+	if err := y.outcome(used); err == nil {
+		t.Error("what used the connection went on")
+	}
+	if l.conn != nil {
+		t.Error("the connection is still there")
+	}
+	if err := l.use(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("a use after close: %v", err)
+	}
+}
+
+// mayNotEnd takes from everybody but the owner the right to end connections.
+func (y *yard) mayNotEnd() {
+	y.tb.Helper()
+	y.exec("REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint) FROM PUBLIC")
+}
+
+// A flush whose outcome is unknown is not answered before it is known: not by what a new connection may not do either.
+func TestFlush_OutlastsACopyThatItMayNotEnd(t *testing.T) {
+	t.Parallel()
+	y, proxy := through(t)
+	y.mayNotEnd()
+	tries := make(chan error, 1000)
+	y.flushed = func(f FlushTry) { tries <- f.Err }
+	c := y.claim()
+	hold := proxy.Inject(netfault.Fault{When: flushBind, Do: netfault.Hold})
+	defer hold.Release()
+	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
+	for said := false; !said; {
+		select {
+		case err := <-done:
+			t.Fatalf("answered with %v while the first copy may still land", err)
+		case err := <-tries:
+			said = err != nil && strings.Contains(err.Error(), "GRANT EXECUTE ON FUNCTION pg_terminate_backend")
+		}
+	}
+	y.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND query !~ 'backend_start'", appName(y.worker))
+	y.must(y.outcome(done))
+	if got := y.tasks(c); len(got) != 1 {
+		t.Errorf("tasks %v", got)
+	}
+}
+
+func TestFlush_IsNotAnsweredByARefusedConnection(t *testing.T) {
+	t.Parallel()
+	y, proxy := through(t)
+	c := y.claim()
+	proxy.Inject(netfault.Fault{When: flushDone(), Do: netfault.Cut})
+	role := get[string](y, "SELECT max(rolname) FROM pg_roles WHERE rolname = 'worker_' || (SELECT oid FROM pg_database WHERE datname = current_database())")
+	y.exec("ALTER ROLE " + role + " NOLOGIN")
+	tries := y.tries.Load()
+	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
+	y.eventually("it tries again", func() bool { return y.tries.Load() > tries+3 })
+	select {
+	case err := <-done:
+		t.Fatalf("answered with %v", err)
+	default:
+	}
+	y.exec("ALTER ROLE " + role + " LOGIN")
+	y.must(y.outcome(done))
+}
