@@ -256,3 +256,32 @@ func TestEnqueue_AFullQueueRefuses(t *testing.T) {
 	must(t, b.conn, "SELECT oarlock.set_queue('default', max_queued => 0)")
 	wantCode(t, b.conn, "", `SELECT oarlock.enqueue('report', '{"day": "x"}')`)
 }
+
+// A lane costs every claimer, so there are not as many as submitters please. One DAG's must not use up those of others.
+func TestEnqueue_SubmittersOfADAGMakeABoundedNumberOfLanes(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	const open = `{"name": "%s", "allow": {"selector": true}, "steps": [{"id": "a", "run": "true"}]}`
+	b.put(t, fmt.Sprintf(open, "open"))
+	b.put(t, fmt.Sprintf(open, "other"))
+	app, worker := b.user(t, "app", "oarlock_submit"), b.user(t, "worker", "oarlock_worker")
+	const ask = "SELECT oarlock.enqueue($1, selector => jsonb_build_object('n', $2::int::text))"
+	for n := range 100 {
+		must(t, app, ask, "open", n)
+	}
+	wantCode(t, app, "OA015", ask, "open", 100)
+	wantCode(t, app, "OA015", "SELECT oarlock.enqueue_many('open', ARRAY['{}', '{}']::jsonb[], selector => '{\"n\": \"100\"}')")
+	wantCode(t, app, "OA015", "INSERT INTO oarlock.inbox (dag, priority) VALUES ('open', -7)")
+	wantCode(t, app, "", ask, "open", 99)
+	wantCode(t, app, "", "SELECT oarlock.enqueue('open')")
+	wantCode(t, app, "", ask, "other", 100)
+	wantCode(t, app, "OA015", ask, "open", 101) // what others made is not counted, nor given away
+	wantCode(t, worker, "", ask, "open", 102)
+	wantCode(t, b.conn, "", "SELECT oarlock.set_dag('open', paused => true)")
+	wantCode(t, app, "", ask, "open", 98)
+	wantCode(t, b.conn, "", "SELECT oarlock.set_aside(ARRAY(SELECT lane_id FROM oarlock.lanes), 100)")
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.dags d ON d.dag_id = r.dag_id WHERE d.name = 'open' AND l.dag_id = 0"); n != 0 {
+		t.Errorf("%d runs of a paused DAG are among others", n)
+	}
+	wantCode(t, b.conn, "", "SELECT oarlock.put_dag('{\"name\": \"next\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{http}')")
+}

@@ -29,6 +29,7 @@ var queueAdvice = map[string]advice{
 	"OA012": {kind: invalid},
 	"OA013": {kind: invalid},
 	"OA014": {conflict, "wait for its end, or cancel it"},
+	"OA015": {kind: invalid},
 	"22P05": {kind: invalid},
 	"22021": {kind: invalid},
 	"42501": {kind: denied},

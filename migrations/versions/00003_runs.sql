@@ -22,6 +22,7 @@ CREATE TABLE oarlock.lanes (
     needs    text[] NOT NULL, -- sorted
     slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
     dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
+    made_for bigint, -- the DAG whose submitters asked for it; 0: a version of one, or who operates; null: what waits, when its DAG is paused or limited
     resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, so that claimers forget their floor
     UNIQUE (queue, priority, selector, needs, slots, dag_id)
 ) WITH (fillfactor = 50);

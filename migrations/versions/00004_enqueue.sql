@@ -16,7 +16,8 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
     ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
     ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.'),
-    ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.');
+    ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.'),
+    ('OA015', 'too many lanes', 'Runs differ in more queues, priorities, selectors and needs than workers should have to look through: 100 that submitters of one DAG choose, 1,000 in a queue besides.', 'Use fewer, or those that are there already.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
 
@@ -222,9 +223,11 @@ LANGUAGE sql STABLE
 RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
--- Finds a lane, or makes it. Who makes one holds up others who need the same until the transaction ends, once ever.
+-- Finds a lane, or makes it. Who makes one holds up others who need the same until the transaction ends, once ever. Each
+-- costs every claimer something, and none ever goes, so they are counted by whom they were made for; softly, since what
+-- others make at the same time is not seen.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint) RETURNS int
+CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -235,12 +238,15 @@ BEGIN
          WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
            AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id;
         EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM oarlock.lanes l WHERE l.queue = find_lane.queue) >= 1000 THEN
+        IF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id) >= 100 THEN
+            RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
+                USING ERRCODE = 'OA015', HINT = 'use fewer, those that are there, or another dag';
+        ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue) >= 1000 THEN
             RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
-                USING ERRCODE = 'OA005', HINT = 'use fewer priorities and selectors, or another queue';
+                USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
         END IF;
-        INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id)
-        VALUES (find_lane.queue, find_lane.priority, find_lane.selector, find_lane.needs, find_lane.slots, find_lane.dag_id)
+        INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for)
+        VALUES (find_lane.queue, find_lane.priority, find_lane.selector, find_lane.needs, find_lane.slots, find_lane.dag_id, find_lane.made_for)
         ON CONFLICT DO NOTHING;
     END LOOP;
     RETURN found_id;
@@ -278,7 +284,8 @@ BEGIN
     END IF;
     RETURN oarlock.find_lane(coalesce(asked.queue, of.queue), coalesce(asked.priority, of.priority), coalesce(asked.selector, of.selector),
         of.needs, of.max_slots, (SELECT CASE WHEN d.max_active_runs > 0 OR d.paused_by IS NOT NULL THEN d.dag_id ELSE 0 END
-                                   FROM oarlock.dags d WHERE d.dag_id = of.dag_id));
+                                   FROM oarlock.dags d WHERE d.dag_id = of.dag_id),
+        CASE WHEN asked.operates AND asked.trigger NOT IN ('child', 'retry') THEN 0 ELSE of.dag_id END);
 END $$;
 -- +goose StatementEnd
 
@@ -793,7 +800,7 @@ DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
 DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
-DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint);
+DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint, bigint);
 DROP TYPE oarlock.target;
 DROP TYPE oarlock.request;
 DROP FUNCTION oarlock.check_key(text);

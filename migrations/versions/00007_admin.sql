@@ -32,7 +32,7 @@ DECLARE
 BEGIN
     FOR free IN SELECT l.* FROM oarlock.lanes l
                  WHERE l.dag_id = 0 AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.dag_id = dag) LOOP
-        behind := oarlock.find_lane(free.queue, free.priority, free.selector, free.needs, free.slots, dag);
+        behind := oarlock.find_lane(free.queue, free.priority, free.selector, free.needs, free.slots, dag, NULL);
         UPDATE oarlock.runs r SET lane_id = behind WHERE r.lane_id = free.lane_id AND r.state = 'queued' AND r.dag_id = dag;
         UPDATE oarlock.lanes l SET resets = l.resets + 1 WHERE l.lane_id = behind;
     END LOOP;
@@ -46,7 +46,7 @@ LANGUAGE sql
 BEGIN ATOMIC
     UPDATE oarlock.dags d
        SET current_lane = CASE WHEN d.paused_by IS NULL THEN v.lane_id
-                               ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id) END
+                               ELSE oarlock.find_lane(l.queue, l.priority, l.selector, l.needs, l.slots, d.dag_id, NULL) END
       FROM oarlock.dag_versions v JOIN oarlock.lanes l USING (lane_id)
      WHERE d.dag_id = dag AND v.dag_id = d.dag_id AND v.version = d.current_version;
 END;
@@ -79,7 +79,7 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
-    lane := oarlock.find_lane(queue, priority, selector, kinds, put_dag.max_slots, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END);
+    lane := oarlock.find_lane(queue, priority, selector, kinds, put_dag.max_slots, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END, 0);
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
         retention_days, retention_runs, logs_days, put_by)

@@ -67,7 +67,7 @@ BEGIN
                   JOIN oarlock.dags d ON d.dag_id = h.dag_id AND d.paused_by IS NOT NULL
                  WHERE l.lane_id = ANY (set_aside.lanes) AND l.dag_id = 0
                  GROUP BY l.lane_id, d.dag_id ORDER BY l.lane_id, d.dag_id LOOP
-        own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag);
+        own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag, NULL);
         UPDATE oarlock.runs r SET lane_id = own
          WHERE r.run_id = ANY (ARRAY(SELECT x.run_id FROM oarlock.runs x
                                       WHERE x.run_id = ANY (held.runs) AND x.state = 'queued' AND x.lane_id = held.lane_id AND x.started_at IS NULL
