@@ -7,19 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgcluster"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // patience is how long anything may take on a machine that others use too.
-const patience = 60 * time.Second
+const patience = 40 * time.Second
 
 // program is the path of the oarlock under test.
 var program string
@@ -56,17 +60,73 @@ func setup(t *testing.T) *bench {
 	if testing.Short() {
 		t.Skip("wants a database")
 	}
-	b := &bench{db: pgtest.New(t), dir: t.TempDir()}
-	b.url = b.db.Login(t, "oarlock_worker")
-	store, err := queue.Open(t.Context(), queue.Config{URL: b.db.URL})
+	db := pgtest.New(t)
+	return newBench(t, db, db.Login(t, "oarlock_worker"))
+}
+
+// setupOn is setup on a server of the test's own, which it may stop and kill.
+func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
+	node := pgcluster.Start(t, settings)
+	node.Migrate(t)
+	return newBench(t, &pgtest.DB{URL: node.URL()}, node.URL()), node
+}
+
+func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
+	t.Helper()
+	b := &bench{db: db, url: url, dir: t.TempDir()}
+	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
 	b.Store = store
-	conn := b.db.Conn(t)
-	t.Cleanup(func() { pgtest.CheckInvariants(t, conn) })
+	b.writeLibrary(t)
+	t.Cleanup(func() { b.tell(t) })
+	t.Cleanup(b.check(t))
 	return b
+}
+
+// tell shows what went on in a test that failed.
+func (b *bench) tell(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	page, err := b.List(context.WithoutCancel(t.Context()), queue.Filter{})
+	if err != nil {
+		t.Log(err)
+	}
+	for i := range page.Runs {
+		r := &page.Runs[i]
+		t.Logf("run %d: %s %s epoch %d on %q", r.ID, r.State, r.Reason, r.Epoch, r.Worker)
+		events, _ := b.Events(context.WithoutCancel(t.Context()), r.ID, 0)
+		for j := range events {
+			e := &events[j]
+			t.Logf("  %s %s %s epoch %d %s: %s", e.At.Format("15:04:05.000"), e.Kind, e.Worker, e.Epoch, e.Step, e.Message)
+		}
+	}
+	for _, s := range b.sights(t) {
+		if s.What != "tick" {
+			t.Logf("  %v: run %d, %v of epoch %d", s.At, s.Run, s, s.Epoch)
+		}
+	}
+}
+
+// check is for the end of a test, when its workers are gone.
+func (b *bench) check(t *testing.T) func() {
+	return func() {
+		ctx := context.WithoutCancel(t.Context())
+		conn, err := pgx.Connect(ctx, b.db.URL) // only now: the server may have been another since
+		if err != nil {
+			t.Errorf("check: %v", err)
+			return
+		}
+		defer conn.Close(ctx)
+		pgtest.CheckInvariants(t, conn)
+	}
 }
 
 // put applies a DAG; $DIR in it is the folder of the bench.
@@ -153,6 +213,35 @@ func until(t *testing.T, what string, ok func() bool) {
 		}
 		pause := time.NewTimer(2 * time.Millisecond)
 		<-pause.C
+	}
+}
+
+// driver waits until a worker is live, in another life than the ones named, and returns its id and its driver process.
+func (b *bench) driver(t *testing.T, name string, not ...string) (id string, pid int) {
+	t.Helper()
+	until(t, "worker "+name+" is live", func() bool {
+		workers, err := b.Workers(t.Context())
+		if err != nil {
+			return false
+		}
+		for i := range workers {
+			w := &workers[i]
+			if w.Name == name && w.State == queue.WorkerLive && !slices.Contains(not, w.ID.String()) {
+				id, pid = w.ID.String(), w.PID
+			}
+		}
+		return pid != 0
+	})
+	return id, pid
+}
+
+// signal sends a signal to processes, which must be there.
+func signal(t *testing.T, sig syscall.Signal, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatalf("signal %v to %d: %v", sig, pid, err)
+		}
 	}
 }
 

@@ -68,8 +68,7 @@ func (g *guard) begin() error {
 			return err
 		}
 	}
-	g.makeCgroup()
-	return g.ledger.write(list{host: g.host, Guard: identify(os.Getpid()), Cgroup: string(g.cgroup), Workers: old.Workers})
+	return g.ledger.write(list{host: g.host, Guard: identify(os.Getpid()), Workers: old.Workers})
 }
 
 func (g *guard) sweep(old list) error {
@@ -92,16 +91,22 @@ func (g *guard) sweep(old list) error {
 	return nil
 }
 
+// makeCgroup makes one for the next driver process. None is used twice: a process of a cgroup that was killed once cannot
+// start others in new cgroups below it, the kernel (6.18 for one) kills those at birth.
 func (g *guard) makeCgroup() {
 	if g.ungrouped {
 		return
 	}
 	c, err := makeCgroup()
 	if err != nil {
+		g.ungrouped = true
 		g.Say(Event{Kind: Uncontained, Err: err})
 		return
 	}
 	g.cgroup = c
+	next := g.ledger.list
+	next.Cgroup = string(c)
+	g.write(next)
 }
 
 func (g *guard) dropCgroup() {

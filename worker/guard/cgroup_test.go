@@ -77,6 +77,27 @@ func TestCgroup_ListsAndKillsWhatIsAnywhereInIt(t *testing.T) {
 	}
 }
 
+// A process of a cgroup that was killed cannot start others in new ones: they would be killed at birth.
+func TestRun_SuccessorsCanStartProcessesInCgroups(t *testing.T) {
+	c, err := makeCgroup()
+	if err != nil {
+		t.Skipf("no writable cgroup v2: %v", err)
+	}
+	c.remove()
+	s := setup(t, "group")
+	s.play.Ungrouped = false
+	s.guard()
+	for n := range 3 {
+		kill(t, s.heard("driver", "ready", n+1).PID, syscall.SIGKILL)
+		s.eventually("a successor started a process", func() bool {
+			return len(s.said("driver", "ready")) == n+2 || len(s.said("driver", "failed")) > 0
+		})
+		if failed := s.said("driver", "failed"); len(failed) > 0 {
+			t.Fatalf("it failed: %v", failed[0].Err)
+		}
+	}
+}
+
 func TestCgroup_OfAListIsOneThatAGuardMade(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "oarlock-x")

@@ -26,7 +26,7 @@ type Config struct {
 	Say      func(Event) // told what happens, from the goroutine of Run; must not block
 
 	processes func() ([]process, error) // tests list more than there is
-	ungrouped bool                      // tests want no cgroup
+	ungrouped bool                      // there is no cgroup, or tests want none
 }
 
 // Limits are times that end something. Zero is the default.

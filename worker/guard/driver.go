@@ -39,6 +39,8 @@ var (
 // when that could not be reached and the guard was asked to stop.
 func (g *guard) drive() (int, error) {
 	g.why, g.driver = nil, nil
+	g.makeCgroup()
+	defer g.dropCgroup()
 	if err := g.start(); err != nil {
 		g.driver = &driver{since: boottime.Now(), ended: true, code: -1}
 		g.Say(Event{Kind: Ended, Code: -1, Err: err})

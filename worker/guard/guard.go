@@ -128,7 +128,6 @@ func (g *guard) run() (int, error) {
 	if err := g.begin(); err != nil || g.asked > 0 {
 		return 0, err
 	}
-	defer g.dropCgroup()
 	for {
 		code, err := g.drive()
 		if err != nil || g.asked > 0 || code == 0 || slices.Contains(g.Final, code) {

@@ -203,6 +203,9 @@ func (p play) script(link *Link) {
 		p.must(cmd.Start())
 		go func() { _ = cmd.Wait() }()
 	}
+	if p.says("group") {
+		p.must(startInGroup(link))
+	}
 	if v, ok := p.value("exit"); ok {
 		var code int
 		fmt.Sscan(v, &code)
@@ -221,6 +224,22 @@ func (p play) script(link *Link) {
 		p.must(link.Extend(0))
 		p.log(entry{Who: "driver", What: "extended", PID: os.Getpid()})
 	}
+}
+
+// startInGroup starts a process in a cgroup of its own, as attempts are, and waits for its end.
+func startInGroup(link *Link) error {
+	path := cgroup(link.Cgroup()).file(fmt.Sprintf("attempt-%d", os.Getpid()))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	return cmd.Run()
 }
 
 func (p play) must(err error) {
