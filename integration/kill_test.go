@@ -11,7 +11,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const defaultTTL = 30 * time.Second
+const (
+	defaultTTL = 30 * time.Second
+	shortTTL   = 1500 * time.Millisecond
+)
+
+// short are settings of a worker whose lease does not last long.
+var short = []string{"lease_ttl=1500ms", "heartbeat=250ms"}
 
 // corpusSize is how many processes of the corpus, see library, are there to stay.
 const corpusSize = 7
@@ -49,8 +55,9 @@ func (b *bench) checkThree(t *testing.T, id queue.RunID) {
 	if got, want := b.attempts(t, id, "b"), []string{"1:lost", "2:exit"}; !slices.Equal(got, want) {
 		t.Errorf("attempts of b: %v, want %v", got, want)
 	}
+	const wrote = "before the loss\n"
 	text, end := b.log(t, id, "b", 1)
-	if end != "lost" || !strings.HasPrefix("before the loss\n", text) {
+	if end != "lost" || !strings.HasPrefix(wrote, text) {
 		t.Errorf("log of the lost attempt: %q, ends with %q", text, end)
 	}
 	b.checkEpochs(t)
@@ -79,10 +86,134 @@ func TestKill_DriverProcessIsReplacedAtOnce(t *testing.T) {
 		goneOn = append(goneOn, time.Since(killed))
 
 		b.checkThree(t, run)
-		w.stop(t)
+		w.leave(t)
 	}
 	figures(t, "kill -9 of the driver process until nothing of it is left", gone)
 	if median := figures(t, "until its run goes on", goneOn); median > defaultTTL/10 {
 		t.Errorf("a killed driver process is replaced after %v, its lease is %v", median, defaultTTL)
 	}
+}
+
+// killAll kills processes at once: none of them sees another die.
+func killAll(t *testing.T, pids ...int) {
+	t.Helper()
+	signal(t, syscall.SIGSTOP, pids...)
+	signal(t, syscall.SIGKILL, pids...)
+}
+
+func TestKill_GuardAndDriverProcessAreSweptAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.putThree(t)
+	w := b.worker(t, "w1")
+	run := b.enqueue(t, "three", nil)
+	b.untilSeen(t, run, "ready b#1")
+	id, pid := b.driver(t, "w1")
+	until(t, "the corpus is there", func() bool { return len(carriers(id)) >= corpusSize })
+
+	killAll(t, w.Process.Pid, pid)
+	<-w.ended
+	if n := len(carriers(id)); n < corpusSize {
+		t.Errorf("%d processes are left, the test is of no use", n)
+	}
+	again := time.Now()
+	b.worker(t, "w1")
+	b.untilSeen(t, run, "start b#2")
+	goneOn := time.Since(again)
+	if left := carriers(id); len(left) > 0 {
+		t.Errorf("the run goes on while %v of its last drive live", left)
+	}
+	b.checkThree(t, run)
+	if figures(t, "guard and driver process killed: from the next start until the run goes on", []time.Duration{goneOn}) > defaultTTL/10 {
+		t.Errorf("after %v: the ids of the dead were not replaced at once", goneOn)
+	}
+}
+
+// Nobody starts that worker again. Its tasks live on as orphans, as the documentation says, until somebody does.
+func TestKill_GuardAndDriverProcessAreFollowedByAnotherWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: orphan
+steps:
+  - {id: a, run: '. $DIR/lib; see start; see end'}
+  - {id: b, depends: [a], run: '. $DIR/lib; see start; [ $OARLOCK_ATTEMPT != 1 ] || { corpus; sleep 120; }'}
+`)
+	w := b.worker(t, "w1", short...)
+	run := b.enqueue(t, "orphan", nil)
+	b.untilSeen(t, run, "start b#1")
+	id, pid := b.driver(t, "w1")
+	until(t, "the corpus is there", func() bool { return len(carriers(id)) >= corpusSize })
+	b.worker(t, "w2", short...)
+	b.driver(t, "w2")
+
+	killed := time.Now()
+	killAll(t, w.Process.Pid, pid)
+	b.untilSeen(t, run, "start b#2")
+	figures(t, "guard and driver process killed: until another worker goes on, TTL "+shortTTL.String(), []time.Duration{time.Since(killed)})
+	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	b.once(t, run, "start a", "start b#1", "start b#2")
+	<-w.ended
+
+	b.worker(t, "w1", short...)
+	b.driver(t, "w1")
+	if left := carriers(id); len(left) > 0 {
+		t.Errorf("%v outlive the next start of their worker", left)
+	}
+}
+
+func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.putThree(t)
+	var gone, goneOn []time.Duration
+	const trials = 5
+	for i := range trials {
+		name := fmt.Sprintf("w%d", i)
+		w := b.worker(t, name)
+		run := b.enqueue(t, "three", nil)
+		b.untilSeen(t, run, "ready b#1")
+		id, pid := b.driver(t, name)
+		until(t, "the corpus is there", func() bool { return len(carriers(id)) >= corpusSize })
+		other := b.worker(t, name+"-other")
+		b.driver(t, name+"-other")
+
+		killed := time.Now()
+		signal(t, syscall.SIGKILL, w.Process.Pid)
+		until(t, "its tasks are dead", func() bool { return len(carriers(id)) == 0 })
+		gone = append(gone, time.Since(killed))
+		b.untilSeen(t, run, "start b#2")
+		goneOn = append(goneOn, time.Since(killed))
+		b.checkHandedOn(t, run)
+		until(t, "the driver process ends", func() bool { return syscall.Kill(pid, 0) != nil })
+		if said := w.said.String(); !strings.Contains(said, "guard: it is gone") {
+			t.Errorf("it does not say why it ended")
+		}
+		if live := b.live(t); live != name+"-other" {
+			t.Errorf("live: %s", live)
+		}
+		other.leave(t)
+	}
+	figures(t, "kill -9 of the guard alone until the tasks are dead", gone)
+	if median := figures(t, "until another worker goes on", goneOn); median > defaultTTL/10 {
+		t.Errorf("a worker whose guard was killed hands on its runs after %v", median)
+	}
+}
+
+// checkHandedOn is checkThree for a driver that lived long enough to close its log.
+func (b *bench) checkHandedOn(t *testing.T, run queue.RunID) {
+	t.Helper()
+	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	b.once(t, run, "start a", "end a", "start b#1", "start b#2", "start b#3", "start c")
+	if got, want := b.attempts(t, run, "b"), []string{"1:lost", "2:exit"}; !slices.Equal(got, want) {
+		t.Errorf("attempts of b: %v, want %v", got, want)
+	}
+	if text, end := b.log(t, run, "b", 1); end != "lost" || text != "before the loss\n" {
+		t.Errorf("log of the lost attempt: %q, ends with %q", text, end)
+	}
+	b.checkEpochs(t)
 }

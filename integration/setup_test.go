@@ -301,6 +301,15 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
+// leave asks for the end once, and wants it in order.
+func (p *process) leave(t *testing.T) {
+	t.Helper()
+	signal(t, syscall.SIGTERM, p.Process.Pid)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("process %d ended with %d", p.Process.Pid, code)
+	}
+}
+
 // exit waits for the end and returns its code.
 func (p *process) exit(t *testing.T) int {
 	t.Helper()

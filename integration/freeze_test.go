@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// ticking is a graph whose second step lives long, and ends when the test says so.
+const ticking = `
+name: ticking
+steps:
+  - {id: a, run: '. $DIR/lib; see start; see end'}
+  - {id: b, depends: [a], run: '. $DIR/lib; see start; hold go; see end'}
+  - {id: c, depends: [b], run: '. $DIR/lib; see start'}
+`
+
+// beginTicking has a worker run b of some runs.
+func (b *bench) beginTicking(t *testing.T, n int) (runs []queue.RunID) {
+	t.Helper()
+	b.put(t, ticking)
+	for range n {
+		runs = append(runs, b.enqueue(t, "ticking", nil))
+	}
+	for _, run := range runs {
+		b.untilSeen(t, run, "tick b#1")
+	}
+	return runs
+}
+
+// endTicking lets the runs end, which were lost once.
+func (b *bench) endTicking(t *testing.T, runs []queue.RunID) {
+	t.Helper()
+	b.write(t, "go", "")
+	for _, run := range runs {
+		if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
+			t.Errorf("run %d: got %s, want %s", run, got, want)
+		}
+		b.once(t, run, "start a", "end a", "start b#1", "start b#2", "end b#2", "start c")
+		if got, want := b.attempts(t, run, "b"), []string{"1:lost"}; !slices.Equal(got, want) {
+			t.Errorf("run %d: attempts of b: %v, want %v", run, got, want)
+		}
+		if _, end := b.log(t, run, "b", 1); end != "lost" {
+			t.Errorf("run %d: the log of the lost attempt ends with %q", run, end)
+		}
+	}
+}
+
+// Script: lost_retry.txt; the driver process is never woken again.
+func TestFreeze_TasksOfAFrozenDriverProcessDieBeforeOthersStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker(t, "w1", short...)
+	runs := b.beginTicking(t, 4)
+	id, pid := b.driver(t, "w1")
+	b.worker(t, "w2", short...)
+	b.driver(t, "w2")
+
+	frozen := time.Now()
+	signal(t, syscall.SIGSTOP, pid)
+	until(t, "its tasks are dead", func() bool { return len(carriers(id)) == 0 })
+	figures(t, fmt.Sprintf("SIGSTOP of the driver process until its tasks are dead, TTL %v", shortTTL), []time.Duration{time.Since(frozen)})
+	for _, run := range runs {
+		b.untilSeen(t, run, "start b#2")
+	}
+	b.checkEpochs(t)
+	b.endTicking(t, runs)
+	b.checkEpochs(t)
+	b.driver(t, "w1", id) // its guard has started another
+	w.leave(t)
+}
+
+// A whole host is frozen: guard, driver process and tasks. Nobody can kill these, so what they do while awake again is
+// fenced in the database alone, and stops soon. Script: lost_retry.txt, with what is stale in stale_events.txt.
+func TestFreeze_AWorkerWokenAfterItsRunsWentOnWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker(t, "w1", short...)
+	runs := b.beginTicking(t, 3)
+	id, pid := b.driver(t, "w1")
+	b.worker(t, "w2", short...)
+	b.driver(t, "w2")
+
+	wake := freezeHost(t, id, w.Process.Pid, pid)
+	b.endTicking(t, runs)
+	woken := time.Now()
+	wake()
+	until(t, "its tasks are dead", func() bool { return len(carriers(id)) == 0 })
+	figures(t, "SIGCONT of a host whose runs went on elsewhere until its tasks are dead", []time.Duration{time.Since(woken)})
+	next, _ := b.driver(t, "w1", id)
+	for _, run := range runs {
+		if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
+			t.Errorf("run %d: got %s, want %s", run, got, want)
+		}
+	}
+	if next == id {
+		t.Errorf("it goes on as %s, which was lost", id)
+	}
+}
+
+// freezeHost stops a worker and all its tasks, until wake.
+func freezeHost(t *testing.T, id string, pids ...int) (wake func()) {
+	t.Helper()
+	signal(t, syscall.SIGSTOP, pids...)
+	stopped := map[int]bool{}
+	until(t, "the tasks are stopped", func() bool {
+		fresh := 0
+		for _, pid := range carriers(id) {
+			if !stopped[pid] && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				stopped[pid] = true
+				fresh++
+			}
+		}
+		return fresh == 0
+	})
+	wake = sync.OnceFunc(func() {
+		for _, pid := range append(pids, carriers(id)...) {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	})
+	t.Cleanup(wake)
+	return wake
+}
