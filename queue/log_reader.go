@@ -38,6 +38,9 @@ func (l *LogReader) Follow(ctx context.Context, idle func()) iter.Seq2[Chunk, er
 	}
 }
 
+// Run is the run whose logs are read.
+func (l *LogReader) Run() RunID { return l.reader.query.Run }
+
 // Over says whether the run had ended when the reader looked last: then all there will be was read.
 func (l *LogReader) Over() bool { return l.reader.over }
 

@@ -120,9 +120,11 @@ type noStepError struct {
 	steps []string
 }
 
-func (e *noStepError) Error() string { return fmt.Sprintf("run %d has no step %s", e.run, e.step) }
+func (e *noStepError) Error() string {
+	return fmt.Sprintf("run %d has no step %s: %v", e.run, e.step, ErrNotFound)
+}
 
-func (e *noStepError) Is(target error) bool { return target == ErrNotFound }
+func (e *noStepError) Unwrap() error { return ErrNotFound }
 
 // Hint says what to ask for instead.
 func (e *noStepError) Hint() string {

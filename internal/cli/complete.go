@@ -14,7 +14,7 @@ const completeWord = "__complete"
 // choices are the words that the first argument of a command may be, by the command's path.
 var choices = map[string][]string{
 	"completion": shells,
-	"cancel":     runChoices, "pause": runChoices, "resume": runChoices, "retry": runChoices,
+	"logs":       runChoices, "cancel": runChoices, "pause": runChoices, "resume": runChoices, "retry": runChoices,
 	"approve": runChoices, "reject": runChoices, "mark": runChoices,
 }
 

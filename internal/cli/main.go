@@ -58,6 +58,7 @@ func newApp(e *env) *cli.App {
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
 			newDAGCommand(e),
+			newLogsCommand(e),
 			newCancelCommand(e),
 			newPauseCommand(e),
 			newResumeCommand(e),

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// maxTail bounds --tail: so many lines are kept in memory.
+const maxTail = 100_000
+
+func newLogsCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "logs",
+		Usage:     "print what the tasks of a run wrote, and follow it",
+		ArgsUsage: "RUN [STEP[/ITEM]]",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the run ends, through retries and other drivers, and exit by its end"},
+			&cli.IntFlag{Name: "attempt", Usage: "of attempt `N`, not the last one"},
+			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines"},
+			&cli.StringFlag{Name: "since", Usage: "begin with what was written then, a `TIME` or a duration like 10m"},
+			&cli.StringFlag{Name: "stream", Usage: "only this `STREAM`: stdout or stderr"},
+			&cli.StringFlag{Name: "grep", Usage: "only lines in which this regular expression `RE` matches"},
+			&cli.BoolFlag{Name: "timestamps", Aliases: []string{"t"}, Usage: "begin each line with when it was written"},
+			&cli.BoolFlag{Name: "raw", Usage: "the bytes as they were written, and nothing else"},
+		},
+		Description: manual{
+			about: `Prints the last attempt of each task, in the order in which it was written. RUN is a number or @latest. STEP is one
+of the DAG, with its items and replacements; load/eu one item, search~1 a replacement, @exit a handler. Where
+several tasks are shown, each line says whose it is. Secrets are masked, also with --raw. On a terminal, what would
+command it is left out. Notes about what is missing go to standard error. -o jsonl prints an object for each piece
+that was stored, with text, or base64 where it is no UTF-8.`,
+			examples: []string{
+				"oarlock logs @latest",
+				"oarlock logs 41 load -f",
+				`oarlock logs 41 --tail 100 --grep "(?i)error"`,
+				"oarlock logs 41 load --attempt 1 --stream stderr -t",
+				"oarlock logs 41 dump --raw > dump.bin",
+			},
+			exits: []exitNote{
+				{exitOK, "it was printed; with -f: the run succeeded"},
+				usageNote,
+				{exitNotFound, "there is no such run or step, or it is not yours"},
+				unreachableNote,
+				settingsNote,
+				{exitRunFailed, "-f: the run failed"},
+				{exitRunCanceled, "-f: the run was canceled"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runLogs(c, e) },
+	}
+}
+
+// logsOptions are the flags of logs.
+type logsOptions struct {
+	query      queue.LogQuery // but for the run
+	run        runArg
+	follow     bool
+	raw        bool
+	timestamps bool
+	tail       int // lines to begin with; -1: all
+	stream     queue.Stream
+	grep       *regexp.Regexp // nil: every line
+}
+
+func runLogs(c *cli.Context, e *env) error {
+	o, err := readLogsOptions(c, e)
+	if err != nil {
+		return err
+	}
+	ctx := c.Context
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if o.query.Run, err = o.run.find(ctx, store); err != nil {
+			return err
+		}
+		return e.showLogs(ctx, store, o)
+	})
+}
+
+func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
+	o := &logsOptions{follow: c.Bool("follow"), raw: c.Bool("raw"), timestamps: c.Bool("timestamps"), tail: -1}
+	format := e.settings.Text("output")
+	switch lines := c.IsSet("grep") || o.timestamps; {
+	case format == "id":
+		return nil, &usageError{msg: "this command has nothing to print with -o id", hint: "use -o table, json or jsonl"}
+	case o.raw && (lines || isJSON(format)):
+		return nil, &usageError{msg: "--raw prints bytes and nothing else", hint: "leave out --grep, --timestamps and -o, or --raw"}
+	case c.IsSet("grep") && isJSON(format):
+		return nil, &usageError{msg: "--grep looks at lines, and JSON has pieces", hint: "leave out --grep, and filter with jq"}
+	case c.IsSet("attempt") && c.Int("attempt") < 1:
+		return nil, &usageError{msg: "attempts are counted from 1"}
+	case c.IsSet("tail") && (c.Int("tail") < 0 || c.Int("tail") > maxTail):
+		return nil, &usageError{msg: fmt.Sprintf("--tail is from 0 to %d", maxTail)}
+	}
+	if c.IsSet("tail") {
+		o.tail = c.Int("tail")
+	}
+	if err := o.aim(c.Args().Slice()); err != nil {
+		return nil, err
+	}
+	return o, o.filter(c)
+}
+
+// aim reads the run and the step.
+func (o *logsOptions) aim(args []string) error {
+	t, err := parseTarget("logs", args)
+	if err != nil {
+		return err
+	}
+	if len(t.runs) != 1 {
+		return &usageError{msg: fmt.Sprintf("logs needs one run, got %d", len(t.runs)), hint: "a number or " + latestWord}
+	}
+	o.run = t.runs[0]
+	o.query.Step, o.query.Item = t.step, t.item
+	o.query.Whole = t.step != "" && t.item == "" && !strings.Contains(t.step, "~")
+	return nil
+}
+
+// filter reads what is wanted of the logs.
+func (o *logsOptions) filter(c *cli.Context) (err error) {
+	if name := c.String("stream"); name != "" {
+		i := slices.Index(streamNames, name)
+		if i < int(queue.StreamStdout) {
+			return &usageError{msg: fmt.Sprintf("--stream is stdout or stderr, not %q", name)}
+		}
+		o.stream = queue.Stream(i)
+	}
+	if o.query.Since, err = moment("--since", c.String("since"), time.Now()); err != nil {
+		return err
+	}
+	if text := c.String("grep"); text != "" {
+		if o.grep, err = regexp.Compile(text); err != nil {
+			return &usageError{msg: "--grep: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")}
+		}
+	}
+	o.query.Attempt = c.Int("attempt")
+	o.query.Latest = o.query.Attempt == 0
+	if o.tail >= 0 && o.grep == nil && o.stream == 0 {
+		o.query.Lines = max(o.tail, 1) // others are found by looking at all lines
+	}
+	return nil
+}
+
+// streamNames are by number; what is ours comes from oarlock.
+var streamNames = []string{"oarlock", "stdout", "stderr"}
+
+// logSink takes chunks in their order.
+type logSink interface {
+	add(c *queue.Chunk) error
+	live() error // what was there is read; what comes now, comes as it is written
+	idle() error // there is nothing more for the moment
+	end() error
+}
+
+// showLogs prints what is there, then what comes.
+func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
+	reader := store.OpenLogs(o.query)
+	sink := e.newLogSink(o, reader)
+	seen := false
+	for c, err := range reader.Stored(ctx) {
+		if err == nil {
+			seen, err = true, sink.add(&c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := sink.live(); err != nil {
+		return err
+	}
+	if o.follow {
+		return e.followLogs(ctx, store, reader, sink)
+	}
+	if !seen {
+		e.remark("run %d: nothing was written%s", o.query.Run, yet(reader))
+	}
+	return sink.end()
+}
+
+func yet(reader *queue.LogReader) string {
+	if reader.Over() {
+		return ""
+	}
+	return " yet"
+}
+
+// followLogs goes on to the end of the run, or of the one attempt that is wanted.
+func (e *env) followLogs(ctx context.Context, store *queue.Store, reader *queue.LogReader, sink logSink) error {
+	var idle error
+	for c, err := range reader.Follow(ctx, func() { idle = sink.idle() }) {
+		if err == nil {
+			err = errors.Join(idle, sink.add(&c))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := sink.end(); err != nil || !reader.Over() {
+		return err
+	}
+	run, err := store.Get(ctx, reader.Run())
+	if err != nil {
+		return err
+	}
+	if end := runEnd(run.ID, run.State, run.Reason); end != nil {
+		return end
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	maxLogLine    = 64 << 10 // of one line: what is longer is folded
+	maxNameColumn = 24       // longer names of tasks push their lines to the right
+)
+
+// lineSink prints logs line by line. It keeps the unfinished line of each task that is under way.
+type lineSink struct {
+	env     *env
+	options *logsOptions
+	reader  *queue.LogReader
+
+	out      bytes.Buffer // of the chunk at hand
+	partial  map[lineKey]*partialLine
+	attempts map[dagrun.TaskID]int // of which something was shown
+	kept     *ring[string]         // nil: lines are printed as they come
+	named    bool                  // lines say whose they are
+	started  bool
+}
+
+type lineKey struct {
+	task    dagrun.TaskID
+	attempt int
+	stream  queue.Stream
+}
+
+// partialLine is a line whose end has not come.
+type partialLine struct {
+	text  []byte
+	step  string    // whose it is
+	at    time.Time // of its first byte
+	shown bool      // a part of it is on the screen
+}
+
+func newLineSink(e *env, o *logsOptions, reader *queue.LogReader) *lineSink {
+	s := &lineSink{env: e, options: o, reader: reader, partial: map[lineKey]*partialLine{}, attempts: map[dagrun.TaskID]int{}}
+	if o.tail >= 0 {
+		s.kept = newRing[string](o.tail)
+	}
+	return s
+}
+
+func (s *lineSink) add(c *queue.Chunk) error {
+	s.begin(c)
+	if c.Dropped > 0 {
+		s.foldAll(c)
+		s.note(c, fmt.Sprintf("%s are missing here", count(int(c.Dropped), "byte")))
+	}
+	switch {
+	case c.Stream == queue.StreamOarlock:
+		if text := strings.TrimSpace(printable(string(c.Data))); text != "" {
+			s.note(c, text)
+		}
+	case s.options.stream == 0 || s.options.stream == c.Stream:
+		s.take(c)
+	}
+	if c.Final {
+		s.foldAll(c)
+		if c.Reason == "lost" {
+			s.note(c, fmt.Sprintf("attempt %d was lost with its worker: what it wrote last may be missing", c.Attempt))
+		}
+	}
+	return s.write()
+}
+
+// begin finds out what the first chunk tells, and of each task, that it is at another attempt.
+func (s *lineSink) begin(c *queue.Chunk) {
+	if !s.started {
+		s.started = true
+		s.named = s.options.query.Item == "" && s.options.follow && s.options.query.Step == "" && len(s.reader.Steps()) > 1 && !s.reader.Over()
+	}
+	s.named = s.named || s.reader.Tasks() > 1
+	last, known := s.attempts[c.Task]
+	s.attempts[c.Task] = c.Attempt
+	if known && last != c.Attempt {
+		s.note(c, fmt.Sprintf("attempt %d", c.Attempt))
+	}
+}
+
+// take splits what was written into lines.
+func (s *lineSink) take(c *queue.Chunk) {
+	key := lineKey{c.Task, c.Attempt, c.Stream}
+	p := s.partial[key]
+	for rest := c.Data; len(rest) > 0; {
+		line, after, ends := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		if p == nil {
+			p = &partialLine{step: c.Step, at: c.At}
+		}
+		for room := maxLogLine - len(p.text); len(line) > room; room = maxLogLine {
+			p.text = append(p.text, line[:room]...)
+			line = line[room:]
+			s.line(c, p, s.named)
+			p = &partialLine{step: c.Step, at: c.At, shown: !s.named}
+		}
+		p.text = append(p.text, line...)
+		if ends {
+			s.line(c, p, true)
+			p = nil
+		}
+	}
+	if p == nil {
+		delete(s.partial, key)
+	} else {
+		s.partial[key] = p
+	}
+}
+
+// foldAll ends the lines of an attempt that will not go on as they were.
+func (s *lineSink) foldAll(c *queue.Chunk) {
+	for _, stream := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
+		key := lineKey{c.Task, c.Attempt, stream}
+		if p := s.partial[key]; p != nil {
+			s.line(c, p, s.named || s.env.StdoutTTY)
+			delete(s.partial, key)
+		}
+	}
+}
+
+// line prints a line, or keeps it.
+func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
+	if s.options.grep != nil && !s.options.grep.Match(bytes.TrimSuffix(p.text, []byte("\r"))) {
+		return
+	}
+	text := s.render(c, p)
+	if ends {
+		text += "\n"
+	}
+	if s.kept != nil {
+		s.kept.add(text)
+		return
+	}
+	s.out.WriteString(text)
+}
+
+func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
+	text := string(p.text)
+	if s.env.StdoutTTY {
+		text = harmless(text, bool(s.env.stdoutPaint()))
+	}
+	if p.shown {
+		return text
+	}
+	if s.options.timestamps {
+		text = s.env.stdoutPaint().dim(p.at.UTC().Format("2006-01-02T15:04:05.000Z")) + " " + text
+	}
+	if s.named {
+		text = s.prefix(s.env.stdoutPaint(), c) + text
+	}
+	return text
+}
+
+// palette are the colours of names, as many as can be told apart on dark and on light.
+var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
+
+// prefix is the name of a task as a column of its own. The same step has the same colour in every run.
+func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
+	column := 0
+	if s.options.query.Step == "" {
+		for _, step := range s.reader.Steps() {
+			column = max(column, min(utf8.RuneCountInString(step), maxNameColumn))
+		}
+	}
+	name := printable(taskName(c.Step, c.Task.Item))
+	gap := strings.Repeat(" ", max(0, column-utf8.RuneCountInString(name)))
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(stepOfTask(c.Step)))
+	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
+}
+
+func stepOfTask(name string) string {
+	step, _, _ := strings.Cut(name, "~")
+	return step
+}
+
+// note tells what is not part of a log, between its lines.
+func (s *lineSink) note(c *queue.Chunk, text string) {
+	paint := s.env.stderrPaint()
+	name := printable(taskName(c.Step, c.Task.Item))
+	if name == "" {
+		name = printable(taskName(s.options.query.Step, s.options.query.Item))
+	}
+	if s.kept == nil {
+		_ = s.write() // what it comes after; add says so when it cannot be written
+	}
+	fmt.Fprintln(s.env.Stderr, paint.dim(fmt.Sprintf("[%s: %s]", name, text)))
+}
+
+func (s *lineSink) write() error {
+	if s.out.Len() == 0 {
+		return nil
+	}
+	text := s.out.String()
+	s.out.Reset()
+	return s.env.print(text)
+}
+
+func (s *lineSink) live() error {
+	if s.kept == nil {
+		return nil
+	}
+	for line := range s.kept.all() {
+		s.out.WriteString(line)
+	}
+	s.kept = nil
+	return s.write()
+}
+
+// idle shows unfinished lines, a question for instance, where they cannot be mistaken for another task's.
+func (s *lineSink) idle() error {
+	if s.named || s.options.grep != nil || s.options.timestamps {
+		return nil
+	}
+	for _, p := range s.partial {
+		if len(p.text) > 0 {
+			s.out.WriteString(s.render(&queue.Chunk{}, p))
+			p.text, p.shown = nil, true
+		}
+	}
+	return s.write()
+}
+
+func (s *lineSink) end() error {
+	keys := slices.SortedFunc(maps.Keys(s.partial), func(a, b lineKey) int {
+		return cmp.Or(s.partial[a].at.Compare(s.partial[b].at), cmp.Compare(a.task.Step, b.task.Step), cmp.Compare(a.task.Item, b.task.Item))
+	})
+	for _, key := range keys {
+		p := s.partial[key]
+		if !p.shown || len(p.text) > 0 || s.env.StdoutTTY {
+			s.line(&queue.Chunk{Task: key.task, Step: p.step}, p, s.named || s.env.StdoutTTY)
+		}
+	}
+	clear(s.partial)
+	return s.write()
+}

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func (e *env) newLogSink(o *logsOptions, reader *queue.LogReader) logSink {
+	switch format := e.settings.Text("output"); {
+	case isJSON(format):
+		s := &jsonSink{env: e, stream: o.stream, array: format == "json"}
+		return newTailSink(o.tail, s, false)
+	case o.raw:
+		return newTailSink(o.tail, &rawSink{env: e, stream: o.stream}, true)
+	}
+	return newLineSink(e, o, reader)
+}
+
+// rawSink prints bytes.
+type rawSink struct {
+	env    *env
+	stream queue.Stream
+}
+
+func (s *rawSink) add(c *queue.Chunk) error {
+	if c.Dropped > 0 {
+		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", count(int(c.Dropped), "byte"))
+	}
+	if c.Final && c.Reason == "lost" {
+		fmt.Fprintf(s.env.Stderr, "[attempt %d was lost with its worker: what it wrote last may be missing]\n", c.Attempt)
+	}
+	if c.Stream == queue.StreamOarlock || s.stream != 0 && c.Stream != s.stream {
+		return nil
+	}
+	return s.env.print(string(c.Data))
+}
+
+func (s *rawSink) live() error { return nil }
+func (s *rawSink) idle() error { return nil }
+func (s *rawSink) end() error  { return nil }
+
+// jsonSink prints an object for each chunk: in lines, or as one array that ends with the log.
+type jsonSink struct {
+	env    *env
+	stream queue.Stream
+	array  bool
+	any    bool
+}
+
+type jsonChunk struct {
+	Seq     int        `json:"seq"`
+	Stream  string     `json:"stream"`
+	At      *time.Time `json:"at"`
+	Attempt int        `json:"attempt"`
+	Text    *string    `json:"text,omitempty"`
+	Base64  *string    `json:"base64,omitempty"` // of what is no UTF-8
+	Final   bool       `json:"final"`
+	Dropped int64      `json:"dropped_bytes"`
+	Reason  *string    `json:"reason"`
+	Step    *string    `json:"step"` // null: the one that was asked for
+	Item    *string    `json:"item"`
+}
+
+func chunkJSON(c *queue.Chunk) jsonChunk {
+	j := jsonChunk{
+		Seq: c.Seq, Stream: streamNames[c.Stream], At: utcOrNull(c.At), Attempt: c.Attempt, Final: c.Final, Dropped: c.Dropped,
+		Reason: orNull(c.Reason), Step: orNull(c.Step), Item: orNull(c.Task.Item),
+	}
+	if utf8.Valid(c.Data) {
+		j.Text = new(string(c.Data))
+	} else {
+		j.Base64 = new(base64.StdEncoding.EncodeToString(c.Data))
+	}
+	return j
+}
+
+func (s *jsonSink) add(c *queue.Chunk) error {
+	if s.stream != 0 && c.Stream != s.stream && c.Stream != queue.StreamOarlock {
+		return nil
+	}
+	if !s.array {
+		return s.env.print(compactJSON(chunkJSON(c)) + "\n")
+	}
+	text, err := json.MarshalIndent(chunkJSON(c), "  ", "  ")
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	between := "[\n  "
+	if s.any {
+		between = ",\n  "
+	}
+	s.any = true
+	return s.env.print(between + string(text))
+}
+
+func (s *jsonSink) live() error { return nil }
+func (s *jsonSink) idle() error { return nil }
+
+func (s *jsonSink) end() error {
+	switch {
+	case !s.array:
+		return nil
+	case !s.any:
+		return s.env.print("[]\n")
+	}
+	return s.env.print("\n]\n")
+}
+
+// tailSink keeps the chunks with the last lines of what is there, and hands them on once it knows which these are.
+type tailSink struct {
+	logSink
+
+	lines int // wanted
+	exact bool
+	kept  []queue.Chunk
+	ends  int // line ends in kept
+}
+
+// newTailSink is next itself where all lines are wanted. If exact, the first chunk handed on begins with the first line wanted.
+func newTailSink(lines int, next logSink, exact bool) logSink {
+	if lines < 0 {
+		return next
+	}
+	return &tailSink{logSink: next, lines: lines, exact: exact}
+}
+
+var newline = []byte("\n")
+
+func (s *tailSink) add(c *queue.Chunk) error {
+	if s.lines < 0 {
+		return s.logSink.add(c)
+	}
+	s.kept = append(s.kept, *c)
+	s.ends += bytes.Count(c.Data, newline)
+	for len(s.kept) > 0 && s.ends-bytes.Count(s.kept[0].Data, newline) > s.lines {
+		s.ends -= bytes.Count(s.kept[0].Data, newline)
+		s.kept = s.kept[1:]
+	}
+	return nil
+}
+
+func (s *tailSink) live() error {
+	kept := s.kept
+	if s.lines == 0 {
+		kept = nil
+	}
+	if s.exact {
+		s.cut(kept)
+	}
+	s.lines, s.kept = -1, nil
+	for i := range kept {
+		if err := s.logSink.add(&kept[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut leaves the last lines of what is kept. Bytes behind the last line end are a line, too.
+func (s *tailSink) cut(kept []queue.Chunk) {
+	extra := s.ends - s.lines
+	for _, c := range slices.Backward(kept) {
+		if len(c.Data) == 0 {
+			continue
+		}
+		if !bytes.HasSuffix(c.Data, newline) {
+			extra++
+		}
+		break
+	}
+	for i := range kept {
+		for ; extra > 0; extra-- {
+			_, after, ends := bytes.Cut(kept[i].Data, newline)
+			if !ends {
+				kept[i].Data = nil
+				break
+			}
+			kept[i].Data = after
+		}
+	}
+}
+
+// ring keeps the last few of what is added.
+type ring[T any] struct {
+	items []T
+	size  int
+	next  int
+}
+
+func newRing[T any](size int) *ring[T] { return &ring[T]{size: size} }
+
+func (r *ring[T]) add(v T) {
+	switch {
+	case r.size == 0:
+	case len(r.items) < r.size:
+		r.items = append(r.items, v)
+	default:
+		r.items[r.next] = v
+		r.next = (r.next + 1) % r.size
+	}
+}
+
+// all yields them, oldest first.
+func (r *ring[T]) all() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range r.items {
+			if !yield(r.items[(r.next+i)%len(r.items)]) {
+				return
+			}
+		}
+	}
+}
