@@ -1,0 +1,174 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/metrics"
+)
+
+// asWorker is the URL of a login that is a worker and nothing else.
+func asWorker(t *testing.T, db *pgtest.DB) string {
+	t.Helper()
+	if err := migrations.Roles(t.Context(), db.URL); err != nil {
+		t.Fatal(err)
+	}
+	conn := db.Conn(t)
+	var role string
+	if err := conn.QueryRow(t.Context(), "SELECT 'metered_' || oid FROM pg_database WHERE datname = current_database()").Scan(&role); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE oarlock_worker", role)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { drop(t, db, role) })
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "app")
+	return u.String()
+}
+
+func drop(t *testing.T, db *pgtest.DB, role string) {
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, db.URL)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+		t.Error(err)
+	}
+}
+
+func open(t *testing.T, c queue.Config) *queue.Store {
+	t.Helper()
+	store, err := queue.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// easy executes everything at once, and logs nothing.
+type easy struct{}
+
+func (easy) Execute(_ context.Context, task *worker.Task) dagrun.Result {
+	task.Started()
+	return dagrun.Result{}
+}
+
+func (easy) Open(worker.LogName, map[string]string) worker.Log { return nothing{} }
+func (easy) Close()                                            {}
+
+type nothing struct{}
+
+func (nothing) Stdout() io.Writer                                     { return io.Discard }
+func (nothing) Stderr() io.Writer                                     { return io.Discard }
+func (nothing) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
+
+// work runs a worker on a store until the test ends.
+func work(t *testing.T, store *queue.Store, set *metrics.Set) {
+	t.Helper()
+	w, err := worker.New(worker.Config{
+		Register: func(ctx context.Context, self queue.Worker) (worker.Session, error) {
+			session, err := store.Register(ctx, self)
+			if err != nil {
+				return worker.Session{}, err
+			}
+			return worker.SessionOf(session), nil
+		},
+		Self: queue.Worker{Name: "w", Containment: "none"}, Slots: 4, Meter: set,
+		Executors: map[string]worker.Executor{"process": easy{}},
+		Logs:      func(worker.Writer, func() time.Time) worker.Logs { return easy{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Watch(w.Status)
+	set.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return store.Scale(ctx, "") })
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() {
+		w.StopNow()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func put(t *testing.T, store *queue.Store, source string) {
+	t.Helper()
+	spec, err := dagspec.Parse("d.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutDAG(t.Context(), spec, source, "d.yaml"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := open(t, queue.Config{URL: db.URL})
+	put(t, owner, "name: d\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x, depends: [a]}\n")
+	for range 5 {
+		if _, err := owner.Enqueue(t.Context(), queue.Request{DAG: "d"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := newSet(t, metrics.Config{PerDAG: true})
+	work(t, open(t, queue.Config{URL: asWorker(t, db), Meter: set.Queue()}), set)
+	number := func(page, name string) float64 {
+		t.Helper()
+		m := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + " (.+)$").FindStringSubmatch(page)
+		if m == nil {
+			return -1
+		}
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	page := ""
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); number(page, `oarlock_drives_total{outcome="succeeded"}`) != 5 || number(page, `oarlock_queue_slots`) < 0; <-tick.C {
+		if page = scrape(t, set); time.Now().After(end) {
+			t.Fatalf("the runs do not end:\n%s", page)
+		}
+	}
+	page = scrape(t, set) // what is read first in a scrape may be older than what is read last
+	shows(t, page,
+		`oarlock_runs_started_total 5`, `oarlock_tasks_total{state="succeeded"} 10`, `oarlock_attempts_total{body="run",outcome="succeeded"} 10`,
+		`oarlock_claimed_runs_sum 5`, `oarlock_dag_drives_total{dag="d",outcome="succeeded"} 5`,
+		`oarlock_worker_phase{phase="live"} 1`, `oarlock_slots_busy 0`, `oarlock_runs_requeued_total 0`,
+	)
+	for name, least := range map[string]float64{
+		`oarlock_flushes_total{result="ok"}`: 3, `oarlock_flush_records_sum`: 20, `oarlock_flush_bytes_total`: 1000,
+		`oarlock_polls_total{result="ok"}`: 1, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
+	} {
+		if got := number(page, name); got < least {
+			t.Errorf("%s is %v, want %v or more", name, got, least)
+		}
+	}
+}
