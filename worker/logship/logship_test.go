@@ -306,10 +306,15 @@ func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sink := newStore()
-		sink.after = func(context.Context) error { return &queue.AppendError{Lost: []queue.RunID{1}} }
+		var lost *Log
+		sink.after = func(context.Context) error {
+			write(t, lost.Stdout(), []byte("z")) // while its chunks are under way
+			return &queue.AppendError{Lost: []queue.RunID{1}}
+		}
 		s := New(Config{Sink: sink})
 		defer s.Close()
-		lost, kept := s.Open(attempt(1), nil), s.Open(attempt(2), nil)
+		lost = s.Open(attempt(1), nil)
+		kept := s.Open(attempt(2), nil)
 		for range 10 {
 			write(t, lost.Stdout(), []byte("x"))
 			write(t, kept.Stdout(), []byte("y"))
@@ -322,7 +327,7 @@ func TestShipper_GivesUpWhatIsNotItsOwnAnyMore(t *testing.T) {
 			t.Errorf("%d bytes held, %d calls", held, sink.count())
 		}
 		lost.Close("lost")
-		if got, want := s.Stats(), (Stats{Stored: 10, Dropped: 10}); got != want {
+		if got, want := s.Stats(), (Stats{Stored: 10, Dropped: 20}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
