@@ -510,7 +510,7 @@ BEGIN
         END IF;
     END IF;
     lane := oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
-        precomputed, version, trigger);
+        precomputed, version, coalesce(trigger, 'sql'));
     IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live') THEN
         PERFORM oarlock.wake(lane, 1); -- asked first, because a call of it costs more than the usual no
     END IF;

@@ -58,6 +58,8 @@ CREATE FUNCTION oarlock.put_dag(spec jsonb, source text, hash text, needs text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    widest   int := coalesce(put_dag.max_slots, 1);
+    timeout  bigint := coalesce(put_dag.queue_timeout_ms, 0);
     queue    text := coalesce(spec ->> 'queue', 'default');
     priority int := coalesce((spec ->> 'priority')::int, 0);
     selector jsonb := coalesce(spec -> 'worker_selector', '{}');
@@ -66,6 +68,9 @@ DECLARE
     defs     jsonb := coalesce(spec -> 'params', '[]');
     lane     int;
 BEGIN
+    IF num_nulls(source, hash, needs) > 0 THEN
+        RAISE EXCEPTION 'a version of a DAG has a source, a hash and needs' USING ERRCODE = 'OA013', HINT = 'put it with `oarlock dag apply`; needs may be empty';
+    END IF;
     PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
     PERFORM oarlock.check_labels('worker_selector', selector);
     INSERT INTO oarlock.dags (name, current_version) VALUES (put_dag.spec ->> 'name', 1) ON CONFLICT DO NOTHING;
@@ -79,17 +84,17 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
-    lane := oarlock.find_lane(queue, priority, selector, kinds, put_dag.max_slots, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END, 0);
+    lane := oarlock.find_lane(queue, priority, selector, kinds, widest, CASE WHEN limited > 0 THEN put_dag.dag_id ELSE 0 END, 0);
     INSERT INTO oarlock.dag_versions (dag_id, version, spec, source, source_path, hash, needs, max_slots, queue, priority, selector,
         allow_queue, allow_priority, allow_selector, params, param_names, params_ok, params_whole, labels, precomputable, lane_id, queue_timeout_ms, max_drives,
         retention_days, retention_runs, logs_days, put_by)
-    VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, put_dag.max_slots, queue, priority, selector,
+    VALUES (put_dag.dag_id, put_dag.version, put_dag.spec, put_dag.source, put_dag.source_path, put_dag.hash, kinds, widest, queue, priority, selector,
         coalesce((put_dag.spec #>> '{allow,queue}')::bool, false), coalesce((put_dag.spec #>> '{allow,priority}')::bool, false),
         coalesce((put_dag.spec #>> '{allow,selector}')::bool, false),
         defs, ARRAY(SELECT d ->> 'name' FROM jsonb_array_elements(defs) d), oarlock.params_path(defs),
         defs @> '[{"type": "integer"}]', coalesce(put_dag.spec -> 'labels', '{}'),
         ARRAY(SELECT s ->> 'id' FROM jsonb_array_elements(put_dag.spec -> 'steps') s WHERE s -> 'precomputable' = 'true'),
-        lane, put_dag.queue_timeout_ms, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
+        lane, timeout, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
         coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), session_user);
     PERFORM oarlock.limit_waiting(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.max_active_runs = 0 AND limited > 0;

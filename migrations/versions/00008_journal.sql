@@ -64,6 +64,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     expires timestamptz := CASE ttl_ms WHEN 0 THEN 'infinity' ELSE clock_timestamp() + ttl_ms * interval '1 millisecond' END;
 BEGIN
+    IF num_nulls(dag, step, key, run, ttl_ms) > 0 THEN
+        RAISE EXCEPTION 'keep: only outputs may be null' USING ERRCODE = '22004';
+    END IF;
     PERFORM FROM oarlock.cache c WHERE c.dag_id = dag AND c.step = step AND c.key = key FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN
         UPDATE oarlock.cache c SET outputs = coalesce(keep.outputs, '{}'), run_id = run, expires_at = expires

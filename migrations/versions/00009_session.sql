@@ -23,6 +23,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     woken int;
 BEGIN
+    IF batch IS NULL THEN
+        RAISE EXCEPTION 'wake_due: how many at most?' USING ERRCODE = '22004';
+    END IF;
     WITH due AS MATERIALIZED (
         SELECT r.run_id FROM oarlock.runs r
          WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() AND r.claim_id IS NULL
@@ -58,6 +61,9 @@ DECLARE
     n     int;
     moved int := 0;
 BEGIN
+    IF num_nulls(lanes, batch) > 0 THEN
+        RAISE EXCEPTION 'set_aside: of which lanes, how many at most?' USING ERRCODE = '22004';
+    END IF;
     FOR held IN SELECT l.*, d.dag_id AS dag, array_agg(h.run_id) AS runs
                   FROM oarlock.lanes l
                  CROSS JOIN LATERAL (
@@ -124,6 +130,9 @@ DECLARE
     r     oarlock.runs;
     ended int := 0;
 BEGIN
+    IF batch IS NULL THEN
+        RAISE EXCEPTION 'expire_queued: how many at most?' USING ERRCODE = '22004';
+    END IF;
     FOR due IN SELECT q.run_id, q.parent_run FROM oarlock.runs q
                 WHERE q.state = 'queued' AND q.queue_deadline <= statement_timestamp() AND q.epoch = 0
                 ORDER BY coalesce(q.parent_run, q.run_id), q.run_id LIMIT expire_queued.batch LOOP

@@ -112,9 +112,9 @@ BEGIN ATOMIC
            SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes
              FROM oarlock.log_chunks x
             WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
-              AND x.attempt = w.attempt AND x.seq >= w.after
-            ORDER BY x.seq LIMIT max_each) c
-     ORDER BY w.n, c.seq LIMIT max_rows;
+              AND x.attempt = w.attempt AND x.seq >= coalesce(w.after, 0)
+            ORDER BY x.seq LIMIT coalesce(max_each, 1000)) c
+     ORDER BY w.n, c.seq LIMIT coalesce(max_rows, 1000);
 END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int) IS 'Internal: parts of the logs of a run.';
