@@ -2,60 +2,19 @@ package metrics_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net/url"
 	"regexp"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/metrics"
 )
-
-// asWorker is the URL of a login that is a worker and nothing else.
-func asWorker(t *testing.T, db *pgtest.DB) string {
-	t.Helper()
-	if err := migrations.Roles(t.Context(), db.URL); err != nil {
-		t.Fatal(err)
-	}
-	conn := db.Conn(t)
-	var role string
-	if err := conn.QueryRow(t.Context(), "SELECT 'metered_' || oid FROM pg_database WHERE datname = current_database()").Scan(&role); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE oarlock_worker", role)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { drop(t, db, role) })
-	u, err := url.Parse(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "app")
-	return u.String()
-}
-
-func drop(t *testing.T, db *pgtest.DB, role string) {
-	ctx := context.WithoutCancel(t.Context())
-	conn, err := pgx.Connect(ctx, db.URL)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-		t.Error(err)
-	}
-}
 
 func open(t *testing.T, c queue.Config) *queue.Store {
 	t.Helper()
@@ -136,7 +95,7 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 		}
 	}
 	set := newSet(t, metrics.Config{PerDAG: true})
-	work(t, open(t, queue.Config{URL: asWorker(t, db), Meter: set.Queue()}), set)
+	work(t, open(t, queue.Config{URL: db.URL, Meter: set.Queue()}), set)
 	number := func(page, name string) float64 {
 		t.Helper()
 		m := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + " (.+)$").FindStringSubmatch(page)
