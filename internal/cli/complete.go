@@ -16,6 +16,7 @@ var choices = map[string][]string{
 	"completion": shells,
 	"logs":       runChoices, "cancel": runChoices, "pause": runChoices, "resume": runChoices, "retry": runChoices,
 	"approve": runChoices, "reject": runChoices, "mark": runChoices,
+	"status": runChoices,
 }
 
 // complete lists what may stand at the cursor. Nothing leaves it to the shell, which offers files.

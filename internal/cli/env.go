@@ -19,7 +19,7 @@ type Env struct {
 
 	StdinTTY, StdoutTTY, StderrTTY bool
 
-	Columns int // of the terminal that standard output is; 0: unknown
+	Columns, Rows int // of the terminal that standard output is; 0: unknown
 }
 
 // SystemEnv is the Env of this process.
@@ -28,21 +28,22 @@ func SystemEnv() Env {
 	if err != nil {
 		dir = "." // the folder was deleted under us: only relative paths suffer
 	}
+	columns, rows := terminalSize(os.Stdout)
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Lookup:   os.LookupEnv,
 		Dir:      dir,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
-		Columns: columns(os.Stdout),
+		Columns: columns, Rows: rows,
 	}
 }
 
-func columns(f *os.File) int {
+func terminalSize(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }
 
 // isTerminal asks for the window size: unlike the file mode, that tells a terminal from /dev/null.

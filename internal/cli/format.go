@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,15 +41,17 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// span is a duration as exact as people care: 40ms, 3.2s, 1m05s, 2h07m, 3d04h.
+// span is a duration as exact as people care: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0ms"
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < time.Minute:
+	case d < 10*time.Second:
 		return fmt.Sprintf("%.1fs", float64(d.Milliseconds()/100)/10)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < day:
@@ -79,4 +82,32 @@ func labelText(labels map[string]string) string {
 		all = append(all, k+"="+labels[k])
 	}
 	return strings.Join(all, " ")
+}
+
+const paramWidth = 60 // of one value; a longer one is cut where a person reads it, with a mark
+
+// paramText is params by name: day=2026-11-20 limit=10.
+func paramText(params json.RawMessage) string {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(params, &values); err != nil {
+		return string(params)
+	}
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, k+"="+paramValue(values[k]))
+	}
+	return strings.Join(all, " ")
+}
+
+// paramValue shows a text without quotes where that is clear.
+func paramValue(raw json.RawMessage) string {
+	shown := string(raw)
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" && !strings.ContainsAny(text, " \"'=\\") {
+		shown = text
+	}
+	if runes := []rune(shown); len(runes) > paramWidth {
+		return string(runes[:paramWidth]) + "…"
+	}
+	return shown
 }

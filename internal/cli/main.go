@@ -58,6 +58,8 @@ func newApp(e *env) *cli.App {
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
 			newDAGCommand(e),
+			newEnqueueCommand(e),
+			newStatusCommand(e),
 			newLogsCommand(e),
 			newCancelCommand(e),
 			newPauseCommand(e),

@@ -110,6 +110,37 @@ func width(cell string) int {
 	}
 }
 
+// cut leaves the first columns of a line, with a mark where something is missing. Colours are not counted, and end.
+func cut(line string, columns int) string {
+	if width(line) <= columns {
+		return line
+	}
+	var b strings.Builder
+	seen, painted := 0, false
+	for rest := line; rest != "" && seen < columns-1; {
+		if code := sgrAt(rest); code != "" {
+			b.WriteString(code)
+			painted, rest = true, rest[len(code):]
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(rest)
+		b.WriteString(rest[:n])
+		seen, rest = seen+1, rest[n:]
+	}
+	if painted {
+		b.WriteString("\x1b[0m")
+	}
+	return b.String() + "…"
+}
+
+// sgrAt is the colour code that text begins with, if it does.
+func sgrAt(text string) string {
+	if !strings.HasPrefix(text, "\x1b[") {
+		return ""
+	}
+	return text[:strings.IndexByte(text, 'm')+1]
+}
+
 // painter colours text, or leaves it alone.
 type painter bool
 
@@ -124,7 +155,7 @@ func (e *env) stderrPaint() painter {
 }
 
 func (p painter) paint(code, s string) string {
-	if !p {
+	if !p || s == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"

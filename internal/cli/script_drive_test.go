@@ -20,7 +20,8 @@ const scriptPatience = time.Minute
 // playing are the words by which a script brings runs about, in the database of DATABASE_URL:
 //
 //	runs DAG N [PARAM=VALUE…]    ask for N runs
-//	drive [STEP=N…]              be a worker until nothing is due: bodies end at once, those named with this exit code
+//	drive [STEP=N|STEP={…}…]     be a worker until nothing is due: bodies end at once, those named with this exit code or
+//	                             these outputs
 //	driven [STEP=N…]             the same, once something is due
 //	hold                         claim what is due and keep it, as a worker that is busy
 //
@@ -131,6 +132,9 @@ func (p *player) body(b queuetest.Body) dagrun.Result {
 	code, given := p.codes[step]
 	if !given {
 		return dagrun.Result{HasExit: true}
+	}
+	if strings.HasPrefix(code, "{") {
+		return dagrun.Result{HasExit: true, Outputs: dagrun.JSON(code)}
 	}
 	n, err := strconv.Atoi(code)
 	p.ts.Check(err)

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newStatusCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "status",
+		Usage:     "show a run: its steps, what failed and why, what it waits for, what to do next",
+		ArgsUsage: "RUN",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit by it"},
+		},
+		Description: manual{
+			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers. With -w
+a terminal shows the run as it goes; elsewhere, each change is a line. -o json prints one object, with -w at the end;
+-o jsonl with -w prints one for each change. Submitters see their own runs.`,
+			examples: []string{
+				"oarlock status 41",
+				"oarlock status @latest -w",
+				"oarlock status 41 -o json | jq -r '.tasks[] | select(.state == \"failed\") | .step'",
+			},
+			exits: []exitNote{
+				{exitOK, "the run was shown, whatever its state; with -w: it succeeded"},
+				usageNote,
+				{exitNotFound, "there is no such run, or it is not yours"},
+				unreachableNote,
+				settingsNote,
+				{exitRunFailed, "-w: the run failed"},
+				{exitRunCanceled, "-w: the run was canceled"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runStatus(c.Context, e, c.Args().Slice(), c.Bool("watch")) },
+	}
+}
+
+func runStatus(ctx context.Context, e *env, args []string, watch bool) error {
+	arg, err := oneRun("status", args)
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		id, err := arg.find(ctx, store)
+		if err != nil {
+			return err
+		}
+		if watch {
+			return e.awaitRun(ctx, store, id, 0)
+		}
+		page, err := e.readPage(ctx, store, id, nil)
+		if err != nil {
+			return err
+		}
+		return e.say(e.pageAnswer(page))
+	})
+}
+
+func (e *env) pageAnswer(page *runPage) answer {
+	object := statusJSON(page.run, page.tasks)
+	a := answer{object: object, ids: []string{decimal(object.ID)}}
+	if e.settings.Text("output") == "table" {
+		a.text = page.String()
+	}
+	return a
+}
+
+// ended is how a command ends that waited for a run, and showed it.
+func ended(run *queue.Run) error {
+	failed := runEnd(run.ID, run.State, run.Reason)
+	if failed == nil {
+		return nil
+	}
+	failed.hint = fmt.Sprintf("`%s retry %d` runs again what did not succeed", program, run.ID)
+	return failed
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	tailTasks = 3 // failed tasks whose last lines are shown
+	tailLines = 5
+	tailBytes = 16 << 10 // of one task's log: what its last lines are looked for in
+)
+
+// runPage is what status shows of a run.
+type runPage struct {
+	painter
+
+	now     time.Time
+	watched bool // it is being followed already
+	run     *queue.Run
+	tasks   []queue.Task // in the order of the graph
+	dag     *queue.Definition
+	events  []queue.Event    // none: not to be read by this user
+	tails   map[int][]string // last lines of failed tasks, by index in tasks
+}
+
+// readPage reads a run and its tasks; for people, also what helps to understand them, as far as this user may. A page of
+// the same run that was read before spares it the DAG.
+func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, before *runPage) (*runPage, error) {
+	run, err := store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	page := &runPage{painter: e.stdoutPaint(), now: time.Now(), run: run, tails: map[int][]string{}}
+	if page.tasks, err = store.Tasks(ctx, id); err != nil || e.settings.Text("output") != "table" {
+		return page, err
+	}
+	if before != nil {
+		page.dag = before.dag
+	}
+	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readEvents, page.readTails} {
+		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
+	if p.dag == nil {
+		_, spec, err := getDAG(ctx, store, p.run.DAG, p.run.Version)
+		if err != nil {
+			return err
+		}
+		graph, err := spec.Graph()
+		if err != nil {
+			return err
+		}
+		p.dag = &queue.Definition{Spec: spec, Graph: graph}
+	}
+	sortByGraph(p.tasks, p.dag.Graph)
+	return nil
+}
+
+func (p *runPage) readEvents(ctx context.Context, store *queue.Store) (err error) {
+	p.events, err = store.Events(ctx, p.run.ID, 0)
+	return err
+}
+
+// sortByGraph puts parents first and keeps the order of the file where it can.
+func sortByGraph(tasks []queue.Task, g *dagrun.Graph) {
+	rank := make(map[string]int, g.Len())
+	var visit func(i int)
+	visit = func(i int) {
+		name := g.Step(i).Name
+		if _, seen := rank[name]; seen {
+			return
+		}
+		for _, parent := range g.Parents(i) {
+			visit(parent.Step)
+		}
+		rank[name] = len(rank)
+	}
+	for i := range g.Len() {
+		visit(i)
+	}
+	rank["@init"] = -1
+	slices.SortStableFunc(tasks, func(a, b queue.Task) int { return rank[stepOf(a.Step)] - rank[stepOf(b.Step)] })
+}
+
+// stepOf is the step that a task is of: a replacement is called load~1.
+func stepOf(name string) string {
+	step, _, _ := strings.Cut(name, "~")
+	return step
+}
+
+// readTails reads the last lines of the first tasks that failed.
+func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
+	for i := range p.tasks {
+		t := &p.tasks[i]
+		if t.State != "failed" || t.Attempt == 0 || t.Kind == "foreach" {
+			continue
+		}
+		if len(p.tails) == tailTasks {
+			return nil
+		}
+		lines, err := readTail(ctx, store, p.run.ID, t)
+		if err != nil {
+			return err
+		}
+		p.tails[i] = lines
+	}
+	return nil
+}
+
+// readTail is the last lines that a task wrote to standard error; to standard output where that was silent.
+func readTail(ctx context.Context, store *queue.Store, run queue.RunID, t *queue.Task) ([]string, error) {
+	query := queue.LogQuery{Run: run, Step: stepOf(t.Step), Item: t.Item, Attempt: t.Attempt, Lines: 4 * tailLines}
+	if _, number, replaced := strings.Cut(t.Step, "~"); replaced {
+		query.Alt, _ = strconv.Atoi(number)
+	}
+	text := map[queue.Stream]string{}
+	for chunk, err := range store.OpenLogs(query).Stored(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		kept := text[chunk.Stream] + string(chunk.Data)
+		text[chunk.Stream] = kept[max(0, len(kept)-tailBytes):]
+	}
+	if lines := lastLines(text[queue.StreamStderr]); len(lines) > 0 {
+		return lines, nil
+	}
+	return lastLines(text[queue.StreamStdout]), nil
+}
+
+func lastLines(text string) []string {
+	lines := strings.Split(strings.TrimRight(text, "\r\n\t "), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
+	lines = lines[max(0, len(lines)-tailLines):]
+	for i := range lines {
+		lines[i] = printable(strings.TrimRight(lines[i], "\r"))
+	}
+	return lines
+}
