@@ -58,7 +58,7 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
-			proxy, url := netfault.Through(t, y.url)
+			proxy, url := netfault.Through(t, y.tasks)
 			a := y.action(through(url))
 			var n atomic.Int32
 			cut := proxy.Inject(c.fault)
@@ -80,7 +80,7 @@ func TestOwn_ALostReplyOfCommitIsReadBack(t *testing.T) {
 func TestOwn_ACommitThatHangsIsEndedBeforeAnybodyAnswersForIt(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	proxy, url := netfault.Through(t, y.url)
+	proxy, url := netfault.Through(t, y.tasks)
 	a := y.action(through(url))
 	hangs, results := make(chan *netfault.Injected, 1), make(chan dagrun.Result, 1)
 	y.work(a, execute(func(ctx context.Context, task *worker.Task) dagrun.Result {
@@ -226,7 +226,7 @@ func TestOwn_SettlesWhateverRoleAndTimeoutsTheStatementsChose(t *testing.T) {
 	a := y.action()
 	y.exec(fmt.Sprintf("CREATE ROLE plain_%s; GRANT plain_%[1]s TO CURRENT_USER; GRANT ALL ON ledger TO plain_%[1]s", y.db.Name))
 	t.Cleanup(func() { y.exec(fmt.Sprintf("DROP OWNED BY plain_%s; DROP ROLE plain_%[1]s", y.db.Name)) })
-	u, _, _ := strings.Cut(strings.TrimPrefix(y.url, "postgres://"), ":")
+	u, _, _ := strings.Cut(strings.TrimPrefix(y.tasks, "postgres://"), ":")
 	y.exec(fmt.Sprintf("GRANT plain_%s TO %s", y.db.Name, u))
 	y.work(a, a)
 	id := y.run(fmt.Sprintf("{id: a, action: postgres.query, with: {sql: [SET ROLE plain_%s, SET lock_timeout = 1, INSERT INTO ledger (key) VALUES ('x')]}}", y.db.Name))

@@ -29,7 +29,8 @@ type yard struct {
 	tb     testing.TB
 	db     *pgtest.DB
 	conn   *pgx.Conn // the owner's
-	url    string
+	url    string    // of a worker
+	tasks  string    // of its tasks
 	owner  *queue.Store
 	worker *queue.Store
 	log    buffer // of all tasks
@@ -41,7 +42,7 @@ func newYard(tb testing.TB) *yard {
 	y.conn = y.db.Conn(tb)
 	y.must(migrations.Roles(tb.Context(), y.db.URL))
 	y.exec("CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL UNIQUE)")
-	y.url = y.login("worker", "oarlock_worker")
+	y.url, y.tasks = y.login("worker", "oarlock_worker"), y.login("tasks", "oarlock_worker")
 	y.owner, y.worker = y.open(y.db.URL), y.open(y.url)
 	return y
 }
@@ -127,7 +128,7 @@ func (y *yard) eventually(what string, ok func() bool) {
 // action has one connection, own, to the yard's database.
 func (y *yard) action(change ...func(*postgres.Config)) *postgres.Action {
 	y.tb.Helper()
-	c := postgres.Config{Connections: map[string]postgres.Connection{postgres.Own: {URL: y.url}}}
+	c := postgres.Config{Connections: map[string]postgres.Connection{postgres.Own: {URL: y.tasks}}}
 	for _, f := range change {
 		f(&c)
 	}
