@@ -25,7 +25,7 @@ func (y *yard) held(a *postgres.Action, n int, connections ...string) (release f
 				w["connection"] = connections[i%len(connections)]
 			}
 			if res, _ := y.do(a, w); res.Kind != dagrun.KindNone {
-				y.tb.Errorf("%+v", res)
+				y.tb.Errorf("%s: %s", res.Kind, res.Reason)
 			}
 		})
 	}
