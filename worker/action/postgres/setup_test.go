@@ -74,6 +74,9 @@ func (y *yard) login(name, group string) string {
 	u, err := url.Parse(y.db.URL)
 	y.must(err)
 	u.User = url.UserPassword(role, "pass-word")
+	q := u.Query()
+	q.Set("connect_timeout", "60") // many at once, on a busy machine
+	u.RawQuery = q.Encode()
 	return u.String()
 }
 
