@@ -68,6 +68,8 @@ func newApp(e *env) *cli.App {
 			newApproveCommand(e),
 			newRejectCommand(e),
 			newMarkCommand(e),
+			newStatsCommand(e),
+			newPruneCommand(e),
 			newMigrateCommand(e),
 			newWorkerCommand(e),
 			newDoctorCommand(e),

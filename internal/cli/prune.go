@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	pruneBatch     = 1000
+	maxPruneRounds = 100_000 // of one command
+)
+
+func newPruneCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "prune",
+		Usage: "delete what is past its retention: runs, logs, keys, workers",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "only count what would be deleted"},
+			&cli.IntFlag{Name: "batch", Usage: "delete at most `N` runs in a transaction", Value: pruneBatch},
+		},
+		Description: manual{
+			about: `Finished runs go, with everything that belongs to them, after what their DAG's retention says: days and runs. Logs
+go by the day, once no DAG keeps them (logs_days); keys a week after their run, workers a week after their end.
+Repeats short transactions until nothing is left; it may be interrupted and repeated at any time. --dry-run is for
+readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
+			examples: []string{"oarlock prune --dry-run", "oarlock prune", "oarlock prune --batch 100 -o json"},
+			exits: []exitNote{
+				{exitOK, "nothing is left to delete; --dry-run: it was counted"},
+				deniedNote, usageNote, unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runPrune(c.Context, e, c.Bool("dry-run"), c.Int("batch")) },
+	}
+}
+
+// jsonPruned counts what was deleted, or would be.
+type jsonPruned struct {
+	DryRun  bool            `json:"dry_run"`
+	Runs    int64           `json:"runs"`
+	Keys    int64           `json:"keys"`
+	LogDays int64           `json:"log_days"`
+	Workers int64           `json:"workers"`
+	DAGs    []jsonPrunedDAG `json:"dags"` // null: not counted by DAG
+}
+
+type jsonPrunedDAG struct {
+	DAG    string     `json:"dag"`
+	Runs   int64      `json:"runs"`
+	Oldest *time.Time `json:"oldest"`
+}
+
+func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
+	if batch < 1 || batch > queue.MaxCounted {
+		return &usageError{msg: fmt.Sprintf("--batch is from 1 to %d, not %d", queue.MaxCounted, batch)}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if dryRun {
+			return e.countPrunable(ctx, store)
+		}
+		sum, err := prune(ctx, store, batch)
+		if err != nil {
+			if sum != (queue.Pruned{}) {
+				e.remark("deleted %s before that", prunedText(sum))
+			}
+			return err
+		}
+		text := "deleted " + prunedText(sum) + "\n"
+		if sum == (queue.Pruned{}) {
+			text = "nothing is past its retention\n"
+		}
+		return e.say(answer{object: prunedJSON(sum), text: text})
+	})
+}
+
+// prune repeats until a round deletes less than it may, and says what it deleted, also when it fails.
+func prune(ctx context.Context, store *queue.Store, batch int) (sum queue.Pruned, err error) {
+	for range maxPruneRounds {
+		p, err := store.Prune(ctx, batch)
+		if err != nil {
+			return sum, err
+		}
+		sum.Runs, sum.Keys, sum.LogDays, sum.Workers = sum.Runs+p.Runs, sum.Keys+p.Keys, sum.LogDays+p.LogDays, sum.Workers+p.Workers
+		if p.Runs == 0 && p.Keys < int64(batch) {
+			break
+		}
+	}
+	return sum, nil
+}
+
+func (e *env) countPrunable(ctx context.Context, store *queue.Store) error {
+	p, err := store.Prunable(ctx)
+	if err != nil {
+		return err
+	}
+	j := prunedJSON(p.Pruned)
+	j.DryRun, j.DAGs = true, []jsonPrunedDAG{}
+	paint := e.stdoutPaint()
+	t := table{head: paint.head("DAG", "RUNS", "OLDEST ENDED")}
+	for i := range p.DAGs {
+		d := &p.DAGs[i]
+		j.DAGs = append(j.DAGs, jsonPrunedDAG{d.DAG, d.Runs, utcOrNull(d.Oldest)})
+		t.rows = append(t.rows, []string{d.DAG, counted(d.Runs), localTime(&d.Oldest)})
+	}
+	text := "nothing is past its retention\n"
+	if p.Pruned != (queue.Pruned{}) {
+		text = "would delete " + prunedText(p.Pruned) + "\n"
+	}
+	if len(t.rows) > 0 {
+		text = t.String() + "\n" + text
+	}
+	return e.say(answer{object: j, text: text})
+}
+
+// counted is a number that may be the bound of counting.
+func counted(n int64) string {
+	if n >= queue.MaxCounted {
+		return decimal(n) + "+"
+	}
+	return decimal(n)
+}
+
+func prunedJSON(p queue.Pruned) jsonPruned {
+	return jsonPruned{Runs: p.Runs, Keys: p.Keys, LogDays: p.LogDays, Workers: p.Workers}
+}
+
+func prunedText(p queue.Pruned) string {
+	return fmt.Sprintf("%s, %s of logs, %s, %s", count(int(p.Runs), "run"), count(int(p.LogDays), "day"), count(int(p.Keys), "key"), count(int(p.Workers), "worker"))
+}

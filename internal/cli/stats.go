@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newStatsCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "stats",
+		Usage: "count runs by DAG and state, and show how long they took",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Usage: "count what ended since then, a `TIME` or a duration like 2h", Value: "1d"},
+			&cli.StringFlag{Name: "dag", Usage: "only this `DAG`"},
+		},
+		Description: manual{
+			about: fmt.Sprintf(`Counts what has not ended now, and what ended since then: how many succeeded, failed and were canceled, and the
+median, the 95th percentile and the longest of their durations, from start to end. Of a DAG with more than %d
+runs in that time the newest count, which a + shows. For readers (role oarlock_read).`, queue.MaxCounted),
+			examples: []string{"oarlock stats", "oarlock stats --since 1h --dag etl", "oarlock stats -o json | jq '.dags[] | select(.failed > 0)'"},
+			exits:    []exitNote{{exitOK, "it was counted"}, deniedNote, usageNote, unreachableNote, settingsNote},
+		}.String(),
+		Action: func(c *cli.Context) error { return runStats(c.Context, e, c.String("dag"), c.String("since")) },
+	}
+}
+
+type jsonStats struct {
+	Since *time.Time     `json:"since"`
+	DAGs  []jsonDAGStats `json:"dags"`
+}
+
+type jsonDAGStats struct {
+	DAG       string `json:"dag"`
+	Scheduled int64  `json:"scheduled"`
+	Queued    int64  `json:"queued"`
+	Running   int64  `json:"running"`
+	Waiting   int64  `json:"waiting"`
+	Paused    int64  `json:"paused"`
+	Succeeded int64  `json:"succeeded"`
+	Failed    int64  `json:"failed"`
+	Canceled  int64  `json:"canceled"`
+	P50       *int64 `json:"p50_ms"` // null: none ended
+	P95       *int64 `json:"p95_ms"`
+	Max       *int64 `json:"max_ms"`
+	Capped    bool   `json:"capped"` // there are older ones that were not counted
+}
+
+func runStats(ctx context.Context, e *env, dag, word string) error {
+	since, err := moment("--since", word, time.Now())
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if dag != "" {
+			if _, err := store.GetDAG(ctx, dag, 0); err != nil {
+				return err
+			}
+		}
+		stats, err := store.Stats(ctx, dag, since)
+		if err != nil {
+			return err
+		}
+		if len(stats) == 0 {
+			e.remark("no runs, and none that ended since %s", localTime(&since))
+		}
+		return e.say(e.statsAnswer(stats, since))
+	})
+}
+
+func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
+	object := jsonStats{Since: utcOrNull(since), DAGs: []jsonDAGStats{}}
+	a := answer{lines: []any{}, ids: []string{}}
+	paint := e.stdoutPaint()
+	t := table{head: paint.head("DAG", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "P50", "P95", "LONGEST")}
+	for i := range stats {
+		j := statsJSON(&stats[i])
+		object.DAGs = append(object.DAGs, j)
+		a.lines = append(a.lines, j)
+		a.ids = append(a.ids, j.DAG)
+		t.rows = append(t.rows, paint.statsRow(&stats[i]))
+	}
+	a.object = object
+	if len(stats) > 0 {
+		a.text = t.String()
+	}
+	return a
+}
+
+func statsJSON(s *queue.DAGStats) jsonDAGStats {
+	j := jsonDAGStats{
+		DAG: s.DAG, Scheduled: s.Scheduled, Queued: s.Queued, Running: s.Running, Waiting: s.Waiting, Paused: s.Paused,
+		Succeeded: s.Succeeded, Failed: s.Failed, Canceled: s.Canceled, Capped: s.Ended() >= queue.MaxCounted,
+	}
+	if s.Ended() > 0 {
+		j.P50, j.P95, j.Max = new(s.Median.Milliseconds()), new(s.P95.Milliseconds()), new(s.Longest.Milliseconds())
+	}
+	return j
+}
+
+// statsRow puts together all that waits, for whatever it waits.
+func (p painter) statsRow(s *queue.DAGStats) []string {
+	more := ""
+	if s.Ended() >= queue.MaxCounted {
+		more = "+"
+	}
+	times := []string{p.dim("–"), p.dim("–"), p.dim("–")}
+	if s.Ended() > 0 {
+		times = []string{span(s.Median), span(s.P95), span(s.Longest)}
+	}
+	return append([]string{
+		s.DAG, p.someOf(s.Scheduled+s.Queued+s.Waiting+s.Paused, p.warn), p.someOf(s.Running, p.note), p.someOf(s.Succeeded, p.good) + more,
+		p.someOf(s.Failed, p.bad), p.someOf(s.Canceled, p.warn),
+	}, times...)
+}
+
+// someOf is a number, of which none is nothing to look at.
+func (p painter) someOf(n int64, paint func(string) string) string {
+	if n == 0 {
+		return p.dim("0")
+	}
+	return paint(decimal(n))
+}
