@@ -133,7 +133,7 @@ func (a *asking) rehearse(ctx context.Context) error {
 		object = append(object, j)
 		all.lines = append(all.lines, j)
 		all.ids = append(all.ids, decimal(j.Run))
-		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, r.State, localTime(&r.CreatedAt), paint.dim(printable(r.Reason))})
+		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), localTime(&r.CreatedAt), paint.dim(printable(r.Reason))})
 	}
 	all.object = object
 	if len(runs) > 0 {

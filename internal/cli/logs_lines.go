@@ -180,13 +180,8 @@ func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	name := printable(taskName(c.Step, c.Task.Item))
 	gap := strings.Repeat(" ", max(0, column-utf8.RuneCountInString(name)))
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(stepOfTask(c.Step)))
+	_, _ = h.Write([]byte(stepOf(c.Step)))
 	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
-}
-
-func stepOfTask(name string) string {
-	step, _, _ := strings.Cut(name, "~")
-	return step
 }
 
 // note tells what is not part of a log, between its lines.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -98,9 +99,9 @@ func retryAsk(c *cli.Context) (queue.Ask, error) {
 // rerunning makes new runs of those that have ended.
 func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
 	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
-		typed := map[string]any{}
-		for name, text := range params {
-			typed[name] = text
+		typed, err := rerunParams(ctx, store, run, params, latest)
+		if err != nil {
+			return answered{}, err
 		}
 		id, err := store.Rerun(ctx, run, typed, latest)
 		if err != nil {
@@ -118,4 +119,43 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 			},
 		}, nil
 	}
+}
+
+// rerunParams reads texts by the types that the DAG declares. Who may not read DAGs sends texts, as to enqueue.
+func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given map[string]string, latest bool) (map[string]any, error) {
+	params := make(map[string]any, len(given))
+	for name, text := range given {
+		params[name] = bracketed(text)
+	}
+	if len(given) == 0 {
+		return params, nil
+	}
+	run, err := store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	version := run.Version
+	if latest {
+		version = 0
+	}
+	_, spec, err := getDAG(ctx, store, run.DAG, version)
+	if err != nil && diagnose(ctx, err).kind == denied {
+		return params, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, def := range spec.ParamDefs {
+		text, isGiven := given[def.Name]
+		switch {
+		case !isGiven:
+		case def.Type != "json":
+			params[def.Name] = text
+		case !json.Valid([]byte(text)):
+			return nil, &failure{kind: invalid, err: fmt.Errorf("param %q: is no JSON", def.Name), hint: "quote texts: '\"like this\"'"}
+		default:
+			params[def.Name] = json.RawMessage(text)
+		}
+	}
+	return params, nil
 }
