@@ -25,12 +25,37 @@ type closing struct {
 // budget is what a call of the sink still takes.
 type budget struct{ chunks, bytes int }
 
+// free says whether the log can be ended without the loop, and makes it the caller's alone.
+func (n *line) free() bool {
+	l := n.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.sending > 0 || n.tail() > 0 {
+		return false
+	}
+	for _, p := range l.pieces {
+		if p.spooled || p.taken && !p.sent { // on disk, or on its way there
+			return false
+		}
+	}
+	l.over = true
+	return true
+}
+
+func (n *line) isOver() bool {
+	n.log.mu.Lock()
+	defer n.log.mu.Unlock()
+	return n.log.over
+}
+
 // due says when the log has something to send. It never has while something of it is under way.
 func (n *line) due(now time.Time, interval time.Duration) (time.Time, bool) {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.over:
+		return time.Time{}, false
 	case n.sending > 0 || len(l.pieces) == 0 || n.closing != nil && n.tail() == 0:
 		return time.Time{}, false
 	case l.pieces[0].sent || l.waiting >= ChunkBytes || n.closing != nil:
@@ -73,6 +98,9 @@ func (n *line) take(b *budget) []*piece {
 	l := n.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.over {
+		return nil
+	}
 	last, bytes := len(l.pieces), 0
 	if n.closing != nil {
 		last = n.tail()
@@ -135,6 +163,13 @@ func (n *line) stored(lost bool) int64 {
 	return freed
 }
 
+// failed takes back what was under way: it goes again, as it is.
+func (n *line) failed() {
+	n.log.mu.Lock()
+	defer n.log.mu.Unlock()
+	n.sending = 0
+}
+
 func (n *line) forget(p *piece) int64 {
 	n.log.waiting -= int64(p.size)
 	return n.spool.forget(p)
@@ -146,6 +181,9 @@ func (n *line) abandon() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := int64(0)
+	if l.over {
+		return 0
+	}
 	for _, p := range l.pieces {
 		l.dropped += counted(p) + p.dropped
 		n.lose(p)
@@ -162,7 +200,7 @@ func (n *line) finish(reason string) []queue.Chunk {
 	l.mu.Lock()
 	pieces, dropped := l.pieces, l.dropped
 	first := n.tail()
-	l.pieces, n.sending = nil, 0
+	l.pieces, n.sending, l.over = nil, 0, true
 	l.mu.Unlock()
 	var chunks []queue.Chunk
 	gap, freed := int64(0), int64(0)
@@ -240,7 +278,7 @@ func (n *line) large() []*piece {
 	defer l.mu.Unlock()
 	var list []*piece
 	for _, p := range l.pieces {
-		if !p.sent && p.data != nil && p.size >= spoolWorth {
+		if !l.over && !p.sent && p.data != nil && p.size >= spoolWorth {
 			p.taken = true
 			list = append(list, p)
 		}

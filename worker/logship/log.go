@@ -21,7 +21,9 @@ type Log struct {
 	dropped int64    // since the last piece
 	total   int64    // bytes taken, of those that count
 	full    bool     // past its limit
-	closed  bool
+	closed  bool     // nothing more is taken
+	adopted bool     // by the loop
+	over    bool     // and its last chunks are made: the loop has no business with it any more
 	last    lastLine
 
 	line *line // the loop's
@@ -115,32 +117,39 @@ func (l *Log) add(id queue.Stream, data []byte) {
 	}
 	most := int64(len(data)) + pieceCost*int64(2+len(data)/ChunkBytes)
 	reserved := l.shipper.reserve(most)
-	used, ready := l.append(id, data, reserved)
+	used, signal := l.append(id, data, reserved)
 	if reserved && used < most {
 		l.shipper.release(most - used)
 	}
-	if ready {
-		l.shipper.wake()
+	if signal != nil {
+		rouse(signal)
 	}
 }
 
-// append says what it used of the memory reserved, and whether the loop has something new to look at.
-func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, ready bool) {
+// append says what it used of the memory reserved, and how the loop is to hear of it, if at all.
+func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, signal chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return 0, false
+		return 0, nil
 	}
 	if !reserved {
 		if id != queue.StreamOarlock {
 			l.dropped += int64(len(data))
 			l.shipper.count.dropped.Add(int64(len(data)))
 		}
-		return 0, false
+		return 0, nil
 	}
-	ready = l.waiting == 0
-	l.waiting += int64(len(data))
-	ready = ready || l.waiting >= ChunkBytes
+	if l.waiting == 0 {
+		signal = l.shipper.soon
+	}
+	if !l.adopted {
+		l.adopted = true
+		l.shipper.adopt(l.line)
+	}
+	if l.waiting += int64(len(data)); l.waiting >= ChunkBytes {
+		signal = l.shipper.kick
+	}
 	for used = int64(len(data)); len(data) > 0; {
 		p := l.open(id)
 		if p == nil {
@@ -154,7 +163,7 @@ func (l *Log) append(id queue.Stream, data []byte, reserved bool) (used int64, r
 		p.data, p.size = append(p.data, data[:n]...), p.size+n
 		data = data[n:]
 	}
-	return used, ready
+	return used, signal
 }
 
 // open is the piece that takes the next bytes of a stream: the last one, or where streams alternate fast, one before it.
@@ -188,6 +197,9 @@ func (l *Log) Close(reason string) []queue.Chunk {
 	}
 	if !l.end() {
 		return nil
+	}
+	if l.line.free() {
+		return l.line.finish(reason)
 	}
 	r := request{log: l, reason: reason, reply: make(chan []queue.Chunk, 1)}
 	select {

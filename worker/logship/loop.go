@@ -9,14 +9,16 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// loop owns the logs of a shipper, but for what is being written to them.
+// loop sends what is written to the logs of a shipper. It looks at each of them only when something is due, not whenever
+// one of them is opened, written to or closed.
 type loop struct {
 	*Shipper
 	lines    map[*line]bool
+	closings map[*line]bool // those of them that are to end, once the loop has sent enough
 	outcomes chan outcome
 	busy     bool
-	spool    spool
 	timer    *time.Timer
+	alarm    time.Time // when the timer goes off
 
 	pause   time.Duration // after a failure; 0: the last call went well
 	retryAt time.Time
@@ -30,8 +32,8 @@ type outcome struct {
 
 func newLoop(s *Shipper) *loop {
 	return &loop{
-		Shipper: s, lines: map[*line]bool{}, outcomes: make(chan outcome, 1), timer: time.NewTimer(time.Hour),
-		spool: spool{dir: s.config.Dir, most: s.config.SpoolBytes, written: &s.count.spooled},
+		Shipper: s, lines: map[*line]bool{}, closings: map[*line]bool{}, outcomes: make(chan outcome, 1),
+		timer: time.NewTimer(time.Hour), alarm: time.Now().Add(time.Hour),
 	}
 }
 
@@ -40,37 +42,57 @@ func (l *loop) run() {
 	defer l.timer.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	for {
-		l.advance(ctx)
 		select {
 		case r := <-l.requests:
 			l.accept(r)
 		case o := <-l.outcomes:
 			l.settle(o)
 		case <-l.kick:
+		case <-l.soon:
+			l.lookWithin(WatchedInterval / 2)
+			continue
 		case <-l.timer.C:
 		case <-l.stop:
 			cancel()
 			l.end()
 			return
 		}
+		l.advance(ctx)
 	}
 }
 
-// accept takes note of a log that was opened, or is to end.
+// lookWithin has the timer go off before long.
+func (l *loop) lookWithin(d time.Duration) {
+	if at := time.Now().Add(d); at.Before(l.alarm) {
+		l.alarm = at
+		l.timer.Reset(d)
+	}
+}
+
+// learn takes over the logs that something was written to.
+func (l *loop) learn() {
+	l.adopting.Lock()
+	defer l.adopting.Unlock()
+	for i, n := range l.adopted {
+		l.lines[n], l.adopted[i] = true, nil
+	}
+	l.adopted = l.adopted[:0]
+}
+
+// accept takes note of a log that is to end.
 func (l *loop) accept(r request) {
 	n := r.log.line
-	if r.reply == nil {
-		l.lines[n], n.spool = true, &l.spool
-		return
-	}
+	l.learn()
+	l.lines[n], l.closings[n] = true, true
 	n.closing = &closing{request: r, deadline: time.Now().Add(ClosePatience)}
 }
 
 // advance does all that can be done without waiting.
 func (l *loop) advance(ctx context.Context) {
 	now := time.Now()
-	for n := range l.lines {
-		if n.closing != nil && (n.ready() || now.After(n.closing.deadline)) {
+	l.learn()
+	for n := range l.closings {
+		if n.ready() || now.After(n.closing.deadline) {
 			l.close(n)
 		}
 	}
@@ -80,12 +102,15 @@ func (l *loop) advance(ctx context.Context) {
 	if !l.busy && !now.Before(l.retryAt) {
 		l.send(ctx, now)
 	}
-	l.timer.Reset(l.sleep(now))
+	sleep := l.sleep(now)
+	l.alarm = now.Add(sleep)
+	l.timer.Reset(sleep)
 }
 
 // close hands over what is left of a log.
 func (l *loop) close(n *line) {
 	delete(l.lines, n)
+	delete(l.closings, n)
 	n.closing.reply <- n.finish(n.closing.reason)
 	n.closing = nil
 }
@@ -93,20 +118,32 @@ func (l *loop) close(n *line) {
 // sleep is how long there is nothing to do, if nothing happens.
 func (l *loop) sleep(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
+	for n := range l.closings {
+		next = earlier(next, n.closing.deadline)
+	}
+	if l.busy {
+		return max(next.Sub(now), time.Millisecond) // its end is heard of
+	}
 	for n := range l.lines {
-		if n.closing != nil && n.closing.deadline.Before(next) {
-			next = n.closing.deadline
-		}
-		if at, ok := n.due(now, l.interval(n)); ok && !l.busy {
-			if at.Before(l.retryAt) {
-				at = l.retryAt
-			}
-			if at.Before(next) {
-				next = at
-			}
+		if at, ok := n.due(now, l.interval(n)); ok {
+			next = earlier(next, later(at, l.retryAt))
 		}
 	}
 	return max(next.Sub(now), time.Millisecond)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func (l *loop) interval(n *line) time.Duration {
@@ -124,6 +161,9 @@ func (l *loop) send(ctx context.Context, now time.Time) {
 	for n := range l.lines {
 		at, ok := n.due(now, l.interval(n))
 		if !ok || at.After(now) {
+			if n.isOver() {
+				delete(l.lines, n)
+			}
 			continue
 		}
 		if more := n.collect(&budget); len(more) > 0 {
@@ -149,7 +189,7 @@ func (l *loop) settle(o outcome) {
 		l.pause = min(max(2*l.pause, retryMin), retryMax)
 		l.retryAt = time.Now().Add(l.pause)
 		for _, n := range o.lines {
-			n.sending = 0
+			n.failed()
 		}
 		return
 	}
@@ -184,10 +224,8 @@ func (l *loop) end() {
 	if l.busy {
 		l.settle(<-l.outcomes)
 	}
-	for n := range l.lines {
-		if n.closing != nil {
-			l.close(n)
-		}
+	for n := range l.closings {
+		l.close(n)
 	}
 	l.spool.close()
 }

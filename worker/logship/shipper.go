@@ -56,19 +56,24 @@ type Shipper struct {
 	count     counters
 	exhausted atomic.Bool // the sink fails and the spool takes nothing more: waiting for room is in vain
 	room      broadcast
-	kick      chan struct{} // something is there to be sent, or soon
+	kick      chan struct{} // something is there to be sent
+	soon      chan struct{} // something will be, before long
 	requests  chan request
 	stop      chan struct{}
 	stopped   chan struct{}
 	once      sync.Once
 	ending    sync.Mutex // logs that are closed after the shipper: one at a time
+	spool     *spool
+
+	adopting sync.Mutex
+	adopted  []*line // that the loop is to look after, and does not know yet
 }
 
-// request tells the loop of a log: that it was opened, or that it is to end.
+// request asks the loop to end a log.
 type request struct {
 	log    *Log
 	reason string
-	reply  chan []queue.Chunk // nil: opened
+	reply  chan []queue.Chunk
 }
 
 // New starts a shipper; Close ends it.
@@ -87,9 +92,10 @@ func New(c Config) *Shipper {
 		}
 	}
 	s := &Shipper{
-		config: c, kick: make(chan struct{}, 1), requests: make(chan request),
+		config: c, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), requests: make(chan request),
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	s.spool = &spool{dir: c.Dir, most: c.SpoolBytes, written: &s.count.spooled}
 	go newLoop(s).run()
 	return s
 }
@@ -104,17 +110,21 @@ func (s *Shipper) Close() {
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	patterns := newPatterns(secrets)
 	l := &Log{shipper: s, at: at, maskers: [2]masker{{patterns: patterns}, {patterns: patterns}}}
-	l.line = &line{log: l}
-	select {
-	case s.requests <- request{log: l}:
-	case <-s.stopped:
-	}
+	l.line = &line{log: l, spool: s.spool}
 	return l
 }
 
-func (s *Shipper) wake() {
+// adopt has the loop look after a log that something was written to: most are over before it has to.
+func (s *Shipper) adopt(n *line) {
+	s.adopting.Lock()
+	s.adopted = append(s.adopted, n)
+	s.adopting.Unlock()
+}
+
+// rouse has the loop look, at once or before long.
+func rouse(signal chan struct{}) {
 	select {
-	case s.kick <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }
@@ -124,7 +134,7 @@ func (s *Shipper) reserve(n int64) bool {
 	if s.take(n) {
 		return true
 	}
-	s.wake()
+	rouse(s.kick)
 	over := time.NewTimer(WritePatience)
 	defer over.Stop()
 	for {

@@ -1,0 +1,124 @@
+package rig_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+const (
+	chainRuns  = 2000
+	chainSteps = 10
+)
+
+// chain is a DAG of steps one after the other.
+func chain(name, body string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nsteps:\n", name)
+	for i := range chainSteps {
+		fmt.Fprintf(&b, "  - {id: s%d, %s", i, body)
+		if i > 0 {
+			fmt.Fprintf(&b, ", depends: [s%d]", i-1)
+		}
+		b.WriteString("}\n")
+	}
+	return b.String()
+}
+
+// BenchmarkChains enqueues runs of ten steps and waits until all are over, with one embedded worker.
+func BenchmarkChains(b *testing.B) {
+	for name, body := range map[string]string{"noop": "action: noop", "function": "action: nothing"} {
+		b.Run(name, func(b *testing.B) {
+			bench := setup(b)
+			bench.put(b, chain("chain", body))
+			bench.start(b, rig.Config{Slots: 512, High: 32, Low: 4}, func(r *rig.Rig) {
+				r.Handle("nothing", func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
+			})
+			var took time.Duration
+			for b.Loop() {
+				start := time.Now()
+				runs, err := bench.EnqueueMany(b.Context(), queue.Bulk{DAG: "chain", Params: make([]any, chainRuns)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				bench.awaitAll(b, runs)
+				took += time.Since(start)
+			}
+			b.ReportMetric(float64(b.N*chainRuns*chainSteps)/took.Seconds(), "steps/s")
+		})
+	}
+}
+
+type bench struct {
+	*queue.Store
+	db *pgtest.DB
+}
+
+func setup(tb testing.TB) *bench {
+	tb.Helper()
+	db := pgtest.New(tb)
+	store, err := queue.Open(tb.Context(), queue.Config{URL: db.URL})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(store.Close)
+	return &bench{store, db}
+}
+
+func (b *bench) put(tb testing.TB, source string) {
+	tb.Helper()
+	spec, err := dagspec.Parse("test.yaml", []byte(source))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := b.PutDAG(tb.Context(), spec, source, "test.yaml"); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (b *bench) start(tb testing.TB, c rig.Config, change func(*rig.Rig)) *rig.Rig {
+	tb.Helper()
+	c.Database.URL = b.db.URL
+	c.Folder = tb.TempDir()
+	r, err := rig.New(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if change != nil {
+		change(r)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(context.WithoutCancel(tb.Context())) }()
+	tb.Cleanup(func() {
+		r.StopNow()
+		if err := <-ended; err != nil {
+			tb.Errorf("worker: %v", err)
+		}
+	})
+	return r
+}
+
+// awaitAll waits until the last of many runs is over, without asking for each: that would be part of what is measured.
+func (b *bench) awaitAll(tb testing.TB, runs []queue.RunID) {
+	tb.Helper()
+	for {
+		page, err := b.List(tb.Context(), queue.Filter{States: []string{"queued", "running", "waiting", "paused"}, Limit: 1})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if len(page.Runs) == 0 {
+			return
+		}
+		if _, err := b.Await(tb.Context(), page.Runs[0].ID); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
