@@ -25,25 +25,63 @@ type version struct {
 
 // definitions are DAG versions, compiled. A version never changes, so what is kept is never stale.
 type definitions struct {
-	mu   sync.Mutex
-	kept map[version]*Definition
+	mu      sync.Mutex
+	kept    map[version]*Definition
+	reading map[version]chan struct{} // closed when whoever reads it is done
 }
 
-func newDefinitions() *definitions { return &definitions{kept: map[version]*Definition{}} }
-
-func (d *definitions) get(v version) *Definition {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.kept[v]
+func newDefinitions() *definitions {
+	return &definitions{kept: map[version]*Definition{}, reading: map[version]chan struct{}{}}
 }
 
-// put keeps a definition, in place of any other where there is no room. Two that read the same at once share the first.
-func (d *definitions) put(v version, def *Definition) *Definition {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if kept := d.kept[v]; kept != nil {
-		return kept
+// get returns a version, and has it read by one where many want it at once: a burst of runs is of one DAG.
+func (d *definitions) get(ctx context.Context, v version, read func() (*Definition, error)) (*Definition, error) {
+	for {
+		def, other, done := d.look(v)
+		switch {
+		case def != nil:
+			return def, nil
+		case done != nil:
+			def, err := read()
+			d.put(v, def)
+			done()
+			return def, err
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+}
+
+// look returns what is kept, else who reads it already, else what to call when the caller has read it.
+func (d *definitions) look(v version) (kept *Definition, other <-chan struct{}, done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if def := d.kept[v]; def != nil {
+		return def, nil, nil
+	}
+	if reading := d.reading[v]; reading != nil {
+		return nil, reading, nil
+	}
+	reading := make(chan struct{})
+	d.reading[v] = reading
+	return nil, nil, func() {
+		d.mu.Lock()
+		delete(d.reading, v)
+		d.mu.Unlock()
+		close(reading)
+	}
+}
+
+// put keeps a definition, in place of any other where there is no room.
+func (d *definitions) put(v version, def *Definition) {
+	if def == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for other := range d.kept {
 		if len(d.kept) < maxDefinitions {
 			break
@@ -51,20 +89,16 @@ func (d *definitions) put(v version, def *Definition) *Definition {
 		delete(d.kept, other)
 	}
 	d.kept[v] = def
-	return def
 }
 
 // Definition is a version of a DAG, ready to be driven. It is shared and must not be changed.
 func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Definition, error) {
 	v := version{dagID, number}
-	if def := s.store.specs.get(v); def != nil {
-		return def, nil
-	}
-	def, err := s.store.readDefinition(ctx, v)
+	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.store.readDefinition(ctx, v) })
 	if err != nil {
 		return nil, fmt.Errorf("read version %d of DAG %d: %w", number, dagID, err)
 	}
-	return s.store.specs.put(v, def), nil
+	return def, nil
 }
 
 func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, error) {

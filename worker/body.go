@@ -17,6 +17,7 @@ type body struct {
 	task    dagrun.TaskID
 	attempt int
 	publish bool
+	timed   bool // its start is told, as its timeout counts from then
 	stop    context.CancelCauseFunc
 	now     chan struct{} // closed: no time for grace
 	hurry   sync.Once
@@ -43,6 +44,7 @@ func (d *driver) start(a dagrun.Action) {
 	}
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // a body ends by kill alone, and is waited for
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
+	b.timed = !a.Publish && d.run.Spec(a.Task).Timeout > 0
 	d.bodies[a.Task] = b
 	log := d.kept[a.Task]
 	delete(d.kept, a.Task)
@@ -65,7 +67,7 @@ func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
 func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
 	task.Started = func() {
-		if !b.publish {
+		if b.timed {
 			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})
 		}
 	}

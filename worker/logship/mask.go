@@ -19,11 +19,13 @@ const (
 // patterns are what is to be masked, by their first byte.
 type patterns struct {
 	byFirst [256][][]byte
-	any     bool
 }
 
-// newPatterns lists the shapes in which secrets turn up.
+// newPatterns lists the shapes in which secrets turn up; nil where there is nothing to mask, as for most attempts.
 func newPatterns(secrets []string) *patterns {
+	if len(secrets) == 0 {
+		return nil
+	}
 	p := &patterns{}
 	seen := map[string]bool{}
 	for _, secret := range secrets {
@@ -31,7 +33,7 @@ func newPatterns(secrets []string) *patterns {
 			if len(shape) < minSecretBytes || seen[shape] {
 				continue
 			}
-			seen[shape], p.any = true, true
+			seen[shape] = true
 			p.byFirst[shape[0]] = append(p.byFirst[shape[0]], []byte(shape))
 		}
 	}
@@ -68,7 +70,7 @@ type masker struct {
 
 // mask takes what comes next and gives what is decided; at the end of the stream, everything.
 func (m *masker) mask(p []byte, end bool) []byte {
-	if !m.patterns.any {
+	if m.patterns == nil {
 		return p
 	}
 	text := append(m.held, p...) //nolint:gocritic // held is replaced below
