@@ -6,42 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/bareloop"
 )
 
-// The bare loop that the journal is measured against: claims by id, the fence, an upsert of what a chain needs, the end
-// of the run. No engine, no refusals, no inbox, no attempts, notes, controls or logs.
-const bareFlush = `WITH fence AS MATERIALIZED (SELECT 1 FROM oarlock.fences WHERE worker_id = $1 AND channel = 'commit' FOR NO KEY UPDATE),
-ended AS (UPDATE oarlock.runs r SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = clock_timestamp()
-	FROM unnest($7::bigint[], $8::uuid[]) u (run_id, claim_id)
-	WHERE r.run_id = u.run_id AND r.claim_id = u.claim_id AND (SELECT count(*) FROM fence) = 1)
-INSERT INTO oarlock.tasks AS t (run_id, step, state, attempt, generation, epoch, seq)
-SELECT u.run_id, u.step, u.state, 1, 1, 1, u.seq FROM unnest($2::bigint[], $3::uuid[], $4::int[], $5::text[], $6::bigint[]) u (run_id, claim_id, step, state, seq)
-	JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id WHERE (SELECT count(*) FROM fence) = 1
-ON CONFLICT (run_id, step, item, alt) DO UPDATE SET state = excluded.state, seq = excluded.seq WHERE (t.epoch, t.seq) < (excluded.epoch, excluded.seq)`
-
-// bareRow is a task's record in the bare loop; over ends the run with it.
-type bareRow struct {
-	claim *Claim
-	task  dagrun.TaskRecord
-	over  bool
-}
-
-func (y *yard) bare(conn *pgx.Conn, rows []bareRow) {
-	runs, steps, seqs := make([]int64, len(rows)), make([]int32, len(rows)), make([]int64, len(rows))
-	claims, states := make([]uuid.UUID, len(rows)), make([]string, len(rows))
-	over, overClaims := []int64{}, []uuid.UUID{}
-	for i, r := range rows {
-		runs[i], claims[i], steps[i], states[i], seqs[i] = int64(r.claim.Run), r.claim.ID, int32(r.task.ID.Step), r.task.State.String(), r.task.Seq
-		if r.over {
-			over, overClaims = append(over, int64(r.claim.Run)), append(overClaims, r.claim.ID)
-		}
-	}
-	_, err := conn.Exec(context.Background(), bareFlush, y.worker, runs, claims, steps, states, seqs, over, overClaims)
-	y.must(err)
+// bareRow is a record of the bare loop that the journal is measured against.
+func bareRow(c *Claim, step int, seq int64) bareloop.Row {
+	return bareloop.Row{Run: int64(c.Run), Claim: c.ID, Step: step, State: dagrun.TaskRunning.String(), Seq: seq}
 }
 
 // BenchmarkFlush is one flush of n records of n runs, beside the bare statement for the same.
@@ -50,15 +21,16 @@ func BenchmarkFlush(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			y := newYard(b)
 			conn := y.own()
+			loop := bareloop.For(conn, y.worker)
 			claims := y.claims(n)
-			pieces, rows := make([]*piece, n), make([]bareRow, n)
+			pieces, rows := make([]*piece, n), make([]bareloop.Row, n)
 			var journal, bare time.Duration
 			seq := int64(0)
 			for b.Loop() {
 				seq += 2
 				for i, c := range claims {
 					pieces[i] = newEntry(batch(c, taskAt(0, seq, dagrun.TaskRunning)), y.held.of(c)).whole()
-					rows[i] = bareRow{claim: c, task: taskAt(1, seq, dagrun.TaskRunning)}
+					rows[i] = bareRow(c, 1, seq)
 				}
 				start := time.Now()
 				y.must(y.journal.prepare(b.Context(), conn))
@@ -66,7 +38,7 @@ func BenchmarkFlush(b *testing.B) {
 				must(y.journal.exec(b.Context(), conn))
 				journal += time.Since(start)
 				start = time.Now()
-				y.bare(conn, rows)
+				y.must(loop.Flush(b.Context(), rows))
 				bare += time.Since(start)
 			}
 			report(b, n*b.N, journal, bare)
@@ -103,15 +75,16 @@ func BenchmarkChains(b *testing.B) {
 	for _, runs := range []int{1, chainRuns} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {
 			y := newYard(b)
+			loop := bareloop.For(y.own(), y.worker)
 			var journal, bare time.Duration
 			for b.Loop() {
-				claims, bareClaims := y.claims(runs), y.claims(runs)
+				claims := y.claims(runs)
 				start := time.Now()
 				y.driveAll(graph, claims)
 				journal += time.Since(start)
-				start = time.Now()
-				y.bareChains(bareClaims)
-				bare += time.Since(start)
+				took, err := loop.Chains(b.Context(), runs, chainSteps)
+				y.must(err)
+				bare += took
 			}
 			report(b, runs*chainSteps*b.N, journal, bare)
 			b.ReportMetric(float64(runs*chainSteps*b.N)/journal.Seconds(), "steps/s")
@@ -167,50 +140,4 @@ func (y *yard) drive(graph *dagrun.Graph, c *Claim) error {
 		bodies = bodies[:0]
 	}
 	return nil
-}
-
-// bareChains does the same with a goroutine per run, one that writes, and nothing between them but channels.
-func (y *yard) bareChains(claims []*Claim) {
-	type commit struct {
-		rows []bareRow
-		done chan struct{}
-	}
-	queue, ended := make(chan commit, journalQueue), make(chan struct{}, len(claims))
-	for _, c := range claims {
-		go func() {
-			done := make(chan struct{}, 1)
-			for i := range chainSteps + 1 {
-				var rows []bareRow
-				if i > 0 {
-					rows = append(rows, bareRow{claim: c, task: taskAt(i-1, int64(2*i+1), dagrun.TaskSucceeded), over: i == chainSteps})
-				}
-				if i < chainSteps {
-					rows = append(rows, bareRow{claim: c, task: taskAt(i, int64(2*i+2), dagrun.TaskRunning)})
-				}
-				queue <- commit{rows, done}
-				<-done
-			}
-			ended <- struct{}{}
-		}()
-	}
-	conn := y.own()
-	var rows []bareRow
-	var waiting []chan struct{}
-	for left := len(claims); left > 0; {
-		select {
-		case c := <-queue:
-			rows, waiting = append(rows, c.rows...), append(waiting, c.done)
-			if len(rows) < flushRowsMax-1 && len(queue) > 0 {
-				continue
-			}
-		case <-ended:
-			left--
-			continue
-		}
-		y.bare(conn, rows)
-		for _, w := range waiting {
-			w <- struct{}{}
-		}
-		rows, waiting = rows[:0], waiting[:0]
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/bareloop"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -33,7 +34,8 @@ func chain(name, body string) string {
 	return b.String()
 }
 
-// BenchmarkChains enqueues runs of ten steps and waits until all are over, with one embedded worker.
+// BenchmarkChains enqueues runs of ten steps and waits until all are over, with one embedded worker; beside it the bare
+// loop drives as many that are claimed already.
 func BenchmarkChains(b *testing.B) {
 	for name, body := range map[string]string{"noop": "action: noop", "function": "action: nothing"} {
 		b.Run(name, func(b *testing.B) {
@@ -42,7 +44,11 @@ func BenchmarkChains(b *testing.B) {
 			bench.start(b, rig.Config{Slots: 512, High: 32, Low: 4}, func(r *rig.Rig) {
 				r.Handle("nothing", func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
 			})
-			var took time.Duration
+			loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
+			if err != nil {
+				b.Fatal(err)
+			}
+			var took, bare time.Duration
 			for b.Loop() {
 				start := time.Now()
 				runs, err := bench.EnqueueMany(b.Context(), queue.Bulk{DAG: "chain", Params: make([]any, chainRuns)})
@@ -51,7 +57,13 @@ func BenchmarkChains(b *testing.B) {
 				}
 				bench.awaitAll(b, runs)
 				took += time.Since(start)
+				limit, err := loop.Chains(b.Context(), chainRuns, chainSteps)
+				if err != nil {
+					b.Fatal(err)
+				}
+				bare += limit
 			}
+			b.ReportMetric(bare.Seconds()/took.Seconds(), "of-bare")
 			b.ReportMetric(float64(b.N*chainRuns*chainSteps)/took.Seconds(), "steps/s")
 		})
 	}
