@@ -14,22 +14,10 @@ import (
 )
 
 // register begins a life of the worker. It replaces what is known to be dead: workers that the guard cleared away, and
-// former lives of this one. A database that is away is waited for.
+// former lives of this one.
 func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
-	trying, cancel := r.untilStopped(ctx, 0)
-	defer cancel()
-	asking, cancel := r.untilStopped(ctx, graceToRegister) // given up half-way it would leave a row that nobody renews
-	defer cancel()
 	self.Replaces = r.dead
-	session, err := backoff.Retry(trying, func() (*queue.Session, error) {
-		session, err := r.store.Register(asking, self)
-		if err == nil || passing(err) {
-			return session, err
-		}
-		return nil, backoff.Permanent(err)
-	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, next time.Duration) {
-		r.config.Log.Warn("the database is not there yet", "err", err, "again_in", next.Round(time.Millisecond))
-	}))
+	session, err := untilThere(ctx, r, func(ctx context.Context) (*queue.Session, error) { return r.store.Register(ctx, self) })
 	if err != nil {
 		return worker.Session{}, err
 	}
@@ -41,9 +29,26 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
 }
 
+// untilThere asks a database until it answers, or the worker is to stop. What it refuses is final.
+func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T, error)) (T, error) {
+	trying, cancel := r.untilStopped(ctx, 0)
+	defer cancel()
+	asking, cancel := r.untilStopped(ctx, graceToAsk)
+	defer cancel()
+	return backoff.Retry(trying, func() (T, error) {
+		answer, err := ask(asking)
+		if err != nil && !passing(err) {
+			err = backoff.Permanent(err)
+		}
+		return answer, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, next time.Duration) {
+		r.config.Log.Warn("the database is not there yet", "err", err, "again_in", next.Round(time.Millisecond))
+	}))
+}
+
 const (
-	maxWait         = 5 * time.Second
-	graceToRegister = 5 * time.Second
+	maxWait    = 5 * time.Second // between two tries
+	graceToAsk = 5 * time.Second // once it is to stop: a registration given up half-way leaves a row that nobody renews
 )
 
 func patience() *backoff.ExponentialBackOff {

@@ -54,7 +54,10 @@ func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+na
 // Run works until Stop, or until ctx ends, which is as StopNow. It waits for a database that is not there yet. It can be
 // called once.
 func (r *Rig) Run(ctx context.Context) (err error) {
-	if err := r.open(ctx); err != nil {
+	switch err := r.open(ctx); {
+	case errors.Is(err, errStopped):
+		return nil
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -80,7 +83,8 @@ func (r *Rig) open(ctx context.Context) (err error) {
 	if err := OwnFolder(r.config.Folder); err != nil {
 		return err
 	}
-	if r.store, err = queue.Open(ctx, r.config.Database); err != nil {
+	open := func(ctx context.Context) (*queue.Store, error) { return queue.Open(ctx, r.config.Database) }
+	if r.store, err = untilThere(ctx, r, open); err != nil {
 		return err
 	}
 	if r.config.Commands == nil {

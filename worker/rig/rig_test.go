@@ -1,0 +1,138 @@
+package rig_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+func (b *bench) run(t *testing.T, dag string) queue.RunID {
+	t.Helper()
+	run, err := b.Enqueue(t.Context(), queue.Request{DAG: dag})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Await(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// text is what a step has logged.
+func (b *bench) text(t *testing.T, run queue.RunID, step string) string {
+	t.Helper()
+	chunks, err := b.ReadLogs(t.Context(), queue.LogQuery{Run: run, Step: step})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for i := range chunks {
+		text.Write(chunks[i].Data)
+	}
+	return text.String()
+}
+
+func (b *bench) task(t *testing.T, run queue.RunID, step string) queue.Task {
+	t.Helper()
+	tasks, err := b.Tasks(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range tasks {
+		if tasks[i].Step == step {
+			return tasks[i]
+		}
+	}
+	t.Fatalf("run %d has no task of %s", run, step)
+	return queue.Task{}
+}
+
+func TestRig_ExecutesGoFunctions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: shop
+steps:
+  - {id: charge, action: charge, with: {amount: 42}, outputs: [receipt]}
+  - {id: ship, depends: [charge], action: ship, with: {receipt: '${steps.charge.outputs.receipt}'}}
+  - {id: fail, action: fail, retry_policy: {limit: 3, interval: 1ms}, continue_on: failed}
+  - {id: panic, action: panic, continue_on: failed}
+`)
+	b.start(t, rig.Config{}, func(r *rig.Rig) {
+		r.Handle("charge", charge)
+		r.Handle("ship", func(ctx context.Context, task *worker.Task) (worker.Outputs, error) {
+			fmt.Fprintf(task.Stdout, "shipping %v\n", task.Resolved.With["receipt"])
+			return nil, nil
+		})
+		r.Handle("fail", func(context.Context, *worker.Task) (worker.Outputs, error) {
+			return nil, worker.Permanent(errors.New("no use"))
+		})
+		r.Handle("panic", func(context.Context, *worker.Task) (worker.Outputs, error) { panic("ouch") })
+	})
+	run := b.run(t, "shop")
+	if text, want := b.text(t, run, "ship"), fmt.Sprintf("shipping r-%d\n", run); text != want {
+		t.Errorf("ship logged %q, want %q", text, want)
+	}
+	if text := b.text(t, run, "charge"); !strings.Contains(text, "msg=charging amount=42") {
+		t.Errorf("charge logged %q, not what it gave its logger", text)
+	}
+	if task := b.task(t, run, "fail"); task.Attempt != 1 || task.Reason != "no use" {
+		t.Errorf("fail ended at attempt %d: %s; want one that is final", task.Attempt, task.Reason)
+	}
+	if task := b.task(t, run, "panic"); task.FailureKind != "panic" || !strings.Contains(b.text(t, run, "panic"), "rig_test.go") {
+		t.Errorf("panic ended as %s, and logged %q", task.FailureKind, b.text(t, run, "panic"))
+	}
+}
+
+func TestRig_RefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	url := queue.Config{URL: "postgres://127.0.0.1:1/x"}
+	for name, c := range map[string]rig.Config{
+		"no database": {},
+		"slots":       {Database: url, Slots: -1},
+	} {
+		if _, err := rig.New(c); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// A worker that waits for its database can be told to stop.
+func TestRig_StopsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	said := make(chan struct{}, 100)
+	r, err := rig.New(rig.Config{Database: queue.Config{URL: "postgres://127.0.0.1:1/x"}, Folder: t.TempDir(), Log: signalling(said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	select {
+	case <-said: // that the database is not there
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	}
+	r.Stop()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// signalling is a logger that tells when something is logged.
+func signalling(said chan<- struct{}) *slog.Logger {
+	return slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		said <- struct{}{}
+		return len(p), nil
+	}), nil))
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
