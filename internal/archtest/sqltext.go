@@ -33,7 +33,7 @@ var (
 // sqlHomes may hold SQL in Go strings; sqlTestHomes only in their tests.
 var (
 	sqlHomes     = []string{"sql/...", "migrations/...", "internal/pgtest"}
-	sqlTestHomes = []string{"internal/pglink", "internal/pglocal", "internal/netfault", "internal/pgcluster", "internal/listen", "examples/...", "queue/...", "worker/action/...", "internal/archtest"}
+	sqlTestHomes = []string{"internal/pglink", "internal/pglocal", "internal/netfault", "internal/pgcluster", "internal/listen", "examples/...", "queue/...", "worker/action/...", "worker/rig", "internal/archtest"}
 )
 
 func checkSQLText(t *Tree) []Finding {

@@ -18,7 +18,9 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 	"github.com/oarlock-dev/oarlock/worker/logship"
+	"github.com/oarlock-dev/oarlock/worker/metrics"
 	"github.com/oarlock-dev/oarlock/worker/proc"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
@@ -37,6 +39,9 @@ func workerKeys() []config.Key {
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
 		{Name: "claim_high", Default: "4", Check: aCount, Usage: "claim no more at slots × this many tasks"},
 		{Name: "claim_low", Default: "2", Check: aCount, Usage: "claim again below slots × this many tasks"},
+		{Name: "listen", Flag: "--listen", Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
+		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count by DAG, up to 200 of them"},
+		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
 		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Usage: "variables for every task"},
@@ -109,8 +114,9 @@ func (e *env) rigConfig() (rig.Config, error) {
 		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
 		Commands: e.commands(),
 		HTTP:     http.Policy{Allow: e.prefixes("http_allow"), Deny: e.prefixes("http_deny")},
-		Logs:     logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
-		Log:      e.log,
+		Metrics:  metrics.Config{PerDAG: s.Text("metrics_per_dag") == "true"}, Listen: s.Text("listen"),
+		Logs: logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
+		Log:  e.log,
 	}
 	if c.Name == "" {
 		if c.Name, err = os.Hostname(); err != nil {
@@ -118,7 +124,46 @@ func (e *env) rigConfig() (rig.Config, error) {
 		}
 	}
 	c.Folder = filepath.Join(state, c.Name)
+	if c.SQL.Connections, err = e.connections(); err != nil {
+		return c, err
+	}
 	return c, e.checkWorker(&c)
+}
+
+// connections reads where SQL tasks may go. What it cannot read is refused by its name alone.
+func (e *env) connections() (map[string]postgres.Connection, error) {
+	all := map[string]postgres.Connection{}
+	v := e.settings.Value("connections")
+	for name, where := range v.Pairs() {
+		url, err := e.secret(where)
+		if err != nil {
+			return nil, &failure{
+				kind: invalid, err: fmt.Errorf("%s: connections.%s: %w", v.Origin.Where, name, err),
+				hint: "write a URL, env:NAME, or file:PATH of a file that this user may read",
+			}
+		}
+		all[name] = postgres.Connection{URL: url}
+	}
+	return all, nil
+}
+
+func (e *env) secret(where string) (string, error) {
+	if name, ok := strings.CutPrefix(where, "env:"); ok {
+		text, ok := e.Lookup(name)
+		if !ok || text == "" {
+			return "", fmt.Errorf("there is no variable %s", name)
+		}
+		return text, nil
+	}
+	path, ok := strings.CutPrefix(where, "file:")
+	if !ok {
+		return where, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // checkWorker refuses settings that contradict each other.
@@ -286,6 +331,12 @@ func parseSize(text string) (int64, error) {
 		return 0, errors.New("must be a size such as 512KiB, 64MiB or 1GiB")
 	}
 	return n * unit.bytes, nil
+}
+
+// shownConnection hides the password of a connection's URL.
+func shownConnection(item string) string {
+	name, where, _ := strings.Cut(item, "=")
+	return name + "=" + pglink.Redact(where)
 }
 
 // hiddenValue keeps values of variables out of sight: they may be secrets.

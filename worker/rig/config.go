@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 	"github.com/oarlock-dev/oarlock/worker/guard"
 	"github.com/oarlock-dev/oarlock/worker/logship"
+	"github.com/oarlock-dev/oarlock/worker/metrics"
 	"github.com/oarlock-dev/oarlock/worker/proc"
 )
 
@@ -33,8 +36,12 @@ type Config struct {
 
 	Commands *proc.Config // nil: it runs no commands; Dir "" is made below Folder
 	HTTP     http.Policy
-	Logs     logship.Config // its limits; Dir "" is made below Folder
-	Folder   string         // for working folders and spooled logs; "": one for this user below os.TempDir
+	SQL      postgres.Config // its connection postgres.Own is made of Database if it is missing
+	Logs     logship.Config  // its limits; Dir "" is made below Folder
+	Folder   string          // for working folders and spooled logs; "": one for this user below os.TempDir
+
+	Metrics metrics.Config // Registerer nil: a registry of its own
+	Listen  string         // host:port where /livez, /readyz and /metrics answer; "": nowhere, see Rig.Metrics
 
 	Link        *guard.Link  // to the guard that started this process; nil: there is none
 	KeepProcess bool         // do not end it when a body outlives the lease: such a body may then run twice at once
@@ -61,9 +68,24 @@ func (c Config) complete() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.SQL.Connections = maps.Clone(c.SQL.Connections)
+	if _, ok := c.SQL.Connections[postgres.Own]; !ok {
+		if c.SQL.Connections == nil {
+			c.SQL.Connections = map[string]postgres.Connection{}
+		}
+		c.SQL.Connections[postgres.Own] = postgres.Connection{URL: c.databaseURL(), Pooler: c.Database.PollOnly}
+	}
+	c.Metrics.Version = orElse(c.Metrics.Version, c.Version)
 	c.Folder = orElse(c.Folder, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
 	c.Logs.Dir = orElse(c.Logs.Dir, filepath.Join(c.Folder, "spool"))
 	return c, nil
+}
+
+func (c *Config) databaseURL() string {
+	if c.Database.Pool != nil {
+		return c.Database.Pool.Config().ConnString()
+	}
+	return c.Database.URL
 }
 
 func orElse[T comparable](value, otherwise T) T {

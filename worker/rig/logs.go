@@ -18,7 +18,9 @@ type logs struct{ shipper *logship.Shipper }
 func (r *Rig) newLogs(sink worker.Writer, now func() time.Time) worker.Logs {
 	c := r.config.Logs
 	c.Sink, c.Now, c.Followed = sink, now, r.followed
-	return logs{logship.New(c)}
+	shipper := logship.New(c)
+	r.metrics.WatchLogs(shipper.Stats)
+	return logs{shipper}
 }
 
 func (r *Rig) followed(run queue.RunID) bool {

@@ -16,6 +16,9 @@ import (
 // register begins a life of the worker. It replaces what is known to be dead: workers that the guard cleared away, and
 // former lives of this one.
 func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
+	if err := r.open(ctx); err != nil {
+		return worker.Session{}, err
+	}
 	self.Replaces = r.dead
 	session, err := untilThere(ctx, r, func(ctx context.Context) (*queue.Session, error) { return r.store.Register(ctx, self) })
 	if err != nil {
@@ -26,7 +29,23 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	}
 	r.dead = nil
 	r.session.Store(session)
+	r.sql.Use(session, session.ID())
 	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
+}
+
+// open connects, once.
+func (r *Rig) open(ctx context.Context) (err error) {
+	if r.store != nil {
+		return nil
+	}
+	c := r.config.Database
+	c.Meter = r.metrics.Queue()
+	r.store, err = untilThere(ctx, r, func(ctx context.Context) (*queue.Store, error) { return queue.Open(ctx, c) })
+	if err != nil {
+		return err
+	}
+	r.metrics.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return r.store.Scale(ctx, "") })
+	return nil
 }
 
 // untilThere asks a database until it answers, or the worker is to stop. What it refuses is final.

@@ -3,9 +3,10 @@ package rig
 import (
 	"context"
 	"errors"
+	"fmt"
+	nethttp "net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -15,7 +16,9 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/metrics"
 	"github.com/oarlock-dev/oarlock/worker/proc"
 )
 
@@ -24,8 +27,10 @@ type Rig struct {
 	config    Config
 	executors map[string]worker.Executor
 	web       *http.Action
+	sql       *postgres.Action
 	commands  *proc.Executor // nil: none
-	store     *queue.Store
+	metrics   *metrics.Set
+	store     *queue.Store                  // nil until the database is there
 	session   atomic.Pointer[queue.Session] // of the present life
 	dead      []uuid.UUID                   // workers that nothing is left of, and that hold runs still
 	stopping  *stopping
@@ -37,27 +42,35 @@ func New(c Config) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{
-		config: c, executors: map[string]worker.Executor{}, web: http.New(c.HTTP), stopping: newStopping(),
+	r := &Rig{config: c, web: http.New(c.HTTP), stopping: newStopping()}
+	if r.sql, err = postgres.New(c.SQL); err != nil {
+		return nil, err
 	}
+	if r.metrics, err = metrics.New(c.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	r.executors = map[string]worker.Executor{"action:http.request": r.web, "action:postgres.query": r.sql}
 	r.dead = r.cleared()
-	r.executors["action:http.request"] = r.web
 	return r, nil
 }
 
 // Handle has a function of this program execute the steps whose action is name. It is to be called before Run.
 func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
 
+// HandleTx is Handle for a function that gets a transaction on the run's database, which commits together with the
+// outcome of the task: exactly once.
+func (r *Rig) HandleTx(name string, f postgres.TxFunc) { r.Execute(name, r.sql.Func(f)) }
+
 // Execute is Handle for what is more than a function.
 func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+name] = x }
+
+// Metrics shows the worker's metrics, for a server of the program's own.
+func (r *Rig) Metrics() nethttp.Handler { return r.metrics.Handler() }
 
 // Run works until Stop, or until ctx ends, which is as StopNow. It waits for a database that is not there yet. It can be
 // called once.
 func (r *Rig) Run(ctx context.Context) (err error) {
-	switch err := r.open(ctx); {
-	case errors.Is(err, errStopped):
-		return nil
-	case err != nil:
+	if err := r.prepare(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -66,25 +79,20 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 		return err
 	}
 	r.stopping.tell(w)
-	watch, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { r.watchGuard(watch) })
-	err = w.Run(ctx)
-	cancel()
-	watching.Wait()
-	if errors.Is(err, errStopped) {
-		err = nil
-	}
-	return errors.Join(err, r.guardGone())
-}
-
-// open makes what Run needs.
-func (r *Rig) open(ctx context.Context) (err error) {
-	if err := OwnFolder(r.config.Folder); err != nil {
+	leave, err := r.attend(w)
+	if err != nil {
 		return err
 	}
-	open := func(ctx context.Context) (*queue.Store, error) { return queue.Open(ctx, r.config.Database) }
-	if r.store, err = untilThere(ctx, r, open); err != nil {
+	err = w.Run(ctx)
+	if errors.Is(err, errStopped) {
+		err = nil // before the database was there
+	}
+	return errors.Join(err, leave(), r.guardGone())
+}
+
+// prepare makes what Run needs, but for the database.
+func (r *Rig) prepare() (err error) {
+	if err := OwnFolder(r.config.Folder); err != nil {
 		return err
 	}
 	if r.config.Commands == nil {
@@ -94,7 +102,6 @@ func (r *Rig) open(ctx context.Context) (err error) {
 	commands.Dir = orElse(commands.Dir, filepath.Join(r.config.Folder, "work"))
 	commands.WorkerVariable = guard.WorkerEnv
 	if r.commands, err = proc.New(commands); err != nil {
-		r.store.Close()
 		return err
 	}
 	r.executors["process"] = r.commands
@@ -102,7 +109,10 @@ func (r *Rig) open(ctx context.Context) (err error) {
 }
 
 func (r *Rig) close() error {
-	r.store.Close()
+	r.sql.Close()
+	if r.store != nil {
+		r.store.Close()
+	}
 	if r.commands == nil {
 		return nil
 	}
@@ -118,7 +128,7 @@ func (r *Rig) workerConfig() worker.Config {
 			Labels: c.Labels, Queues: c.Queues, Containment: c.Link.Containment(), TTL: c.TTL,
 		},
 		Slots: c.Slots, High: c.High, Low: c.Low, Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout,
-		Executors: r.executors, Prober: r.web, Overdue: r.overdue, Log: c.Log,
+		Executors: r.executors, Prober: r.web, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
 	}
 	if r.commands != nil {
 		wc.Env = r.commands.LookupEnv

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -136,3 +140,91 @@ func signalling(said chan<- struct{}) *slog.Logger {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// What a step does to the run's own database and what is recorded of it become durable together.
+func TestRig_CommitsSQLWithItsOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: ledger
+steps:
+  - {id: query, action: postgres.query, with: {sql: "SELECT 40 + $1 AS n", params: [2]}}
+  - {id: post, action: post, depends: [query]}
+`)
+	b.start(t, rig.Config{}, func(r *rig.Rig) {
+		r.HandleTx("post", func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (out worker.Outputs, err error) {
+			var at int64
+			err = tx.QueryRow(ctx, "SELECT count(*) FROM oarlock.tasks WHERE settled IS NOT NULL").Scan(&at)
+			return worker.Outputs{"settled": at}, err
+		})
+	})
+	run := b.run(t, "ledger")
+	if task := b.task(t, run, "query"); task.State != "succeeded" || !strings.Contains(string(task.Outputs), `"n": 42`) {
+		t.Errorf("query is %s (%s): %s", task.State, task.Reason, task.Outputs)
+	}
+	if task := b.task(t, run, "post"); task.State != "succeeded" || !strings.Contains(string(task.Outputs), `"settled": 1`) {
+		t.Errorf("post is %s (%s): %s", task.State, task.Reason, task.Outputs)
+	}
+}
+
+func TestRig_AnswersHealthChecks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: hello\nsteps: [{id: a, action: hello}]\n")
+	address := make(chan string, 1)
+	b.start(t, rig.Config{Listen: "127.0.0.1:0", Log: slog.New(&attribute{"address", address})}, func(r *rig.Rig) {
+		r.Handle("hello", func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
+	})
+	b.run(t, "hello")
+	base := "http://" + <-address
+	if code, text := get(t, base+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz says %d: %s", code, text)
+	}
+	_, text := get(t, base+"/metrics")
+	for _, want := range []string{`oarlock_tasks_total{state="succeeded"} 1`, `oarlock_attempts_total{body="hello",outcome="succeeded"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// attribute is a logger that hands on an attribute when it first comes.
+type attribute struct {
+	name  string
+	found chan<- string
+}
+
+func (a *attribute) Enabled(context.Context, slog.Level) bool { return true }
+func (a *attribute) WithAttrs([]slog.Attr) slog.Handler       { return a }
+func (a *attribute) WithGroup(string) slog.Handler            { return a }
+
+func (a *attribute) Handle(_ context.Context, record slog.Record) error { //nolint:gocritic // slog.Handler's signature
+	record.Attrs(func(attr slog.Attr) bool {
+		if attr.Key == a.name {
+			select {
+			case a.found <- attr.Value.String():
+			default:
+			}
+		}
+		return true
+	})
+	return nil
+}
