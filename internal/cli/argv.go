@@ -204,7 +204,7 @@ func (a *arranger) finish() error {
 		return nil
 	case c == nil:
 		return &usageError{msg: "no command given"}
-	case len(c.Subcommands) > 0:
+	case len(c.Subcommands) > 0 && c.Action == nil:
 		return &usageError{msg: fmt.Sprintf("%s needs a command: %s", pathName(a.path), strings.Join(commandNames(c.Subcommands), ", "))}
 	case c.ArgsUsage == "" && len(a.args) > 0:
 		return &usageError{msg: fmt.Sprintf("%s takes no arguments, got %q", pathName(a.path), a.args[0])}

@@ -84,7 +84,10 @@ func helpText(app *cli.App, path []*cli.Command) string {
 }
 
 func usageLine(name string, c *cli.Command) string {
-	if len(c.Subcommands) > 0 {
+	switch {
+	case len(c.Subcommands) > 0 && c.Action != nil:
+		return name + " [COMMAND] [flags]"
+	case len(c.Subcommands) > 0:
 		return name + " COMMAND [flags]"
 	}
 	if c.ArgsUsage != "" {

@@ -59,7 +59,9 @@ func newApp(e *env) *cli.App {
 		Commands: []*cli.Command{
 			newDAGCommand(e),
 			newEnqueueCommand(e),
+			newListCommand(e),
 			newStatusCommand(e),
+			newEventsCommand(e),
 			newLogsCommand(e),
 			newCancelCommand(e),
 			newPauseCommand(e),
@@ -72,6 +74,8 @@ func newApp(e *env) *cli.App {
 			newPruneCommand(e),
 			newMigrateCommand(e),
 			newWorkerCommand(e),
+			newWorkersCommand(e),
+			newQueuesCommand(e),
 			newDoctorCommand(e),
 			newConfigCommand(e),
 			newVersionCommand(e),

@@ -42,7 +42,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 		return page, err
 	}
 	if before != nil {
-		page.dag = before.dag
+		page.dag, page.events = before.dag, before.events
 	}
 	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readEvents, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
@@ -68,8 +68,14 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 	return nil
 }
 
-func (p *runPage) readEvents(ctx context.Context, store *queue.Store) (err error) {
-	p.events, err = store.Events(ctx, p.run.ID, 0)
+// readEvents reads what is new.
+func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
+	last := int64(0)
+	if n := len(p.events); n > 0 {
+		last = p.events[n-1].ID
+	}
+	events, err := readEvents(ctx, store, p.run.ID, last)
+	p.events = append(slices.Clip(p.events), events...)
 	return err
 }
 

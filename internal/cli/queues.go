@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newQueuesCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "queues",
+		Usage: "list queues, pause and resume them, set their limits",
+		Description: manual{
+			about: `Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. For
+readers (role oarlock_read).`,
+			examples: []string{
+				"oarlock queues",
+				"oarlock queues set heavy --max-running 4",
+				"oarlock queues pause heavy",
+			},
+			exits: []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
+		}.String(),
+		Action: func(c *cli.Context) error { return runQueues(c.Context, e) },
+		Subcommands: []*cli.Command{
+			newQueuesPauseCommand(e, "pause", "start no more runs of queues", true),
+			newQueuesPauseCommand(e, "resume", "start runs of paused queues again", false),
+			newQueuesSetCommand(e),
+		},
+	}
+}
+
+func newQueuesPauseCommand(e *env, name, usage string, paused bool) *cli.Command {
+	return &cli.Command{
+		Name:      name,
+		Usage:     usage,
+		ArgsUsage: "QUEUE…",
+		Description: manual{
+			about:    `A paused queue takes runs and starts none; what has begun goes on. For administrators (role oarlock_admin).`,
+			examples: []string{"oarlock queues " + name + " heavy"},
+			exits: []exitNote{
+				{exitOK, "it is so now, whatever it was before"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such queue; nothing was changed"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runQueuesPause(c.Context, e, name, paused, c.Args().Slice()) },
+	}
+}
+
+func newQueuesSetCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "set",
+		Usage:     "make a queue, or set its limits",
+		ArgsUsage: "QUEUE",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "max-running", Usage: "at most `N` of its runs are driven at once; 0: no limit", DefaultText: "as it is"},
+			&cli.IntFlag{Name: "max-queued", Usage: "it is full, and refuses runs, when `N` wait; 0: no limit", DefaultText: "as it is"},
+		},
+		Description: manual{
+			about:    `Makes the queue where there is none of this name. For administrators (role oarlock_admin).`,
+			examples: []string{"oarlock queues set heavy --max-running 4 --max-queued 10000", "oarlock queues set reports"},
+			exits:    []exitNote{{exitOK, "the queue is there, with these limits"}, deniedNote, usageNote, unreachableNote, {exitInvalid, "the name or a limit cannot be; or a setting is wrong"}},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			change := queue.QueueChange{}
+			if c.IsSet("max-running") {
+				change.MaxRunning = new(c.Int("max-running"))
+			}
+			if c.IsSet("max-queued") {
+				change.MaxQueued = new(c.Int("max-queued"))
+			}
+			return runQueuesSet(c.Context, e, change, c.Args().Slice())
+		},
+	}
+}
+
+type jsonQueue struct {
+	Name       string  `json:"name"`
+	Paused     bool    `json:"paused"`
+	PausedBy   *string `json:"paused_by"`
+	Queued     int64   `json:"queued"`
+	Running    int64   `json:"running"`
+	OldestMs   *int64  `json:"oldest_ms"`   // null: nothing waits
+	MaxRunning int     `json:"max_running"` // 0: no limit
+	MaxQueued  int     `json:"max_queued"`
+}
+
+func queueJSON(q *queue.Queue) jsonQueue {
+	j := jsonQueue{
+		Name: q.Name, Paused: q.PausedBy != "", PausedBy: orNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
+		MaxRunning: q.MaxRunning, MaxQueued: q.MaxQueued,
+	}
+	if q.Queued > 0 {
+		j.OldestMs = new(q.Oldest.Milliseconds())
+	}
+	return j
+}
+
+func runQueues(ctx context.Context, e *env) error {
+	return e.withStore(ctx, func(store *queue.Store) error {
+		queues, err := store.Queues(ctx)
+		if err != nil {
+			return err
+		}
+		return e.say(e.queuesAnswer(queues))
+	})
+}
+
+func (e *env) queuesAnswer(queues []queue.Queue) answer {
+	paint := e.stdoutPaint()
+	object := []jsonQueue{}
+	a := answer{lines: []any{}, ids: []string{}}
+	t := table{head: paint.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
+	for i := range queues {
+		q := &queues[i]
+		j := queueJSON(q)
+		object = append(object, j)
+		a.lines = append(a.lines, j)
+		a.ids = append(a.ids, q.Name)
+		state, oldest := paint.good("active"), paint.dim("–")
+		if q.PausedBy != "" {
+			state = paint.warn("paused") + paint.dim(" by "+printable(q.PausedBy))
+		}
+		if q.Queued > 0 {
+			oldest = span(q.Oldest)
+		}
+		t.rows = append(t.rows, []string{
+			q.Name, state, decimal(q.Queued), oldest, decimal(q.Running), paint.limit(q.MaxRunning), paint.limit(q.MaxQueued),
+		})
+	}
+	a.object, a.text = object, t.String()
+	return a
+}
+
+// runQueuesPause checks all names first: the database would make a queue of a typo.
+func runQueuesPause(ctx context.Context, e *env, command string, paused bool, names []string) error {
+	if len(names) == 0 {
+		return &usageError{msg: "queues " + command + " needs a queue", hint: "`oarlock queues` lists them"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		queues, err := store.Queues(ctx)
+		if err != nil {
+			return err
+		}
+		var known []string
+		for i := range queues {
+			known = append(known, queues[i].Name)
+		}
+		for _, name := range names {
+			if !slices.Contains(known, name) {
+				hint := cmp.Or(didYouMean(name, known), "`oarlock queues` lists them")
+				return &failure{kind: notFound, err: fmt.Errorf("there is no queue %q", name), hint: hint}
+			}
+		}
+		for _, name := range names {
+			if err := store.SetQueue(ctx, queue.QueueChange{Name: name, Paused: &paused}); err != nil {
+				return err
+			}
+		}
+		return e.sayQueues(ctx, store, command+"d", names)
+	})
+}
+
+func runQueuesSet(ctx context.Context, e *env, change queue.QueueChange, args []string) error {
+	if len(args) != 1 {
+		return &usageError{msg: "queues set needs one queue, got " + strconv.Itoa(len(args)) + " arguments"}
+	}
+	change.Name = args[0]
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if err := store.SetQueue(ctx, change); err != nil {
+			return err
+		}
+		return e.sayQueues(ctx, store, "set", args)
+	})
+}
+
+// sayQueues shows queues as they are now.
+func (e *env) sayQueues(ctx context.Context, store *queue.Store, done string, names []string) error {
+	queues, err := store.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	queues = slices.DeleteFunc(queues, func(q queue.Queue) bool { return !slices.Contains(names, q.Name) })
+	a := e.queuesAnswer(queues)
+	a.text = ""
+	for i := range queues {
+		q := &queues[i]
+		a.text += e.stdoutPaint().good(done) + " " + q.Name
+		if done == "set" {
+			a.text += e.stdoutPaint().dim(fmt.Sprintf("  max running %s, max queued %s", limitWord(q.MaxRunning), limitWord(q.MaxQueued)))
+		}
+		a.text += "\n"
+	}
+	return e.say(a)
+}
+
+func limitWord(n int) string {
+	if n == 0 {
+		return "unlimited"
+	}
+	return strconv.Itoa(n)
+}

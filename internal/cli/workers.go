@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newWorkersCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "workers",
+		Usage: "list workers, or ask one to drain",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped lately"}},
+		Description: manual{
+			about: `Lists workers at work, and those that were lost: found silent, their runs taken over by others. SLOTS are those in
+use and all, BEAT is the age of the last sign of life, by the database's clock. For readers (role oarlock_read).`,
+			examples: []string{
+				"oarlock workers",
+				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
+				"oarlock workers drain w1",
+			},
+			exits: []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
+		}.String(),
+		Action:      func(c *cli.Context) error { return runWorkers(c.Context, e, c.Bool("all")) },
+		Subcommands: []*cli.Command{newWorkersDrainCommand(e)},
+	}
+}
+
+func newWorkersDrainCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "drain",
+		Usage:     "ask workers to finish what they run, claim nothing more, and stop",
+		ArgsUsage: "WORKER…",
+		Description: manual{
+			about: `WORKER is a name, which several workers may have, or an id. It is a request: "oarlock workers" shows when it is heeded.
+For administrators (role oarlock_admin).`,
+			examples: []string{"oarlock workers drain w1"},
+			exits: []exitNote{
+				{exitOK, "they were asked"},
+				deniedNote, usageNote,
+				{exitNotFound, "no such worker is at work; those named before it were asked"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runWorkersDrain(c.Context, e, c.Args().Slice()) },
+	}
+}
+
+type jsonWorker struct {
+	Name        string            `json:"name"`
+	ID          string            `json:"id"`
+	Host        string            `json:"host"`
+	PID         int               `json:"pid"`
+	State       string            `json:"state"`   // live, draining, lost, gone
+	Desired     string            `json:"desired"` // live, draining, gone
+	Labels      map[string]string `json:"labels"`
+	Queues      []string          `json:"queues"` // none: all
+	Offers      []string          `json:"offers"`
+	Slots       int               `json:"slots"`
+	Busy        int               `json:"busy"`
+	Runs        int               `json:"runs"`
+	BeatAgeMs   int64             `json:"beat_age_ms"`
+	Containment string            `json:"containment"`
+	Version     string            `json:"version"`
+	StartedAt   *time.Time        `json:"started_at"`
+	EndedAt     *time.Time        `json:"ended_at"`
+}
+
+func workerJSON(w *queue.WorkerInfo) jsonWorker {
+	j := jsonWorker{
+		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
+		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Runs: w.Runs,
+		BeatAgeMs: w.BeatAge.Milliseconds(), Containment: w.Containment, Version: w.Version, StartedAt: utcOrNull(w.StartedAt),
+		EndedAt: utcOrNull(w.EndedAt),
+	}
+	if j.Labels == nil {
+		j.Labels = map[string]string{}
+	}
+	return j
+}
+
+func runWorkers(ctx context.Context, e *env, all bool) error {
+	return e.withStore(ctx, func(store *queue.Store) error {
+		workers, err := store.Workers(ctx)
+		if err != nil {
+			return err
+		}
+		var listed []queue.WorkerInfo
+		for i := range workers {
+			if all || workers[i].State != queue.WorkerGone {
+				listed = append(listed, workers[i])
+			}
+		}
+		if len(listed) == 0 {
+			e.remark("no worker is at work: start one with `oarlock worker`")
+		}
+		return e.say(e.workersAnswer(listed))
+	})
+}
+
+func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
+	paint := e.stdoutPaint()
+	object := []jsonWorker{}
+	a := answer{lines: []any{}, ids: []string{}}
+	t := table{head: paint.head("NAME", "HOST", "STATE", "SLOTS", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
+	for i := range workers {
+		w := &workers[i]
+		j := workerJSON(w)
+		object = append(object, j)
+		a.lines = append(a.lines, j)
+		a.ids = append(a.ids, j.ID)
+		t.rows = append(t.rows, []string{
+			printable(w.Name), printable(w.Host), paint.workerState(w), fmt.Sprintf("%d/%d", w.Busy, w.Slots), decimal(int64(w.Runs)),
+			paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
+			printable(labelText(w.Labels)),
+		})
+	}
+	a.object = object
+	if len(workers) > 0 {
+		a.text = t.String()
+	}
+	return a
+}
+
+func (p painter) workerState(w *queue.WorkerInfo) string {
+	switch w.State {
+	case queue.WorkerLive:
+		if w.Desired != queue.WorkerLive {
+			return p.warn("asked to drain")
+		}
+		return p.good(string(w.State))
+	case queue.WorkerDraining:
+		return p.warn(string(w.State))
+	case queue.WorkerLost:
+		return p.bad(string(w.State))
+	case queue.WorkerGone:
+	}
+	return p.dim(string(w.State))
+}
+
+// beat is the age of the last sign of life; one that is late says so.
+func (p painter) beat(w *queue.WorkerInfo) string {
+	if !w.EndedAt.IsZero() {
+		return p.dim("–")
+	}
+	if w.TTL > 0 && w.BeatAge > w.TTL/2 {
+		return p.bad(span(w.BeatAge))
+	}
+	return span(w.BeatAge)
+}
+
+type jsonDrained struct {
+	Worker string `json:"worker"`
+	Asked  int    `json:"asked"` // how many workers have this name
+}
+
+func runWorkersDrain(ctx context.Context, e *env, names []string) error {
+	if len(names) == 0 {
+		return &usageError{msg: "workers drain needs a worker", hint: "`oarlock workers` lists them"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		object := []jsonDrained{}
+		a := answer{lines: []any{}, ids: []string{}}
+		for _, name := range names {
+			asked, err := store.DrainWorker(ctx, name)
+			if err != nil {
+				return orNoWorker(ctx, store, name, err)
+			}
+			object = append(object, jsonDrained{name, asked})
+			a.lines = append(a.lines, jsonDrained{name, asked})
+			a.ids = append(a.ids, name)
+			a.text += fmt.Sprintf("%s %s to drain", e.stdoutPaint().good("asked"), printable(name))
+			if asked > 1 {
+				a.text += fmt.Sprintf(" (%d workers)", asked)
+			}
+			a.text += "\n"
+		}
+		a.object = object
+		return e.say(a)
+	})
+}
+
+func orNoWorker(ctx context.Context, store *queue.Store, name string, err error) error {
+	if !errors.Is(err, queue.ErrNotFound) {
+		return err
+	}
+	var names []string
+	if workers, err := store.Workers(ctx); err == nil {
+		for i := range workers {
+			names = append(names, workers[i].Name)
+		}
+	}
+	hint := cmp.Or(didYouMean(name, names), "`oarlock workers` lists them")
+	return &failure{kind: notFound, err: errors.New(diagnose(ctx, err).message), hint: hint}
+}
