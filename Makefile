@@ -79,7 +79,7 @@ tests_with = $(shell grep -rlE --include='*_test.go' --exclude-dir=.cache '$(1)'
 .PHONY: golden
 golden: ## rewrite golden files, then show what changed
 	@go test $(call tests_with,flag.Bool."rewrite"|oarlock/internal/golden") -rewrite; status=$$?; \
-		git --no-pager diff --stat -- '*testdata*'; exit $$status
+		git --no-pager diff --stat -- '*testdata*' docs; exit $$status
 
 .PHONY: bench
 bench: ## run the benchmarks of packages

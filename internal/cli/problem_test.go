@@ -111,15 +111,17 @@ func badValue(from config.Kind) error {
 	return &config.InvalidError{Value: config.Value{Origin: config.Origin{Kind: from}}, Reason: errors.New("no")}
 }
 
+// kinds are all kinds of errors, with the exit statuses that scripts rely on.
+var kinds = map[kind]exit{
+	general: 1, checkFailed: 1, denied: 1, noPostgres: 1, usage: 2, notFound: 3, conflict: 4, unreachable: 5,
+	authFailed: 5, readOnly: 5, schemaVersion: 5, serverVersion: 5, invalid: 6, runFailed: 10, runCanceled: 11,
+	outcomeUnknown: 5, timedOut: 124, interrupted: 130, terminated: 143,
+}
+
 func TestDiagnose_KnowsEveryExitStatus(t *testing.T) {
 	t.Parallel()
-	want := map[kind]exit{
-		general: 1, checkFailed: 1, denied: 1, noPostgres: 1, usage: 2, notFound: 3, conflict: 4, unreachable: 5,
-		authFailed: 5, readOnly: 5, schemaVersion: 5, serverVersion: 5, invalid: 6, runFailed: 10, runCanceled: 11,
-		outcomeUnknown: 5, timedOut: 124, interrupted: 130, terminated: 143,
-	}
 	codes := map[string]bool{}
-	for k, status := range want {
+	for k, status := range kinds {
 		if k.exit != status {
 			t.Errorf("%s exits %d, want %d", k.code, k.exit, status)
 		}
