@@ -27,8 +27,8 @@ func pairs(flag string, words []string) (map[string]string, error) {
 	return all, nil
 }
 
-// moment reads the value of a flag like --since: how long ago, or when. The zero time is none.
-func moment(flag, word string, now time.Time) (time.Time, error) {
+// moment reads the value of --since: how long ago, or when. The zero time is none.
+func moment(word string, now time.Time) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil
 	}
@@ -43,7 +43,7 @@ func moment(flag, word string, now time.Time) (time.Time, error) {
 	ago, err := dagspec.ParseDuration(word)
 	if err != nil {
 		return time.Time{}, &usageError{
-			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
+			msg:  fmt.Sprintf("--since: %q is neither a duration nor a time", word),
 			hint: "like 90s, 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z",
 		}
 	}

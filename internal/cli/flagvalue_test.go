@@ -33,12 +33,12 @@ func TestMoment_IsAgoOrATime(t *testing.T) {
 		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
 		"2026-11-20T03:04":     time.Date(2026, 11, 20, 3, 4, 0, 0, time.Local),
 	} {
-		if got, err := moment("--since", word, now); err != nil || !got.Equal(want) {
+		if got, err := moment(word, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v, %v, want %v", word, got, err, want)
 		}
 	}
 	for _, word := range []string{"2", "yesterday", "-2h", "2026-13-01"} {
-		if got, err := moment("--since", word, now); err == nil {
+		if got, err := moment(word, now); err == nil {
 			t.Errorf("%q was taken for %v", word, got)
 		}
 	}

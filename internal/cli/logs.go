@@ -133,7 +133,7 @@ func (o *logsOptions) filter(c *cli.Context) (err error) {
 		}
 		o.stream = queue.Stream(i)
 	}
-	if o.query.Since, err = moment("--since", c.String("since"), time.Now()); err != nil {
+	if o.query.Since, err = moment(c.String("since"), time.Now()); err != nil {
 		return err
 	}
 	if text := c.String("grep"); text != "" {

@@ -70,6 +70,7 @@ func newApp(e *env) *cli.App {
 			newApproveCommand(e),
 			newRejectCommand(e),
 			newMarkCommand(e),
+			newTopCommand(e),
 			newStatsCommand(e),
 			newPruneCommand(e),
 			newMigrateCommand(e),

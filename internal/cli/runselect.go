@@ -63,7 +63,7 @@ func readSelection(c *cli.Context, states []string) (selection, error) {
 	if err != nil {
 		return s, err
 	}
-	since, err := moment("--since", c.String("since"), time.Now())
+	since, err := moment(c.String("since"), time.Now())
 	if err != nil {
 		return s, err
 	}

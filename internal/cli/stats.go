@@ -51,7 +51,7 @@ type jsonDAGStats struct {
 }
 
 func runStats(ctx context.Context, e *env, dag, word string) error {
-	since, err := moment("--since", word, time.Now())
+	since, err := moment(word, time.Now())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	topInterval = "2s"
+	minInterval = 200 * time.Millisecond
+	topRuns     = 50 // runs under way that are looked at
+)
+
+func newTopCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "top",
+		Usage: "watch queues, workers and the runs under way",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "interval", Usage: "look again after this `DURATION`", Value: topInterval},
+		},
+		Description: manual{
+			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
+queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
+under way the newest %d are looked at. While the database is away the last look stays. For readers (role oarlock_read).`, topRuns),
+			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
+			exits: []exitNote{
+				{exitOK, "it was shown; or Ctrl-C ended it"},
+				deniedNote, usageNote, unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runTop(c.Context, e, c.String("interval")) },
+	}
+}
+
+// jsonTop is one look.
+type jsonTop struct {
+	At      *time.Time   `json:"at"`
+	Slots   int          `json:"slots"` // of live workers
+	Busy    int          `json:"busy"`
+	Ended   float64      `json:"ended_per_second"`
+	Failed  float64      `json:"failed_per_second"`
+	Queues  []jsonQueue  `json:"queues"`
+	Workers []jsonWorker `json:"workers"`
+	Runs    []jsonRun    `json:"runs"` // under way
+}
+
+// topView is one look as people see it.
+type topView struct {
+	painter
+
+	at   time.Time
+	seen queue.Glimpse
+	runs []queue.Run // under way, the newest first
+	more bool        // there are further ones
+	lost error       // why the last look failed; what is shown is older
+}
+
+func runTop(ctx context.Context, e *env, word string) error {
+	interval, err := duration("--interval", word)
+	if err == nil && interval < minInterval {
+		err = &usageError{msg: fmt.Sprintf("--interval is %s or more, not %s", minInterval, word)}
+	}
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		view, err := e.look(ctx, store)
+		if err != nil {
+			return err
+		}
+		if e.settings.Text("output") == "table" && e.StdoutTTY {
+			return e.topLive(ctx, store, view, interval)
+		}
+		return e.say(view.answer(e.Columns))
+	})
+}
+
+func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
+	v := &topView{painter: e.stdoutPaint(), at: time.Now()}
+	var err error
+	if v.seen, err = store.Glimpse(ctx); err != nil {
+		return nil, err
+	}
+	page, err := store.List(ctx, queue.Filter{States: []string{"running"}, Limit: topRuns})
+	v.runs, v.more = page.Runs, page.Next != 0
+	return v, err
+}
+
+// topLive draws one look after the other on a screen of its own, which is gone afterwards.
+func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, interval time.Duration) (err error) {
+	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+	defer func() { err = errors.Join(err, e.print(leave)) }()
+	frame := enter
+	again := time.NewTicker(interval)
+	defer again.Stop()
+	for {
+		if err := e.print(frame + e.topFrame(view)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return endOfView(ctx)
+		case <-again.C:
+		}
+		next, err := e.look(ctx, store)
+		switch {
+		case ctx.Err() != nil:
+			return endOfView(ctx)
+		case err == nil:
+			view = next
+		case diagnose(ctx, err).exit != exitUnreachable:
+			return err
+		default:
+			view.lost = err
+		}
+		frame = ""
+	}
+}
+
+// endOfView is nil for Ctrl-C: that is how one leaves.
+func endOfView(ctx context.Context) error {
+	if cause, ok := errors.AsType[*signalError](context.Cause(ctx)); ok && cause.interrupt {
+		return nil
+	}
+	return context.Cause(ctx)
+}
