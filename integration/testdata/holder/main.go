@@ -1,0 +1,79 @@
+// Command holder embeds a worker whose action `hold` blocks until standard input ends. Once $HOLD of them do, it says how
+// much memory it takes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	want, err := strconv.ParseInt(os.Getenv("HOLD"), 10, 64)
+	if err != nil {
+		return err
+	}
+	slots, err := strconv.Atoi(os.Getenv("SLOTS"))
+	if err != nil {
+		return err
+	}
+	w, err := rig.New(rig.Config{
+		Database: queue.Config{URL: os.Getenv("DATABASE_URL")}, Slots: slots, High: 32, Folder: os.Getenv("FOLDER"),
+	})
+	if err != nil {
+		return err
+	}
+	release := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(release)
+	}()
+	var held atomic.Int64
+	w.Handle("hold", func(ctx context.Context, _ *worker.Task) (worker.Outputs, error) {
+		if held.Add(1) == want {
+			debug.FreeOSMemory()
+			fmt.Println(resident())
+		}
+		select {
+		case <-release:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	})
+	return w.Run(context.Background())
+}
+
+// resident is what the kernel says of this process, in KiB, now and at most.
+func resident() string {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err.Error()
+	}
+	var now, most string
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			now = strings.Fields(value)[0]
+		}
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			most = strings.Fields(value)[0]
+		}
+	}
+	return now + " " + most
+}
