@@ -24,6 +24,8 @@ const (
 
 // Loop writes through one connection as one worker.
 type Loop struct {
+	Body func() // of every step; nil: it ends at once
+
 	conn   *pgx.Conn
 	worker uuid.UUID
 }
@@ -48,7 +50,7 @@ func New(ctx context.Context, conn *pgx.Conn) (*Loop, error) {
 }
 
 // For is a Loop of a worker that is there already.
-func For(conn *pgx.Conn, worker uuid.UUID) *Loop { return &Loop{conn, worker} }
+func For(conn *pgx.Conn, worker uuid.UUID) *Loop { return &Loop{conn: conn, worker: worker} }
 
 // Flush writes rows.
 func (l *Loop) Flush(ctx context.Context, rows []Row) error {
@@ -99,7 +101,7 @@ func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
 	commits, ended := make(chan commit, maxQueue), make(chan struct{}, len(firsts))
 	for _, r := range firsts {
 		go func() {
-			r.chain(ctx, steps, commits)
+			r.chain(ctx, steps, l.Body, commits)
 			ended <- struct{}{}
 		}()
 	}
@@ -127,7 +129,7 @@ func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
 	return nil
 }
 
-func (r Row) chain(ctx context.Context, steps int, commits chan<- commit) {
+func (r Row) chain(ctx context.Context, steps int, body func(), commits chan<- commit) {
 	done := make(chan struct{}, 1)
 	for i := range steps + 1 {
 		var rows []Row
@@ -146,6 +148,9 @@ func (r Row) chain(ctx context.Context, steps int, commits chan<- commit) {
 		case <-done:
 		case <-ctx.Done():
 			return
+		}
+		if body != nil && i < steps {
+			body()
 		}
 	}
 }

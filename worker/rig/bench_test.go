@@ -1,9 +1,14 @@
 package rig_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/proc"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -67,6 +73,87 @@ func BenchmarkChains(b *testing.B) {
 			b.ReportMetric(float64(b.N*chainRuns*chainSteps)/took.Seconds(), "steps/s")
 		})
 	}
+}
+
+const (
+	commandRuns  = 1000
+	commandSlots = 16
+)
+
+// BenchmarkCommands runs `true` as the only step of many runs; the bare loop beside it writes the same rows, and makes the
+// system calls that no executor can do without: a work folder, the two small files, two pipes, a process group.
+func BenchmarkCommands(b *testing.B) {
+	bench := setup(b)
+	bench.put(b, "name: nothing\nsteps: [{id: a, command: /bin/true}]\n")
+	memory := inMemory(b)
+	bench.start(b, rig.Config{Slots: commandSlots, High: 32, Low: 4, Commands: &proc.Config{Dir: b.TempDir(), RunDir: memory}}, nil)
+	loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	slots, dir := make(chan struct{}, commandSlots), b.TempDir()
+	loop.Body = func() {
+		slots <- struct{}{}
+		defer func() { <-slots }()
+		if err := bareCommand(dir, memory); err != nil {
+			b.Error(err)
+		}
+	}
+	var took, bare time.Duration
+	for b.Loop() {
+		start := time.Now()
+		runs, err := bench.EnqueueMany(b.Context(), queue.Bulk{DAG: "nothing", Params: make([]any, commandRuns)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		bench.awaitAll(b, runs)
+		took += time.Since(start)
+		limit, err := loop.Chains(b.Context(), commandRuns, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bare += limit
+	}
+	b.ReportMetric(bare.Seconds()/took.Seconds(), "of-bare")
+	b.ReportMetric(float64(b.N*commandRuns)/took.Seconds(), "commands/s")
+}
+
+func inMemory(b *testing.B) string {
+	b.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "oarlock-rig-*")
+	if err != nil {
+		return b.TempDir()
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// bareCommand is a command with all that belongs to it, and nothing that looks after it.
+func bareCommand(dir, memory string) error {
+	work, err := os.MkdirTemp(dir, "work-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	files, err := os.MkdirTemp(memory, "files-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	for _, name := range []string{"output", "upstream.json"} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte("{}"), 0o600); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.Dir, cmd.SysProcAttr = work, &syscall.SysProcAttr{Setpgid: true}
+	var out, errs bytes.Buffer // which makes os/exec copy two pipes
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	_, err = os.ReadFile(filepath.Join(files, "output"))
+	return err
 }
 
 type bench struct {
