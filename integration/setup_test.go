@@ -321,6 +321,9 @@ func (p *process) exit(t *testing.T) int {
 	return p.code
 }
 
+// saw tells whether a process said something.
+func (p *process) saw(text string) bool { return strings.Contains(p.said.String(), text) }
+
 // output gathers what a process says.
 type output struct {
 	mu   sync.Mutex
