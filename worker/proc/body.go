@@ -80,7 +80,7 @@ func (b *body) endsBy(kill *dagspec.Kill) {
 	if sig := unix.SignalNum(kill.Signal); sig != 0 {
 		b.signal = sig
 	}
-	b.grace, b.keep = time.Duration(kill.Grace), kill.Leftovers == "keep"
+	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
 }
 
 // spawn opens the two pipes and starts the process with their other ends.

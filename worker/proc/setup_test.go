@@ -94,7 +94,7 @@ func task(body dagspec.Step) *worker.Task {
 
 // killedBy sets how a body is ended.
 func killedBy(t *worker.Task, signal string, grace time.Duration) *worker.Task {
-	t.Body.Kill = &dagspec.Kill{Signal: signal, Grace: dagspec.Duration(grace)}
+	t.Body.Kill = &dagspec.Kill{Signal: signal, Grace: dagspec.Duration(grace.Milliseconds())}
 	return t
 }
 
