@@ -30,7 +30,7 @@ var quits = map[string]func(t *testing.T, b *bench, w *process){
 	"SIGTERM": func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGTERM, w.Process.Pid) },
 	"SIGINT":  func(t *testing.T, _ *bench, w *process) { signal(t, syscall.SIGINT, w.Process.Pid) },
 	"SQL": func(t *testing.T, b *bench, _ *process) {
-		if _, err := b.db.Conn(t).Exec(t.Context(), "SELECT oarlock.drain_worker('w1')"); err != nil {
+		if _, err := b.DrainWorker(t.Context(), "w1"); err != nil { // oarlock.drain_worker('w1')
 			t.Fatal(err)
 		}
 	},
