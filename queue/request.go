@@ -3,6 +3,7 @@ package queue
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -132,11 +133,22 @@ func childResult(args controlArgs) (*dagrun.Result, error) {
 		return nil, err
 	}
 	if state == dagrun.RunSucceeded {
-		return &dagrun.Result{Outputs: dagrun.JSON(args.Outputs)}, nil
+		return &dagrun.Result{Outputs: dagrun.JSON(`{"run_id":` + args.Ref + `}`)}, nil
 	}
 	reason := fmt.Sprintf("run %s %s", args.Ref, state)
 	if args.Reason != "" {
-		reason += ": " + args.Reason
+		reason += ": " + clipped(args.Reason)
 	}
 	return &dagrun.Result{Kind: dagrun.KindChild, Reason: reason}, nil
+}
+
+// maxChildReason bounds what a reason quotes of a child's, which may quote its own child's.
+const maxChildReason = 500
+
+// clipped keeps the end of a long reason: there it says what began it.
+func clipped(reason string) string {
+	if len(reason) <= maxChildReason {
+		return reason
+	}
+	return "…" + strings.ToValidUTF8(reason[len(reason)-maxChildReason:], "")
 }

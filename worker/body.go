@@ -125,6 +125,7 @@ func (d *driver) abandon() {
 	}
 	d.running.Wait()
 	d.opening.Wait()
+	d.parting.Wait()
 	for _, log := range d.kept {
 		log.Close(d.ctx, string(dagrun.KindLost)) // for its resources: what it returns is not ours to write
 	}

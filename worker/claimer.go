@@ -116,11 +116,9 @@ func (w *Worker) seeOut() {
 	if w.waits(done, w.config.DrainTimeout) {
 		return
 	}
-	w.fleet.giveUp("drained", false) // each task has the grace of its step
-	select {
-	case <-done:
+	w.fleet.giveUp("drained", false)
+	if w.waits(done, closeTimeout) {
 		return
-	case <-w.hurry:
 	}
 	w.fleet.giveUp("drained", true)
 	<-done

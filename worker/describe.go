@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,7 +104,11 @@ func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) ([]byte, error) 
 		}
 		parents[edge.Step] = p
 	}
-	return json.Marshal(parents)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // outputs are to be found as they were written
+	err := e.Encode(parents)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 func object(outputs dagrun.JSON) json.RawMessage {

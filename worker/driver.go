@@ -19,9 +19,8 @@ type driver struct {
 	def     *queue.Definition
 	run     *dagrun.Run
 	post    *postbox
-	orders  *postbox // what cannot wait until a call of the database is over: to give up every body
-	seen    int64    // the inbox read so far
-	mail    bool     // there are controls to be read
+	seen    int64 // the inbox read so far
+	mail    bool  // there are controls to be read
 	tickets map[dagrun.TaskID]*Ticket
 	bodies  map[dagrun.TaskID]*body
 	kept    map[dagrun.TaskID]Log // logs of bodies that succeeded, whose publish writes to them too
@@ -32,6 +31,7 @@ type driver struct {
 	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
 	running sync.WaitGroup  // bodies
 	opening sync.WaitGroup  // what else goes on by itself
+	parting sync.WaitGroup  // and is to be done before a drive ends in order
 }
 
 // extra rides with the next batch, besides what the core records.
@@ -45,7 +45,7 @@ func newDriver(w *Worker, c *queue.Claim) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, post: newPostbox(), orders: newPostbox(), seen: c.Inbox, timer: timer,
+		worker: w, claim: c, post: newPostbox(), seen: c.Inbox, timer: timer,
 		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{},
 	}
 }
@@ -62,8 +62,12 @@ func (d *driver) drive(ctx context.Context) error {
 	}
 	for {
 		wake, err := d.settle(ctx)
-		if err != nil || d.run.Over() {
+		if err != nil {
 			return err
+		}
+		if d.run.Over() {
+			d.parting.Wait()
+			return nil
 		}
 		if err := d.wait(ctx, wake); err != nil {
 			return err
@@ -109,11 +113,10 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
-	batch := &queue.Batch{
+	err := d.worker.session.Commit(ctx, &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
-	}
-	err := d.call(ctx, nil, func(ctx context.Context) error { return d.worker.session.Commit(ctx, batch) })
+	})
 	if err == nil {
 		d.extra = extra{}
 		d.count(ready)
@@ -146,8 +149,6 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	select {
 	case <-d.post.signal:
 		d.takeIn()
-	case <-d.orders.signal:
-		d.obey()
 	case <-alarm:
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	case <-d.claim.Lost():

@@ -72,7 +72,10 @@ func waitUntil(with map[string]any, since dagrun.Time) (dagrun.Time, error) {
 	}
 	if text, ok := with["until"].(string); ok {
 		t, err := time.Parse(time.RFC3339, text)
-		return max(dagrun.Time(t.UnixMilli()), 1), err
+		if err != nil {
+			return 0, fmt.Errorf("with.until: %q is no time such as 2026-11-20T03:00:00Z", text)
+		}
+		return max(dagrun.Time(t.UnixMilli()), 1), nil
 	}
 	return 0, nil
 }

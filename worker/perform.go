@@ -29,14 +29,15 @@ func (d *driver) perform(actions []dagrun.Action) {
 	}
 }
 
-// cancelChild asks for the end of a child run; how it ends comes as a control.
+// cancelChild asks for the end of a child run; how it ends comes as a control. A run that waits for nothing else parks at
+// once, and nobody would ask again.
 func (d *driver) cancelChild(a dagrun.Action) {
 	child, err := strconv.ParseInt(a.Ref, 10, 64)
 	if err != nil {
 		return // not one of ours: nothing to cancel
 	}
 	ctx := d.lifetime()
-	d.opening.Go(func() {
+	d.parting.Go(func() {
 		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 			return struct{}{}, d.worker.config.Cancel(ctx, queue.RunID(child), a.Now)
 		}, backoff.WithMaxElapsedTime(0))
