@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,18 +28,9 @@ const patience = 40 * time.Second
 // program is the path of the oarlock under test.
 var program string
 
-// atOnce tests run side by side: most of what they do is wait.
-const atOnce = "4"
-
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		_ = flag.Set("test.parallel", atOnce)
-	}
 	dir, err := os.MkdirTemp("", "oarlock-integration-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -271,12 +261,16 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 	}, settings...), "worker")
 }
 
-// start starts a command with settings, which are given by its environment.
+// start starts a command with settings, which are given by its environment; $NAME=value is a variable as it is.
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(program, args...), ended: make(chan struct{}), said: &output{}}
 	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
 	for _, s := range settings {
+		if variable, ok := strings.CutPrefix(s, "$"); ok {
+			p.Env = append(p.Env, variable)
+			continue
+		}
 		name, value, _ := strings.Cut(s, "=")
 		p.Env = append(p.Env, "OARLOCK_"+strings.ToUpper(name)+"="+value)
 	}
@@ -330,9 +324,6 @@ func (p *process) exit(t *testing.T) int {
 	}
 	return p.code
 }
-
-// saw tells whether a process said something.
-func (p *process) saw(text string) bool { return strings.Contains(p.said.String(), text) }
 
 // output gathers what a process says.
 type output struct {
