@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,9 +29,18 @@ const patience = 40 * time.Second
 // program is the path of the oarlock under test.
 var program string
 
+// atOnce tests run side by side: most of what they do is wait.
+const atOnce = "4"
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		_ = flag.Set("test.parallel", atOnce)
+	}
 	dir, err := os.MkdirTemp("", "oarlock-integration-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -324,6 +334,9 @@ func (p *process) exit(t *testing.T) int {
 	}
 	return p.code
 }
+
+// saw tells whether a process said something.
+func (p *process) saw(text string) bool { return strings.Contains(p.said.String(), text) }
 
 // output gathers what a process says.
 type output struct {

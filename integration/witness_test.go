@@ -22,7 +22,7 @@ import (
 // processes that are hard to find again: sessions of their own, orphans of orphans, closed streams, ignored signals.
 const library = `
 see() { read -r up _ </proc/uptime; echo "$1 $OARLOCK_RUN_ID $OARLOCK_STEP $OARLOCK_ATTEMPT $OARLOCK_FENCE $up" >>$DIR/witness; }
-hold() { n=0; while [ ! -e "$DIR/$1" ]; do see tick; sleep 0.03; n=$((n+1)); [ $n -lt 3000 ] || exit 99; done; }
+hold() { n=0; while [ ! -e "$DIR/$1" ]; do see tick; sleep 0.03 || :; n=$((n+1)); [ $n -lt 3000 ] || exit 99; done; }
 corpus() {
 	setsid -f sleep 120 </dev/null >/dev/null 2>&1
 	setsid -f sh -c 'trap "" TERM HUP INT; setsid -f sleep 120; sleep 120' <&- >&- 2>&-

@@ -46,3 +46,17 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool { return e.is != nil && e.is == target }
 
 func (e *Error) Unwrap() error { return e.cause }
+
+// Passing tells of an error that says nothing about what was asked: the database was away, too busy, or did not answer in
+// time. Asking again may help.
+func Passing(err error) bool {
+	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClosed) {
+		return false
+	}
+	switch pglink.Classify(err) {
+	case pglink.NotExecuted, pglink.Aborted, pglink.SessionLost, pglink.WrongNode, pglink.Degraded:
+		return true
+	case pglink.OK, pglink.Permanent:
+	}
+	return errors.Is(err, ErrUnknown)
+}

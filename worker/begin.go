@@ -13,7 +13,10 @@ import (
 // begin takes the run up where the last drive left it, if there was one.
 func (d *driver) begin(ctx context.Context) error {
 	var err error
-	if d.def, err = d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version); err != nil {
+	d.def, err = ask(ctx, d, func(ctx context.Context) (*queue.Definition, error) {
+		return d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
+	})
+	if err != nil {
 		return fmt.Errorf("definition of %s version %d: %w", d.claim.DAG, d.claim.Version, err)
 	}
 	left, err := d.load(ctx)
@@ -35,7 +38,9 @@ func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	if d.claim.Fresh() {
 		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
 	}
-	all, err := d.worker.session.Load(ctx, []*queue.Claim{d.claim})
+	all, err := ask(ctx, d, func(ctx context.Context) ([]*queue.Loaded, error) {
+		return d.worker.session.Load(ctx, []*queue.Claim{d.claim})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +115,9 @@ func (d *driver) readMail(ctx context.Context) error {
 	if !d.mail {
 		return nil
 	}
-	boxes, err := d.worker.session.ReadMail(ctx, []*queue.Claim{d.claim})
+	boxes, err := ask(ctx, d, func(ctx context.Context) ([]*queue.Mailbox, error) {
+		return d.worker.session.ReadMail(ctx, []*queue.Claim{d.claim})
+	})
 	if err != nil {
 		return err
 	}

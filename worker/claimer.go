@@ -116,9 +116,11 @@ func (w *Worker) seeOut() {
 	if w.waits(done, w.config.DrainTimeout) {
 		return
 	}
-	w.fleet.giveUp("drained", false)
-	if w.waits(done, closeTimeout) {
+	w.fleet.giveUp("drained", false) // each task has the grace of its step
+	select {
+	case <-done:
 		return
+	case <-w.hurry:
 	}
 	w.fleet.giveUp("drained", true)
 	<-done

@@ -19,8 +19,9 @@ type driver struct {
 	def     *queue.Definition
 	run     *dagrun.Run
 	post    *postbox
-	seen    int64 // the inbox read so far
-	mail    bool  // there are controls to be read
+	orders  *postbox // what cannot wait until a call of the database is over: to give up every body
+	seen    int64    // the inbox read so far
+	mail    bool     // there are controls to be read
 	tickets map[dagrun.TaskID]*Ticket
 	bodies  map[dagrun.TaskID]*body
 	kept    map[dagrun.TaskID]Log // logs of bodies that succeeded, whose publish writes to them too
@@ -45,7 +46,7 @@ func newDriver(w *Worker, c *queue.Claim) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, post: newPostbox(), seen: c.Inbox, timer: timer,
+		worker: w, claim: c, post: newPostbox(), orders: newPostbox(), seen: c.Inbox, timer: timer,
 		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{},
 	}
 }
@@ -113,10 +114,11 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
-	err := d.worker.session.Commit(ctx, &queue.Batch{
+	batch := &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
-	})
+	}
+	err := d.call(ctx, nil, func(ctx context.Context) error { return d.worker.session.Commit(ctx, batch) })
 	if err == nil {
 		d.extra = extra{}
 		d.count(ready)
@@ -149,6 +151,8 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	select {
 	case <-d.post.signal:
 		d.takeIn()
+	case <-d.orders.signal:
+		d.obey()
 	case <-alarm:
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	case <-d.claim.Lost():

@@ -63,7 +63,7 @@ func (f *fleet) each(do func(*driver)) {
 
 // giveUp has every driver end its bodies, and record their attempts as lost.
 func (f *fleet) giveUp(why string, now bool) {
-	f.each(func(d *driver) { d.post.put(happening{lost: why, now: now}) })
+	f.each(func(d *driver) { d.orders.put(happening{lost: why, now: now}) })
 }
 
 // mail tells a driver of controls that it may not know yet.

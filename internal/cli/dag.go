@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -98,18 +99,27 @@ func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) er
 	if !errors.Is(err, queue.ErrNotFound) {
 		return err
 	}
-	hint := "`oarlock dag list` shows what is there"
-	if dags, err := store.DAGs(ctx); err == nil {
-		var names []string
-		for i := range dags {
-			names = append(names, dags[i].Name)
-		}
-		hint = cmp.Or(config.DidYouMean(name, names), hint)
-		if len(names) == 0 {
-			hint = "no DAG is registered yet: `oarlock dag apply FILE` registers one"
-		}
+	said := diagnose(ctx, err)
+	return &failure{kind: notFound, err: errors.New(said.message), hint: cmp.Or(otherDAG(ctx, store, name), said.hint)}
+}
+
+// otherDAG says what may have been meant by a name that is none; nothing of a name that is one, but removed, say.
+func otherDAG(ctx context.Context, store *queue.Store, name string) string {
+	dags, err := store.DAGs(ctx)
+	if err != nil {
+		return "`oarlock dag list` shows what is there" // the user may not look, perhaps
 	}
-	return &failure{kind: notFound, err: errors.New(diagnose(ctx, err).message), hint: hint}
+	var names []string
+	for i := range dags {
+		names = append(names, dags[i].Name)
+	}
+	switch {
+	case len(names) == 0:
+		return "no DAG is registered yet: `oarlock dag apply FILE` registers one"
+	case slices.Contains(names, name):
+		return ""
+	}
+	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` shows what is there")
 }
 
 // oneDAG is for commands that take one DAG and nothing else.

@@ -10,8 +10,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// lookEvery is how often the tasks of a run that is watched are read when nothing is heard of it.
-const lookEvery = 500 * time.Millisecond
+// lookEvery is how often the tasks of a run that is watched are read when nothing is heard of it; of a run whose tasks
+// take long to read, less often: lookShare times as long.
+const (
+	lookEvery = 500 * time.Millisecond
+	lookShare = 10
+)
 
 // awaitRun follows a run to its end, shows it, and fails as it did. 0 waits for ever.
 func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, timeout time.Duration) error {
@@ -89,9 +93,11 @@ func (w *watcher) follow(ctx context.Context) error {
 			}
 		case <-tick.C:
 		}
+		began := time.Now()
 		if err := w.look(ctx); err != nil {
 			return err
 		}
+		tick.Reset(max(lookEvery, lookShare*time.Since(began)))
 	}
 }
 

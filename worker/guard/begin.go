@@ -16,6 +16,9 @@ import (
 // its leases have to run out as those of a lost host do; in the second, processes may live where this guard cannot look.
 var errOtherHost = errors.New("the lock file is from another boot or another PID namespace")
 
+// errCopied: whoever wrote the list locked another file, so it may be alive.
+var errCopied = errors.New("the lock file is a copy")
+
 // lock waits until no guard and no driver process of this name is left, or until it is asked to stop.
 func (g *guard) lock() error {
 	since := boottime.Now()
@@ -49,15 +52,25 @@ func (g *guard) evict() {
 	}
 }
 
-// found tells whether the processes of a list are to be found here, if there are any.
-func (g *guard) found(l list) bool { return g.host != host{} && l.host == g.host }
+// found tells whether the processes of a list are to be found here, if there are any, and are of our predecessor.
+func (g *guard) found(l list) bool { return g.unfound(l) == nil }
+
+func (g *guard) unfound(l list) error {
+	switch {
+	case g.host == host{} || l.host != g.host:
+		return errOtherHost
+	case l.File != g.ledger.file():
+		return errCopied
+	}
+	return nil
+}
 
 // begin kills what an earlier incarnation left, waits until it is gone, and takes over the ids of its list.
 func (g *guard) begin() error {
 	err := g.ledger.read()
 	old := g.ledger.list
-	if err == nil && len(old.Workers) > 0 && !g.found(old) {
-		err = errOtherHost
+	if err == nil && len(old.Workers) > 0 {
+		err = g.unfound(old)
 	}
 	if err != nil {
 		g.Say(Event{Kind: Ignored, Workers: old.Workers, Err: err})

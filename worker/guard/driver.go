@@ -76,7 +76,7 @@ func (g *guard) start() error {
 		path, args = g.Command[0], g.Command
 	}
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Env:   append(unmarked(g.Env), pipes.marker(g.ledger.inode())),
+		Env:   append(unmarked(g.Env), pipes.marker(g.ledger.file().Inode)),
 		Files: []uintptr{uintptr(pipes.null), 1, 2, uintptr(pipes.theirIn), uintptr(pipes.theirOut), uintptr(g.ledger.fd)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

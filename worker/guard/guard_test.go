@@ -149,7 +149,7 @@ func settled(tasks []process) bool {
 	for _, p := range tasks {
 		names[p.name]++
 	}
-	return len(tasks) == corpusSize && names["sleep"] == corpusSleeps && names["sh"] == 1 && names["exe"] == 1
+	return len(tasks) == corpusSize && names["sleep"] == corpusSleeps && names["sh"] == 1 && names["exe"] == 1 && names["env"] == 0
 }
 
 func (s *stage) corpusRuns(guard *exec.Cmd, others ...int) []process {

@@ -28,6 +28,7 @@ type ledger struct {
 
 type list struct {
 	host
+	File    file     `json:"file"`
 	Guard   identity `json:"guard"`
 	Driver  identity `json:"driver"`
 	Cgroup  string   `json:"cgroup,omitempty"`
@@ -38,6 +39,13 @@ type list struct {
 type host struct {
 	Boot      string `json:"boot"`
 	Namespace string `json:"pid_namespace"`
+}
+
+// file is the one that a list was written to. In a copy of it the list does not hold: those it names may live, and hold the
+// lock of the other one.
+type file struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
 }
 
 const (
@@ -100,10 +108,10 @@ func (l *ledger) inPlace() bool {
 	return unix.Fstat(l.fd, &open) == nil && unix.Lstat(l.path, &named) == nil && open.Ino == named.Ino && open.Dev == named.Dev
 }
 
-func (l *ledger) inode() uint64 {
+func (l *ledger) file() file {
 	var st unix.Stat_t
 	_ = unix.Fstat(l.fd, &st)
-	return st.Ino
+	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
 }
 
 // read gets what the file says last. A file without a complete line says nothing.
@@ -135,6 +143,7 @@ func (l *ledger) read() error {
 
 // write makes next the list, or leaves everything as it was.
 func (l *ledger) write(next list) error {
+	next.File = l.file()
 	line, err := json.Marshal(next)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ package guard
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -149,13 +148,45 @@ func replaceBy(old, by string) func(string) string {
 	return func(text string) string { return strings.ReplaceAll(text, old, by) }
 }
 
+// leave writes the list of an earlier incarnation.
+func (s *stage) leave(workers ...string) {
+	s.t.Helper()
+	l, err := openLedger(s.play.StateDir, "one")
+	must(s.t, err)
+	defer l.close()
+	must(s.t, l.write(list{host: thisHost(), Workers: workers}))
+}
+
+// A copy of the state folder comes with a list of workers that are alive, and with a lock of its own.
+func TestRun_ReplacesNobodyByACopyOfTheStateFolder(t *testing.T) {
+	s := setup(t, "corpus")
+	g := s.guard()
+	first := s.heard("driver", "ready", 1)
+	tasks := s.corpusRuns(g, first.PID)
+	original := s.play.StateDir
+	s.play.StateDir += "-copy"
+	if out, err := exec.Command("cp", "-rp", original, s.play.StateDir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	s.play.Script = nil
+	s.guard()
+	if next := s.heard("driver", "attached", 2); len(next.Workers) != 0 {
+		t.Errorf("replaces %v, which live", next.Workers)
+	}
+	for _, p := range tasks {
+		if !p.alive() {
+			t.Errorf("%v was killed", p)
+		}
+	}
+	if e := s.heard("guard", "ignored", 1); !strings.Contains(e.Err, "copy") {
+		t.Errorf("ignored: %s", e.Err)
+	}
+}
+
 func TestRun_ReplacesExactlyTheListedIDs(t *testing.T) {
 	s := setup(t)
-	must(t, os.MkdirAll(s.play.StateDir, 0o700))
 	want := []string{"a", "b", "c"}
-	text, err := json.Marshal(list{host: thisHost(), Workers: want})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.play.StateDir, "worker-one.lock"), append(text, '\n'), 0o600))
+	s.leave(want...)
 	must(t, os.WriteFile(filepath.Join(s.play.StateDir, "worker-two.lock"), []byte("{}\n"), 0o600))
 	s.guard()
 	if got := s.heard("driver", "attached", 1); !slices.Equal(got.Workers, want) {
@@ -254,10 +285,7 @@ func TestRun_LeavesChildrenFromBeforeAlone(t *testing.T) {
 func TestRun_RefusesToReplaceWhoStartedIt(t *testing.T) {
 	s := setup(t)
 	s.wrap = []string{"/usr/bin/env", Environ("a")}
-	must(t, os.MkdirAll(s.play.StateDir, 0o700))
-	text, err := json.Marshal(list{host: thisHost(), Workers: []string{"a"}})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.play.StateDir, "worker-one.lock"), append(text, '\n'), 0o600))
+	s.leave("a")
 	s.guard()
 	if e := s.heard("guard", "failed", 1); !strings.Contains(e.Err, "started by a task of worker a") {
 		t.Errorf("failed: %s", e.Err)

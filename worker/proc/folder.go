@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +23,10 @@ const (
 // session is the folder of one executor. It is locked as long as the executor lives, so that others know.
 type session struct {
 	path string
-	lock *os.File
 	keep bool
+
+	mu   sync.Mutex
+	lock *os.File
 }
 
 // openSession makes the folder, and removes those of executors that are gone.
@@ -61,7 +65,7 @@ func makeSession(dir string, keep bool) *session {
 		lock.Close()
 		return nil
 	}
-	return &session{path, lock, keep}
+	return &session{path: path, lock: lock, keep: keep}
 }
 
 // lockFolder is nil when somebody else has it.
@@ -88,7 +92,60 @@ func sweepSessions(dir string) {
 	}
 }
 
+// restore makes the folder again where somebody took it away, as those do who clean up what looks forgotten.
+func (s *session) restore() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Stat(s.path); err == nil {
+		return nil
+	}
+	if err := remake(s.path); err != nil {
+		return err
+	}
+	lock := lockFolder(s.path)
+	if lock == nil {
+		return fmt.Errorf("cannot lock %s, which was removed and made again", s.path)
+	}
+	s.lock.Close()
+	s.lock = lock
+	return nil
+}
+
+// remake makes a folder, and those above it that are missing too, where nobody else can put one in its place.
+func remake(path string) error {
+	parent := filepath.Dir(path)
+	info, err := os.Stat(parent)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = remake(parent)
+	case err == nil && !safe(info):
+		err = fmt.Errorf("%s was removed, and in %s others could make it too: start the worker again", path, parent)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o700)
+}
+
+// safe tells whether what this user makes in a folder stays that.
+func safe(info fs.FileInfo) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	ours := ok && (owner.Uid == 0 || int(owner.Uid) == os.Geteuid())
+	return ours && (info.Mode().Perm()&0o022 == 0 || info.Mode()&fs.ModeSticky != 0)
+}
+
+// retry does something in the folder, once more if the folder was gone.
+func (s *session) retry(do func() error) error {
+	err := do()
+	if !errors.Is(err, fs.ErrNotExist) || s.restore() != nil {
+		return err
+	}
+	return do()
+}
+
 func (s *session) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	defer s.lock.Close()
 	if s.keep {
 		_ = os.Remove(s.path) // if nothing is in it
@@ -102,6 +159,7 @@ func (s *session) close() error {
 
 // folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
 type folder struct {
+	x      *Executor
 	work   string // not made before it is needed
 	prefix string // of its files
 	output string // what $OARLOCK_OUTPUT names
@@ -112,12 +170,12 @@ type folder struct {
 
 func (x *Executor) folder(t *worker.Task, number string) *folder {
 	name := fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)
-	return &folder{work: filepath.Join(x.work.path, name), prefix: filepath.Join(x.files.path, name), keep: x.work.keep}
+	return &folder{x: x, work: filepath.Join(x.work.path, name), prefix: filepath.Join(x.files.path, name), keep: x.work.keep}
 }
 
 // make makes the working folder.
 func (f *folder) make() error {
-	if err := os.Mkdir(f.work, 0o700); err != nil {
+	if err := f.x.work.retry(func() error { return os.Mkdir(f.work, 0o700) }); err != nil {
 		return fmt.Errorf("make the working folder of the attempt: %w", err)
 	}
 	f.made = true
@@ -128,7 +186,7 @@ func (f *folder) make() error {
 func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := f.prefix + "." + suffix
 	f.files = append(f.files, path)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := f.x.files.retry(func() error { return os.WriteFile(path, content, 0o600) }); err != nil {
 		return "", fmt.Errorf("write a file for the attempt: %w", err)
 	}
 	return path, nil

@@ -8,7 +8,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
-	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 )
@@ -56,7 +55,7 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 	defer cancel()
 	return backoff.Retry(trying, func() (T, error) {
 		answer, err := ask(asking)
-		if err != nil && !passing(err) {
+		if err != nil && !queue.Passing(err) {
 			err = backoff.Permanent(err)
 		}
 		return answer, err
@@ -74,16 +73,6 @@ func patience() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 100*time.Millisecond, maxWait
 	return b
-}
-
-// passing tells whether asking again may help. A database that answers and refuses will go on doing so.
-func passing(err error) bool {
-	switch pglink.Classify(err) {
-	case pglink.NotExecuted, pglink.Aborted, pglink.SessionLost, pglink.WrongNode, pglink.Degraded:
-		return true
-	case pglink.OK, pglink.Permanent:
-	}
-	return errors.Is(err, queue.ErrUnknown)
 }
 
 // sweepTimeout bounds how long what was killed may take to be gone.

@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// talking is a graph whose steps write a lot, and a copy of it elsewhere, until the test says otherwise.
+const talking = `
+name: talking
+steps:
+  - id: a
+    run: |
+      . $DIR/lib
+      see start
+      n=0
+      while [ ! -e $DIR/go ]; do
+        n=$((n+1))
+        echo "line $n of run $OARLOCK_RUN_ID: 0123456789abcdef0123456789abcdef0123456789abcdef"
+        [ $((n%50)) != 0 ] || sleep 0.02
+        [ $n -lt 100000 ] || exit 99
+      done | tee $DIR/copy-$OARLOCK_RUN_ID-$OARLOCK_ATTEMPT
+      see end
+  - {id: b, depends: [a], run: '. $DIR/lib; see start'}
+`
+
+// copied is what an attempt of a wrote, as it noted it down itself.
+func (b *bench) copied(t *testing.T, run queue.RunID, attempt int) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.dir, fmt.Sprintf("copy-%d-%d", run, attempt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func hash(text string) string {
+	return fmt.Sprintf("%d bytes, %x", len(text), sha256.Sum256([]byte(text)))
+}
+
+// beginTalking has a worker run a of some runs.
+func (b *bench) beginTalking(t *testing.T, n int) (runs []queue.RunID) {
+	t.Helper()
+	b.put(t, talking)
+	for range n {
+		run := b.enqueue(t, "talking", nil)
+		b.untilSeen(t, run, "start a#1")
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// outages are what a worker must live through without a task noticing, as long as it is over before the lease is.
+var outages = map[string]func(t *testing.T, b *bench, node node){
+	"stopped for 5 s": func(t *testing.T, b *bench, node node) {
+		node.Stop(t)
+		b.pass(t, 5*time.Second)
+		node.Start(t)
+	},
+	"crashed and started at once": func(t *testing.T, _ *bench, node node) {
+		node.Crash(t)
+		node.Start(t)
+	},
+	"a backend killed with SIGKILL": func(t *testing.T, _ *bench, node node) {
+		signal(t, syscall.SIGKILL, backends(t, node)[0]) // the server then ends all others, and recovers
+	},
+	"all backends terminated": func(t *testing.T, _ *bench, node node) {
+		signal(t, syscall.SIGTERM, backends(t, node)...)
+	},
+}
+
+// node is a server that a test may end.
+type node interface {
+	Start(tb testing.TB)
+	Stop(tb testing.TB)
+	Crash(tb testing.TB)
+	PID() int
+}
+
+// backends are the processes of a server that serve clients.
+func backends(t *testing.T, node node) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if bytes.Contains(status, fmt.Appendf(nil, "\nPPid:\t%d\n", node.PID())) && bytes.Contains(title, []byte(" 127.0.0.1(")) {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("the server serves nobody")
+	}
+	return pids
+}
+
+// pass waits while time passes, as tasks see it.
+func (b *bench) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+func TestOutage_TasksGoOnAndNothingIsMissingAfterwards(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, node := setupOn(t, nil)
+			b.worker(t, "w1")
+			runs := b.beginTalking(t, 2)
+			outage(t, b, node)
+			b.write(t, "go", "")
+			for _, run := range runs {
+				b.untilOver(t, run)
+				if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded"; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+				b.once(t, run, "start a", "end a#1", "start b")
+				text, end := b.log(t, run, "a", 1)
+				if want := b.copied(t, run, 1); end != "succeeded" || text != want {
+					t.Errorf("stored %s, ends with %q; written %s", hash(text), end, hash(want))
+				}
+			}
+		})
+	}
+}
+
+// untilOver is await through servers that come and go.
+func (b *bench) untilOver(t *testing.T, run queue.RunID) {
+	t.Helper()
+	until(t, fmt.Sprintf("run %d is over", run), func() bool {
+		r, err := b.Get(t.Context(), run)
+		return err == nil && r.Over()
+	})
+}
+
+// While the database is away a step ends, so that its driver has something to write, and another one is there to be ended.
+const besides = `
+name: besides
+steps:
+  - {id: a, run: '. $DIR/lib; see start; hold a; see end'}
+  - id: b
+    kill: {signal: SIGTERM, grace: 10s}
+    run: |
+      . $DIR/lib
+      trap 'see term; exit 1' TERM
+      see start
+      [ $OARLOCK_ATTEMPT != 1 ] || hold never
+  - {id: c, depends: [a, b], run: '. $DIR/lib; see start'}
+`
+
+func TestOutage_LongerThanTheLeaseEndsTasksAndResumesRuns(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(node, testing.TB){"stopped": node.Stop, "crashed": node.Crash} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, node := setupOn(t, nil)
+			settings := []string{"lease_ttl=4s", "heartbeat=500ms"}
+			b.put(t, besides)
+			b.worker(t, "w1", settings...)
+			run := b.enqueue(t, "besides", nil)
+			b.untilSeen(t, run, "tick a#1")
+			b.untilSeen(t, run, "tick b#1")
+			id, _ := b.driver(t, "w1")
+			b.worker(t, "w2", settings...)
+
+			leave(node, t)
+			b.write(t, "a", "")
+			b.untilSeen(t, run, "end a#1")
+			until(t, "its tasks are dead", func() bool { return len(carriers(id)) == 0 })
+			if n := b.seen(t, run, "term b#1"); n != 1 {
+				t.Errorf("b was asked to end %d times before it was killed, want once", n)
+			}
+			node.Start(t)
+			b.untilOver(t, run)
+			if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded c=succeeded"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if got := b.attempts(t, run, "b"); !slices.Equal(got, []string{"1:lost"}) {
+				t.Errorf("attempts of b: %s", strings.Join(got, " "))
+			}
+			b.once(t, run, "start b#1", "start b#2", "start c")
+			b.checkEpochs(t)
+		})
+	}
+}
