@@ -109,9 +109,18 @@ func readStory(ctx context.Context, store *queue.Store, id queue.RunID) (*story,
 		return nil, err
 	}
 	s := &story{run: int64(id)}
+	s.tell(run, tasks, attempts, controls, events)
+	return s, nil
+}
+
+// tell puts it all in one order. What comes first here does so where times are equal: one commit ends a task and starts
+// its children.
+func (s *story) tell(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event) {
 	s.begin(run)
 	for i := range tasks {
-		s.taskStarted(&tasks[i])
+		if t := &tasks[i]; t.StartedAt.Equal(t.FinishedAt) {
+			s.taskStarted(t)
+		}
 	}
 	for i := range attempts {
 		s.attempt(&attempts[i])
@@ -125,9 +134,13 @@ func readStory(ctx context.Context, store *queue.Store, id queue.RunID) (*story,
 	for i := range tasks {
 		s.taskEnded(&tasks[i])
 	}
+	for i := range tasks {
+		if t := &tasks[i]; !t.StartedAt.Equal(t.FinishedAt) {
+			s.taskStarted(t)
+		}
+	}
 	s.end(run)
 	slices.SortStableFunc(s.events, func(a, b jsonEvent) int { return a.At.Compare(b.At) })
-	return s, nil
 }
 
 // add leaves out what has not happened.

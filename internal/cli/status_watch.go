@@ -65,7 +65,7 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID) *watcher {
 	case format == "table":
 		w.show = w.tell
 	case format == "jsonl":
-		w.show = func(page *runPage) error { return e.print(compactJSON(statusJSON(page.run, page.tasks)) + "\n") }
+		w.show = w.tellJSON
 	}
 	return w
 }
@@ -189,6 +189,16 @@ func eraseLines(n int) string {
 		return ""
 	}
 	return fmt.Sprintf("\x1b[%dA\x1b[J", n)
+}
+
+// tellJSON prints the run where it is not as it was.
+func (w *watcher) tellJSON(page *runPage) error {
+	line := compactJSON(statusJSON(page.run, page.tasks))
+	if w.seen[""] == line {
+		return nil
+	}
+	w.seen[""] = line
+	return w.env.print(line + "\n")
 }
 
 // tell says what changed since it was called last, a line each.
