@@ -20,13 +20,12 @@ func (w *Worker) claim() {
 		case <-w.ctx.Done():
 			return
 		case <-w.nudge:
-			pace.Hear()
+			if pace.Hear(); w.want() == 0 {
+				continue // every run that ends says so, and there is no room yet
+			}
 		case <-next.C:
 		}
-		want := w.appetite.Want(w.busy())
-		if w.stopping() {
-			want = 0
-		}
+		want := w.want()
 		start := time.Now()
 		polled, err := w.session.Poll(w.ctx, want)
 		w.polled(PollEnd{Wanted: want, Got: polled, Took: time.Since(start), Err: err})
@@ -39,6 +38,14 @@ func (w *Worker) claim() {
 		}
 		next.Reset(pace.After(polled))
 	}
+}
+
+// want is how many runs to claim.
+func (w *Worker) want() int {
+	if w.stopping() {
+		return 0
+	}
+	return w.appetite.Want(w.busy())
 }
 
 // polled tells of a poll, unless it was the end that ended it.

@@ -32,6 +32,16 @@ type census struct {
 	mu    sync.Mutex
 	known map[int]identity
 	blank map[int]blank
+	next  *round // of those who ask while a look is under way; nil: nobody has asked
+
+	looking sync.Mutex
+}
+
+// round is a look that several wait for.
+type round struct {
+	done chan struct{}
+	look *look
+	err  error
 }
 
 // identity is a process that was looked at. No later process with its pid has the same inode in /proc.
@@ -94,11 +104,14 @@ func (c *census) adopt(pid int, owner string) {
 	c.known[pid] = identity{inode: inode, owner: owner}
 }
 
-// bury tells that a process is known to be a zombie.
-func (c *census) bury(pid int) {
+// anyInode is for a process that cannot have a successor yet.
+const anyInode = 0
+
+// bury tells that a process is known to be a zombie, or gone.
+func (c *census) bury(pid int, inode uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if id, ok := c.known[pid]; ok {
+	if id, ok := c.known[pid]; ok && (inode == anyInode || id.inode == inode) {
 		id.dead = true
 		c.known[pid] = id
 	}
@@ -108,17 +121,44 @@ func (c *census) bury(pid int) {
 // read can be missed together with its child, so what was seen to go is a reason to look again.
 func (c *census) of(owner string) ([]process, error) {
 	for n := 1; n <= looksAtMost; n++ {
-		l, err := c.look()
+		l, err := c.lookTogether()
 		if err != nil {
 			return nil, err
 		}
-		alive := l.alive(owner)
-		c.remember(l)
-		if len(alive) > 0 || !l.moving && (!l.passing || n >= looksEnough) {
+		alive, gone := l.alive(owner)
+		for _, pid := range gone {
+			c.bury(pid, l.listed[pid])
+		}
+		if len(alive) > 0 || !l.moving && len(gone) == 0 && (!l.passing || n >= looksEnough) {
 			return alive, nil
 		}
 	}
 	return nil, errMoving
+}
+
+// lookTogether returns a look that began after the call; those who call while another one is under way share the next.
+// Bodies that end at the same time would each read all of /proc otherwise.
+func (c *census) lookTogether() (*look, error) {
+	c.mu.Lock()
+	r := c.next
+	if r != nil {
+		c.mu.Unlock()
+		<-r.done
+		return r.look, r.err
+	}
+	r = &round{done: make(chan struct{})}
+	c.next = r
+	c.mu.Unlock()
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	c.mu.Lock()
+	c.next = nil // who asks from now on needs a later one
+	c.mu.Unlock()
+	if r.look, r.err = c.look(); r.err == nil {
+		c.remember(r.look)
+	}
+	close(r.done)
+	return r.look, r.err
 }
 
 // recall gives those processes that were looked at before.
@@ -148,9 +188,6 @@ func (c *census) remember(l *look) {
 		if n.owner != "" || n.certain {
 			c.known[pid] = identity{l.listed[pid], n.owner, n.dead}
 		}
-	}
-	for _, pid := range l.dead {
-		c.known[pid] = identity{l.listed[pid], l.known[pid].owner, true}
 	}
 }
 

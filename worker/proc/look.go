@@ -1,15 +1,14 @@
 package proc
 
-// look is one reading of /proc.
+// look is one reading of /proc. Once it was made it does not change.
 type look struct {
 	census *census
 	listed map[int]uint64
 	known  map[int]identity
 	fresh  map[int]*newcomer
 
-	dead    []int // known ones that are no longer alive
-	moving  bool  // one of the owner's went meanwhile, or one that may be was between two programs
-	passing bool  // somebody went before it could be looked at
+	moving  bool // one that may be somebody's was between two programs
+	passing bool // somebody went before it could be looked at
 }
 
 // newcomer is a process nobody looked at before.
@@ -45,11 +44,10 @@ func (c *census) look() (*look, error) {
 	return l, nil
 }
 
-// alive lists those of an owner that run.
-func (l *look) alive(owner string) []process {
-	var alive []process
+// alive lists those of an owner that run, and those that no longer do.
+func (l *look) alive(owner string) (alive []process, gone []int) {
 	for pid := range l.listed {
-		id, old := l.known[pid]
+		id := l.known[pid]
 		if l.owner(pid) != owner || id.dead {
 			continue
 		}
@@ -59,12 +57,9 @@ func (l *look) alive(owner string) []process {
 			alive = append(alive, s.process)
 			continue
 		}
-		l.moving = true
-		if old {
-			l.dead = append(l.dead, pid)
-		}
+		gone = append(gone, pid)
 	}
-	return alive
+	return alive, gone
 }
 
 // owner is who a process belongs to.

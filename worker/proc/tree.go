@@ -33,7 +33,7 @@ type tree struct {
 // bury takes note that the first process is a zombie.
 func (t *tree) bury() {
 	t.ended = true
-	t.census.bury(t.leader)
+	t.census.bury(t.leader, anyInode)
 }
 
 // alive lists what runs of the body.
