@@ -1,6 +1,7 @@
 package bareloop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,7 +25,8 @@ const (
 
 // Loop writes through one connection as one worker.
 type Loop struct {
-	Body func() // of every step; nil: it ends at once
+	Body   func() // of every step; nil: it ends at once
+	AtOnce int    // runs that are driven at the same time; 0: all
 
 	conn   *pgx.Conn
 	worker uuid.UUID
@@ -99,10 +101,17 @@ func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	commits, ended := make(chan commit, maxQueue), make(chan struct{}, len(firsts))
+	todo := make(chan Row, len(firsts))
 	for _, r := range firsts {
+		todo <- r
+	}
+	close(todo)
+	for range cmp.Or(l.AtOnce, len(firsts)) {
 		go func() {
-			r.chain(ctx, steps, l.Body, commits)
-			ended <- struct{}{}
+			for r := range todo {
+				r.chain(ctx, steps, l.Body, commits)
+				ended <- struct{}{}
+			}
 		}()
 	}
 	var rows []Row

@@ -81,7 +81,8 @@ const (
 )
 
 // BenchmarkCommands runs `true` as the only step of many runs; the bare loop beside it writes the same rows, and makes the
-// system calls that no executor can do without: a work folder, the two small files, two pipes, a process group.
+// system calls that no executor can do without: a work folder, the two small files, two pipes, a process group; it has as
+// many runs at once as the worker has slots.
 func BenchmarkCommands(b *testing.B) {
 	bench := setup(b)
 	bench.put(b, "name: nothing\nsteps: [{id: a, command: /bin/true}]\n")
@@ -91,10 +92,9 @@ func BenchmarkCommands(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	slots, dir := make(chan struct{}, commandSlots), b.TempDir()
+	dir := b.TempDir()
+	loop.AtOnce = commandSlots
 	loop.Body = func() {
-		slots <- struct{}{}
-		defer func() { <-slots }()
 		if err := bareCommand(dir, memory); err != nil {
 			b.Error(err)
 		}
