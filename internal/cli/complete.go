@@ -28,11 +28,11 @@ func complete(app *cli.App, words []string) []string {
 	last := words[len(words)-1]
 	a := arranger{app: app, rest: slices.Clone(words[:len(words)-1])}
 	if flag := a.consume(); flag != nil {
-		return matching(values(flag), last)
+		return matching(a.values(flag), last)
 	}
 	if name, value, ok := strings.Cut(last, "="); ok && strings.HasPrefix(name, "-") {
 		flag, _ := a.lookup(strings.TrimLeft(name, "-"))
-		return matching(prefixed(name+"=", values(flag)), name+"="+value)
+		return matching(prefixed(name+"=", a.values(flag)), name+"="+value)
 	}
 	if strings.HasPrefix(last, "-") {
 		return matching(a.flagCandidates(), last)
@@ -109,10 +109,20 @@ func described(commands []*cli.Command) []string {
 	return candidates
 }
 
-// values are the words a flag may have, when it is a setting with a fixed set.
-func values(flag cli.Flag) []string {
+// values are the words a flag may have, when it is a setting with a fixed set or has one of its own.
+func (a *arranger) values(flag cli.Flag) []string {
+	if flag == nil {
+		return nil
+	}
+	name := dashed(flag.Names()[0])
+	switch {
+	case name == "--state":
+		return runStates
+	case name == "--output" && pathName(a.path) == "dag graph":
+		return graphFormats
+	}
 	for _, k := range settingKeys() {
-		if flag != nil && k.Flag == dashed(flag.Names()[0]) {
+		if k.Flag == name {
 			return k.Allowed
 		}
 	}

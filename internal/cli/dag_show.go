@@ -61,11 +61,23 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 			return err
 		}
 		if source {
-			return e.print(v.Source)
+			return e.print(e.asSource(v.Source))
 		}
 		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, orNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source}
 		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec)})
 	})
+}
+
+// asSource is a file as it was; a terminal gets no commands with it.
+func (e *env) asSource(text string) string {
+	if !e.StdoutTTY {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = harmless(lines[i], false)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func getDAG(ctx context.Context, store *queue.Store, name string, version int) (*queue.DAGVersion, *dagspec.Spec, error) {
