@@ -63,6 +63,8 @@ type bench struct {
 	db  *pgtest.DB
 	url string // for workers: a login with no role but theirs
 	dir string
+
+	within []string // a command that starts the program somewhere else
 }
 
 func setup(t *testing.T) *bench {
@@ -274,7 +276,8 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 // start starts a command with settings, which are given by its environment; $NAME=value is a variable as it is.
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(program, args...), ended: make(chan struct{}), said: &output{}}
+	words := append(append(slices.Clone(b.within), program), args...)
+	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &output{}}
 	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
 	for _, s := range settings {
 		if variable, ok := strings.CutPrefix(s, "$"); ok {

@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// What a driver may be doing when it is lost, one test each. Rows that are elsewhere: while a task runs, and frozen, in
+// kill_test.go and freeze_test.go.
+
+const chain = `
+name: chain
+steps:
+  - {id: a, run: '. $DIR/lib; see start; hold go; see end'}
+  - {id: b, depends: [a], run: '. $DIR/lib; see start; see end'}
+`
+
+// flush matches what begins to write records on the server.
+func flush(m netfault.Message) bool {
+	return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte("oarlock_flush"))
+}
+
+// written matches the answer to a flush, which has an array of booleans: the records are durable, and nobody knows.
+func written() netfault.Match {
+	var sent atomic.Bool
+	array := []byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16}
+	return func(m netfault.Message) bool {
+		if flush(m) {
+			sent.Store(true)
+		}
+		return sent.Load() && m.From == netfault.Server && m.Type == 'D' && bytes.Contains(m.Body, array)
+	}
+}
+
+// throughProxy is a bench whose workers reach the database through a proxy.
+func throughProxy(t *testing.T) (*bench, *netfault.Proxy) {
+	t.Helper()
+	b := setup(t)
+	b.put(t, chain)
+	return b, b.proxied(t)
+}
+
+func (b *bench) proxied(t *testing.T) *netfault.Proxy {
+	t.Helper()
+	proxy, url := netfault.Through(t, b.url)
+	b.url = url
+	return proxy
+}
+
+// killDriver kills the driver process of w1 when a fault has begun, and lets go what it held once the run went on: the dead
+// write nothing.
+func (b *bench) killDriver(t *testing.T, run queue.RunID, fault *netfault.Injected, goesOn string) {
+	t.Helper()
+	fault.MustFire(t)
+	_, pid := b.driver(t, "w1")
+	signal(t, syscall.SIGKILL, pid)
+	b.untilSeen(t, run, goesOn)
+	fault.Release()
+}
+
+// finished wants a chain to have succeeded, with these attempts of its steps lost, and what is in the witness once.
+func (b *bench) finished(t *testing.T, run queue.RunID, lostA, lostB []string, once ...string) {
+	t.Helper()
+	b.write(t, "go", "")
+	if got, want := b.await(t, run), "succeeded a=succeeded b=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for step, want := range map[string][]string{"a": lostA, "b": lostB} {
+		if got := b.attempts(t, run, step); !slices.Equal(got, want) {
+			t.Errorf("attempts of %s: %v, want %v", step, got, want)
+		}
+	}
+	b.once(t, run, once...)
+	b.checkEpochs(t)
+}
+
+var lost = []string{"1:lost"}
+
+// Script: group_commit_refused.txt, for a commit that is not made.
+func TestCrash_BeforeTheCommitOfAStart(t *testing.T) {
+	t.Parallel()
+	b, proxy := throughProxy(t)
+	held := proxy.Inject(netfault.Fault{When: flush, Do: netfault.Hold})
+	b.worker(t, "w1")
+	run := b.enqueue(t, "chain", nil)
+	b.killDriver(t, run, held, "start a#1")
+	b.finished(t, run, nil, nil, "start a", "end a", "start b")
+}
+
+// Script: lost_retry.txt.
+func TestCrash_AfterTheCommitBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b, proxy := throughProxy(t)
+	held := proxy.Inject(netfault.Fault{When: written(), Do: netfault.Hold})
+	b.worker(t, "w1")
+	run := b.enqueue(t, "chain", nil)
+	b.killDriver(t, run, held, "start a#2")
+	b.finished(t, run, lost, nil, "start a", "end a", "start b")
+}
+
+// The end was seen and is not recorded, so nobody knows of it: the task runs again. Script: lost_retry.txt.
+func TestCrash_AfterTheEndBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	b, proxy := throughProxy(t)
+	b.worker(t, "w1")
+	run := b.enqueue(t, "chain", nil)
+	b.untilSeen(t, run, "tick a#1")
+	held := proxy.Inject(netfault.Fault{When: flush, Do: netfault.Hold})
+	b.write(t, "go", "")
+	b.killDriver(t, run, held, "start a#2")
+	b.finished(t, run, lost, nil, "start a#1", "end a#1", "start a#2", "end a#2", "start b")
+}
+
+// Script: lost_finished_not_again.txt.
+func TestCrash_AfterTheCommitOfTheEndBeforeChildrenStart(t *testing.T) {
+	t.Parallel()
+	b, proxy := throughProxy(t)
+	b.worker(t, "w1")
+	run := b.enqueue(t, "chain", nil)
+	b.untilSeen(t, run, "tick a#1")
+	held := proxy.Inject(netfault.Fault{When: written(), Do: netfault.Hold})
+	b.write(t, "go", "")
+	b.killDriver(t, run, held, "start b#2")
+	b.finished(t, run, nil, lost, "start a", "end a", "start b")
+}
+
+// The outcome of a commit is unknown to a driver that lives: it finds out, and nothing is done twice. What the core sees
+// of that is nothing.
+func TestCrash_OfAConnectionInTheMiddleOfACommit(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func() netfault.Fault{
+		"before it reaches the server": func() netfault.Fault { return netfault.Fault{When: flush, Do: netfault.Cut} },
+		"half of it sent":              func() netfault.Fault { return netfault.Fault{When: flush, Do: netfault.CutHalf} },
+		"its reply lost":               func() netfault.Fault { return netfault.Fault{When: written(), Do: netfault.Cut} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, proxy := throughProxy(t)
+			first := proxy.Inject(fault())
+			b.worker(t, "w1")
+			run := b.enqueue(t, "chain", nil)
+			first.MustFire(t)
+			b.untilSeen(t, run, "tick a#1")
+			second := proxy.Inject(fault())
+			b.write(t, "go", "")
+			second.MustFire(t)
+			b.finished(t, run, nil, nil, "start a", "end a", "start b", "end b")
+			if r, err := b.Get(t.Context(), run); err != nil || r.Epoch != 1 {
+				t.Errorf("driven in epoch %d: %v", r.Epoch, err)
+			}
+		})
+	}
+}
+
+// The server freezes with a commit on its way, and wakes when the worker has long sent it again, or wanted to.
+func TestCrash_OfNobodyWhenTheServerFreezesInACommit(t *testing.T) {
+	t.Parallel()
+	b, node := setupOn(t, nil)
+	b.put(t, chain)
+	proxy := b.proxied(t)
+	b.worker(t, "w1")
+	run := b.enqueue(t, "chain", nil)
+	b.untilSeen(t, run, "tick a#1")
+	held := proxy.Inject(netfault.Fault{When: flush, Do: netfault.Hold})
+	b.write(t, "go", "")
+	held.MustFire(t)
+	frozen := backends(t, node)
+	signal(t, syscall.SIGSTOP, frozen...)
+	held.Release()
+	b.pass(t, 4*time.Second)
+	for _, pid := range frozen {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+	b.finished(t, run, nil, nil, "start a", "end a", "start b", "end b")
+}
