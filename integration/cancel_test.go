@@ -98,7 +98,7 @@ steps:
 	const seeds = 50
 	won, lost := 0, 0
 	for seed := range uint64(seeds) {
-		moment := time.Duration(rand.New(rand.NewPCG(seed, 0)).Int64N(int64(60 * time.Millisecond))) //nolint:gosec // to be repeated
+		moment := time.Duration(rand.New(rand.NewPCG(seed, 0)).Int64N(int64(60 * time.Millisecond)))
 		run := b.enqueue(t, "short", nil)
 		b.pass(t, moment)
 		control := b.cancel(t, run, seed%2 == 1)
