@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -23,15 +24,17 @@ const scriptPatience = time.Minute
 //	drive [STEP=N|STEP={…}…]     be a worker until nothing is due: bodies end at once, those named with this exit code or
 //	                             these outputs
 //	driven [STEP=N…]             the same, once something is due
+//	followed                     wait until somebody follows a log
 //	hold                         claim what is due and keep it, as a worker that is busy
 //
 // A body writes "STEP out" and "STEP err" to its log, in that order, and approvals wait.
 func (d *databases) playing() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"runs":   d.runs,
-		"drive":  func(ts *testscript.TestScript, _ bool, args []string) { d.drive(ts, args, 0) },
-		"driven": func(ts *testscript.TestScript, _ bool, args []string) { d.drive(ts, args, 1) },
-		"hold":   d.hold,
+		"runs":     d.runs,
+		"drive":    func(ts *testscript.TestScript, _ bool, args []string) { d.drive(ts, args, 0) },
+		"driven":   func(ts *testscript.TestScript, _ bool, args []string) { d.drive(ts, args, 1) },
+		"hold":     d.hold,
+		"followed": d.followed,
 	}
 }
 
@@ -88,6 +91,18 @@ func (d *databases) hold(ts *testscript.TestScript, _ bool, _ []string) {
 	_, err = s.Renew(ctx, 1)
 	ts.Check(err)
 	d.tb.Cleanup(func() { _ = s.Close(context.WithoutCancel(ctx)) })
+}
+
+func (d *databases) followed(ts *testscript.TestScript, _ bool, _ []string) {
+	_, ctx := d.open(ts)
+	conn, err := pgx.Connect(ctx, ts.Getenv("DATABASE_URL"))
+	ts.Check(err)
+	defer conn.Close(ctx)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for is := false; !is; <-tick.C {
+		ts.Check(conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM oarlock.followers WHERE logs)").Scan(&is))
+	}
 }
 
 // open is a store that lives as long as the test, and a context that ends with it or sooner.
