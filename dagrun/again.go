@@ -170,7 +170,7 @@ func (r *Run) resetPart(n *node, c *Control) {
 	}
 	if t := n.main; n.each != nil && !r.wasReset(t) {
 		t.State, t.Generation = TaskRunning, r.rec.Generation
-		t.clearResult()
+		r.clearResult(t)
 		r.changed(t)
 	}
 }

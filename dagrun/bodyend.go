@@ -120,11 +120,39 @@ func (r *Run) weigh(t *task, res Result) {
 	case t.step.skips(res):
 		t.take(res)
 		r.skip(t, fmt.Sprintf("skip exit code %d", res.ExitCode))
+	case res.Kind == KindNone && r.overflows(t, res.Outputs):
+		r.bodyFailed(t, Result{
+			Kind: KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode,
+			Reason: fmt.Sprintf("the outputs of the run have more than %d bytes: put large data elsewhere and output its address", maxRunOutputs),
+		})
 	case res.Kind == KindNone:
 		r.bodySucceeded(t, res)
 	default:
 		r.bodyFailed(t, res)
 	}
+}
+
+// maxRunOutputs bounds what the steps of a run put out together: each driver loads it all. The lists of foreach steps are
+// read when somebody asks for them.
+const maxRunOutputs = 4 << 20
+
+func (r *Run) overflows(t *task, outputs JSON) bool {
+	return t.ID.Item == "" && r.bytes-t.weight()+len(outputs) > maxRunOutputs
+}
+
+// weight is what a task's outputs count.
+func (t *task) weight() int {
+	if t.ID.Item != "" {
+		return 0
+	}
+	return len(t.Outputs)
+}
+
+// put gives a task its outputs, or takes them away.
+func (r *Run) put(t *task, outputs JSON) {
+	r.bytes -= t.weight()
+	t.Outputs = outputs
+	r.bytes += t.weight()
 }
 
 // skips says whether a body ended with an exit code that means "nothing to do".
@@ -141,7 +169,8 @@ func (r *Run) skip(t *task, reason string) {
 
 func (r *Run) bodySucceeded(t *task, res Result) {
 	t.take(res)
-	t.Outputs, t.Reason = res.Outputs, cmp.Or(res.Reason, "ran")
+	r.put(t, res.Outputs)
+	t.Reason = cmp.Or(res.Reason, "ran")
 	if !t.step.Publish {
 		r.to(t, TaskSucceeded)
 		return
@@ -184,7 +213,7 @@ func (r *Run) fail(t *task) {
 }
 
 func (r *Run) failAs(t *task, tolerated bool) {
-	t.Outputs = ""
+	r.put(t, "")
 	if tolerated && t.step.ContinueOn.MarkSuccess {
 		r.end(t, TaskSucceeded, "marked")
 		return

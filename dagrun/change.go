@@ -10,6 +10,9 @@ func (r *Run) to(t *task, s State) {
 	}
 	if s.Terminal() {
 		t.Generation = r.rec.Generation
+		if s != TaskSucceeded {
+			r.put(t, "")
+		}
 		t.finish(r.now)
 	}
 	if s > TaskReady || was > TaskReady {
@@ -26,9 +29,7 @@ func (r *Run) to(t *task, s State) {
 func (t *task) finish(now Time) {
 	t.Request, t.RequestBy, t.Marked, t.Publishing = RequestNone, "", TaskPending, false
 	t.NextAt, t.Deadline, t.FinishedAt = 0, 0, now
-	if t.State != TaskSucceeded {
-		t.Outputs = ""
-	} else if t.StartedAt == 0 {
+	if t.State == TaskSucceeded && t.StartedAt == 0 {
 		t.StartedAt = now // without a body
 	}
 	if t.State != TaskFailed && t.State != TaskReplaced {

@@ -47,7 +47,7 @@ func (r *Run) recount(t *task, was State) {
 
 // recountAll counts a restored or reset run.
 func (r *Run) recountAll() {
-	r.counts, r.total, r.open, r.failures, r.rec.Tolerated = Counts{}, 0, 0, nil, 0
+	r.counts, r.total, r.open, r.bytes, r.failures, r.rec.Tolerated = Counts{}, 0, 0, 0, nil, 0
 	for i := range r.nodes {
 		r.nodes[i].tasks(r.count)
 	}
@@ -56,6 +56,7 @@ func (r *Run) recountAll() {
 // count counts a task as it is: a new one, or one of a run that is counted anew.
 func (r *Run) count(t *task) {
 	r.total++
+	r.bytes += t.weight()
 	if t.known = !t.node.handler || t.State > TaskReady || t.StartedAt != 0; t.known {
 		r.know(t)
 	}

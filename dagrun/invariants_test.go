@@ -11,7 +11,7 @@ func checkRun(tb testing.TB, r *Run) {
 	for i := range r.nodes {
 		fresh[i].tally, fresh[i].gives = r.nodes[i].tally, r.nodes[i].gives
 	}
-	counts, open, tolerated, failures := r.counts, r.open, r.rec.Tolerated, len(r.failures)
+	counts, open, tolerated, failures, bytes := r.counts, r.open, r.rec.Tolerated, len(r.failures), r.bytes
 	r.retally()
 	for i := range fresh {
 		if fresh[i].tally != r.nodes[i].tally || fresh[i].gives != r.nodes[i].gives {
@@ -19,8 +19,9 @@ func checkRun(tb testing.TB, r *Run) {
 		}
 	}
 	r.recountAll()
-	if counts != r.counts || open != r.open || tolerated != r.rec.Tolerated || failures != len(r.failures) {
-		tb.Fatalf("counts %+v %d %d %d, should be %+v %d %d %d", counts, open, tolerated, failures, r.counts, r.open, r.rec.Tolerated, len(r.failures))
+	if counts != r.counts || open != r.open || tolerated != r.rec.Tolerated || failures != len(r.failures) || bytes != r.bytes {
+		tb.Fatalf("counts %+v %d %d %d %d, should be %+v %d %d %d %d",
+			counts, open, tolerated, failures, bytes, r.counts, r.open, r.rec.Tolerated, len(r.failures), r.bytes)
 	}
 	for i := range r.nodes {
 		active := 0

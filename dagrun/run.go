@@ -19,6 +19,7 @@ type Run struct {
 	total    int     // tasks made, handlers included
 	open     int     // tasks of steps that are not settled
 	failures []*task // not tolerated
+	bytes    int     // of outputs that steps hold, their items' aside
 	turn     *node   // the handler whose turn it is
 	bags     [places]bag
 	held     heap

@@ -43,6 +43,9 @@ func (s *scope) Failure() (Failure, bool) {
 
 func (s *scope) Run() RunView {
 	view := RunView{State: s.run.outcome(), Generation: s.run.rec.Generation}
+	if view.State == RunSucceeded && s.run.open > 0 {
+		view.State = RunRunning // nothing has succeeded before all has ended
+	}
 	for _, t := range s.run.sortedFailures() {
 		view.Failed = append(view.Failed, s.run.graph.TaskName(t.ID))
 	}

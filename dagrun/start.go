@@ -145,15 +145,16 @@ func (r *Run) attempt(t *task) {
 	}
 	t.Attempt++
 	t.Generation, t.AttemptAt = r.rec.Generation, r.now
-	t.clearResult()
+	r.clearResult(t)
 	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
 	t.deadline, t.started, t.missed = 0, false, false
 }
 
 // clearResult forgets how the last attempt ended.
-func (t *task) clearResult() {
+func (r *Run) clearResult(t *task) {
+	r.put(t, "")
 	t.Reason, t.Kind, t.ExitCode, t.HasExit, t.Signal = "", KindNone, 0, false, 0
-	t.Outputs, t.Tolerated, t.FinishedAt = "", false, 0
+	t.Tolerated, t.FinishedAt = false, 0
 }
 
 // itemStarted has a foreach node count as started with the first of its items. It is written before the item is.

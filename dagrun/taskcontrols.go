@@ -217,7 +217,7 @@ func (r *Run) markTask(t *task, c *Control) Decision {
 		return taskRefused(t, why)
 	}
 	reason := byWhom("marked", c.By)
-	t.Outputs = c.Outputs
+	r.put(t, c.Outputs)
 	if t.engaged() {
 		t.Marked = c.As
 		r.request(t, RequestMark, c.By, reason, false)
@@ -229,8 +229,8 @@ func (r *Run) markTask(t *task, c *Control) Decision {
 
 func (r *Run) mark(t *task, as State, reason string) {
 	outputs := t.Outputs
-	t.clearResult()
-	t.Outputs = outputs
+	r.clearResult(t)
+	r.put(t, outputs)
 	r.end(t, as, reason)
 }
 

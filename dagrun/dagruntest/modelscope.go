@@ -48,6 +48,9 @@ func (s modelScope) Failure() (dagrun.Failure, bool) { return dagrun.Failure{}, 
 
 func (s modelScope) Run() dagrun.RunView {
 	state, _ := s.m.verdict()
+	if state == dagrun.RunSucceeded && !s.m.stepsSettled() {
+		state = dagrun.RunRunning
+	}
 	v := dagrun.RunView{State: state, Generation: s.m.run.Generation}
 	for _, c := range s.m.failures() {
 		v.Failed = append(v.Failed, s.m.name(c))

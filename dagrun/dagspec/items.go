@@ -21,7 +21,7 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 		return nil, err
 	}
 	if x.foreach.MaxItems > 0 && len(list) > x.foreach.MaxItems {
-		return nil, fmt.Errorf("foreach: %d items are more than max_items, %d", len(list), x.foreach.MaxItems)
+		return nil, fmt.Errorf("%d items are more than max_items, %d", len(list), x.foreach.MaxItems)
 	}
 	batch := max(1, x.foreach.Batch)
 	items := make([]dagrun.Item, 0, (len(list)+batch-1)/batch)
