@@ -83,7 +83,7 @@ func (b *bench) finished(t *testing.T, run queue.RunID, lostA, lostB []string, o
 
 var lost = []string{"1:lost"}
 
-// Script: group_commit_refused.txt, for a commit that is not made.
+// Script: dagrun/dagruntest/script/testdata/crash_before_commit.txt.
 func TestCrash_BeforeTheCommitOfAStart(t *testing.T) {
 	t.Parallel()
 	b, proxy := throughProxy(t)
@@ -105,7 +105,7 @@ func TestCrash_AfterTheCommitBeforeTheStart(t *testing.T) {
 	b.finished(t, run, lost, nil, "start a", "end a", "start b")
 }
 
-// The end was seen and is not recorded, so nobody knows of it: the task runs again. Script: lost_retry.txt.
+// The end was seen and is not recorded, so nobody knows of it: the task runs again. Script: crash_before_commit.txt.
 func TestCrash_AfterTheEndBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	b, proxy := throughProxy(t)

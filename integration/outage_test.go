@@ -178,7 +178,7 @@ func TestOutage_LongerThanTheLeaseEndsTasksAndResumesRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, node := setupOn(t, nil)
-			settings := []string{"lease_ttl=4s", "heartbeat=500ms"}
+			settings := []string{"lease_ttl=6s", "heartbeat=500ms"}
 			b.put(t, besides)
 			b.worker(t, "w1", settings...)
 			run := b.enqueue(t, "besides", nil)

@@ -1,0 +1,151 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// absent is a database that does not answer each question at first.
+type absent struct {
+	worker.Reader
+
+	definition, load, mail atomic.Int32
+}
+
+const absences = 2
+
+func away(asked *atomic.Int32) error {
+	if asked.Add(1) <= absences {
+		return fmt.Errorf("read: %w", io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+func (a *absent) Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error) {
+	if err := away(&a.definition); err != nil {
+		return nil, err
+	}
+	return a.Reader.Definition(ctx, dagID, version)
+}
+
+func (a *absent) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
+	if err := away(&a.load); err != nil {
+		return nil, err
+	}
+	return a.Reader.Load(ctx, claims)
+}
+
+func (a *absent) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	if err := away(&a.mail); err != nil {
+		return nil, err
+	}
+	return a.Reader.ReadMail(ctx, claims)
+}
+
+func TestDriver_AsksUntilTheDatabaseAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
+	readers := make(chan *absent, 2)
+	flaky := func(c *worker.Config) {
+		c.DrainTimeout = time.Millisecond
+		register := c.Register
+		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := register(ctx, w)
+			reader := &absent{Reader: s.Reader}
+			readers <- reader
+			s.Reader = reader
+			return s, err
+		}
+	}
+	first := b.start(t, "first", flaky)
+	id := b.enqueue(t, "d")
+	<-b.bodies.started
+	first.Stop()
+	b.start(t, "second", flaky)
+	<-b.bodies.started
+	if _, err := b.Control(t.Context(), queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.await(t, id); r.State != "canceled" {
+		t.Errorf("the run is %s: %s", r.State, r.Reason)
+	}
+	<-readers
+	second := <-readers
+	for what, asked := range map[string]*atomic.Int32{"definition": &second.definition, "load": &second.load, "mail": &second.mail} {
+		if n := asked.Load(); n <= absences {
+			t.Errorf("%s was asked for %d times: the test shows nothing", what, n)
+		}
+	}
+}
+
+// stuck is a database that takes a commit and does not answer.
+type stuck struct {
+	worker.Writer
+
+	on      atomic.Bool
+	waiting chan struct{}
+	release chan struct{}
+}
+
+func (s *stuck) Commit(ctx context.Context, b *queue.Batch) error {
+	if s.on.Load() {
+		s.waiting <- struct{}{}
+		<-s.release
+	}
+	return s.Writer.Commit(ctx, b)
+}
+
+// pair executes a until it may end, and anything else until it is asked to.
+type pair struct{ started, end, asked chan struct{} }
+
+func (p *pair) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
+	t.Started()
+	p.started <- struct{}{}
+	if t.Step == "a" {
+		<-p.end
+		return dagrun.Result{}
+	}
+	<-ctx.Done()
+	close(p.asked)
+	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15}
+}
+
+// Just when the database is away, tasks must be asked to end in time.
+func TestDriver_EndsBodiesWhileACommitWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x}\n")
+	db := &stuck{waiting: make(chan struct{}, 100), release: make(chan struct{})}
+	p := &pair{started: make(chan struct{}, 2), end: make(chan struct{}), asked: make(chan struct{})}
+	w := b.start(t, "w", func(c *worker.Config) {
+		c.DrainTimeout = time.Millisecond
+		c.Executors = map[string]worker.Executor{"process": p}
+		register := c.Register
+		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := register(ctx, w)
+			db.Writer, s.Writer = s.Writer, db
+			return s, err
+		}
+	})
+	b.enqueue(t, "d")
+	<-p.started
+	<-p.started
+	db.on.Store(true)
+	close(p.end)
+	<-db.waiting
+	w.Stop()
+	select {
+	case <-p.asked:
+	case <-time.After(30 * time.Second):
+		t.Error("the other task was not asked to end")
+	}
+	db.on.Store(false)
+	close(db.release)
+}
