@@ -91,7 +91,7 @@ func (e *env) dagsIn(folder string) ([]string, error) {
 func hasDAGExtension(name string) bool { return slices.Contains(dagExtensions, filepath.Ext(name)) }
 
 func (e *env) readDAG(name string) (*dagFile, error) {
-	f := &dagFile{name: name}
+	f := &dagFile{name: printable(name)} // the name of a file in a folder is anybody's
 	in := e.Stdin
 	if name == stdinWord {
 		f.name = stdinName

@@ -167,12 +167,12 @@ func (e *env) report(p problem, args []string) {
 	}
 	paint := e.stderrPaint()
 	for _, at := range p.lines() {
-		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), at.message)
+		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), printable(at.message))
 		if at.snippet != "" {
 			fmt.Fprintln(e.Stderr, at.snippet)
 		}
 		if at.hint != "" {
-			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), at.hint)
+			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), printable(at.hint))
 		}
 	}
 }

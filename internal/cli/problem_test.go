@@ -178,6 +178,15 @@ func TestReport_IsOneObjectWithJSON(t *testing.T) {
 	}
 }
 
+func TestReport_CommandsNoTerminal(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"\x1b[2J", "a\rb", "\u202ex", "\u009b31m"} {
+		if got := invoke(t, testEnv(), "completion", word); strings.ContainsAny(got.stderr, "\x1b\r\u202e\u009b") || got.exit != exitUsage {
+			t.Errorf("%q: exit %d, stderr %q", word, got.exit, got.stderr)
+		}
+	}
+}
+
 func TestReport_IsForPeopleOtherwise(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"frob"}, {"frob", "--", "-o", "json"}, {"frob", "-o", "table"}, {"frob", "-o"}} {
