@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,10 +100,12 @@ func (d *databases) followed(ts *testscript.TestScript, _ bool, _ []string) {
 	conn, err := pgx.Connect(ctx, ts.Getenv("DATABASE_URL"))
 	ts.Check(err)
 	defer conn.Close(ctx)
+	followed, err := os.ReadFile(filepath.Join("testdata", "sql", "followed.sql"))
+	ts.Check(err)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for is := false; !is; <-tick.C {
-		ts.Check(conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM oarlock.followers WHERE logs)").Scan(&is))
+		ts.Check(conn.QueryRow(ctx, string(followed)).Scan(&is))
 	}
 }
 
