@@ -22,7 +22,7 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 
 // PollStatement is the next poll, as it is sent.
 func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
-	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want))
+	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want), claimBytes)
 }
 
 // SetCloseLimit bounds a Close without a deadline.

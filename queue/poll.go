@@ -17,6 +17,10 @@ import (
 const (
 	MaxClaims = 1000 // that one Poll makes; it may want more
 	repolls   = 2    // within one Poll
+
+	// claimBytes of params and results handed in end a Poll: more than they, and the 16 runs that go past them, no worker is
+	// to take in at once.
+	claimBytes = 16 << 20
 )
 
 var pollOnce = sql.Named("queue/poll")
@@ -39,7 +43,7 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
-	p.Hungry = len(p.Claims) < want
+	p.Hungry = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
 	}
@@ -65,7 +69,12 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 	if err := s.settleDoubts(ctx); err != nil {
 		return nil, err
 	}
-	room := func() int { return max(want-len(p.Claims), 0) }
+	room := func() int {
+		if bytesOf(p.Claims) >= claimBytes {
+			return 0
+		}
+		return max(want-len(p.Claims), 0)
+	}
 	if err := s.claimLimited(ctx, s.lanes.owed, room, p); err != nil {
 		return nil, err
 	}
@@ -85,7 +94,7 @@ func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFact
 	s.lanes.start()
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, ids)
+		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims))
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -128,11 +137,11 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID) (*pollReply, error) {
+func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int) (*pollReply, error) {
 	ordered := s.lanes.order()
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids))
+		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes))
 		if err != nil {
 			return err
 		}
@@ -147,17 +156,26 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID) (*pollReply, er
 	}
 	f := &reply.facts
 	unlimited := slices.DeleteFunc(slices.Clone(ordered), (*lane).limited)
-	s.lanes.saw(unlimited, reply.claims, f.terms == s.lanes.terms && len(reply.claims) < f.share, f.now)
+	emptied := f.terms == s.lanes.terms && len(reply.claims) < f.share && bytesOf(reply.claims) < bytes
+	s.lanes.saw(unlimited, reply.claims, emptied, f.now)
 	s.lanes.moved(f.moved, f.resets)
 	return &reply, nil
 }
 
-func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
+func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int) pgx.StrictNamedArgs {
 	a := argsOf(ordered)
 	return pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "claims": ids, "terms": s.lanes.terms, "others": s.peers.hungry,
+		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": ids, "terms": s.lanes.terms, "others": s.peers.hungry,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "paused": s.lanes.paused,
 	}
+}
+
+// bytesOf is what claims hold that may be large.
+func bytesOf(claims []*Claim) (n int) {
+	for _, c := range claims {
+		n += len(c.Params) + len(c.Precomputed)
+	}
+	return n
 }
 
 // hold takes claims into the holdings, in the order in which they were picked.

@@ -289,3 +289,27 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 		t.Errorf("%d runs are claimed in the database", n)
 	}
 }
+
+func TestPoll_BringsSoManyBytesAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: large\nparams: [{name: x, type: json}]\nsteps: [{id: a, run: \"true\"}]\n")
+	f.put(t, "name: few\nparams: [{name: x, type: json}]\nmax_active_runs: 1000\nsteps: [{id: a, run: \"true\"}]\n")
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	most := widest(proxy)
+	for _, dag := range []string{"large", "few"} {
+		const runs = 100
+		f.exec(t, "SELECT oarlock.enqueue_many($1, ARRAY(SELECT jsonb_build_object('x', repeat('x', 900 * 1024)) FROM generate_series(1, $2::int)))", dag, runs)
+		for claimed, polls := 0, 0; claimed < runs; polls++ {
+			p := poll(t, s, 1000)
+			claimed += len(p.Claims)
+			if last := claimed == runs; p.Hungry && !last || polls > runs {
+				t.Fatalf("%s: poll %d got %d runs of %d, and is hungry: %v", dag, polls, claimed, runs, p.Hungry)
+			}
+		}
+	}
+	if got := most(); got > 33<<20 {
+		t.Errorf("one answer had %d MiB", got>>20)
+	}
+}

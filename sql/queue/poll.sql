@@ -47,10 +47,19 @@ WITH RECURSIVE fence AS MATERIALIZED (
                    ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun) head
      WHERE NOT lane.limited
      LIMIT (SELECT s.n FROM share s)
+), chosen AS MATERIALIZED (
+    SELECT ARRAY(SELECT run_id FROM picked) AS ids
+), fitting (n, bytes) AS ( -- how many of them one answer takes, in blocks, the first in any case: params are unpacked to be measured
+    SELECT 0, 0::bigint FROM chosen c WHERE cardinality(c.ids) > 16
+    UNION ALL
+    SELECT f.n + 16, f.bytes + coalesce((
+               SELECT sum(octet_length(r.params::text) + coalesce(octet_length(r.precomputed::text), 0))
+                 FROM oarlock.runs r WHERE r.run_id = ANY (c.ids[f.n + 1 : f.n + 16])), 0)::bigint
+      FROM fitting f, chosen c WHERE f.n < cardinality(c.ids) AND f.bytes < @bytes::bigint
 ), claimed AS (
     UPDATE oarlock.runs r
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL
-      FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
+      FROM chosen c, unnest(c.ids[:coalesce((SELECT max(f.n) FROM fitting f), 16)], @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
      WHERE r.run_id = p.run_id AND r.state = 'queued'
     RETURNING p.n, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
