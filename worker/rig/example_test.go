@@ -16,7 +16,7 @@ import (
 )
 
 // A worker in a program of yours, on its own pool and with its own logger, that executes steps with `action: charge`.
-func Example() {
+func Example() { //nolint:testableexamples // it would want a database
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

@@ -71,7 +71,7 @@ steps:
 `)
 	b.start(t, rig.Config{}, func(r *rig.Rig) {
 		r.Handle("charge", charge)
-		r.Handle("ship", func(ctx context.Context, task *worker.Task) (worker.Outputs, error) {
+		r.Handle("ship", func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
 			fmt.Fprintf(task.Stdout, "shipping %v\n", task.Resolved.With["receipt"])
 			return nil, nil
 		})
@@ -216,7 +216,7 @@ func (a *attribute) Enabled(context.Context, slog.Level) bool { return true }
 func (a *attribute) WithAttrs([]slog.Attr) slog.Handler       { return a }
 func (a *attribute) WithGroup(string) slog.Handler            { return a }
 
-func (a *attribute) Handle(_ context.Context, record slog.Record) error { //nolint:gocritic // slog.Handler's signature
+func (a *attribute) Handle(_ context.Context, record slog.Record) error {
 	record.Attrs(func(attr slog.Attr) bool {
 		if attr.Key == a.name {
 			select {

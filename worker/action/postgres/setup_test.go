@@ -209,7 +209,7 @@ func (f execute) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 type hand struct {
 	*worker.Worker
 	ids    chan uuid.UUID
-	settle func(ctx context.Context, real *queue.Session, tx pgx.Tx, s queue.Settlement) error
+	settle func(ctx context.Context, inner *queue.Session, tx pgx.Tx, s queue.Settlement) error
 }
 
 // settler lets a test do something when a task settles.
@@ -263,7 +263,7 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 // logs writes what tasks say to one buffer.
 type logs struct{ y *yard }
 
-func (l logs) Open(worker.LogName, map[string]string) worker.Log { return attemptLog{l.y} }
+func (l logs) Open(worker.LogName, map[string]string) worker.Log { return attemptLog(l) }
 func (logs) Close()                                              {}
 
 type attemptLog struct{ y *yard }

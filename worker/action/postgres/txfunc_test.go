@@ -61,7 +61,7 @@ func TestFunc_WhatDoesNotSucceedIsRolledBack(t *testing.T) {
 		"no JSON":          {func(context.Context, pgx.Tx) (worker.Outputs, error) { return worker.Outputs{"n": make(chan int)}, nil }, "failed step a failed: outputs:", 1},
 		"an error dropped": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) { _ = add(ctx, tx, "a"); return nil, nil }, "failed step a failed: a statement failed, and its error was not returned", 2},
 		"rows left open": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) {
-			_, err := tx.Query(ctx, "SELECT generate_series(1, 1000)")
+			_, err := tx.Query(ctx, "SELECT generate_series(1, 1000)") //nolint:sqlclosecheck // left open on purpose
 			return nil, err
 		}, "failed step a failed: rows of a query were not read", 2},
 		"its own commit": {func(ctx context.Context, tx pgx.Tx) (worker.Outputs, error) { return nil, tx.Commit(ctx) }, "failed step a failed: the transaction commits together", 2},
