@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -98,8 +99,26 @@ func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
 	b.Store = store
 	b.writeLibrary(t)
 	t.Cleanup(func() { b.tell(t) })
+	t.Cleanup(b.removeCgroups)
 	t.Cleanup(b.check(t))
 	return b
+}
+
+// leftCgroup finds the cgroups in a lock file.
+var leftCgroup = regexp.MustCompile(`"cgroup":"([^"]+)"`)
+
+// removeCgroups removes what guards that were killed could not. One that is in use stays.
+func (b *bench) removeCgroups() {
+	locks, _ := filepath.Glob(filepath.Join(b.dir, "*", "worker-*.lock"))
+	for _, path := range locks {
+		text, _ := os.ReadFile(path)
+		for _, found := range leftCgroup.FindAllSubmatch(text, -1) {
+			folders, _ := filepath.Glob(filepath.Join(string(found[1]), "*"))
+			for _, folder := range append(folders, string(found[1])) {
+				_ = syscall.Rmdir(folder)
+			}
+		}
+	}
 }
 
 // tell shows what went on in a test that failed.
