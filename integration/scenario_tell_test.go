@@ -59,7 +59,7 @@ func taskLine(task *queue.Task) string {
 func clipped(text string) string {
 	const most = 300
 	if len(text) > most {
-		return fmt.Sprintf("%s… (%d bytes)", text[:most/10], len(text))
+		return text[:most/10] + "…"
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	nethttp "net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -139,13 +140,30 @@ func (r *Rig) workerConfig() worker.Config {
 	return wc
 }
 
-// cancelChild ends a run that a task of another one waits for.
+// cancelChild ends a run that a task of another one waits for. Every driver of that one asks for it; said twice, cancel
+// would mean without handlers.
 func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error {
+	if !now {
+		if asked, err := r.isCanceled(ctx, run); err != nil || asked {
+			return err
+		}
+	}
 	_, err := r.store.Control(ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
 	if _, refused := errors.AsType[*queue.Error](err); refused {
 		return nil // it is over, or gone
 	}
 	return err
+}
+
+// isCanceled tells whether somebody has asked for the end of a run already, or it is gone.
+func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
+	controls, err := r.store.Controls(ctx, run)
+	if errors.Is(err, queue.ErrNotFound) {
+		return true, nil
+	}
+	return slices.ContainsFunc(controls, func(c queue.Control) bool {
+		return c.Verb == dagrun.VerbCancel && c.Step == "" && c.Outcome != dagrun.Refused
+	}), err
 }
 
 // overdueCode is the exit code of a process whose lease is over while a function of it runs.
