@@ -51,10 +51,11 @@ func (d *driver) call(ctx context.Context, lost <-chan struct{}, do func(context
 	}
 }
 
-// obey gives up every body. Those that a commit under way is about to start are to hear of it too.
+// obey gives up every body. Those that a commit under way is about to start see the order by themselves.
 func (d *driver) obey() {
 	for _, h := range d.orders.take() {
-		d.giveUp(h.lost, h.now)
-		d.post.put(h)
+		for _, b := range d.bodies {
+			b.giveUp(h.order)
+		}
 	}
 }

@@ -46,6 +46,9 @@ func (d *driver) start(a dagrun.Action) {
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
 	b.timed = !a.Publish && d.run.Spec(a.Task).Timeout > 0
 	d.bodies[a.Task] = b
+	if o := d.worker.danger.Load(); o != nil {
+		b.giveUp(o)
+	}
 	log := d.kept[a.Task]
 	delete(d.kept, a.Task)
 	if log == nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -113,24 +114,40 @@ func (w *Worker) seeOut() {
 		return
 	case <-w.drain:
 	}
-	w.retryUntilDead(w.session.Drain)
+	ctx, cancel := context.WithCancel(w.ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { w.retry(ctx, w.session.Drain) }) // beside: a database that is away holds nothing up
 	w.fleet.close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.fleet.wg.Wait()
 	}()
+	w.drainOut(done)
+	cancel()
+	telling.Wait()
+}
+
+// drainOut lets what runs end by itself for a while, then asks it to end, then sees to it.
+func (w *Worker) drainOut(done chan struct{}) {
 	if w.waits(done, w.config.DrainTimeout) {
 		return
 	}
-	w.fleet.giveUp("drained", false) // each task has the grace of its step
+	w.giveUp(order{why: "drained"}) // each task has the grace of its step
 	select {
 	case <-done:
 		return
 	case <-w.hurry:
 	}
-	w.fleet.giveUp("drained", true)
-	<-done
+	w.giveUp(order{why: "drained", now: true})
+	recorded := time.NewTimer(closeTimeout)
+	defer recorded.Stop()
+	select {
+	case <-done:
+	case <-recorded.C: // the database does not take what became of them: whoever takes over finds out
+		w.stop(errStopped)
+		<-done
+	}
 }
 
 // waits is for the last driver, as long as there is time.
@@ -146,9 +163,11 @@ func (w *Worker) waits(done chan struct{}, atMost time.Duration) bool {
 	return false
 }
 
-func (w *Worker) retryUntilDead(do func(context.Context) error) {
-	_, _ = backoff.Retry(w.ctx, func() (struct{}, error) {
-		err := do(w.ctx)
+func (w *Worker) retryUntilDead(do func(context.Context) error) { w.retry(w.ctx, do) }
+
+func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
+	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
+		err := do(ctx)
 		if errors.Is(err, queue.ErrLeaseLost) {
 			return struct{}{}, backoff.Permanent(err)
 		}

@@ -61,9 +61,17 @@ func (f *fleet) each(do func(*driver)) {
 	}
 }
 
-// giveUp has every driver end its bodies, and record their attempts as lost.
-func (f *fleet) giveUp(why string, now bool) {
-	f.each(func(d *driver) { d.orders.put(happening{lost: why, now: now}) })
+// order is to give up every body; its attempt is recorded as lost.
+type order struct {
+	why     string
+	now     bool // without grace
+	passing bool // it ends when the lease is safe again
+}
+
+// giveUp has every driver end its bodies, those that begin later as well.
+func (w *Worker) giveUp(o order) {
+	w.danger.Store(&o)
+	w.fleet.each(func(d *driver) { d.orders.put(happening{order: &o}) })
 }
 
 // mail tells a driver of controls that it may not know yet.

@@ -10,8 +10,6 @@ func (d *driver) happened(h *happening) {
 	switch {
 	case h.mail:
 		d.mail = true
-	case h.lost != "":
-		d.giveUp(h.lost, h.now)
 	case h.ticket != nil:
 		d.granted(h)
 	case h.body != nil:
@@ -46,12 +44,10 @@ func (d *driver) ended(h *happening) {
 	_ = d.step(h.event)
 }
 
-// giveUp ends every body because this drive cannot go on with it; its attempt is recorded as lost, not as failed.
-func (d *driver) giveUp(why string, now bool) {
-	for _, b := range d.bodies {
-		b.lost.Store(&why)
-		b.kill(dagrun.RequestNone, now)
-	}
+// giveUp ends a body because its drive cannot go on with it; its attempt is recorded as lost, not as failed.
+func (b *body) giveUp(o *order) {
+	b.lost.Store(&o.why)
+	b.kill(dagrun.RequestNone, o.now)
 }
 
 // ask queues what is wanted at the gate, and takes back what no longer is. While slots are free the grant is in the

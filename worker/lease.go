@@ -60,11 +60,11 @@ func (w *Worker) renew(every time.Duration) {
 		return
 	}
 	w.warned = 0
-	w.clock.set(renewal.Now, asked)
-	_, hard := w.session.Deadline()
-	if w.config.Guard != nil {
-		w.config.Guard.Extend(hard)
+	if o := w.danger.Load(); o != nil && o.passing {
+		w.danger.CompareAndSwap(o, nil) // unless the worker began to end meanwhile
 	}
+	w.clock.set(renewal.Now, asked)
+	w.extend(w.session)
 	for _, m := range renewal.Mail {
 		w.fleet.mail(m)
 	}
@@ -111,9 +111,9 @@ func (w *Worker) endangered(soft, hard time.Duration) {
 		switch w.warned {
 		case askBodies:
 			w.log.Warn("the lease is in danger: ending tasks")
-			w.fleet.giveUp("lease in danger", false)
+			w.giveUp(order{why: "lease in danger", passing: true})
 		case killBodies:
-			w.fleet.giveUp("lease in danger", true)
+			w.giveUp(order{why: "lease in danger", passing: true, now: true})
 		case forget:
 			w.stop(queue.ErrLeaseLost)
 			if n := w.bodies.Load(); n > 0 && w.config.Overdue != nil {

@@ -12,8 +12,7 @@ type happening struct {
 	ticket *Ticket // of EvGranted: the ticket that was granted
 	body   *body   // of EvFinished and EvLost: the body that ended
 	mail   bool    // there are new controls; event says nothing
-	lost   string  // not "": why every body is to be given up; event says nothing
-	now    bool    // with lost: without grace
+	order  *order  // to give up every body; event says nothing
 }
 
 // postbox takes what happens to a run until its driver has time. What it holds is bounded by what the run has under way.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
@@ -82,7 +83,8 @@ type Worker struct {
 	renewNow  chan struct{}
 	sated     atomic.Bool // the last poll got all it wanted
 	bodies    atomic.Int64
-	warned    int // how far the time without a sign of life has got; keepLease's alone
+	danger    atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
+	warned    int                   // how far the time without a sign of life has got; keepLease's alone
 }
 
 // errStopped is why the context of a worker's life ends in order.
@@ -165,7 +167,10 @@ func (w *Worker) stopping() bool {
 
 // live is one registration, from Register to Close. It says why the lease was lost, if it was.
 func (w *Worker) live(ctx context.Context) (lost, err error) {
-	if err := w.register(ctx); err != nil {
+	switch err := w.register(ctx); {
+	case queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost):
+		return err, nil // it was registered, but not heard of again in time
+	case err != nil:
 		return nil, err
 	}
 	w.ctx, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -181,7 +186,7 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 	helpers.Wait()
 	w.fleet.wg.Wait()
 	w.logs.Close()
-	err = w.close()
+	err = w.closeSession(w.session)
 	released := lost == nil && err == nil
 	if lost != nil {
 		err = nil // there was nothing to close any more
@@ -208,17 +213,46 @@ func (w *Worker) register(ctx context.Context) error {
 		return err
 	}
 	w.config.Self.Replaces = nil // they are, by now
-	asked := boottime.Now()
-	renewal, err := session.Renew(ctx, 0)
+	renewal, asked, err := w.firstRenewal(ctx, session)
 	if err != nil {
-		return errors.Join(err, session.Close(ctx))
+		return errors.Join(err, w.closeSession(session))
 	}
 	w.warned = 0
+	w.danger.Store(nil)
+	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal
 	w.session, w.clock, w.fleet = session, &clock{}, newFleet()
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
 	w.logs = w.config.Logs(session, func() time.Time { return at(w.clock.now()) })
 	return nil
+}
+
+// firstRenewal brings the time of the database. One that does not answer is asked again until the lease is over.
+func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renewal, time.Duration, error) {
+	_, hard := session.Deadline()
+	ctx, cancel := context.WithTimeoutCause(ctx, hard-boottime.Now(), queue.ErrLeaseLost)
+	defer cancel()
+	var asked time.Duration
+	renewal, err := backoff.Retry(ctx, func() (queue.Renewal, error) {
+		asked = boottime.Now()
+		renewal, err := session.Renew(ctx, 0)
+		if err != nil && (!queue.Passing(err) || w.stopping()) {
+			err = backoff.Permanent(err)
+		}
+		return renewal, err
+	}, backoff.WithMaxElapsedTime(0))
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return renewal, asked, err
+}
+
+// extend tells the guard how long the lease holds.
+func (w *Worker) extend(session Session) {
+	if w.config.Guard != nil {
+		_, hard := session.Deadline()
+		w.config.Guard.Extend(hard)
+	}
 }
 
 // offers is what the worker can execute.
@@ -233,10 +267,10 @@ func (w *Worker) offers() []string {
 // closeTimeout bounds the orderly end of a life.
 const closeTimeout = 10 * time.Second
 
-func (w *Worker) close() error {
+func (w *Worker) closeSession(session Session) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := w.session.Close(ctx); err != nil {
+	if err := session.Close(ctx); err != nil {
 		return fmt.Errorf("close the session: %w", err)
 	}
 	return nil
