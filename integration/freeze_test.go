@@ -54,17 +54,31 @@ func (b *bench) endTicking(t *testing.T, runs []queue.RunID) {
 // Script: lost_retry.txt; the driver process is never woken again.
 func TestFreeze_TasksOfAFrozenDriverProcessDieBeforeOthersStart(t *testing.T) {
 	t.Parallel()
+	for name, settings := range map[string][]string{
+		"listening": short,
+		// The first sign of life after the one at its start comes late: what it told the guard then must hold until here.
+		"polling only": {"lease_ttl=6s", "heartbeat=2s", "poll_only=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			freeze(t, settings)
+		})
+	}
+}
+
+func freeze(t *testing.T, settings []string) {
+	t.Helper()
 	b := setup(t)
-	w := b.worker(t, "w1", short...)
+	w := b.worker(t, "w1", settings...)
 	runs := b.beginTicking(t, 4)
 	id, pid := b.driver(t, "w1")
-	b.worker(t, "w2", short...)
+	b.worker(t, "w2", settings...)
 	b.driver(t, "w2")
 
 	frozen := time.Now()
 	signal(t, syscall.SIGSTOP, pid)
 	until(t, "its tasks are dead", func() bool { return len(carriers(id)) == 0 })
-	figures(t, fmt.Sprintf("SIGSTOP of the driver process until its tasks are dead, TTL %v", shortTTL), []time.Duration{time.Since(frozen)})
+	figures(t, fmt.Sprintf("SIGSTOP of the driver process until its tasks are dead, %v", settings), []time.Duration{time.Since(frozen)})
 	for _, run := range runs {
 		b.untilSeen(t, run, "start b#2")
 	}
