@@ -20,8 +20,8 @@ var (
 	isRegistered   = sql.Named("queue/registered")
 )
 
-// minTTL of a lease: below it a renewal that is a little late ends it.
-const minTTL = 300 * time.Millisecond
+// MinTTL of a lease: below it a renewal that is a little late ends it.
+const MinTTL = 300 * time.Millisecond
 
 // Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
 // again as long as it lives. What it replaces is queued again before Register returns.
@@ -76,8 +76,8 @@ func (w *Worker) complete() error {
 		w.TTL = DefaultTTL
 	}
 	switch {
-	case w.TTL < minTTL:
-		return fmt.Errorf("a TTL of %v: at least %v", w.TTL, minTTL)
+	case w.TTL < MinTTL:
+		return fmt.Errorf("a TTL of %v: at least %v", w.TTL, MinTTL)
 	case w.Slots < 0:
 		return fmt.Errorf("%d slots: not less than 0", w.Slots)
 	}

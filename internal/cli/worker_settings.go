@@ -18,7 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
-	"github.com/oarlock-dev/oarlock/worker/action/postgres"
+	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/health"
 	"github.com/oarlock-dev/oarlock/worker/logship"
 	"github.com/oarlock-dev/oarlock/worker/metrics"
 	"github.com/oarlock-dev/oarlock/worker/proc"
@@ -28,28 +29,28 @@ import (
 // workerKeys declares the settings of workers. Their flags are those of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
-		{Name: "name", Flag: "--name", Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
+		{Name: "name", Flag: "--name", Check: guard.CheckName, Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
 		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
 		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
 		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: behind a pooler in transaction mode"},
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
-		{Name: "lease_ttl", Default: "30s", Check: aDuration, Usage: "how long a worker may be silent before others take over"},
+		{Name: "lease_ttl", Default: "30s", Check: aLease, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
 		{Name: "claim_high", Default: "4", Check: aCount, Usage: "claim no more at slots × this many tasks"},
 		{Name: "claim_low", Default: "2", Check: aCount, Usage: "claim again below slots × this many tasks"},
-		{Name: "listen", Flag: "--listen", Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
+		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
 		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count by DAG, up to 200 of them"},
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
 		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
-		{Name: "env", Shape: config.Map, Show: hiddenValue, Usage: "variables for every task"},
+		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
-		{Name: "env_deny", Shape: config.List, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
+		{Name: "env_deny", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
 		{Name: "shell", Shape: config.List, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
-		{Name: "command_allow", Shape: config.List, Usage: "globs of programs that may be started; all if none is given"},
-		{Name: "command_deny", Shape: config.List, Usage: "globs of programs that may not be started"},
+		{Name: "command_allow", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may be started; all if none is given"},
+		{Name: "command_deny", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may not be started"},
 		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
 		{Name: "log_limit", Default: "64MiB", Check: aSize, Usage: "bytes of log that are kept of an attempt"},
 		{Name: "spool_limit", Default: "1GiB", Check: aSize, Usage: "bytes of log that wait on disk while the database is away"},
@@ -109,7 +110,7 @@ func (e *env) rigConfig() (rig.Config, error) {
 	s := e.settings
 	c := rig.Config{
 		Database: queue.Config{URL: url, Direct: s.Text("direct_url"), PollOnly: s.Text("poll_only") == "true"},
-		Name:     s.Text("name"), Version: version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
+		Version:  version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
 		Slots: e.number("slots"), High: e.number("claim_high"), Low: e.number("claim_low"),
 		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
 		Commands: e.commands(),
@@ -118,70 +119,14 @@ func (e *env) rigConfig() (rig.Config, error) {
 		Logs: logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
 		Log:  e.log,
 	}
-	if c.Name == "" {
-		if c.Name, err = os.Hostname(); err != nil {
-			return c, &failure{kind: invalid, err: err, hint: "name the worker: --name NAME"}
-		}
+	if c.Name, err = e.workerName(); err != nil {
+		return c, err
 	}
 	c.Folder = filepath.Join(state, c.Name)
 	if c.SQL.Connections, err = e.connections(); err != nil {
 		return c, err
 	}
 	return c, e.checkWorker(&c)
-}
-
-// connections reads where SQL tasks may go. What it cannot read is refused by its name alone.
-func (e *env) connections() (map[string]postgres.Connection, error) {
-	all := map[string]postgres.Connection{}
-	v := e.settings.Value("connections")
-	for name, where := range v.Pairs() {
-		url, err := e.secret(where)
-		if err != nil {
-			return nil, &failure{
-				kind: invalid, err: fmt.Errorf("%s: connections.%s: %w", v.Origin.Where, name, err),
-				hint: "write a URL, env:NAME, or file:PATH of a file that this user may read",
-			}
-		}
-		all[name] = postgres.Connection{URL: url}
-	}
-	return all, nil
-}
-
-func (e *env) secret(where string) (string, error) {
-	if name, ok := strings.CutPrefix(where, "env:"); ok {
-		text, ok := e.Lookup(name)
-		if !ok || text == "" {
-			return "", fmt.Errorf("there is no variable %s", name)
-		}
-		return text, nil
-	}
-	path, ok := strings.CutPrefix(where, "file:")
-	if !ok {
-		return where, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(text)), nil
-}
-
-// checkWorker refuses settings that contradict each other.
-func (e *env) checkWorker(c *rig.Config) error {
-	refuse := func(name, why string) error {
-		v := e.settings.Value(name)
-		if v.Origin.Where != "" {
-			why = v.Origin.Where + ": " + why
-		}
-		return &failure{kind: invalid, err: errors.New(why), hint: "see `oarlock config show --origin`"}
-	}
-	switch {
-	case c.TTL < 3*c.Heartbeat:
-		return refuse("lease_ttl", fmt.Sprintf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
-	case c.Low > c.High:
-		return refuse("claim_low", fmt.Sprintf("claim_low %d is more than claim_high %d", c.Low, c.High))
-	}
-	return nil
 }
 
 func (e *env) commands() *proc.Config {
@@ -261,54 +206,6 @@ func (e *env) prefixes(name string) (all []netip.Prefix) {
 		all = append(all, netip.MustParsePrefix(text))
 	}
 	return all
-}
-
-func aCount(text string) error {
-	if n, err := strconv.Atoi(text); err != nil || n < 1 {
-		return errors.New("must be a whole number, at least 1")
-	}
-	return nil
-}
-
-func aDuration(text string) error {
-	d, err := dagspec.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return errors.New("must be a time such as 500ms, 30s or 5m")
-	}
-	return nil
-}
-
-func aPrefix(text string) error {
-	if _, err := netip.ParsePrefix(text); err != nil {
-		return errors.New("must be a range of addresses such as 10.0.0.0/8")
-	}
-	return nil
-}
-
-func aSize(text string) error {
-	_, err := parseSize(text)
-	return err
-}
-
-func aResource(item string) error {
-	name, text, _ := strings.Cut(item, "=")
-	var err error
-	switch name {
-	case "memory":
-		err = aSize(text)
-	case "pids":
-		err = aCount(text)
-	case "nice":
-		if n, nan := strconv.Atoi(text); nan != nil || n < 0 || n > 19 {
-			err = errors.New("must be a whole number from 0 to 19")
-		}
-	default:
-		return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %w", name, err)
-	}
-	return nil
 }
 
 var sizeUnits = []struct {

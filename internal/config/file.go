@@ -217,6 +217,10 @@ func (r *reader) mapping(key Key, node ast.Node) ([]string, bool) {
 	items := []string{}
 	for _, pair := range n.Values {
 		name := pair.Key.GetToken().Value
+		if strings.ContainsAny(name, "=\x00") {
+			r.fail(pair.Key.GetToken(), "", "%s: a name holds no = and no NUL", key.Name) // name=value is cut at the first
+			return nil, false
+		}
 		text, ok := r.scalar(key.Name+"."+name, pair.Value)
 		if !ok {
 			return nil, false

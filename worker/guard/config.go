@@ -41,10 +41,18 @@ type Limits struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
+// CheckName says what is wrong with the name of a worker.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return errors.New("must be up to 64 letters, digits, dots, dashes and underscores")
+	}
+	return nil
+}
+
 // complete checks, and fills in defaults.
 func (c Config) complete() (Config, error) {
-	if !validName.MatchString(c.Name) {
-		return c, fmt.Errorf("worker name %q: use up to 64 letters, digits, dots, dashes and underscores", c.Name)
+	if err := CheckName(c.Name); err != nil {
+		return c, fmt.Errorf("worker name %q %w", c.Name, err)
 	}
 	if c.StateDir == "" {
 		return c, errors.New("no state folder: name one, the guard keeps its lock file there")

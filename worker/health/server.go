@@ -64,14 +64,26 @@ func address(given string) (string, error) {
 	if given == "" {
 		return DefaultAddr, nil
 	}
-	host, port, err := net.SplitHostPort(given)
-	if err != nil {
-		return "", fmt.Errorf("address for health checks: %w: write host:port", err)
+	if err := CheckAddr(given); err != nil {
+		return "", fmt.Errorf("address for health checks: %q %w", given, err)
 	}
+	host, port, _ := net.SplitHostPort(given)
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// CheckAddr says what is wrong with an address to listen at. Whether it is free is another question.
+func CheckAddr(given string) error {
+	_, port, err := net.SplitHostPort(given)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a word of /etc/services
+	}
+	if err != nil {
+		return fmt.Errorf("must be HOST:PORT, such as %s", DefaultAddr)
+	}
+	return nil
 }
 
 func (s *Server) serve() {

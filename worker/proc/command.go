@@ -181,11 +181,19 @@ type programs struct {
 
 func parsePrograms(allow, deny []string) (programs, error) {
 	for _, glob := range append(append([]string{}, allow...), deny...) {
-		if _, err := path.Match(glob, ""); err != nil || !filepath.IsAbs(glob) {
-			return programs{}, fmt.Errorf("commands: %q is no pattern of an absolute path, such as /usr/bin/*", glob)
+		if err := CheckProgramGlob(glob); err != nil {
+			return programs{}, fmt.Errorf("commands: %q %w", glob, err)
 		}
 	}
 	return programs{resolveAll(allow), resolveAll(deny)}, nil
+}
+
+// CheckProgramGlob says what is wrong with a glob over programs that may be started, or may not.
+func CheckProgramGlob(glob string) error {
+	if _, err := path.Match(glob, ""); err != nil || !filepath.IsAbs(glob) {
+		return errors.New("must be a pattern of an absolute path, such as /usr/bin/*")
+	}
+	return nil
 }
 
 // resolveAll also lists what the links lead to: /bin/sh names a file that is elsewhere on most systems.

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -28,12 +29,20 @@ type DenyList struct {
 func ParseDenyList(globs []string) (DenyList, error) {
 	list := DenyList{globs: make([]string, len(globs))}
 	for i, glob := range globs {
-		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			return DenyList{}, fmt.Errorf("env_deny: %q is no pattern: write a name, with * and ? for what may vary", glob)
+		if err := CheckNameGlob(glob); err != nil {
+			return DenyList{}, fmt.Errorf("env_deny: %q %w", glob, err)
 		}
 		list.globs[i] = strings.ToUpper(glob)
 	}
 	return list, nil
+}
+
+// CheckNameGlob says what is wrong with a glob over the names of variables.
+func CheckNameGlob(glob string) error {
+	if _, err := path.Match(glob, ""); err != nil || glob == "" {
+		return errors.New("must be a name, with * and ? for what may vary")
+	}
+	return nil
 }
 
 // Denies says whether the list is against a variable.

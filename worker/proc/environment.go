@@ -93,13 +93,21 @@ func paramText(value any) (string, error) {
 	return string(text), err
 }
 
+// CheckVariable says why no process can have a variable. The value is not in the error.
+func CheckVariable(name, value string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "=\x00"):
+		return fmt.Errorf("env: %q cannot be the name of a variable", name)
+	case strings.ContainsRune(value, 0):
+		return fmt.Errorf("env: the value of %s holds a NUL byte, which no variable can: pass it through stdin or $OARLOCK_UPSTREAM", name)
+	}
+	return nil
+}
+
 func (e environment) check() error {
 	for name, value := range e {
-		switch {
-		case name == "" || strings.ContainsAny(name, "=\x00"):
-			return fmt.Errorf("env: %q cannot be the name of a variable", name)
-		case strings.ContainsRune(value, 0):
-			return fmt.Errorf("env: the value of %s holds a NUL byte, which no variable can: pass it through stdin or $OARLOCK_UPSTREAM", name)
+		if err := CheckVariable(name, value); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
+	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/proc"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+// What the process below the guard would refuse has it started again and again. So all that can be known before is
+// checked before, here.
+
+// checkWorker refuses settings that contradict each other, and those that a look at this host tells are wrong.
+func (e *env) checkWorker(c *rig.Config) error {
+	switch {
+	case c.TTL < 3*c.Heartbeat:
+		return e.refuse("lease_ttl", fmt.Errorf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
+	case c.Low > c.High:
+		return e.refuse("claim_low", fmt.Errorf("claim_low %d is more than claim_high %d", c.Low, c.High))
+	}
+	if c.Database.Direct != "" {
+		if _, err := pglink.Parse(c.Database.Direct, pglink.Options{}); err != nil {
+			return e.refuse("direct_url", fmt.Errorf("direct_url: %w", err))
+		}
+	}
+	if err := rig.OwnFolder(c.Folder); err != nil {
+		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder, or mend this one: state_dir in the settings file, or OARLOCK_STATE_DIR")
+	}
+	return nil
+}
+
+// refuse is about a setting, at the place it comes from.
+func (e *env) refuse(name string, why error, hint ...string) error {
+	if where := e.settings.Value(name).Origin.Where; where != "" {
+		why = fmt.Errorf("%s: %w", where, why)
+	}
+	return &failure{kind: invalid, err: why, hint: strings.Join(append(hint, "see `oarlock config show --origin`"), "; ")}
+}
+
+// workerName is the host's where none is given.
+func (e *env) workerName() (string, error) {
+	if name := e.settings.Text("name"); name != "" {
+		return name, nil
+	}
+	name, err := os.Hostname()
+	if err == nil {
+		if err = guard.CheckName(name); err != nil {
+			err = fmt.Errorf("the host's name %q is none for a worker: it %w", name, err)
+		}
+	}
+	if err != nil {
+		return "", &failure{kind: invalid, err: err, hint: "name the worker: --name NAME"}
+	}
+	return name, nil
+}
+
+// connections reads where SQL tasks may go. What it cannot read is refused by its name alone.
+func (e *env) connections() (map[string]postgres.Connection, error) {
+	all := map[string]postgres.Connection{}
+	v := e.settings.Value("connections")
+	for name, where := range v.Pairs() {
+		url, err := e.secret(where)
+		if err == nil {
+			_, err = pglink.Parse(url, pglink.Options{})
+		}
+		if err != nil {
+			return nil, e.refuse("connections", fmt.Errorf("connections.%s: %w", name, err),
+				"write a URL, env:NAME, or file:PATH of a file that this user may read")
+		}
+		all[name] = postgres.Connection{URL: url}
+	}
+	return all, nil
+}
+
+func (e *env) secret(where string) (string, error) {
+	if name, ok := strings.CutPrefix(where, "env:"); ok {
+		text, ok := e.Lookup(name)
+		if !ok || text == "" {
+			return "", fmt.Errorf("there is no variable %s", name)
+		}
+		return text, nil
+	}
+	path, ok := strings.CutPrefix(where, "file:")
+	if !ok {
+		return notEmpty(where, "it is empty")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return notEmpty(strings.TrimSpace(string(text)), "the file is empty")
+}
+
+func notEmpty(text, otherwise string) (string, error) {
+	if text == "" {
+		return "", errors.New(otherwise)
+	}
+	return text, nil
+}
+
+func aCount(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n < 1 {
+		return errors.New("must be a whole number, at least 1")
+	}
+	return nil
+}
+
+func aDuration(text string) error {
+	d, err := dagspec.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("must be a time such as 500ms, 30s or 5m")
+	}
+	return nil
+}
+
+func aLease(text string) error {
+	if err := aDuration(text); err != nil {
+		return err
+	}
+	if d, _ := dagspec.ParseDuration(text); d.Std() < queue.MinTTL {
+		return fmt.Errorf("must be at least %v", queue.MinTTL)
+	}
+	return nil
+}
+
+func aVariable(item string) error {
+	name, value, _ := strings.Cut(item, "=")
+	return proc.CheckVariable(name, value)
+}
+
+func aPrefix(text string) error {
+	if _, err := netip.ParsePrefix(text); err != nil {
+		return errors.New("must be a range of addresses such as 10.0.0.0/8")
+	}
+	return nil
+}
+
+func aSize(text string) error {
+	_, err := parseSize(text)
+	return err
+}
+
+func aResource(item string) error {
+	name, text, _ := strings.Cut(item, "=")
+	var err error
+	switch name {
+	case "memory":
+		err = aSize(text)
+	case "pids":
+		err = aCount(text)
+	case "nice":
+		if n, nan := strconv.Atoi(text); nan != nil || n < 0 || n > 19 {
+			err = errors.New("must be a whole number from 0 to 19")
+		}
+	default:
+		return fmt.Errorf("has no %q: memory, pids and nice may be bounded", name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return nil
+}
