@@ -32,7 +32,7 @@ type driver struct {
 
 var (
 	errNotAttached = errors.New("the driver process did not attach in time")
-	errDeadline    = errors.New("its deadline is near and it did not extend it")
+	errDeadline    = errors.New("its lease ends without a sign of life from the database, or it was frozen")
 )
 
 // drive has one driver process, from its start until nothing of it is left. A code comes with every end, an error only

@@ -236,6 +236,9 @@ func TestRun_KillsAFrozenDriverProcessBeforeItsDeadline(t *testing.T) {
 		ready = s.heard("driver", "armed", 1)
 		kill(t, ready.PID, syscall.SIGSTOP)
 		overdue := s.heard("guard", "overdue", 1)
+		if !strings.Contains(overdue.Err, "without a sign of life from the database, or it was frozen") {
+			t.Errorf("overdue: %s", overdue.Err)
+		}
 		ended := s.heard("guard", "ended", 1)
 		s.gone(tasks)
 		if err := syscall.Kill(ready.PID, 0); !errors.Is(err, syscall.ESRCH) {
