@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -31,13 +32,14 @@ func TestMain(m *testing.M) {
 //
 //	exits N COMMAND…                             run it, and demand this exit status
 //	database empty|migrated|newer|standby|…      make one and set DATABASE_URL
+//	taken VAR                                    listen at an address until the script ends, and set VAR to it
 //	runs, drive, hold                            bring runs about, see playing
 //	[db]                                         tests with a database are wanted
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	dbs := newDatabases(t)
 	commands := dbs.playing()
-	commands["exits"], commands["database"] = exits, dbs.database
+	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -69,6 +71,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+func taken(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: taken VAR")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { listener.Close() })
+	ts.Setenv(args[0], listener.Addr().String())
 }
 
 // databases makes databases for scripts; they live as long as the test they belong to.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -60,7 +61,7 @@ func runWorker(c *cli.Context, e *env) error {
 }
 
 // finalExits of the process that works are those that starting it again would not change.
-var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
+var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
 
 // guardWorker starts this program again, and watches it.
 func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
@@ -73,6 +74,9 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
 	})
 	if err != nil {
 		return err
+	}
+	if code == int(exitFinal) {
+		code = int(exitError)
 	}
 	if code != 0 {
 		return statusError(code) // that process said why
@@ -114,8 +118,16 @@ func (e *env) work(ctx context.Context, config rig.Config) error {
 	close(over)
 	<-heard
 	signal.Stop(got)
+	return endOf(err)
+}
+
+// endOf says what to do about the end of a worker.
+func endOf(err error) error {
 	if errors.Is(err, guard.ErrGone) {
 		return &failure{kind: general, err: err, hint: "start the worker again"}
+	}
+	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "listen" {
+		return &failure{kind: final, err: err, hint: "set --listen, or listen in the settings file, or end what listens there"}
 	}
 	return err
 }
