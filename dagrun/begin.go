@@ -26,6 +26,7 @@ func (r *Run) settledBefore(e *Event) error {
 		return ErrEvent
 	}
 	res := *e.Result
+	res.Settled = true
 	t.settled = &res
 	return nil
 }

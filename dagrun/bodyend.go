@@ -120,10 +120,10 @@ func (r *Run) weigh(t *task, res Result) {
 	case t.step.skips(res):
 		t.take(res)
 		r.skip(t, fmt.Sprintf("skip exit code %d", res.ExitCode))
-	case res.Kind == KindNone && r.overflows(t, res.Outputs):
+	case res.Kind == KindNone && !res.Settled && r.overflows(t, res.Outputs):
 		r.bodyFailed(t, Result{
 			Kind: KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode,
-			Reason: fmt.Sprintf("the outputs of the run have more than %d bytes: put large data elsewhere and output its address", maxRunOutputs),
+			Reason: fmt.Sprintf("the outputs of the run have more than %d bytes: put large data elsewhere and output its address", MaxRunOutputs),
 		})
 	case res.Kind == KindNone:
 		r.bodySucceeded(t, res)
@@ -132,12 +132,21 @@ func (r *Run) weigh(t *task, res Result) {
 	}
 }
 
-// maxRunOutputs bounds what the steps of a run put out together: each driver loads it all. The lists of foreach steps are
+// MaxRunOutputs bounds what the steps of a run put out together: each driver loads it all. The lists of foreach steps are
 // read when somebody asks for them.
-const maxRunOutputs = 4 << 20
+const MaxRunOutputs = 4 << 20
 
 func (r *Run) overflows(t *task, outputs JSON) bool {
-	return t.ID.Item == "" && r.bytes-t.weight()+len(outputs) > maxRunOutputs
+	return t.ID.Item == "" && r.bytes-t.weight()+len(outputs) > MaxRunOutputs
+}
+
+// OutputBytes is what the other tasks of the run have put out, as MaxRunOutputs counts it: 0 for an item, which does not count.
+func (r *Run) OutputBytes(id TaskID) int {
+	t := r.find(id)
+	if t == nil || id.Item != "" {
+		return 0
+	}
+	return r.bytes - t.weight()
 }
 
 // weight is what a task's outputs count.

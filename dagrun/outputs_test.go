@@ -13,7 +13,7 @@ func TestOutputs_OfARunAreBounded(t *testing.T) {
 	}
 	d := newDrive(t, spec("a", "b <- a", "each each=x,y <- b", "c <- each", "d approval <- a"), Options{})
 	d.ends = map[string][]Result{
-		"a": output(maxRunOutputs / 2), "b": output(maxRunOutputs / 2), "each/x": output(maxRunOutputs), "c": output(1),
+		"a": output(MaxRunOutputs / 2), "b": output(MaxRunOutputs / 2), "each/x": output(MaxRunOutputs), "c": output(1),
 	}
 	d.begin()
 	c, _ := d.run.Task(d.id("c"))
@@ -21,7 +21,23 @@ func TestOutputs_OfARunAreBounded(t *testing.T) {
 		t.Errorf("one byte too many: %s, %s %q", c.State, c.Kind, c.Reason)
 	}
 	d.crash()
-	if d.run.bytes != maxRunOutputs {
-		t.Errorf("restored, %d bytes, should be %d", d.run.bytes, maxRunOutputs)
+	if d.run.bytes != MaxRunOutputs {
+		t.Errorf("restored, %d bytes, should be %d", d.run.bytes, MaxRunOutputs)
+	}
+}
+
+// What was committed together with its outputs has succeeded, whatever the run put out meanwhile.
+func TestOutputs_SettledOnesAreNeverTooMany(t *testing.T) {
+	t.Parallel()
+	d := newDrive(t, spec("a", "b <- a"), Options{})
+	d.ends = map[string][]Result{
+		"a": {{Outputs: JSON(strings.Repeat("x", MaxRunOutputs))}}, "b": {{Outputs: "x", Settled: true}},
+	}
+	d.begin()
+	if b, _ := d.run.Task(d.id("b")); b.State != TaskSucceeded || b.Outputs != "x" {
+		t.Errorf("b is %s, %s %q", b.State, b.Kind, b.Reason)
+	}
+	if got := d.run.OutputBytes(d.id("b")); got != MaxRunOutputs {
+		t.Errorf("besides b there are %d bytes", got)
 	}
 }

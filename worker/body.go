@@ -75,7 +75,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 		}
 	}
 	start := time.Now()
-	res := d.execute(ctx, task)
+	res := task.outcome(d.execute(ctx, task))
 	took := time.Since(start)
 	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {

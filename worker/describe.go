@@ -25,7 +25,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	t := &Task{
 		Worker: d.worker.id.String(), Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}),
-		claim: d.claim, id: a.Task, clock: d.worker.clock,
+		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
 	}
 	if c, ok := scope.Context().(dagspec.Context); ok {
 		t.Params = c.Params

@@ -45,13 +45,16 @@ type Task struct {
 	Started        func()        // to be called once, when the body is under way: its timeout counts from then
 	Now            chan struct{} // closed when there is no time for grace
 
-	claim *queue.Claim
-	id    dagrun.TaskID
-	clock *clock
+	claim    *queue.Claim
+	id       dagrun.TaskID
+	clock    *clock
+	taken    int  // what other tasks of the run had put out at the start, in bytes
+	settling bool // a Settlement was asked for: its body is durable if it succeeds
 }
 
 // Settlement is how this attempt ends in the transaction of its own SQL: see queue.Session.SettleTx. A publish cannot end
-// like that: what settles is the body.
+// like that: what settles is the body. Ask CheckOutputs before: nothing is checked after.
 func (t *Task) Settlement(outputs dagrun.JSON) queue.Settlement {
+	t.settling = true
 	return queue.Settlement{Claim: t.claim, Task: t.id, Attempt: t.Attempt, Outputs: outputs}
 }

@@ -15,15 +15,13 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
 )
 
-// Limits of outputs.
+// Limits of outputs besides those of package worker.
 const (
-	maxTextBytes   = 64 << 10 // a value
-	maxJSONBytes   = 1 << 20  // a value of type json
-	maxOutputBytes = 1 << 20  // all values of a task
-	maxFileBytes   = 2 << 20  // the file, names and delimiters included
-	maxJSONDepth   = 500
+	maxFileBytes = 2 << 20 // the file, names and delimiters included
+	maxJSONDepth = 500
 )
 
 // readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's: the task is then `failed: output`.
@@ -147,16 +145,16 @@ func (p *outputParser) block(name, end string) (string, error) {
 }
 
 func (p *outputParser) check(o dagspec.Output, value string) error {
-	limit := maxTextBytes
+	limit := worker.MaxTextBytes
 	if o.Type == "json" {
-		limit = maxJSONBytes
+		limit = worker.MaxJSONBytes
 	}
 	p.total += len(value)
 	switch {
 	case len(value) > limit:
 		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere and output its address", o.Name, len(value), limit)
-	case p.total > maxOutputBytes:
-		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere and output its address", maxOutputBytes)
+	case p.total > worker.MaxOutputBytes:
+		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere and output its address", worker.MaxOutputBytes)
 	case strings.IndexByte(value, 0) >= 0:
 		return fmt.Errorf("%s holds a NUL byte, which no text in Postgres can: encode it, with base64 for one", o.Name)
 	case !utf8.ValidString(value):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
 )
 
 var declared = []dagspec.Output{{Name: "s", Type: "string"}, {Name: "n", Type: "number"}, {Name: "j", Type: "json"}}
@@ -104,7 +105,7 @@ func TestParseOutputs_Limits(t *testing.T) {
 	for i := range many {
 		many[i] = dagspec.Output{Name: string(rune('a' + i)), Type: "string"}
 		if i < 16 {
-			sixteen += many[i].Name + "=" + x(maxTextBytes) + "\n"
+			sixteen += many[i].Name + "=" + x(worker.MaxTextBytes) + "\n"
 		}
 	}
 	seventeen := sixteen + "t=y\n"
@@ -113,10 +114,10 @@ func TestParseOutputs_Limits(t *testing.T) {
 		declared   []dagspec.Output
 		want       string
 	}{
-		{"a value", "s=" + x(maxTextBytes), declared, ""},
-		{"a value too long", "s=" + x(maxTextBytes+1), declared, "s has 65537 bytes, at most 65536"},
-		{"json", `j="` + x(maxJSONBytes-2) + `"`, declared, ""},
-		{"json too long", `j="` + x(maxJSONBytes-1) + `"`, declared, "j has 1048577 bytes, at most 1048576"},
+		{"a value", "s=" + x(worker.MaxTextBytes), declared, ""},
+		{"a value too long", "s=" + x(worker.MaxTextBytes+1), declared, "s has 65537 bytes, at most 65536"},
+		{"json", `j="` + x(worker.MaxJSONBytes-2) + `"`, declared, ""},
+		{"json too long", `j="` + x(worker.MaxJSONBytes-1) + `"`, declared, "j has 1048577 bytes, at most 1048576"},
 		{"all", sixteen, many, ""},
 		{"too much in all", seventeen, many, "the outputs have more than 1048576 bytes"},
 	} {

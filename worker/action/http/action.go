@@ -27,6 +27,7 @@ type answer struct {
 	status  int
 	headers http.Header
 	body    []byte
+	cut     bool // there was more of the body
 }
 
 // shownBytes of an answer that is a failure go to the log.
@@ -55,6 +56,9 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	if !r.expects(got.status) {
 		fmt.Fprintf(task.Stderr, "%s\n", got.body[:min(len(got.body), shownBytes)])
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
+	}
+	if got.cut {
+		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
 	return got.result()
 }
@@ -109,13 +113,11 @@ func (a *Action) send(ctx context.Context, r *request) (*answer, error) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, r.maxBytes+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, plain(ctx, err)
-	case int64(len(body)) > r.maxBytes:
-		return nil, fmt.Errorf("the answer has more than %d bytes: raise with.max_bytes, or ask for less", r.maxBytes)
 	}
-	return &answer{res.StatusCode, res.Header, body}, nil
+	kept := min(int64(len(body)), r.maxBytes)
+	return &answer{res.StatusCode, res.Header, body[:kept], int64(len(body)) > kept}, nil
 }
 
 // follow lets nothing that a step sends go to another host: its headers stay behind, and a body is not sent again.

@@ -81,7 +81,7 @@ func TestExecute_RefusesWhatItCannotPutOut(t *testing.T) {
 	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		_, _ = w.Write([]byte(map[string]string{"/nul": "a\x00b", "/bytes": "\xff\xfe", "/long": strings.Repeat("x", 100)}[r.URL.Path]))
 	})
-	for path, want := range map[string]dagrun.FailureKind{"/nul": dagrun.KindOutput, "/bytes": dagrun.KindOutput, "/long": dagrun.KindHTTP} {
+	for path, want := range map[string]dagrun.FailureKind{"/nul": dagrun.KindOutput, "/bytes": dagrun.KindOutput, "/long": dagrun.KindOutput} {
 		if res, _ := call(t, map[string]any{"url": url + path, "max_bytes": 99}); res.Kind != want {
 			t.Errorf("%s: %+v, want %s", path, res, want)
 		}
@@ -156,6 +156,7 @@ func TestExecute_SaysWhatIsWrongWithTheStep(t *testing.T) {
 		{"url": "nothing"},
 		{"url": "http://x", "timeout": "3"},
 		{"url": "http://x", "max_bytes": "none"},
+		{"url": "http://x", "max_bytes": 64<<10 + 1},
 		{"url": "http://x", "expect_status": []any{"ok"}},
 	} {
 		if res, _ := call(t, with); res.Kind != dagrun.KindConfig || !strings.Contains(res.Reason, "with.") {

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
 )
 
 // Bounds of a request that the step may move.
 const (
 	defaultConnectTimeout = 10 * time.Second
-	defaultMaxBytes       = 64 << 10 // of the answer's body: what an output may hold
+	maxBytes              = worker.MaxTextBytes // of the answer's body, which is an output
 	maxRedirects          = 10
 )
 
@@ -37,7 +38,7 @@ type request struct {
 
 // parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault.
 func parse(with map[string]any) (r *request, err error) {
-	r = &request{method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: defaultMaxBytes}
+	r = &request{method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: maxBytes}
 	if method, ok := with["method"].(string); ok {
 		r.method = method
 	}
@@ -94,12 +95,21 @@ func (r *request) setBounds(with map[string]any) error {
 	}
 	if limit, ok := with["max_bytes"]; ok {
 		n, err := strconv.ParseInt(fmt.Sprint(limit), 10, 64)
-		if err != nil || n < 1 {
-			return fmt.Errorf("with.max_bytes: %v is not from 1 on", limit)
+		if err != nil || n < 1 || n > maxBytes {
+			return fmt.Errorf("with.max_bytes: %v is not from 1 to %d, which is what an output may hold", limit, maxBytes)
 		}
 		r.maxBytes = n
 	}
 	return nil
+}
+
+// tooLong says what to do about an answer past max_bytes.
+func (r *request) tooLong() string {
+	advice := "ask for less, or have a command put it elsewhere"
+	if r.maxBytes < maxBytes {
+		advice = fmt.Sprintf("raise with.max_bytes, to %d at most, or ask for less", maxBytes)
+	}
+	return fmt.Sprintf("the answer has more than %d bytes: %s", r.maxBytes, advice)
 }
 
 // expects says whether a status is one of those wanted.

@@ -125,6 +125,9 @@ func (t *transaction) commit(ctx context.Context, outputs dagrun.JSON) error {
 	if err := t.whole(); err != nil {
 		return err
 	}
+	if err := t.task.CheckOutputs(outputs); err != nil {
+		return tooMuch("%v", err)
+	}
 	if t.life != nil {
 		if err := t.settle(ctx, outputs); err != nil {
 			return err

@@ -34,34 +34,41 @@ func (x *txAction) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: "a publish cannot commit together with its outcome: use a worker.Func"}
 	}
 	var ours error // what went wrong outside of the function
+	var outputs dagrun.JSON
 	quiet := *task
 	quiet.Started = func() {} // transact says it, once there is a connection
-	res := worker.Func(func(ctx context.Context, _ *worker.Task) (out worker.Outputs, err error) {
-		out, err, ours = x.inTx(ctx, task, d)
-		return out, errors.Join(err, ours)
+	res := worker.Func(func(ctx context.Context, _ *worker.Task) (_ worker.Outputs, err error) {
+		outputs, err, ours = x.inTx(ctx, task, d)
+		return nil, errors.Join(err, ours)
 	}).Execute(ctx, &quiet)
 	if ours != nil {
 		explain(task, ours)
 		return result(ctx, task, ours)
 	}
+	if res.Kind == dagrun.KindNone {
+		res.Outputs = outputs // as they were settled
+	}
 	return res
 }
 
 // inTx tells the function's own error from others.
-func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (out worker.Outputs, theirs, ours error) {
+func (x *txAction) inTx(ctx context.Context, task *worker.Task, d *database) (outputs dagrun.JSON, theirs, ours error) {
 	ours = x.action.transact(ctx, task, d, options{}, func(ctx context.Context, t *transaction) (dagrun.JSON, error) {
 		if t.life == nil {
 			return "", &failure{kind: dagrun.KindConfig, reason: "connection " + Own + " does not lead to the run's own database, or its role may not settle tasks there"}
 		}
+		var out worker.Outputs
 		if out, theirs = x.call(ctx, held{t.tx}, task); theirs != nil {
 			return "", theirs
 		}
-		return marshal(out)
+		var err error
+		outputs, err = marshal(out)
+		return outputs, err
 	})
 	if theirs != nil {
-		return nil, theirs, nil
+		return "", theirs, nil
 	}
-	return out, nil, ours
+	return outputs, nil, ours
 }
 
 func marshal(out worker.Outputs) (dagrun.JSON, error) {

@@ -118,3 +118,44 @@ func TestFunc_WantsTheRunsOwnDatabase(t *testing.T) {
 		t.Errorf("the run is %s", got)
 	}
 }
+
+// What is too large is found before it is settled: what is committed never fails.
+func TestFunc_OutputsPastALimitCommitNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	var calls atomic.Int32
+	y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, _ *worker.Task) (worker.Outputs, error) {
+		calls.Add(1)
+		return worker.Outputs{"n": strings.Repeat("x", worker.MaxTextBytes+1)}, add(ctx, tx, "a")
+	}))
+	if got := y.await(y.run(call1)); !strings.HasPrefix(got, "failed step a failed: output n has 65537 bytes") || calls.Load() != 1 {
+		t.Errorf("the run is %s after %d calls", got, calls.Load())
+	}
+	y.wantRows(0)
+	if !get[bool](y, "SELECT settled IS NULL AND failure_kind = 'output' FROM oarlock.tasks") {
+		t.Error("it was settled, or failed otherwise")
+	}
+}
+
+// The bound of a run, too, is looked at before anything is settled, and never after.
+func TestFunc_OutputsPastTheRunsLimitCommitNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action()
+	y.work(a, a.Func(func(ctx context.Context, tx pgx.Tx, task *worker.Task) (worker.Outputs, error) {
+		return worker.Outputs{"n": []string{strings.Repeat("x", worker.MaxJSONBytes-100)}}, add(ctx, tx, task.Step)
+	}))
+	var steps []string
+	for i, step := range []string{"a", "b", "c", "d", "e"} {
+		entry := "{id: " + step + ", action: my.func, outputs: [n]"
+		if i > 0 {
+			entry += ", depends: [" + string(rune('a'+i-1)) + "]"
+		}
+		steps = append(steps, entry+"}")
+	}
+	if got := y.await(y.run(strings.Join(steps, ", "))); !strings.HasPrefix(got, "failed step e failed: the outputs of the run have more than 4194304 bytes") {
+		t.Errorf("the run is %s", got)
+	}
+	y.wantRows(4)
+}

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// Limits of what a task puts out, whatever executes it.
+const (
+	MaxTextBytes   = 64 << 10 // a value that is a text
+	MaxJSONBytes   = 1 << 20  // any other value, and a text declared as json
+	MaxOutputBytes = 1 << 20  // all values of a task
+)
+
+const elsewhere = "put large data elsewhere and output its address"
+
+// outcome is the result of a body as it goes to the core.
+func (t *Task) outcome(res dagrun.Result) dagrun.Result {
+	switch {
+	case res.Kind != dagrun.KindNone || t.Publish: // a publish puts nothing out
+		return res
+	case t.settling:
+		res.Settled = true // checked before it was
+		return res
+	}
+	if err := t.CheckOutputs(res.Outputs); err != nil {
+		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: res.HasExit, ExitCode: res.ExitCode, Reason: err.Error()}
+	}
+	return res
+}
+
+// CheckOutputs says what is wrong with the outputs of a body that is about to succeed. Each result passes it; an executor
+// that makes anything durable together with its outputs asks before.
+func (t *Task) CheckOutputs(outputs dagrun.JSON) error {
+	switch {
+	case t.taken+len(outputs) > dagrun.MaxRunOutputs:
+		return fmt.Errorf("the outputs of the run have more than %d bytes: %s", dagrun.MaxRunOutputs, elsewhere)
+	case holdsNUL(string(outputs)):
+		return errors.New("an output holds a NUL byte, which no text in Postgres can: encode it, with base64 for one")
+	case len(outputs) <= MaxTextBytes:
+		return nil // whatever is in it: most outputs are small
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(outputs), &values); err != nil {
+		return fmt.Errorf("the outputs are no JSON object: %w", err)
+	}
+	total := 0
+	for name, value := range values {
+		size, limit := t.measure(name, value)
+		if size > limit {
+			return fmt.Errorf("output %s has %d bytes, at most %d: %s", name, size, limit, elsewhere)
+		}
+		if total += size; total > MaxOutputBytes {
+			return fmt.Errorf("the outputs have more than %d bytes: %s", MaxOutputBytes, elsewhere)
+		}
+	}
+	return nil
+}
+
+// measure is how long a value is, as its reader gets it, and how long it may be.
+func (t *Task) measure(name string, value json.RawMessage) (size, limit int) {
+	var text *string
+	if err := json.Unmarshal(value, &text); err != nil {
+		return len(value), MaxJSONBytes // a list, a map, a number
+	}
+	if text == nil {
+		return 0, MaxJSONBytes
+	}
+	if t.declares(name, "json") {
+		return len(*text), MaxJSONBytes
+	}
+	return len(*text), MaxTextBytes
+}
+
+func (t *Task) declares(name, kind string) bool {
+	var declared []dagspec.Output
+	if t.Body != nil {
+		declared = t.Body.Outputs
+	}
+	for _, o := range declared {
+		if o.Name == name {
+			return o.Type == kind
+		}
+	}
+	return false
+}
+
+// holdsNUL finds what JSON allows and Postgres refuses: \u0000, unless its backslash is one that is escaped.
+func holdsNUL(text string) bool {
+	for {
+		before, after, found := strings.Cut(text, `\u0000`)
+		if !found {
+			return false
+		}
+		if slashes := len(before) - len(strings.TrimRight(before, `\`)); slashes%2 == 0 {
+			return true
+		}
+		text = after
+	}
+}

@@ -1,0 +1,84 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+func TestCheckOutputs_HoldsTheLimits(t *testing.T) {
+	t.Parallel()
+	task := &worker.Task{Body: &dagspec.Step{Outputs: []dagspec.Output{{Name: "j", Type: "json"}, {Name: "s"}}}}
+	text := func(bytes int) string { return strings.Repeat("\n", bytes) } // two bytes each in JSON
+	for name, tt := range map[string]struct {
+		outputs map[string]any
+		want    string // "": they pass
+	}{
+		"a text at the limit":      {map[string]any{"s": text(worker.MaxTextBytes)}, ""},
+		"a text past it":           {map[string]any{"s": text(worker.MaxTextBytes + 1)}, "output s has 65537 bytes, at most 65536"},
+		"an undeclared text":       {map[string]any{"x": text(worker.MaxTextBytes + 1)}, "output x has 65537 bytes"},
+		"a text declared json":     {map[string]any{"j": text(worker.MaxJSONBytes), "s": nil}, ""},
+		"a text declared json, +1": {map[string]any{"j": text(worker.MaxJSONBytes + 1)}, "output j has 1048577 bytes, at most 1048576"},
+		"a list":                   {map[string]any{"s": []string{strings.Repeat("x", worker.MaxJSONBytes-4)}}, ""},
+		"a list past it":           {map[string]any{"s": []string{strings.Repeat("x", worker.MaxJSONBytes-3)}}, "output s has 1048577 bytes"},
+		"all together": {
+			map[string]any{"j": text(worker.MaxJSONBytes), "s": "x"}, "the outputs have more than 1048576 bytes",
+		},
+		"NUL":             {map[string]any{"s": "a\x00b"}, "NUL"},
+		"the name of NUL": {map[string]any{"s": `a\u0000b`}, ""},
+	} {
+		raw, err := json.Marshal(tt.outputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = task.CheckOutputs(dagrun.JSON(raw))
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	if err := task.CheckOutputs(""); err != nil {
+		t.Errorf("none: %v", err)
+	}
+}
+
+// A Go function, and each item of a foreach, passes the limits that commands pass.
+func TestOutputs_OfFunctionsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsteps:\n"+
+		"  - {id: a, action: my.func, outputs: [n]}\n"+
+		"  - {id: each, action: my.func, outputs: [n], foreach: {items: [x, y]}}\n")
+	id := b.enqueue(t, "d")
+	b.start(t, "w", func(c *worker.Config) {
+		c.Executors["action:my.func"] = worker.Func(func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
+			if task.Item == "y" {
+				return worker.Outputs{"n": "small"}, nil
+			}
+			return worker.Outputs{"n": strings.Repeat("x", worker.MaxTextBytes+1)}, nil
+		})
+	})
+	b.await(t, id)
+	tasks, err := b.Tasks(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		want := dagrun.KindOutput
+		if task.Item == "y" {
+			want = dagrun.KindNone
+		}
+		if task.Step == "each" && task.Item == "" {
+			continue // the node
+		}
+		if string(task.FailureKind) != string(want) {
+			t.Errorf("%s/%s: %s %q %s", task.Step, task.Item, task.State, task.FailureKind, task.Reason)
+		}
+	}
+	if len(tasks) != 4 {
+		t.Errorf("%d tasks", len(tasks))
+	}
+}
