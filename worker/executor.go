@@ -31,8 +31,6 @@ type Task struct {
 
 	Body     *dagspec.Step     // what to run; Publish is a body of its own
 	Resolved *dagspec.Resolved // its texts, with all references filled in
-	DAGShell []string          // the DAG's shell, where the body has none
-	WorkDir  string            // the DAG's working_dir, where the body has none
 	Source   string            // folder of the DAG file, "" when it is not on this host
 
 	Params   map[string]any

@@ -9,7 +9,7 @@ import (
 )
 
 // Graph compiles the spec for package dagrun. The Data of each step is a *Step with everything inherited filled in
-// (shell, working_dir, kill, on_lost; for replacements also what they take from the failed step).
+// (shell, working_dir, kill, on_lost; a shell that neither the step nor the DAG names is the worker's; for replacements also what they take from the failed step).
 func (s *Spec) Graph() (*dagrun.Graph, error) {
 	spec, err := s.Compile()
 	if err != nil {
@@ -71,9 +71,6 @@ type compiler struct {
 func (c *compiler) inherit(s *Step) {
 	if s.Shell == nil {
 		s.Shell = c.spec.Shell
-	}
-	if s.Shell == nil {
-		s.Shell = []string{"/bin/sh", "-eu"}
 	}
 	if s.WorkingDir == "" {
 		s.WorkingDir = c.spec.WorkingDir

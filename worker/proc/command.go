@@ -72,10 +72,10 @@ func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 	return argv, nil
 }
 
-// shellCommand passes the text of run: as it is.
+// shellCommand passes the text of run: as it is, to the shell of the step (or its DAG), of the worker, or the standard one.
 func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	shell := standardShell
-	for _, s := range [][]string{x.config.Shell, t.DAGShell, t.Body.Shell} {
+	for _, s := range [][]string{x.config.Shell, t.Body.Shell} {
 		if len(s) > 0 {
 			shell = s
 		}
@@ -91,12 +91,9 @@ func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	return append(argv, path), nil
 }
 
-// workingDir is the step's folder, the DAG's, or the attempt's own, from which relative ones count.
+// workingDir is the step's folder (or its DAG's), or the attempt's own, from which relative ones count.
 func workingDir(t *worker.Task, f *folder) (string, error) {
 	dir := t.Body.WorkingDir
-	if dir == "" {
-		dir = t.WorkDir
-	}
 	if dir == "" {
 		if err := f.make(); err != nil {
 			return "", spawnError{err}

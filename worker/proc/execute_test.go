@@ -133,20 +133,30 @@ func TestExecute_RunsTextsOfAnyLength(t *testing.T) {
 func TestExecute_TakesTheNearestShell(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) { c.Shell = []string{"/bin/echo", "worker"} })
-	for _, tt := range []struct {
-		step, dag []string
-		want      string
-	}{
-		{nil, nil, "worker -c text\n"},
-		{nil, []string{"/bin/echo", "dag"}, "dag -c text\n"},
-		{[]string{"/bin/echo", "step"}, []string{"/bin/echo", "dag"}, "step -c text\n"},
+	for source, want := range map[string]string{
+		"steps: [{id: a, run: text}]":                                                    "worker -c text\n",
+		"shell: [/bin/echo, dag]\nsteps: [{id: a, run: text}]":                           "dag -c text\n",
+		"shell: [/bin/echo, dag]\nsteps: [{id: a, run: text, shell: [/bin/echo, step]}]": "step -c text\n",
 	} {
-		task := task(dagspec.Step{Run: "text", Shell: tt.step})
-		task.DAGShell = tt.dag
-		if x.run(t, task); stdout(task) != tt.want {
-			t.Errorf("got %q, want %q", stdout(task), tt.want)
+		task := task(compiled(t, source))
+		if x.run(t, task); stdout(task) != want {
+			t.Errorf("%s: got %q, want %q", source, stdout(task), want)
 		}
 	}
+}
+
+// compiled is the first step of a DAG, as drivers hand it to executors.
+func compiled(t *testing.T, source string) dagspec.Step {
+	t.Helper()
+	spec, err := dagspec.Parse("d.yaml", []byte("name: d\n"+source+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *graph.Step(0).Data.(*dagspec.Step)
 }
 
 func TestExecute_StartsOnce(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/proc"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -92,6 +93,17 @@ steps:
 	}
 	if task := b.task(t, run, "panic"); task.FailureKind != "panic" || !strings.Contains(b.text(t, run, "panic"), "rig_test.go") {
 		t.Errorf("panic ended as %s, and logged %q", task.FailureKind, b.text(t, run, "panic"))
+	}
+}
+
+func TestRig_StepsRunInTheWorkersShellUnlessTheyNameOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: d\nsteps:\n  - {id: a, run: text}\n  - {id: b, run: text, shell: [/bin/echo, step]}\n")
+	b.start(t, rig.Config{Commands: &proc.Config{Shell: []string{"/bin/echo", "worker"}}}, nil)
+	run := b.run(t, "d")
+	if a, other := b.text(t, run, "a"), b.text(t, run, "b"); a != "worker -c text\n" || other != "step -c text\n" {
+		t.Errorf("a logged %q, b %q", a, other)
 	}
 }
 
