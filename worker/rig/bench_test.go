@@ -183,7 +183,9 @@ func (b *bench) put(tb testing.TB, source string) {
 
 func (b *bench) start(tb testing.TB, c rig.Config, change func(*rig.Rig)) *rig.Rig {
 	tb.Helper()
-	c.Database.URL = b.db.URL
+	if c.Database.Pool == nil {
+		c.Database.URL = b.db.URL
+	}
 	c.Folder = tb.TempDir()
 	r, err := rig.New(c)
 	if err != nil {

@@ -73,7 +73,7 @@ func (c Config) complete() (Config, error) {
 		if c.SQL.Connections == nil {
 			c.SQL.Connections = map[string]postgres.Connection{}
 		}
-		c.SQL.Connections[postgres.Own] = postgres.Connection{URL: c.databaseURL(), Pooler: c.Database.PollOnly}
+		c.SQL.Connections[postgres.Own] = c.ownConnection()
 	}
 	c.Metrics.Version = orElse(c.Metrics.Version, c.Version)
 	c.Folder = orElse(c.Folder, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
@@ -81,11 +81,15 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-func (c *Config) databaseURL() string {
+// ownConnection is to where the queue is, in the same way. A pool's own way may differ from the text it was parsed of: a
+// program sets passwords, TLS and hooks in it.
+func (c *Config) ownConnection() postgres.Connection {
+	own := postgres.Connection{URL: c.Database.URL, Pooler: c.Database.PollOnly}
 	if c.Database.Pool != nil {
-		return c.Database.Pool.Config().ConnString()
+		pool := c.Database.Pool.Config()
+		own.URL, own.Config, own.BeforeConnect = "", pool.ConnConfig, pool.BeforeConnect
 	}
-	return c.Database.URL
+	return own
 }
 
 func orElse[T comparable](value, otherwise T) T {

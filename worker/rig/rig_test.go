@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -176,6 +177,32 @@ steps:
 	}
 	if task := b.task(t, run, "post"); task.State != "succeeded" || !strings.Contains(string(task.Outputs), `"settled": 1`) {
 		t.Errorf("post is %s (%s): %s", task.State, task.Reason, task.Outputs)
+	}
+}
+
+// A program sets up its pool in code: what the pool was parsed of leads nowhere.
+func TestRig_ConnectsSQLTasksAsItsPoolDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	there, err := pgxpool.ParseConfig(b.db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgxpool.ParseConfig("postgres://nobody@127.0.0.1:1/nowhere?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database = there.ConnConfig.Host, there.ConnConfig.Port, there.ConnConfig.Database
+	config.ConnConfig.User, config.ConnConfig.Password = there.ConnConfig.User, there.ConnConfig.Password
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b.put(t, "name: q\nsteps: [{id: a, action: postgres.query, with: {sql: SELECT 42 AS n}}]\n")
+	b.start(t, rig.Config{Database: queue.Config{Pool: pool}}, nil)
+	if task := b.task(t, b.run(t, "q"), "a"); task.State != "succeeded" || !strings.Contains(string(task.Outputs), `"n": 42`) {
+		t.Errorf("the task is %s (%s): %s", task.State, task.Reason, task.Outputs)
 	}
 }
 

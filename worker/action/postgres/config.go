@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -40,6 +41,12 @@ type Connection struct {
 	StatementTimeout time.Duration // of steps that name none; 0: the step's own timeout
 	LockTimeout      time.Duration // of steps that name none; 0: as the server has it
 	Pooler           bool          // a pooler that refuses startup parameters is in between
+
+	// Config stands instead of a URL: one that pgx.ParseConfig made, and that a program changed. It is copied.
+	Config *pgx.ConnConfig
+
+	// BeforeConnect may change each connection before it is made, as a pool's does. nil: as it is.
+	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
 func (c Config) withDefaults() Config {
@@ -67,10 +74,7 @@ type database struct {
 const cancelPatience = 5 * time.Second
 
 func open(name string, c Connection) (*database, error) {
-	if c.URL == "" {
-		return nil, fmt.Errorf("connection %s: it has no URL", name)
-	}
-	config, err := pglink.Parse(c.URL, pglink.Options{Writer: !c.Pooler})
+	config, err := c.read()
 	if err != nil {
 		return nil, fmt.Errorf("connection %s: %w", name, err)
 	}
@@ -80,6 +84,23 @@ func open(name string, c Connection) (*database, error) {
 	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 	}
-	c.URL = "" // nobody needs it from here on
+	c.URL, c.Config = "", nil // nobody needs them from here on
 	return &database{Connection: c, name: name, config: config}, nil
+}
+
+// read is what connections are made of.
+func (c *Connection) read() (*pgx.ConnConfig, error) {
+	switch {
+	case c.Config != nil && c.URL != "":
+		return nil, errors.New("it has a URL and a Config: give it one of them")
+	case c.Config != nil:
+		config := c.Config.Copy()
+		if !c.Pooler {
+			pglink.AsWriter(config, config.RuntimeParams["application_name"])
+		}
+		return config, nil
+	case c.URL == "":
+		return nil, errors.New("it has no URL")
+	}
+	return pglink.Parse(c.URL, pglink.Options{Writer: !c.Pooler})
 }

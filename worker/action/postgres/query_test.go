@@ -3,12 +3,14 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -35,6 +37,34 @@ func TestExecute_PutsOutTheRowsOfTheLastStatement(t *testing.T) {
 	}
 	if !strings.Contains(c.log.String(), "oarlock: 2 rows in ") {
 		t.Errorf("logged %q", c.log.String())
+	}
+}
+
+func TestNew_TakesAConfigurationOfTheProgramsOwn(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	given, err := pgx.ParseConfig(y.tasks)
+	y.must(err)
+	user := given.User
+	given.User, given.Password = "nobody_here", ""
+	c := postgres.Connection{Config: given, BeforeConnect: func(_ context.Context, config *pgx.ConnConfig) error {
+		config.User, config.Password = user, "pass-word"
+		return nil
+	}}
+	a := y.action(func(all *postgres.Config) { all.Connections[postgres.Own] = c })
+	given.Host = "changed.invalid" // it was copied
+	res, _ := y.do(a, with{"sql": "SELECT current_user::text AS who, current_setting('client_connection_check_interval') AS check"})
+	if want := `{"first":{"who":"` + user + `","check":"5s"},"row_count":1,`; !strings.HasPrefix(string(res.Outputs), want) {
+		t.Errorf("%+v", res)
+	}
+	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return errors.New("no token for hunter2") }
+	a = y.action(func(all *postgres.Config) { all.Connections[postgres.Own] = c })
+	if res, c := y.do(a, with{"sql": "SELECT 1"}); res.Kind != dagrun.KindSQL || strings.Contains(res.Reason+c.log.String(), "hunter2") {
+		t.Errorf("%+v", res)
+	}
+	c.URL = y.tasks
+	if _, err := postgres.New(postgres.Config{Connections: map[string]postgres.Connection{"x": c}}); err == nil {
+		t.Error("a URL and a configuration are accepted")
 	}
 }
 

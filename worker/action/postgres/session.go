@@ -38,6 +38,11 @@ func (d *database) connect(ctx context.Context) (*session, error) {
 func (s *session) dial(ctx context.Context) (err error) {
 	config := s.database.config.Copy()
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.heard(n) }
+	if before := s.database.BeforeConnect; before != nil {
+		if err := before(ctx, config); err != nil {
+			return &connectError{s.database.name, err}
+		}
+	}
 	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 		return &connectError{s.database.name, err}
 	}
