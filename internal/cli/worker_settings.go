@@ -43,6 +43,7 @@ func workerKeys() []config.Key {
 		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
 		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count by DAG, up to 200 of them"},
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
+		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query reaches the worker's own database, with its own role"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
 		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
@@ -123,6 +124,7 @@ func (e *env) rigConfig() (rig.Config, error) {
 		return c, err
 	}
 	c.Folder = filepath.Join(state, c.Name)
+	c.SQL.KeepOwn = s.Text("own_sql") == "false"
 	if c.SQL.Connections, err = e.connections(); err != nil {
 		return c, err
 	}

@@ -19,6 +19,7 @@ import (
 // Action executes postgres.query.
 type Action struct {
 	databases map[string]*database
+	keepOwn   bool
 	budget    *budget
 	life      atomic.Pointer[life]
 }
@@ -29,7 +30,7 @@ func New(c Config) (*Action, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	a := &Action{databases: map[string]*database{}}
+	a := &Action{databases: map[string]*database{}, keepOwn: c.KeepOwn}
 	for _, name := range slices.Sorted(maps.Keys(c.Connections)) {
 		d, err := open(name, c.Connections[name])
 		if err != nil {
@@ -50,7 +51,15 @@ func (a *Action) Use(s Settler, worker uuid.UUID) {
 // Close ends all connections that no task uses, and waits for nothing else: those in use are closed with their task.
 func (a *Action) Close() { a.budget.close() }
 
-// find is the connection that a step names.
+// lend is the connection that a step of postgres.query names.
+func (a *Action) lend(name string) (*database, error) {
+	if a.keepOwn && name == Own {
+		return nil, &failure{kind: dagrun.KindConfig, reason: "this worker keeps its own connection, " + Own + ", from postgres.query (own_sql: false): name another one"}
+	}
+	return a.find(name)
+}
+
+// find is a connection by its name.
 func (a *Action) find(name string) (*database, error) {
 	if d := a.databases[name]; d != nil {
 		return d, nil
@@ -72,7 +81,7 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}
-	d, err := a.find(q.connection)
+	d, err := a.lend(q.connection)
 	if err != nil {
 		return result(ctx, task, err)
 	}

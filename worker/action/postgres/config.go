@@ -28,6 +28,7 @@ const (
 // Config says what tasks may reach, and with how many connections.
 type Config struct {
 	Connections map[string]Connection
+	KeepOwn     bool // Own is for functions alone: steps of postgres.query may not name it
 
 	MaxOpen  int           // connections of all names together; 0: DefaultMaxOpen
 	MaxIdle  int           // of each name; 0: DefaultMaxIdle

@@ -68,6 +68,23 @@ func TestNew_TakesAConfigurationOfTheProgramsOwn(t *testing.T) {
 	}
 }
 
+func TestExecute_LeavesTheWorkersOwnConnectionToFunctions(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	a := y.action(func(c *postgres.Config) {
+		c.KeepOwn = true
+		c.Connections["reports"] = c.Connections[postgres.Own]
+	})
+	for _, w := range []with{{"sql": "SELECT 1"}, {"sql": "SELECT 1", "connection": postgres.Own}} {
+		if res, _ := y.do(a, w); res.Kind != dagrun.KindConfig || !strings.Contains(res.Reason, "own_sql") {
+			t.Errorf("%v: %+v", w, res)
+		}
+	}
+	if res, _ := y.do(a, with{"sql": "SELECT 1", "connection": "reports"}); res.Kind != dagrun.KindNone {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestExecute_RowCountOfAChange(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
