@@ -10,7 +10,7 @@ const (
 	EvGranted                     // Task: the gate gave what a Want asked for
 	EvStarted                     // Task, Attempt: the body is under way, its timeout counts from At
 	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended
-	EvWaits                       // Task, Attempt, Until, Ref: an opened body waits; Until 0 = unknown
+	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = why
 	EvProbed                      // Task, Result: the cache's answer; nil = miss
 	EvLost                        // Task, Attempt, Text: this driver gave the attempt up (drain, self-fence)
 	EvSettled                     // Task, Attempt, Result: before EvBegin only: a former driver's result that was settled but not recorded

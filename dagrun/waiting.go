@@ -34,6 +34,9 @@ func (r *Run) waits(t *task, e *Event) error {
 	}
 	r.move(t, nowhere)
 	t.NextAt, t.Ref = e.Until, cmp.Or(e.Ref, t.Ref)
+	if t.Request == RequestNone {
+		t.Reason = cmp.Or(e.Text, t.Reason)
+	}
 	r.changed(t)
 	r.setAlarm(t)
 	if t.Request != RequestNone {

@@ -15,9 +15,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Prober asks whether what a wait waits for is there.
+// Prober asks whether what a wait waits for is there, and says why not: asked again later, it may be. An error is one that
+// asking again will not mend.
 type Prober interface {
-	Probe(ctx context.Context, with map[string]any) (there bool, err error)
+	Probe(ctx context.Context, with map[string]any) (there bool, why string, err error)
 }
 
 const (
@@ -61,7 +62,7 @@ func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecor
 	case until != 0:
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
 	}
-	return d.probe(ctx, task.Resolved.With)
+	return d.probe(ctx, task)
 }
 
 // waitUntil is when a wait of a duration or until a time is over; 0 for one that asks.
@@ -80,25 +81,32 @@ func waitUntil(with map[string]any, since dagrun.Time) (dagrun.Time, error) {
 	return 0, nil
 }
 
-// probe asks once; what cannot be asked is asked again later, as what is not there yet.
-func (d *driver) probe(ctx context.Context, with map[string]any) dagrun.Event {
-	what, _ := with["http"].(map[string]any)
+// probe asks once; what does not answer is asked again later, as what is not there yet. Why is the task's reason meanwhile.
+func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
+	what, _ := task.Resolved.With["http"].(map[string]any)
 	if d.worker.prober == nil || what == nil {
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: "this worker cannot wait for that"}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
 	defer cancel()
-	there, err := d.worker.prober.Probe(ctx, what)
-	if err == nil && there {
+	there, why, err := d.worker.prober.Probe(ctx, what)
+	switch {
+	case err != nil:
+		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
+	case there:
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
 	}
-	interval := probeEvery
+	again := d.worker.clock.now() + dagrun.Time(probeInterval(what).Milliseconds())
+	return dagrun.Event{Kind: dagrun.EvWaits, Until: again, Text: why}
+}
+
+func probeInterval(what map[string]any) time.Duration {
 	if text, ok := what["interval"].(string); ok {
 		if span, err := dagspec.ParseDuration(text); err == nil && span > 0 {
-			interval = span.Std()
+			return span.Std()
 		}
 	}
-	return dagrun.Event{Kind: dagrun.EvWaits, Until: d.worker.clock.now() + dagrun.Time(interval.Milliseconds())}
+	return probeEvery
 }
 
 // openChild asks for the child run, until the database answers. Asked again, it finds the same child.

@@ -46,7 +46,11 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	defer cancel()
 	task.Started()
 	begun := time.Now()
-	got, err := a.send(ctx, r)
+	var got *answer
+	err = a.send(ctx, r, func(res *http.Response) (err error) {
+		got, err = r.read(res)
+		return err
+	})
 	took := time.Since(begun).Round(time.Millisecond)
 	if err != nil {
 		fmt.Fprintf(task.Stderr, "%s failed after %v: %v\n", r.place(), took, err)
@@ -78,20 +82,28 @@ func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, contex
 	return ctx, cancel
 }
 
-// Probe asks once whether what a wait waits for is there. That nobody answers is an answer.
-func (a *Action) Probe(ctx context.Context, with map[string]any) (bool, error) {
+// Probe asks once whether what a wait waits for is there, by the status of an answer alone. That nobody answers is an
+// answer; that nobody may be asked is an error.
+func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, why string, err error) {
 	r, err := parse(with)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
-	got, err := a.send(ctx, r)
+	err = a.send(ctx, r, func(res *http.Response) error {
+		there, why = r.expects(res.StatusCode), fmt.Sprintf("the last answer was status %d", res.StatusCode)
+		return nil
+	})
+	if _, denied := errors.AsType[*deniedError](err); denied {
+		return false, "", err
+	}
 	if err != nil {
-		return false, err
+		why = "no answer: " + err.Error()
 	}
-	return r.expects(got.status), nil
+	return there, why, nil
 }
 
-func (a *Action) send(ctx context.Context, r *request) (*answer, error) {
+// send sends a request and has its answer read.
+func (a *Action) send(ctx context.Context, r *request, read func(*http.Response) error) error {
 	if r.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no answer within %v", r.timeout))
@@ -99,7 +111,7 @@ func (a *Action) send(ctx context.Context, r *request) (*answer, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), r.reader())
 	if err != nil {
-		return nil, plain(ctx, err)
+		return plain(ctx, err)
 	}
 	req.Header = r.headers.Clone()
 	if r.isJSON && req.Header.Get("Content-Type") == "" {
@@ -109,12 +121,20 @@ func (a *Action) send(ctx context.Context, r *request) (*answer, error) {
 	client := &http.Client{Transport: transport, CheckRedirect: follow}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, plain(ctx, err)
+		return plain(ctx, err)
 	}
 	defer res.Body.Close()
+	if err := read(res); err != nil {
+		return plain(ctx, err)
+	}
+	return nil
+}
+
+// read takes as much of an answer as the step allows.
+func (r *request) read(res *http.Response) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, r.maxBytes+1))
 	if err != nil {
-		return nil, plain(ctx, err)
+		return nil, err
 	}
 	kept := min(int64(len(body)), r.maxBytes)
 	return &answer{res.StatusCode, res.Header, body[:kept], int64(len(body)) > kept}, nil

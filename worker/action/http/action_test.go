@@ -167,16 +167,27 @@ func TestExecute_SaysWhatIsWrongWithTheStep(t *testing.T) {
 
 func TestProbe_TellsThereFromNotThere(t *testing.T) {
 	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
 	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		if r.URL.Path != "/ready" {
+		if r.URL.Path == "/no" {
 			w.WriteHeader(nethttp.StatusServiceUnavailable)
 		}
+		_, _ = w.Write(make([]byte, 1<<20)) // more than an output may hold: nobody asks for it
 	})
-	action := http.New(http.Policy{})
-	if there, err := action.Probe(t.Context(), map[string]any{"url": url + "/ready"}); !there || err != nil {
-		t.Errorf("ready: %v, %v", there, err)
+	for to, want := range map[string]string{url + "/ready": "", url + "/no": "the last answer was status 503", gone.URL: "no answer: "} {
+		there, why, err := http.New(http.Policy{}).Probe(t.Context(), map[string]any{"url": to})
+		if there != (want == "") || !there && !strings.HasPrefix(why, want) || err != nil || strings.Contains(why, "://") {
+			t.Errorf("%s: %v, %q, %v", to, there, why, err)
+		}
 	}
-	if there, err := action.Probe(t.Context(), map[string]any{"url": url}); there || err != nil {
-		t.Errorf("not ready: %v, %v", there, err)
+}
+
+func TestProbe_SaysWhatNobodyMayBeAsked(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"ftp://x", "", "http://169.254.169.254/latest"} {
+		if there, _, err := http.New(http.Policy{}).Probe(t.Context(), map[string]any{"url": url}); there || err == nil {
+			t.Errorf("%q: %v, %v", url, there, err)
+		}
 	}
 }
