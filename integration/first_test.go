@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
 func TestWorker_RunsAGraphOfCommands(t *testing.T) {
@@ -36,5 +39,22 @@ func TestWorker_IsToldToStop(t *testing.T) {
 	}
 	if live := b.live(t); live != "" {
 		t.Errorf("%s is still registered", live)
+	}
+}
+
+// A database that refuses a worker is no reason to try for ever: it says what to do, and ends.
+func TestWorker_NeedsASchema(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("wants a database")
+	}
+	b := &bench{db: pgtest.Empty(t), dir: t.TempDir()}
+	b.url = b.db.URL
+	w := b.worker(t, "w1")
+	if code := w.exit(t); code != 5 {
+		t.Errorf("it ended with %d, want 5", code)
+	}
+	if said := w.said.String(); !strings.Contains(said, "oarlock migrate up") {
+		t.Errorf("it said %s, not what to do", said)
 	}
 }

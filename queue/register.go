@@ -31,7 +31,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	}
 	sent := boottime.Now()
 	if err := s.announce(ctx, &w); err != nil {
-		return nil, fmt.Errorf("register worker %s: %w", w.ID, err)
+		return nil, said(fmt.Sprintf("register worker %s", w.ID), err)
 	}
 	session := newSession(s, w, sent)
 	if err := session.take(ctx); err != nil {
