@@ -224,6 +224,7 @@ func (w *Worker) register(ctx context.Context) error {
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
 	w.logs = w.config.Logs(session, func() time.Time { return at(w.clock.now()) })
+	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment)
 	return nil
 }
 

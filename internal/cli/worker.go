@@ -87,6 +87,8 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
 // sayGuard logs what the guard sees; what is usual only for those who want to know everything.
 func (e *env) sayGuard(event guard.Event) {
 	switch event.Kind {
+	case guard.Uncontained:
+		e.log.Info("guard: "+event.String(), "hint", "without a cgroup the guard is a subreaper: nothing escapes it but what outlives its own death")
 	case guard.Started, guard.Swept:
 		e.log.Debug("guard: " + event.String())
 	case guard.Ended:
@@ -95,7 +97,7 @@ func (e *env) sayGuard(event guard.Event) {
 			return
 		}
 		e.log.Warn("guard: " + event.String())
-	case guard.Waiting, guard.Evicted, guard.Ignored, guard.Uncontained, guard.Overdue, guard.Blocked, guard.Delayed, guard.Unwritten:
+	case guard.Waiting, guard.Evicted, guard.Ignored, guard.Overdue, guard.Blocked, guard.Delayed, guard.Unwritten:
 		e.log.Warn("guard: " + event.String())
 	}
 }
