@@ -17,6 +17,8 @@ var denied = []netip.Prefix{
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fd00:ec2::254/128"),
 	netip.MustParsePrefix("100.100.100.200/32"),
+	netip.MustParsePrefix("fd20:ce::254/128"),
+	netip.MustParsePrefix("192.0.0.192/32"),
 	netip.MustParsePrefix("168.63.129.16/32"),
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("::/128"),
@@ -33,12 +35,35 @@ type Policy struct {
 // check says why an address may not be dialled.
 func (p Policy) check(address netip.Addr) error {
 	address = address.Unmap().WithZone("")
-	in := func(prefix netip.Prefix) bool { return prefix.Contains(address) }
-	if slices.ContainsFunc(p.Allow, in) {
-		return nil
+	for _, address := range append(carried(address), address) {
+		in := func(prefix netip.Prefix) bool { return prefix.Contains(address) }
+		if !slices.ContainsFunc(p.Allow, in) && (slices.ContainsFunc(denied, in) || slices.ContainsFunc(p.Deny, in)) {
+			return &deniedError{address}
+		}
 	}
-	if slices.ContainsFunc(denied, in) || slices.ContainsFunc(p.Deny, in) {
-		return &deniedError{address}
+	return nil
+}
+
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	teredo     = netip.MustParsePrefix("2001::/32")
+)
+
+// carried are the addresses of IPv4 that one of IPv6 leads to: what translates it on the way sends the packet there.
+func carried(address netip.Addr) []netip.Addr {
+	b := address.As16()
+	v4 := func(at int, flip byte) netip.Addr {
+		return netip.AddrFrom4([4]byte{b[at] ^ flip, b[at+1] ^ flip, b[at+2] ^ flip, b[at+3] ^ flip})
+	}
+	switch {
+	case nat64.Contains(address), localNAT64.Contains(address):
+		return []netip.Addr{v4(12, 0)}
+	case sixToFour.Contains(address):
+		return []netip.Addr{v4(2, 0)}
+	case teredo.Contains(address):
+		return []netip.Addr{v4(4, 0), v4(12, 0xff)} // its server, and the client
 	}
 	return nil
 }
