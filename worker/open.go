@@ -36,11 +36,15 @@ func (d *driver) open(a dagrun.Action) {
 	row, _ := d.run.Task(a.Task)
 	ctx := d.lifetime()
 	d.opening.Go(func() {
+		open := func() dagrun.Event { return d.openChild(ctx, task, a) }
 		if task.Body.Action == "wait" {
-			d.answer(a, d.openWait(ctx, task, &row))
-		} else {
-			d.answer(a, d.openChild(ctx, task, a))
+			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }
 		}
+		e := open()
+		if e.Text = task.masked(e.Text); e.Result != nil {
+			e.Result.Reason = task.masked(e.Result.Reason)
+		}
+		d.answer(a, e)
 	})
 }
 

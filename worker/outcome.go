@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -21,6 +24,7 @@ const elsewhere = "put large data elsewhere and output its address"
 
 // outcome is the result of a body as it goes to the core.
 func (t *Task) outcome(res dagrun.Result) dagrun.Result {
+	res.Reason = t.masked(res.Reason)
 	switch {
 	case res.Kind != dagrun.KindNone || t.Publish: // a publish puts nothing out
 		return res
@@ -88,6 +92,24 @@ func (t *Task) declares(name, kind string) bool {
 		}
 	}
 	return false
+}
+
+// masked takes secrets out of a reason, which is stored and shown as it is.
+func (t *Task) masked(text string) string {
+	var shapes []string
+	for _, secret := range t.Secrets {
+		for _, s := range []string{secret, strings.TrimSpace(secret)} {
+			quoted := strconv.Quote(s)
+			shapes = append(shapes, s, quoted[1:len(quoted)-1], url.QueryEscape(s), url.PathEscape(s))
+		}
+	}
+	slices.SortFunc(shapes, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another
+	for _, s := range shapes {
+		if len(s) >= minSecretBytes {
+			text = strings.ReplaceAll(text, s, "***")
+		}
+	}
+	return text
 }
 
 // holdsNUL finds what JSON allows and Postgres refuses: \u0000, unless its backslash is one that is escaped.

@@ -3,6 +3,10 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,5 +84,38 @@ func TestOutputs_OfFunctionsAreBounded(t *testing.T) {
 	}
 	if len(tasks) != 4 {
 		t.Errorf("%d tasks", len(tasks))
+	}
+}
+
+// A reason is stored and shown to everybody: no secret may be in it, whoever gives it.
+func TestReason_HoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("pass word/1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, "name: d\nsecrets: [{name: token, from: file, key: "+file+"}]\nsteps:\n"+
+		"  - {id: error, action: my.func, continue_on: failed}\n  - {id: panic, action: my.func}\n"+
+		"  - {id: wait, action: wait, with: {http: {url: http://x}}}\n")
+	id := b.enqueue(t, "d")
+	b.start(t, "w", func(c *worker.Config) {
+		c.Prober = prober(func() (bool, string, error) { return false, "", errors.New("no pass word/1") })
+		c.Executors["action:my.func"] = worker.Func(func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
+			if task.Step == "panic" {
+				panic("with " + task.Secrets["token"])
+			}
+			return nil, fmt.Errorf("Get http://x?t=pass+word%%2F1: %q", task.Secrets["token"])
+		})
+	})
+	b.await(t, id)
+	tasks, err := b.Tasks(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"error": `Get http://x?t=***: "***"`, "panic": "panic: with ***", "wait": "no ***"}
+	for _, task := range tasks {
+		if task.Reason != want[task.Step] {
+			t.Errorf("%s: %q, want %q", task.Step, task.Reason, want[task.Step])
+		}
 	}
 }
