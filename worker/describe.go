@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -14,6 +16,9 @@ import (
 
 // minSecretBytes: a shorter secret would be masked out of ordinary words.
 const minSecretBytes = 4
+
+// maxSecretBytes of a file: each secret is a variable of the environment, and masked in every line of a log.
+const maxSecretBytes = 64 << 10
 
 // describe puts together what an executor gets. Its errors are the DAG's or the worker's configuration's.
 func (d *driver) describe(a dagrun.Action) (*Task, error) {
@@ -142,12 +147,28 @@ func readSecret(s dagspec.Secret) (string, error) {
 		}
 		return value, nil
 	}
-	value, err := os.ReadFile(s.Key)
+	return readSecretFile(s.Key)
+}
+
+// readSecretFile never waits for a pipe, and takes in no more than a secret may be.
+func readSecretFile(name string) (string, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("the worker has no file %s", s.Key)
+		return "", fmt.Errorf("the worker has no file %s", name)
 	case err != nil:
-		return "", fmt.Errorf("the worker may not read file %s", s.Key)
+		return "", fmt.Errorf("the worker may not read file %s", name)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no file: a folder, a pipe and a device hold no secret", name)
+	}
+	value, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the worker cannot read file %s", name)
+	case len(value) > maxSecretBytes:
+		return "", fmt.Errorf("file %s has more than %d bytes: no secret is that long", name, maxSecretBytes)
 	}
 	return string(value), nil
 }
