@@ -91,18 +91,9 @@ type node interface {
 // backends are the processes of a server that serve clients.
 func backends(t *testing.T, node node) (pids []int) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		status, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
-		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if bytes.Contains(status, fmt.Appendf(nil, "\nPPid:\t%d\n", node.PID())) && bytes.Contains(title, []byte(" 127.0.0.1(")) {
+	for _, pid := range children(node.PID()) {
+		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if bytes.Contains(title, []byte(" 127.0.0.1(")) {
 			pids = append(pids, pid)
 		}
 	}

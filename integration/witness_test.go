@@ -180,6 +180,23 @@ func carriers(worker string) (pids []int) {
 	return pids
 }
 
+// children are the processes whose parent is another one, zombies too.
+func children(parent int) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	mark := fmt.Appendf(nil, "\nPPid:\t%d\n", parent)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		if err == nil && bytes.Contains(status, mark) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // figures reports what was measured.
 func figures(t *testing.T, what string, all []time.Duration) (median time.Duration) {
 	t.Helper()

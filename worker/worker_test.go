@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
@@ -16,6 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a store in memory and the workers on it.
 type bench struct {

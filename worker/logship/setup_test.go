@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/oarlock-dev/oarlock/queue"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // store is a sink that keeps what it gets as the database does, and finds fault with what no shipper may send.
 type store struct {

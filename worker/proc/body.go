@@ -209,6 +209,7 @@ func (b *body) end(survivors error) error {
 	<-b.ended
 	b.tree.reaped = true
 	_ = b.cmd.Wait() // the state it leaves says it all
+	b.tree.forget()
 	return survivors
 }
 

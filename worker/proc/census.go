@@ -117,6 +117,16 @@ func (c *census) bury(pid int, inode uint64) {
 	}
 }
 
+// forget drops a process that was reaped, unless its number is another body's already. Where bodies fork nothing there is
+// never a look, which would drop it too.
+func (c *census) forget(pid int, owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known[pid].owner == owner {
+		delete(c.known, pid)
+	}
+}
+
 // of lists what is alive of an owner. Where nothing is, it has made sure: a process that forks and exits while /proc is
 // read can be missed together with its child, so what was seen to go is a reason to look again.
 func (c *census) of(owner string) ([]process, error) {

@@ -79,6 +79,8 @@ func TestExecute_SaysWhyABodyCannotStart(t *testing.T) {
 		{"no shell", dagspec.Step{Run: "true", Shell: []string{"/bin/nosh"}}, nil, dagrun.KindSpawn, "/bin/nosh not found"},
 		{"large argument", dagspec.Step{Command: "echo"}, []string{strings.Repeat("x", maxValueBytes+1)}, dagrun.KindConfig, "pass it through stdin"},
 		{"NUL in an argument", dagspec.Step{Command: "echo"}, []string{"a\x00b"}, dagrun.KindConfig, "NUL"},
+		{"2 MiB of arguments", dagspec.Step{Command: "echo"}, many(64, strings.Repeat("x", maxValueBytes)), dagrun.KindSpawn, "too large together"},
+		{"very many arguments", dagspec.Step{Command: "echo"}, many(300_000, "x"), dagrun.KindSpawn, "too large together"},
 		{"too much in all", dagspec.Step{Command: "echo"}, many(100, strings.Repeat("x", maxValueBytes)), dagrun.KindSpawn, "too large together"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

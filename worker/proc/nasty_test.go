@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // forever is longer than any test; a program that is forgotten still ends one day.
@@ -55,6 +57,15 @@ func nasty(name string) {
 		wait()
 	case "flood":
 		flood()
+	case "zombies":
+		storm()
+		rest()
+	case "zombies-deaf":
+		signal.Ignore(syscall.SIGTERM)
+		storm()
+		rest()
+	case "zombies-end":
+		storm()
 	case "stopped": // stops itself: hears SIGTERM only once it is continued
 		fmt.Printf("ready=%d\n", os.Getpid())
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -120,6 +131,27 @@ func bomb() {
 		_ = i
 	}
 	rest()
+}
+
+// stormOf is how many children a storm has.
+const stormOf = 300
+
+// storm starts children that end, and waits for none. It tells how many once all are zombies.
+func storm() {
+	children := make([]int, stormOf)
+	for i := range children {
+		cmd := exec.Command("/bin/true")
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		children[i] = cmd.Process.Pid
+	}
+	for _, pid := range children {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Printf("zombies=%d\n", len(children))
 }
 
 // flood writes n bytes without a newline, NUL bytes among them.

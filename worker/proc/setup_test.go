@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		nasty(name)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	verify(m)
 }
 
 // bench is an executor under test, with a folder of its own.
@@ -38,7 +38,7 @@ type bench struct {
 
 func setup(tb testing.TB, change ...func(*Config)) *bench {
 	tb.Helper()
-	c := Config{Dir: tb.TempDir(), EnvInherit: true}
+	c := Config{Dir: tb.TempDir(), EnvInherit: true, WorkerVariable: "OARLOCK_WORKER_ID"}
 	for _, f := range change {
 		f(&c)
 	}
@@ -51,7 +51,7 @@ func setup(tb testing.TB, change ...func(*Config)) *bench {
 			tb.Error(err)
 		}
 	})
-	return &bench{Executor: x, dir: c.Dir}
+	return &bench{Executor: x, dir: c.Dir, worker: suite}
 }
 
 // buffer is a log that may be read while it is written.

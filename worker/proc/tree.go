@@ -36,6 +36,9 @@ func (t *tree) bury() {
 	t.census.bury(t.leader, anyInode)
 }
 
+// forget takes note that the first process was reaped: its number may be anybody's now.
+func (t *tree) forget() { t.census.forget(t.leader, t.owner) }
+
 // alive lists what runs of the body.
 func (t *tree) alive() ([]process, error) {
 	alive, err := t.census.of(t.owner)

@@ -31,8 +31,8 @@ func reported(t *testing.T, path, word string) int {
 // tagged gives an executor whose bodies can be counted from outside by the entry it returns.
 func tagged(t *testing.T, change ...func(*Config)) (*bench, string) {
 	t.Helper()
-	id := t.Name() + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	x := setup(t, append(change, func(c *Config) { c.WorkerVariable = "OARLOCK_WORKER_ID" })...)
+	id := suite + "/" + t.Name() + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	x := setup(t, change...)
 	x.worker = id
 	return x, "OARLOCK_WORKER_ID=" + id
 }

@@ -1,4 +1,4 @@
-package rig_test
+package rig_test //nolint:testableexamples // the file is one example, and would want a database
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // A worker in a program of yours, on its own pool and with its own logger, that executes steps with `action: charge`.
-func Example() { //nolint:testableexamples // it would want a database
+func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

@@ -12,12 +12,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/proc"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, // what a test package keeps for all tests
+		goleak.IgnoreAnyFunction("github.com/oarlock-dev/oarlock/internal/pglocal.(*Server).watch"))
+}
 
 func (b *bench) run(t *testing.T, dag string) queue.RunID {
 	t.Helper()
