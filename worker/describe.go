@@ -3,22 +3,12 @@ package worker
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
-	"syscall"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
-
-// minSecretBytes: a shorter secret would be masked out of ordinary words.
-const minSecretBytes = 4
-
-// maxSecretBytes of a file: each secret is a variable of the environment, and masked in every line of a log.
-const maxSecretBytes = 64 << 10
 
 // describe puts together what an executor gets. Its errors are the DAG's or the worker's configuration's.
 func (d *driver) describe(a dagrun.Action) (*Task, error) {
@@ -44,7 +34,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	if t.Upstream, err = d.upstream(a.Task, scope); err != nil {
 		return nil, err
 	}
-	if t.Secrets, err = resolveSecrets(d.def.Spec.Secrets); err != nil {
+	if t.Secrets, err = d.worker.config.Secrets.resolve(d.def.Spec.Secrets); err != nil {
 		return nil, err
 	}
 	if d.stepName(a.Task)[0] == '@' {
@@ -121,56 +111,6 @@ func object(outputs dagrun.JSON) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return json.RawMessage(outputs)
-}
-
-// resolveSecrets reads secrets where the worker has them. No value is in an error.
-func resolveSecrets(wanted []dagspec.Secret) (map[string]string, error) {
-	secrets := make(map[string]string, len(wanted))
-	for _, s := range wanted {
-		value, err := readSecret(s)
-		if err == nil && len(value) < minSecretBytes {
-			err = fmt.Errorf("it has fewer than %d bytes, too few to be masked in logs", minSecretBytes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("secret %s: %w", s.Name, err)
-		}
-		secrets[s.Name] = value
-	}
-	return secrets, nil
-}
-
-func readSecret(s dagspec.Secret) (string, error) {
-	if s.From == "env" {
-		value, ok := os.LookupEnv(s.Key)
-		if !ok {
-			return "", fmt.Errorf("the worker has no environment variable %s", s.Key)
-		}
-		return value, nil
-	}
-	return readSecretFile(s.Key)
-}
-
-// readSecretFile never waits for a pipe, and takes in no more than a secret may be.
-func readSecretFile(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("the worker has no file %s", name)
-	case err != nil:
-		return "", fmt.Errorf("the worker may not read file %s", name)
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no file: a folder, a pipe and a device hold no secret", name)
-	}
-	value, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("the worker cannot read file %s", name)
-	case len(value) > maxSecretBytes:
-		return "", fmt.Errorf("file %s has more than %d bytes: no secret is that long", name, maxSecretBytes)
-	}
-	return string(value), nil
 }
 
 // kindOf is the word under which an executor is registered: process, or action:NAME.

@@ -30,7 +30,7 @@ func TestSecrets_AreFilesOfModestSize(t *testing.T) {
 	for name, want := range map[string]string{
 		"good": "", "link": "", "long": "more than 65536 bytes", "short": "fewer than 4", "pipe": "is no file", ".": "is no file", "missing": "has no file",
 	} {
-		got, err := resolveSecrets([]dagspec.Secret{{Name: "s", From: "file", Key: filepath.Join(dir, name)}})
+		got, err := new(SecretPolicy).resolve([]dagspec.Secret{{Name: "s", From: "file", Key: filepath.Join(dir, name)}})
 		switch {
 		case want == "" && (err != nil || len(got["s"]) != maxSecretBytes):
 			t.Errorf("%s: %d bytes, %v", name, len(got["s"]), err)
@@ -38,7 +38,7 @@ func TestSecrets_AreFilesOfModestSize(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	if _, err := resolveSecrets([]dagspec.Secret{{Name: "s", From: "file", Key: "/dev/zero"}}); err == nil {
+	if _, err := new(SecretPolicy).resolve([]dagspec.Secret{{Name: "s", From: "file", Key: "/dev/zero"}}); err == nil {
 		t.Error("a device was read")
 	}
 }

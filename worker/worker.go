@@ -32,6 +32,7 @@ type Config struct {
 	Prober    Prober                                       // of waits that ask; nil: none
 	Logs      func(sink Writer, now func() time.Time) Logs // of one life of the worker, with the time of the database
 	Env       func(name string) (string, bool)             // the inherited environment, filtered; nil: nothing
+	Secrets   SecretPolicy
 
 	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 	"github.com/oarlock-dev/oarlock/worker/guard"
 	"github.com/oarlock-dev/oarlock/worker/proc"
@@ -82,6 +85,30 @@ func (e *env) connections() (map[string]postgres.Connection, error) {
 	return all, nil
 }
 
+// secrets says what DAGs may ask for: nothing that leads to a database of the worker.
+func (e *env) secrets() worker.SecretPolicy {
+	s := e.settings
+	p := worker.SecretPolicy{Env: s.Value("secrets_env").Items, Files: s.Value("secrets_files").Items}
+	for _, where := range s.Value("connections").Pairs() {
+		if name, ok := strings.CutPrefix(where, "env:"); ok {
+			p.NeverEnv = append(p.NeverEnv, name)
+		}
+		if path, ok := strings.CutPrefix(where, "file:"); ok {
+			p.NeverFiles = append(p.NeverFiles, path)
+		}
+	}
+	if s.Path != "" {
+		p.NeverFiles = append(p.NeverFiles, s.Path)
+	}
+	if path, ok := e.Lookup("PGPASSFILE"); ok && path != "" {
+		p.NeverFiles = append(p.NeverFiles, path)
+	}
+	if home, ok := e.Lookup("HOME"); ok && filepath.IsAbs(home) {
+		p.NeverFiles = append(p.NeverFiles, filepath.Join(home, ".pgpass"))
+	}
+	return p
+}
+
 func (e *env) secret(where string) (string, error) {
 	if name, ok := strings.CutPrefix(where, "env:"); ok {
 		text, ok := e.Lookup(name)
@@ -136,6 +163,13 @@ func aLease(text string) error {
 func aVariable(item string) error {
 	name, value, _ := strings.Cut(item, "=")
 	return proc.CheckVariable(name, value)
+}
+
+func aFileGlob(text string) error {
+	if _, err := path.Match(text, ""); err != nil || !path.IsAbs(text) {
+		return errors.New("must be a pattern of an absolute path, such as /run/secrets/*")
+	}
+	return nil
 }
 
 func aPrefix(text string) error {

@@ -49,6 +49,8 @@ func workerKeys() []config.Key {
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
 		{Name: "env_deny", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
+		{Name: "secrets_env", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that DAGs may name as secrets; [] allows none; all if none is given"},
+		{Name: "secrets_files", Shape: config.List, Check: aFileGlob, Usage: "globs of files that DAGs may name as secrets; [] allows none; all if none is given"},
 		{Name: "shell", Shape: config.List, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
 		{Name: "command_allow", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may be started; all if none is given"},
 		{Name: "command_deny", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may not be started"},
@@ -128,6 +130,7 @@ func (e *env) rigConfig() (rig.Config, error) {
 	if c.SQL.Connections, err = e.connections(); err != nil {
 		return c, err
 	}
+	c.Secrets = e.secrets()
 	return c, e.checkWorker(&c)
 }
 

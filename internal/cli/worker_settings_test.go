@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -34,5 +39,30 @@ func TestRigConfig_KeepsItsOwnDatabaseFromTasksWhenAskedTo(t *testing.T) {
 		if c.SQL.KeepOwn != want {
 			t.Errorf("own_sql %q: kept is %v", given, c.SQL.KeepOwn)
 		}
+	}
+}
+
+func TestRigConfig_HandsOutNoWayToItsDatabases(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("postgres://h/d"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := configured(t, map[string]string{
+		"OARLOCK_CONNECTIONS": "a=file:" + file + ",b=env:B_URL", "B_URL": "postgres://h/b", "HOME": "/home/w",
+		"OARLOCK_SECRETS_ENV": "SHOP_*,X", "OARLOCK_SECRETS_FILES": "[]",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := worker.SecretPolicy{
+		Env: []string{"SHOP_*", "X"}, Files: []string{},
+		NeverEnv: []string{"B_URL"}, NeverFiles: []string{file, "/home/w/.pgpass"},
+	}
+	if diff := cmp.Diff(want, c.Secrets); diff != "" {
+		t.Error(diff)
+	}
+	if c, err = configured(t, nil); err != nil || c.Secrets.Env != nil || c.Secrets.Files != nil {
+		t.Errorf("without settings all is allowed: %+v, %v", c.Secrets, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
 	"github.com/oarlock-dev/oarlock/worker/action/postgres"
 	"github.com/oarlock-dev/oarlock/worker/guard"
@@ -37,8 +38,9 @@ type Config struct {
 	Commands *proc.Config // nil: it runs no commands; Dir "" is made below Folder
 	HTTP     http.Policy
 	SQL      postgres.Config // its connection postgres.Own is made of Database if it is missing
-	Logs     logship.Config  // its limits; Dir "" is made below Folder
-	Folder   string          // for working folders and spooled logs; "": one for this user below os.TempDir
+	Secrets  worker.SecretPolicy
+	Logs     logship.Config // its limits; Dir "" is made below Folder
+	Folder   string         // for working folders and spooled logs; "": one for this user below os.TempDir
 
 	Metrics metrics.Config // Registerer nil: a registry of its own
 	Listen  string         // host:port where /livez, /readyz and /metrics answer; "": nowhere, see Rig.Metrics
