@@ -56,8 +56,10 @@ func (w *Worker) polled(p PollEnd) {
 	}
 	w.meter.Polled(p)
 	if p.Err != nil {
-		w.log.Warn("no answer to a poll", "err", p.Err)
+		w.unpolled.Failed(w.log, "no answer to a poll", p.Err)
+		return
 	}
+	w.unpolled.Over(w.log, "the database answers polls again")
 }
 
 // busy is how many tasks are ready or running; a run without any counts as one.

@@ -56,9 +56,10 @@ func (w *Worker) renew(every time.Duration) {
 		w.stop(err)
 		return
 	case err != nil:
-		w.log.Warn("no sign of life reached the database", "err", err)
+		w.unrenewed.Failed(w.log, "no sign of life reached the database", err)
 		return
 	}
+	w.unrenewed.Over(w.log, "signs of life reach the database again")
 	w.warned = 0
 	if o := w.danger.Load(); o != nil && o.passing {
 		w.danger.CompareAndSwap(o, nil) // unless the worker began to end meanwhile

@@ -83,6 +83,8 @@ type Worker struct {
 	nudge     chan struct{} // the claimer is to poll
 	renewNow  chan struct{}
 	sated     atomic.Bool // the last poll got all it wanted
+	unpolled  Outage      // the claimer's alone
+	unrenewed Outage      // keepLease's alone
 	bodies    atomic.Int64
 	danger    atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
 	warned    int                   // how far the time without a sign of life has got; keepLease's alone

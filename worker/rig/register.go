@@ -53,14 +53,18 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 	defer cancel()
 	asking, cancel := r.untilStopped(ctx, graceToAsk)
 	defer cancel()
+	var outage worker.Outage
 	return backoff.Retry(trying, func() (T, error) {
 		answer, err := ask(asking)
+		if err == nil {
+			outage.Over(r.config.Log, "the database is there")
+		}
 		if err != nil && !queue.Passing(err) {
 			err = backoff.Permanent(err)
 		}
 		return answer, err
-	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, next time.Duration) {
-		r.config.Log.Warn("the database is not there yet", "err", err, "again_in", next.Round(time.Millisecond))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, _ time.Duration) {
+		outage.Failed(r.config.Log, "the database is not there yet", err)
 	}))
 }
 
