@@ -101,7 +101,7 @@ func (p *SecretPolicy) file(name string) (string, error) {
 	case len(value) > maxSecretBytes:
 		return "", fmt.Errorf("file %s has more than %d bytes: no secret is that long", name, maxSecretBytes)
 	}
-	return string(value), nil
+	return strings.TrimSuffix(string(value), "\n"), nil // editors and echo end a file with one
 }
 
 // isOwn tells of what the kernel shows of processes, behind links as well.
