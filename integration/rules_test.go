@@ -68,7 +68,7 @@ func (h *house) shared(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.worker(t, "shared", "slots=64", "http_allow=127.0.0.0/8", "env=COLOUR=red,LAYER=worker,PATH="+os.Getenv("PATH"),
-		"$LAYER=inherited", "$PLAIN=inherited", "$MY_PASSWORD=hidden", "$my_token=hidden", "$DATABASE_URL=hidden", "$PGHOST=hidden",
+		"$COLOUR=inherited", "$LAYER=inherited", "$PLAIN=inherited", "$MY_PASSWORD=hidden", "$my_token=hidden", "$DATABASE_URL=hidden", "$PGHOST=hidden",
 		"$AWS_REGION=hidden", "$SITE=https://user:word@example.org", "$VAULT=open sesame", "$SHORT=abc",
 	)
 	until(t, "the worker is live", func() bool { return h.live(t) == "shared" })

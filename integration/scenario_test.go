@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -24,17 +25,22 @@ import (
 
 // scenario is an archive that shows a rule. Its .yaml files are DAGs, named after the archive; in them $DAG is that name,
 // $DIR a folder of the scenario's own and $SERVER an HTTP server. Its file want is what it tells, its file do what is done,
-// line by line; by default one run of dag.yaml.
+// line by line; by default one run of dag.yaml. Files of other names are in $DIR.
 //
 //	run [file] [{request}] [by role]   ask for a run; commands from here on are about it
-//	when TASK=STATE…: command   once all of these tasks are in these states; run=STATE is the run's
+//	rerun [--latest] [{params}] ask for a new run of the run; commands from here on are about it
+//	put FILE                    apply $DIR/FILE as the next version of the DAG
+//	when TASK=STATE…: command   once all of these tasks are in these states; run=STATE is the run's, epoch=N its claim's
 //	cancel|pause|resume|approve|reject|mark|retry [task] [arguments] [by role]
 //	release NAME                let those go on who read the FIFO $DIR/NAME
 //	enter NAME                  commands from here on are about the newest run of another DAG
 //	reason TEXT                 once the run gives this reason
 //	worker NAME=VALUE…          start a worker for the queue $DAG, whose label is own=$DAG
+//	leave                       have that worker end in order
+//	free                        once nobody has a claim to the run
+//	deadline TASK               tell that its next attempt is due when it was due before, which is in $DIR/deadline
 //	touch FILE | present FILE   make an empty file in $DIR; once there is one
-//	gone FILE                   once no process has the number in $DIR/FILE
+//	gone FILE | alive FILE      once no process has the number in $DIR/FILE; one has it
 //	said TASK TEXT              once the log of a task has a text
 //	show | log TASK[#attempt] | attempts | events KIND… | cat FILE    tell
 //
@@ -44,6 +50,8 @@ type scenario struct {
 	name, dir string
 	run       queue.RunID
 	runs      []queue.RunID
+	own       *process // its worker
+	due       time.Time
 	out       bytes.Buffer
 }
 
@@ -54,14 +62,19 @@ var (
 	someRun  = regexp.MustCompile(`\brun[_id":]* ?\d+|oarlock-\d+-`)
 	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	someSpan = regexp.MustCompile(`\bin \d+m?s`)
+	someSize = regexp.MustCompile(`(in TIME, |"Content-Length": ")\d+`) // of what holds the number of a run
 	digits   = regexp.MustCompile(`\d+`)
 )
+
+// inDAG are the names that a DAG of a scenario may use; $DAG_LEVEL is a variable of its own.
+var inDAG = regexp.MustCompile(`\$(DAG|DIR|SERVER)\b`)
 
 // told is what the scenario told, without what differs each time.
 func (s *scenario) told() string {
 	text := strings.NewReplacer(s.dir, "$DIR", s.server, "$SERVER", s.db.Name, "$DB").Replace(s.out.String())
 	text = someTime.ReplaceAllString(text, "TIME")
 	text = someSpan.ReplaceAllString(text, "in TIME")
+	text = someSize.ReplaceAllString(text, "${1}N")
 	return someRun.ReplaceAllStringFunc(text, func(m string) string { return digits.ReplaceAllString(m, "N") })
 }
 
@@ -73,7 +86,7 @@ func (s *scenario) play(t *testing.T, archive *txtar.Archive) {
 		case f.Name == "do":
 			script = strings.TrimSpace(string(f.Data))
 		case strings.HasSuffix(f.Name, ".yaml"):
-			if !s.put(t, f) {
+			if !s.put(t, strings.TrimSuffix(f.Name, ".yaml"), f.Data) {
 				return
 			}
 		case f.Name != "want":
@@ -99,18 +112,28 @@ func (s *scenario) write(t *testing.T, name string, data []byte) {
 }
 
 // put registers a DAG. One that is refused ends the scenario.
-func (s *scenario) put(t *testing.T, f txtar.File) bool {
+func (s *scenario) put(t *testing.T, name string, data []byte) bool {
 	t.Helper()
-	source := strings.NewReplacer("$DIR", s.dir, "$SERVER", s.server, "$DAG", s.name).Replace(string(f.Data))
-	source = "name: " + s.named(strings.TrimSuffix(f.Name, ".yaml")) + "\n" + source
-	spec, err := dagspec.Parse(f.Name, []byte(source))
+	values := map[string]string{"$DIR": s.dir, "$SERVER": s.server, "$DAG": s.name}
+	source := "name: " + s.named(name) + "\n" + inDAG.ReplaceAllStringFunc(string(data), func(m string) string { return values[m] })
+	spec, err := dagspec.Parse(name+".yaml", []byte(source))
 	if err == nil {
-		_, err = s.PutDAG(t.Context(), spec, source, f.Name)
+		_, err = s.PutDAG(t.Context(), spec, source, name+".yaml")
 	}
 	if err != nil {
 		s.tell("refused: %v", err)
 	}
 	return err == nil
+}
+
+// putNext registers a file in the scenario's folder as the next version of its DAG.
+func (s *scenario) putNext(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "dag", data)
 }
 
 func (s *scenario) named(file string) string {
@@ -143,6 +166,10 @@ func (s *scenario) do(t *testing.T, line string) {
 	switch verb {
 	case "run":
 		s.enqueue(t, args)
+	case "rerun":
+		s.rerun(t, args)
+	case "put":
+		s.putNext(t, args)
 	case "release":
 		s.release(t, args)
 	case "enter":
@@ -150,7 +177,9 @@ func (s *scenario) do(t *testing.T, line string) {
 	case "reason":
 		s.reason(t, args)
 	case "worker":
-		s.worker(t, s.name, append(strings.Fields(args), "queues="+s.name, "labels=own="+s.name)...)
+		s.own = s.worker(t, s.name, append(strings.Fields(args), "queues="+s.name, "labels=own="+s.name)...)
+	case "leave":
+		s.own.leave(t)
 	default:
 		s.look(t, verb, args)
 	}
@@ -168,6 +197,11 @@ func (s *scenario) doFile(t *testing.T, verb, name string) {
 	case "gone":
 		until(t, "the process in "+name+" is gone", func() bool { return gone(path) })
 		s.tell("gone: %s", name)
+	case "alive":
+		if gone(path) {
+			t.Errorf("the process in %s is gone", name)
+		}
+		s.tell("alive: %s", name)
 	case "cat":
 		data, err := os.ReadFile(path)
 		s.tell("cat %s: %s", name, bytes.TrimSpace(data))
@@ -191,7 +225,11 @@ func (s *scenario) look(t *testing.T, verb, args string) {
 	case "said":
 		task, text, _ := strings.Cut(args, " ")
 		until(t, task+" says "+text, func() bool { log, _ := s.read(t, task); return strings.Contains(log, text) })
-	case "touch", "present", "gone", "cat":
+	case "free":
+		until(t, "nobody has the run", func() bool { return s.get(t).Worker == "" })
+	case "deadline":
+		s.deadline(t, args)
+	case "touch", "present", "gone", "alive", "cat":
 		s.doFile(t, verb, args)
 	case "attempts":
 		s.attempts(t)
@@ -216,15 +254,21 @@ func (s *scenario) wait(t *testing.T, conditions []string) {
 
 func (s *scenario) states(t *testing.T) map[string]string {
 	t.Helper()
-	r, err := s.Get(t.Context(), s.run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	states := map[string]string{"run": r.State}
+	r := s.get(t)
+	states := map[string]string{"run": r.State, "epoch": strconv.Itoa(r.Epoch)}
 	for _, task := range s.tasks(t) {
 		states[nameOf(&task)] = task.State
 	}
 	return states
+}
+
+func (s *scenario) get(t *testing.T) *queue.Run {
+	t.Helper()
+	r, err := s.Get(t.Context(), s.run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func (s *scenario) tasks(t *testing.T) []queue.Task {
@@ -261,12 +305,52 @@ func (s *scenario) enqueue(t *testing.T, args string) {
 		}
 	}
 	run, err := store.Enqueue(t.Context(), r)
+	s.take(run, err)
+}
+
+// take goes on with a new run, if there is one.
+func (s *scenario) take(run queue.RunID, err error) bool {
 	if err != nil {
 		s.tell("refused: %v", err)
-		return
+		return false
 	}
 	s.run = run
 	s.runs = append(s.runs, run)
+	return true
+}
+
+// rerun asks for a new run of the run, and tells which of the script's runs it says it is of.
+func (s *scenario) rerun(t *testing.T, args string) {
+	t.Helper()
+	var params map[string]any
+	text, latest := strings.CutPrefix(args, "--latest")
+	if text = strings.TrimSpace(text); text != "" {
+		if err := json.Unmarshal([]byte(text), &params); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	run, err := s.Rerun(t.Context(), s.run, params, latest)
+	if s.take(run, err) {
+		r := s.get(t)
+		s.tell("rerun: a new run of version %d, of the %d. of the script", r.Version, slices.Index(s.runs, r.RetryOf)+1)
+	}
+}
+
+// deadline tells whether the time of a task's next attempt is the one it was.
+func (s *scenario) deadline(t *testing.T, name string) {
+	t.Helper()
+	tasks := s.tasks(t)
+	due := tasks[slices.IndexFunc(tasks, func(task queue.Task) bool { return nameOf(&task) == name })].NextAttemptAt
+	switch {
+	case due.IsZero():
+		s.tell("deadline %s: none", name)
+	case s.due.IsZero():
+		s.due = due
+		s.write(t, "deadline", []byte(strconv.FormatInt(due.UnixNano(), 10)))
+		s.tell("deadline %s: stored", name)
+	default:
+		s.tell("deadline %s: moved by %v", name, due.Sub(s.due))
+	}
 }
 
 // release writes to a FIFO as soon as somebody reads it.
