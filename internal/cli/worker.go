@@ -61,7 +61,7 @@ func runWorker(c *cli.Context, e *env) error {
 }
 
 // finalExits of the process that works are those that starting it again would not change.
-var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
+var finalExits = []int{int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
 
 // guardWorker starts this program again, and watches it.
 func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
