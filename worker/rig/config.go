@@ -61,11 +61,7 @@ func (c Config) complete() (Config, error) {
 	if c.Slots < 0 {
 		return c, fmt.Errorf("%d slots: a worker needs one or more", c.Slots)
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost" // only people read it
-	}
-	c.Name = orElse(c.Name, host)
+	c.Name = orElse(c.Name, hostName())
 	c.Slots = orElse(c.Slots, DefaultSlots)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

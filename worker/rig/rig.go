@@ -183,7 +183,7 @@ func (r *Rig) overdue(bodies int) {
 func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		return "localhost"
+		return "localhost" // only people read it
 	}
 	return host
 }
