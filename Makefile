@@ -29,6 +29,12 @@ STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)
 PKG ?= ./...
 RUN ?=
 
+# Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
+# and a dozen other servers they would be about the machine.
+PACKAGES = $(shell go list $(PKG))
+ALONE = $(filter %/integration %/integration/chaos,$(PACKAGES))
+REST = $(filter-out $(ALONE),$(PACKAGES))
+
 .PHONY: help
 help: ## list the targets
 	@echo "Oarlock. Targets:"
@@ -39,7 +45,7 @@ help: ## list the targets
 test: ## run every test, with a private Postgres and the race detector
 	@tools/ensure-postgres
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
-	@$(RACE) go run ./tools/testsummary $(RACE_FLAG) -timeout 15m $(if $(RUN),-run '$(RUN)') $(PKG)
+	@$(RACE) go run ./tools/testsummary $(if $(AGAIN),-again $(AGAIN)) $(RACE_FLAG) -timeout 20m $(if $(RUN),-run '$(RUN)') $(if $(REST),-- $(REST)) $(if $(ALONE),-- $(ALONE))
 
 # Packages whose tests are about a server. The tests of others that want one skip it under -short.
 SERVER_TESTS := internal/pglocal|internal/pgtest|internal/pglink|migrations

@@ -24,6 +24,7 @@ type Proxy struct {
 	faults  []*Injected
 	delay   time.Duration
 	refuse  bool
+	cuts    int           // how often CutAll was called
 	thawed  chan struct{} // closed while nothing is frozen
 	counts  Counts
 	stopped bool
@@ -90,10 +91,11 @@ func (p *Proxy) Close() {
 	p.pumps.Wait()
 }
 
-// CutAll resets every open connection, on both sides.
+// CutAll resets every open connection, on both sides; one that was taken and not yet passed on ends as well.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cuts++
 	for l := range p.links {
 		l.reset()
 	}
@@ -156,7 +158,8 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	if p.refuses() {
+	cuts, ok := p.take()
+	if !ok {
 		_ = client.Close()
 		return
 	}
@@ -167,7 +170,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	l := &link{proxy: p, client: client, server: server}
-	if !p.add(l) {
+	if !p.add(l, cuts) {
 		l.close()
 		return
 	}
@@ -177,17 +180,19 @@ func (p *Proxy) serve(client net.Conn) {
 
 const dialTimeout = 5 * time.Second
 
-func (p *Proxy) refuses() bool {
+// take counts a connection, and says whether it may go on and how many cuts there were before it.
+func (p *Proxy) take() (cuts int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts.Accepted++
-	return p.refuse
+	return p.cuts, !p.refuse
 }
 
-func (p *Proxy) add(l *link) bool {
+// add makes l known to CutAll, unless it was called since take said cuts.
+func (p *Proxy) add(l *link, cuts int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopped {
+	if p.stopped || p.cuts != cuts {
 		return false
 	}
 	p.links[l] = true

@@ -316,6 +316,16 @@ func TestProxy_CutAllEndsEveryConnection(t *testing.T) {
 	}
 }
 
+func TestProxy_CutAllEndsConnectionsInTheMaking(t *testing.T) {
+	t.Parallel()
+	p := setup(t).proxy
+	cuts, _ := p.take()
+	p.CutAll()
+	if p.add(&link{proxy: p}, cuts) {
+		t.Error("a connection that was taken before the cut goes on after it")
+	}
+}
+
 func TestProxy_ClientOfAServerThatIsAwayIsCut(t *testing.T) {
 	t.Parallel()
 	c := bundle{proxy: Start(t, filepath.Join(t.TempDir(), "nobody")), tb: t}.dial()

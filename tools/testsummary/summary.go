@@ -38,6 +38,9 @@ type summary struct {
 	running                 map[string]map[string]*result // package → test
 	builds                  map[string][]string           // import path → compiler output
 	skips                   map[string][]string           // reason → tests
+	failures                map[string][]string           // package → tests without subtests' names
+	hopeless                bool                          // something failed that running again would not mend
+	flaky                   []string                      // failed, then passed alone
 	passed, failed, skipped int
 }
 
@@ -47,6 +50,8 @@ func newSummary(out io.Writer) *summary {
 		running: map[string]map[string]*result{},
 		builds:  map[string][]string{},
 		skips:   map[string][]string{},
+
+		failures: map[string][]string{},
 	}
 }
 
@@ -159,6 +164,8 @@ func (s *summary) count(pkg, name string, r *result) {
 		why := reason(r.output)
 		s.skips[why] = append(s.skips[why], pkg+"."+name)
 	default:
+		s.failure(pkg, name, r.output)
+		s.hopeless = s.hopeless || r.outcome == "" // its process died
 		s.fail(pkg+"."+name, r.output)
 	}
 }
@@ -168,8 +175,10 @@ func (s *summary) countParent(pkg, name string, tests map[string]*result) {
 	switch r := tests[name]; {
 	case r.outcome == "pass" || r.outcome == "skip":
 	case failedBelow(tests, name):
+		s.failure(pkg, name, r.output)
 		s.show(pkg+"."+name, r.output)
 	default:
+		s.failure(pkg, name, r.output)
 		s.fail(pkg+"."+name, r.output)
 	}
 }
@@ -189,6 +198,7 @@ func (s *summary) failOutside(e event, own *result) {
 	if own != nil {
 		output = append(output, own.output...)
 	}
+	s.hopeless = true
 	s.fail(e.Package, output)
 }
 
@@ -254,6 +264,12 @@ func (s *summary) close() bool {
 		for _, name := range s.skips[why] {
 			fmt.Fprintf(s.out, "  %s\n", name)
 		}
+	}
+	for n, name := range s.flaky {
+		if n == 0 {
+			fmt.Fprintf(s.out, "\nflaky %d: failed, and passed when run alone; mend them\n", len(s.flaky))
+		}
+		fmt.Fprintf(s.out, "  %s\n", name)
 	}
 	if s.passed+s.failed == 0 {
 		fmt.Fprintln(s.out, "\nno test ran: check the packages and the -run pattern")
