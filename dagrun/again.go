@@ -21,7 +21,6 @@ func (r *Run) retryRun(c *Control) Decision {
 	if !slices.ContainsFunc(picked, func(f fate) bool { return f != keep }) && !r.handlersFailed() {
 		return r.refused("nothing to reset: no task failed or was canceled")
 	}
-	r.retried = true
 	r.resetSteps(picked, c)
 	r.resetHandlers()
 	r.rec = RunRecord{State: RunQueued, Generation: r.rec.Generation}
@@ -186,14 +185,9 @@ func (r *Run) resetGroup(g *group) {
 	r.reset(g.main)
 }
 
-// layAside forgets a task but for its row, of which the attempt number goes on should the task grow again.
-func (r *Run) layAside(t *task) {
-	if !r.wasReset(t) { // else a commit that was cut off already began it anew
-		r.closeOld(&t.TaskRecord)
-		t.AttemptAt = 0
-	}
-	r.left[t.ID] = &t.TaskRecord
-}
+// layAside forgets a task but for its row, which takeLeft closes should the task grow again. Until then the row alone
+// tells of its last attempt.
+func (r *Run) layAside(t *task) { r.left[t.ID] = &t.TaskRecord }
 
 func (r *Run) reset(t *task) {
 	if r.wasReset(t) {

@@ -99,7 +99,8 @@ func (r *Run) checkGrowth(t *task) error {
 }
 
 // takeLeft gives a new task the row that was laid aside for it. A row from before what it grew from is history: only
-// the attempt numbers go on. So is one of a crash between the row and that of what it grew from, unless it is final.
+// its attempt is closed, and the numbers go on. So is one of a crash between the row and that of what it grew from, unless
+// it is final.
 func (r *Run) takeLeft(t *task, row *TaskRecord) {
 	delete(r.left, t.ID)
 	current := row.Generation == r.rec.Generation && row.State.Terminal()
@@ -110,10 +111,11 @@ func (r *Run) takeLeft(t *task, row *TaskRecord) {
 		t.load(row)
 		return
 	}
-	if r.retried { // sent again after a crash: what it recorded before may be lost
-		r.closeOld(row)
-	}
 	t.Attempt = row.Attempt
+	if row.AttemptAt != 0 {
+		r.closeOld(row)
+		r.changed(t) // in the same commit, so that the attempt is told of once
+	}
 }
 
 // grownIn is the generation in which a task grew from its foreach node or from the task it replaces.

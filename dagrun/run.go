@@ -30,8 +30,7 @@ type Run struct {
 	decided   map[int64]bool         // controls
 	left      map[TaskID]*TaskRecord // rows of tasks that have not grown (again)
 	restoring bool
-	retried   bool // a retry was decided in this drive
-	effort    int  // elementary moves made, for tests of linearity
+	effort    int // elementary moves made, for tests of linearity
 
 	batch // what the caller has not acknowledged yet
 }

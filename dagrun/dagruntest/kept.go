@@ -2,6 +2,7 @@ package dagruntest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -55,6 +56,16 @@ func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
 	for _, t := range r.Tasks[:n] {
 		k.Tasks[t.ID] = t
 	}
+}
+
+// toldTwice finds an attempt that a row says succeeded, and that is recorded as superseded too.
+func (k *Kept) toldTwice() error {
+	for id, t := range k.Tasks {
+		if a, ok := k.Attempts[Try{id, t.Attempt}]; ok && t.State == dagrun.TaskSucceeded && t.AttemptAt != 0 && a.State == t.State {
+			return fmt.Errorf("attempt %d of %+v is told of twice", t.Attempt, id)
+		}
+	}
+	return nil
 }
 
 // Saved is what Restore gets.

@@ -99,7 +99,7 @@ func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord,
 	}
 	c := m.cells[id]
 	if row.Generation < grownIn {
-		c.Attempt = row.Attempt
+		m.supersede(c, row)
 		return
 	}
 	c.TaskRecord, c.stored = row, true
@@ -137,12 +137,19 @@ func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
 	c.ID, c.Generation = id, m.opts.Generation
 	if old, ok := m.shelf[id]; ok {
 		delete(m.shelf, id)
-		c.Attempt = old.Attempt
 		if old.State.Terminal() && old.Generation == m.opts.Generation {
 			c.TaskRecord = old // the commit that held its node was cut off
+		} else {
+			m.supersede(c, old)
 		}
 	}
 	m.cells[id] = c
+}
+
+// supersede begins a cell anew that has a row of an earlier growth: its attempt is closed, and the numbers go on.
+func (m *Model) supersede(c *cell, old dagrun.TaskRecord) {
+	m.closeRow(&cell{TaskRecord: old})
+	c.Attempt = old.Attempt
 }
 
 // Step takes an event. An error means that nothing changed.

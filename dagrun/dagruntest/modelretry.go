@@ -148,6 +148,12 @@ func (m *Model) reset(c *cell) {
 	if m.already(c) {
 		return
 	}
+	m.closeRow(c)
+	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation}
+}
+
+// closeRow records the attempt that a row tells of, which is about to be overwritten.
+func (m *Model) closeRow(c *cell) {
 	if c.AttemptAt != 0 {
 		m.closeAttempt(c, c.State, dagrun.Result{Kind: c.Kind, ExitCode: c.ExitCode, HasExit: c.HasExit, Signal: c.Signal}, c.Reason)
 		last := &m.Attempts[len(m.Attempts)-1]
@@ -159,12 +165,10 @@ func (m *Model) reset(c *cell) {
 			last.State = dagrun.TaskSkipped // marked as succeeded: it is up to the core what the attempt was
 		}
 	}
-	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation}
 }
 
-// shelve takes a cell out of the run, and keeps its attempt number for when it grows again.
+// shelve takes a cell out of the run, and keeps its row for when it grows again.
 func (m *Model) shelve(c *cell) {
-	m.reset(c)
 	m.shelf[c.ID] = c.TaskRecord
 	delete(m.cells, c.ID)
 }

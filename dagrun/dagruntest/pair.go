@@ -100,6 +100,9 @@ func (p *Pair) Commit() (dagrun.Ready, error) {
 	}
 	p.Stats.Commits++
 	p.Kept.Commit(ready.Records)
+	if err := p.Kept.toldTwice(); err != nil {
+		return ready, err
+	}
 	p.offers = p.offered(ready)
 	p.logf("commit %d rows, %d actions, %d wants", len(ready.Records.Tasks), len(ready.Actions), len(ready.Wants))
 	p.Moves = append(p.Moves, Move{})

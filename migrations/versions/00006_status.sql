@@ -97,6 +97,11 @@ CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
+    -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
+    -- each item.
+    WITH grew AS MATERIALIZED (
+        SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation
+          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL)
     SELECT s.name || coalesce('~' || nullif(t.alt, 0), ''), nullif(t.item, ''), CASE WHEN t.alt > 0 THEN 'replacement' ELSE s.kind END,
            coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
            coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
@@ -106,7 +111,11 @@ BEGIN ATOMIC
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
-     WHERE s.kind <> 'handler' OR t.run_id IS NOT NULL
+      LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
+      LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
+     WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
+       AND (t.run_id IS NULL OR t.item = '' OR t.generation >= item.generation)
+       AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= alt.generation)
      ORDER BY s.step, t.item, t.alt;
 END;
 -- +goose StatementEnd
@@ -129,7 +138,10 @@ BEGIN ATOMIC
                   FROM oarlock.dag_versions v
                  CROSS JOIN oarlock.steps_of(v.spec) s
                   JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.outputs IS NOT NULL
-                 WHERE v.dag_id = r.dag_id AND v.version = r.version) END,
+                 WHERE v.dag_id = r.dag_id AND v.version = r.version
+                   AND (t.alt = 0 OR EXISTS (SELECT FROM oarlock.tasks o -- else it did not grow again after a retry
+                                              WHERE o.run_id = t.run_id AND o.step = t.step AND o.item = '' AND o.alt = 0
+                                                AND t.generation >= (o.grown ->> 'generation')::int))) END,
            r.tolerated, r.started_at, r.finished_at
       FROM oarlock.visible_run(run) r;
 END;
