@@ -71,7 +71,12 @@ type follower struct {
 	channel      string
 	subscription *listen.Subscription // nil: it polls
 	registered   time.Time            // zero: it is not
+	looks        int                  // how often it looked since then
 }
+
+// freshly is when a follower looks again after it registered: a flush that was under way then has not seen it, and tells it
+// nothing of what it brings.
+var freshly = [...]time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond, 640 * time.Millisecond}
 
 func (s *Store) newFollower(run RunID, logs bool) *follower {
 	f := &follower{store: s, run: run, logs: logs, channel: "oarlock_f_" + uuid.NewString()}
@@ -82,7 +87,7 @@ func (s *Store) newFollower(run RunID, logs bool) *follower {
 // wait returns when there is news, and at the latest when it is time to look anyway. What matters is what the caller then
 // sees, so nobody needs to know why something could not be registered.
 func (f *follower) wait(ctx context.Context) error {
-	news, cancel := context.WithTimeout(ctx, followPoll)
+	news, cancel := context.WithTimeout(ctx, f.patience())
 	defer cancel()
 	if f.subscription == nil {
 		<-news.Done()
@@ -98,13 +103,22 @@ func (f *follower) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// patience is how long to wait for news before looking anyway.
+func (f *follower) patience() time.Duration {
+	if f.registered.IsZero() || f.looks >= len(freshly) {
+		return followPoll
+	}
+	f.looks++
+	return freshly[f.looks-1]
+}
+
 // register comes after LISTEN and before the next look, so that nothing falls between.
 func (f *follower) register(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	err := f.exec(ctx, followSQL, pgx.StrictNamedArgs{"run": f.run, "channel": f.channel, "seconds": int(followFor.Seconds()), "logs": f.logs})
 	if err == nil {
-		f.registered = time.Now()
+		f.registered, f.looks = time.Now(), 0
 	}
 }
 

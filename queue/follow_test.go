@@ -392,6 +392,21 @@ func TestFollowLogs_ReadsFastWriters(t *testing.T) {
 	}
 }
 
+// A flush that was under way when somebody registered does not know of it.
+func TestFollower_LooksAgainSoonAfterItRegistered(t *testing.T) {
+	t.Parallel()
+	f := &follower{}
+	if got := f.patience(); got != followPoll {
+		t.Errorf("unregistered it waits %v", got)
+	}
+	f.registered = time.Now()
+	for _, want := range append(freshly[:], followPoll, followPoll) {
+		if got := f.patience(); got != want {
+			t.Errorf("it waits %v, want %v", got, want)
+		}
+	}
+}
+
 func TestFollowLogs_LeavesWithItsCaller(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]Config{"listening": {}, "polling": {PollOnly: true}} {
