@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,6 +112,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	rec := ready.Records
 	d.closeLogs(ctx, rec.Tasks)
 	rec.Controls = append(d.extra.decisions, rec.Controls...)
+	rec.Notes = append(slices.Clip(rec.Notes), d.farewell(ready)...)
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
@@ -124,6 +126,15 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		d.count(ready)
 	}
 	return err
+}
+
+// farewell tells in the run's own log that another worker is to go on with it.
+func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
+	if ready.Leave == nil || !ready.Leave.Drained {
+		return nil
+	}
+	text := fmt.Sprintf("worker %s stops: handed on", d.worker.config.Self.Name)
+	return []dagrun.Note{{At: d.worker.clock.now(), Kind: "handed_on", Text: text}}
 }
 
 // keeps are the results that later tasks of their steps may take for their own.
