@@ -105,9 +105,6 @@ func (r *Run) takeUpRunning(t *task, text string) {
 	case t.settled == nil:
 		r.bodyEnded(t, lost(text))
 	default:
-		if t.settled.Kind == KindNone {
-			t.Request = RequestNone // its work is committed: too late to stop it
-		}
 		r.bodyEnded(t, *t.settled)
 	}
 }

@@ -39,6 +39,9 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 	return nil
 }
 
+// committed says that what the body did is durable together with its success, which no request can undo.
+func (res Result) committed() bool { return res.Settled && res.Kind == KindNone && res.SnoozeUntil == 0 }
+
 func lost(why string) Result {
 	reason := "lost"
 	if why != "" {
@@ -50,6 +53,9 @@ func lost(why string) Result {
 // bodyEnded decides what the end of an attempt means, in the order of the language reference: requests, snoozes and
 // lost attempts here, the rest in weigh.
 func (r *Run) bodyEnded(t *task, res Result) {
+	if res.committed() {
+		t.Request, t.RequestBy, t.Marked = RequestNone, "", TaskPending // too late to stop it
+	}
 	switch {
 	case t.Request != RequestNone:
 		r.honour(t, res)

@@ -56,6 +56,9 @@ func (r *Run) timeOut(t *task, reason string) {
 
 // drop cancels a task without waiting for anything.
 func (r *Run) drop(t *task, reason string) {
+	if t.runs() && t.settled != nil {
+		r.bodyEnded(t, *t.settled)
+	}
 	if t.State.Terminal() || t.grown() {
 		return
 	}

@@ -42,7 +42,7 @@ type Result struct {
 	Outputs     JSON   // an object, "" for none; dropped unless the attempt succeeds
 	Reason      string // for people; made up from the kind when empty
 	Permanent   bool   // on_error and retry_policy may not retry it
-	Settled     bool   // its outputs are durable already, with what the body did: too late for a limit
+	Settled     bool   // its outputs are durable already, with what the body did: too late for a limit or a request
 	SnoozeUntil Time   // not an end: start the next attempt then, outside the retry budget
 }
 

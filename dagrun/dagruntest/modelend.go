@@ -65,6 +65,9 @@ func (m *Model) failFast(c *cell) {
 
 // bodyEnds is "when a body ends" of LANGUAGE, from the top.
 func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
+	if r.Settled && r.Kind == dagrun.KindNone && r.SnoozeUntil == 0 { // committed: nothing that was asked undoes it
+		c.Request, c.RequestBy, c.Marked, c.killAt = 0, "", 0, 0
+	}
 	if m.requested(c, &r) {
 		return
 	}

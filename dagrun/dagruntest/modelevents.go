@@ -67,7 +67,7 @@ func (m *Model) taskEvent(c *cell, ev dagrun.Event) error {
 		if !running || c.settled != nil {
 			return dagrun.ErrStale
 		}
-		c.settled = &r
+		r.Settled, c.settled = true, &r
 	case dagrun.EvFinished:
 		return m.finished(c, r, running, publishing)
 	case dagrun.EvLost:
@@ -201,9 +201,6 @@ func (m *Model) orphan(c *cell) {
 	case c.State == dagrun.TaskReady:
 		c.State = dagrun.TaskPending
 	case c.State == dagrun.TaskRunning && c.settled != nil:
-		if c.settled.Kind == dagrun.KindNone {
-			c.Request = dagrun.RequestNone
-		}
 		m.bodyEnds(c, *c.settled, "ran")
 	case c.State == dagrun.TaskRunning:
 		m.lost(c, "")

@@ -274,6 +274,9 @@ func (m *Model) giveUpDrives(steps bool) {
 func (m *Model) refuse(text string) {
 	m.run.Ending, m.run.EndingText, m.run.PausedBy = dagrun.EndingRefused, text, ""
 	for _, c := range m.sorted() {
+		if c.State == dagrun.TaskRunning && c.settled != nil {
+			m.bodyEnds(c, *c.settled, "ran")
+		}
 		switch {
 		case m.isHandler(c) && !begun(m.node(c.ID.Step)):
 			m.unready(c)

@@ -265,7 +265,7 @@ func duration(v string) (dagrun.Duration, error) {
 }
 
 // parseResult reads how a body ended: nothing for success, or exit:3, signal:9, kind:timeout, out:{…}, snooze:5s,
-// permanent.
+// permanent, settled.
 func parseResult(words []string) (*dagrun.Result, error) {
 	res := &dagrun.Result{}
 	for _, word := range words {
@@ -284,6 +284,8 @@ func parseResult(words []string) (*dagrun.Result, error) {
 			res.Kind, notNumber = dagrun.FailureKind(value), nil
 		case "out":
 			res.Outputs, notNumber = dagrun.JSON(value), nil
+		case "settled":
+			res.Settled, notNumber = true, nil
 		case "permanent":
 			res.Permanent, notNumber = true, nil
 		default:

@@ -123,6 +123,7 @@ func (d *driver) endBody(b *body) {
 		return
 	}
 	if res.Kind == dagrun.KindNone && res.SnoozeUntil == 0 && d.world.chance(0.1) && d.settle(b, res) {
+		res.Settled = true
 		if d.world.chance(0.3) {
 			d.world.kill(d.worker)
 			return
@@ -135,7 +136,7 @@ func (d *driver) endBody(b *body) {
 func (d *driver) settle(b *body, res dagrun.Result) bool {
 	row := d.row.tasks[b.task]
 	ok := d.world.store.beats[d.worker.id].fenced && d.row.claim == d.claim && !d.worker.cut() &&
-		row.State == dagrun.TaskRunning && row.Attempt == b.attempt && row.Request == dagrun.RequestNone
+		row.State == dagrun.TaskRunning && row.Attempt == b.attempt
 	if ok {
 		d.row.settled[b.task] = settlement{b.attempt, res}
 	}
