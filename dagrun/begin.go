@@ -125,8 +125,11 @@ func (r *Run) takeUpWaiting(t *task) {
 	case !t.waits():
 	case body == BodyChild && t.Ref == "", body == BodyWait && t.NextAt == 0:
 		r.enqueue(t)
-	case t.Request != RequestNone:
-		r.halt(t, r.rec.Ending == EndingNow)
+	default:
+		r.rest(t)
+		if t.Request != RequestNone {
+			r.halt(t, r.rec.Ending == EndingNow)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 	}
 	if t.place == landing && t.Request == RequestNone {
 		r.move(t, nowhere)
+		r.setAlarm(t)
 		r.enqueue(t)
 		return nil
 	}
@@ -40,7 +41,9 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 }
 
 // committed says that what the body did is durable together with its success, which no request can undo.
-func (res Result) committed() bool { return res.Settled && res.Kind == KindNone && res.SnoozeUntil == 0 }
+func (res Result) committed() bool {
+	return res.Settled && res.Kind == KindNone && res.SnoozeUntil == 0
+}
 
 func lost(why string) Result {
 	reason := "lost"

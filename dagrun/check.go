@@ -92,7 +92,7 @@ func checkBody(s *Step) error {
 		unless(s.OnLost <= LostFail, "on_lost %s", s.OnLost),
 		unless(s.Slots >= 0, "slots is negative"),
 		unless(s.Slots == 0 || s.Body == BodyTask, "a %s takes no slots", s.Body),
-		unless(s.Timeout >= 0, "the timeout is negative"),
+		unless(s.Timeout >= 0 && s.PublishTimeout >= 0, "the timeout is negative"),
 		unless(s.Publish || s.PublishPool == "", "a pool for a publish, but no publish"),
 		unless(s.Result == nil || s.Result.SnoozeUntil == 0, "a precomputed result cannot snooze"),
 		checkRetry(s.Retry),

@@ -45,18 +45,18 @@ func checkRun(tb testing.TB, r *Run) {
 	if r.verdict != nil && r.counts.Open > 0 {
 		tb.Fatalf("the run ends with %+v", r.counts)
 	}
-	if limit := r.graph.spec.MaxActive; limit > 0 && r.bags[offered].len()+r.bags[flying].len() > limit {
+	if limit := r.graph.spec.MaxActive; limit > 0 && r.bags[offered].len()+r.bags[flying].len()+r.bags[away].len() > limit {
 		tb.Fatal("max_active_steps exceeded")
 	}
 }
 
-func active1(t *task) int { return active(t.place) }
+func active1(t *task) int { return t.active(t.place) }
 
 func checkTask(tb testing.TB, r *Run, t *task) {
 	name := r.graph.TaskName(t.ID)
 	fits := map[place][]State{
 		blocked: {TaskPending, TaskFinishing, TaskWaiting}, probing: {TaskReady}, held: {TaskReady},
-		capped: {TaskReady}, offered: {TaskReady}, flying: {TaskRunning}, opening: {TaskWaiting},
+		capped: {TaskReady}, offered: {TaskReady}, flying: {TaskRunning}, opening: {TaskWaiting}, away: {TaskWaiting},
 		wanting: {TaskFinishing}, landing: {TaskFinishing},
 	}
 	if t.place != nowhere && !slices.Contains(fits[t.place], t.State) {

@@ -13,6 +13,7 @@ const (
 	offered       // wants a slot
 	flying        // body under way
 	opening       // ActOpen not answered yet
+	away          // its child run is under way
 	wanting       // wants the pool of its publish
 	landing       // publish under way
 	places
@@ -73,17 +74,20 @@ func (r *Run) move(t *task, to place) {
 		t.told = false // granted forgets it first: only a withdrawn want is a drop
 		r.drops = append(r.drops, t.ID)
 	}
+	was, is := t.active(from), t.active(to)
+	r.active += is - was
 	if t.node.each != nil {
-		t.node.each.active += active(to) - active(from)
-		if active(from) > active(to) || from == held && to != offered && to != capped {
+		t.node.each.active += is - was
+		if was > is || from == held && is == 0 && to != capped {
 			r.uncap(t.node.each)
 		}
 	}
 }
 
-// active is 1 for the places that limits count.
-func active(p place) int {
-	if p == offered || p == flying {
+// active is 1 in the places that limits count: bodies with a slot or about to get one, and child runs. What only waits
+// does not count, so that no approval keeps the rest of its run from starting.
+func (t *task) active(p place) int {
+	if p == offered || p == flying || p == away || p == opening && t.step.Body == BodyChild {
 		return 1
 	}
 	return 0
@@ -99,24 +103,27 @@ func (r *Run) uncap(e *each) {
 
 func (e *each) full() bool { return e.limit > 0 && e.active >= e.limit }
 
-// offer shows the best held tasks to the caller, as far as the limits of the run and of their nodes allow.
-func (r *Run) offer() {
-	if r.halted() {
-		return
-	}
-	for r.held.len() > 0 && r.room() {
+// offer shows the best held tasks to the caller, as far as the limits of the run and of their nodes allow. A child run
+// needs nothing of the caller's gate: it is begun, and what follows from that comes first.
+func (r *Run) offer() (begun bool) {
+	for !r.halted() && r.held.len() > 0 && r.room() {
 		t := r.held.first()
-		if e := t.node.each; e != nil && e.full() {
+		switch e := t.node.each; {
+		case e != nil && e.full():
 			r.move(t, capped)
-			continue
+		case t.step.Body == BodyChild:
+			r.wait(t)
+			return true
+		default:
+			r.want(t, offered)
 		}
-		r.want(t, offered)
 	}
+	return false
 }
 
 func (r *Run) room() bool {
 	limit := r.graph.spec.MaxActive
-	return limit == 0 || r.bags[offered].len()+r.bags[flying].len() < limit
+	return limit == 0 || r.active < limit
 }
 
 func (r *Run) want(t *task, p place) {

@@ -16,12 +16,17 @@ func (r *Run) land(t *task) {
 }
 
 func (r *Run) publish(t *task) {
+	t.deadline, t.late = 0, false
 	r.move(t, landing)
+	r.setAlarm(t)
 	r.act(t, Action{Kind: ActStart, Attempt: t.Attempt, Publish: true})
 }
 
 // publishEnded decides what the end of a publish means. Only retry_policy is asked, with a budget of its own.
 func (r *Run) publishEnded(t *task, res Result) {
+	if t.late {
+		res = timedOut("timed out after " + t.step.PublishTimeout.String())
+	}
 	switch {
 	case t.Request != RequestNone:
 		r.honour(t, res)
@@ -35,6 +40,13 @@ func (r *Run) publishEnded(t *task, res Result) {
 		t.Kind = KindPublish
 		r.fail(t)
 	}
+}
+
+// publishLate has a publish end whose time is up. That is not recorded: should this driver be lost, the next one begins the
+// publish anew.
+func (r *Run) publishLate(t *task) {
+	t.late = true
+	r.act(t, Action{Kind: ActKill, Attempt: t.Attempt, Cause: RequestTimeout})
 }
 
 // retryPublish waits before the next try. The attempt and its outputs stay: its body has succeeded.

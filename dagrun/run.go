@@ -22,6 +22,7 @@ type Run struct {
 	bytes    int     // of outputs that steps hold, their items' aside
 	turn     *node   // the handler whose turn it is
 	bags     [places]bag
+	active   int // tasks that limits count, see task.active
 	held     heap
 	bodies   heap    // alarms of bodies under way
 	timers   heap    // alarms of everything else
@@ -151,9 +152,8 @@ func (r *Run) drain() error {
 
 // settle follows everything up until nothing changes any more, then offers what may start and sees whether the drive ends.
 func (r *Run) settle() {
-	for r.begun && (r.pass() || r.judgeAll()) {
+	for r.begun && (r.pass() || r.judgeAll() || r.offer()) {
 	}
-	r.offer()
 	r.conclude()
 }
 

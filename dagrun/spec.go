@@ -52,6 +52,8 @@ type Step struct {
 	Publish     bool    // a second body runs after the first succeeded, in state finishing, without slots
 	PublishPool string
 
+	PublishTimeout Duration // of one try, from its EvStarted
+
 	Slots        int // 0 counts as 1 for BodyTask
 	Pool         string
 	Priority     int

@@ -99,7 +99,7 @@ func (r *Run) start(t *task) {
 	switch t.step.Body {
 	case BodyNoop:
 		r.instant(t, Result{}, "ran")
-	case BodyTask:
+	case BodyTask, BodyChild:
 		t.priority = r.priority(t)
 		r.move(t, held)
 	default:
@@ -167,15 +167,19 @@ func (r *Run) itemStarted(t *task) {
 }
 
 func (r *Run) bodyStarted(t *task, attempt int) error {
-	if t.State == TaskFinishing && t.Attempt == attempt {
-		return nil // of a publish: nothing depends on it
-	}
-	if t.place != flying || t.Attempt != attempt || t.started {
+	timeout := t.step.Timeout
+	switch {
+	case t.State == TaskFinishing && t.Attempt == attempt:
+		if timeout = t.step.PublishTimeout; t.place != landing || t.deadline != 0 {
+			return nil // nothing depends on it
+		}
+	case t.place != flying || t.Attempt != attempt || t.started:
 		return ErrStale
+	default:
+		t.started = true
 	}
-	t.started = true
-	if t.step.Timeout > 0 {
-		t.deadline = after(r.now, t.step.Timeout)
+	if timeout > 0 {
+		t.deadline = after(r.now, timeout)
 		r.setAlarm(t)
 	}
 	return nil

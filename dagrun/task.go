@@ -18,12 +18,13 @@ type task struct {
 
 	since    Time // ready since
 	priority int
-	deadline Time // of the attempt under way
+	deadline Time // of the attempt, or the publish, under way
 	settled  *Result
 	stored   bool // restored from a row of its own
 	queued   bool // in Run.work
 	started  bool // EvStarted came
 	missed   bool // the cache had nothing
+	late     bool // its publish was told to end: its time is up
 	listed   bool // in Run.wants
 	told     bool // its want was shown before the last Advance
 	known    bool // counted in Run.counts: a handler is only once it left pending and ready

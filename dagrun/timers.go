@@ -29,6 +29,10 @@ func (r *Run) alarm(t *task) (Time, *heap) {
 	switch t.State {
 	case TaskRunning:
 		at, clock = t.deadline, &r.bodies
+	case TaskFinishing:
+		if t.place == landing && !t.late {
+			at, clock = t.deadline, &r.bodies
+		}
 	case TaskRetrying:
 		at = t.NextAt
 	case TaskWaiting:
@@ -81,6 +85,8 @@ func (r *Run) ring(t *task) {
 	switch {
 	case t.State == TaskRunning:
 		r.request(t, RequestTimeout, "", "timed out after "+t.step.Timeout.String(), false)
+	case t.State == TaskFinishing:
+		r.publishLate(t)
 	case t.State == TaskWaiting:
 		r.wake(t)
 	case t.Publishing:

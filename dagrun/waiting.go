@@ -32,7 +32,7 @@ func (r *Run) waits(t *task, e *Event) error {
 	if t.place != opening || t.Attempt != e.Attempt {
 		return ErrStale
 	}
-	r.move(t, nowhere)
+	r.rest(t)
 	t.NextAt, t.Ref = e.Until, cmp.Or(e.Ref, t.Ref)
 	if t.Request == RequestNone {
 		t.Reason = cmp.Or(e.Text, t.Reason)
@@ -43,6 +43,15 @@ func (r *Run) waits(t *task, e *Event) error {
 		r.halt(t, r.rec.Ending == EndingNow)
 	}
 	return nil
+}
+
+// rest leaves an opened task to what it waits for.
+func (r *Run) rest(t *task) {
+	if t.step.Body == BodyChild {
+		r.move(t, away)
+	} else {
+		r.move(t, nowhere)
+	}
 }
 
 // wake goes on with a waiting task whose time has come.

@@ -44,7 +44,8 @@ func (d *driver) start(a dagrun.Action) {
 	}
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // a body ends by kill alone, and is waited for
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
-	b.timed = !a.Publish && d.run.Spec(a.Task).Timeout > 0
+	spec := d.run.Spec(a.Task)
+	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
 	d.bodies[a.Task] = b
 	if o := d.worker.danger.Load(); o != nil {
 		b.giveUp(o)

@@ -43,6 +43,7 @@ type cell struct {
 	probing   bool        // ready: the cache was asked
 	offered   bool        // ready, or finishing: a want is out
 	published bool        // finishing: the publish is under way
+	late      bool        // finishing: the publish was told to end
 	opening   bool        // waiting: ActOpen is not answered
 	answered  bool        // waiting: ActOpen was answered in this drive
 	started   bool        // running: the body said so

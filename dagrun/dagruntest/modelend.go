@@ -295,7 +295,10 @@ func (m *Model) tolerate(c *cell, r dagrun.Result) {
 
 // publishEnded is the end of the second body.
 func (m *Model) publishEnded(c *cell, r dagrun.Result) {
-	c.published = false
+	if c.late {
+		r = dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true}
+	}
+	c.published, c.late, c.killAt = false, false, 0
 	late := c.Request == dagrun.RequestTimeout
 	if m.requested(c, &r) {
 		return

@@ -62,6 +62,9 @@ func (m *Model) taskEvent(c *cell, ev dagrun.Event) error {
 	publishing := c.State == dagrun.TaskFinishing && c.published
 	switch ev.Kind {
 	case dagrun.EvStarted:
+		if publishing && c.killAt == 0 && c.step.PublishTimeout > 0 {
+			c.killAt = m.now + dagrun.Time(c.step.PublishTimeout)
+		}
 		return m.started(c, running, publishing)
 	case dagrun.EvSettled:
 		if !running || c.settled != nil {
@@ -110,7 +113,7 @@ func (m *Model) finished(c *cell, r dagrun.Result, running, publishing bool) err
 func (m *Model) givenUp(c *cell, text string, running, publishing bool) error {
 	switch {
 	case publishing:
-		c.published, c.gone = false, true
+		c.published, c.gone, c.late, c.killAt = false, true, false, 0
 		if c.Request != dagrun.RequestNone {
 			m.publishEnded(c, dagrun.Result{Kind: dagrun.KindLost})
 		}
@@ -143,7 +146,7 @@ func (m *Model) probed(c *cell, r *dagrun.Result) error {
 	c.probing = false
 	if r == nil {
 		c.cleared = true
-		if c.step.Body != dagrun.BodyTask {
+		if !c.limited() {
 			m.body(c)
 		}
 		return nil

@@ -312,7 +312,8 @@ func (m *Model) proposal() (*dagrun.Leave, *dagrun.Verdict) {
 		return &dagrun.Leave{}, nil
 	}
 	for _, c := range m.cells {
-		if c.State == dagrun.TaskReady || c.State == dagrun.TaskFinishing {
+		full := c.cleared && !c.offered // child runs take what a limit allows
+		if c.State == dagrun.TaskReady && !full || c.State == dagrun.TaskFinishing {
 			return nil, nil
 		}
 	}

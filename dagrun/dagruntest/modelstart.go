@@ -9,12 +9,11 @@ import (
 
 // settle changes one thing after the other until nothing is left to change, then offers what may start.
 func (m *Model) settle() {
-	for n := 0; m.changeSomething(); n++ {
+	for n := 0; m.changeSomething() || m.offer(); n++ {
 		if n > 100*len(m.cells)+100 {
 			panic("the model changes something for ever")
 		}
 	}
-	m.offer()
 }
 
 func (m *Model) changeSomething() bool {
@@ -70,7 +69,7 @@ func (m *Model) startOrSkip(c *cell) bool {
 		m.enter(c)
 		return true
 	}
-	if c.cleared && c.step.Body != dagrun.BodyTask {
+	if c.cleared && !c.limited() {
 		m.body(c)
 		return true
 	}
@@ -197,10 +196,11 @@ func (m *Model) startPublish(c *cell) bool {
 	return true
 }
 
-// offer puts out wants, best first, up to the limits of the run and of each foreach. A want that is out stays out.
-func (m *Model) offer() {
+// offer puts out wants, best first, up to the limits of the run and of each foreach. A want that is out stays out. A child
+// run begins instead, which may change other things.
+func (m *Model) offer() bool {
 	if m.held() {
-		return
+		return false
 	}
 	for _, c := range m.sorted() {
 		if c.State == dagrun.TaskFinishing && c.step.PublishPool != "" && !c.published {
@@ -221,11 +221,17 @@ func (m *Model) offer() {
 		} else if c.ID.Item != "" {
 			limit = m.steps[c.ID.Step].Foreach.MaxConcurrent
 		}
-		c.offered = (m.spec.MaxActive == 0 || all < m.spec.MaxActive) && (limit == 0 || same < limit)
+		room := (m.spec.MaxActive == 0 || all < m.spec.MaxActive) && (limit == 0 || same < limit)
+		if room && c.step.Body == dagrun.BodyChild {
+			m.body(c)
+			return true
+		}
+		c.offered = room
 	}
+	return false
 }
 
-// holding counts the tasks that hold slots or were offered some: of the run, and of one step.
+// holding counts the tasks that hold slots, were offered some, or have a child run: of the run, and of one step.
 func (m *Model) holding(step int) (all, same int) {
 	for _, c := range m.cells {
 		if !c.holds() {
@@ -240,7 +246,13 @@ func (m *Model) holding(step int) (all, same int) {
 }
 
 func (c *cell) holds() bool {
-	return (c.State == dagrun.TaskRunning && !c.isNode()) || (c.State == dagrun.TaskReady && c.offered)
+	return (c.State == dagrun.TaskRunning && !c.isNode()) || (c.State == dagrun.TaskReady && c.offered) ||
+		(c.State == dagrun.TaskWaiting && c.AttemptAt != 0 && c.step.Body == dagrun.BodyChild)
+}
+
+// limited says whether max_concurrent and max_active_steps are about a task.
+func (c *cell) limited() bool {
+	return c.step.Body == dagrun.BodyTask || c.step.Body == dagrun.BodyChild
 }
 
 func (m *Model) priority(c *cell) int {

@@ -39,6 +39,11 @@ func (m *Model) taskTimers() []timer {
 		switch {
 		case c.State == dagrun.TaskRunning && c.Request == dagrun.RequestNone:
 			add(c.killAt, func() { m.timeout(c, "timed out after "+span(c.step.Timeout)) })
+		case c.State == dagrun.TaskFinishing && c.published && c.Request == dagrun.RequestNone && !c.late:
+			add(c.killAt, func() {
+				c.late = true
+				m.act(dagrun.Action{Kind: dagrun.ActKill, Task: c.ID, Attempt: c.Attempt, Cause: dagrun.RequestTimeout})
+			})
 		case m.held():
 		case c.State == dagrun.TaskRetrying:
 			add(c.NextAt, func() { m.retryDue(c) })

@@ -184,7 +184,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 	}
 	if s.Publish != nil {
 		s.Publish = c.publish(s, n)
-		out.Publish, out.PublishPool = true, value(s.Publish.Pool)
+		out.Publish, out.PublishPool, out.PublishTimeout = true, value(s.Publish.Pool), value(s.Publish.Timeout).core()
 	}
 	for i, rule := range s.OnError {
 		compiled := dagrun.ErrorRule{}

@@ -121,8 +121,12 @@ var stepKeys = map[string]setter{
 		s.Result, err = parseResult(strings.Split(v, ","))
 		return err
 	},
-	"cache":       func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
-	"publish":     func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
+	"cache":   func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
+	"publish": func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
+	"publish_timeout": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
+		s.PublishTimeout, err = duration(v)
+		return err
+	},
 	"slots":       func(_ *dagParser, s *dagrun.Step, v string) (err error) { s.Slots, err = strconv.Atoi(v); return err },
 	"pool":        func(_ *dagParser, s *dagrun.Step, v string) error { s.Pool = v; return nil },
 	"priority":    func(_ *dagParser, s *dagrun.Step, v string) error { s.PriorityExpr = number(v); return nil },
