@@ -318,9 +318,7 @@ func (p *Play) bodyMoves() error {
 	if !b.publish && p.c.OneIn(8) {
 		r = dagrun.Result{SnoozeUntil: p.now + dagrun.Time(Pick(p.c, 1_000, 60_000))}
 	}
-	if !b.publish && r.Kind == dagrun.KindNone && !r.HasExit {
-		r.Settled = p.c.OneIn(4)
-	}
+	r.Settled = !b.publish && r.Kind == dagrun.KindNone && !r.HasExit && p.c.OneIn(4)
 	delete(p.bodies, id)
 	return p.step(dagrun.Event{Kind: dagrun.EvFinished, Task: id, Attempt: b.attempt, Result: &r})
 }
