@@ -98,15 +98,8 @@ func inTurn(g gate, claims []*Claim) []*Claim {
 }
 
 func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID) ([]*Claim, error) {
-	var first bool
-	err := tx.QueryRow(ctx, passGate, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "by_queue": g.queue != "", "by_dag": g.dag != 0,
-	}).Scan(&first)
-	if err != nil {
+	if err := s.enterGate(ctx, tx, g); err != nil {
 		return nil, err
-	}
-	if !first {
-		return nil, errGateTaken
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
@@ -117,6 +110,18 @@ func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*la
 		return nil, err
 	}
 	return readClaims(rows, s.lanes)
+}
+
+// enterGate is for the first of those that are at it.
+func (s *Session) enterGate(ctx context.Context, tx pgx.Tx, g gate) error {
+	var first bool
+	err := tx.QueryRow(ctx, passGate, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "by_queue": g.queue != "", "by_dag": g.dag != 0,
+	}).Scan(&first)
+	if err == nil && !first {
+		return errGateTaken
+	}
+	return err
 }
 
 func readClaims(rows pgx.Rows, l *lanes) ([]*Claim, error) {

@@ -75,6 +75,12 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 		}
 		return max(want-len(p.Claims), 0)
 	}
+	if s.worker.Only != 0 {
+		if err := s.claimFamily(ctx, room, p); err != nil {
+			return nil, err
+		}
+		return s.pollLanes(ctx, 0, p) // which it has none of: what is left is to look after others
+	}
 	if err := s.claimLimited(ctx, s.lanes.owed, room, p); err != nil {
 		return nil, err
 	}

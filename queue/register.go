@@ -85,6 +85,9 @@ func (w *Worker) complete() error {
 		w.Labels = map[string]string{}
 	}
 	w.Queues = append([]string{}, w.Queues...) // a null would be no array
+	if w.Only != 0 {
+		w.Queues = []string{noQueue}
+	}
 	w.Offers = append([]string{}, w.Offers...)
 	return nil
 }

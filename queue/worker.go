@@ -22,6 +22,7 @@ type Worker struct {
 	Slots       int
 	Containment string        // cgroup, subreaper, group or none
 	TTL         time.Duration // how long it may be silent; zero: DefaultTTL
+	Only        RunID         // not zero: it serves this run and the children it waits for, wherever they are queued, and nothing else
 
 	// Replaces names workers that are known to be dead, with everything they ran: their runs are queued again at once.
 	Replaces []uuid.UUID

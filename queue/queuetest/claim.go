@@ -38,13 +38,18 @@ func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error
 		}
 		p.Claims = append(p.Claims, s.claim(r))
 	}
-	w.hungry = max(0, want-len(p.Claims))
-	p.Hungry = w.hungry > 0
+	p.Hungry = len(p.Claims) < want
+	if w.Only == 0 { // what one run's worker takes is no share of what others want
+		w.hungry = max(0, want-len(p.Claims))
+	}
 	return p, nil
 }
 
 // share is how many runs a worker may take, so that others who are hungry get some, too.
 func (m *Memory) share(w *worker, want int) int {
+	if w.Only != 0 {
+		return want
+	}
 	hungry := 0
 	for _, other := range m.workers {
 		if other != w && other.State == queue.WorkerLive && other.hungry > 0 {
@@ -77,8 +82,34 @@ func (m *Memory) due(w *worker, bound int) int {
 	return n
 }
 
+// own is the run that a worker of one family is to claim next, nil for none. In its lane it stays listed until it would be
+// first there.
+func (m *Memory) own(w *worker) (first *run) {
+	now := m.now()
+	for _, r := range m.runs {
+		switch {
+		case !m.descends(r, w.Only) || r.rec.State != dagrun.RunQueued || r.runAt.After(now) || r.held() || m.full(r.lane):
+		case r.rec.StartedAt == 0 && !m.active(r.lane):
+		case first == nil || r.id < first.id:
+			first = r
+		}
+	}
+	return first
+}
+
+// descends says whether a run is another one, or a child that is waited for of one that does.
+func (m *Memory) descends(r *run, from queue.RunID) bool {
+	for r.id != from && r.parent != 0 {
+		r = m.runs[r.parent-1]
+	}
+	return r.id == from
+}
+
 // head is the run that a worker is to claim next, nil for none.
 func (m *Memory) head(w *worker) *run {
+	if w.Only != 0 {
+		return m.own(w)
+	}
 	now := m.now()
 	for _, l := range m.lanes {
 		if !w.serves(l) || m.full(l) {

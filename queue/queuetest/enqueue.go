@@ -253,7 +253,7 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 
 // serves says whether a worker may serve a lane.
 func (w *worker) serves(l *lane) bool {
-	if len(w.Queues) > 0 && !slices.Contains(w.Queues, l.laneKey.queue) || w.Slots < l.slots {
+	if w.Only != 0 || len(w.Queues) > 0 && !slices.Contains(w.Queues, l.laneKey.queue) || w.Slots < l.slots {
 		return false
 	}
 	for k, v := range l.selector {

@@ -1,0 +1,44 @@
+-- Purpose: claims due runs of one family, whatever lane they are in: for a worker that serves nothing else. Those behind a limit only with @queue or @dag, after queue/gates in the same transaction, so that it sees what others claimed before
+-- Index: runs_pkey, runs_parent; fences_pkey, workers_pkey; behind a limit also runs_worker, runs_set_aside and runs_begun
+-- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked
+WITH RECURSIVE fence AS MATERIALIZED (
+    SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
+     WHERE f.worker_id = @worker AND f.channel = 'claim'
+       FOR NO KEY UPDATE OF f
+), family (run_id) AS (
+    SELECT r.run_id FROM fence, oarlock.runs r WHERE r.run_id = @root::bigint
+    UNION ALL
+    SELECT c.run_id FROM family f JOIN oarlock.runs c ON c.parent_run = f.run_id
+), room AS MATERIALIZED (
+    SELECT CASE WHEN @queue::text IS NULL THEN @want::int ELSE least(@want, (
+               SELECT q.max_running FROM oarlock.queues q WHERE q.name = @queue) - (
+               SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.worker_id IS NOT NULL AND l.queue = @queue)) END AS any,
+           CASE WHEN @dag::bigint IS NULL THEN @want ELSE least(@want, (
+               SELECT d.max_active_runs FROM oarlock.dags d WHERE d.dag_id = @dag) - (
+               SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = @dag) - (
+               SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = @dag AND r.epoch > 0 AND r.worker_id IS NULL
+                  AND r.state IN ('queued', 'waiting', 'paused') AND r.started_at IS NOT NULL)) END AS fresh
+), picked AS MATERIALIZED (
+    SELECT r.run_id
+      FROM family f JOIN oarlock.runs r USING (run_id)
+      JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
+     WHERE r.state = 'queued' AND r.run_at <= statement_timestamp()
+       AND (r.started_at IS NOT NULL OR q.paused_by IS NULL AND d.paused_by IS NULL AND (SELECT m.fresh > 0 FROM room m))
+       AND CASE WHEN q.max_running > 0 THEN l.queue END IS NOT DISTINCT FROM @queue
+       AND CASE WHEN d.max_active_runs > 0 THEN d.dag_id END IS NOT DISTINCT FROM @dag
+     ORDER BY r.run_at, r.run_id
+     LIMIT (SELECT greatest(CASE WHEN @dag IS NULL THEN m.any ELSE least(m.any, 1) END, 0) FROM room m)
+       FOR NO KEY UPDATE OF r SKIP LOCKED
+), claimed AS (
+    UPDATE oarlock.runs r
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL
+      FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
+     WHERE r.run_id = p.run_id AND r.state = 'queued'
+    RETURNING r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
+              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+)
+SELECT d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
+              c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
+              c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
+  FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id
