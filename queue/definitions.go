@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/sql"
@@ -105,7 +106,8 @@ func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, err
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var stored []byte
-	err := s.pool.QueryRow(ctx, readDefinition, v.dag, v.number).Scan(&stored)
+	var path zeronull.Text
+	err := s.pool.QueryRow(ctx, readDefinition, v.dag, v.number).Scan(&stored, &path)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -120,5 +122,5 @@ func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, err
 	if err != nil {
 		return nil, err
 	}
-	return &Definition{Spec: spec, Graph: graph}, nil
+	return &Definition{Spec: spec, Graph: graph, Path: string(path)}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -21,6 +23,9 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		Worker: d.worker.id.String(), Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}),
 		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
+	}
+	if d.worker.config.LocalFiles {
+		t.Source = folderOf(d.def.Path)
 	}
 	if c, ok := scope.Context().(dagspec.Context); ok {
 		t.Params = c.Params
@@ -42,6 +47,14 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		t.RunState, t.Failed = view.State.String(), view.Failed
 	}
 	return t, nil
+}
+
+// folderOf is the folder of a file that is there, else "".
+func folderOf(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return filepath.Dir(path)
 }
 
 func (d *driver) bodyOf(id dagrun.TaskID) (*dagspec.Step, error) {

@@ -34,6 +34,9 @@ type Config struct {
 	Env       func(name string) (string, bool)             // the inherited environment, filtered; nil: nothing
 	Secrets   SecretPolicy
 
+	// LocalFiles says that DAGs are put from files of this host: tasks learn their folder, where the file is there.
+	LocalFiles bool
+
 	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches

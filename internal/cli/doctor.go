@@ -50,7 +50,7 @@ func runDoctor(ctx context.Context, e *env, private bool) error {
 			return e.examine(ctx, server.URL(""), "private PostgreSQL in "+server.Dir())
 		})
 	}
-	url, link, err := e.database()
+	url, link, err := e.database(ctx)
 	if err != nil {
 		return err
 	}

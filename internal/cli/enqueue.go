@@ -145,7 +145,7 @@ func typedParams(ctx context.Context, store *queue.Store, name string, version i
 	}
 	typed, err := spec.ParamsFromText(given)
 	if err != nil {
-		return nil, badParams(name, spec, err)
+		return nil, badParams(spec, err, "`oarlock dag show "+name+"` lists the params")
 	}
 	for k := range params {
 		params[k] = typed[k]
@@ -162,7 +162,7 @@ func bracketed(text string) any {
 	return text
 }
 
-func badParams(name string, spec *dagspec.Spec, err error) error {
+func badParams(spec *dagspec.Spec, err error, hint string) error {
 	problems, ok := errors.AsType[dagspec.ParamErrors](err)
 	if !ok {
 		return &failure{kind: invalid, err: err}
@@ -176,8 +176,7 @@ func badParams(name string, spec *dagspec.Spec, err error) error {
 		lines = append(lines, fmt.Sprintf("param %q: %s", p.Name, p.Msg))
 		typo, other = cmp.Or(typo, didYouMean(p.Name, known)), cmp.Or(other, p.Hint)
 	}
-	hint := cmp.Or(typo, other, "`oarlock dag show "+name+"` lists the params")
-	return &failure{kind: invalid, err: errors.New(strings.Join(lines, "; ")), hint: hint}
+	return &failure{kind: invalid, err: errors.New(strings.Join(lines, "; ")), hint: cmp.Or(typo, other, hint)}
 }
 
 // didYouMean has nothing to say of a name that is right.

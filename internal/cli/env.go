@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
 
 // Env is everything a command may touch outside its arguments.
@@ -60,4 +61,8 @@ type env struct {
 	flags    map[string][]string // global ones that were given
 	settings *config.Config
 	log      *slog.Logger
+
+	makesPrivate bool            // this command makes a private server where no database is named
+	server       *pglocal.Server // the private one; nil: not in use
+	notes        *notes          // nil: what is to be noted is printed at once
 }

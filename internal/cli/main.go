@@ -19,6 +19,7 @@ func Main(e Env, args []string) int {
 
 func run(ctx context.Context, outside Env, args []string) int {
 	e := &env{Env: outside}
+	defer e.leave(context.WithoutCancel(ctx))
 	err := e.dispatch(ctx, args)
 	if err == nil {
 		return int(exitOK)
@@ -29,6 +30,9 @@ func run(ctx context.Context, outside Env, args []string) int {
 	p := diagnose(ctx, err)
 	if p.kind == usage && p.hint == "" {
 		p.hint = see(e.command)
+	}
+	if p.exit == exitNotFound {
+		p.hint = e.sayPrivate(p.hint)
 	}
 	e.report(p, args)
 	return int(p.exit)
@@ -57,6 +61,7 @@ func newApp(e *env) *cli.App {
 		Name:  program,
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
+			newRunCommand(e),
 			newDAGCommand(e),
 			newEnqueueCommand(e),
 			newListCommand(e),

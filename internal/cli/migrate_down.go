@@ -46,7 +46,7 @@ func runMigrateDown(ctx context.Context, e *env, o migrateDownOptions) error {
 	if o.to < 0 || o.to > migrations.MaxVersion {
 		return &usageError{msg: fmt.Sprintf("there is no version %d", o.to), hint: fmt.Sprintf("name one from 0 to %d", migrations.MaxVersion)}
 	}
-	url, link, err := e.database()
+	url, link, err := e.database(ctx)
 	if err != nil {
 		return err
 	}

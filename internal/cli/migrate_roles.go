@@ -36,7 +36,7 @@ func runMigrateRoles(ctx context.Context, e *env, printOnly bool) error {
 	if printOnly {
 		return e.saySQL(migrations.RolesSQL())
 	}
-	url, _, err := e.database()
+	url, _, err := e.database(ctx)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ type jsonMigrations struct {
 }
 
 func runMigrateStatus(ctx context.Context, e *env) error {
-	url, _, err := e.database()
+	url, _, err := e.database(ctx)
 	if err != nil {
 		return err
 	}

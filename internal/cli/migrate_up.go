@@ -26,7 +26,7 @@ func newMigrateUpCommand(e *env) *cli.Command {
 }
 
 func runMigrateUp(ctx context.Context, e *env) error {
-	url, _, err := e.database()
+	url, _, err := e.database(ctx)
 	if err != nil {
 		return err
 	}

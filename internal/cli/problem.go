@@ -250,9 +250,11 @@ func orNull(s string) *string {
 
 // compactJSON is for values made here, which always have a JSON form.
 func compactJSON(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // a hint is to be typed as it is
+	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("cli: %T has no JSON form: %v", v, err))
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -3,13 +3,16 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +36,9 @@ func TestMain(m *testing.M) {
 //	exits N COMMAND…                             run it, and demand this exit status
 //	database empty|migrated|newer|standby|…      make one and set DATABASE_URL
 //	taken VAR                                    listen at an address until the script ends, and set VAR to it
+//	reachable VAR                                make a folder that a private server can use, and set VAR to it
+//	awaits FILE                                  wait until it is there and holds something
+//	ends FILE                                    wait until the process whose number it holds is gone
 //	runs, drive, hold                            bring runs about, see playing
 //	[db]                                         tests with a database are wanted
 func TestScripts(t *testing.T) {
@@ -40,6 +46,7 @@ func TestScripts(t *testing.T) {
 	dbs := newDatabases(t)
 	commands := dbs.playing()
 	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
+	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -70,6 +77,52 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// reachable: the folder of a script is nobody else's to enter, and a private server of root's runs as somebody else.
+func reachable(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: reachable VAR")
+	}
+	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-cli-")
+	ts.Check(err)
+	ts.Defer(func() { _ = os.RemoveAll(dir) })
+	ts.Check(os.Chmod(dir, 0o755))
+	ts.Setenv(args[0], dir)
+}
+
+func awaits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: awaits FILE")
+	}
+	until(ts, args[0]+" is written", func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && len(text) > 0
+	})
+}
+
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ends FILE")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	until(ts, fmt.Sprintf("process %d is gone", pid), func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// until looks again and again.
+func until(ts *testscript.TestScript, what string, so func() bool) {
+	deadline := time.NewTimer(scriptPatience)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-deadline.C:
+			ts.Fatalf("waited in vain until %s", what)
+		case <-tick.C:
+		}
 	}
 }
 

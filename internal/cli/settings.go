@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,7 @@ func settingKeys() []config.Key {
 	return []config.Key{
 		{
 			Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
-			Usage: "Postgres `URL`; what it leaves out comes from PG* variables, ~/.pgpass and service files",
+			Usage: "Postgres `URL`, or private for a server of this user's own; what it leaves out comes from PG* variables, ~/.pgpass and service files",
 			Show:  pglink.Redact,
 		},
 		{
@@ -133,10 +134,16 @@ func (e *env) variable(name string) (string, bool) {
 	return text, ok
 }
 
-// database is the URL of the database, which may be empty, and what it leads to.
-func (e *env) database() (url string, link *pgx.ConnConfig, err error) {
+// database is the URL of the database, which may be empty, and what it leads to. A private server is started for it.
+func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, err error) {
 	v := e.settings.Value("database_url")
-	link, err = pglink.Parse(v.Text, pglink.Options{})
+	url = v.Text
+	if e.isPrivate() {
+		if url, err = e.startPrivate(ctx); err != nil {
+			return "", nil, err
+		}
+	}
+	link, err = pglink.Parse(url, pglink.Options{})
 	if err != nil {
 		hint := "a URL looks like postgres://user@host:5432/database"
 		if v.Origin.Where != "" {
@@ -144,7 +151,7 @@ func (e *env) database() (url string, link *pgx.ConnConfig, err error) {
 		}
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}
-	return v.Text, link, nil
+	return url, link, nil
 }
 
 func (e *env) plain() bool { return e.settings != nil && e.settings.Text("no_color") == "true" }

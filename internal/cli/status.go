@@ -76,6 +76,10 @@ func ended(run *queue.Run) error {
 	if failed == nil {
 		return nil
 	}
-	failed.hint = fmt.Sprintf("`%s retry %d` runs again what did not succeed", program, run.ID)
+	again := fmt.Sprintf("%s retry %d", program, run.ID)
+	if isHere(run) {
+		again += fmt.Sprintf(" && %s worker --only %d", program, run.ID)
+	}
+	failed.hint = "`" + again + "` runs again what did not succeed"
 	return failed
 }

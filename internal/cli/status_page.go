@@ -32,7 +32,7 @@ func (p painter) runState(state string) string {
 func (p *runPage) String() string {
 	var b strings.Builder
 	b.WriteString(p.headline() + "\n")
-	if reason := printable(p.run.Reason); reason != "" {
+	if reason := printable(p.run.Reason); reason != "" && !p.starting() {
 		b.WriteString(reason + "\n")
 	}
 	b.WriteString("\n" + alignRows(p.facts()) + "\n")
@@ -44,6 +44,11 @@ func (p *runPage) String() string {
 		}
 	}
 	return b.String()
+}
+
+// starting says that the run's own worker is on its way: that nobody else serves it is no news.
+func (p *runPage) starting() bool {
+	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && isHere(p.run)
 }
 
 func (p *runPage) headline() string {
@@ -310,8 +315,12 @@ func (p *runPage) next() []string {
 		}
 	}
 	switch state := p.run.State; {
+	case (state == "failed" || state == "canceled") && isHere(p.run):
+		say("oarlock retry %d && oarlock worker --only %d", id, id)
 	case state == "failed" || state == "canceled":
 		say("oarlock retry %d", id)
+	case state == "queued" && isHere(p.run) && !p.watched:
+		say("oarlock worker --only %d", id)
 	case state == "paused":
 		say("oarlock resume %d", id)
 	case !p.run.Over() && !p.watched:

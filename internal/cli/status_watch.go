@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -62,6 +63,7 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID) *watcher {
 	switch format := e.settings.Text("output"); {
 	case format == "table" && e.StdoutTTY:
 		w.show = w.redraw
+		e.notes = &notes{}
 	case format == "table":
 		w.show = w.tell
 	case format == "jsonl":
@@ -153,7 +155,7 @@ func (w *watcher) finish(page *runPage) error {
 	case format == "id":
 		return nil // said at first
 	case format == "table" && w.drawn > 0:
-		return w.env.print(eraseLines(w.drawn) + page.String())
+		return w.env.print(eraseLines(w.drawn) + w.env.notes.take() + page.String())
 	case format == "table" && !w.env.StdoutTTY:
 		if err := w.tell(page); err != nil {
 			return err
@@ -178,7 +180,7 @@ func (w *watcher) redraw(page *runPage) error {
 			lines[i] = cut(lines[i], w.env.Columns)
 		}
 	}
-	text := eraseLines(w.drawn) + strings.Join(lines, "\n") + "\n"
+	text := eraseLines(w.drawn) + w.env.notes.take() + strings.Join(lines, "\n") + "\n"
 	w.drawn = len(lines)
 	return w.env.print(text)
 }
@@ -213,7 +215,7 @@ func (w *watcher) tell(page *runPage) error {
 	run := page.run
 	if !run.Over() {
 		text := fmt.Sprintf("run %d %s", run.ID, run.State)
-		if run.Reason != "" {
+		if run.Reason != "" && !page.starting() {
 			text += ": " + printable(run.Reason)
 		}
 		line("", run.State+run.Reason, text)
@@ -233,4 +235,35 @@ func (w *watcher) tell(page *runPage) error {
 		line(taskArg(t), fmt.Sprint(t.State, t.Attempt), strings.Join(parts, " "))
 	}
 	return w.env.print(b.String())
+}
+
+// notes are lines from beside that wait until whoever draws on the terminal has room for them.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+const maxNotes = 1000 // that wait; further ones are lost
+
+func (n *notes) add(line string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.lines) < maxNotes {
+		n.lines = append(n.lines, line)
+	}
+}
+
+// take is what came since it was called last, as lines.
+func (n *notes) take() string {
+	if n == nil {
+		return ""
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	text := ""
+	for _, line := range n.lines {
+		text += line + "\n"
+	}
+	n.lines = nil
+	return text
 }

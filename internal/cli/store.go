@@ -8,7 +8,7 @@ import (
 
 // store opens the store that the settings lead to. The caller calls shut when it is done.
 func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err error) {
-	url, _, err := e.database()
+	url, _, err := e.database(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/guard"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
@@ -18,7 +19,11 @@ func newWorkerCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "claim runs and execute their tasks until told to stop",
-		Flags: workerFlags(),
+		Flags: append(
+			workerFlags(),
+			&cli.Int64Flag{Name: "only", Usage: "serve only this `RUN` and the children it waits for, wherever they are queued, and end with it"},
+			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
+		),
 		Description: manual{
 			about: `Starts a guard, and as its child the process that works. The guard ends what outlives that one, and starts
 another when it dies. The first TERM or INT stops claiming and lets running tasks finish for --drain-timeout; what is
@@ -28,6 +33,7 @@ file; see docs/worker.md.`,
 				"oarlock worker",
 				"oarlock worker --slots 32 --queue etl --queue reports --label gpu=true",
 				"oarlock worker --name big-1 --drain-timeout 10m",
+				"oarlock worker --only 41",
 			},
 			exits: []exitNote{
 				{exitOK, "it was told to stop, and did"},
@@ -46,18 +52,24 @@ func runWorker(c *cli.Context, e *env) error {
 	if err := e.loadWorker(c); err != nil {
 		return err
 	}
-	config, err := e.rigConfig()
+	config, err := e.rigConfig(c.Context)
 	if err != nil {
 		return err
 	}
+	own := ownership{run: queue.RunID(c.Int64("only")), untilEOF: c.Bool("until-eof")}
+	if err := own.apply(c, &config); err != nil {
+		return err
+	}
 	if !guarded {
-		return e.guardWorker(c.Context, config)
+		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard sees to signals itself
+		defer stop()
+		return e.guardWorker(ctx, config)
 	}
 	config.Link = link
 	if config.Commands != nil {
 		config.Commands.Cgroup = link.Cgroup()
 	}
-	return e.work(c.Context, config)
+	return e.work(c.Context, config, own)
 }
 
 // finalExits of the process that works are those that starting it again would not change.
@@ -69,7 +81,7 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
 	if err != nil {
 		return err
 	}
-	code, err := guard.Run(context.WithoutCancel(ctx), guard.Config{ // it sees to signals itself
+	code, err := guard.Run(ctx, guard.Config{
 		Name: config.Name, StateDir: state, Final: finalExits, Say: e.sayGuard,
 	})
 	if err != nil {
@@ -103,10 +115,14 @@ func (e *env) sayGuard(event guard.Event) {
 }
 
 // work is what the process below the guard does.
-func (e *env) work(ctx context.Context, config rig.Config) error {
+func (e *env) work(ctx context.Context, config rig.Config, own ownership) error {
 	r, err := rig.New(config)
 	if err != nil {
 		return &failure{kind: invalid, err: err, hint: see(e.command)}
+	}
+	watch, err := own.watch(context.WithoutCancel(ctx), config, r.Stop)
+	if err != nil {
+		return err
 	}
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
@@ -114,13 +130,13 @@ func (e *env) work(ctx context.Context, config rig.Config) error {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		e.hearSignals(r, got, over)
+		e.hearSignals(watch.stopper(e, r), got, over)
 	}()
 	err = r.Run(context.WithoutCancel(ctx)) // signals are heard here: the first is no reason to drop everything
 	close(over)
 	<-heard
 	signal.Stop(got)
-	return endOf(err)
+	return endOf(errors.Join(err, watch.end()))
 }
 
 // endOf says what to do about the end of a worker.
@@ -134,11 +150,8 @@ func endOf(err error) error {
 	return err
 }
 
-func (e *env) hearSignals(r *rig.Rig, got <-chan os.Signal, over <-chan struct{}) {
-	stop := []func(){
-		func() { e.log.Info("stopping: running tasks may finish; once more to stop at once"); r.Stop() },
-		r.StopNow,
-	}
+// hearSignals calls one after the other, the last again and again.
+func (e *env) hearSignals(stop []func(), got <-chan os.Signal, over <-chan struct{}) {
 	for {
 		select {
 		case <-got:

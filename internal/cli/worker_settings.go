@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -46,6 +47,7 @@ func workerKeys() []config.Key {
 		{Name: "own_sql", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether postgres.query reaches the worker's own database, with its own role"},
 		{Name: "state_dir", Usage: "folder of lock files, work folders and spooled logs"},
 		{Name: "keep_workdir", Default: "false", Allowed: []string{"true", "false"}, Usage: "leave the work folders of attempts, to look at"},
+		{Name: "local_files", Default: "false", Allowed: []string{"true", "false"}, Usage: "whether DAGs are applied from files of this host: OARLOCK_SOURCE_DIR then names a DAG's folder"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
 		{Name: "env_deny", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
@@ -101,8 +103,8 @@ func (e *env) loadWorker(c *cli.Context) error {
 }
 
 // rigConfig is what the settings make of a worker.
-func (e *env) rigConfig() (rig.Config, error) {
-	url, _, err := e.database()
+func (e *env) rigConfig(ctx context.Context) (rig.Config, error) {
+	url, _, err := e.database(ctx)
 	if err != nil {
 		return rig.Config{}, err
 	}
@@ -120,7 +122,10 @@ func (e *env) rigConfig() (rig.Config, error) {
 		HTTP:     http.Policy{Allow: e.prefixes("http_allow"), Deny: e.prefixes("http_deny")},
 		Metrics:  metrics.Config{PerDAG: s.Text("metrics_per_dag") == "true"}, Listen: s.Text("listen"),
 		Logs: logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
-		Log:  e.log,
+		Log:  e.log, LocalFiles: s.Text("local_files") == "true",
+	}
+	if e.isPrivate() { // these are about another database
+		c.Database.Direct, c.Database.PollOnly = "", false
 	}
 	if c.Name, err = e.workerName(); err != nil {
 		return c, err
@@ -166,10 +171,10 @@ func (e *env) stateDir() (string, error) {
 		return dir, nil
 	}
 	if dir, ok := e.Lookup("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
-		return filepath.Join(dir, "oarlock"), nil
+		return letThrough(filepath.Join(dir, "oarlock")), nil
 	}
 	for _, dir := range e.statePlaces() {
-		if rig.OwnFolder(dir) == nil {
+		if rig.OwnFolder(letThrough(dir)) == nil {
 			return dir, nil
 		}
 	}
@@ -177,6 +182,15 @@ func (e *env) stateDir() (string, error) {
 		kind: invalid, err: errors.New("there is no folder for the state of a worker"),
 		hint: "name one that this user may write to: state_dir in the settings file, or OARLOCK_STATE_DIR",
 	}
+}
+
+// letThrough makes root's folder so that the user of a private server gets through to its own. Should that fail, whoever
+// uses the folder finds out.
+func letThrough(dir string) string {
+	if os.Getuid() == 0 {
+		_ = os.MkdirAll(dir, 0o711)
+	}
+	return dir
 }
 
 func (e *env) statePlaces() (places []string) {

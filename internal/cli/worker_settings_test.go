@@ -26,7 +26,7 @@ func configured(t *testing.T, variables map[string]string) (rig.Config, error) {
 	if err := e.decide(nil); err != nil {
 		t.Fatal(err)
 	}
-	return e.rigConfig()
+	return e.rigConfig(t.Context())
 }
 
 func TestRigConfig_KeepsItsOwnDatabaseFromTasksWhenAskedTo(t *testing.T) {

@@ -21,8 +21,8 @@ func ownFamily(s *setup) {
 	s.enqueue(queue.Request{DAG: "parent", Selector: here})
 	id := s.enqueue(queue.Request{DAG: "parent", Selector: here})
 	s.enqueue(queue.Request{DAG: "single"})
-	any := s.worker()
-	other := s.claimOne(any)
+	anybody := s.worker()
+	other := s.claimOne(anybody)
 	if other.Run == id || other.DAG != "single" {
 		s.Fatalf("claimed %+v, which another worker is to serve", other)
 	}
@@ -48,13 +48,13 @@ func ownFamily(s *setup) {
 	detached, err := w.EnqueueChild(s.Context(), ask)
 	s.must(err)
 	s.idle(w, "nobody waits for that one")
-	if c := s.claimOne(any); c.Run != detached {
+	if c := s.claimOne(anybody); c.Run != detached {
 		s.Errorf("claimed %d, not %d", c.Run, detached)
 	}
 }
 
 func ownInTurn(s *setup) {
-	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: a, action: approval}]\n")
+	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: gate, action: approval}]\n")
 	yes, no, one := true, false, 1
 	first, second := s.enqueue(queue.Request{DAG: "few"}), s.enqueue(queue.Request{DAG: "few"})
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "few", Paused: &yes}))
@@ -67,7 +67,7 @@ func ownInTurn(s *setup) {
 	s.idle(w, "one is active")
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "few", Paused: &yes}))
 	s.drive(other, c, Behaviour{}) // it parks
-	s.ask(approve(first, "a"))
+	s.ask(approve(first, "gate"))
 	s.drive(other, s.claimOne(other), Behaviour{}) // what has begun goes on, though its DAG is paused
 	s.idle(w, "its DAG is paused again")
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "few", Paused: &no}))

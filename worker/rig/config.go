@@ -27,6 +27,7 @@ type Config struct {
 	Version string            // of the program
 	Queues  []string          // that it serves; none: all
 	Labels  map[string]string // that selectors of DAGs are compared with
+	Only    queue.RunID       // not 0: it serves this run and the children it waits for, and nothing else
 	Slots   int               // 0: DefaultSlots
 	High    int               // claims stop at slots × High tasks; 0: 4
 	Low     int               // and go on at slots × Low; 0: 2
@@ -35,12 +36,14 @@ type Config struct {
 	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it
 	DrainTimeout time.Duration // 0: worker.DefaultDrain
 
-	Commands *proc.Config // nil: it runs no commands; Dir "" is made below Folder
-	HTTP     http.Policy
-	SQL      postgres.Config // its connection postgres.Own is made of Database if it is missing
-	Secrets  worker.SecretPolicy
-	Logs     logship.Config // its limits; Dir "" is made below Folder
-	Folder   string         // for working folders and spooled logs; "": one for this user below os.TempDir
+	Commands   *proc.Config // nil: it runs no commands; Dir "" is made below Folder
+	HTTP       http.Policy
+	SQL        postgres.Config // its connection postgres.Own is made of Database if it is missing
+	Secrets    worker.SecretPolicy
+	Logs       logship.Config // its limits; Dir "" is made below Folder
+	LocalFiles bool           // DAGs are put from files of this host: tasks learn their folder
+
+	Folder string // for working folders and spooled logs; "": one for this user below os.TempDir
 
 	Metrics metrics.Config // Registerer nil: a registry of its own
 	Listen  string         // host:port where /livez, /readyz and /metrics answer; "": nowhere, see Rig.Metrics

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// hereLabel is on runs of run and exec, and what they ask of a worker: no other one has it, their own needs none.
+const hereLabel, hereValue = "oarlock", "here"
+
+// isHere says whether a run was made by run or exec, whose worker is gone when they are.
+func isHere(run *queue.Run) bool { return run.Labels[hereLabel] == hereValue }
+
+func newRunCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "apply a DAG file and run it here and now",
+		ArgsUsage: "FILE",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
+			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print what the tasks write, as they write it"},
+			&cli.StringSliceFlag{Name: "label", Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
+			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or what the widest step takes"},
+		},
+		Description: manual{
+			about: `Needs nothing but PostgreSQL's programs: without a database in the settings it starts a private server, which ends
+with the last command that uses it and keeps what happened, for ` + "`oarlock status @latest`" + ` and the like. A database in
+the settings is used as it is, and never migrated. The run has a worker of its own, which serves nothing else and is
+gone with this command, however that ends; other workers leave the run alone. On a terminal this shows the run as it
+goes, elsewhere a line for each change; -o json prints one object at the end. Ctrl-C cancels the run and waits for its
+handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURCE_DIR. "-" is standard input.`,
+			examples: []string{
+				"oarlock run etl.yaml",
+				"oarlock run etl.yaml -p day=2026-11-20 --logs",
+				"oarlock run etl.yaml -o json | jq -r .state",
+				"DATABASE_URL=postgres://… oarlock run etl.yaml",
+			},
+			exits: []exitNote{
+				{exitOK, "the run succeeded"},
+				deniedNote, usageNote,
+				{exitNotFound, "the file cannot be read"},
+				unreachableNote,
+				{exitInvalid, "the file, a param or a setting is wrong"},
+				runFailedNote, runCanceledNote,
+				{exitInterrupt, "the second Ctrl-C, or the first before the run began"},
+				{exitTerminate, "the same of SIGTERM"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			o := runOptions{params: c.StringSlice("param"), labels: c.StringSlice("label"), logs: c.Bool("logs"), slots: c.Int("slots")}
+			if c.IsSet("slots") && o.slots < 1 {
+				return &usageError{msg: "--slots must be a whole number, at least 1"}
+			}
+			return runRun(c.Context, e, c.Args().Slice(), o)
+		},
+	}
+}
+
+// runOptions are the flags of run.
+type runOptions struct {
+	params, labels []string
+	logs           bool
+	slots          int // 0: as many as fit
+}
+
+func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
+	if len(args) != 1 {
+		return &usageError{msg: fmt.Sprintf("run needs one file, got %d arguments", len(args))}
+	}
+	file, err := e.readDAG(args[0])
+	if err != nil {
+		return err
+	}
+	if failed := invalidFiles([]*dagFile{file}); failed != nil {
+		return e.reportInvalid([]*dagFile{file}, failed)
+	}
+	request, err := o.request(file)
+	if err != nil {
+		return err
+	}
+	return e.runHere(ctx, here{file: file, request: request, logs: o.logs, slots: o.slots})
+}
+
+// request is what the flags ask of a file. Its params are checked before anything is started.
+func (o *runOptions) request(f *dagFile) (r queue.Request, err error) {
+	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{hereLabel: hereValue}, Manual: true}
+	if r.Labels, err = pairs("--label", append(o.labels, hereLabel+"="+hereValue)); err != nil {
+		return r, err
+	}
+	given, err := pairs("-p", o.params)
+	if err != nil {
+		return r, &failure{kind: invalid, err: err, hint: "write a param as NAME=VALUE"}
+	}
+	all, err := f.spec.ParamsFromText(given)
+	if err != nil {
+		return r, badParams(f.spec, err, paramsOf(f))
+	}
+	params := make(map[string]any, len(given))
+	for name := range given {
+		params[name] = all[name]
+	}
+	r.Params = params
+	return r, nil
+}
+
+// here is a run that is to happen here and now.
+type here struct {
+	file    *dagFile
+	request queue.Request
+	logs    bool
+	slots   int
+}
+
+// runHere puts the DAG, asks for the run, and drives it to its end by a worker of its own.
+func (e *env) runHere(ctx context.Context, h here) error {
+	e.makesPrivate = true
+	if err := e.migratePrivate(ctx); err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		put, err := store.PutDAGHere(ctx, h.file.spec, h.file.source, h.file.path)
+		if err != nil {
+			return err
+		}
+		h.request.Version = put.Version
+		id, err := store.Enqueue(ctx, h.request)
+		if err != nil {
+			return err
+		}
+		return e.driveHere(ctx, store, id, h)
+	})
+}
+
+// driveHere ends by the end of the run, not by the signal that asked for it.
+func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID, h here) error {
+	waiting, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	worker, err := e.startWorker([]string{"--only", decimal(int64(id)), "--slots", decimal(int64(max(h.slots, e.number("slots"), h.file.spec.WidestStep())))})
+	if err != nil {
+		return err
+	}
+	defer worker.watch(func(err error) { stop(err) })()
+	defer context.AfterFunc(ctx, func() { e.cancelHere(waiting, store, id) })()
+	err = e.awaitRun(waiting, store, id, 0)
+	if why := context.Cause(waiting); why != nil {
+		err = why
+	}
+	return e.settle(waiting, errors.Join(err, worker.stop()))
+}
+
+// cancelHere is what the first Ctrl-C does.
+func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
+	e.remark("canceling run %d: its handlers run; once more to end at once", id)
+	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
+		e.log.Debug("cancel", "err", err) // it is over, which is shown
+	}
+}
+
+// settle reports an error here: the signal that may have led to it is not what it is about.
+func (e *env) settle(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	p := diagnose(ctx, err)
+	e.report(p, nil)
+	return statusError(p.exit)
+}
+
+// paramsOf lists what may be given with -p.
+func paramsOf(f *dagFile) string {
+	if len(f.spec.ParamDefs) == 0 {
+		return f.name + " has no params"
+	}
+	var names []string
+	for i := range f.spec.ParamDefs {
+		names = append(names, f.spec.ParamDefs[i].Name)
+	}
+	return "the params of " + f.name + " are " + strings.Join(names, ", ")
+}
