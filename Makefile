@@ -107,9 +107,16 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 mutants: ## plant faults in the core and see each one caught (minutes)
 	@cd dagrun/dagruntest/mutant && go test -count=1 -timeout 60m -run All -mutants
 
+SEEDS ?= 3000
+
+.PHONY: simulate
+simulate: ## play SEEDS (3000) histories of the real worker in simulated time; SEED=n tells one
+	@go test -count=1 -timeout 3h -v ./integration/world -run Promises $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
 .PHONY: nightly
-nightly: ## play far more histories of the core than test does (an hour or so)
+nightly: ## play far more histories than test does (an hour or so)
 	@go test -count=1 -timeout 3h -v -run Agrees ./dagrun/dagruntest -histories 120000
 	@go test -count=1 -timeout 3h ./dagrun/dagruntest -nightly
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -enumerate.large
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/world -seeds 50000
+	@$(MAKE) simulate SEEDS=50000

@@ -16,7 +16,7 @@ const longestAskPause = time.Second
 // ask reads something of the run. A database that is away says nothing about the run, so it is asked until it answers or
 // the claim is lost.
 func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, error)) (answer T, err error) {
-	pause := backoff.NewExponentialBackOff()
+	pause := d.worker.pauses()
 	pause.InitialInterval, pause.MaxInterval = 10*time.Millisecond, longestAskPause
 	err = d.call(ctx, d.claim.Lost(), func(ctx context.Context) (err error) {
 		answer, err = backoff.Retry(ctx, func() (T, error) {

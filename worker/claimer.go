@@ -25,6 +25,7 @@ func (w *Worker) claim() {
 				continue // every run that ends says so, and there is no room yet
 			}
 		case <-next.C:
+			w.hush(&pace)
 		}
 		want := w.want()
 		start := time.Now()
@@ -38,6 +39,15 @@ func (w *Worker) claim() {
 			w.log.Info("took over from a lost worker", "lost", id)
 		}
 		next.Reset(pace.After(polled))
+	}
+}
+
+// hush takes a nudge back that a poll is about to answer anyway.
+func (w *Worker) hush(pace *queue.Pace) {
+	select {
+	case <-w.nudge:
+		pace.Hear()
+	default:
 	}
 }
 
@@ -174,5 +184,14 @@ func (w *Worker) retry(ctx context.Context, do func(context.Context) error) {
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithMaxElapsedTime(0))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
+}
+
+// pauses between two tries of what is tried until it is done.
+func (w *Worker) pauses() *backoff.ExponentialBackOff {
+	pauses := backoff.NewExponentialBackOff()
+	if w.config.Even {
+		pauses.RandomizationFactor = 0
+	}
+	return pauses
 }

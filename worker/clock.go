@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/boottime"
 )
 
 // clock tells database time: that of the last renewal, and what has passed here since. It never goes back.
 type clock struct {
+	boot func() time.Duration
+
 	mu   sync.Mutex
 	base dagrun.Time
 	at   time.Duration // boottime of base
@@ -26,7 +27,7 @@ func (c *clock) set(now dagrun.Time, at time.Duration) {
 func (c *clock) now() dagrun.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last, c.base+dagrun.Time((boottime.Now()-c.at).Milliseconds()))
+	c.last = max(c.last, c.base+dagrun.Time((c.boot()-c.at).Milliseconds()))
 	return c.last
 }
 

@@ -159,17 +159,20 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		defer d.timer.Stop()
 		alarm = d.timer.C
 	}
+	due := false
 	select {
 	case <-d.post.signal:
-		d.takeIn()
 	case <-d.orders.signal:
-		d.obey()
 	case <-alarm:
-		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
+		due = true
 	case <-d.claim.Lost():
 		return fmt.Errorf("run %d: %w", d.claim.Run, queue.ErrLeaseLost)
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	d.obey()
+	if !d.takeIn() && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
+		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
 	return nil
 }

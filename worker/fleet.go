@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -48,7 +50,7 @@ func (f *fleet) close() {
 	f.each(func(d *driver) { d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvDrain}}) })
 }
 
-// each calls do for every driver, outside of the lock.
+// each calls do for every driver in the order of runs, outside of the lock.
 func (f *fleet) each(do func(*driver)) {
 	f.mu.Lock()
 	all := make([]*driver, 0, len(f.byRun))
@@ -56,6 +58,7 @@ func (f *fleet) each(do func(*driver)) {
 		all = append(all, d)
 	}
 	f.mu.Unlock()
+	slices.SortFunc(all, func(a, b *driver) int { return cmp.Compare(a.claim.Run, b.claim.Run) })
 	for _, d := range all {
 		do(d)
 	}

@@ -23,6 +23,7 @@ type Gate struct {
 	mu      sync.Mutex
 	slots   int
 	free    int
+	shut    bool // nothing is given
 	asked   uint64
 	waiting tickets
 	active  int
@@ -100,8 +101,30 @@ func (t *Ticket) Release() {
 	}
 }
 
+// Shut has the gate give no slots until Open. Who has some keeps them.
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+// Open is the end of Shut.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	g.shut = false
+	g.account()
+	given := g.give()
+	g.mu.Unlock()
+	for _, t := range given {
+		t.grant(t)
+	}
+}
+
 // give takes everybody out of the queue who gets slots now, in order.
 func (g *Gate) give() (given []*Ticket) {
+	if g.shut {
+		return nil
+	}
 	for g.waiting.Len() > 0 && g.waiting[0].slots <= g.free {
 		given = append(given, g.take(g.waiting[0]))
 	}

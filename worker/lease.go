@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -29,9 +28,11 @@ func (w *Worker) keepLease() {
 			danger.Stop()
 			return
 		case <-next.C:
+			w.endangered(soft, hard) // what is due comes first: a renewal may take a while
 			w.renew(every)
 			next.Reset(every)
 		case <-w.renewNow:
+			w.endangered(soft, hard)
 			w.renew(every)
 		case <-danger.C:
 			w.endangered(soft, hard)
@@ -44,7 +45,7 @@ func (w *Worker) keepLease() {
 func (w *Worker) renew(every time.Duration) {
 	ctx, cancel := context.WithTimeout(w.ctx, every)
 	defer cancel()
-	asked := boottime.Now()
+	asked := w.config.Boot()
 	soft, _ := w.session.Deadline()
 	renewal, err := w.session.Renew(ctx, w.busy())
 	if w.ctx.Err() != nil {
@@ -63,6 +64,7 @@ func (w *Worker) renew(every time.Duration) {
 	w.warned = 0
 	if o := w.danger.Load(); o != nil && o.passing {
 		w.danger.CompareAndSwap(o, nil) // unless the worker began to end meanwhile
+		w.gate.Open()
 	}
 	w.clock.set(renewal.Now, asked)
 	w.extend(w.session)
@@ -77,7 +79,7 @@ func (w *Worker) renew(every time.Duration) {
 
 // renewed tells what came of the sign of life that was sent at asked, when the lease held until soft.
 func (w *Worker) renewed(asked, soft time.Duration, err error) {
-	now := boottime.Now()
+	now := w.config.Boot()
 	w.view.renewed(asked, err)
 	w.meter.Renewed(soft-now, now-asked, err)
 }
@@ -102,16 +104,17 @@ func (w *Worker) nextDanger(soft, hard time.Duration) time.Duration {
 	if w.warned == forget {
 		return w.config.Self.TTL
 	}
-	return max(0, w.dangers(soft, hard)[w.warned+1]-boottime.Now())
+	return max(0, w.dangers(soft, hard)[w.warned+1]-w.config.Boot())
 }
 
 // endangered does what the time without a sign of life demands.
 func (w *Worker) endangered(soft, hard time.Duration) {
-	for at := w.dangers(soft, hard); w.warned < forget && boottime.Now() >= at[w.warned+1]; {
+	for at := w.dangers(soft, hard); w.warned < forget && w.config.Boot() >= at[w.warned+1]; {
 		w.warned++
 		switch w.warned {
 		case askBodies:
 			w.log.Warn("the lease is in danger: ending tasks")
+			w.gate.Shut() // what began now would be given up at once, begin again, and so on
 			w.giveUp(order{why: "lease in danger", passing: true})
 		case killBodies:
 			w.giveUp(order{why: "lease in danger", passing: true, now: true})

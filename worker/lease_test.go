@@ -5,10 +5,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -126,4 +129,60 @@ func TestStopNow_EndsTasksThoughTheDatabaseIsAway(t *testing.T) {
 	w.StopNow()
 	<-task.Now // long before the lease is over, or the test times out
 	away.Store(false)
+}
+
+// silenced is a lease whose renewals fail for a while, though everything else reaches the database.
+type silenced struct {
+	worker.Lease
+	from, until time.Time
+}
+
+func (s silenced) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+	if now := time.Now(); now.After(s.from) && now.Before(s.until) {
+		return queue.Renewal{}, errAway
+	}
+	return s.Lease.Renew(ctx, busy)
+}
+
+// beginner is a body that takes a moment to begin, and then stays.
+type beginner struct{ begun *atomic.Int64 }
+
+func (b beginner) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
+	t.Started()
+	b.begun.Add(1)
+	select {
+	case <-time.After(time.Millisecond):
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15, ExitCode: 143, HasExit: true}
+}
+
+// What is given up because the lease is in danger does not begin again before the danger has passed.
+func TestWorker_BeginsNothingWhileItsLeaseIsInDanger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, begun := time.Now(), &atomic.Int64{}
+		boot := func() time.Duration { return time.Since(start) }
+		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
+		b.enqueue(t, "d")
+		w := b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Self.TTL, c.Executors["process"] = boot, 30*time.Second, beginner{begun}
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Lease = silenced{s.Lease, start.Add(time.Second), start.Add(17 * time.Second)}
+				return s, err
+			}
+		})
+		time.Sleep(16900 * time.Millisecond) // its task was given up after 15 s
+		if n := begun.Load(); n != 1 {
+			t.Errorf("it began %d times while the lease was in danger", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n, s := begun.Load(), w.Status(); n != 2 || s.Losses != 0 {
+			t.Errorf("it began %d times, and the lease was lost %d times", n, s.Losses)
+		}
+	})
 }

@@ -139,7 +139,7 @@ func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error
 			return id, backoff.Permanent(err)
 		}
 		return id, err
-	}, backoff.WithMaxElapsedTime(0))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
 }
 
 // childOf reads what dag.run and dag.enqueue have in common.

@@ -40,7 +40,7 @@ func (d *driver) cancelChild(a dagrun.Action) {
 	d.parting.Go(func() {
 		_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 			return struct{}{}, d.worker.config.Cancel(ctx, queue.RunID(child), a.Now)
-		}, backoff.WithMaxElapsedTime(0))
+		}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(d.worker.pauses()))
 	})
 }
 

@@ -43,6 +43,11 @@ type Config struct {
 	Log          *slog.Logger  // nil: silent
 	Meter        Meter         // nil: nothing is counted
 
+	// Boot is the clock of Session.Deadline, nil for the time since boot. A test that tells a history again has its own,
+	// and wants Even: pauses between tries that chance does not stretch.
+	Boot func() time.Duration
+	Even bool
+
 	// Overdue is told how many bodies run although the lease is over. nil: whoever watches from outside sees to it.
 	Overdue func(bodies int)
 
@@ -115,6 +120,9 @@ func New(c Config) (*Worker, error) {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrain
+	}
+	if c.Boot == nil {
+		c.Boot = boottime.Now
 	}
 	if c.Meter == nil {
 		c.Meter = silent{}
@@ -225,8 +233,9 @@ func (w *Worker) register(ctx context.Context) error {
 	}
 	w.warned = 0
 	w.danger.Store(nil)
+	w.gate.Open()
 	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal
-	w.session, w.clock, w.fleet = session, &clock{}, newFleet()
+	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
 	w.logs = w.config.Logs(session, func() time.Time { return at(w.clock.now()) })
@@ -237,17 +246,17 @@ func (w *Worker) register(ctx context.Context) error {
 // firstRenewal brings the time of the database. One that does not answer is asked again until the lease is over.
 func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renewal, time.Duration, error) {
 	_, hard := session.Deadline()
-	ctx, cancel := context.WithTimeoutCause(ctx, hard-boottime.Now(), queue.ErrLeaseLost)
+	ctx, cancel := context.WithTimeoutCause(ctx, hard-w.config.Boot(), queue.ErrLeaseLost)
 	defer cancel()
 	var asked time.Duration
 	renewal, err := backoff.Retry(ctx, func() (queue.Renewal, error) {
-		asked = boottime.Now()
+		asked = w.config.Boot()
 		renewal, err := session.Renew(ctx, 0)
 		if err != nil && (!queue.Passing(err) || w.stopping()) {
 			err = backoff.Permanent(err)
 		}
 		return renewal, err
-	}, backoff.WithMaxElapsedTime(0))
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(w.pauses()))
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}

@@ -1,0 +1,316 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// errAway is what a call fails by whose outcome nobody knows, as the error of a connection is.
+var errAway = fmt.Errorf("the connection broke: %w", queue.ErrUnknown)
+
+// link is a worker's session over a network that fails it, as a queue.Session is over one: reads and signs of life fail,
+// and may have been heard; a commit is sent until it is known what became of it.
+type link struct {
+	*process
+	inner *queuetest.MemorySession
+
+	lmu        sync.Mutex
+	soft, hard time.Duration
+	unheard    []*queue.Claim // the store gave them in answers that were lost
+}
+
+// register opens a session, if the network lets it.
+func (p *process) register(ctx context.Context, w queue.Worker) (worker.Session, error) {
+	sent := p.boot()
+	inner, err := call(ctx, p, "register", "", func() (*queuetest.MemorySession, error) { return p.store.register(ctx, p, w) })
+	if err != nil {
+		return worker.Session{}, err
+	}
+	l := &link{process: p, inner: inner}
+	l.extend(sent)
+	return worker.Session{Reader: l, Writer: l, Lease: l}, nil
+}
+
+// fate is what happens to one call.
+type fate struct {
+	fault       queuetest.Fault
+	there, back time.Duration
+	late        bool
+}
+
+// fateOf draws it. Calls of the same kind for the same thing are told apart by their number.
+func (p *process) fateOf(op, key string) fate {
+	what := op + " " + key
+	p.mu.Lock()
+	p.calls[what]++
+	n := p.calls[what]
+	p.mu.Unlock()
+	r := draw(p.seed, "call", p.name, what, n)
+	f := fate{there: span(r, 100*time.Microsecond, 3*time.Millisecond), back: span(r, 100*time.Microsecond, 3*time.Millisecond)}
+	f.late = oneIn(r, 2)
+	if p.calm() {
+		return f
+	}
+	if oneIn(r, 40) {
+		p.count(func(c *Counts) { c.Slow++ })
+		f.there = span(r, 10*time.Millisecond, ttl/3)
+	}
+	switch r.IntN(50) {
+	case 0:
+		p.count(func(c *Counts) { c.FailedBefore++ })
+		f.fault = queuetest.UnknownBefore
+	case 1:
+		p.count(func(c *Counts) { c.FailedAfter++ })
+		f.fault = queuetest.UnknownAfter
+	case 2:
+		p.count(func(c *Counts) { c.Twice++ })
+		f.fault = queuetest.Twice
+	}
+	return f
+}
+
+// reach is the way of a call to the store: it waits while the process stands still, and may not get there.
+func (p *process) reach(ctx context.Context, f fate) error {
+	p.thaw(false, 0)
+	if !p.pause(ctx, f.there) {
+		return context.Cause(ctx)
+	}
+	if left := p.isAway(); left > 0 {
+		p.pause(ctx, min(left+f.back, callLimit+f.back))
+		return errAway
+	}
+	if p.isDead() {
+		return errAway
+	}
+	return nil
+}
+
+// pause says whether ctx still goes on.
+func (p *process) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.dead:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// call makes a call that the store answers or not; a failed one may have been heard.
+func call[T any](ctx context.Context, p *process, op, key string, do func() (T, error)) (answer T, err error) {
+	var none T
+	f := p.fateOf(op, key)
+	if err := p.reach(ctx, f); err != nil {
+		return none, err
+	}
+	if f.fault == queuetest.UnknownBefore {
+		return none, errAway
+	}
+	answer, err = do()
+	if f.fault == queuetest.Twice && err == nil && op != "poll" && op != "register" {
+		answer, err = do()
+	}
+	p.pause(ctx, f.back)
+	p.thaw(false, f.back)
+	if f.fault == queuetest.UnknownAfter || p.isDead() || p.isAway() > 0 {
+		return none, errAway
+	}
+	return answer, err
+}
+
+func (l *link) extend(sent time.Duration) {
+	l.lmu.Lock()
+	defer l.lmu.Unlock()
+	l.soft, l.hard = sent+ttl*6/10, sent+ttl*7/10
+}
+
+// Deadline counts from before the last renewal that was answered.
+func (l *link) Deadline() (soft, hard time.Duration) {
+	l.lmu.Lock()
+	defer l.lmu.Unlock()
+	return l.soft, l.hard
+}
+
+func (l *link) Stats() queue.SessionStats { return queue.SessionStats{} }
+
+// Poll keeps claims that came in an answer nobody heard, to be given back by a renewal.
+func (l *link) Poll(ctx context.Context, want int) (queue.Polled, error) {
+	var got queue.Polled
+	polled, err := call(ctx, l.process, "poll", "", func() (queue.Polled, error) {
+		var err error
+		got, err = l.store.poll(ctx, l, want)
+		return got, err
+	})
+	if err != nil && len(got.Claims) > 0 {
+		l.count(func(c *Counts) { c.Unheard += len(got.Claims) })
+		l.lmu.Lock()
+		l.unheard = append(l.unheard, got.Claims...)
+		l.lmu.Unlock()
+	}
+	return polled, err
+}
+
+// Renew also gives back what the store holds for the worker, and the worker does not know.
+func (l *link) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+	sent := l.boot()
+	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, busy) })
+	if err != nil {
+		return renewal, err
+	}
+	l.extend(sent)
+	l.lmu.Lock()
+	unheard := l.unheard
+	l.unheard = nil
+	l.lmu.Unlock()
+	for _, c := range unheard {
+		_ = l.store.release(ctx, l, c)
+	}
+	return renewal, nil
+}
+
+func (l *link) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
+	return call(ctx, l.process, "load", keyOf(claims[0]), func() ([]*queue.Loaded, error) { return l.store.load(ctx, l, claims) })
+}
+
+func (l *link) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	return call(ctx, l.process, "mail", keyOf(claims[0]), func() ([]*queue.Mailbox, error) { return l.store.readMail(ctx, l, claims) })
+}
+
+func (l *link) Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error) {
+	key := fmt.Sprint(dagID, " ", version)
+	return call(ctx, l.process, "definition", key, func() (*queue.Definition, error) { return l.inner.Definition(ctx, dagID, version) })
+}
+
+// Hear loses what is told to a process that stands still or is cut off.
+func (l *link) Hear(ctx context.Context) (queue.Heard, error) {
+	for {
+		heard, err := l.inner.Hear(ctx)
+		if err != nil || !l.isDead() && l.isAway() <= 0 {
+			l.thaw(false, l.fateOf("hear", "").there)
+			return heard, err
+		}
+	}
+}
+
+func (l *link) Cached(ctx context.Context, dagID int64, step, key string) (dagrun.JSON, bool, error) {
+	return l.inner.Cached(ctx, dagID, step, key)
+}
+
+// Commit is sent until its outcome is known, as the journal does it: the copy before is dead by then.
+func (l *link) Commit(ctx context.Context, b *queue.Batch) error {
+	return l.send(ctx, "commit", b.Claim, b.Leave != nil || b.Result != nil, func() error { return l.store.commit(ctx, l, b) })
+}
+
+func (l *link) Release(ctx context.Context, c *queue.Claim) error {
+	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c) })
+}
+
+func (l *link) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	return l.send(ctx, "condemn", c, true, func() error { return l.store.condemn(ctx, l, c, reason) })
+}
+
+// send sends a write that gives the claim back or not.
+func (l *link) send(ctx context.Context, op string, c *queue.Claim, gives bool, write func() error) error {
+	applied := false
+	once := func() error {
+		err := write()
+		if applied && gives && errors.Is(err, queue.ErrLeaseLost) {
+			return nil // the copy before has done it
+		}
+		applied = applied || err == nil
+		return err
+	}
+	for sent := false; ; {
+		f := l.fateOf(op, keyOf(c))
+		err := l.reach(ctx, f)
+		switch {
+		case l.isDead():
+			l.straggle(f, write)
+			return queue.ErrLeaseLost
+		case ctx.Err() != nil && !sent:
+			return ctx.Err()
+		case err != nil:
+			if ctx.Err() != nil {
+				l.sleep(min(max(l.isAway(), time.Millisecond)+f.back, ttl))
+			}
+			continue
+		}
+		sent = true
+		if f.fault == queuetest.UnknownBefore {
+			continue
+		}
+		err = once()
+		if f.fault == queuetest.Twice {
+			err = once()
+		}
+		l.sleep(f.back)
+		l.thaw(false, f.back)
+		if f.fault != queuetest.UnknownAfter && l.isAway() <= 0 && !l.isDead() {
+			return err
+		}
+	}
+}
+
+// straggle has a write land that was under way when its process died, some time after.
+func (l *link) straggle(f fate, write func() error) {
+	if !f.late {
+		return
+	}
+	l.count(func(c *Counts) { c.Late++ })
+	wait := span(draw(l.seed, "late", l.name, f.there), time.Millisecond, 2*ttl)
+	l.all.Go(func() {
+		time.Sleep(wait)
+		if err := write(); err != nil {
+			l.count(func(c *Counts) { c.LateRefused++ })
+		}
+	})
+}
+
+func (l *link) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
+	return l.inner.AppendLogs(ctx, chunks)
+}
+
+func (l *link) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {
+	return call(ctx, l.process, "child", fmt.Sprint(keyOf(c.Claim), c.Task, c.Attempt), func() (queue.RunID, error) {
+		return l.store.child(ctx, l, c)
+	})
+}
+
+func (l *link) Drain(ctx context.Context) error {
+	_, err := call(ctx, l.process, "drain", "", func() (struct{}, error) { return struct{}{}, l.store.drain(ctx, l) })
+	return err
+}
+
+func (l *link) Close(ctx context.Context) error {
+	_, err := call(ctx, l.process, "close", "", func() (struct{}, error) { return struct{}{}, l.store.close(ctx, l) })
+	return err
+}
+
+func keyOf(c *queue.Claim) string { return fmt.Sprint(c.Run, " ", c.Epoch) }
+
+// logs are one marker for each attempt.
+type logs struct{}
+
+func (logs) Open(name worker.LogName, _ map[string]string) worker.Log { return log{name} }
+func (logs) Close()                                                   {}
+
+type log struct{ name worker.LogName }
+
+func (log) Stdout() io.Writer { return io.Discard }
+func (log) Stderr() io.Writer { return io.Discard }
+
+func (l log) Close(_ context.Context, reason string) ([]queue.Chunk, string) {
+	n := l.name
+	return []queue.Chunk{{Run: n.Run, Task: n.Task, Attempt: n.Attempt, Day: n.Day, Final: true, Reason: reason}}, ""
+}

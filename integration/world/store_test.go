@@ -1,0 +1,126 @@
+package world
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
+)
+
+// The calls of the store, each with what the audit has to say about it.
+
+func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*queuetest.MemorySession, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inner, err := s.memory.Register(ctx, w)
+	if err == nil {
+		s.audit.registered(p, w.ID, w.Replaces)
+	}
+	return inner, err
+}
+
+func (s *store) poll(ctx context.Context, l *link, want int) (queue.Polled, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	polled, err := l.inner.Poll(context.WithoutCancel(ctx), want)
+	if err == nil {
+		s.audit.polled(l.process, &polled)
+	}
+	return polled, err
+}
+
+func (s *store) renew(ctx context.Context, l *link, busy int) (queue.Renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.Renew(context.WithoutCancel(ctx), busy)
+}
+
+func (s *store) load(ctx context.Context, l *link, claims []*queue.Claim) ([]*queue.Loaded, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.Load(context.WithoutCancel(ctx), claims)
+}
+
+func (s *store) readMail(ctx context.Context, l *link, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.ReadMail(context.WithoutCancel(ctx), claims)
+}
+
+func (s *store) commit(ctx context.Context, l *link, b *queue.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	err := l.inner.Commit(context.WithoutCancel(ctx), b)
+	switch {
+	case err == nil:
+		s.audit.committed(l.process, b)
+	case errors.Is(err, queue.ErrLeaseLost):
+		s.audit.count(func(c *Counts) { c.Fenced++ })
+	case errors.Is(err, queue.ErrInboxMoved):
+		s.audit.count(func(c *Counts) { c.Moved++ })
+	default:
+		s.audit.breaks("run %d: the store refuses what the worker writes: %v", b.Claim.Run, err)
+	}
+	return err
+}
+
+func (s *store) release(ctx context.Context, l *link, c *queue.Claim) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	err := l.inner.Release(context.WithoutCancel(ctx), c)
+	if err == nil {
+		s.audit.gaveBack(c)
+	}
+	return err
+}
+
+func (s *store) condemn(ctx context.Context, l *link, c *queue.Claim, reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	err := l.inner.Condemn(context.WithoutCancel(ctx), c, reason)
+	if err == nil {
+		s.audit.breaks("run %d: a driver gives it up: %s", c.Run, reason)
+	}
+	return err
+}
+
+func (s *store) child(ctx context.Context, l *link, c queue.Child) (queue.RunID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	id, err := l.inner.EnqueueChild(context.WithoutCancel(ctx), c)
+	if err == nil {
+		s.audit.bore(c, id)
+	}
+	return id, err
+}
+
+func (s *store) drain(ctx context.Context, l *link) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.inner.Drain(context.WithoutCancel(ctx))
+}
+
+func (s *store) close(ctx context.Context, l *link) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.inner.Close(context.WithoutCancel(ctx))
+}
+
+func (s *store) control(ctx context.Context, a queue.Ask) (queue.Control, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.memory.Control(ctx, a)
+	if err == nil {
+		s.audit.asked(&c)
+	}
+	return c, err
+}

@@ -1,0 +1,100 @@
+package world
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+var (
+	seeds = flag.Int("seeds", 250, "how many histories to play")
+	seed  = flag.Uint64("seed", 0, "play this one alone, and tell it")
+	first = flag.Uint64("first", 1, "the seed to begin with")
+)
+
+// enough histories for everything interesting to have happened at least so often.
+const (
+	enough  = 250
+	atLeast = 10
+	twice   = 10 // histories that are played again
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1) // within a moment of the bubble's clock, goroutines take turns in the same order each time
+	os.Exit(m.Run())
+}
+
+// TestWorld_KeepsItsPromises is not parallel: ids of workers are drawn from the seed, by a source that the whole process has.
+func TestWorld_KeepsItsPromises(t *testing.T) {
+	if *seed != 0 {
+		h := play(t, *seed)
+		fmt.Println(h.tell(1 << 30))
+		h.judge(t)
+		return
+	}
+	began := time.Now()
+	var sum Counts
+	for s := *first; s < *first+uint64(*seeds) && !t.Failed(); s++ {
+		h := play(t, s)
+		h.judge(t)
+		sum.add(&h.counts)
+	}
+	took := time.Since(began)
+	t.Logf("%d histories, %d steps, %.0f histories and %.0f steps a minute: %+v", *seeds, sum.Steps(), float64(*seeds)/took.Minutes(),
+		float64(sum.Steps())/took.Minutes(), sum)
+	if *seeds >= enough {
+		for _, name := range sum.below(atLeast) {
+			t.Errorf("%s happened fewer than %d times: the histories prove nothing about it", name, atLeast)
+		}
+	}
+}
+
+// A machine that takes the processor away in the middle of a moment may have goroutines take turns in another order: one
+// history may differ, not two.
+func TestWorld_SameSeedSameHistory(t *testing.T) {
+	if raced {
+		t.Skip("the race detector has goroutines take turns at random")
+	}
+	var differ []string
+	for s := *first; s < *first+min(twice, uint64(*seeds)); s++ {
+		if diff := cmp.Diff(play(t, s).trace, play(t, s).trace); diff != "" {
+			differ = append(differ, fmt.Sprintf("seed %d: %s", s, diff))
+		}
+	}
+	if len(differ) > 1 {
+		t.Error(strings.Join(differ, "\n"))
+	}
+}
+
+// play plays one history.
+func play(t *testing.T, seed uint64) *history {
+	t.Helper()
+	uuid.SetRand(&stream{Rand: draw(seed, "uuid")})
+	defer uuid.SetRand(nil)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nor does the collector come between
+	h := newHistory(seed)
+	synctest.Test(t, func(t *testing.T) { h.play(t.Context()) })
+	runtime.GC()
+	return h
+}
+
+// judge fails the test for what went wrong.
+func (h *history) judge(t *testing.T) {
+	t.Helper()
+	for _, broken := range h.broken {
+		t.Errorf("seed %d: %s", h.seed, broken)
+	}
+	if len(h.broken) > 0 {
+		t.Logf("replay: go test ./integration/world -run Promises -seed %d\n%s", h.seed, h.tell(traceShown))
+	}
+}

@@ -1,0 +1,79 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// sluggish is a journal that takes its time for what comes in a certain moment.
+type sluggish struct {
+	worker.Writer
+	from, until time.Time
+	takes       time.Duration
+}
+
+func (s sluggish) Commit(ctx context.Context, b *queue.Batch) error {
+	if now := time.Now(); now.After(s.from) && now.Before(s.until) {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.Writer.Commit(ctx, b)
+}
+
+// sleeper is a body that takes as long as its text says, unless it is ended.
+type sleeper struct{}
+
+func (sleeper) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
+	t.Started()
+	takes, err := time.ParseDuration(t.Body.Run)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	select {
+	case <-time.After(takes):
+		return dagrun.Result{}
+	case <-ctx.Done():
+		return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15, ExitCode: 143, HasExit: true}
+	}
+}
+
+// A body that ends before its timeout has not timed out because the driver waited for the database just then.
+func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
+	t.Parallel()
+	const runs = 16
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		boot := func() time.Duration { return time.Since(start) }
+		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b.put(t, "name: d\nsteps:\n  - {id: a, run: 3s, timeout: 4s}\n  - {id: b, run: 2950ms}\n")
+		ids := make([]queue.RunID, runs)
+		for i := range ids {
+			ids[i] = b.enqueue(t, "d")
+		}
+		b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Slots, c.Executors["process"] = boot, 2*runs, sleeper{}
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Writer = sluggish{s.Writer, start.Add(2900 * time.Millisecond), start.Add(2990 * time.Millisecond), 3 * time.Second}
+				return s, err
+			}
+		})
+		time.Sleep(10 * time.Second)
+		for _, id := range ids {
+			if got := b.states(t, id); got != "a=succeeded b=succeeded" {
+				t.Errorf("run %d: %s", id, got)
+			}
+		}
+	})
+}
