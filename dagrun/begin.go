@@ -1,5 +1,7 @@
 package dagrun
 
+import "cmp"
+
 // applyBefore takes in what comes before anything is under way.
 func (r *Run) applyBefore(e *Event) error {
 	switch e.Kind {
@@ -45,21 +47,16 @@ func (r *Run) begin(text string) {
 	}
 }
 
-// startClock puts the run's timeout in force again. It stood still while the run was parked.
+// startClock puts the run's timeout in force, or in force again: it stood still while the run was parked. A store may know
+// when the run started, though no drive came as far as to store its deadline.
 func (r *Run) startClock() {
 	r.rec.State = RunRunning
 	if r.rec.PausedBy != "" {
 		r.rec.State = RunPaused
 	}
-	timeout := r.graph.spec.Timeout
-	switch {
-	case r.rec.StartedAt == 0:
-		r.rec.StartedAt = r.now
-		if timeout > 0 {
-			r.rec.Deadline = after(r.now, timeout)
-		}
-	case r.rec.Left > 0:
-		r.rec.Deadline = after(r.now, r.rec.Left)
+	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, r.now)
+	if timeout := r.graph.spec.Timeout; timeout > 0 && r.rec.Deadline == 0 {
+		r.rec.Deadline = after(r.now, cmp.Or(r.rec.Left, timeout))
 	}
 	r.rec.Left, r.rec.WakeAt, r.rec.Reason = 0, 0, ""
 }

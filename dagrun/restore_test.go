@@ -36,6 +36,28 @@ func TestRestore_OfAFinishedRunIsForReading(t *testing.T) {
 	d.refused(ErrOver, Event{Kind: EvBegin})
 }
 
+// A store knows when a run started as soon as somebody claimed it, who may have been lost before the first commit.
+func TestRestore_ArmsATimeoutThatNobodyStored(t *testing.T) {
+	t.Parallel()
+	s := spec("a")
+	s.Timeout = 100
+	for _, c := range []struct{ saved, want RunRecord }{
+		{RunRecord{Generation: 1}, RunRecord{StartedAt: 1000, Deadline: 1100}},
+		{RunRecord{Generation: 1, StartedAt: 700}, RunRecord{StartedAt: 700, Deadline: 1100}},
+		{RunRecord{Generation: 1, StartedAt: 700, Deadline: 1050}, RunRecord{StartedAt: 700, Deadline: 1050}},
+		{RunRecord{Generation: 1, StartedAt: 700, Left: 30}, RunRecord{StartedAt: 700, Deadline: 1030}},
+	} {
+		r := must(Restore(must(Compile(s)), Options{}, Saved{Run: c.saved}))
+		if err := r.Step(Event{Kind: EvBegin, At: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		ready, _ := r.Ready()
+		if got := ready.Records.Run; got == nil || got.StartedAt != c.want.StartedAt || got.Deadline != c.want.Deadline {
+			t.Errorf("%+v begins as %+v", c.saved, got)
+		}
+	}
+}
+
 func TestRestore_KeepsItemsAndChainsOfReplacements(t *testing.T) {
 	t.Parallel()
 	s := spec("a each=x+y")

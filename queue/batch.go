@@ -18,6 +18,7 @@ const (
 type entry struct {
 	batch   *Batch
 	held    *holding
+	begins  bool   // what it says of the run, the run's row says since the claim
 	release bool   // a Release: back to the queue, whatever was asked in the meantime
 	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
 	details map[dagrun.TaskID]*Detail
@@ -38,7 +39,7 @@ const (
 )
 
 func newEntry(b *Batch, held *holding) *entry {
-	e := &entry{batch: b, held: held, done: make(chan error, 1)}
+	e := &entry{batch: b, held: held, done: make(chan error, 1), begins: held.begins(b.Records.Run)}
 	if len(b.Details) > 0 {
 		e.details = make(map[dagrun.TaskID]*Detail, len(b.Details))
 		for i := range b.Details {
@@ -155,7 +156,7 @@ func (p *piece) calms() bool {
 
 // changes says whether the run's own row changes.
 func (p *piece) changes() bool {
-	return p.last && (p.entry.ends() || p.entry.batch.Records.Run != nil) || p.calms()
+	return p.last && (p.entry.ends() || p.entry.batch.Records.Run != nil && !p.entry.begins) || p.calms()
 }
 
 // tells says whether a parent has to be told that the run ended.

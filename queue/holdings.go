@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // holdings are the claims that a session believes it has. Poll adds to them, the journal takes out what was given back,
@@ -20,8 +22,22 @@ type holding struct {
 	notes int64 // notes written so far: a note's number makes a flush that is sent twice write it once
 
 	followed   bool        // somebody reads the log while it is written
+	written    bool        // the run's own row, since the claim
 	calmed     bool        // its losses were set back in this drive
 	committing atomic.Bool // the journal has a batch of it
+}
+
+// begins says whether a record of the run only says that it is running, as its row does since the claim. A run that is short
+// then has its row written at its end and not before.
+func (h *holding) begins(rec *dagrun.RunRecord) bool {
+	if rec == nil || h.written {
+		return false
+	}
+	was, is := h.claim.Row, *rec
+	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // which the claim stored, and nothing changes
+	was.Counts, is.Counts = dagrun.Counts{}, dagrun.Counts{}
+	h.written = was != is
+	return !h.written
 }
 
 func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }

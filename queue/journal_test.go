@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -25,6 +26,38 @@ func TestCommit_WritesTasksAndEndsTheRun(t *testing.T) {
 	}
 	if err := y.commit(t.Context(), batch(c)); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("a commit after the end: %v", err)
+	}
+}
+
+func TestCommit_ABeginningIsStoredByTheClaimAlready(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	version := func() string {
+		return y.list("SELECT concat_ws(' ', xmin, state, paused_by, extract(epoch FROM started_at)::int) FROM oarlock.runs WHERE run_id = $1", c.Run)[0]
+	}
+	y.exec("UPDATE oarlock.runs SET started_at = to_timestamp(1)")
+	c.Row.StartedAt = 1000
+	claimed := version()
+	says := func(r dagrun.RunRecord) *Batch {
+		b := batch(c)
+		b.Records.Run = &r
+		return b
+	}
+	running := dagrun.RunRecord{State: dagrun.RunRunning, StartedAt: 5000, Counts: dagrun.Counts{Total: 1, Open: 1}}
+	y.must(y.commit(t.Context(), says(running)))
+	if got := version(); got != claimed {
+		t.Errorf("the row is %s, was %s", got, claimed)
+	}
+	paused := running
+	paused.State, paused.PausedBy = dagrun.RunPaused, "ann"
+	for want, r := range map[string]dagrun.RunRecord{"paused ann 1": paused, "running  1": running} {
+		before := version()
+		y.must(y.commit(t.Context(), says(paused)))
+		y.must(y.commit(t.Context(), says(r)))
+		if got := version(); got == before || !strings.HasSuffix(got, want) {
+			t.Errorf("the row is %s, want %s", got, want)
+		}
 	}
 }
 

@@ -92,9 +92,9 @@ func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) 
 	return nil
 }
 
-// inTurn leaves out what a DAG had begun: it goes on in front of runs that the limit holds back.
+// inTurn leaves out what was driven before: what a DAG had begun goes on in front of runs that the limit holds back.
 func inTurn(g gate, claims []*Claim) []*Claim {
-	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Row.StartedAt != 0 })
+	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Epoch > 1 })
 }
 
 func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID) ([]*Claim, error) {

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -191,6 +192,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	r.epoch++
 	r.queueDeadline, r.wakeAt = noTime, noTime
 	r.rec.WakeAt = 0
+	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c := queue.NewClaim(r.id, m.newID())
 	c.Epoch, c.Inbox, c.Losses = r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number

@@ -129,7 +129,9 @@ func (m *Memory) write(r *run, b *queue.Batch) {
 	}
 	m.keep(b)
 	if b.Records.Run != nil {
+		started := r.rec.StartedAt // by the claim, for good
 		r.rec = *b.Records.Run
+		r.rec.StartedAt = started
 	}
 }
 

@@ -304,15 +304,15 @@ func (s *setup) record(w Session, c *queue.Claim, tasks ...dagrun.TaskRecord) er
 }
 
 // driven is the run's own row while it is driven.
-func driven(c *queue.Claim, at dagrun.Time) *dagrun.RunRecord {
+func driven(c *queue.Claim) *dagrun.RunRecord {
 	rec := c.Row
-	rec.State, rec.StartedAt = dagrun.RunRunning, at
+	rec.State = dagrun.RunRunning
 	return &rec
 }
 
 // finish is a batch that ends a run.
 func finish(c *queue.Claim, seen int64, at dagrun.Time, tasks ...dagrun.TaskRecord) *queue.Batch {
-	rec := driven(c, at)
+	rec := driven(c)
 	rec.State, rec.FinishedAt = dagrun.RunSucceeded, at
 	rec.Counts = dagrun.Counts{Total: len(tasks), Succeeded: len(tasks)}
 	return &queue.Batch{
@@ -321,8 +321,8 @@ func finish(c *queue.Claim, seen int64, at dagrun.Time, tasks ...dagrun.TaskReco
 }
 
 // park is a batch that leaves a run until a moment, or until somebody asks something of it.
-func park(c *queue.Claim, seen int64, at, wakeAt dagrun.Time, tasks ...dagrun.TaskRecord) *queue.Batch {
-	rec := driven(c, at)
+func park(c *queue.Claim, seen int64, wakeAt dagrun.Time, tasks ...dagrun.TaskRecord) *queue.Batch {
+	rec := driven(c)
 	rec.State, rec.WakeAt = dagrun.RunWaiting, wakeAt
 	return &queue.Batch{Claim: c, Seen: seen, Records: dagrun.Records{Tasks: tasks, Run: rec}, Leave: &dagrun.Leave{WakeAt: wakeAt}}
 }

@@ -155,7 +155,7 @@ func childMoves(s *setup) {
 	waits := row(0, 1, dagrun.TaskWaiting, at)
 	waits.Ref = fmt.Sprint(child)
 	s.drive(w, s.claimOne(w), Behaviour{})
-	s.wantError(w.Commit(s.Context(), park(c, c.Inbox, at, 0, waits)), queue.ErrInboxMoved)
+	s.wantError(w.Commit(s.Context(), park(c, c.Inbox, 0, waits)), queue.ErrInboxMoved)
 	box := s.mail(w, c)
 	if len(box.Controls) != 1 || box.Controls[0].Verb != dagrun.VerbChildEnded {
 		s.Fatalf("mail %+v", box)

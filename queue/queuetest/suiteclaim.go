@@ -84,7 +84,10 @@ func claimSays(s *setup) {
 	}
 	s.same("params", decoded(s, c.Params), map[string]any{"n": 7.0})
 	s.same("labels", decoded(s, c.Labels), map[string]any{"team": "a", "x": "y"})
-	s.same("row", c.Row, dagrun.RunRecord{Generation: 1})
+	s.same("row", c.Row, dagrun.RunRecord{Generation: 1, StartedAt: c.Row.StartedAt})
+	if r := s.get(id); c.Row.StartedAt == 0 || r.StartedAt.UnixMilli() != int64(c.Row.StartedAt) {
+		s.Errorf("started at %v by its claim, at %v by its row", c.Row.StartedAt, r.StartedAt)
+	}
 	def, err := w.Definition(s.Context(), c.DAGID, c.Version)
 	s.must(err)
 	if def.Spec.Name != "told" || def.Graph.Len() != 1 {

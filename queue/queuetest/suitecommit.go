@@ -73,7 +73,7 @@ func restoredExactly(s *setup) {
 	c := s.claimOne(a)
 	at := s.now(a)
 	rows := richRows(at)
-	rec := driven(c, at)
+	rec := driven(c)
 	rec.Ending, rec.EndingBy, rec.EndingText, rec.PausedBy = dagrun.EndingFailFast, "bo", "each", "cy"
 	rec.Deadline, rec.Left, rec.Tolerated = at+100_000, 0, 1
 	rec.Counts = dagrun.Counts{Total: 7, Open: 4, Succeeded: 1, Failed: 1, Replaced: 1}
@@ -184,8 +184,8 @@ func inboxRefuses(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at))) // what does not end the drive may still land
 	done := row(0, 2, dagrun.TaskSucceeded, at)
 	s.wantError(w.Commit(s.Context(), finish(c, c.Inbox, at, done)), queue.ErrInboxMoved)
-	s.wantError(w.Commit(s.Context(), park(c, c.Inbox, at, 0, done)), queue.ErrInboxMoved)
-	drained := park(c, c.Inbox, at, 0, done)
+	s.wantError(w.Commit(s.Context(), park(c, c.Inbox, 0, done)), queue.ErrInboxMoved)
+	drained := park(c, c.Inbox, 0, done)
 	drained.Leave.Drained, drained.Records.Run.State = true, dagrun.RunQueued
 	s.wantError(w.Commit(s.Context(), drained), queue.ErrInboxMoved)
 	if got := s.tasks(id)["a"].State; got != "running" {
@@ -281,7 +281,7 @@ func refusedAlone(s *setup) {
 	var wg sync.WaitGroup
 	for i, c := range claims {
 		wg.Go(func() {
-			b := &queue.Batch{Claim: c, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{row(0, 1, dagrun.TaskRunning, at)}, Run: driven(c, at)}}
+			b := &queue.Batch{Claim: c, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{row(0, 1, dagrun.TaskRunning, at)}, Run: driven(c)}}
 			if i%2 == 0 {
 				if err := w.Commit(s.Context(), b); err != nil {
 					s.Errorf("a good batch: %v", err)

@@ -169,7 +169,7 @@ func wakesByTimer(s *setup) {
 	c := s.claimOne(w)
 	at := s.now(w)
 	wake := at + dagrun.Time(2*s.TTL.Milliseconds())
-	s.must(w.Commit(s.Context(), park(c, c.Inbox, at, wake, row(0, 1, dagrun.TaskWaiting, at))))
+	s.must(w.Commit(s.Context(), park(c, c.Inbox, wake, row(0, 1, dagrun.TaskWaiting, at))))
 	if state := s.get(id).State; state != "waiting" && s.now(w) < wake {
 		s.Errorf("run %d is %s", id, state)
 	}

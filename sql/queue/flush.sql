@@ -29,7 +29,7 @@ changed AS (
            left_ms     = CASE WHEN u.recorded THEN u.left_ms ELSE r.left_ms END,
            tolerated   = CASE WHEN u.recorded THEN u.tolerated ELSE r.tolerated END,
            counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
-           started_at  = CASE WHEN u.recorded THEN u.started_at ELSE r.started_at END,
+           started_at  = coalesce(r.started_at, u.started_at),
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
       FROM unnest(@runs::oarlock.flush_run[]) u
      WHERE u.changes AND r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
