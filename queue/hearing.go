@@ -32,7 +32,7 @@ func newHearing(store *Store, channel string) *hearing {
 
 // newListener makes a connection for notifications; the server notices when we vanish.
 func (s *Store) newListener() *listen.Listener {
-	return listen.New(listen.Options{Config: s.connConfig("oarlock listen")})
+	return listen.New(listen.Options{Config: s.connConfig("oarlock listen"), Prepare: s.prepare})
 }
 
 func (h *hearing) close() {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // journalQueue bounds the batches that wait for the flush under way to end. More wait in Commit itself.
@@ -21,6 +23,7 @@ type journalConfig struct {
 	worker  uuid.UUID
 	name    string          // of the worker, for people
 	config  *pgx.ConnConfig // of its connection, which it has for itself
+	prepare pglink.Prepare
 	held    *holdings
 	flushed func(FlushTry) // told of every try; nil: nobody is
 	lost    func()         // called once it is known that the worker's fence is gone; every claim is forfeited by then
@@ -63,6 +66,7 @@ func newJournal(c journalConfig) *journal {
 	j.config = plainPlans(c.config)
 	j.config.RuntimeParams["lock_timeout"] = flushLockPatience
 	j.link = newLink(j.config, j.takeUp)
+	j.link.prepare = c.prepare
 	j.flush = newFlush(j)
 	j.ctx, j.cancel = context.WithCancel(context.Background())
 	go j.write()

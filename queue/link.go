@@ -34,14 +34,15 @@ type backend struct {
 // link is a connection for one purpose, made when it is first used and made again after it broke. Uses wait for each
 // other, so each purpose has one statement in flight.
 type link struct {
-	config *pgx.ConnConfig
-	turn   chan struct{}                          // holds one token
-	conn   *pgx.Conn                              // nil: to be made
-	server backend                                // of conn, or of the last one; while again runs, of the one before
-	made   int                                    // connections so far
-	again  func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
-	life   context.Context                        //nolint:containedctx // of the link: what uses it ends with it
-	end    context.CancelFunc
+	config  *pgx.ConnConfig
+	prepare pglink.Prepare                         // of the pool that config was taken from, if it was
+	turn    chan struct{}                          // holds one token
+	conn    *pgx.Conn                              // nil: to be made
+	server  backend                                // of conn, or of the last one; while again runs, of the one before
+	made    int                                    // connections so far
+	again   func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
+	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
+	end     context.CancelFunc
 }
 
 func newLink(config *pgx.ConnConfig, again func(context.Context, *pgx.Conn) error) *link {
@@ -89,7 +90,7 @@ func (l *link) connect(ctx context.Context) error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, l.config)
+	conn, err := pglink.Dial(ctx, l.config, l.prepare)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

@@ -55,7 +55,7 @@ func (e *AppendError) Is(target error) bool {
 // newChunkLink makes the connection for logs. A former one is ended before the next is used: what it was about to store
 // would come after what is sent again.
 func newChunkLink(store *Store, worker uuid.UUID) *link {
-	l := newLink(store.connConfig(appName(worker)), nil)
+	l := store.newLink(store.connConfig(appName(worker)))
 	l.again = l.endFormer
 	return l
 }

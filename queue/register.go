@@ -44,13 +44,13 @@ func newSession(s *Store, w Worker, sent time.Duration) *Session {
 	config := steady(s.connConfig(appName(w.ID)))
 	session := &Session{
 		store: s, worker: w, held: newHoldings(),
-		claims: newLink(config, nil), lease: newLink(config, nil), reads: newLink(config, nil), chunks: newChunkLink(s, w.ID),
+		claims: s.newLink(config), lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
 		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
 	}
 	session.claims.again = session.claims.endFormer
 	session.journal = newJournal(journalConfig{
-		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), held: session.held, flushed: s.meter.Flushed,
+		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), prepare: s.prepare, held: session.held, flushed: s.meter.Flushed,
 		lost: func() { _ = session.lost() },
 	})
 	session.polling <- struct{}{}

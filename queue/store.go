@@ -27,6 +27,7 @@ type Store struct {
 	pool     *pgxpool.Pool
 	ownsPool bool
 	direct   *pgx.ConnConfig // what single connections are made of
+	prepare  pglink.Prepare  // and what the pool that it is of does before
 	pollOnly bool
 	meter    Meter
 	ears     *ears        // one LISTEN connection for all followers, made when the first appears
@@ -43,13 +44,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		}
 		s.pool, s.ownsPool = pool, true
 	}
-	s.direct = s.pool.Config().ConnConfig
+	s.direct, s.prepare = s.pool.Config().ConnConfig, s.pool.Config().BeforeConnect
 	if c.Direct != "" {
 		direct, err := pglink.Parse(c.Direct, pglink.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("open: direct connections: %w", err)
 		}
-		s.direct = direct
+		s.direct, s.prepare = direct, nil
 	}
 	s.ears = newEars(s)
 	s.specs = newDefinitions()
@@ -62,6 +63,12 @@ func (s *Store) Close() {
 	if s.ownsPool {
 		s.pool.Close()
 	}
+}
+
+func (s *Store) newLink(config *pgx.ConnConfig) *link {
+	l := newLink(config, nil)
+	l.prepare = s.prepare
+	return l
 }
 
 // connConfig is for a connection of its own. A writer's server gives up soon on a client that vanished.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -32,7 +33,7 @@ func (l *Listener) connect(ctx context.Context) (*connection, error) {
 	config := l.options.Config.Copy()
 	// the driver's own queue of notifications has no bound
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.deliver(n.Channel, n.Payload) }
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := pglink.Dial(ctx, config, l.options.Prepare)
 	if err != nil {
 		return nil, err
 	}

@@ -11,13 +11,16 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // Options say how to listen. Config is required.
 type Options struct {
 	Config       *pgx.ConnConfig
-	CheckEvery   time.Duration // how long silence is taken for a live connection; 0: DefaultCheckEvery
-	CheckTimeout time.Duration // how long an answer may take; 0: DefaultCheckTimeout
+	Prepare      pglink.Prepare // before each connection; nil: nothing is
+	CheckEvery   time.Duration  // how long silence is taken for a live connection; 0: DefaultCheckEvery
+	CheckTimeout time.Duration  // how long an answer may take; 0: DefaultCheckTimeout
 }
 
 // Defaults of Options.

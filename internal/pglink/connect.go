@@ -37,6 +37,21 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// Prepare may change a connection's settings just before it is made, as a pool's BeforeConnect does: a password that
+// expires, for one.
+type Prepare = func(context.Context, *pgx.ConnConfig) error
+
+// Dial opens one connection of settings that Parse made. prepare may be nil.
+func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
+	if prepare != nil {
+		config = config.Copy()
+		if err := prepare(ctx, config); err != nil {
+			return nil, fmt.Errorf("prepare to connect: %w", err)
+		}
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
 // NewPool makes a pool, and one connection to know that it can.
 func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	config, err := parse(url, o)

@@ -52,7 +52,7 @@ func startReason(c command, err error) error {
 
 // result says how a body ended. Only one that succeeded has outputs.
 func (a *attempt) result(b *body, survivors error) dagrun.Result {
-	if survivors != nil && b.cmd.ProcessState == nil {
+	if survivors != nil && !b.tree.reaped { // the state is another goroutine's, see end
 		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
 	}
 	r := exit(b.cmd)
