@@ -1,0 +1,304 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// example is what becomes of a run of an example.
+type example struct {
+	request queue.Request
+	alone   bool                                  // it looks at other runs, so it goes before them
+	during  func(*testing.T, *bench, queue.RunID) // what people do meanwhile
+	want    string                                // the run's state, and its tasks'
+	says    map[string]string                     // what is in the logs of tasks
+	after   func(*testing.T, *bench, queue.RunID)
+}
+
+var examplesByFile = map[string]example{
+	"first/hello": {
+		request: queue.Request{Params: map[string]any{"who": "ana"}},
+		want:    "succeeded greet=succeeded count=succeeded wave=succeeded",
+		says:    map[string]string{"greet": "hello ana", "count": "a name of 3 letters"},
+	},
+	"outputs/outputs": {
+		want: "succeeded measure=succeeded warn=succeeded frost=skipped log=succeeded",
+		says: map[string]string{"warn": "harbour: 14 knots", "log": "first line\nsecond line\n{"},
+	},
+	"retries/flaky": {
+		want: "succeeded call=succeeded follow-up=succeeded",
+		says: map[string]string{"call": "attempt 3 with key oarlock-"},
+	},
+	"handlers/handlers": {
+		want: "failed work=failed after=upstream_failed @init=succeeded @failure=succeeded @exit=succeeded",
+		says: map[string]string{"@failure": `state failed, failed: ["work"]`, "@exit": "the lock is given back"},
+	},
+	"overlap/overlap": {
+		want:  "succeeded build=succeeded lint=succeeded test=succeeded ship=succeeded",
+		says:  map[string]string{"build": "pushing app:42", "ship": "shipping app:42"},
+		after: overlaps,
+	},
+	"search/searches": {
+		want: "succeeded collect=succeeded search=succeeded search/anchor=skipped search/boat=succeeded search/lock=succeeded search/oar=succeeded summary=succeeded",
+		says: map[string]string{"search/lock": "2:an oarlock holds the oar\n3:a lock on the boat house", "summary": "3 of 4 words were found"},
+	},
+	"batches/import": {
+		want: "succeeded list=succeeded load=succeeded load/1=succeeded load/5=succeeded load/9=succeeded done=succeeded",
+		says: map[string]string{"load/5": "one insert for [5,6,7,8]", "load/9": "one insert for [9,10]", "done": "3 inserts"},
+	},
+	"fanout/thumbnails": {
+		want: "succeeded list=succeeded shrink=succeeded shrink/boat.png=succeeded shrink/broken.tif=replaced shrink~1/broken.tif=succeeded shrink/harbour.jpg=succeeded shrink/oar.webp=succeeded summary=succeeded",
+		says: map[string]string{"shrink~1/broken.tif": "slow encoder: broken.tif"},
+	},
+	"children/day": {
+		request: queue.Request{Params: map[string]any{"day": "2026-11-20"}},
+		want:    "succeeded count=succeeded",
+		says:    map[string]string{"count": "counting 2026-11-20"},
+	},
+	"children/week": {
+		want: "succeeded each-day=succeeded each-day/2026-11-16=succeeded each-day/2026-11-17=succeeded each-day/2026-11-18=succeeded cleanup=succeeded report=succeeded",
+		says: map[string]string{"report": "3 days are done"},
+	},
+	"cache/sums": {
+		want:  "succeeded sum=succeeded show=succeeded",
+		says:  map[string]string{"show": "the sum is 42"},
+		after: cachedNextTime,
+	},
+	"http/publish": {
+		want: "succeeded post=succeeded visible=succeeded tell=succeeded",
+		says: map[string]string{"tell": "published with status 201"},
+	},
+	"report/nightly-report": {
+		alone: true,
+		want:  "succeeded ask=succeeded failures=succeeded page=succeeded wake-somebody=skipped",
+		says:  map[string]string{"page": `"dag":"nightly-report"`},
+	},
+	"enqueue/report": {
+		request: queue.Request{Params: map[string]any{"order": 7}},
+		want:    "succeeded render=succeeded",
+		says:    map[string]string{"render": "report of order 7"},
+	},
+	"events/order-paid": {
+		request: queue.Request{
+			Params:      map[string]any{"order": 1234, "email": "ana@example.org", "express": true},
+			Precomputed: json.RawMessage(`{"fraud-check": {"outputs": {"verdict": "clean"}}}`),
+		},
+		want: "succeeded fraud-check=succeeded reserve=succeeded pick=succeeded tell=succeeded",
+		says: map[string]string{"pick": "order 1234 from shelf A7"},
+	},
+	"etl/nightly": {
+		want:  "succeeded extract-orders=succeeded extract-customers=succeeded prepare=succeeded transform=succeeded load=succeeded report=succeeded",
+		says:  map[string]string{"report": "2026-11-20: 3000 facts loaded"},
+		after: loadedOnce,
+	},
+	"release/release": {
+		request: queue.Request{Params: map[string]any{"version": "v1.2.3", "watch": "100ms"}},
+		during:  approve,
+		want:    "succeeded build=succeeded lint=succeeded test=succeeded approve=succeeded canary=succeeded watch=succeeded rollout=succeeded rollback=skipped @exit=succeeded",
+		says:    map[string]string{"canary": "see T-1", "@exit": "release lock of v1.2.3 is free again"},
+	},
+}
+
+// TestExamples_Run applies every example with the command line, and has one worker run all of them at once.
+func TestExamples_Run(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	files, err := filepath.Glob("../examples/*/*.yaml")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	conn := b.db.Conn(t)
+	if _, err := conn.Exec(t.Context(), read(t, "../examples/etl/table.sql")); err != nil {
+		t.Fatal(err)
+	}
+	people := *b
+	people.url = b.db.URL
+	people.oarlock(t, append([]string{"dag", "apply"}, absolute(t, files)...)...)
+	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8")
+	site := site(t)
+	t.Run("example", func(t *testing.T) {
+		for _, file := range files {
+			folder, name := filepath.Split(strings.TrimSuffix(file, ".yaml"))
+			x, ok := examplesByFile[filepath.Base(folder)+"/"+name]
+			if !ok {
+				t.Errorf("%s: say in examplesByFile what becomes of it", file)
+				continue
+			}
+			x.request.DAG = dagName(t, file)
+			if name == "publish" {
+				x.request.Params = map[string]any{"site": site}
+			}
+			t.Run(name, func(t *testing.T) {
+				if !x.alone {
+					t.Parallel() // once the loop is over
+				}
+				x.run(t, b)
+			})
+		}
+	})
+	if len(files) != len(examplesByFile) {
+		t.Errorf("%d files, and %d that are tested", len(files), len(examplesByFile))
+	}
+}
+
+func absolute(t *testing.T, files []string) (all []string) {
+	t.Helper()
+	for _, file := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, path)
+	}
+	return all
+}
+
+func dagName(t *testing.T, file string) string {
+	t.Helper()
+	for line := range strings.Lines(read(t, file)) {
+		if name, ok := strings.CutPrefix(line, "name: "); ok {
+			return strings.TrimSpace(name)
+		}
+	}
+	t.Fatalf("%s has no name", file)
+	return ""
+}
+
+func (x *example) run(t *testing.T, b *bench) {
+	run, err := b.Enqueue(t.Context(), x.request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.during != nil {
+		x.during(t, b, run)
+	}
+	if got := b.await(t, run); got != x.want {
+		t.Errorf("got  %s\nwant %s", got, x.want)
+	}
+	for task, text := range x.says {
+		step, item, _ := strings.Cut(task, "/")
+		if got := b.logOf(t, run, step, item); !strings.Contains(got, text) {
+			t.Errorf("%s says %q, want %q", task, got, text)
+		}
+	}
+	if x.after != nil {
+		x.after(t, b, run)
+	}
+}
+
+// logOf is the log of a task's last attempt.
+func (b *bench) logOf(t *testing.T, run queue.RunID, step, item string) string {
+	t.Helper()
+	chunks, err := b.ReadLogs(t.Context(), queue.LogQuery{Run: run, Step: step, Item: item})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for i := range chunks {
+		text.Write(chunks[i].Data)
+	}
+	return text.String()
+}
+
+func approve(t *testing.T, b *bench, run queue.RunID) {
+	t.Helper()
+	ask := queue.Ask{Run: run, Verb: dagrun.VerbApprove, Step: "approve", Outputs: json.RawMessage(`{"ticket": "T-1"}`)}
+	until(t, "it waits for approval", func() bool { return strings.Contains(b.shown(t, run), "approve=waiting") })
+	c, err := b.Control(t.Context(), ask)
+	if err == nil {
+		c, err = b.AwaitControl(t.Context(), c)
+	}
+	if err != nil || c.Outcome != "applied" {
+		t.Errorf("approve: %+v, %v", c, err)
+	}
+}
+
+// overlaps wants steps to have started before those that others would wait for had ended.
+func overlaps(t *testing.T, b *bench, run queue.RunID) {
+	t.Helper()
+	tasks, err := b.Tasks(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byStep := map[string]*queue.Task{}
+	for i := range tasks {
+		byStep[tasks[i].Step] = &tasks[i]
+	}
+	for _, step := range []string{"lint", "test"} {
+		if byStep[step].StartedAt.After(byStep["build"].FinishedAt) {
+			t.Errorf("%s began after the build had ended", step)
+		}
+	}
+}
+
+// cachedNextTime runs the same again.
+func cachedNextTime(t *testing.T, b *bench, _ queue.RunID) {
+	t.Helper()
+	run := b.enqueue(t, "sums", nil)
+	b.await(t, run)
+	tasks, err := b.Tasks(t.Context(), run)
+	if err != nil || tasks[0].Reason != "cached" {
+		t.Errorf("the second run's sum: %+v, %v", tasks[0], err)
+	}
+}
+
+// loadedOnce wants the row that the run's SQL wrote, in the transaction that also holds its outcome.
+func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
+	t.Helper()
+	conn := b.db.Conn(t)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var days, facts int
+	if err := conn.QueryRow(t.Context(), read(t, "testdata/facts.sql")).Scan(&days, &facts); err != nil || days != 1 || facts != 3000 {
+		t.Errorf("%d days with %d facts, %v", days, facts, err)
+	}
+}
+
+// site is a service that takes articles. What was posted is there when asked for the third time.
+func site(t *testing.T) string {
+	t.Helper()
+	asked := make(chan int, 1)
+	asked <- 0
+	var mux http.ServeMux
+	mux.HandleFunc("POST /articles", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Idempotency-Key") == "" || !strings.HasPrefix(r.Header.Get("X-Source"), "run ") {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "{}")
+	})
+	mux.HandleFunc("GET /articles/latest", func(w http.ResponseWriter, _ *http.Request) {
+		n := <-asked + 1
+		asked <- n
+		if n < 3 {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	server := httptest.NewServer(&mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Every example says in the list of examples what it teaches.
+func TestExamples_AreListed(t *testing.T) {
+	t.Parallel()
+	list := read(t, "../examples/README.md")
+	for name := range examplesByFile {
+		if !strings.Contains(list, "("+name+".yaml)") && !strings.HasPrefix(name, "enqueue/") {
+			t.Errorf("examples/README.md does not list %s.yaml", name)
+		}
+		if _, err := os.Stat("../examples/" + name + ".yaml"); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,1 @@
+SELECT count(*), sum(facts) FROM daily_facts
