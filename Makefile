@@ -62,13 +62,10 @@ build: ## build bin/oarlock, without C
 	@bin/oarlock version
 
 .PHONY: demo
-demo: build ## see it work: a private Postgres, migrated and examined, then removed
+demo: build ## see it work: a run, its tree and logs; then its worker is killed, and it goes on
 	@tools/ensure-postgres || test "$$(id -u)" != 0 # others than root: oarlock itself downloads what is missing
-	@echo
-	@echo "A private Postgres starts, gets Oarlock's schema, and is examined: oarlock doctor --private"
-	@echo "Your own databases are not touched, and nothing of this one is left afterwards."
-	@echo
-	@bin/oarlock doctor --private
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/cluster ./tools/cluster
+	@tools/demo "$(CURDIR)/bin/oarlock" "$(CURDIR)/bin/cluster"
 
 .PHONY: lint
 lint: ## go vet, formatting and linters, as .golangci.yml says

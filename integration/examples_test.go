@@ -101,6 +101,10 @@ var examplesByFile = map[string]example{
 		says:  map[string]string{"report": "2026-11-20: 3000 facts loaded"},
 		after: loadedOnce,
 	},
+	"takeover/takeover": {
+		want: "succeeded prepare=succeeded work=succeeded finish=succeeded",
+		says: map[string]string{"work": "attempt 1: there it is"},
+	},
 	"release/release": {
 		request: queue.Request{Params: map[string]any{"version": "v1.2.3", "watch": "100ms"}},
 		during:  approve,

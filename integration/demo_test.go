@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var demoFolder = regexp.MustCompile(`/tmp/oarlock-demo-\w+`)
+
+// TestDemo_ShowsARunAndATakeover is `make demo` without the building, for root and for a user who owns nothing.
+func TestDemo_ShowsARunAndATakeover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	dir := demoPrograms(t)
+	tool, err := filepath.Abs("../tools/demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, attr := range map[string]*syscall.SysProcAttr{
+		"as we are": nil, "as nobody": {Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := func(words ...string) *exec.Cmd {
+				cmd := exec.Command(words[0], words[1:]...)
+				cmd.SysProcAttr, cmd.Dir = attr, "/"
+				return cmd
+			}
+			if attr != nil && (os.Getuid() != 0 || command("test", "-x", tool, "-a", "-x", filepath.Join(dir, "oarlock")).Run() != nil) {
+				t.Skip("needs root, and a project that everybody may read")
+			}
+			theirs, untouched := foreignDatabase(t)
+			cmd := command(tool, filepath.Join(dir, "oarlock"), filepath.Join(dir, "cluster"))
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "DATABASE_URL=" + theirs, "OARLOCK_DATABASE_URL=" + theirs, "PGHOST=" + theirs}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkDemo(t, string(out))
+			untouched()
+		})
+	}
+}
+
+// demoPrograms are the two that the demo wants, where anybody may execute them.
+func demoPrograms(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "oarlock-programs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for name, pkg := range map[string]string{"oarlock": "cmd/oarlock", "cluster": "tools/cluster"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/oarlock-dev/oarlock/"+pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// foreignDatabase is the address of one that nobody may so much as knock at.
+func foreignDatabase(t *testing.T) (url string, untouched func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	knocks := make(chan int)
+	go func() {
+		n := 0
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				knocks <- n
+				return
+			}
+			n++
+			conn.Close()
+		}
+	}()
+	return "postgres://somebody@" + listener.Addr().String() + "/theirs", func() {
+		listener.Close()
+		if n := <-knocks; n > 0 {
+			t.Errorf("DATABASE_URL was tried %d times", n)
+		}
+	}
+}
+
+// checkDemo reads what the demo showed.
+func checkDemo(t *testing.T, out string) {
+	t.Helper()
+	at := 0
+	for _, want := range []string{
+		"✓ greet  succeeded", "✓ count  succeeded", "✓ wave   succeeded", // the tree of three tasks
+		"greet | hello you", "count | a name of 3 letters", "wave  | o/", // their logs
+		"w1 ", "w2 ",
+		"prepare | prepared, which happens once", "attempt 1: waiting for a file",
+		"was killed",
+		"attempt 2: there it is", "finish  | finished",
+		"takeover version 1  succeeded", ", worker w",
+		"✓ prepare  succeeded", "attempt 2", "✓ finish   succeeded",
+		"was lost: queued again", "succeeded in attempt 2",
+	} {
+		i := strings.Index(out[at:], want)
+		if i < 0 {
+			t.Fatalf("it does not show %q, or not in its place:\n%s", want, out)
+		}
+		at += i
+	}
+	if n := strings.Count(out, "prepare  started"); n != 1 {
+		t.Errorf("prepare started %d times", n)
+	}
+	dir := demoFolder.FindString(out)
+	if _, err := os.Stat(dir); dir == "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder %q is left: %v", dir, err)
+	}
+	if left, _ := exec.Command("pgrep", "-f", dir).Output(); len(left) > 0 {
+		t.Errorf("its processes are left: %s", left)
+	}
+}
