@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,13 +84,15 @@ type network struct {
 	here, there string // addresses
 }
 
-// networks are told apart by a number that is nobody else's on this machine.
+var networks atomic.Int32 // that this process made
+
+// newNetwork makes one. They are told apart by a number that is nobody else's on this machine.
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to make a network")
 	}
-	n := os.Getpid() % 16000
+	n := (os.Getpid() + int(networks.Add(1))*4099) % 16000
 	k := &network{
 		name: fmt.Sprintf("oarlock%d", n), cable: fmt.Sprintf("oar%d", n),
 		here: fmt.Sprintf("10.231.%d.%d", n/64%256, n%64*4+1), there: fmt.Sprintf("10.231.%d.%d", n/64%256, n%64*4+2),

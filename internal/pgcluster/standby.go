@@ -21,7 +21,7 @@ import (
 // synchronous_standby_names says so.
 func (n *Node) Standby(tb testing.TB) *Node {
 	tb.Helper()
-	s := newNode(tb, filepath.Dir(n.dir), nil)
+	s := newNode(tb, filepath.Dir(n.dir), n.settings) // what it has fewer of than the primary, it would not start with
 	copyFile(tb, filepath.Join(n.state(), "state.json"), filepath.Join(s.state(), "state.json"))
 	data := filepath.Join(s.state(), "data")
 	n.backup(tb, data)

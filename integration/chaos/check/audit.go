@@ -1,0 +1,155 @@
+package check
+
+import "fmt"
+
+// Violation is something that must not happen.
+type Violation struct {
+	Rule string // as in docs/promises.md: S1, W2
+	Run  int64
+	What string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s run %d: %s", v.Rule, v.Run, v.What) }
+
+// Change is a change of a row of a run, or of one of its tasks, in the order in which they were made.
+type Change struct {
+	Tx         int64 // several in one transaction happen at once
+	Run        int64
+	Task       string // its name, with its item: s1/a, s2~1; "": the run's own row
+	Shell      bool   // a task that is a process
+	Was, Is    string // states; Was is "" for a new row
+	Attempt    int
+	WasAttempt int
+	Generation int
+	Epoch      int    // of the row
+	RunEpoch   int    // of the run at that moment
+	Claim      string // of the run at that moment, "": none
+}
+
+var terminal = map[string]bool{
+	"succeeded": true, "failed": true, "canceled": true, "skipped": true, "upstream_failed": true, "replaced": true,
+}
+
+// history is what a run has come to in a trail.
+type history struct {
+	epoch, generation int
+	over              bool
+	overIn            int64            // the transaction that ended it
+	parted            int64            // the transaction in which it was without a claim first
+	succeeded         map[taskOf]int64 // by which transaction
+	tasks             map[string]Change
+}
+
+type taskOf struct {
+	name       string
+	generation int
+}
+
+// Trail finds what must not happen in the order of changes. Edges are the parents of each step, by run; a run that is not
+// there has none.
+func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Violation) {
+	runs := map[int64]*history{}
+	claims := map[string]string{}
+	for _, c := range changes {
+		h := runs[c.Run]
+		if h == nil {
+			h = &history{succeeded: map[taskOf]int64{}, tasks: map[string]Change{}}
+			runs[c.Run] = h
+		}
+		say := func(rule, format string, args ...any) {
+			broken = append(broken, Violation{rule, c.Run, fmt.Sprintf(format, args...)})
+		}
+		if c.Task == "" {
+			h.ofRun(c, say)
+			checkClaim(c, claims, say)
+			continue
+		}
+		h.ofTask(c, say)
+		if c.Is == "running" && c.Was != "running" {
+			h.checkEdges(c, edges[c.Run], say)
+		}
+		h.tasks[c.Task] = c
+	}
+	return broken
+}
+
+type sayer func(rule, format string, args ...any)
+
+func (h *history) ofRun(c Change, say sayer) {
+	if c.Epoch < h.epoch {
+		say("S3", "epoch %d after %d", c.Epoch, h.epoch)
+	}
+	if h.over && c.Generation == h.generation && c.Tx != h.overIn {
+		say("S2", "%s became %s after its end", c.Was, c.Is)
+	}
+	if c.Generation != h.generation && h.generation != 0 && (!h.over || c.Generation != h.generation+1 || c.Is != "queued") {
+		say("S2", "generation %d became %d, %s, over: %t", h.generation, c.Generation, c.Is, h.over)
+	}
+	h.epoch, h.generation = max(h.epoch, c.Epoch), c.Generation
+	h.over = terminal[c.Is]
+	if h.over {
+		h.overIn = c.Tx
+	}
+	if c.Claim == "" {
+		h.parted = c.Tx
+	}
+}
+
+// checkClaim wants a claim id to be of one drive.
+func checkClaim(c Change, claims map[string]string, say sayer) {
+	if c.Claim == "" {
+		return
+	}
+	drive := fmt.Sprintf("run %d in epoch %d", c.Run, c.Epoch)
+	if before, ok := claims[c.Claim]; ok && before != drive {
+		say("S3", "claim %s is of %s and of %s", c.Claim, before, drive)
+	}
+	claims[c.Claim] = drive
+}
+
+func (h *history) ofTask(c Change, say sayer) {
+	before := h.tasks[c.Task]
+	switch {
+	case h.over && c.Tx != h.overIn:
+		say("S2", "%s became %s after the end of the run", c.Task, c.Is)
+	case c.Epoch != c.RunEpoch:
+		say("S7", "%s became %s, written in epoch %d while the run is in epoch %d", c.Task, c.Is, c.Epoch, c.RunEpoch)
+	case c.Claim == "" && c.Tx != h.overIn && c.Tx != h.parted:
+		say("S7", "%s became %s while nobody held the run", c.Task, c.Is)
+	}
+	if terminal[before.Is] && before.Generation == c.Generation && c.Is != before.Is {
+		say("S1", "%s was %s and became %s in the same generation", c.Task, before.Is, c.Is)
+	}
+	if c.Is == "succeeded" && c.Was != "succeeded" {
+		key := taskOf{c.Task, c.Generation}
+		if _, twice := h.succeeded[key]; twice {
+			say("S1", "%s succeeded twice in generation %d", c.Task, c.Generation)
+		}
+		h.succeeded[key] = c.Tx
+	}
+	if c.Attempt < c.WasAttempt || c.Attempt > c.WasAttempt+1 {
+		say("S8", "attempt %d of %s follows attempt %d", c.Attempt, c.Task, c.WasAttempt)
+	}
+	if c.Attempt > 0 && c.Was == "running" && c.Is == "running" && c.Attempt == c.WasAttempt && c.Epoch != before.Epoch && before.Epoch != 0 {
+		say("S8", "attempt %d of %s runs in epoch %d as in epoch %d", c.Attempt, c.Task, before.Epoch, c.Epoch)
+	}
+}
+
+// checkEdges wants all parents of a task to be settled when it starts.
+func (h *history) checkEdges(c Change, edges map[string][]string, say sayer) {
+	for _, parent := range edges[stepOf(c.Task)] {
+		if p := h.tasks[parent]; !terminal[p.Is] {
+			say("S5", "%s started while %s was %q", c.Task, parent, p.Is)
+		}
+	}
+}
+
+// stepOf is the step of a task: s1 of s1/a, and of s1~2.
+func stepOf(task string) string {
+	for i, r := range task {
+		if r == '/' || r == '~' {
+			return task[:i]
+		}
+	}
+	return task
+}

@@ -1,0 +1,116 @@
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Options bound a plan.
+type Options struct {
+	Runs      int           // how many are asked for, about
+	Over      time.Duration // by when the last of them is
+	LongTicks int           // ticks of a task that outlives a lease
+}
+
+// Way is how a run is asked for.
+type Way string
+
+// Ways to ask for a run.
+const (
+	Plain  Way = "plain"  // a call
+	Keyed  Way = "keyed"  // several clients at once, by one key
+	Held   Way = "held"   // in a transaction that stays open for a while
+	Undone Way = "undone" // in one that is rolled back
+)
+
+// Ask is a run to be asked for.
+type Ask struct {
+	DAG    *DAG
+	Way    Way
+	At     time.Duration
+	Hold   time.Duration // of Held and Undone
+	Key    string        // of Keyed and Undone
+	Limit  bool          // in the queue whose runs are limited
+	Demand []Demand
+}
+
+// Verb is something that is asked of a run.
+type Verb string
+
+// Verbs of a Demand. Rest is a pause and, after a while, a resume.
+const (
+	Cancel Verb = "cancel"
+	Rest   Verb = "rest"
+	Again  Verb = "again" // retry, once the run is over
+)
+
+// Demand is a request to a run.
+type Demand struct {
+	Verb  Verb
+	After time.Duration // since the run was accepted; of Again: since it was over
+	For   time.Duration // of Rest
+	Now   bool          // of Cancel
+	All   bool          // of Again: everything, not what failed
+}
+
+// Plan is the traffic of one seed.
+type Plan struct {
+	DAGs []*DAG
+	Asks []Ask
+}
+
+const dagsPerPlan = 5
+
+// New draws a plan. The same generator in the same state draws the same plan.
+func New(r *rand.Rand, options Options) *Plan {
+	p := &Plan{DAGs: []*DAG{child(options)}}
+	for i := range dagsPerPlan {
+		p.DAGs = append(p.DAGs, newDAG(r, fmt.Sprintf("d%d", i), options))
+	}
+	for i := range options.Runs {
+		p.Asks = append(p.Asks, p.newAsk(r, i, options))
+	}
+	return p
+}
+
+func (p *Plan) newAsk(r *rand.Rand, i int, options Options) Ask {
+	a := Ask{
+		DAG: p.DAGs[1+r.IntN(dagsPerPlan)], Way: Plain, Limit: r.IntN(4) == 0,
+		At: between(r, 0, options.Over), Hold: between(r, 100*time.Millisecond, options.Over/4),
+	}
+	switch n := r.IntN(10); {
+	case n < 3:
+		a.Way, a.Key = Keyed, fmt.Sprintf("key%d", i)
+	case n < 5:
+		a.Way = Held
+	case n < 6:
+		a.Way, a.Key = Undone, fmt.Sprintf("undone%d", i)
+	}
+	a.Demand = demands(r, options)
+	return a
+}
+
+func demands(r *rand.Rand, options Options) []Demand {
+	switch n := r.IntN(20); {
+	case n < 4:
+		return []Demand{{Verb: Cancel, After: between(r, 0, options.Over/2), Now: r.IntN(3) == 0}}
+	case n < 7:
+		return []Demand{{Verb: Rest, After: between(r, 0, options.Over/3), For: between(r, 100*time.Millisecond, options.Over/4)}}
+	case n < 9:
+		return []Demand{{Verb: Again, After: between(r, 0, time.Second), All: r.IntN(2) == 0}}
+	case n < 10:
+		return []Demand{
+			{Verb: Rest, After: between(r, 0, options.Over/4), For: between(r, 100*time.Millisecond, options.Over/4)},
+			{Verb: Cancel, After: between(r, 0, options.Over/2)},
+		}
+	}
+	return nil
+}
+
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(r.Int64N(int64(high-low)))
+}

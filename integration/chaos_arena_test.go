@@ -1,0 +1,402 @@
+package integration
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+//go:embed sql/*.sql
+var chaosSQL embed.FS
+
+// chaosStatement reads a file of sql and fills in {key}s, which are names of ours.
+func chaosStatement(name string, pairs ...string) string {
+	text, err := chaosSQL.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // a name in this package is wrong
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		pairs[i] = "{" + pairs[i] + "}"
+	}
+	return strings.NewReplacer(pairs...).Replace(string(text))
+}
+
+// script sends a file of several statements.
+func script(ctx context.Context, url, name string, pairs ...string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.PgConn().Exec(ctx, chaosStatement(name, pairs...)).ReadAll()
+	return err
+}
+
+// tick is how often a task says that it lives.
+const tick = 100 * time.Millisecond
+
+// chaosLibrary is what tasks source, as in witness_test.go.
+const chaosLibrary = `
+see() { read -r up _ </proc/uptime; echo "$1 $OARLOCK_RUN_ID $OARLOCK_STEP ${OARLOCK_ITEM:--} $OARLOCK_ATTEMPT $OARLOCK_FENCE $OARLOCK_WORKER_ID $up" >>$DIR/witness; }
+copy() { tee -a "$DIR/copies/$OARLOCK_RUN_ID:$OARLOCK_STEP:${OARLOCK_ITEM:-}:$OARLOCK_ATTEMPT"; }
+talk() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); echo "run $OARLOCK_RUN_ID $OARLOCK_STEP ${OARLOCK_ITEM:-}#$OARLOCK_ATTEMPT tick $n line $i"; done; }
+work() { n=0; talk $2; while [ $n -lt $1 ]; do n=$((n+1)); sleep 0.1 || :; see tick; talk $2; done; }
+body() { see start; work $1 $2 | copy; see end; exit $3; }
+flood() { see start; yes "run $OARLOCK_RUN_ID $OARLOCK_STEP#$OARLOCK_ATTEMPT says a lot, and means nothing by it" | head -c $(($1*1024)) | copy; see end; exit 0; }
+leave() { setsid -f sleep 120 </dev/null >/dev/null 2>&1; (trap '' TERM; sleep 120 & exec sleep 120) </dev/null >/dev/null 2>&1 & }
+`
+
+// arena is where a seed is played: a database, workers behind proxies, clients.
+type arena struct {
+	*bench
+	t     *testing.T
+	lane  *lane
+	scene scene
+	name  string // of the database
+	nodes []*pgcluster.Node
+	units []*station
+	takes int    // which of nodes takes writes
+	disk  string // the folder of a small disk, "": none
+
+	clients   []*client
+	stop      context.CancelFunc // of clients
+	ctx       context.Context    // theirs
+	atWork    sync.WaitGroup     // what clients and faults left running
+	following sync.WaitGroup     // tails
+
+	mu      sync.Mutex
+	faults  map[string]int
+	waiting []awaited
+	excused map[int]bool // driver processes whose tasks may live on
+	asked   *answers
+	maxStep time.Duration // of the clock
+	broken  []string      // found while it went on
+}
+
+// awaited is a fault that waits for its message.
+type awaited struct {
+	kind  string
+	fault *netfault.Injected
+}
+
+func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
+	t.Helper()
+	a := &arena{
+		t: t, lane: l, scene: scene, name: fmt.Sprintf("chaos_%d", seed), nodes: []*pgcluster.Node{l.node},
+		faults: map[string]int{}, excused: map[int]bool{}, asked: newAnswers(),
+	}
+	a.ctx, a.stop = context.WithCancel(t.Context())
+	t.Cleanup(a.stop)
+	if scene == diskScene {
+		a.disk = smallDisk(t)
+		a.nodes[0] = newChaosNode(t, pgcluster.StartIn(t, a.disk, chaosServer))
+	}
+	a.clone(t)
+	if scene == syncScene || scene == asyncScene {
+		a.addStandby(t)
+	}
+	a.bench = &bench{db: &pgtest.DB{URL: a.urlOf(nil, "")}, dir: t.TempDir()}
+	for _, folder := range []string{"copies", "state"} {
+		if err := os.Mkdir(filepath.Join(a.dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.write(t, "lib", strings.ReplaceAll(chaosLibrary, "$DIR", a.dir))
+	store, err := queue.Open(t.Context(), queue.Config{URL: a.db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	a.Store = store
+	t.Cleanup(a.removeCgroups)
+	a.openClients(t)
+	return a
+}
+
+// node is the server that takes writes.
+func (a *arena) node() *pgcluster.Node { return a.nodes[a.takes] }
+
+// clone makes the seed's database.
+func (a *arena) clone(t *testing.T) {
+	t.Helper()
+	node, ctx := a.node(), t.Context()
+	for _, err := range []error{
+		script(ctx, databaseURL(node, "template1"), "drop", "name", a.name),
+		script(ctx, databaseURL(node, "template1"), "clone", "name", a.name),
+		script(ctx, databaseURL(node, a.name), "audit"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.scene == clockScene {
+		if err := script(ctx, databaseURL(node, a.name), "stepped_clock"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		_ = script(context.WithoutCancel(ctx), databaseURL(a.lane.node, "template1"), "drop", "name", a.name)
+	})
+}
+
+func databaseURL(node *pgcluster.Node, database string) string {
+	u, err := url.Parse(node.URL())
+	if err != nil {
+		panic(err) // pgcluster made it
+	}
+	u.Path = "/" + database
+	return u.String()
+}
+
+// addStandby has the server followed.
+func (a *arena) addStandby(t *testing.T) {
+	t.Helper()
+	primary := a.nodes[0]
+	standby := primary.Standby(a.lane.t) // it outlives the seed, in whose place it is from now on
+	want := ""
+	if a.scene == syncScene {
+		want = "sync"
+		if err := set(t.Context(), primary, "synchronous_standby_names", "*"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the standby follows", func() bool {
+		follows, err := one[bool](t.Context(), primary.URL(), "streaming", want)
+		return err == nil && follows
+	})
+	a.nodes = append(a.nodes, standby)
+	t.Cleanup(func() {
+		_ = script(context.WithoutCancel(t.Context()), a.node().URL(), "unset", "name", "synchronous_standby_names")
+		_ = script(context.WithoutCancel(t.Context()), a.node().URL(), "reload")
+		a.lane.node = a.node()
+	})
+}
+
+// urlOf leads to whichever server takes writes, through proxies where there are any, as a role or as a superuser.
+func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
+	u, err := url.Parse(databaseURL(a.nodes[0], a.name))
+	if err != nil {
+		panic(err)
+	}
+	var hosts []string
+	for i, node := range a.nodes {
+		if proxies != nil {
+			hosts = append(hosts, proxies[i].Addr())
+			continue
+		}
+		n, err := url.Parse(node.URL())
+		if err != nil {
+			panic(err)
+		}
+		hosts = append(hosts, n.Host)
+	}
+	u.Host = strings.Join(hosts, ",")
+	if role != "" {
+		u.User = url.UserPassword(role, "secret")
+	}
+	query := u.Query()
+	query.Set("sslmode", "disable")
+	if len(hosts) > 1 {
+		query.Set("target_session_attrs", "read-write")
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// proxies are one for each server.
+func (a *arena) proxies(t *testing.T) (all []*netfault.Proxy) {
+	t.Helper()
+	for _, node := range a.nodes {
+		p, _ := netfault.Through(t, node.URL())
+		all = append(all, p)
+	}
+	return all
+}
+
+// one returns the only value of a file's statement.
+func one[T any](ctx context.Context, url, name string, args ...any) (value T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return value, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, chaosStatement(name), args...).Scan(&value)
+	return value, err
+}
+
+func set(ctx context.Context, node *pgcluster.Node, name, value string) error {
+	if err := script(ctx, node.URL(), "setting", "name", name, "value", value); err != nil {
+		return err
+	}
+	return script(ctx, node.URL(), "reload")
+}
+
+func (a *arena) putAll(t *testing.T, plan *traffic.Plan) {
+	t.Helper()
+	for _, d := range plan.DAGs {
+		a.put(t, d.Source)
+	}
+	two := 2
+	if err := a.SetQueue(t.Context(), queue.QueueChange{Name: limitedQueue, MaxRunning: &two}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const limitedQueue = "limited"
+
+// station is a worker that is started again whenever it ends, as a service manager does.
+type station struct {
+	name    string
+	bench   *bench
+	proxies []*netfault.Proxy
+	cable   *network // nil: it is on this host
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	now     *process
+	busy    bool // something is being done to it
+	leaving bool
+}
+
+func (a *arena) startWorkers(t *testing.T) {
+	t.Helper()
+	for i := range chaosWorkers {
+		u := &station{name: fmt.Sprintf("w%d", i+1), proxies: a.proxies(t), ended: make(chan struct{})}
+		far := *a.bench
+		u.bench = &far
+		u.bench.url = a.urlOf(u.proxies, "chaos_worker")
+		if i == 0 && a.scene == networkScene {
+			u.cable = newNetwork(t)
+			u.bench.url = u.cable.forward(t, u.bench.url)
+			u.bench.within = []string{"ip", "netns", "exec", u.cable.name}
+		}
+		a.units = append(a.units, u)
+		go u.run(t)
+	}
+}
+
+// run starts a worker again and again.
+func (u *station) run(t *testing.T) {
+	defer close(u.ended)
+	for {
+		u.mu.Lock()
+		if u.leaving {
+			u.mu.Unlock()
+			return
+		}
+		p := u.bench.worker(t, u.name, "lease_ttl="+chaosTTL.String(), "heartbeat="+chaosBeat.String(), "drain_timeout=1s", "log_level=info")
+		u.now = p
+		u.mu.Unlock()
+		<-p.ended
+		time.Sleep(200 * time.Millisecond) // as a service manager does, so that what fails does not fail in a loop
+	}
+}
+
+// guard is the process id of the guard, driver of its child; 0 where there is none.
+func (u *station) pids() (guard, driver int) {
+	u.mu.Lock()
+	p := u.now
+	u.mu.Unlock()
+	if p == nil {
+		return 0, 0
+	}
+	select {
+	case <-p.ended:
+		return 0, 0
+	default:
+	}
+	guard = p.Process.Pid
+	if kids := children(guard); len(kids) > 0 {
+		driver = kids[0]
+	}
+	return guard, driver
+}
+
+// stopWorkers ends all of them in order, and sees that nothing is left of them (W4).
+func (a *arena) stopWorkers(t *testing.T) {
+	t.Helper()
+	for _, u := range a.units {
+		u.mu.Lock()
+		u.leaving = true
+		if u.now != nil {
+			_ = u.now.Process.Signal(syscall.SIGTERM)
+		}
+		u.mu.Unlock()
+	}
+	for _, u := range a.units {
+		select {
+		case <-u.ended:
+		case <-time.After(2 * patience):
+			a.say("W4: worker %s does not end", u.name)
+			u.tellStack(t)
+			u.now.stop(t)
+			<-u.ended
+		}
+	}
+}
+
+// say notes down what must not happen.
+func (a *arena) say(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.broken = append(a.broken, fmt.Sprintf(format, args...))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(r.Int64N(int64(high-low)+1))
+}
+
+// tellStack has a worker that hangs say where.
+func (u *station) tellStack(t *testing.T) {
+	t.Helper()
+	u.mu.Lock()
+	p := u.now
+	u.mu.Unlock()
+	for _, pid := range append(children(p.Process.Pid), holders(filepath.Join(u.bench.dir, "state", "worker-"+u.name+".lock"))...) {
+		_ = syscall.Kill(pid, syscall.SIGQUIT)
+	}
+	pause(t.Context(), time.Second)
+	t.Logf("worker %s said:\n%s", u.name, p.said)
+}
+
+// holders are the processes that have a file open.
+func holders(path string) (pids []int) {
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && to == path {
+			if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil && pid != os.Getpid() {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}

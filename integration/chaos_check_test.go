@@ -1,0 +1,387 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/chaos/check"
+	"github.com/oarlock-dev/oarlock/integration/chaos/report"
+	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	statements "github.com/oarlock-dev/oarlock/sql"
+)
+
+// awaitAll waits until every run is over (S6).
+func (a *arena) awaitAll(t *testing.T) bool {
+	t.Helper()
+	for end := time.Now().Add(chaosSettle); time.Now().Before(end); {
+		if n, err := one[int](t.Context(), a.superURL(), "open"); err == nil && n == 0 {
+			return true
+		}
+		pause(t.Context(), 100*time.Millisecond)
+	}
+	return false
+}
+
+// stopClients waits for those who read logs, which end with their runs, and stops the others.
+func (a *arena) stopClients() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.following.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * patience):
+		a.say("G4: a follower goes on though its run is over")
+	}
+	a.stop()
+	<-done
+	a.atWork.Wait()
+}
+
+// ended is a run at the end.
+type ended struct {
+	id            int64
+	dag           string
+	state, reason string
+	generation    int
+	epoch         int
+	canceled      bool // a cancel was accepted
+}
+
+// judge looks at everything that is left.
+func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *report.Result {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, a.superURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	j := &judge{arena: a, t: t, ctx: ctx, conn: conn, plan: plan, res: &report.Result{Faults: a.faults, LagMS: lag.Milliseconds()}}
+	j.runs = j.readRuns()
+	j.trail = j.readTrail()
+	for _, what := range a.broken {
+		j.say(what)
+	}
+	j.state(over)
+	j.witness()
+	j.logs()
+	j.api()
+	j.processes()
+	return j.res
+}
+
+// judge holds what happened against what is promised.
+type judge struct {
+	*arena
+	t     *testing.T
+	ctx   context.Context
+	conn  *pgx.Conn
+	plan  *traffic.Plan
+	runs  []ended
+	trail []check.Change
+	seen  []check.Sight
+	res   *report.Result
+}
+
+// starved is how long a machine may have kept processes from running before what depends on their being killed in time
+// says nothing any more: what is left of a lease once a guard must have acted.
+const starved = chaosTTL * 2 / 10
+
+func (j *judge) say(what string) {
+	if j.res.LagMS > starved.Milliseconds() && (strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3")) {
+		j.res.Inconclusive = append(j.res.Inconclusive, what)
+		return
+	}
+	j.res.Violations = append(j.res.Violations, what)
+}
+
+func (j *judge) sayAll(broken []check.Violation) {
+	for _, v := range broken {
+		j.say(v.String())
+	}
+}
+
+func readAll[T any](j *judge, name string, scan func(pgx.CollectableRow) (T, error), args ...any) []T {
+	j.t.Helper()
+	rows, _ := j.conn.Query(j.ctx, chaosStatement(name), args...)
+	all, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		j.t.Fatalf("%s: %v", name, err)
+	}
+	return all
+}
+
+func (j *judge) readRuns() []ended {
+	return readAll(j, "ended", func(row pgx.CollectableRow) (e ended, err error) {
+		return e, row.Scan(&e.id, &e.dag, &e.state, &e.reason, &e.generation, &e.epoch, &e.canceled)
+	})
+}
+
+func (j *judge) readTrail() []check.Change {
+	return readAll(j, "trail", func(row pgx.CollectableRow) (c check.Change, err error) {
+		return c, row.Scan(&c.Tx, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim)
+	})
+}
+
+// timely are the invariants that compare times, which a stepped clock makes meaningless; the trail is looked at instead.
+var timely = []string{
+	"invariants/s2_changed_after_end", "invariants/s5_started_too_early", "invariants/s7_written_after_loss",
+	"invariants/s2b_parked_past_its_time", "invariants/s6_passed_over", "invariants/s6_owner_silent",
+}
+
+// state checks S1 to S8, in what is stored and in the order in which it came to be.
+func (j *judge) state(over bool) {
+	if !over {
+		for _, r := range j.runs {
+			if !slices.Contains([]string{"succeeded", "failed", "canceled"}, r.state) {
+				j.say(fmt.Sprintf("S6: run %d is still %s (%s)", r.id, r.state, r.reason))
+			}
+		}
+	}
+	edges := map[int64]map[string][]string{}
+	for _, r := range j.runs {
+		edges[r.id] = j.dag(r.dag).edges()
+		if r.epoch > 1 {
+			j.res.Takeovers += r.epoch - 1
+		}
+		if r.state == "canceled" {
+			j.res.Canceled++
+		}
+		if over {
+			j.foretold(r)
+		}
+	}
+	j.sayAll(check.Trail(j.trail, edges))
+	for _, name := range pgtest.Invariants() {
+		if j.scene == clockScene && slices.Contains(timely, name) {
+			continue
+		}
+		rows, _ := j.conn.Query(j.ctx, statements.Named(name))
+		broken, err := pgx.CollectRows(rows, pgx.RowToMap)
+		if err != nil {
+			j.t.Errorf("%s: %v", name, err)
+		}
+		for _, row := range broken {
+			j.say(fmt.Sprintf("%s: %v", name, row))
+		}
+	}
+	type times struct {
+		run       int64
+		step      string
+		wrote, ok int
+	}
+	for _, o := range readAll(j, "once", func(row pgx.CollectableRow) (o times, err error) {
+		return o, row.Scan(&o.run, &o.step, &o.wrote, &o.ok)
+	}) {
+		j.say(fmt.Sprintf("once: run %d: %s wrote its row %d times and succeeded %d times", o.run, o.step, o.wrote, o.ok))
+	}
+	j.res.Runs, j.res.Changes = len(j.runs), len(j.trail)
+}
+
+type dag struct{ *traffic.DAG }
+
+func (j *judge) dag(name string) dag {
+	i := slices.IndexFunc(j.plan.DAGs, func(d *traffic.DAG) bool { return d.Name == name })
+	return dag{j.plan.DAGs[i]}
+}
+
+func (d dag) edges() map[string][]string {
+	all := map[string][]string{}
+	for _, s := range d.Steps {
+		all[s.ID] = s.Parents
+	}
+	return all
+}
+
+// foretold compares how a run ended with how it had to.
+func (j *judge) foretold(r ended) {
+	d := j.dag(r.dag)
+	want := d.Ends
+	if r.canceled {
+		want = "canceled"
+	}
+	if r.state != want {
+		j.say(fmt.Sprintf("S4: run %d of %s ended %s (%s), it had to end %s", r.id, r.dag, r.state, r.reason, want))
+	}
+	if r.canceled {
+		return
+	}
+	ends := map[string]string{}
+	for _, c := range j.trail {
+		if c.Run == r.id {
+			ends[c.Task] = c.Is
+		}
+	}
+	for _, s := range d.Steps {
+		if got := ends[s.ID]; got != s.Ends {
+			j.say(fmt.Sprintf("S4: run %d of %s: %s, %s, ended %q, it had to end %s", r.id, r.dag, s.ID, s.Kind, got, s.Ends))
+		}
+	}
+}
+
+// excusedIDs are the lives of driver processes whose tasks may live on.
+func (j *judge) excusedIDs() check.Excused {
+	ids := check.Excused{}
+	type life struct {
+		id  string
+		pid int
+	}
+	for _, l := range readAll(j, "workers", func(row pgx.CollectableRow) (l life, err error) { return l, row.Scan(&l.id, &l.pid) }) {
+		if j.excused[l.pid] {
+			ids[l.id] = true
+		}
+	}
+	return ids
+}
+
+// witness checks W1 to W3. Where acknowledged commits were lost, what they said is lost too: a task may run again.
+func (j *judge) witness() {
+	f, err := os.Open(filepath.Join(j.dir, "witness"))
+	if err != nil {
+		j.t.Errorf("no task ever ran: %v", err)
+		return
+	}
+	defer f.Close()
+	if j.seen, err = check.ReadWitness(f); err != nil {
+		j.t.Fatal(err)
+	}
+	j.res.Sights = len(j.seen)
+	if j.scene != asyncScene {
+		j.sayAll(check.Witness(j.seen, j.trail, j.excusedIDs()))
+	}
+	tasks := map[string]bool{}
+	for _, s := range j.seen {
+		if s.What == "start" {
+			j.res.Attempts++
+			tasks[fmt.Sprint(s.Run, s.Task)] = true
+		}
+	}
+	j.res.Tasks = len(tasks)
+}
+
+// stored is a row of the statement logs.
+type stored struct {
+	run                int64
+	step, item         string
+	attempt            int
+	state, failureKind string
+	seqs               []int32
+	finals             []bool
+	data               [][]byte
+	dropped            []int64
+}
+
+// logs checks G1 to G4.
+func (j *judge) logs() {
+	all := readAll(j, "logs", func(row pgx.CollectableRow) (s stored, err error) {
+		return s, row.Scan(&s.run, &s.step, &s.item, &s.attempt, &s.state, &s.failureKind, &s.seqs, &s.finals, &s.data, &s.dropped)
+	})
+	seen := map[string]bool{}
+	for _, s := range j.seen {
+		seen[fmt.Sprintf("%s %d %s#%d", s.What, s.Run, s.Task, s.Attempt)] = true
+	}
+	var logs []check.Log
+	for i := range all {
+		s := &all[i]
+		name := s.step
+		if s.item != "" {
+			name += "/" + s.item
+		}
+		l := check.Log{Run: s.run, Attempt: fmt.Sprintf("%s#%d", name, s.attempt), Lost: s.failureKind == "lost"}
+		l.Complete = seen[fmt.Sprintf("end %d %s", s.run, l.Attempt)] && s.failureKind != "lost" && s.state != "canceled" && s.state != "paused"
+		l.Over = seen[fmt.Sprintf("start %d %s", s.run, l.Attempt)]
+		if l.Lost {
+			j.res.Lost++
+		}
+		for k := range s.seqs {
+			l.Chunks = append(l.Chunks, check.LogChunk{Seq: int(s.seqs[k]), Final: s.finals[k], Data: s.data[k], Dropped: s.dropped[k]})
+			j.res.LogBytes += int64(len(s.data[k]))
+		}
+		wrote, err := os.ReadFile(filepath.Join(j.dir, "copies", fmt.Sprintf("%d:%s:%s:%d", s.run, s.step, s.item, s.attempt)))
+		l.Wrote, l.Known = wrote, err == nil
+		logs = append(logs, l)
+	}
+	if j.scene != asyncScene {
+		j.sayAll(check.Logs(logs))
+		j.tails()
+	}
+}
+
+func (j *judge) tails() {
+	for _, f := range j.asked.tails {
+		for _, wrong := range f.wrong {
+			j.say(wrong)
+		}
+		for name, chunks := range f.chunks {
+			first := chunks[0]
+			got := bytes.Buffer{}
+			for _, c := range chunks {
+				got.Write(c.Data)
+			}
+			var want []byte
+			err := j.conn.QueryRow(j.ctx, chaosStatement("log"), f.run, first.Task.Step, first.Task.Item, first.Task.Alt, first.Attempt).Scan(&want)
+			if err != nil {
+				j.t.Errorf("log of run %d, %s: %v", f.run, name, err)
+			}
+			if f.ended && !bytes.Equal(got.Bytes(), want) || !bytes.HasPrefix(want, got.Bytes()) {
+				j.say(fmt.Sprintf("G4: run %d: %s: a follower got %d bytes, stored are %d, or others", f.run, name, got.Len(), len(want)))
+			}
+		}
+	}
+}
+
+// api checks what clients were told (A1 to A3), and that what was rolled back never was.
+func (j *judge) api() {
+	calls := j.asked.calls
+	j.res.Calls = len(calls)
+	if j.scene == asyncScene {
+		return
+	}
+	for _, key := range j.asked.undone { // the number of such a run may be given to another
+		if c := j.audit(key); c.Count != 0 {
+			j.say(fmt.Sprintf("A1: run %d is there, its transaction was rolled back", c.Run))
+		}
+	}
+	for _, ask := range j.plan.Asks {
+		if ask.Way != traffic.Keyed {
+			continue
+		}
+		c := j.audit(ask.Key)
+		c.From, c.To = check.AtTheEnd, check.AtTheEnd+1
+		calls = append(calls, c)
+	}
+	j.sayAll(check.Calls(calls, patience))
+}
+
+func (j *judge) audit(key string) check.Call {
+	c := check.Call{Client: 30, Object: key, Verb: "audit", Answer: check.Done}
+	if err := j.conn.QueryRow(j.ctx, chaosStatement("keyed"), key).Scan(&c.Count, &c.Run); err != nil {
+		j.t.Fatal(err)
+	}
+	return c
+}
+
+// processes looks for what outlived its worker (W4).
+func (j *judge) processes() {
+	type life struct {
+		id  string
+		pid int
+	}
+	for _, l := range readAll(j, "workers", func(row pgx.CollectableRow) (l life, err error) { return l, row.Scan(&l.id, &l.pid) }) {
+		if left := carriers(l.id); len(left) > 0 {
+			j.say(fmt.Sprintf("W4: processes %v of worker %s are left", left, l.id))
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+)
+
+// fault is a kind of harm. It must be over, or undone later, before the seed's faults are.
+type fault struct {
+	kind string
+	odds int
+	do   func(a *arena, r *rand.Rand) (done bool)
+}
+
+func choose(r *rand.Rand, from []fault) *fault {
+	total := 0
+	for i := range from {
+		total += from[i].odds
+	}
+	n := r.IntN(total)
+	for i := range from {
+		if n -= from[i].odds; n < 0 {
+			return &from[i]
+		}
+	}
+	return &from[0]
+}
+
+// harm does one fault after the other until their time is over.
+func (a *arena) harm(r *rand.Rand, from []fault, end time.Time, low, high time.Duration) {
+	for time.Now().Before(end) && a.ctx.Err() == nil {
+		pause(a.ctx, between(r, low, high))
+		if f := choose(r, from); f.do(a, r) {
+			a.did(f.kind)
+		}
+	}
+}
+
+func (a *arena) did(kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults[kind]++
+}
+
+// later undoes a fault after a while.
+func (a *arena) later(d time.Duration, undo func()) {
+	a.atWork.Go(func() {
+		pause(a.ctx, d)
+		undo()
+	})
+}
+
+func (a *arena) excuse(driver int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.excused[driver] = true
+}
+
+// idle picks a worker that nothing is being done to, and keeps others from it until free.
+func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
+	for _, i := range r.Perm(len(a.units)) {
+		u := a.units[i]
+		u.mu.Lock()
+		taken := u.busy
+		u.busy = true
+		u.mu.Unlock()
+		if !taken {
+			return u, func() {
+				u.mu.Lock()
+				u.busy = false
+				u.mu.Unlock()
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
+	a.harm(r, []fault{
+		{"kill -9 of the driver process", 6, onDriver(syscall.SIGKILL)},
+		{"kill -9 of the guard", 3, killGuard},
+		{"kill -9 of guard and driver process", 2, killBoth},
+		{"SIGTERM, and a start", 3, onGuard(syscall.SIGTERM)},
+		{"SIGSTOP of the driver process, SIGCONT", 4, freezeDriver},
+		{"SIGSTOP of the guard, SIGCONT", 2, freezeGuard},
+		{"SIGSTOP of a whole host, SIGCONT", 2, freezeAll},
+	}, end, 300*time.Millisecond, 1200*time.Millisecond)
+}
+
+func onDriver(sig syscall.Signal) func(*arena, *rand.Rand) bool {
+	return func(a *arena, r *rand.Rand) bool {
+		u, free := a.idle(r)
+		if u == nil {
+			return false
+		}
+		defer free()
+		_, driver := u.pids()
+		return driver != 0 && syscall.Kill(driver, sig) == nil
+	}
+}
+
+func onGuard(sig syscall.Signal) func(*arena, *rand.Rand) bool {
+	return func(a *arena, r *rand.Rand) bool {
+		u, free := a.idle(r)
+		if u == nil {
+			return false
+		}
+		defer free()
+		guard, driver := u.pids()
+		return driver != 0 && syscall.Kill(guard, sig) == nil
+	}
+}
+
+func killGuard(a *arena, r *rand.Rand) bool { return onGuard(syscall.SIGKILL)(a, r) }
+
+// killBoth leaves tasks that nobody looks after until the next start; where the lease is over before that, they live on.
+func killBoth(a *arena, r *rand.Rand) bool {
+	u, free := a.idle(r)
+	if u == nil {
+		return false
+	}
+	defer free()
+	guard, driver := u.pids()
+	if driver == 0 {
+		return false
+	}
+	a.excuse(driver)
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		_ = syscall.Kill(guard, sig)
+		_ = syscall.Kill(driver, sig)
+	}
+	return true
+}
+
+// spell is how long something is frozen, or silent: from what goes unnoticed to what loses a lease.
+func spell(r *rand.Rand) time.Duration { return between(r, chaosTTL*3/10, chaosTTL*3) }
+
+func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
+	u, free := a.idle(r)
+	if u == nil {
+		return false
+	}
+	guard, driver := u.pids()
+	if driver == 0 {
+		free()
+		return false
+	}
+	pids := who(guard, driver)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	a.later(spell(r), func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+		free()
+	})
+	return true
+}
+
+func freezeDriver(a *arena, r *rand.Rand) bool {
+	return a.freeze(r, func(_, driver int) []int { return []int{driver} })
+}
+
+func freezeGuard(a *arena, r *rand.Rand) bool {
+	return a.freeze(r, func(guard, _ int) []int { return []int{guard} })
+}
+
+// freezeAll stops whatever a worker has started, too. What is awake for a moment more starts nothing that stays awake.
+func freezeAll(a *arena, r *rand.Rand) bool {
+	return a.freeze(r, func(guard, driver int) []int {
+		a.excuse(driver)
+		all := []int{guard, driver}
+		stopped := map[int]bool{}
+		for _, pid := range all {
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+			stopped[pid] = true
+		}
+		for i := 0; i < len(all); i++ {
+			for _, pid := range children(all[i]) {
+				if !stopped[pid] && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+					stopped[pid] = true
+					all = append(all, pid)
+				}
+			}
+		}
+		return all
+	})
+}
+
+// inject has a fault wait for its message, at one of the workers' connections.
+func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
+	return fault{kind, 2, func(a *arena, r *rand.Rand) bool {
+		p := a.proxy(r)
+		injected := p.Inject(netfault.Fault{When: when(), Do: do, Nth: 1 + r.IntN(8)})
+		a.mu.Lock()
+		a.waiting = append(a.waiting, awaited{kind, injected})
+		a.mu.Unlock()
+		if do == netfault.Hold {
+			a.later(spell(r), injected.Release)
+		}
+		return false // it counts once it has fired
+	}}
+}
+
+func atFlush() netfault.Match { return flush }
+
+// proxy picks one of the workers' proxies to the server that takes writes.
+func (a *arena) proxy(r *rand.Rand) *netfault.Proxy {
+	u := a.units[r.IntN(len(a.units))]
+	return u.proxies[a.takes]
+}
+
+func networkFaults() []fault {
+	return []fault{
+		{"all connections of a worker cut", 3, func(a *arena, r *rand.Rand) bool { a.proxy(r).CutAll(); return true }},
+		inject("a flush cut before the server has it", atFlush, netfault.Cut),
+		inject("a flush cut in half", atFlush, netfault.CutHalf),
+		inject("half a flush sent, the connection stays", atFlush, netfault.HalfSent),
+		inject("the reply of a flush cut", written, netfault.Cut),
+		inject("the reply of a flush cut in half", written, netfault.CutHalf),
+		inject("the reply of a flush held back", written, netfault.Hold),
+		inject("a flush held back", atFlush, netfault.Hold),
+		inject("no more replies after a flush", written, netfault.Mute),
+		inject("a connection cut at any reply", func() netfault.Match { return netfault.OfType(netfault.Server, 'Z') }, netfault.Cut),
+		{"a worker's network silent", 3, func(a *arena, r *rand.Rand) bool {
+			p := a.proxy(r)
+			p.Freeze()
+			a.later(spell(r), p.Thaw)
+			return true
+		}},
+		{"a slow network", 2, func(a *arena, r *rand.Rand) bool {
+			p := a.proxy(r)
+			p.SetDelay(between(r, 5*time.Millisecond, 120*time.Millisecond))
+			a.later(spell(r), func() { p.SetDelay(0) })
+			return true
+		}},
+		{"connections refused", 2, func(a *arena, r *rand.Rand) bool {
+			p := a.proxy(r)
+			p.Refuse(true)
+			p.CutAll()
+			a.later(spell(r), func() { p.Refuse(false) })
+			return true
+		}},
+		{"a client's reply cut after it was done", 4, cutClient},
+		{"all connections of a client cut", 2, func(a *arena, r *rand.Rand) bool {
+			a.clientProxy(r).CutAll()
+			return true
+		}},
+	}
+}
+
+func (a *arena) clientProxy(r *rand.Rand) *netfault.Proxy {
+	return a.clients[r.IntN(len(a.clients))].proxies[a.takes]
+}
+
+func cutClient(a *arena, r *rand.Rand) bool {
+	match := netfault.Completed([]string{"COMMIT", "SELECT 1"}[r.IntN(2)]) // sql-shown: what the server says it did
+	injected := a.clientProxy(r).Inject(netfault.Fault{When: match, Do: netfault.Cut})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = append(a.waiting, awaited{"a client's reply cut after it was done", injected})
+	return false
+}
+
+// pullCable is for a worker in a network of its own.
+var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) bool {
+	cable := a.units[0].cable
+	cable.cut(a.t)
+	a.later(spell(r), func() { cable.mend(a.t) })
+	return true
+}}
+
+// backendPIDs are the processes of a server that serve workers.
+func (a *arena) backendPIDs() (pids []int) {
+	for _, pid := range children(a.node().PID()) {
+		title, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if len(title) > 0 && containsAll(string(title), "chaos_worker", a.name) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// smallDisk is a file system of its own.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "oarlock-disk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("oarlock", dir, "tmpfs", 0, "size=400m,mode=0755"); err != nil {
+		_ = os.Remove(dir)
+		t.Skipf("only root can make a small disk: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		_ = os.Remove(dir)
+	})
+	return dir
+}
+
+// heal undoes what is left, and counts the faults that waited for a message and got it.
+func (a *arena) heal(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(a.ctx)
+	for _, name := range stepped {
+		_ = script(ctx, a.node().URL(), "unset", "name", name)
+	}
+	_ = script(ctx, a.node().URL(), "reload")
+	if a.scene == clockScene {
+		a.stepClock(a.maxStep) // so that whatever was put off until then is due
+	}
+	for _, u := range a.units {
+		for _, p := range u.proxies {
+			p.SetDelay(0)
+			p.Refuse(false)
+			p.Thaw()
+		}
+		if u.cable != nil {
+			u.cable.mend(t)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.waiting {
+		w.fault.Release()
+		select {
+		case <-w.fault.Fired():
+			a.faults[w.kind]++
+		default:
+		}
+	}
+}

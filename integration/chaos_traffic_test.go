@@ -1,0 +1,327 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/chaos/check"
+	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// client asks and looks, behind proxies of its own.
+type client struct {
+	*queue.Store
+	number  int
+	proxies []*netfault.Proxy
+}
+
+const chaosClients = 2
+
+func (a *arena) openClients(t *testing.T) {
+	t.Helper()
+	for i := range chaosClients {
+		c := &client{number: i, proxies: a.proxies(t)}
+		store, err := queue.Open(t.Context(), queue.Config{URL: a.urlOf(c.proxies, ""), MaxConns: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		c.Store = store
+		a.clients = append(a.clients, c)
+	}
+}
+
+// answers is what clients were told.
+type answers struct {
+	start time.Time
+
+	mu     sync.Mutex
+	runs   []queue.RunID // that may be looked at
+	undone []string      // keys of transactions that were rolled back
+	calls  []check.Call
+	tails  []*tail
+}
+
+func newAnswers() *answers { return &answers{start: time.Now()} }
+
+func (s *answers) record(c check.Call, from time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.From, c.To = from, time.Since(s.start)
+	s.calls = append(s.calls, c)
+}
+
+func (s *answers) accept(run queue.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = append(s.runs, run)
+}
+
+func (s *answers) any(r *rand.Rand) queue.RunID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runs) == 0 {
+		return 0
+	}
+	return s.runs[r.IntN(len(s.runs))]
+}
+
+// ask plays a plan.
+func (a *arena) ask(plan *traffic.Plan, r *rand.Rand) {
+	var asking sync.WaitGroup
+	eyes := rand.New(rand.NewPCG(r.Uint64(), 0))
+	a.atWork.Go(func() { a.look(eyes) })
+	a.atWork.Go(a.keepSnapshot)
+	a.atWork.Go(a.countLimited)
+	for i := range plan.Asks {
+		ask, c := &plan.Asks[i], a.clients[i%len(a.clients)]
+		level := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[r.IntN(3)]
+		asking.Go(func() {
+			pause(a.ctx, ask.At)
+			switch ask.Way {
+			case traffic.Keyed:
+				a.byKey(ask)
+			case traffic.Held, traffic.Undone:
+				a.inTransaction(ask, level)
+			default:
+				if run, err := c.Enqueue(a.ctx, request(ask)); err == nil {
+					a.follow(ask, c, run)
+				}
+			}
+		})
+	}
+	asking.Wait()
+}
+
+func request(ask *traffic.Ask) queue.Request {
+	r := queue.Request{DAG: ask.DAG.Name, Key: ask.Key, Params: map[string]int{"n": 1}}
+	if ask.Limit {
+		r.Queue = limitedQueue
+	}
+	return r
+}
+
+// byKey has all clients ask for one run at once, until each knows what became of it.
+func (a *arena) byKey(ask *traffic.Ask) {
+	var asking sync.WaitGroup
+	var first sync.Once
+	for _, c := range a.clients {
+		asking.Go(func() {
+			for try := 0; try < 20 && a.ctx.Err() == nil; try++ {
+				from := time.Since(a.asked.start)
+				run, err := c.Enqueue(a.ctx, request(ask))
+				call := check.Call{Client: c.number, Object: ask.Key, Verb: "ask", Answer: check.Unknown}
+				if err == nil {
+					call.Answer, call.Run = check.Done, int64(run)
+				}
+				a.asked.record(call, from)
+				if err == nil {
+					first.Do(func() { a.follow(ask, c, run) })
+					return
+				}
+				pause(a.ctx, 100*time.Millisecond)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// inTransaction asks as a host application does, which has other things to do before it commits.
+func (a *arena) inTransaction(ask *traffic.Ask, level pgx.TxIsoLevel) {
+	conn, err := pgx.Connect(a.ctx, a.db.URL)
+	if err != nil {
+		return
+	}
+	defer conn.Close(context.WithoutCancel(a.ctx))
+	tx, err := conn.BeginTx(a.ctx, pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		return
+	}
+	run, err := queue.EnqueueTx(a.ctx, tx, request(ask))
+	if err != nil {
+		return
+	}
+	pause(a.ctx, ask.Hold)
+	if ask.Way == traffic.Undone {
+		_ = tx.Rollback(a.ctx)
+		a.asked.mu.Lock()
+		a.asked.undone = append(a.asked.undone, ask.Key)
+		a.asked.mu.Unlock()
+		return
+	}
+	if tx.Commit(a.ctx) == nil {
+		a.follow(ask, a.clients[0], run)
+	}
+}
+
+// tails of a seed: each costs a follower.
+const maxTails = 3
+
+// follow asks of a run what the plan says, in the background.
+func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
+	again := false
+	for _, d := range ask.Demand {
+		again = again || d.Verb == traffic.Again
+		a.atWork.Go(func() { a.demand(c, run, d) })
+	}
+	if again {
+		return // what is ended begins anew: nobody who looks could tell
+	}
+	a.asked.accept(run)
+	a.asked.mu.Lock()
+	defer a.asked.mu.Unlock()
+	if len(a.asked.tails) < maxTails && len(ask.Demand) == 0 {
+		f := &tail{run: run}
+		a.asked.tails = append(a.asked.tails, f)
+		a.following.Go(func() { f.read(a.ctx, c) })
+	}
+}
+
+func (a *arena) demand(c *client, run queue.RunID, d traffic.Demand) {
+	switch d.Verb {
+	case traffic.Cancel:
+		pause(a.ctx, d.After)
+		a.cancelOnce(c, run, d.Now)
+	case traffic.Rest:
+		pause(a.ctx, d.After)
+		a.insist(queue.Ask{Run: run, Verb: dagrun.VerbPause})
+		pause(a.ctx, d.For)
+		a.insist(queue.Ask{Run: run, Verb: dagrun.VerbResume})
+	case traffic.Again:
+		ctx, cancel := context.WithTimeout(a.ctx, chaosFaults)
+		defer cancel()
+		if _, err := c.Await(ctx, run); err != nil {
+			return
+		}
+		pause(a.ctx, d.After)
+		mode := dagrun.RetryFailed
+		if d.All {
+			mode = dagrun.RetryAll
+		}
+		_, _ = c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbRetry, Mode: mode})
+	}
+}
+
+func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
+	from := time.Since(a.asked.start)
+	control, err := c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
+	call := check.Call{Client: 10 + c.number, Object: fmt.Sprint("run ", run), Verb: "cancel", Answer: check.Unknown}
+	switch {
+	case err == nil && control.Outcome == dagrun.Refused:
+		call.Answer, call.State = check.Refused, control.State
+	case err == nil && (control.Outcome == dagrun.Accepted || control.Outcome == dagrun.Applied):
+		call.Answer = check.Done
+	}
+	a.asked.record(call, from)
+}
+
+// insist asks until it has an answer. The same request twice does no harm.
+func (a *arena) insist(ask queue.Ask) {
+	for a.ctx.Err() == nil {
+		_, err := a.Control(a.ctx, ask)
+		if err == nil || !queue.Passing(err) && !errors.Is(err, queue.ErrUnknown) {
+			return
+		}
+		pause(a.ctx, 100*time.Millisecond)
+	}
+}
+
+// look looks at runs, again and again.
+func (a *arena) look(r *rand.Rand) {
+	for a.ctx.Err() == nil {
+		pause(a.ctx, 40*time.Millisecond)
+		run, c := a.asked.any(r), a.clients[r.IntN(len(a.clients))]
+		if run == 0 {
+			continue
+		}
+		from := time.Since(a.asked.start)
+		got, err := c.Get(a.ctx, run)
+		if err == nil {
+			a.asked.record(check.Call{Client: 20, Object: fmt.Sprint("run ", run), Verb: "look", Answer: check.Done, State: got.State, Generation: got.Generation}, from)
+		}
+	}
+}
+
+// keepSnapshot holds back the horizon of the whole server, as a long report does.
+func (a *arena) keepSnapshot() {
+	for a.ctx.Err() == nil {
+		conn, err := pgx.Connect(a.ctx, a.db.URL)
+		if err == nil {
+			a.holdSnapshot(conn)
+		}
+		pause(a.ctx, 200*time.Millisecond)
+	}
+}
+
+func (a *arena) holdSnapshot(conn *pgx.Conn) {
+	ctx := context.WithoutCancel(a.ctx)
+	defer conn.Close(ctx)
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return
+	}
+	for a.ctx.Err() == nil {
+		if _, err := tx.Exec(ctx, chaosStatement("snapshot")); err != nil {
+			return
+		}
+		pause(a.ctx, time.Second)
+	}
+	_ = tx.Rollback(ctx)
+}
+
+// countLimited looks whether a queue has more runs than it may (C1).
+func (a *arena) countLimited() {
+	for a.ctx.Err() == nil {
+		pause(a.ctx, 150*time.Millisecond)
+		conn, err := pgx.Connect(a.ctx, a.db.URL)
+		if err != nil {
+			continue
+		}
+		for a.ctx.Err() == nil && err == nil {
+			var name string
+			var most, n int
+			err = conn.QueryRow(a.ctx, chaosStatement("limited")).Scan(&name, &most, &n)
+			if err == nil {
+				a.say("C1: queue %s has %d runs, at most %d", name, n, most)
+			}
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = nil
+			}
+			pause(a.ctx, 100*time.Millisecond)
+		}
+		_ = conn.Close(context.WithoutCancel(a.ctx))
+	}
+}
+
+// tail follows the log of a run while its connections break (G4).
+type tail struct {
+	run    queue.RunID
+	chunks map[string][]queue.Chunk // by task and attempt
+	wrong  []string
+	ended  bool
+}
+
+func (f *tail) read(ctx context.Context, c *client) {
+	f.chunks = map[string][]queue.Chunk{}
+	for chunk, err := range c.FollowLogs(ctx, queue.LogQuery{Run: f.run}) {
+		if err != nil {
+			return // its client is gone, or was refused for good: what came until then is checked
+		}
+		name := fmt.Sprintf("%s %v#%d", chunk.Step, chunk.Task, chunk.Attempt)
+		if want := len(f.chunks[name]); chunk.Seq != want {
+			f.wrong = append(f.wrong, fmt.Sprintf("G4 run %d: %s: chunk %d came where %d was next", f.run, name, chunk.Seq, want))
+		}
+		f.chunks[name] = append(f.chunks[name], chunk)
+	}
+	f.ended = ctx.Err() == nil
+}

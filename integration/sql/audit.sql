@@ -1,0 +1,54 @@
+-- What a fault run adds to its database: a trail of what happens to runs and tasks, a table that tasks write to, a clock
+-- that can be stepped. Sent as one, when nobody else is there yet.
+CREATE SCHEMA chaos;
+GRANT USAGE ON SCHEMA chaos TO PUBLIC;
+
+CREATE TABLE chaos.once (run_id bigint NOT NULL, step text NOT NULL, by_worker text NOT NULL DEFAULT current_setting('application_name'));
+GRANT INSERT ON chaos.once TO PUBLIC;
+
+CREATE TABLE chaos.audit (
+    seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tx          bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+    run_id      bigint NOT NULL,
+    step        int, -- null: the run itself
+    item        text,
+    alt         int,
+    was         text,
+    became      text NOT NULL,
+    was_attempt int NOT NULL DEFAULT 0,
+    attempt     int NOT NULL DEFAULT 0,
+    generation  int NOT NULL,
+    epoch       int NOT NULL,
+    run_epoch   int NOT NULL,
+    claim       uuid
+);
+
+-- Numbers are drawn while the row is locked, so those of one row are in the order of its changes.
+CREATE FUNCTION chaos.note_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO chaos.audit (run_id, was, became, generation, epoch, run_epoch, claim)
+    VALUES (NEW.run_id, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state, NEW.generation, NEW.epoch, NEW.epoch, NEW.claim_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_new AFTER INSERT ON oarlock.runs FOR EACH ROW EXECUTE FUNCTION chaos.note_run();
+CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.runs FOR EACH ROW
+    WHEN ((OLD.state, OLD.epoch, OLD.generation, OLD.claim_id) IS DISTINCT FROM (NEW.state, NEW.epoch, NEW.generation, NEW.claim_id)
+          OR OLD.finished_at IS NOT NULL AND OLD IS DISTINCT FROM NEW)
+    EXECUTE FUNCTION chaos.note_run();
+
+CREATE FUNCTION chaos.note_task() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO chaos.audit (run_id, step, item, alt, was, became, was_attempt, attempt, generation, epoch, run_epoch, claim)
+    SELECT NEW.run_id, NEW.step, NEW.item, NEW.alt, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state,
+           CASE TG_OP WHEN 'UPDATE' THEN OLD.attempt ELSE 0 END, NEW.attempt, NEW.generation, NEW.epoch, r.epoch, r.claim_id
+      FROM oarlock.runs r WHERE r.run_id = NEW.run_id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_new AFTER INSERT ON oarlock.tasks FOR EACH ROW EXECUTE FUNCTION chaos.note_task();
+CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.tasks FOR EACH ROW
+    WHEN ((OLD.state, OLD.attempt, OLD.generation, OLD.epoch) IS DISTINCT FROM (NEW.state, NEW.attempt, NEW.generation, NEW.epoch))
+    EXECUTE FUNCTION chaos.note_task();
+
+CREATE TABLE chaos.clock (ahead interval NOT NULL);
+INSERT INTO chaos.clock VALUES ('0');
+GRANT SELECT ON chaos.clock TO PUBLIC;

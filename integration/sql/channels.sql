@@ -1,0 +1,1 @@
+SELECT DISTINCT channel FROM oarlock.workers

@@ -1,0 +1,1 @@
+SELECT worker_id FROM oarlock.fences ORDER BY random() LIMIT 2 FOR UPDATE

@@ -1,0 +1,7 @@
+-- Purpose: queues that more runs of are claimed than may be
+-- Index: runs_worker
+-- Locks: none
+SELECT q.name, q.max_running, count(*)
+  FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue
+ WHERE r.claim_id IS NOT NULL AND q.max_running > 0
+ GROUP BY q.name, q.max_running HAVING count(*) > q.max_running

@@ -1,0 +1,11 @@
+-- Purpose: the trail, with names of tasks, in order
+-- Index: audit_pkey
+-- Locks: none
+SELECT a.tx, a.run_id, coalesce(s.name || coalesce('~' || nullif(a.alt, 0), '') || coalesce('/' || nullif(a.item, ''), ''), '') AS task,
+       coalesce(s.body ? 'run' AND NOT (s.kind = 'foreach' AND a.item = ''), false) OR coalesce(a.alt, 0) > 0 AS shell,
+       coalesce(a.was, ''), a.became, a.attempt, a.was_attempt, a.generation, a.epoch, a.run_epoch, coalesce(a.claim::text, '')
+  FROM chaos.audit a
+  JOIN oarlock.runs r USING (run_id)
+  JOIN oarlock.dag_versions v ON v.dag_id = r.dag_id AND v.version = r.version
+  LEFT JOIN LATERAL oarlock.steps_of(v.spec) s ON s.step = a.step
+ ORDER BY a.seq
