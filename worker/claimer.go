@@ -100,6 +100,7 @@ func (w *Worker) drive(d *driver) {
 		log.Warn("the claim is lost: its tasks were ended", "err", err)
 	case errors.Is(err, queue.ErrRefused):
 		log.Error("the database takes no record of this run: it has failed", "err", err)
+	case w.ctx.Err() != nil: // cut off: the run is for the next driver
 	default:
 		log.Error("this run cannot be driven here", "err", err)
 		w.condemn(d.claim, err)

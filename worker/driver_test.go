@@ -77,3 +77,43 @@ func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
 		}
 	})
 }
+
+// resolute condemns although nobody waits for it any more, as a journal may that has room just then.
+type resolute struct{ worker.Writer }
+
+func (r resolute) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	return r.Writer.Condemn(context.WithoutCancel(ctx), c, reason)
+}
+
+// What the end of a worker's life cuts off says nothing about the run: it is for the next driver, not to be failed.
+func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
+	t.Parallel()
+	const runs = 16
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		boot := func() time.Duration { return time.Since(start) }
+		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b.put(t, "name: d\nsteps:\n  - {id: a, run: 3s}\n  - {id: b, run: 1h}\n")
+		ids := make([]queue.RunID, runs)
+		for i := range ids {
+			ids[i] = b.enqueue(t, "d")
+		}
+		w := b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Slots, c.Executors["process"] = boot, 2*runs, sleeper{}
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Writer = resolute{sluggish{s.Writer, start.Add(2 * time.Second), start.Add(time.Hour), time.Hour}}
+				return s, err
+			}
+		})
+		time.Sleep(5 * time.Second)
+		w.StopNow()
+		time.Sleep(time.Minute)
+		for _, id := range ids {
+			if r, err := b.Get(t.Context(), id); err != nil || r.Over() {
+				t.Errorf("run %d: %+v %v", id, r, err)
+			}
+		}
+	})
+}
