@@ -30,16 +30,16 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	if c, ok := scope.Context().(dagspec.Context); ok {
 		t.Params = c.Params
 	}
-	if t.Resolved, err = d.resolve(a, spec, scope); err != nil {
+	if t.Secrets, err = d.worker.config.Secrets.resolve(d.def.Spec.Secrets); err != nil {
+		return nil, err
+	}
+	if t.Resolved, err = d.resolve(a, spec, scope, t.Secrets); err != nil {
 		return nil, err
 	}
 	if a.Publish {
 		t.Body = spec.Publish
 	}
 	if t.Upstream, err = d.upstream(a.Task, scope); err != nil {
-		return nil, err
-	}
-	if t.Secrets, err = d.worker.config.Secrets.resolve(d.def.Spec.Secrets); err != nil {
 		return nil, err
 	}
 	if d.stepName(a.Task)[0] == '@' {
@@ -66,12 +66,12 @@ func (d *driver) bodyOf(id dagrun.TaskID) (*dagspec.Step, error) {
 	return nil, fmt.Errorf("task %s has no body that package dagspec made", d.def.Graph.TaskName(id))
 }
 
-func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope) (*dagspec.Resolved, error) {
+func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope, secrets map[string]string) (*dagspec.Resolved, error) {
 	if !a.Publish {
-		return body.Resolve(scope)
+		return body.Resolve(scope, secrets)
 	}
 	row, _ := d.run.Task(a.Task)
-	return body.ResolvePublish(scope, row.Outputs)
+	return body.ResolvePublish(scope, row.Outputs, secrets)
 }
 
 // stepName is the step as people write it: a replacement's is search~1.

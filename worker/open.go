@@ -41,8 +41,8 @@ func (d *driver) open(a dagrun.Action) {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }
 		}
 		e := open()
-		if e.Text = task.masked(e.Text); e.Result != nil {
-			e.Result.Reason = task.masked(e.Result.Reason)
+		if e.Text = task.Masked(e.Text); e.Result != nil {
+			e.Result.Reason = task.Masked(e.Result.Reason)
 		}
 		d.answer(a, e)
 	})

@@ -24,7 +24,7 @@ const elsewhere = "put large data elsewhere and output its address"
 
 // outcome is the result of a body as it goes to the core.
 func (t *Task) outcome(res dagrun.Result) dagrun.Result {
-	res.Reason = t.masked(res.Reason)
+	res.Reason = t.Masked(res.Reason)
 	switch {
 	case res.Kind != dagrun.KindNone || t.Publish: // a publish puts nothing out
 		return res
@@ -94,8 +94,8 @@ func (t *Task) declares(name, kind string) bool {
 	return false
 }
 
-// masked takes secrets out of a reason, which is stored and shown as it is.
-func (t *Task) masked(text string) string {
+// Masked takes secrets out of a text that is stored and shown as it is: a reason, an answer that repeats what it was sent.
+func (t *Task) Masked(text string) string {
 	var shapes []string
 	for _, secret := range t.Secrets {
 		for _, s := range []string{secret, strings.TrimSpace(secret)} {

@@ -161,6 +161,10 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 			c.statements(v, n.in("with", "params"), known)
 			continue
 		}
+		if s.takesSecrets(key.text()) {
+			c.texts(v, known.withSecrets())
+			continue
+		}
 		c.texts(v, known)
 	}
 }

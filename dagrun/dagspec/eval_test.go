@@ -109,10 +109,45 @@ func evalStep(t *testing.T, id string) (*Step, fakeScope) {
 	return g.Step(i).Data.(*Step), scope
 }
 
+func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
+	t.Parallel()
+	spec := mustParse(t, `
+name: s
+params: [{name: p}]
+secrets: [{name: token, from: env, key: TOKEN}]
+steps:
+  - {id: a, action: http.request, with: {url: "http://x/${params.p}", headers: {A: "Bearer ${secrets.token}"}, body: {t: ["${secrets.token}", "${params.p}"]}}}
+`)
+	g, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, secrets := g.Step(0).Data.(*Step), map[string]string{"token": "s3cret"}
+	scope := fakeScope{context: Context{Params: map[string]any{"p": "${secrets.token}"}}}
+	got, err := step.Resolve(scope, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"url": "http://x/${secrets.token}", "headers": map[string]any{"A": "Bearer s3cret"},
+		"body": map[string]any{"t": []any{"s3cret", "${secrets.token}"}}, // what a submitter gives stays a text
+	}
+	if diff := cmp.Diff(want, got.With); diff != "" {
+		t.Error(diff)
+	}
+	step.With["url"] = "http://x/${secrets.token}" // as if it came past the checks
+	if _, err := step.Resolve(scope, secrets); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a secret in a URL: %v", err)
+	}
+	if _, err := step.Resolve(scope, nil); err == nil {
+		t.Error("a secret that is not there is no error")
+	}
+}
+
 func TestResolve_FillsTexts(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "t")
-	got, err := step.Resolve(scope)
+	got, err := step.Resolve(scope, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +166,7 @@ func TestResolve_FillsTexts(t *testing.T) {
 func TestResolve_KeepsTypesInWith(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "typed")
-	got, err := step.Resolve(scope)
+	got, err := step.Resolve(scope, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +188,7 @@ func TestResolve_RefusesWhatHasNoValue(t *testing.T) {
 		"unset":   "args: env.NOPE has no value",
 	} {
 		step, scope := evalStep(t, id)
-		if _, err := step.Resolve(scope); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := step.Resolve(scope, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -163,7 +198,7 @@ func TestResolve_NeedsAContext(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "t")
 	scope.context = "nothing"
-	if _, err := step.Resolve(scope); err == nil {
+	if _, err := step.Resolve(scope, nil); err == nil {
 		t.Error("no error")
 	}
 }
@@ -172,7 +207,7 @@ func TestResolve_SeesTheItem(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "each")
 	scope.item = &dagrun.Item{Key: "0", Value: `{"name":"n1","x":[1, 2]}`}
-	got, err := step.Resolve(scope)
+	got, err := step.Resolve(scope, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +229,7 @@ steps:
 		t.Fatal(err)
 	}
 	step := g.Step(0).Data.(*Step)
-	got, err := step.ResolvePublish(fakeScope{context: Context{}, item: &dagrun.Item{Value: "1"}, steps: map[string]dagrun.StepView{"a": {}}}, `{"n":"five"}`)
+	got, err := step.ResolvePublish(fakeScope{context: Context{}, item: &dagrun.Item{Value: "1"}, steps: map[string]dagrun.StepView{"a": {}}}, `{"n":"five"}`, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

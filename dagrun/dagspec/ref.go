@@ -88,6 +88,7 @@ type names struct {
 	self    string            // id of the step, "" in handlers
 	item    string            // the name of the item, "" outside foreach
 	failure bool              // error is known
+	secret  bool              // secrets are known
 	env     map[string]string // of the step
 }
 
@@ -126,6 +127,13 @@ func (n *names) withFailure() *names {
 	return &own
 }
 
+// withSecrets are the names known where an action takes secrets.
+func (n *names) withSecrets() *names {
+	own := *n
+	own.secret = true
+	return &own
+}
+
 // problem is what is wrong with a part of a text.
 type problem struct{ part, msg, hint string }
 
@@ -148,6 +156,10 @@ func (n *names) check(f ref) (valueType, *problem) {
 			return 0, f.wrong("it describes a failure: use it in on_error's when", "error is not known here")
 		}
 		return f.field(errorFields, 1)
+	case "secrets":
+		if n.secret && n.item != "secrets" {
+			return n.checkSecret(f)
+		}
 	}
 	if n.item != "" && f.root() == n.item || n.self != "" && n.vague.ids[n.self] {
 		return typeAny, nil
@@ -171,7 +183,7 @@ func (n *names) unknown(f ref) *problem {
 	switch {
 	case ok:
 	case f.root() == "secrets":
-		hint = "a secret arrives as the environment variable of its name, and nowhere else"
+		hint = "a secret arrives as the environment variable of its name, and in with.headers and with.body of http.request"
 	case n.params[f.root()] != nil:
 		hint = "write params." + f.root()
 	case n.steps[f.root()] != nil:
@@ -202,6 +214,20 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 		return typeAny, nil // may have no value
 	}
 	return paramTypes[p.Type], nil
+}
+
+func (n *names) checkSecret(f ref) (valueType, *problem) {
+	if len(f.path) != 2 {
+		return 0, f.wrong("write secrets.name", "secrets needs the name of a secret")
+	}
+	var known []string
+	for _, s := range n.spec.Secrets {
+		known = append(known, s.Name)
+	}
+	if !slices.Contains(known, f.path[1]) {
+		return 0, f.wrong(knownHint(f.path[1], known, "add it to secrets:"), "unknown secret %q", f.path[1])
+	}
+	return typeString, nil
 }
 
 func (n *names) checkStep(f ref) (valueType, *problem) {

@@ -21,18 +21,18 @@ type Resolved struct {
 }
 
 // Resolve fills in the references of a step that came out of a Graph. What has no value is an error: the task is
-// then `failed: config`.
-func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
+// then `failed: config`. Secrets go where the step's action takes them; keep such a With out of everything that is stored.
+func (s *Step) Resolve(scope dagrun.Scope, secrets map[string]string) (*Resolved, error) {
 	v, err := newView(scope, s.names)
 	if err != nil {
 		return nil, err
 	}
-	return v.resolve(s)
+	return v.resolve(s, secrets)
 }
 
 // ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that just succeeded.
-func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
-	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
+func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON, secrets map[string]string) (*Resolved, error) {
+	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs}, secrets)
 }
 
 // ownOutputs shows a step its own outputs before they are anybody else's.
@@ -66,7 +66,7 @@ func (v *view) environment() (map[string]string, error) {
 	return env, nil
 }
 
-func (v *view) resolve(s *Step) (*Resolved, error) {
+func (v *view) resolve(s *Step, secrets map[string]string) (*Resolved, error) {
 	var err error
 	out := &Resolved{}
 	if out.Env, err = v.environment(); err != nil {
@@ -85,14 +85,28 @@ func (v *view) resolve(s *Step) (*Resolved, error) {
 		}
 		out.Args = append(out.Args, text)
 	}
-	if s.With != nil {
-		with, err := v.fill("with", s.With)
-		if err != nil {
-			return nil, err
-		}
-		out.With, _ = with.(map[string]any)
+	if out.With, err = v.with(s, secrets); err != nil {
+		return nil, err
 	}
 	return out, v.stdin(s.Stdin, out)
+}
+
+func (v *view) with(s *Step, secrets map[string]string) (map[string]any, error) {
+	if s.With == nil {
+		return nil, nil
+	}
+	with := make(map[string]any, len(s.With))
+	for _, key := range sortedKeys(s.With) {
+		sees := *v
+		if s.takesSecrets(key) {
+			sees.secrets = secrets
+		}
+		var err error
+		if with[key], err = sees.fill("with."+key, s.With[key]); err != nil {
+			return nil, err
+		}
+	}
+	return with, nil
 }
 
 func (v *view) stdin(in *Stdin, out *Resolved) error {

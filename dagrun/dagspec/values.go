@@ -28,6 +28,8 @@ type view struct {
 	names *names
 	ctx   Context
 	level int // how many layers of env are visible: 0 inherited, 1 the DAG's too, 2 the step's too
+
+	secrets map[string]string // nil: none is known here
 }
 
 func newView(scope dagrun.Scope, n *names) (*view, error) {
@@ -45,6 +47,9 @@ func newView(scope dagrun.Scope, n *names) (*view, error) {
 
 // value is what a reference refers to; nil where it has no value.
 func (v *view) value(f ref) (any, error) {
+	if f.root() == "secrets" && v.names.item != "secrets" {
+		return v.secret(f)
+	}
 	base, err := v.base(f)
 	if err != nil {
 		return nil, err
@@ -71,6 +76,14 @@ func (v *view) base(f ref) (any, error) {
 		return nil, nil
 	}
 	return decodeJSON(item.Value)
+}
+
+func (v *view) secret(f ref) (any, error) {
+	value, ok := v.secrets[f.path[len(f.path)-1]]
+	if !ok {
+		return nil, errors.New("no such secret is known here")
+	}
+	return value, nil
 }
 
 func (v *view) param(name string) any {

@@ -64,7 +64,7 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	if got.cut {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
-	return got.result()
+	return got.result(task.Masked)
 }
 
 // untilNow ends a context also when there is no time for grace: a request needs none.
@@ -168,16 +168,16 @@ func plain(ctx context.Context, err error) error {
 	return err
 }
 
-// result turns an answer into outputs. A body that is no text has no place in them.
-func (got *answer) result() dagrun.Result {
+// result turns an answer into outputs, without the secrets that it repeats. A body that is no text has no place in them.
+func (got *answer) result(mask func(string) string) dagrun.Result {
 	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}
 	}
 	flat := make(map[string]string, len(got.headers))
 	for name, values := range got.headers {
-		flat[name] = strings.Join(values, ", ")
+		flat[name] = mask(strings.Join(values, ", "))
 	}
-	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": string(got.body)})
+	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": mask(string(got.body))})
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: err.Error()}
 	}
