@@ -131,13 +131,25 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Cancels a run that never started: there is nothing to stop and no handler to run, so this is its end.
+-- What is asked of a run that ends without a driver, who would have decided it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.refuse_open(run bigint, state text, why text) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    UPDATE oarlock.controls c SET decided_at = clock_timestamp(), outcome = 'refused', state = refuse_open.state, message = refuse_open.why
+     WHERE c.run_id = refuse_open.run AND c.decided_at IS NULL;
+END;
+-- +goose StatementEnd
+
+-- Cancels a run that did not start in this generation: there is nothing to stop and no handler to run, so this is its end. It
+-- must not wait for a driver: while its queue or its DAG is paused, it gets none.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_queued(r oarlock.runs) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     why text := 'canceled by ' || session_user;
 BEGIN
+    PERFORM oarlock.refuse_open(r.run_id, 'canceled', why);
     UPDATE oarlock.runs SET state = 'canceled', reason = why, queue_deadline = NULL, inbox = inbox + 1, finished_at = clock_timestamp()
      WHERE run_id = r.run_id;
     INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why || ' before it started');
@@ -171,7 +183,7 @@ BEGIN
         RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb <> 'cancel' THEN ': retry it' END)];
-    ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.epoch = 0 THEN
+    ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.started_at IS NULL THEN
         PERFORM oarlock.cancel_queued(r);
         RETURN ARRAY['applied', 'canceled', NULL];
     ELSIF verb = 'retry' THEN
@@ -259,7 +271,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it with what depends on it and has not started.
 
-A run that never started is canceled at once (`applied`). One that did **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. A finished run says which state won (`refused`).
+A run that has not started, or not since its last retry, is canceled at once (`applied`). One that did **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. A finished run says which state won (`refused`).
 
 ```sql
 SELECT outcome, state FROM oarlock.cancel(41);
@@ -416,6 +428,7 @@ DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb);
 DROP FUNCTION oarlock.decide(oarlock.runs, text, text);
 DROP FUNCTION oarlock.reopen(oarlock.runs);
 DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
+DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
 DROP TRIGGER runs_came_back ON oarlock.runs;
 DROP FUNCTION oarlock.run_came_back();

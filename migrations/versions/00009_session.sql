@@ -134,16 +134,17 @@ BEGIN
         RAISE EXCEPTION 'expire_queued: how many at most?' USING ERRCODE = '22004';
     END IF;
     FOR due IN SELECT q.run_id, q.parent_run FROM oarlock.runs q
-                WHERE q.state = 'queued' AND q.queue_deadline <= statement_timestamp() AND q.epoch = 0
+                WHERE q.state = 'queued' AND q.queue_deadline <= statement_timestamp() AND q.started_at IS NULL
                 ORDER BY coalesce(q.parent_run, q.run_id), q.run_id LIMIT expire_queued.batch LOOP
         IF due.parent_run IS NOT NULL THEN
             PERFORM FROM oarlock.runs p WHERE p.run_id = due.parent_run FOR NO KEY UPDATE SKIP LOCKED;
             CONTINUE WHEN NOT FOUND;
         END IF;
         SELECT * INTO r FROM oarlock.runs q WHERE q.run_id = due.run_id FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND OR r.state <> 'queued' OR r.epoch > 0 OR r.queue_deadline IS NULL OR r.queue_deadline > statement_timestamp();
+        CONTINUE WHEN NOT FOUND OR r.state <> 'queued' OR r.started_at IS NOT NULL OR r.queue_deadline IS NULL OR r.queue_deadline > statement_timestamp();
         UPDATE oarlock.runs q SET state = 'failed', reason = 'queue_timeout', queue_deadline = NULL, finished_at = clock_timestamp()
          WHERE q.run_id = r.run_id;
+        PERFORM oarlock.refuse_open(r.run_id, 'failed', 'queue_timeout');
         INSERT INTO oarlock.events (run_id, kind, message) VALUES (r.run_id, 'queue_timeout', 'not started in time: nobody had room for it');
         PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
         IF r.parent_run IS NOT NULL THEN

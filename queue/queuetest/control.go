@@ -100,7 +100,7 @@ func (m *Memory) decide(r *run, c *queue.Control) {
 	case !retry && r.over():
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
 		c.Message = fmt.Sprintf("run %d is %s already", r.id, r.rec.State)
-	case c.Verb == dagrun.VerbCancel && c.Step == "" && r.rec.State == dagrun.RunQueued && r.epoch == 0:
+	case c.Verb == dagrun.VerbCancel && c.Step == "" && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
 		c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
 		m.cancelQueued(r)
 	case retry:
@@ -110,7 +110,7 @@ func (m *Memory) decide(r *run, c *queue.Control) {
 	}
 }
 
-// cancelQueued ends a run that never started.
+// cancelQueued ends a run that did not start in this generation.
 func (m *Memory) cancelQueued(r *run) {
 	why := "canceled by " + m.user
 	r.inbox++
@@ -118,8 +118,13 @@ func (m *Memory) cancelQueued(r *run) {
 	m.end(r, dagrun.RunCanceled, why)
 }
 
-// end finishes a run that nobody drives.
+// end finishes a run that nobody drives, and refuses what else is asked of it.
 func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
+	for _, c := range r.controls {
+		if c.DecidedAt.IsZero() {
+			c.DecidedAt, c.Outcome, c.State, c.Message = m.now(), dagrun.Refused, state.String(), reason
+		}
+	}
 	r.rec.State, r.rec.Reason, r.rec.FinishedAt = state, reason, stamp(m.now())
 	r.rec.WakeAt, r.wakeAt, r.queueDeadline = 0, noTime, noTime
 	m.tellParent(r)

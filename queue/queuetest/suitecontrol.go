@@ -11,6 +11,7 @@ import (
 var controlPromises = []promise{
 	{"a cancel of what never started is applied at once", cancelQueued},
 	{"a cancel of what was claimed before waits for the next driver", cancelReleased},
+	{"a cancel waits for no pause to end", cancelPaused},
 	{"a retry opens a generation, of a finished run only", retryOpens},
 	{"a control is decided once", decidedOnce},
 	{"controls of unknown runs and steps are refused", unknownControls},
@@ -54,6 +55,51 @@ func cancelReleased(s *setup) {
 		return dagrun.Result{}
 	}})
 	s.wantState(id, "canceled")
+}
+
+func cancelPaused(s *setup) {
+	s.put(single)
+	for name, pause := range map[string]func(paused bool){
+		"queue": func(paused bool) {
+			s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &paused}))
+		},
+		"dag": func(paused bool) {
+			s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: &paused}))
+		},
+	} {
+		w := s.worker()
+		retried := s.enqueue(queue.Request{DAG: "single"})
+		s.drive(w, s.claimOne(w), Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
+		released := s.enqueue(queue.Request{DAG: "single"})
+		s.must(w.Release(s.Context(), s.claimOne(w)))
+		pause(true)
+		retry := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
+		if answer := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {
+			s.Errorf("%s: of what was retried: %+v", name, answer)
+		}
+		s.wantState(retried, "canceled")
+		all, err := s.History.Controls(s.Context(), retried)
+		s.must(err)
+		for _, c := range all {
+			if c.DecidedAt.IsZero() || c.ID == retry.ID && (c.Outcome != dagrun.Refused || c.State != "canceled" || c.Message == "") {
+				s.Errorf("%s: left behind: %+v", name, c)
+			}
+		}
+		if answer := s.ask(queue.Ask{Run: released, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Accepted {
+			s.Errorf("%s: of what was released: %+v", name, answer)
+		}
+		s.drive(w, s.claimOne(w), Behaviour{})
+		s.wantState(released, "canceled")
+		s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
+		s.idle(w, "it is paused")
+		pause(false)
+		c := s.claimOne(w)
+		if c.Run != retried || c.Row.Generation != 3 {
+			s.Errorf("%s: claimed %+v", name, c)
+		}
+		s.drive(w, c, Behaviour{})
+		s.wantState(retried, "succeeded")
+	}
 }
 
 func retryOpens(s *setup) {

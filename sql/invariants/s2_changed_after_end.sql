@@ -4,8 +4,7 @@
 SELECT r.run_id, r.state, r.finished_at, x.what
   FROM oarlock.runs r
  CROSS JOIN LATERAL (
-       -- what was asked of a run that nobody ever drove may stay unanswered: its end was decided without a driver
-       SELECT 'has an undecided control ' || c.control_id AS what FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL AND r.epoch > 0
+       SELECT 'has an undecided control ' || c.control_id AS what FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL
        UNION ALL
        -- a second of slack, where the database ended what a driver had started: their clocks may differ a little
        SELECT format('step %s %s~%s is later', t.step, t.item, t.alt) FROM oarlock.tasks t

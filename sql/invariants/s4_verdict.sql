@@ -14,6 +14,6 @@ SELECT r.run_id, r.state, r.reason, x.problem
               WHEN 'succeeded' THEN CASE WHEN n.against + n.called_off > 0 THEN format('%s steps failed, %s were canceled', n.against, n.called_off)
                                          WHEN r.epoch = 0 THEN 'nobody drove it' END
               WHEN 'failed'    THEN CASE WHEN n.failures = 0 AND r.ending IN ('', 'none', 'fail_fast') AND r.reason <> 'queue_timeout' THEN 'nothing failed' END
-              WHEN 'canceled'  THEN CASE WHEN n.cancels = 0 AND r.ending NOT IN ('cancel', 'now') AND r.epoch > 0 THEN 'nothing was canceled' END
+              WHEN 'canceled'  THEN CASE WHEN n.cancels = 0 AND r.ending NOT IN ('cancel', 'now') AND r.started_at IS NOT NULL THEN 'nothing was canceled' END
               END AS problem) x
  WHERE r.finished_at IS NOT NULL AND x.problem IS NOT NULL
