@@ -20,7 +20,8 @@ type Env struct {
 
 	StdinTTY, StdoutTTY, StderrTTY bool
 
-	Columns, Rows int // of the terminal that standard output is; 0: unknown
+	Columns, Rows int                        // of the terminal that standard output is; 0: unknown
+	Size          func() (columns, rows int) // the same now; nil: it does not change
 }
 
 // SystemEnv is the Env of this process.
@@ -36,6 +37,7 @@ func SystemEnv() Env {
 		Dir:      dir,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
 		Columns: columns, Rows: rows,
+		Size: func() (int, int) { return terminalSize(os.Stdout) },
 	}
 }
 
@@ -64,5 +66,5 @@ type env struct {
 
 	makesPrivate bool            // this command makes a private server where no database is named
 	server       *pglocal.Server // the private one; nil: not in use
-	notes        *notes          // nil: what is to be noted is printed at once
+	lines        *liveLines      // for whoever draws on the terminal; nil: what is to be noted is printed at once
 }

@@ -62,6 +62,8 @@ func newApp(e *env) *cli.App {
 		Usage: "runs DAGs from your Postgres",
 		Commands: []*cli.Command{
 			newRunCommand(e),
+			newExecCommand(e),
+			newDevCommand(e),
 			newDAGCommand(e),
 			newEnqueueCommand(e),
 			newListCommand(e),

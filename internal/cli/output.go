@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
 // answer is what a command has to say, in every format.
@@ -97,17 +99,18 @@ func alignRow(row []string, widths []int) string {
 	return b.String()
 }
 
-// width counts what is seen: colours are not.
+// width is the columns that a cell takes on a terminal: colours take none, wide characters two.
 func width(cell string) int {
-	n := utf8.RuneCountInString(cell)
-	for rest := cell; ; {
-		_, code, found := strings.Cut(rest, "\x1b[")
+	n := 0
+	for rest := cell; rest != ""; {
+		text, code, found := strings.Cut(rest, "\x1b[")
+		n += graphview.Columns(text)
 		if !found {
-			return n
+			break
 		}
-		code, rest, _ = strings.Cut(code, "m")
-		n -= len("\x1b[") + len(code) + len("m")
+		_, rest, _ = strings.Cut(code, "m")
 	}
+	return n
 }
 
 // cut leaves the first columns of a line, with a mark where something is missing. Colours are not counted, and end.
@@ -117,15 +120,18 @@ func cut(line string, columns int) string {
 	}
 	var b strings.Builder
 	seen, painted := 0, false
-	for rest := line; rest != "" && seen < columns-1; {
+	for rest := line; rest != ""; {
 		if code := sgrAt(rest); code != "" {
 			b.WriteString(code)
 			painted, rest = true, rest[len(code):]
 			continue
 		}
 		_, n := utf8.DecodeRuneInString(rest)
+		if seen += graphview.Columns(rest[:n]); seen > columns-1 {
+			break
+		}
 		b.WriteString(rest[:n])
-		seen, rest = seen+1, rest[n:]
+		rest = rest[n:]
 	}
 	if painted {
 		b.WriteString("\x1b[0m")

@@ -85,7 +85,12 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	return e.runHere(ctx, here{file: file, request: request, logs: o.logs, slots: o.slots})
+	return e.runHere(ctx, here{
+		file: file, request: request, slots: o.slots,
+		show: func(ctx context.Context, store *queue.Store, id queue.RunID) error {
+			return e.awaitLive(ctx, store, id, o.logs)
+		},
+	})
 }
 
 // request is what the flags ask of a file. Its params are checked before anything is started.
@@ -114,8 +119,8 @@ func (o *runOptions) request(f *dagFile) (r queue.Request, err error) {
 type here struct {
 	file    *dagFile
 	request queue.Request
-	logs    bool
-	slots   int
+	slots   int                                                                 // 0: as many as fit
+	show    func(ctx context.Context, store *queue.Store, id queue.RunID) error // until its end, and fail as it did
 }
 
 // runHere puts the DAG, asks for the run, and drives it to its end by a worker of its own.
@@ -148,7 +153,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	}
 	defer worker.watch(func(err error) { stop(err) })()
 	defer context.AfterFunc(ctx, func() { e.cancelHere(waiting, store, id) })()
-	err = e.awaitRun(waiting, store, id, 0)
+	err = h.show(waiting, store, id)
 	if why := context.Cause(waiting); why != nil {
 		err = why
 	}
@@ -165,8 +170,8 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 
 // settle reports an error here: the signal that may have led to it is not what it is about.
 func (e *env) settle(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
+	if _, reported := errors.AsType[statusError](err); err == nil || reported {
+		return err
 	}
 	p := diagnose(ctx, err)
 	e.report(p, nil)

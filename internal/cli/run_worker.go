@@ -120,6 +120,16 @@ func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	}
 }
 
+// drain lets what runs finish for as long as the worker was told, unless this process ends before.
+func (w *ownWorker) drain() error {
+	defer w.leave()
+	if err := w.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop the worker: %w", err)
+	}
+	<-w.ended
+	return nil
+}
+
 // stop ends the worker and everything below it.
 func (w *ownWorker) stop() error {
 	defer w.leave()
@@ -176,8 +186,8 @@ func (e *env) takeSeat() (name string, leave func(), err error) {
 // note is a line that is no data, from beside: whoever draws on the terminal shows it in time.
 func (e *env) note(line string) {
 	line = strings.TrimRight(printable(line), " ")
-	if e.notes != nil {
-		e.notes.add(line)
+	if e.lines != nil {
+		e.lines.above(line)
 		return
 	}
 	fmt.Fprintln(e.Stderr, line)

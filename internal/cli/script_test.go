@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 //	taken VAR                                    listen at an address until the script ends, and set VAR to it
 //	reachable VAR                                make a folder that a private server can use, and set VAR to it
 //	awaits FILE                                  wait until it is there and holds something
+//	says FILE RE                                 wait until a line of it matches
 //	ends FILE                                    wait until the process whose number it holds is gone
 //	runs, drive, hold                            bring runs about, see playing
 //	[db]                                         tests with a database are wanted
@@ -46,6 +48,7 @@ func TestScripts(t *testing.T) {
 	dbs := newDatabases(t)
 	commands := dbs.playing()
 	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
+	commands["says"] = says
 	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -99,6 +102,20 @@ func awaits(ts *testscript.TestScript, neg bool, args []string) {
 	until(ts, args[0]+" is written", func() bool {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		return err == nil && len(text) > 0
+	})
+}
+
+func says(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: says FILE RE")
+	}
+	wanted, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	var text []byte
+	ts.Defer(func() { ts.Logf("%s:\n%s", args[0], text) })
+	until(ts, fmt.Sprintf("%s matches %s", args[0], args[1]), func() bool {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // which may not be there yet
+		return wanted.Match(text)
 	})
 }
 

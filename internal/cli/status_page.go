@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,11 @@ func (p *runPage) facts() (rows [][]string) {
 		}
 	}
 	fact("params", paramText(r.Params))
-	fact("labels", labelText(r.Labels))
+	labels := maps.Clone(r.Labels)
+	if isHere(r) {
+		delete(labels, hereLabel)
+	}
+	fact("labels", labelText(labels))
 	fact("key", r.Key)
 	asked := localTime(&r.CreatedAt) + " by " + r.SubmittedBy
 	if r.Trigger != "sql" && r.Trigger != "" {
@@ -178,6 +183,9 @@ func countStates(tasks []queue.Task) string {
 
 // taskLines has a line for each task, and below those that failed what they said last.
 func (p *runPage) taskLines() string {
+	if p.rows > 0 {
+		return p.fewTasks()
+	}
 	var rows [][]string
 	var below [][]string // lines behind each row, which take no part in the alignment
 	add := func(row, lines []string) {
@@ -285,6 +293,9 @@ func (p *runPage) taskNote(t *queue.Task) string {
 		parts = append(parts, "next at "+t.NextAttemptAt.Local().Format(time.TimeOnly))
 	}
 	text := strings.Join(parts, ", ")
+	if line := p.lastLine(t); line != "" {
+		text = strings.TrimPrefix(text+"  "+p.dim(line), "  ")
+	}
 	if state, err := dagrun.ParseState(t.State); err == nil && (state == dagrun.TaskSucceeded || state == dagrun.TaskPending) {
 		return p.dim(text)
 	}

@@ -26,8 +26,10 @@ type runPage struct {
 	run     *queue.Run
 	tasks   []queue.Task // in the order of the graph
 	dag     *queue.Definition
-	events  []queue.Event    // none: not to be read by this user
-	tails   map[int][]string // last lines of failed tasks, by index in tasks
+	events  []queue.Event            // none: not to be read by this user
+	tails   map[int][]string         // last lines of failed tasks, by index in tasks
+	rows    int                      // for as many tasks there is room; 0: for all
+	latest  func(task string) string // the last line of one that runs; nil: not known
 }
 
 // readPage reads a run and its tasks; for people, also what helps to understand them, as far as this user may. A page of

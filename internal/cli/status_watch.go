@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -16,6 +15,8 @@ import (
 const (
 	lookEvery = 500 * time.Millisecond
 	lookShare = 10
+
+	frameEvery = 250 * time.Millisecond // between two drawings of a page on which only durations changed
 )
 
 // awaitRun follows a run to its end, shows it, and fails as it did. 0 waits for ever.
@@ -25,12 +26,17 @@ func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, 
 		waiting, stop = context.WithTimeout(ctx, timeout)
 	}
 	defer stop()
-	w := e.newWatcher(store, id)
+	return e.newWatcher(store, id).await(ctx, waiting, timeout)
+}
+
+// await shows the run until it is over, or waiting ends, which is ctx but for the time it takes.
+func (w *watcher) await(ctx, waiting context.Context, timeout time.Duration) error {
 	followed := w.follow(waiting)
 	if followed != nil && (ctx.Err() != nil || waiting.Err() == nil) {
 		return followed // a signal, or what cannot be waited out
 	}
-	page, err := e.readPage(ctx, store, id, w.last)
+	w.lines.settle()
+	page, err := w.env.readPage(ctx, w.store, w.id, w.last)
 	if err != nil {
 		return err
 	}
@@ -39,8 +45,8 @@ func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, 
 	}
 	if !page.run.Over() {
 		return &failure{
-			kind: timedOut, err: fmt.Errorf("run %d is still %s after %s", id, page.run.State, dagspec.Duration(timeout.Milliseconds())),
-			hint: fmt.Sprintf("it goes on: `oarlock status %d -w`", id),
+			kind: timedOut, err: fmt.Errorf("run %d is still %s after %s", w.id, page.run.State, dagspec.Duration(timeout.Milliseconds())),
+			hint: fmt.Sprintf("it goes on: `oarlock status %d -w`", w.id),
 		}
 	}
 	return ended(page.run)
@@ -54,16 +60,16 @@ type watcher struct {
 	show  func(*runPage) error // nil: only the end is of interest
 
 	last  *runPage          // read
-	drawn int               // lines of the page on the terminal
+	lines *liveLines        // what tasks write; nil: nobody listens
+	drawn []int             // columns of the lines on the terminal
 	seen  map[string]string // what was said of the run and its tasks
 }
 
 func (e *env) newWatcher(store *queue.Store, id queue.RunID) *watcher {
-	w := &watcher{env: e, store: store, id: id, seen: map[string]string{}}
+	w := &watcher{env: e, store: store, id: id, seen: map[string]string{}, lines: e.lines}
 	switch format := e.settings.Text("output"); {
 	case format == "table" && e.StdoutTTY:
 		w.show = w.redraw
-		e.notes = &notes{}
 	case format == "table":
 		w.show = w.tell
 	case format == "jsonl":
@@ -84,8 +90,20 @@ func (w *watcher) follow(ctx context.Context) error {
 	defer stop()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	frame := time.NewTicker(frameEvery)
+	defer frame.Stop()
 	for {
 		select {
+		case <-w.lines.news():
+			if err := w.refresh(); err != nil {
+				return err
+			}
+			continue
+		case <-frame.C:
+			if err := w.refresh(); err != nil {
+				return err
+			}
+			continue
 		case c, ok := <-changes:
 			if !ok {
 				return ctx.Err()
@@ -154,8 +172,8 @@ func (w *watcher) finish(page *runPage) error {
 	switch format := w.env.settings.Text("output"); {
 	case format == "id":
 		return nil // said at first
-	case format == "table" && w.drawn > 0:
-		return w.env.print(eraseLines(w.drawn) + w.env.notes.take() + page.String())
+	case format == "table" && w.env.StdoutTTY:
+		return w.env.print(w.over(w.lines.take() + page.String()))
 	case format == "table" && !w.env.StdoutTTY:
 		if err := w.tell(page); err != nil {
 			return err
@@ -163,34 +181,6 @@ func (w *watcher) finish(page *runPage) error {
 		return w.env.print("\n" + page.String())
 	}
 	return w.env.say(w.env.pageAnswer(page))
-}
-
-// redraw draws the page over the one before. A page that is larger than the terminal is cut: at the end all is shown.
-func (w *watcher) redraw(page *runPage) error {
-	lines := strings.Split(strings.TrimSuffix(page.String(), "\n"), "\n")
-	rows := w.env.Rows
-	if rows == 0 {
-		rows = 24
-	}
-	if hidden := len(lines) - (rows - 1); hidden > 0 {
-		lines = append(lines[:rows-2], page.dim(fmt.Sprintf("… %s more, shown at the end", count(hidden+1, "line"))))
-	}
-	if w.env.Columns > 0 {
-		for i := range lines {
-			lines[i] = cut(lines[i], w.env.Columns)
-		}
-	}
-	text := eraseLines(w.drawn) + w.env.notes.take() + strings.Join(lines, "\n") + "\n"
-	w.drawn = len(lines)
-	return w.env.print(text)
-}
-
-// eraseLines moves up and clears what was drawn.
-func eraseLines(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\x1b[%dA\x1b[J", n)
 }
 
 // tellJSON prints the run where it is not as it was.
@@ -235,35 +225,4 @@ func (w *watcher) tell(page *runPage) error {
 		line(taskArg(t), fmt.Sprint(t.State, t.Attempt), strings.Join(parts, " "))
 	}
 	return w.env.print(b.String())
-}
-
-// notes are lines from beside that wait until whoever draws on the terminal has room for them.
-type notes struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-const maxNotes = 1000 // that wait; further ones are lost
-
-func (n *notes) add(line string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.lines) < maxNotes {
-		n.lines = append(n.lines, line)
-	}
-}
-
-// take is what came since it was called last, as lines.
-func (n *notes) take() string {
-	if n == nil {
-		return ""
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	text := ""
-	for _, line := range n.lines {
-		text += line + "\n"
-	}
-	n.lines = nil
-	return text
 }

@@ -6,26 +6,33 @@ import (
 	"testing"
 )
 
-// screen is a terminal that knows what redraw sends: up so many lines, clear from there, text.
+// screen is a terminal that knows what redraw sends: up so many lines, clear to the end of the line or of all, text.
 func screen(t *testing.T, sent string) []string {
 	t.Helper()
-	var lines []string
-	for part := range strings.SplitSeq(sent, "\x1b[J") {
-		text, up, moved := part, 0, false
-		if i := strings.LastIndex(part, "\x1b["); i >= 0 && strings.HasSuffix(part, "A") {
-			if _, err := fmt.Sscanf(part[i:], "\x1b[%dA", &up); err == nil {
-				text, moved = part[:i], true
+	lines, row := []string{""}, 0
+	for rest := sent; rest != ""; {
+		var up int
+		switch n, _ := fmt.Sscanf(rest, "\x1b[%dA\r", &up); {
+		case n == 1 && strings.Index(rest, "A\r") < len("\x1b[9999"):
+			if row -= up; row < 0 {
+				t.Fatalf("%d lines up, of %d", up, row+up)
 			}
-		}
-		lines = append(lines, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
-		if moved {
-			if up > len(lines) {
-				t.Fatalf("%d lines up, of %d", up, len(lines))
+			rest = rest[strings.Index(rest, "\r")+1:]
+			lines[row] = "" // what follows is written over it, and clears what is longer
+		case strings.HasPrefix(rest, "\x1b[K"):
+			rest = rest[len("\x1b[K"):]
+		case strings.HasPrefix(rest, "\x1b[J"):
+			lines, rest = lines[:row+1], rest[len("\x1b[J"):]
+		case rest[0] == '\n':
+			if row++; row == len(lines) {
+				lines = append(lines, "")
 			}
-			lines = lines[:len(lines)-up]
+			lines[row], rest = "", rest[1:]
+		default:
+			lines[row], rest = lines[row]+rest[:1], rest[1:]
 		}
 	}
-	return lines
+	return lines[:row]
 }
 
 func TestWatch_DrawsOverWhatItDrew(t *testing.T) {
@@ -38,8 +45,8 @@ func TestWatch_DrawsOverWhatItDrew(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := screen(t, out.String())
-		if len(lines) != w.drawn || len(lines) >= e.Rows {
-			t.Errorf("%d lines on a terminal of %d, %d known", len(lines), e.Rows, w.drawn)
+		if len(lines) != len(w.drawn) || len(lines) >= e.Rows {
+			t.Errorf("%d lines on a terminal of %d, %d known", len(lines), e.Rows, len(w.drawn))
 		}
 		for _, line := range lines {
 			if width(line) > e.Columns {
@@ -50,7 +57,7 @@ func TestWatch_DrawsOverWhatItDrew(t *testing.T) {
 			t.Errorf("the page begins with %q, want %q", lines[0], want)
 		}
 	}
-	if last := screen(t, out.String()); !strings.Contains(last[len(last)-1], "more, shown at the end") {
+	if last := screen(t, out.String()); !strings.Contains(strings.Join(last, "\n"), " more: ") {
 		t.Errorf("a cut page ends with %q", last[len(last)-1])
 	}
 }

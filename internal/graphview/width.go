@@ -68,6 +68,9 @@ func runeWidth(r rune) int {
 	return 1
 }
 
+// Columns is the width of a line on a terminal: wide characters take two columns, combining marks none.
+func Columns(s string) int { return textWidth(s) }
+
 func textWidth(s string) int {
 	n := 0
 	for _, g := range glyphs(s) {

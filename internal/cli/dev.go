@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	devEvery  = 500 * time.Millisecond // between two looks at the folder and at runs
+	devDrain  = "10s"
+	devRuns   = 100 // of the newest runs are looked at for ends to tell
+	devChecks = 5 * time.Second
+)
+
+func newDevCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "dev",
+		Usage:     "start all that is needed, and keep the DAG files of a folder applied",
+		ArgsUsage: "[FOLDER]",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8"},
+		},
+		Description: manual{
+			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts a worker, and says how an application
+connects. The .yaml, .yml and .json files of the folder (this one if none is named) are applied at once and whenever
+they change; a file with problems is reported, and the version before it stays. Ends of runs are told. Ctrl-C ends
+all of it and lets running tasks finish for ` + devDrain + `, once more at once; what happened is kept for the next time. A
+database in the settings is used in place of the private one, and not migrated.`,
+			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2"},
+			exits: []exitNote{
+				{exitOK, "Ctrl-C or TERM ended it"},
+				deniedNote, usageNote,
+				{exitNotFound, "the folder cannot be read"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			if c.IsSet("slots") && c.Int("slots") < 1 {
+				return &usageError{msg: "--slots must be a whole number, at least 1"}
+			}
+			return runDev(c.Context, e, c.Args().Slice(), c.Int("slots"))
+		},
+	}
+}
+
+func runDev(ctx context.Context, e *env, args []string, slots int) error {
+	if len(args) > 1 {
+		return &usageError{msg: fmt.Sprintf("dev watches one folder, got %d", len(args))}
+	}
+	folder := "."
+	if len(args) == 1 {
+		folder = args[0]
+	}
+	if info, err := os.Stat(e.absolute(folder)); err != nil {
+		return unreadable(folder, err)
+	} else if !info.IsDir() {
+		return &failure{kind: notFound, err: fmt.Errorf("%s is no folder", folder), hint: "for one file there is `oarlock run FILE`"}
+	}
+	e.makesPrivate = true
+	if err := e.migratePrivate(ctx); err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		d := &dev{env: e, store: store, folder: folder, seen: map[string]fileState{}, applied: map[string]string{}, told: map[queue.RunID]bool{}}
+		return d.run(ctx, slots)
+	})
+}
+
+// run works until ctx ends, which is how one leaves, or the worker does.
+func (d *dev) run(ctx context.Context, slots int) error {
+	e := d.env
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	worker, err := e.startWorker([]string{"--drain-timeout", devDrain, "--slots", decimal(int64(max(slots, e.number("slots"))))})
+	if err != nil {
+		return err
+	}
+	watching, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	forget := worker.watch(func(err error) { lost(err) })
+	d.watch(watching)
+	forget()
+	if ctx.Err() == nil {
+		return errors.Join(context.Cause(watching), worker.stop())
+	}
+	e.remark("stopping: running tasks may finish for %s; once more to stop at once", devDrain)
+	if err := worker.drain(); err != nil {
+		return e.settle(context.WithoutCancel(ctx), err)
+	}
+	return statusError(exitOK)
+}
+
+// begin says where everything is, and looks at the folder for the first time.
+func (d *dev) begin(ctx context.Context) error {
+	e := d.env
+	if err := d.latestEnds(ctx, func(*queue.Run) {}); err != nil {
+		return err
+	}
+	if e.server != nil {
+		url, err := e.server.PublicURL("")
+		if err != nil {
+			return err
+		}
+		e.remark("database  DATABASE_URL='%s'", url)
+	}
+	e.remark("folder    %s", e.absolute(d.folder))
+	d.look(ctx)
+	if len(d.seen) == 0 {
+		e.remark("          no DAG file yet: the first is applied as soon as it is there")
+	}
+	e.remark("try       oarlock enqueue DAG --wait    oarlock list    oarlock top")
+	return nil
+}
+
+func (d *dev) watch(ctx context.Context) {
+	tick := time.NewTicker(devEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d.look(ctx)
+		d.tellEnds(ctx)
+	}
+}
+
+// tellEnds says how runs ended. While the database is away there is nothing to tell.
+func (d *dev) tellEnds(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, devChecks)
+	defer cancel()
+	_ = d.latestEnds(ctx, func(run *queue.Run) {
+		p := d.env.stderrPaint()
+		text := fmt.Sprintf("run %d  %s  %s after %s", run.ID, run.DAG, p.runState(run.State), span(run.FinishedAt.Sub(later(run.StartedAt, run.CreatedAt))))
+		if run.State != "succeeded" && run.Reason != "" {
+			text += ": " + printable(run.Reason)
+		}
+		d.env.remark("%s  %s", time.Now().Format(time.TimeOnly), text)
+	})
+}
+
+func (d *dev) latestEnds(ctx context.Context, tell func(*queue.Run)) error {
+	page, err := d.store.List(ctx, queue.Filter{Limit: devRuns})
+	if err != nil {
+		return err
+	}
+	told := map[queue.RunID]bool{}
+	for i := len(page.Runs) - 1; i >= 0; i-- {
+		run := &page.Runs[i]
+		if !run.Over() {
+			continue
+		}
+		if told[run.ID] = true; !d.told[run.ID] {
+			tell(run)
+		}
+	}
+	d.told = told
+	return nil
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// dev is what goes on between the start and Ctrl-C.
+type dev struct {
+	env     *env
+	store   *queue.Store
+	folder  string
+	seen    map[string]fileState // of the files that were there when they were last looked at
+	applied map[string]string    // which DAG a file held
+	told    map[queue.RunID]bool // whose end is known
+	away    string               // why the folder or the database cannot be used, if so
+}
+
+// fileState changes when a file does.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+// look applies what changed since it looked last. A file that could not be applied for want of a database is as one that was
+// never seen.
+func (d *dev) look(ctx context.Context) {
+	now, err := d.files()
+	if err != nil {
+		d.trouble(err)
+		return
+	}
+	var changed []string
+	for name, state := range now {
+		if d.seen[name] != state {
+			changed = append(changed, name)
+		}
+	}
+	slices.Sort(changed)
+	for _, name := range changed {
+		if err := d.apply(ctx, name); err != nil {
+			d.trouble(err)
+			return
+		}
+		d.seen[name] = now[name]
+	}
+	for name := range d.seen {
+		if _, there := now[name]; !there {
+			d.gone(name)
+		}
+	}
+	d.away = ""
+}
+
+func (d *dev) files() (map[string]fileState, error) {
+	entries, err := os.ReadDir(d.env.absolute(d.folder))
+	if err != nil {
+		return nil, unreadable(d.folder, err)
+	}
+	found := map[string]fileState{}
+	for _, entry := range entries {
+		if entry.Name()[0] == '.' || !hasDAGExtension(entry.Name()) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(d.env.absolute(d.folder), entry.Name()))
+		if err == nil && info.Mode().IsRegular() { // else it went meanwhile
+			found[entry.Name()] = fileState{info.ModTime(), info.Size()}
+		}
+	}
+	return found, nil
+}
+
+// apply registers a file, or says what is wrong with it. An error is not about the file.
+func (d *dev) apply(ctx context.Context, name string) error {
+	e := d.env
+	file, err := e.readDAG(filepath.Join(d.folder, name))
+	if err != nil {
+		return err
+	}
+	if len(file.problems) > 0 {
+		_, err := io.WriteString(e.Stderr, e.stderrPaint().problems([]*dagFile{file}))
+		return err
+	}
+	for other, dag := range d.applied {
+		if dag == file.spec.Name && other != name {
+			e.remark("%s: dag %q is described by %s already: give one of them another name", file.name, dag, printable(other))
+			return nil
+		}
+	}
+	put, err := d.store.PutDAGHere(ctx, file.spec, file.source, file.path)
+	if err != nil {
+		if p := diagnose(ctx, err); p.kind == invalid {
+			e.remark("%s: %s", file.name, p.message)
+			return nil
+		}
+		return err
+	}
+	d.applied[name] = file.spec.Name
+	if paint := e.stderrPaint(); put.IsNew {
+		e.remark("%s %s version %d from %s", paint.good("applied"), file.spec.Name, put.Version, file.name)
+	} else {
+		e.remark("%s", paint.dim(fmt.Sprintf("unchanged %s version %d", file.spec.Name, put.Version)))
+	}
+	return nil
+}
+
+func (d *dev) gone(name string) {
+	delete(d.seen, name)
+	if dag := d.applied[name]; dag != "" {
+		d.env.remark("%s is gone; its DAG stays until `%s dag rm %s`", printable(name), program, dag)
+		delete(d.applied, name)
+	}
+}
+
+// trouble is told once until it is over or another.
+func (d *dev) trouble(err error) {
+	p := diagnose(context.Background(), err)
+	if p.message != d.away {
+		d.env.report(p, nil)
+	}
+	d.away = p.message
+}

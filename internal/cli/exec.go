@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	execDAG  = "exec"
+	execStep = "command"
+
+	exitNotStarted exit = 127 // as in shells
+)
+
+func newExecCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "exec",
+		Usage:     "run one command here and now, recorded as a run",
+		ArgsUsage: "-- COMMAND [ARG…]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "timeout", Usage: "end it after this `DURATION`"},
+		},
+		Description: manual{
+			about: `The command is the only step of a run of the DAG "exec", which starts as with ` + "`oarlock run`" + `: in this folder, with a
+worker of its own, and in a private database where none is named. Its output comes as it is written, byte for byte, and
+stays to be looked at: ` + "`oarlock logs @latest`" + `. No shell reads it; its standard input is empty. Its environment is this
+one but for what looks like a secret (env_deny, see docs/worker.md). Arguments are stored: put no password there.
+A signal cancels the run: the command gets TERM, ten seconds later KILL. With -o json output goes to standard error, and
+the run to standard output. The DAG is registered anew for each command, so this is for administrators.`,
+			examples: []string{
+				"oarlock exec -- make test",
+				"oarlock exec --timeout 10m -- ./backup.sh --full",
+				"oarlock exec -- sh -c 'sort big.txt | uniq -c' > counts",
+			},
+			exits: []exitNote{
+				{exitOK, "the command succeeded; every other status is its own, 128 + N where signal N ended it"},
+				deniedNote, usageNote, unreachableNote, settingsNote,
+				{exitRunCanceled, "the run was canceled before the command began"},
+				{exitTimeout, "the command took longer than --timeout"},
+				{exitNotStarted, "the command cannot be started"},
+				{exitInterrupt, "the second Ctrl-C, or the first before the run began"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runExec(c.Context, e, c.Args().Slice(), c.String("timeout")) },
+	}
+}
+
+func runExec(ctx context.Context, e *env, command []string, timeout string) error {
+	if len(command) == 0 || command[0] == "" {
+		return &usageError{msg: "exec needs a command", hint: "write it after --, like `" + program + " exec -- make test`"}
+	}
+	if _, err := duration("--timeout", timeout); err != nil {
+		return err
+	}
+	if e.settings.Text("output") == "id" {
+		return &usageError{msg: "this command has nothing to print with -o id", hint: "use -o table, json or jsonl"}
+	}
+	file := &dagFile{name: execDAG, source: execSource(e.absolute("."), command, timeout)}
+	file.check([]byte(file.source))
+	if len(file.problems) > 0 {
+		return &failure{kind: invalid, err: errors.New(file.problems[0].Msg), hint: file.problems[0].Hint}
+	}
+	labels := map[string]string{hereLabel: hereValue}
+	request := queue.Request{DAG: execDAG, Selector: labels, Labels: labels, Manual: true}
+	return e.runHere(ctx, here{file: file, request: request, show: e.showCommand})
+}
+
+// execSource is the DAG of one command. In arguments a reference would be one of the DAG's.
+func execSource(dir string, command []string, timeout string) string {
+	step := map[string]any{"id": execStep, "name": filepath.Base(command[0]), "command": command[0], "working_dir": dir}
+	if len(command) > 1 {
+		args := make([]string, len(command)-1)
+		for i, arg := range command[1:] {
+			args[i] = strings.ReplaceAll(arg, "${", "$${")
+		}
+		step["args"] = args
+	}
+	if timeout != "" {
+		step["timeout"] = timeout
+	}
+	text, err := json.MarshalIndent(map[string]any{"name": execDAG, "steps": []any{step}}, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("cli: a DAG of texts has no JSON form: %v", err))
+	}
+	return string(text) + "\n"
+}
+
+// showCommand prints what the command writes as it comes, and ends as it does.
+func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunID) error {
+	out := *e
+	if isJSON(e.settings.Text("output")) {
+		out.Stdout = e.Stderr
+	}
+	reader := store.OpenLogs(queue.LogQuery{Run: id, Step: execStep})
+	sink := &streamSink{env: &out}
+	for c, err := range reader.Follow(ctx, nil) {
+		if err == nil {
+			err = sink.add(&c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	run, err := store.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	tasks, err := store.Tasks(ctx, id)
+	if err != nil {
+		return err
+	}
+	if format := e.settings.Text("output"); isJSON(format) {
+		if err := e.say(answer{object: statusJSON(run, tasks)}); err != nil {
+			return err
+		}
+	}
+	return e.endOfCommand(run, tasks)
+}
+
+// endOfCommand is its own exit status where it has one: then it said itself what is wrong.
+func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
+	var task queue.Task
+	if len(tasks) > 0 {
+		task = tasks[0]
+	}
+	switch {
+	case run.State == "succeeded":
+		return nil
+	case task.FailureKind == "spawn":
+		e.remark("%s: %s", program, printable(task.Reason))
+		return statusError(exitNotStarted)
+	case task.ExitCode != nil && *task.ExitCode != 0:
+		if task.FailureKind != "exit" {
+			e.remark("%s: run %d %s", program, run.ID, printable(task.State+": "+task.Reason))
+		}
+		return statusError(*task.ExitCode)
+	}
+	return runEnd(run.ID, run.State, run.Reason)
+}
+
+// streamSink hands on each stream to where it belongs.
+type streamSink struct{ env *env }
+
+func (s *streamSink) add(c *queue.Chunk) error {
+	if c.Dropped > 0 {
+		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", count(int(c.Dropped), "byte"))
+	}
+	switch c.Stream {
+	case queue.StreamStdout:
+		return s.env.print(string(c.Data))
+	case queue.StreamStderr:
+		if _, err := s.env.Stderr.Write(c.Data); err != nil {
+			return fmt.Errorf("write to standard error: %w", err)
+		}
+	case queue.StreamOarlock:
+	}
+	return nil
+}

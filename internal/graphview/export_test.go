@@ -1,4 +1,0 @@
-package graphview
-
-// Columns is the width of a line on a terminal.
-var Columns = textWidth
