@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -31,7 +32,8 @@ type lane struct {
 	MaxActive int
 	Halted    bool // only what has begun goes on
 
-	floor place // nothing is below, as far as was seen; zero: not known
+	floor  place // nothing is below, as far as was seen; zero: not known
+	served int   // when it last gave a run, by lanes.serves
 }
 
 // place is where a run stands in its lane. The runs of one bulk call share their moment.
@@ -51,25 +53,36 @@ type lanes struct {
 	paused []int64
 	all    []*lane // by priority, the highest first
 	byID   map[int]*lane
-	turns  int           // polls so far: lanes of one priority take turns in being first
+	serves int           // so far, of lanes and of gates
+	passed map[gate]int  // when a limit was last gone to, by serves
 	from0  time.Duration // when all were last looked at from the start
 	looked bool
 	owed   []gate // limits that go first at the next poll
 }
 
-func newLanes(now func() time.Duration) *lanes { return &lanes{now: now, byID: map[int]*lane{}} }
+func newLanes(now func() time.Duration) *lanes {
+	return &lanes{now: now, byID: map[int]*lane{}, passed: map[gate]int{}}
+}
 
-// read takes the lanes anew, without floors: what was paused may be below.
+// read takes the lanes anew, without floors: what was paused may be below. Whose turn it is stays.
 func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 	rows, err := conn.Query(ctx, readLanes, worker)
 	if err != nil {
 		return err
 	}
 	next := newLanes(l.now)
-	next.turns, next.from0, next.looked = l.turns, l.now(), true
+	next.serves, next.owed, next.from0, next.looked = l.serves, l.owed, l.now(), true
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
 	if err != nil {
 		return err
+	}
+	for id, lane := range next.byID {
+		if old := l.byID[id]; old != nil {
+			lane.served = old.served
+		}
+		if turn, ok := l.passed[lane.gate()]; ok {
+			next.passed[lane.gate()] = turn
+		}
 	}
 	*l = *next
 	return nil
@@ -92,20 +105,24 @@ func (l *lanes) scan(row pgx.CollectableRow) error {
 	return nil
 }
 
-// order is the order to serve lanes in. Within a priority it starts with another one at each poll, so that none starves.
+// order is the order to serve lanes in: by priority, and within one the lane first that has not given anything for the
+// longest time, so that none starves.
 func (l *lanes) order() []*lane {
-	l.turns++
-	ordered := make([]*lane, 0, len(l.all))
-	for from := 0; from < len(l.all); {
-		to := from + 1
-		for to < len(l.all) && l.all[to].Priority == l.all[from].Priority {
-			to++
-		}
-		first := from + l.turns%(to-from)
-		ordered = append(append(ordered, l.all[first:to]...), l.all[from:first]...)
-		from = to
-	}
+	ordered := slices.Clone(l.all)
+	slices.SortStableFunc(ordered, func(a, b *lane) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.served, b.served))
+	})
 	return ordered
+}
+
+// gave takes in which lanes gave runs, in the order in which they did.
+func (l *lanes) gave(claims []*Claim) {
+	for i, c := range claims {
+		if lane := l.byID[c.Lane]; lane != nil && (i == 0 || claims[i-1].Lane != c.Lane) {
+			l.serves++
+			lane.served = l.serves
+		}
+	}
 }
 
 // start forgets all floors when it is time to look at everything.

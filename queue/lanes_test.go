@@ -25,6 +25,7 @@ func TestLanes_TakeTurnsWithinAPriority(t *testing.T) {
 			t.Fatalf("priorities are not heeded: %v", order)
 		}
 		first[order[1].ID]++
+		l.gave([]*Claim{{Lane: order[1].ID}})
 	}
 	for id := 2; id <= 4; id++ {
 		if first[id] != 2 {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -21,7 +22,8 @@ var (
 	errGateTaken = errors.New("somebody else is at this limit")
 )
 
-// gatesOf are the limits that these lanes are behind, in the order of their priority.
+// gatesOf are the limits that these lanes are behind, in the order of their priority: of many those that were not gone to for
+// the longest time, so that none starves.
 func (l *lanes) gatesOf(ids []int) []gate {
 	var gates []gate
 	for _, lane := range l.all {
@@ -29,7 +31,20 @@ func (l *lanes) gatesOf(ids []int) []gate {
 			gates = append(gates, lane.gate())
 		}
 	}
+	rank := make(map[gate]int, len(gates))
+	for _, g := range gates {
+		rank[g] = behind(g, l.all)[0].Priority
+	}
+	slices.SortStableFunc(gates, func(a, b gate) int { return cmp.Compare(l.passed[a], l.passed[b]) })
+	gates = gates[:min(len(gates), maxGates)]
+	slices.SortStableFunc(gates, func(a, b gate) int { return cmp.Compare(rank[b], rank[a]) })
 	return gates
+}
+
+// pass takes in that a limit was gone to, in vain or not.
+func (l *lanes) pass(g gate) {
+	l.serves++
+	l.passed[g] = l.serves
 }
 
 // owe remembers limits that had something due when there was no room left for it: they go first at the next poll, or a
@@ -44,14 +59,11 @@ func (l *lanes) owe(due []gate, full bool) {
 
 // claimLimited claims behind limits, as far as there is room.
 func (s *Session) claimLimited(ctx context.Context, gates []gate, room func() int, p *Polled) error {
-	if len(gates) > 1 {
-		first := s.lanes.turns % len(gates)
-		gates = slices.Concat(gates[first:], gates[:first])
-	}
-	for _, g := range gates[:min(len(gates), maxGates)] {
+	for _, g := range gates {
 		if room() == 0 {
 			return nil
 		}
+		s.lanes.pass(g)
 		if err := s.claimBehind(ctx, g, shareOf(room(), s.peers.hungry), p); err != nil && !errors.Is(err, errGateTaken) {
 			return err
 		}
@@ -87,6 +99,7 @@ func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) 
 	if err != nil {
 		return err
 	}
+	s.lanes.gave(claims)
 	s.lanes.saw(group, inTurn(g, claims), false, time.Time{}) // whether a lane gave all it had, or the limit held back, is not known
 	p.Claims = append(p.Claims, claims...)
 	return nil

@@ -163,6 +163,7 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int) (*po
 	f := &reply.facts
 	unlimited := slices.DeleteFunc(slices.Clone(ordered), (*lane).limited)
 	emptied := f.terms == s.lanes.terms && len(reply.claims) < f.share && bytesOf(reply.claims) < bytes
+	s.lanes.gave(reply.claims)
 	s.lanes.saw(unlimited, reply.claims, emptied, f.now)
 	s.lanes.moved(f.moved, f.resets)
 	return &reply, nil
