@@ -27,7 +27,7 @@ func (e *RolesError) Unwrap() error { return e.Err }
 const migratorLine = "migrator name := CURRENT_USER;"
 
 // rolesParts in the order they run.
-var rolesParts = []string{setupSQL("roles"), schemaSQL, historyTableSQL, setupSQL("owner"), sealSQL, grantsSQL}
+var rolesParts = []string{setupSQL("path"), setupSQL("roles"), schemaSQL, historyTableSQL, setupSQL("owner"), sealSQL, grantsSQL}
 
 // RolesSQL is what Roles executes, for an administrator to read and run with psql. The user who runs it may migrate
 // afterwards; the SQL in a *RolesError names the user who failed instead.

@@ -27,3 +27,8 @@ func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
 
 // SetCloseLimit bounds a Close without a deadline.
 func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }
+
+// Own is a connection as a session makes them.
+func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, s.connConfig("test"))
+}

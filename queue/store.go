@@ -75,5 +75,6 @@ func (s *Store) newLink(config *pgx.ConnConfig) *link {
 func (s *Store) connConfig(appName string) *pgx.ConnConfig {
 	c := s.direct.Copy()
 	pglink.AsWriter(c, appName)
+	pglink.AsOurs(c)
 	return c
 }

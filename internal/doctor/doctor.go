@@ -100,7 +100,7 @@ func open(ctx context.Context, url string, log *slog.Logger) (*examination, erro
 	link.DefaultQueryExecMode = pgx.QueryExecModeExec
 	x := &examination{link: link}
 	start := time.Now()
-	if x.conn, err = pgx.ConnectConfig(ctx, link); err != nil {
+	if x.conn, err = pglink.Dial(ctx, link, nil); err != nil {
 		return nil, err
 	}
 	x.took = time.Since(start)
@@ -128,7 +128,7 @@ func (x *examination) check(ctx context.Context, c namedCheck) Check {
 
 func (x *examination) reconnected(ctx context.Context, run func(*examination, context.Context) Check) Check {
 	if x.conn.IsClosed() {
-		conn, err := pgx.ConnectConfig(ctx, x.link)
+		conn, err := pglink.Dial(ctx, x.link, nil)
 		if err != nil {
 			return skip("the connection was lost: %s", Explain(err))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -53,7 +54,7 @@ func (x *examination) pooler(ctx context.Context) Check {
 // In transaction mode the second takes the one that served us last, which is idle, or at the latest we are then
 // served by another one.
 func (x *examination) changesBackend(ctx context.Context, before uint32) (bool, error) {
-	other, err := pgx.ConnectConfig(ctx, x.link)
+	other, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
 		return false, err
 	}
@@ -79,7 +80,7 @@ func (x *examination) listen(ctx context.Context) Check {
 	case x.sharesBackends:
 		return skip("LISTEN does not work through a pooler that shares its connections, and would stay behind in one")
 	}
-	listener, err := pgx.ConnectConfig(ctx, x.link)
+	listener, err := pglink.Dial(ctx, x.link, nil)
 	if err != nil {
 		return broken("connect to listen", err)
 	}

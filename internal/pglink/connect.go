@@ -2,6 +2,7 @@ package pglink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/tracelog"
 )
@@ -30,7 +32,7 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := Dial(ctx, config, nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -41,7 +43,8 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 // expires, for one.
 type Prepare = func(context.Context, *pgx.ConnConfig) error
 
-// Dial opens one connection of settings that Parse made. prepare may be nil.
+// Dial opens one connection of settings that Parse made. prepare may be nil. Where a pooler refuses search_path, the
+// settings go on without: there the path is whatever the server says.
 func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
 	if prepare != nil {
 		config = config.Copy()
@@ -49,7 +52,18 @@ func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Co
 			return nil, fmt.Errorf("prepare to connect: %w", err)
 		}
 	}
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if refusesPath(err) {
+		delete(config.RuntimeParams, pathParam)
+		conn, err = pgx.ConnectConfig(ctx, config)
+	}
+	return conn, err
+}
+
+// refusesPath says whether a pooler does not know search_path as a parameter of the start.
+func refusesPath(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refused.Code == "08P01" && strings.Contains(refused.Message, pathParam)
 }
 
 // NewPool makes a pool, and one connection to know that it can.
@@ -58,7 +72,16 @@ func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := newPool(ctx, config)
+	if refusesPath(err) {
+		delete(config.ConnConfig.RuntimeParams, pathParam)
+		pool, err = newPool(ctx, config)
+	}
+	return pool, err
+}
+
+func newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, config.Copy())
 	if err != nil {
 		return nil, fmt.Errorf("make a pool: %w", err)
 	}
@@ -97,6 +120,9 @@ func applyConn(c *pgx.ConnConfig, o Options) {
 	case c.RuntimeParams["application_name"] == "":
 		c.RuntimeParams["application_name"] = defaultAppName
 	}
+	if !o.AnyPath {
+		c.RuntimeParams[pathParam] = ownPath
+	}
 	if o.Writer {
 		maps.Copy(c.RuntimeParams, writerParams)
 	}
@@ -123,6 +149,14 @@ func dialer(timeout time.Duration) *net.Dialer {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
 		Control:         setUserTimeout,
 	}
+}
+
+// AsOurs keeps to itself a connection whose settings somebody else made: see Options.AnyPath. What it commits is durable,
+// and its statements see what is committed as they begin, whatever the role or the database has as defaults.
+func AsOurs(c *pgx.ConnConfig) {
+	c.RuntimeParams[pathParam] = ownPath
+	c.RuntimeParams["synchronous_commit"] = "on"
+	c.RuntimeParams["default_transaction_isolation"] = "read committed"
 }
 
 // AsWriter names a connection and has its server give up on the client soon once that vanished: see Options.Writer.

@@ -159,7 +159,7 @@ func TestConnect_TracesStatementsWithoutTheirArguments(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var log logbook
-	conn, err := pglink.Connect(t.Context(), b.url, pglink.Options{Log: slog.New(log.handler(slog.LevelDebug))})
+	conn, err := pglink.Connect(t.Context(), b.url, pglink.Options{AnyPath: true, Log: slog.New(log.handler(slog.LevelDebug))})
 	if err != nil {
 		t.Fatal(err)
 	}

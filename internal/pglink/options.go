@@ -25,7 +25,17 @@ type Options struct {
 	// without it such a backend keeps its locks for hours, and no statement or idle timeout ends it. Poolers that
 	// refuse startup parameters refuse these.
 	Writer bool
+
+	// AnyPath leaves search_path to the URL, the role and the database: for statements of other people. Ours find
+	// everything in pg_catalog or by its schema. Somebody who may create functions in a schema of the path could
+	// otherwise put one there that fits a call better than the system's own, and we would execute it.
+	AnyPath bool
 }
+
+const (
+	pathParam = "search_path"
+	ownPath   = "pg_catalog, pg_temp"
+)
 
 const defaultAppName = "oarlock"
 

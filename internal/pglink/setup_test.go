@@ -28,7 +28,7 @@ func setup(t *testing.T) *bundle {
 
 func (b *bundle) connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pglink.Connect(t.Context(), url, pglink.Options{})
+	conn, err := pglink.Connect(t.Context(), url, pglink.Options{AnyPath: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (b *bundle) do(t *testing.T, op func(context.Context) error) *int {
 
 func (b *bundle) insertTx() func(context.Context) error {
 	return func(ctx context.Context) error {
-		conn, err := pglink.Connect(ctx, b.through, pglink.Options{})
+		conn, err := pglink.Connect(ctx, b.through, pglink.Options{AnyPath: true})
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (b *bundle) insertSQL() func(context.Context) error {
 }
 
 func (b *bundle) isThere(ctx context.Context) (done bool, err error) {
-	conn, err := pglink.Connect(ctx, b.through, pglink.Options{})
+	conn, err := pglink.Connect(ctx, b.through, pglink.Options{AnyPath: true})
 	if err != nil {
 		return false, err
 	}

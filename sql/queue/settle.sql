@@ -10,6 +10,6 @@ run AS MATERIALIZED (
        AND r.worker_id = @worker -- the fence is our own: it says nothing about a claim of an earlier life of this process
        FOR NO KEY UPDATE
 )
-UPDATE oarlock.tasks t SET settled = jsonb_build_object('attempt', @attempt::int, 'outputs', @outputs::jsonb)
+UPDATE oarlock.tasks t SET settled = pg_catalog.jsonb_build_object('attempt', @attempt::int, 'outputs', @outputs::jsonb)
   FROM run
  WHERE t.run_id = run.run_id AND t.step = @step AND t.item = @item AND t.alt = @alt AND t.attempt = @attempt::int AND t.state = 'running'

@@ -103,5 +103,5 @@ func (c *Connection) read() (*pgx.ConnConfig, error) {
 	case c.URL == "":
 		return nil, errors.New("it has no URL")
 	}
-	return pglink.Parse(c.URL, pglink.Options{Writer: !c.Pooler})
+	return pglink.Parse(c.URL, pglink.Options{Writer: !c.Pooler, AnyPath: true})
 }

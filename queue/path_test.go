@@ -1,0 +1,68 @@
+package queue_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// fitting are functions that fit calls of ours better than the system's own do, which take anything.
+var fitting = []string{
+	"format(text, text) RETURNS text", "format(text, bigint) RETURNS text", "format(text, text, text) RETURNS text", "unnest(bigint[]) RETURNS SETOF bigint",
+	"unnest(text[]) RETURNS SETOF text", "unnest(uuid[]) RETURNS SETOF uuid", "unnest(int[]) RETURNS SETOF int",
+	"cardinality(bigint[]) RETURNS int", "cardinality(uuid[]) RETURNS int", "jsonb_build_object(text, int, text, jsonb) RETURNS jsonb",
+	"array_length(text[], int) RETURNS int", "pg_column_size(bytea) RETURNS int",
+}
+
+// Somebody who may create in schema public, which was everybody until PostgreSQL 15, is executed by nobody of ours.
+func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, function := range fitting {
+		f.exec(t, `CREATE FUNCTION public.`+function+` LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trapped'; END $$`)
+	}
+	if _, err := f.db.Conn(t).Exec(t.Context(), "SELECT format('%s', 'x'::text)"); err == nil || !strings.Contains(err.Error(), "trapped") {
+		t.Fatalf("the traps are not set: %v", err)
+	}
+	f.ask(t, "plain", 2)
+	dead := f.register(t)
+	if got, err := dead.Poll(t.Context(), 2); err != nil || len(got.Claims) != 2 {
+		t.Fatalf("%d claims, %v", len(got.Claims), err)
+	}
+	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{dead.ID()} })
+	polled, err := next.Poll(t.Context(), 2)
+	if err != nil || len(polled.Claims) != 2 {
+		t.Fatalf("%d claims after the takeover, %v", len(polled.Claims), err)
+	}
+	if _, err := next.Load(t.Context(), polled.Claims); err != nil {
+		t.Error(err)
+	}
+	if _, err := next.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.store.List(t.Context(), queue.Filter{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorker_IsDurableWhateverTheDatabaseSays(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	name := value[string](t, f.desk, "SELECT current_database()")
+	f.exec(t, "ALTER DATABASE "+name+" SET synchronous_commit = off")
+	f.exec(t, "ALTER DATABASE "+name+" SET default_transaction_isolation = 'serializable'")
+	conn, err := f.worker.Own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for setting, want := range map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp"} {
+		var got string
+		if err := conn.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q, want %q; %v", setting, got, want, err)
+		}
+	}
+}
