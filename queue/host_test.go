@@ -205,6 +205,57 @@ func TestHost_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
 	}
 }
 
+// Whoever puts a limit does not see what a transaction that is still open has entered.
+func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
+	s := f.register(t)
+	poll(t, s, 1)
+	tx, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT oarlock.enqueue('one') FROM generate_series(1, 5)"); err != nil {
+		t.Fatal(err)
+	}
+	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(t, "plain", 3) // behind them in the lane that they share
+	byName := map[string]int{}
+	for range 6 {
+		for _, c := range poll(t, s, 10).Claims {
+			if c.DAG == "one" && byName["one"] > 0 {
+				t.Fatalf("claimed %d while another is active", c.Run)
+			}
+			byName[c.DAG]++
+		}
+	}
+	if byName["one"] != 1 || byName["plain"] != 3 {
+		t.Errorf("claimed %v", byName)
+	}
+}
+
+// A host that makes the lane into which workers put runs aside, and leaves its transaction open, must not hold up others.
+func TestHost_AnOpenLaneHoldsUpNobodysPoll(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: one\npriority: 3\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "one", 2)
+	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "plain", 1)
+	s := f.register(t)
+	f.inOpen(t, f.db.URL, "SELECT oarlock.enqueue('one', version => 1)")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	p, err := s.Poll(ctx, 10)
+	if err != nil || len(p.Claims) != 1 || p.Claims[0].DAG != "plain" || ctx.Err() != nil {
+		t.Errorf("claimed %v, %v, %v", p.Claims, err, ctx.Err())
+	}
+}
+
 func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -49,8 +49,8 @@ func (l *lane) limited() bool { return l.MaxRun > 0 || l.DAG != 0 && l.MaxActive
 // lanes are those that a worker may claim from. Whoever polls owns them.
 type lanes struct {
 	now    func() time.Duration
-	terms  string // under which all this is so
-	paused []int64
+	terms  string  // under which all this is so
+	held   []int64 // DAGs whose runs begin, if at all, in lanes of their own: they are paused or limited
 	all    []*lane // by priority, the highest first
 	byID   map[int]*lane
 	serves int           // so far, of lanes and of gates
@@ -93,7 +93,7 @@ func (l *lanes) scan(row pgx.CollectableRow) error {
 	var queue *string
 	var resets, dag *int64
 	var halted *bool
-	err := row.Scan(&l.terms, &l.paused, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive, &halted)
+	err := row.Scan(&l.terms, &l.held, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive, &halted)
 	if err != nil || id == nil {
 		return err
 	}
@@ -117,8 +117,8 @@ func (l *lanes) order() []*lane {
 
 // gave takes in which lanes gave runs, in the order in which they did.
 func (l *lanes) gave(claims []*Claim) {
-	for i, c := range claims {
-		if lane := l.byID[c.Lane]; lane != nil && (i == 0 || claims[i-1].Lane != c.Lane) {
+	for _, c := range claims {
+		if lane := l.byID[c.Lane]; lane != nil {
 			l.serves++
 			lane.served = l.serves
 		}

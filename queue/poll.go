@@ -173,7 +173,7 @@ func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int) pgx.Stri
 	a := argsOf(ordered)
 	return pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": ids, "terms": s.lanes.terms, "others": s.peers.hungry,
-		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "paused": s.lanes.paused,
+		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
 	}
 }
 

@@ -22,23 +22,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Puts what waits of a DAG without a limit behind the one that it gets.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.limit_waiting(dag bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    free   oarlock.lanes;
-    behind int;
-BEGIN
-    FOR free IN SELECT l.* FROM oarlock.lanes l
-                 WHERE l.dag_id = 0 AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.dag_id = dag) LOOP
-        behind := oarlock.find_lane(free.queue, free.priority, free.selector, free.needs, free.slots, dag, NULL);
-        UPDATE oarlock.runs r SET lane_id = behind WHERE r.lane_id = free.lane_id AND r.state = 'queued' AND r.dag_id = dag;
-        UPDATE oarlock.lanes l SET resets = l.resets + 1 WHERE l.lane_id = behind;
-    END LOOP;
-END $$;
--- +goose StatementEnd
-
 -- Where new runs of a DAG go that override nothing: while it is paused, aside.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_dag(dag bigint) RETURNS void
@@ -97,7 +80,6 @@ BEGIN
         lane, timeout, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
         coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), session_user);
-    PERFORM oarlock.limit_waiting(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.max_active_runs = 0 AND limited > 0;
     UPDATE oarlock.dags d
        SET current_version = v.version, max_active_runs = limited, removed_at = NULL, current_queue = v.queue,
            current_lane = v.lane_id, current_names = v.param_names, current_ok = v.params_ok, current_whole = v.params_whole, current_labels = v.labels,
@@ -350,5 +332,4 @@ DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool);
 DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text);
 DROP FUNCTION oarlock.place_dag(bigint);
-DROP FUNCTION oarlock.limit_waiting(bigint);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

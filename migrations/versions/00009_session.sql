@@ -49,12 +49,13 @@ END $$;
 COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues parked runs whose wake_at has passed.';
 
 -- Runs of a paused DAG that stand at the head of a lane stand in the way of others: each claimer would read through them
--- again and again. They go into a lane of the DAG's own, where its new ones go as long as it is paused, and stay there when
--- it goes on. Whoever pauses does not wait for that: workers do it, some at a time. What somebody holds stays, and is left
--- out by every claim all the same.
+-- again and again. Those of a DAG that got a limit are to be claimed behind it, however they came into the lane: waiting
+-- when it came, committed later, or retried. They go into a lane of the DAG's own, where its new ones go, and stay there when
+-- it goes on. Whoever pauses or limits does not wait for that: workers do it, some at a time. What somebody holds stays, and
+-- is left out by every claim all the same.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.set_aside(lanes int[], batch int) RETURNS int
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
 DECLARE
     held  record;
     own   int;
@@ -70,7 +71,7 @@ BEGIN
                        SELECT r.run_id, r.dag_id FROM oarlock.runs r
                         WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.started_at IS NULL
                         ORDER BY r.run_at, r.run_id LIMIT set_aside.batch) h
-                  JOIN oarlock.dags d ON d.dag_id = h.dag_id AND d.paused_by IS NOT NULL
+                  JOIN oarlock.dags d ON d.dag_id = h.dag_id AND (d.paused_by IS NOT NULL OR d.max_active_runs > 0)
                  WHERE l.lane_id = ANY (set_aside.lanes) AND l.dag_id = 0
                  GROUP BY l.lane_id, d.dag_id ORDER BY l.lane_id, d.dag_id LOOP
         own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag, NULL);
@@ -83,9 +84,11 @@ BEGIN
         UPDATE oarlock.lanes l SET resets = l.resets + 1 WHERE l.lane_id = own; -- the DAG may just have been resumed
     END LOOP;
     RETURN moved;
+EXCEPTION WHEN lock_not_available THEN -- a host application makes the same lane, in a transaction that is still open
+    RETURN 0;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of paused DAGs from the heads of lanes into lanes of their own.';
+COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of DAGs that are paused or limited from the heads of lanes into lanes of their own.';
 
 -- Puts away, for a while, a run that whoever claimed it cannot read: a newer version may have written it, and others may be
 -- newer too. Such a drive counts as lost; the last of so many tries ends the run. It waits for nobody: who holds the run's

@@ -90,7 +90,7 @@ func (m *Memory) own(w *worker) (first *run) {
 	for _, r := range m.runs {
 		switch {
 		case !m.descends(r, w.Only) || r.rec.State != dagrun.RunQueued || r.runAt.After(now) || r.held() || m.full(r.lane):
-		case r.rec.StartedAt == 0 && !m.active(r.lane):
+		case r.rec.StartedAt == 0 && !m.active(r.version.dag):
 		case first == nil || r.id < first.id:
 			first = r
 		}
@@ -125,7 +125,7 @@ func (m *Memory) head(w *worker) *run {
 
 // next takes the first due run out that may be claimed.
 func (m *Memory) next(l *lane, now time.Time) *run {
-	room := m.active(l)
+	room := map[*dag]bool{} // of those whose runs are here: a lane may have some of before their DAG had a limit
 	var passed []*run
 	defer func() {
 		for _, r := range passed {
@@ -138,10 +138,14 @@ func (m *Memory) next(l *lane, now time.Time) *run {
 			return nil
 		}
 		l.due.pop()
+		d := r.version.dag
+		if _, known := room[d]; !known {
+			room[d] = m.active(d)
+		}
 		switch {
 		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
 			r.listed = false
-		case r.held() || r.rec.StartedAt == 0 && !room:
+		case r.held() || r.rec.StartedAt == 0 && !room[d]:
 			passed = append(passed, r)
 		default:
 			r.listed = false
@@ -160,18 +164,18 @@ func (m *Memory) full(l *lane) bool {
 	return l.queue.maxRunning > 0 && m.claimed(func(r *run) bool { return r.lane.queue == l.queue }) >= l.queue.maxRunning
 }
 
-// active says whether a lane's DAG may have one more run. What has started is counted, and may go on.
-func (m *Memory) active(l *lane) bool {
-	if l.dag == nil || l.dag.limit == 0 {
+// active says whether a DAG may have one more run. What has started is counted, and may go on.
+func (m *Memory) active(d *dag) bool {
+	if d.limit == 0 {
 		return true
 	}
 	n := 0
 	for _, r := range m.runs {
-		if r.version.dag == l.dag && !r.over() && (r.claim != nil || r.rec.StartedAt != 0) {
+		if r.version.dag == d && !r.over() && (r.claim != nil || r.rec.StartedAt != 0) {
 			n++
 		}
 	}
-	return n < l.dag.limit
+	return n < d.limit
 }
 
 func (m *Memory) claimed(is func(*run) bool) int {

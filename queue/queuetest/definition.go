@@ -62,7 +62,6 @@ type lane struct {
 	queue    *queueRow
 	selector map[string]string
 	needs    []string
-	dag      *dag // when it limits its runs
 	due      heap[*run]
 }
 
@@ -131,14 +130,13 @@ func (m *Memory) queueNamed(name string) *queueRow {
 // lane finds or makes the lane of runs that need the same.
 func (m *Memory) lane(v *version, queueName string, priority int, selector map[string]string) *lane {
 	key := laneKey{queueName, priority, string(spell(selector)), strings.Join(v.needs, ","), v.slots, 0}
-	var limits *dag
 	if v.dag.limit > 0 {
-		key.dag, limits = v.dag.id, v.dag
+		key.dag = v.dag.id
 	}
 	if l := m.lanesOf[key]; l != nil {
 		return l
 	}
-	l := &lane{id: len(m.lanes) + 1, laneKey: key, queue: m.queues[queueName], selector: maps.Clone(selector), needs: v.needs, dag: limits}
+	l := &lane{id: len(m.lanes) + 1, laneKey: key, queue: m.queues[queueName], selector: maps.Clone(selector), needs: v.needs}
 	l.due.less = func(a, b *run) bool { return a.runAt.Before(b.runAt) || a.runAt.Equal(b.runAt) && a.id < b.id }
 	m.lanesOf[key] = l
 	m.lanes = append(m.lanes, l)

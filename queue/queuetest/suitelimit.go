@@ -1,12 +1,14 @@
 package queuetest
 
 import (
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 var limitPromises = []promise{
 	{"max_running bounds what is claimed of a queue", maxRunning},
 	{"max_active_runs counts what parks, and lets it go on", maxActive},
+	{"max_active_runs bounds what was there before it", laterLimit},
 	{"max_queued bounds what waits", maxQueued},
 	{"queue_timeout ends what did not start", queueTimeout},
 }
@@ -47,6 +49,29 @@ func maxActive(s *setup) {
 	s.drive(w, c, Behaviour{})
 	if c = s.claimOne(w); c.Run != two {
 		s.Errorf("claimed %d, not %d", c.Run, two)
+	}
+}
+
+func laterLimit(s *setup) {
+	s.put(single)
+	w := s.worker()
+	var ids []queue.RunID
+	for range 3 {
+		ids = append(ids, s.enqueue(queue.Request{DAG: "single"}))
+		s.drive(w, s.claimOne(w), Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
+	}
+	ids = append(ids, s.enqueue(queue.Request{DAG: "single"}))
+	s.put("name: single\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	for _, id := range ids[:3] {
+		s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	}
+	for range ids {
+		c := s.claimOne(w)
+		s.idle(w, "one is active")
+		s.drive(w, c, Behaviour{})
+	}
+	for _, id := range ids {
+		s.wantState(id, "succeeded")
 	}
 }
 

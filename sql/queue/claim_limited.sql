@@ -30,7 +30,7 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-              AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND r.dag_id <> ALL (@paused::bigint[])) -- what has begun goes on
+              AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND (@dag <> 0 OR r.dag_id <> ALL (@held::bigint[]))) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.halted
      LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m), 0)

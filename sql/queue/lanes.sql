@@ -1,7 +1,7 @@
 -- Purpose: the lanes a worker may claim from, in the order of their priority, and the terms under which that is so
 -- Index: small tables, read whole; workers_pkey
 -- Locks: none
-SELECT t.terms, ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL) AS paused, l.lane_id, l.queue, l.priority, l.resets,
+SELECT t.terms, ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0) AS held, l.lane_id, l.queue, l.priority, l.resets,
        l.max_running, l.dag_id, l.max_active, l.halted
   FROM oarlock.claim_terms t
   LEFT JOIN (SELECT l.lane_id, l.queue, l.priority, l.resets, q.max_running, l.dag_id, coalesce(d.max_active_runs, 0) AS max_active, q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL AS halted

@@ -6,7 +6,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
      WHERE f.worker_id = @worker AND f.channel = 'claim'
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
-    SELECT a.lane_id, a.limited, a.halted, l.resets, a.resets <> l.resets AS moved,
+    SELECT a.lane_id, a.limited, a.halted, l.dag_id = 0 AS shared, l.resets, a.resets <> l.resets AS moved,
            CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
       FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @limited::bool[], @halted::bool[])
            WITH ORDINALITY a (lane_id, resets, floor, first, limited, halted, n)
@@ -20,7 +20,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
                            (SELECT FROM oarlock.runs r
                              WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                                AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-                               AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
+                               AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
                              ORDER BY r.run_at, r.run_id LIMIT @want)
                            UNION ALL
                            (SELECT FROM oarlock.runs r
@@ -29,14 +29,14 @@ WITH RECURSIVE fence AS MATERIALIZED (
                                AND r.started_at IS NOT NULL
                              ORDER BY r.run_at, r.run_id LIMIT @want)) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
-), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
+), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT due.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
                    WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-                     AND (r.dag_id <> ALL (@paused::bigint[]) OR r.started_at IS NOT NULL)
+                     AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
                    ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) due
            UNION ALL
            SELECT begun.run_id FROM (
@@ -96,8 +96,8 @@ WITH RECURSIVE fence AS MATERIALIZED (
                         ELSE (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                                  AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END) AS limited,
            ARRAY(SELECT l.lane_id FROM lane l
-                  WHERE NOT l.halted AND @paused <> '{}'
-                    AND (SELECT r.dag_id = ANY (@paused) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                  WHERE NOT l.halted AND l.shared AND @held <> '{}'
+                    AND (SELECT r.dag_id = ANY (@held) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                             AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS blocked,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
