@@ -249,12 +249,12 @@ func sorted(ids []queue.RunID) []queue.RunID {
 
 func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	t.Parallel()
-	const sessions, claimers, runs = 10, 16, 10_000
+	const sessions, runs = 16, 10_000
 	f := newFleet(t)
 	f.ask(t, "plain", runs)
 	all := make([]*queue.Session, sessions)
 	for i := range all {
-		all[i] = f.register(t)
+		all[i] = f.register(t, func(w *queue.Worker) { w.TTL = time.Hour }) // nobody renews
 	}
 	var (
 		wg      sync.WaitGroup
@@ -264,10 +264,10 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	for i := range claimers {
+	for _, s := range all {
 		wg.Go(func() {
 			for claimed.Load() < runs && ctx.Err() == nil {
-				p, err := all[i%sessions].Poll(ctx, 50)
+				p, err := s.Poll(ctx, 50)
 				if err != nil {
 					t.Error(err)
 					return
