@@ -65,6 +65,7 @@ var checks = []namedCheck{
 	{"connections", (*examination).connections},
 	{"durability", (*examination).durability},
 	{"housekeeping", (*examination).housekeeping},
+	{"invariants", (*examination).invariants},
 }
 
 // Run examines the database behind url. The error says that it cannot be connected to; the report then has that as

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// documented are the JSON shapes by what their row in the table of cli.head.md begins with.
+var documented = map[string][]any{
+	"`cancel`":              {jsonControl{}, jsonRehearsed{}},
+	"`events`":              {jsonEvent{}},
+	"`logs -o jsonl`":       {jsonChunk{}},
+	"`workers`":             {jsonWorker{}},
+	"`workers drain`":       {jsonDrained{}},
+	"`queues`":              {jsonQueue{}},
+	"`top`":                 {jsonTop{}},
+	"`stats`":               {jsonStats{}, jsonDAGStats{}},
+	"`prune`":               {jsonPruned{}, jsonPrunedDAG{}},
+	"`dag list`":            {jsonDAG{}},
+	"`dag show`":            {jsonDAGVersion{}},
+	"`dag apply`":           {jsonApply{}},
+	"`dag validate`":        {jsonValidated{}, jsonProblem{}, jsonValidFile{}},
+	"`dag graph -o json`":   {jsonGraph{}, jsonGraphNode{}, jsonGraphEdge{}},
+	"`doctor`":              {jsonReport{}, jsonCheck{}},
+	"`migrate status`":      {jsonMigrations{}, jsonMigration{}},
+	"`migrate up`":          {jsonApplied{}},
+	"`config show`":         {jsonSetting{}},
+	"`version`":             {jsonVersion{}},
+	"{\"id\": 41, \"dag\":": {jsonStatus{}, jsonTask{}},
+}
+
+var (
+	shape = regexp.MustCompile("`[^`]*[{][^`]*`")
+	word  = regexp.MustCompile(`[a-z][a-z0-9_]*`)
+	key   = regexp.MustCompile(`"([a-z_0-9]+)":`)
+)
+
+// TestDocs_NameEveryJSONField: what the page says is there, and what is there the page says.
+func TestDocs_NameEveryJSONField(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("testdata", "cli.head.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begin, shapes := range documented {
+		said := map[string]bool{}
+		if strings.HasPrefix(begin, "`") {
+			_, row, found := strings.Cut(string(text), "\n| "+begin)
+			row, _, _ = strings.Cut(row, "\n")
+			for _, code := range shape.FindAllString(row, -1) {
+				for _, w := range word.FindAllString(code, -1) {
+					said[w] = true
+				}
+			}
+			if !found {
+				t.Errorf("no row for %s", begin)
+			}
+		} else {
+			said = keysOfExample(string(text), begin)
+		}
+		has := map[string]bool{}
+		for _, s := range shapes {
+			fieldsOf(reflect.TypeOf(s), has)
+		}
+		if begin == "`dag show`" { // one of those of dag list, with more
+			inherited := map[string]bool{}
+			fieldsOf(reflect.TypeFor[jsonDAG](), inherited)
+			maps.DeleteFunc(has, func(name string, _ bool) bool { return inherited[name] })
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(has))); diff != "" {
+			t.Errorf("%s: - documented, + there\n%s", begin, diff)
+		}
+	}
+}
+
+// keysOfExample are those of the run and its task, but not what is in params.
+func keysOfExample(text, begin string) map[string]bool {
+	_, rest, _ := strings.Cut(text, begin)
+	example, _, _ := strings.Cut(begin+rest, "```")
+	said := map[string]bool{}
+	for _, found := range key.FindAllStringSubmatch(strings.Replace(example, `"day":`, "", 1), -1) {
+		said[found[1]] = true
+	}
+	return said
+}
+
+func fieldsOf(of reflect.Type, into map[string]bool) {
+	for f := range of.Fields() {
+		if f.Anonymous {
+			fieldsOf(f.Type, into)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		into[name] = true
+	}
+}
