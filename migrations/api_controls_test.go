@@ -3,8 +3,11 @@ package migrations_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func answer(t *testing.T, db querier, call string, args ...any) string {
@@ -124,6 +127,64 @@ func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 		if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Channel != "heard_w6" {
 			t.Errorf("told %v, %v", n, err)
 		}
+	}
+}
+
+// Two host applications bring runs of the same lanes back, in different orders, and commit at once.
+func TestControls_OfManyLanesCommitWithoutADeadlock(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	var runs [3][2]int64 // of two lanes
+	for i := range runs {
+		for lane := range runs[i] {
+			runs[i][lane] = get[int64](t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', priority => $1)`, lane)
+			b.claim(t, runs[i][lane])
+			b.leave(t, runs[i][lane], "failed")
+		}
+	}
+	watcher, results := connect(t, b.url), make(chan error, 2)
+	// until a number of the applications are held up by these
+	var apps []int32
+	blocked := func(n int, by string, args ...any) {
+		t.Helper()
+		for get[int](t, watcher, "SELECT count(*) FROM unnest($1::int[]) app, pg_blocking_pids(app) b WHERE b <> '{}' AND "+by, append([]any{apps}, args...)...) < n {
+			if len(results) > 0 {
+				t.Fatal(<-results)
+			}
+		}
+	}
+	var holders [2]*pgx.Conn
+	for lane := range holders {
+		holders[lane] = connect(t, b.url)
+		must(t, holders[lane], "BEGIN")
+		must(t, holders[lane], "SELECT FROM oarlock.lanes WHERE lane_id = (SELECT lane_id FROM oarlock.runs WHERE run_id = $1) FOR NO KEY UPDATE", runs[0][lane])
+	}
+	for i, nonsense := range []string{"", "SET LOCAL oarlock.resets = 'x,,-1,99999999999999999999'"} {
+		app := connect(t, b.url)
+		must(t, app, "BEGIN")
+		must(t, app, nonsense)
+		must(t, app, "SELECT oarlock.retry($1)", runs[i][i])
+		must(t, app, "SAVEPOINT s")
+		must(t, app, "SELECT oarlock.retry($1)", runs[2][i])
+		must(t, app, "ROLLBACK TO s")
+		must(t, app, "SELECT oarlock.retry($1)", runs[i][1-i])
+		go func() {
+			_, err := app.Exec(t.Context(), "COMMIT")
+			results <- err
+		}()
+		apps = append(apps, int32(app.PgConn().PID()))
+		blocked(i+1, "true")
+	}
+	must(t, holders[0], "ROLLBACK")
+	blocked(2, "NOT $2::int = ANY (b)", int32(holders[0].PgConn().PID()))
+	must(t, holders[1], "ROLLBACK")
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := b.list(t, "SELECT resets::text FROM oarlock.lanes l WHERE priority < 2 AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id)"); !slices.Equal(got, []string{"2", "2"}) {
+		t.Errorf("resets of the lanes: %v", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -96,6 +97,30 @@ func TestEnqueueMany_FindsTheRunsOfItsKeys(t *testing.T) {
 	wantCode(t, b.conn, "OA013", `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "3"}']::jsonb[], ARRAY['b', 'a'])`)
 	wantCode(t, b.conn, "OA003", `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "3"}', NULL]::jsonb[])`)
 	wantCode(t, b.conn, "", `SELECT oarlock.enqueue_many('report', '{}')`)
+}
+
+// A repeat finds keys only, which is less than to take them: how much less does not depend on how many there are.
+func TestEnqueueMany_ARepeatTakesNoLongerThanTheFirst(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	const rows = 40_000
+	call := func() time.Duration {
+		start := time.Now()
+		if n := get[int](t, b.conn, `SELECT count(*) FROM (SELECT oarlock.enqueue_many('report', array_agg('{"day": "x"}'::jsonb), array_agg('k' || n))
+			FROM generate_series(1, $1::int) n) ids`, rows); n != rows {
+			t.Fatalf("%d numbers", n)
+		}
+		return time.Since(start)
+	}
+	first := call()
+	again := min(call(), call())
+	t.Logf("%d runs: %v, repeated: %v", rows, first, again)
+	if 2*again > 3*first {
+		t.Errorf("%d runs: %v, repeated: %v", rows, first, again)
+	}
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.runs"); n != rows {
+		t.Errorf("%d runs", n)
+	}
 }
 
 func TestEnqueue_ConcurrentUsersOfAKeyGetOneRun(t *testing.T) {

@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -186,4 +187,50 @@ func TestApprove_IsForThoseItNames(t *testing.T) {
 	wantCode(t, boss, "", "SELECT oarlock.reject($1, 'ok')", run)
 	wantCode(t, boss, "", "SELECT oarlock.approve($1, 'ok')", run)
 	wantCode(t, boss, "OA007", "SELECT oarlock.cancel($1)", run)
+}
+
+// Who may decide a replacement has no say about the step that it replaces, and the other way round.
+func TestApprove_OfAReplacementIsForThoseItNames(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, bob, cem := b.user(t, "ana", "oarlock_submit"), b.user(t, "bob", "oarlock_submit"), b.user(t, "cem", "oarlock_submit")
+	name := func(db querier) string { return get[string](t, db, "SELECT session_user::text") }
+	b.put(t, fmt.Sprintf(`{"name": "ship", "steps": [
+		{"id": "ship", "run": "true", "on_error": [{"do": "replace", "with": [{"action": "approval", "with": {"approvers": [%[1]q]}}]}]},
+		{"id": "both", "run": "true", "on_error": [{"do": "replace", "with": [{"run": "false"}, {"action": "approval", "with": {"approvers": [%[1]q]}}]}]},
+		{"id": "deep", "run": "true", "on_error": [{"do": "replace", "with": [
+			{"run": "false", "on_error": [{"do": "replace", "with": [{"action": "approval", "with": {"approvers": [%[1]q]}}]}]}]}]},
+		{"id": "ok", "action": "approval", "with": {"approvers": [%[2]q], "required": ["why"]}, "on_error": [
+			{"do": "replace", "with": [{"action": "approval", "with": {"approvers": [%[1]q]}}]}]},
+		{"id": "again", "action": "approval", "with": {"approvers": [%[2]q]}, "on_error": [{"do": "replace", "with": [{"timeout": "1h"}]}]}]}`,
+		name(bob), name(cem)))
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('ship')")
+	b.claim(t, run)
+	for call, want := range map[string]struct{ ana, bob, cem string }{
+		"mark($1, 'ship', 'succeeded')":    {"", "OA007", "OA007"},
+		"approve($1, 'ship')":              {"", "OA007", "OA007"},
+		"cancel($1, 'ship')":               {"", "OA007", "OA007"},
+		"mark($1, 'ship~1', 'succeeded')":  {"OA008", "", "OA007"},
+		"approve($1, 'ship~1')":            {"OA008", "", "OA007"},
+		"mark($1, 'both~1', 'succeeded')":  {"OA008", "OA007", "OA007"},
+		"reject($1, 'both~2')":             {"OA008", "", "OA007"},
+		"approve($1, 'deep~2')":            {"OA008", "", "OA007"},
+		"mark($1, 'deep', 'failed')":       {"", "OA007", "OA007"},
+		"mark($1, 'ok', 'succeeded')":      {"OA008", "OA007", ""},
+		"reject($1, 'ok')":                 {"OA008", "OA007", ""},
+		"approve($1, 'ok')":                {"OA008", "OA007", "OA013"},
+		"approve($1, 'ok~0')":              {"OA008", "OA007", "OA013"},
+		"mark($1, 'ok~00', 'failed')":      {"OA008", "OA007", ""},
+		"approve($1, 'ok~1')":              {"OA008", "", "OA007"},
+		"approve($1, 'ok~01')":             {"OA008", "", "OA007"},
+		"approve($1, 'again~1')":           {"OA008", "OA007", ""},
+		"mark($1, 'again~1', 'succeeded')": {"OA008", "OA007", ""},
+	} {
+		wantCode(t, ana, want.ana, "SELECT oarlock."+call, run)
+		wantCode(t, bob, want.bob, "SELECT oarlock."+call, run)
+		wantCode(t, cem, want.cem, "SELECT oarlock."+call, run)
+		if strings.HasPrefix(call, "mark") { // who operates may always
+			wantCode(t, b.conn, "", "SELECT oarlock."+call, run)
+		}
+	}
 }

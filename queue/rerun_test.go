@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,32 @@ func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 	}
 	if _, err := d.open(t, d.user(t, "reader", "oarlock_read")).Rerun(t.Context(), first, nil, false); err == nil {
 		t.Error("a reader made a run")
+	}
+}
+
+// A child belongs to the submitter of its parent, who did not choose where it goes.
+func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withRoles(t)
+	ana := d.open(t, d.user(t, "ana", "oarlock_submit"))
+	parent := d.enqueue(t, ana)
+	child := func(dag string, step int) queue.RunID {
+		id := value[queue.RunID](t, d, `SELECT oarlock.enqueue_child($1, $2, '', 0, 1, 1, $3, '{"day": "y"}', priority => 90)`, parent, step, dag)
+		d.end(t, id, "failed")
+		return id
+	}
+	d.put(t, strings.Replace(reportDAG, "name: report", "name: open\nallow: {priority: true}", 1))
+	forbidden, allowed := child("report", 0), child("open", 1)
+	_, err := ana.Rerun(t.Context(), forbidden, nil, false)
+	wantError(t, err, nil, "OA005")
+	for name, may := range map[string]struct {
+		store *queue.Store
+		run   queue.RunID
+	}{"her own, allowed": {ana, allowed}, "who operates": {d.store, forbidden}} {
+		again, err := may.store.Rerun(t.Context(), may.run, nil, false)
+		if err != nil || d.get(t, again).Priority != 90 {
+			t.Errorf("%s: run %d, %v", name, again, err)
+		}
 	}
 }
 

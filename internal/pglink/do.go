@@ -16,7 +16,8 @@ const (
 	maxTries      = 8
 	firstPause    = 20 * time.Millisecond
 	longestPause  = 1500 * time.Millisecond
-	verifyTimeout = 5 * time.Second
+	verifyTimeout = 5 * time.Second // of a call that has no deadline, or is over
+	longestVerify = 5 * time.Minute
 )
 
 // ErrUnknown marks that nobody knows whether a write happened: its reply was lost, and so was every attempt to read
@@ -31,8 +32,9 @@ var ErrUnknown = errors.New("outcome unknown")
 // that the write is there; ErrUnknown that even reading back failed; any other error that it is not.
 //
 // verify must answer "not done" only once the first copy can no longer land: because op does nothing when its row is
-// there already (ON CONFLICT DO NOTHING on the natural key), or because the old backend is seen gone. It is asked even
-// when ctx has ended, for a bounded time, so that a caller who gave up still learns what happened.
+// there already (ON CONFLICT DO NOTHING on the natural key), or because the old backend is seen gone. It has as long as
+// the deadline of ctx leaves, up to five minutes, since reading back may be as much work as the write. It is asked even
+// when ctx has ended, and goes on for five seconds then, so that a caller who gave up still learns what happened.
 func Do(ctx context.Context, op func(context.Context) error, verify func(context.Context) (done bool, err error)) error {
 	w := write{op: op, verify: verify}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, w.try(ctx) },
@@ -87,7 +89,7 @@ func (w *write) try(ctx context.Context) error {
 
 // settle reads back what became of the last try. It leaves unsure set while nobody knows.
 func (w *write) settle(ctx context.Context) (done bool, err error) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
+	bounded, cancel := outlasting(ctx)
 	defer cancel()
 	done, err = w.verify(bounded)
 	if err == nil {
@@ -99,6 +101,21 @@ func (w *write) settle(ctx context.Context) (done bool, err error) {
 		return false, backoff.Permanent(w.last)
 	}
 	return false, w.last
+}
+
+// outlasting is a context for reading back: it ends with the deadline of ctx, but not before verifyTimeout has passed,
+// and that long after ctx was canceled.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := verifyTimeout
+	if deadline, has := ctx.Deadline(); has && ctx.Err() == nil {
+		within = min(max(time.Until(deadline), verifyTimeout), longestVerify)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	if within == verifyTimeout {
+		return bounded, cancel
+	}
+	listening := context.AfterFunc(ctx, func() { time.AfterFunc(verifyTimeout, cancel) })
+	return bounded, func() { listening(); cancel() }
 }
 
 // replan tries 0A000 once more: a cached plan is then made anew, a feature that is missing stays missing.

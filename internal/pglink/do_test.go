@@ -190,3 +190,47 @@ func TestDo_ReadingBackIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// How long reading back may take is the caller's to say, who knows how large the write is.
+func TestDo_ReadingBackHasTheTimeOfTheCall(t *testing.T) {
+	t.Parallel()
+	never := context.Background()
+	for name, c := range map[string]struct {
+		begin func() (context.Context, context.CancelFunc)
+		want  time.Duration
+	}{
+		"no deadline":      {func() (context.Context, context.CancelFunc) { return context.WithCancel(never) }, 5 * time.Second},
+		"a minute":         {func() (context.Context, context.CancelFunc) { return context.WithTimeout(never, time.Minute) }, time.Minute},
+		"almost over":      {func() (context.Context, context.CancelFunc) { return context.WithTimeout(never, time.Second) }, 5 * time.Second},
+		"over":             {func() (context.Context, context.CancelFunc) { return context.WithTimeout(never, -1) }, 5 * time.Second},
+		"an hour":          {func() (context.Context, context.CancelFunc) { return context.WithTimeout(never, time.Hour) }, 5 * time.Minute},
+		"canceled at ten":  {func() (context.Context, context.CancelFunc) { return canceledAfter(10 * time.Second) }, 15 * time.Second},
+		"canceled at once": {func() (context.Context, context.CancelFunc) { return canceledAfter(0) }, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := c.begin()
+				defer cancel()
+				synctest.Wait()
+				var took time.Duration
+				_ = pglink.Do(ctx, func(context.Context) error { return io.EOF }, func(ctx context.Context) (bool, error) {
+					start := time.Now()
+					<-ctx.Done()
+					took = time.Since(start)
+					return true, nil
+				})
+				if took != c.want {
+					t.Errorf("read back for %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// canceledAfter is a context with a deadline far away, which somebody cancels.
+func canceledAfter(wait time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	timer := time.AfterFunc(wait, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}

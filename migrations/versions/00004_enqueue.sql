@@ -590,7 +590,8 @@ BEGIN
     END IF;
     ids := ARRAY(SELECT nextval('oarlock.runs_run_id_seq') FROM generate_series(1, rows));
     kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
-    IF run_keys IS NULL OR ids && kept THEN
+    -- row by row: ids && kept compares each with each where no key is new, and cannot be canceled meanwhile
+    IF run_keys IS NULL OR EXISTS (SELECT FROM unnest(ids, kept) u (id, kept) WHERE u.id = u.kept) THEN
         target := oarlock.find_target(asked, rows);
         PERFORM oarlock.insert_many(asked, target, given, run_keys, ids, kept, started);
         IF asked.run_at IS NULL OR asked.run_at <= started THEN

@@ -32,13 +32,52 @@ LANGUAGE sql STABLE
 RETURN ROW((c).control_id, (c).run_id, (c).step, (c).item, (c).verb, (c).by, (c).at, (c).decided_at,
            coalesce((c).outcome, CASE WHEN (c).verb = 'cancel' AND (c).step IS NULL THEN 'accepted' END), (c).state, (c).message)::oarlock.answer;
 
--- Who decides an approval, by its step; those of its replacements too, since which of them runs is not known here.
+-- What a task of a step may be: the step, or as step~n any of its replacements, whose own count too, since which of them
+-- runs is not known here. A replacement takes `action` and `with` from what it replaces, where it is of the same kind.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.bodies_of(step text, body jsonb) RETURNS SETOF jsonb
+LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    WITH RECURSIVE possible (body, depth) AS (
+        SELECT body, 0
+        UNION ALL
+        SELECT CASE WHEN w.alt ?| '{run,command,result}' OR w.alt ->> 'action' <> p.body ->> 'action' THEN w.alt
+                    ELSE jsonb_build_object('action', p.body -> 'action', 'with', p.body -> 'with') || w.alt END, p.depth + 1
+          FROM possible p, jsonb_path_query(p.body, '$.on_error[*].with[*]') w (alt)
+    )
+    SELECT p.body FROM possible p WHERE (p.depth > 0) = (step ~ '~0*[1-9][0-9]*$');
+END;
+-- +goose StatementEnd
+
 CREATE FUNCTION oarlock.approvers_of(body jsonb) RETURNS text[]
 LANGUAGE sql IMMUTABLE
-RETURN ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.approvers[*]') n
-             UNION SELECT n #>> '{}' FROM jsonb_path_query(body, '$.on_error[*].with[*].with.approvers[*]') n ORDER BY 1);
+RETURN CASE body ->> 'action' WHEN 'approval' THEN
+    (SELECT array_agg(n #>> '{}' ORDER BY n #>> '{}') FROM jsonb_path_query(body, '$.with.approvers[*]') n) END;
 
--- What an approval asks for. A comment is always welcome. Of a replacement's nothing is known here.
+-- Whether one of these is the session user, or a role of its.
+CREATE FUNCTION oarlock.is_among(names text[]) RETURNS bool
+LANGUAGE sql STABLE
+RETURN session_user = ANY (names)
+    OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (names) AND pg_has_role(session_user, a.oid, 'MEMBER'));
+
+-- Who alone may decide a task, null: whoever may control its run; and whether the session user is one of them. To mark an
+-- approval is to decide it: as succeeded it would pass without its approvers. Whoever is named for one of several
+-- replacements may approve and reject, since the others may never run, but mark only what can be nothing else.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, OUT approvers text[], OUT approves bool) RETURNS record
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    SELECT array_agg(DISTINCT n ORDER BY n) INTO approvers FROM oarlock.bodies_of(step, body) b, unnest(oarlock.approvers_of(b)) n;
+    IF verb = 'mark' THEN
+        SELECT bool_and(coalesce(oarlock.is_among(oarlock.approvers_of(b)), false)) INTO approves FROM oarlock.bodies_of(step, body) b;
+        approves := approves OR oarlock.operates();
+    ELSE
+        approves := oarlock.is_among(approvers);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- What an approval asks for. A comment is always welcome. What a replacement asks for is not known here.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_inputs(step text, body jsonb, given jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -47,7 +86,7 @@ DECLARE
     missing text := (SELECT min(n #>> '{}') FROM jsonb_path_query(body, '$.with.required[*]') n WHERE coalesce(given ->> (n #>> '{}'), '') = '');
     unknown text := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
 BEGIN
-    IF body ->> 'action' IS DISTINCT FROM 'approval' OR step ~ '~' THEN
+    IF body ->> 'action' IS DISTINCT FROM 'approval' OR step ~ '~0*[1-9][0-9]*$' THEN
         RETURN;
     ELSIF missing IS NOT NULL THEN
         RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
@@ -96,17 +135,42 @@ END $$;
 -- +goose StatementEnd
 
 -- The run_at of a run that a request brings back is below every floor. The lane hears of it when the transaction commits:
--- until a host application ends its transaction, nobody else could queue runs of the lane.
+-- until a host application ends its transaction, nobody else could queue runs of the lane. All lanes that the transaction
+-- touched are locked first, in their order, so that two that commit do not wait for each other in a circle. They are kept in
+-- a setting; whoever writes nonsense there only loses that order.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_comes_back() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    touched text := coalesce(current_setting('oarlock.resets', true), '');
+BEGIN
+    IF position(',' || NEW.lane_id || ',' IN touched || ',') = 0 THEN
+        PERFORM set_config('oarlock.resets', touched || ',' || NEW.lane_id, true);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_came_back() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    touched text := current_setting('oarlock.resets', true);
 BEGIN
+    IF touched <> '' THEN
+        PERFORM FROM oarlock.lanes l WHERE l.lane_id = ANY (ARRAY(SELECT m[1]::int FROM regexp_matches(touched, '[0-9]{1,9}', 'g') m))
+          ORDER BY l.lane_id FOR NO KEY UPDATE;
+        PERFORM set_config('oarlock.resets', '', true);
+    END IF;
     UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = NEW.lane_id;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
 
 -- Only requests change the inbox; who queues runs for a worker changes their lanes in the same statement.
+CREATE TRIGGER runs_come_back AFTER UPDATE ON oarlock.runs FOR EACH ROW
+    WHEN (NEW.state = 'queued' AND OLD.state <> 'queued' AND NEW.inbox <> OLD.inbox)
+    EXECUTE FUNCTION oarlock.run_comes_back();
 CREATE CONSTRAINT TRIGGER runs_came_back AFTER UPDATE ON oarlock.runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.state = 'queued' AND OLD.state <> 'queued' AND NEW.inbox <> OLD.inbox)
     EXECUTE FUNCTION oarlock.run_came_back();
@@ -212,11 +276,8 @@ BEGIN
     SELECT s.body INTO body
       FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version), oarlock.steps_of(v.spec) s
      WHERE o.run_id = run AND s.name = regexp_replace(step, '~[0-9]+$', '');
-    IF verb IN ('approve', 'reject', 'mark') THEN -- to mark an approval is to decide it
-        approvers := nullif(oarlock.approvers_of(body), '{}');
-        approves := session_user = ANY (approvers)
-            OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (approvers) AND pg_has_role(session_user, a.oid, 'MEMBER'))
-            OR verb = 'mark' AND oarlock.operates();
+    IF verb IN ('approve', 'reject', 'mark') THEN
+        SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body);
     END IF;
     r := oarlock.lock_run(run, coalesce(approves, false) OR oarlock.operates());
     IF approvers IS NOT NULL AND NOT approves THEN
@@ -431,11 +492,16 @@ DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
 DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
 DROP TRIGGER runs_came_back ON oarlock.runs;
+DROP TRIGGER runs_come_back ON oarlock.runs;
 DROP FUNCTION oarlock.run_came_back();
+DROP FUNCTION oarlock.run_comes_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
 DROP FUNCTION oarlock.check_inputs(text, jsonb, jsonb);
+DROP FUNCTION oarlock.deciders(text, text, jsonb);
+DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);
+DROP FUNCTION oarlock.bodies_of(text, jsonb);
 DROP FUNCTION oarlock.answer_of(oarlock.controls);
 DROP TYPE oarlock.answer;
 DROP FUNCTION oarlock.steps_of(jsonb);

@@ -147,7 +147,8 @@ SELECT verb, step, by, outcome, message FROM oarlock.control_list(41);
 -- Asking once more ----------------------------------------------------------------------------------------------------
 
 -- A run with other params, or of another version, is a run of its own. What somebody may have overridden for the first one is
--- asked for again: by whom it was given, and by whoever operates, without a question.
+-- asked for again: by whom it was given, and by whoever operates, without a question. A child belongs to the submitter of its
+-- parent, but where it goes was chosen by the parent's DAG.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.rerun(run bigint, params jsonb DEFAULT '{}', latest bool DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -180,7 +181,7 @@ BEGIN
     asked.precomputed := r.precomputed;
     asked.trigger := 'retry';
     asked.submitter := session_user;
-    asked.operates := r.submitted_by = session_user OR oarlock.operates();
+    asked.operates := r.submitted_by = session_user AND r.trigger <> 'child' OR oarlock.operates();
     lane := oarlock.insert_checked(id, asked, clock_timestamp());
     UPDATE oarlock.runs x SET retry_of = run WHERE x.run_id = id;
     PERFORM oarlock.wake(lane, 1);
@@ -188,7 +189,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished one, and returns its number: with its params but for those given, its labels, its `logical_at` and what was overridden for it, in the same version of the DAG or, with `latest`, the current one. The new run is yours and says `retry_of`. To repeat what failed within the same run, use `oarlock.retry`.
+COMMENT ON FUNCTION oarlock.rerun IS $$Makes a new run of a finished one, and returns its number: with its params but for those given, its labels, its `logical_at` and what was overridden for it, in the same version of the DAG or, with `latest`, the current one. The new run is yours and says `retry_of`. A queue, priority or selector that the first one did not get from you, but from a parent run or another user, must be one that the DAG lets submitters choose (OA005). To repeat what failed within the same run, use `oarlock.retry`.
 
 ```sql
 SELECT oarlock.rerun(40, '{"day": "2026-11-21"}', latest => true);
