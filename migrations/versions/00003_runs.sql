@@ -482,6 +482,9 @@ BEGIN
     IF OLD.finished_at IS NOT NULL AND NEW IS DISTINCT FROM opened THEN
         RAISE EXCEPTION 'run % is % and changes no more', OLD.run_id, OLD.state
             USING ERRCODE = 'OA010', HINT = 'retry it: SELECT * FROM oarlock.retry(run), or `oarlock retry`';
+    ELSIF OLD.finished_at IS NOT NULL AND NEW.finished_at IS NULL THEN -- here, where whoever writes has no choice of it
+        NEW.queue_deadline := clock_timestamp() + (SELECT v.queue_timeout_ms * interval '1 millisecond' FROM oarlock.dag_versions v
+                                                    WHERE v.dag_id = NEW.dag_id AND v.version = NEW.version AND v.queue_timeout_ms > 0);
     END IF;
     RETURN NEW;
 END $$;

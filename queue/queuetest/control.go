@@ -134,6 +134,7 @@ func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
 func (m *Memory) reopen(r *run) {
 	r.rec = dagrun.RunRecord{State: dagrun.RunQueued, Generation: r.rec.Generation + 1, Counts: r.rec.Counts}
 	r.losses, r.wakeAt = 0, noTime
+	m.expireAfter(r, m.now())
 	r.inbox++
 	m.list(r)
 }

@@ -129,12 +129,17 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	}
 	maps.Copy(made.labels, r.Labels)
 	made.logicalAt = first(r.LogicalAt, r.RunAt, now)
-	if v.timeout > 0 {
-		made.queueDeadline = made.runAt.Add(v.timeout)
-		m.expiring.push(alarm{made.queueDeadline, made})
-	}
+	m.expireAfter(made, made.runAt)
 	m.runs = append(m.runs, made)
 	return made, nil
+}
+
+// expireAfter ends a run that did not start in time, counted from a moment.
+func (m *Memory) expireAfter(r *run, from time.Time) {
+	if r.version.timeout > 0 {
+		r.queueDeadline = from.Add(r.version.timeout)
+		m.expiring.push(alarm{r.queueDeadline, r})
+	}
 }
 
 func later(a, b time.Time) time.Time {

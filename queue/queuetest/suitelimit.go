@@ -11,6 +11,7 @@ var limitPromises = []promise{
 	{"max_active_runs bounds what was there before it", laterLimit},
 	{"max_queued bounds what waits", maxQueued},
 	{"queue_timeout ends what did not start", queueTimeout},
+	{"queue_timeout counts anew for what is retried", queueTimeoutAgain},
 }
 
 func maxRunning(s *setup) {
@@ -108,4 +109,33 @@ func queueTimeout(s *setup) {
 	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
 		s.Errorf("driven %+v", d)
 	}
+}
+
+func queueTimeoutAgain(s *setup) {
+	s.put("name: hurried\nqueue_timeout: 1s\nsteps: [{id: a, run: \"true\"}]\n")
+	other := s.worker(func(w *queue.Worker) { w.Offers = nil })
+	id := s.enqueue(queue.Request{DAG: "hurried"})
+	fails := Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }}
+	a := s.worker()
+	s.drive(a, s.claimOne(a), fails)
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	s.wantState(id, "queued")
+	s.until("it gives up", func() bool {
+		s.idle(other, "it can serve nothing")
+		return s.get(id).Over()
+	})
+	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" || r.Generation != 2 {
+		s.Errorf("%s, %s, generation %d", r.State, r.Reason, r.Generation)
+	}
+	all, err := s.History.Controls(s.Context(), id)
+	s.must(err)
+	if len(all) != 1 || all[0].Outcome != dagrun.Refused || all[0].Message != "queue_timeout" {
+		s.Errorf("left behind: %+v", all)
+	}
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	c := s.claimOne(a)
+	s.must(a.Release(s.Context(), c))
+	s.idle(other, "it can serve nothing")
+	s.drive(a, s.claimOne(a), Behaviour{})
+	s.wantState(id, "succeeded")
 }
