@@ -51,6 +51,11 @@ type TaskRecord struct {
 	FinishedAt   Time
 }
 
+// LogGoesOn says whether the body has succeeded and its publish, which writes to the same log, is still to come.
+func (t *TaskRecord) LogGoesOn() bool {
+	return t.State == TaskFinishing || t.State == TaskRetrying && t.Publishing
+}
+
 // Growth is what a task added to the graph: the items of a foreach node, or the replacements of a replaced task.
 type Growth struct {
 	Generation int // it grew in: older rows of what it grew are history, and only their attempt numbers go on

@@ -93,7 +93,7 @@ type Loaded struct {
 	Saved   dagrun.Saved // what dagrun.Restore takes
 	Settled []Settled    // step each as EvSettled before EvBegin
 	Mailbox Mailbox
-	Logs    []LogEnd // of the tasks recorded as running: where their log ends
+	Logs    []LogEnd // of the tasks recorded as running, or with a publish to come: where their log ends
 }
 
 // Settled is a result that committed together with a task's own SQL, but was not recorded yet.

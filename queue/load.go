@@ -171,7 +171,7 @@ func (l *Loaded) take(t *taskRow) error {
 		return fmt.Errorf("step %d: %w", record.ID.Step, err)
 	}
 	l.Saved.Tasks = append(l.Saved.Tasks, record)
-	if t.day != nil && (record.State == dagrun.TaskRunning || record.State == dagrun.TaskFinishing) {
+	if t.day != nil && (record.State == dagrun.TaskRunning || record.LogGoesOn()) {
 		l.Logs = append(l.Logs, LogEnd{Task: record.ID, Attempt: record.Attempt, Day: *t.day, Next: t.next, Final: t.final})
 	}
 	return t.settle(&record, l)

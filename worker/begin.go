@@ -60,28 +60,11 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 		settled[s.Task] = true
 		_ = d.step(dagrun.Event{Kind: dagrun.EvSettled, Task: s.Task, Attempt: s.Attempt, Result: &dagrun.Result{Outputs: s.Outputs}})
 	}
-	for _, end := range left.Logs {
-		d.closeLog(end, settled[end.Task])
-	}
+	d.takeUpLogs(left, settled)
 	d.stepMail(&left.Mailbox)
 	if invalid != nil {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvRefuse, Text: "invalid: " + invalid.Error()})
 	}
-}
-
-// closeLog writes the final marker that a lost driver could not.
-func (d *driver) closeLog(end queue.LogEnd, settled bool) {
-	if end.Final {
-		return
-	}
-	reason := string(dagrun.KindLost)
-	if settled {
-		reason = dagrun.TaskSucceeded.String()
-	}
-	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
-		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next,
-		At: at(d.worker.clock.now()), Final: true, Reason: reason,
-	})
 }
 
 // options are the same in every drive of a run. Params that the DAG does not take are told apart: the run is refused.

@@ -25,7 +25,8 @@ type driver struct {
 	mail    bool     // there are controls to be read
 	tickets map[dagrun.TaskID]*Ticket
 	bodies  map[dagrun.TaskID]*body
-	kept    map[dagrun.TaskID]Log // logs of bodies that succeeded, whose publish writes to them too
+	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
+	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
 	extra   extra
 	timer   *time.Timer
 	outcome Outcome         // of the drive, once that is durable
@@ -48,7 +49,7 @@ func newDriver(w *Worker, c *queue.Claim) *driver {
 	timer.Stop()
 	return &driver{
 		worker: w, claim: c, post: newPostbox(), orders: newPostbox(), seen: c.Inbox, timer: timer,
-		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{},
+		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
 
@@ -111,6 +112,9 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	rec := ready.Records
 	d.closeLogs(ctx, rec.Tasks)
+	if ready.Leave != nil {
+		d.leaveLogs(ctx)
+	}
 	rec.Controls = append(d.extra.decisions, rec.Controls...)
 	rec.Notes = append(slices.Clip(rec.Notes), d.farewell(ready)...)
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {

@@ -29,33 +29,87 @@ type LogName struct {
 	Task    dagrun.TaskID
 	Attempt int
 	Day     time.Time
+	Next    int // number of its first chunk: not 0 where it goes on
 }
 
 func (d *driver) logName(a dagrun.Action) LogName {
 	row, _ := d.run.Task(a.Task)
-	return LogName{Run: d.claim.Run, Task: a.Task, Attempt: a.Attempt, Day: queue.LogDay(row.AttemptAt)}
+	name := LogName{Run: d.claim.Run, Task: a.Task, Attempt: a.Attempt, Day: queue.LogDay(row.AttemptAt), Next: d.left[a.Task].Next}
+	delete(d.left, a.Task)
+	return name
 }
 
 // closeLogs ends the logs that were kept for a publish, once their attempt is over.
 func (d *driver) closeLogs(ctx context.Context, rows []dagrun.TaskRecord) {
-	if len(d.kept) == 0 {
+	if len(d.kept)+len(d.left) == 0 {
 		return
 	}
 	for i := range rows {
 		row := &rows[i]
-		log := d.kept[row.ID]
-		if log == nil || row.State == dagrun.TaskFinishing || row.State == dagrun.TaskRetrying && row.Publishing {
+		if row.LogGoesOn() {
 			continue
 		}
-		delete(d.kept, row.ID)
 		word := row.State.String()
 		if row.Kind != dagrun.KindNone {
 			word = string(row.Kind)
 		}
-		chunks, line := log.Close(ctx, word)
-		d.extra.chunks = append(d.extra.chunks, chunks...)
-		d.extra.details = append(d.extra.details, queue.Detail{Task: row.ID, LastLine: line})
+		if log := d.kept[row.ID]; log != nil {
+			delete(d.kept, row.ID)
+			chunks, line := log.Close(ctx, word)
+			d.extra.chunks = append(d.extra.chunks, chunks...)
+			d.extra.details = append(d.extra.details, queue.Detail{Task: row.ID, LastLine: line})
+		} else if end, open := d.left[row.ID]; open {
+			delete(d.left, row.ID)
+			d.endLog(end, word)
+		}
 	}
+}
+
+// leaveLogs stores what is left of logs that are kept for a publish, which a later drive is to try.
+func (d *driver) leaveLogs(ctx context.Context) {
+	for task, log := range d.kept {
+		chunks, _ := log.Close(ctx, "")
+		end := queue.LogEnd{Task: task}
+		for _, c := range chunks {
+			end.Attempt, end.Day, end.Next = c.Attempt, c.Day, c.Seq
+			if c.Final && len(c.Data) == 0 && c.Dropped == 0 {
+				break
+			}
+			c.Final, c.Reason = false, ""
+			d.extra.chunks = append(d.extra.chunks, c)
+			end.Next++
+		}
+		delete(d.kept, task)
+		d.left[task] = end // should the drive go on after all
+	}
+}
+
+// takeUpLogs ends the logs that a lost driver could not, but for those whose publish is still to come.
+func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) {
+	goesOn := map[dagrun.TaskID]bool{}
+	for i := range left.Saved.Tasks {
+		row := &left.Saved.Tasks[i]
+		goesOn[row.ID] = row.LogGoesOn() || settled[row.ID] && d.run.Spec(row.ID).Publish
+	}
+	for _, end := range left.Logs {
+		switch {
+		case end.Final:
+		case goesOn[end.Task]:
+			d.left[end.Task] = end
+		case settled[end.Task]:
+			d.endLog(end, dagrun.TaskSucceeded.String())
+		default:
+			d.endLog(end, string(dagrun.KindLost))
+		}
+	}
+}
+
+// endLog writes the final marker of a log that nobody here has open.
+func (d *driver) endLog(end queue.LogEnd, word string) {
+	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
+		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next,
+		At: at(d.worker.clock.now()), Final: true, Reason: word,
+	})
 }
 
 // endWord says in a word how a body ended.

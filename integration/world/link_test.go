@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -278,7 +279,9 @@ func (l *link) straggle(f fate, write func() error) {
 }
 
 func (l *link) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
-	return l.inner.AppendLogs(ctx, chunks)
+	key := fmt.Sprint(chunks[0].Run, chunks[0].Task, chunks[0].Attempt)
+	_, err := call(ctx, l.process, "logs", key, func() (struct{}, error) { return struct{}{}, l.store.logs(ctx, l, chunks) })
+	return err
 }
 
 func (l *link) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {
@@ -299,18 +302,40 @@ func (l *link) Close(ctx context.Context) error {
 
 func keyOf(c *queue.Claim) string { return fmt.Sprint(c.Run, " ", c.Epoch) }
 
-// logs are one marker for each attempt.
-type logs struct{}
+// logs are a line and a marker for each attempt.
+type logs struct{ sink worker.Writer }
 
-func (logs) Open(name worker.LogName, _ map[string]string) worker.Log { return log{name} }
-func (logs) Close()                                                   {}
+func (l logs) Open(name worker.LogName, _ map[string]string) worker.Log {
+	return &log{name: name, sink: l.sink}
+}
+func (logs) Close() {}
 
-type log struct{ name worker.LogName }
+// log sends the first line at once, if it can, and the rest with the end of the attempt.
+type log struct {
+	name worker.LogName
+	sink worker.Writer
+	sent []queue.Chunk
+}
 
-func (log) Stdout() io.Writer { return io.Discard }
-func (log) Stderr() io.Writer { return io.Discard }
+func (l *log) Stdout() io.Writer { return l }
+func (*log) Stderr() io.Writer   { return io.Discard }
 
-func (l log) Close(_ context.Context, reason string) ([]queue.Chunk, string) {
+func (l *log) Write(p []byte) (int, error) {
+	if len(l.sent) == 0 {
+		l.sent = []queue.Chunk{l.chunk()}
+		l.sent[0].Data = bytes.Clone(p)
+		_ = l.sink.AppendLogs(context.Background(), l.sent) // what came of it the end need not know: it sends it again
+	}
+	return len(p), nil
+}
+
+func (l *log) chunk() queue.Chunk {
 	n := l.name
-	return []queue.Chunk{{Run: n.Run, Task: n.Task, Attempt: n.Attempt, Day: n.Day, Final: true, Reason: reason}}, ""
+	return queue.Chunk{Run: n.Run, Task: n.Task, Attempt: n.Attempt, Day: n.Day, Seq: n.Next}
+}
+
+func (l *log) Close(_ context.Context, reason string) ([]queue.Chunk, string) {
+	last := l.chunk()
+	last.Seq, last.Final, last.Reason = last.Seq+len(l.sent), true, reason
+	return append(l.sent, last), ""
 }

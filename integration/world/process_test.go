@@ -68,7 +68,7 @@ func newProcess(p *place, replaces []uuid.UUID) *process {
 		Self:     queue.Worker{Name: name, Host: p.name, TTL: ttl, Containment: "subreaper", Replaces: replaces},
 		Slots:    p.slots, Heartbeat: beatEvery, DrainTimeout: 5 * time.Second,
 		Executors: map[string]worker.Executor{"process": executor{proc}},
-		Logs:      func(worker.Writer, func() time.Time) worker.Logs { return logs{} },
+		Logs:      func(sink worker.Writer, _ func() time.Time) worker.Logs { return logs{sink} },
 		Guard:     guard{proc},
 		Boot:      proc.boot, Even: true,
 		Ended: proc.ended,

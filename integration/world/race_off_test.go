@@ -2,4 +2,7 @@
 
 package world
 
-const raced = false
+const (
+	raced    = false
+	normally = enough
+)

@@ -2,5 +2,8 @@
 
 package world
 
-// raced says that goroutines are scheduled at random, which the race detector does.
-const raced = true
+// The race detector schedules goroutines at random.
+const (
+	raced    = true
+	normally = 60 // histories: each takes ten times as long
+)

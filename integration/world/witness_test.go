@@ -70,6 +70,7 @@ func planOf(r *rand.Rand) plan {
 // run is the body's life: to its end, until it is asked to end, or until it is killed.
 func (e executor) run(ctx context.Context, t *worker.Task, p plan, r *rand.Rand) dagrun.Result {
 	killed := dagrun.Result{Kind: dagrun.KindSignal, Signal: 9, ExitCode: 137, HasExit: true}
+	_, _ = t.Stdout.Write([]byte("begins\n"))
 	done := time.NewTimer(p.takes)
 	defer done.Stop()
 	select {

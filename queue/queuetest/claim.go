@@ -278,7 +278,7 @@ func (m *Memory) left(r *run) *queue.Loaded {
 		if row.settled != nil && row.State == dagrun.TaskRunning && row.settled.Attempt == row.Attempt {
 			l.Settled = append(l.Settled, *row.settled)
 		}
-		if row.State == dagrun.TaskRunning {
+		if row.State == dagrun.TaskRunning || row.LogGoesOn() {
 			end := queue.LogEnd{Task: row.ID, Attempt: row.Attempt, Day: row.day}
 			if log := m.logs[attemptKey{r.id, row.ID, row.Attempt}]; log != nil {
 				end.Next, end.Final = log.end()

@@ -14,6 +14,7 @@ var logPromises = []promise{
 	{"chunks sent again change nothing, other ones conflict", logsResent},
 	{"a stale writer adds nothing to a log", logsStale},
 	{"the last chunk comes with the end of its attempt", logsLast},
+	{"the next driver knows where the log of an attempt ends whose publish is to come", logsOfPublish},
 }
 
 // chunks of the first attempt of the first step.
@@ -147,4 +148,28 @@ func logsLast(s *setup) {
 	}
 	s.wantError(w.AppendLogs(s.Context(), chunks(c, at, 3, "late")), queue.ErrLeaseLost)
 	s.wantLog(id, "onetwo")
+}
+
+func logsOfPublish(s *setup) {
+	s.start(single)
+	a := s.worker()
+	c := s.claimOne(a)
+	at := s.now(a)
+	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, at)))
+	s.must(a.AppendLogs(s.Context(), chunks(c, at, 0, "one", "two")))
+	finishing, retrying, failed := row(0, 2, dagrun.TaskFinishing, at), row(0, 3, dagrun.TaskRetrying, at), row(0, 4, dagrun.TaskRetrying, at)
+	retrying.Publishing = true
+	for _, t := range []struct {
+		rec  dagrun.TaskRecord
+		want []queue.LogEnd
+	}{
+		{finishing, []queue.LogEnd{{Attempt: 1, Day: queue.LogDay(at), Next: 2}}},
+		{retrying, []queue.LogEnd{{Attempt: 1, Day: queue.LogDay(at), Next: 2}}},
+		{failed, nil},
+	} {
+		s.must(s.record(a, c, t.rec))
+		a = s.worker(replacing(a))
+		c = s.claimOne(a)
+		s.same(fmt.Sprintf("where the log ends, %s", t.rec.State), s.load(a, c).Logs, t.want)
+	}
 }

@@ -1,5 +1,5 @@
 -- Purpose: the tasks of claimed runs as their last drive left them, with where the log of each that runs ends; of the first upto runs, until they have @bytes
--- Index: runs_pkey, tasks_pkey, each twice; the log's key backwards, one entry for each task recorded as running
+-- Index: runs_pkey, tasks_pkey, each twice; the log's key backwards, one entry for each task recorded as running or with a publish to come
 -- Locks: none
 WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacked that is not sent
     SELECT 0, 0::bigint
@@ -21,5 +21,5 @@ SELECT x.upto, t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.
   LEFT JOIN LATERAL (
        SELECT c.seq, c.final FROM oarlock.log_chunks c
         WHERE c.log_day = t.log_day AND c.run_id = t.run_id AND c.step = t.step AND c.item = t.item AND c.alt = t.alt AND c.attempt = t.attempt
-        ORDER BY c.seq DESC LIMIT 1) e ON t.state IN ('running', 'finishing')
+        ORDER BY c.seq DESC LIMIT 1) e ON t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing
  ORDER BY t.run_id, t.step, t.item, t.alt

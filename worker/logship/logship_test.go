@@ -49,6 +49,24 @@ func TestLog_HandsAShortOneOverWhole(t *testing.T) {
 	})
 }
 
+// The log of an attempt whose publish another driver does begins where the first left it.
+func TestLog_GoesOnFromItsNumber(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		at := attempt(1)
+		at.Seq = 7
+		l := s.Open(at, nil)
+		write(t, l.Stdout(), []byte("more\n"))
+		chunks := l.Close("succeeded")
+		if len(chunks) != 2 || chunks[0].Seq != 7 || chunks[1].Seq != 8 || !chunks[1].Final {
+			t.Errorf("chunks %+v", chunks)
+		}
+	})
+}
+
 func TestShipper_SendsByAgeBySizeAndFasterWhenWatched(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

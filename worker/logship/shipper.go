@@ -106,11 +106,11 @@ func (s *Shipper) Close() {
 	<-s.stopped
 }
 
-// Open starts the log of an attempt: at says of which, by its Run, Task, Attempt and Day. Secrets are masked in it.
+// Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, and from which Seq on. Secrets are masked in it.
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	patterns := newPatterns(secrets)
 	l := &Log{shipper: s, at: at, maskers: [2]masker{{patterns: patterns}, {patterns: patterns}}}
-	l.line = &line{log: l, spool: s.spool}
+	l.line = &line{log: l, spool: s.spool, next: at.Seq}
 	return l
 }
 

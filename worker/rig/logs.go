@@ -29,7 +29,7 @@ func (r *Rig) followed(run queue.RunID) bool {
 }
 
 func (l logs) Open(name worker.LogName, secrets map[string]string) worker.Log {
-	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day}
+	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day, Seq: name.Next}
 	return log{l.shipper.Open(at, slices.Collect(maps.Values(secrets)))}
 }
 
