@@ -236,6 +236,32 @@ func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
 	}
 }
 
+// A worker that starts before anything is queued keeps the plan of its first poll. It must not go through the queue to find
+// the runs that it has locked.
+func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	poll(t, s, 0) // reads the lanes
+	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		statement, args := s.PollStatement(5)
+		update := explain(t, conn, statement, args).find("ModifyTable")
+		var by []string
+		update.all(func(p *plan) {
+			if p.Relation == "runs" && p.Index != "" {
+				by = append(by, p.Index)
+			}
+		})
+		if !slices.Equal(by, []string{"runs_pkey"}) {
+			t.Errorf("runs are claimed by %v, want runs_pkey alone", by)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The runs of one call share one run_at.
 func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	t.Parallel()
