@@ -38,7 +38,7 @@ REST = $(filter-out $(ALONE),$(PACKAGES))
 .PHONY: help
 help: ## list the targets
 	@echo "Oarlock. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Narrow the tests with PKG and RUN: make test PKG=./internal/pglocal RUN=Stale"
 
 .PHONY: test
@@ -88,6 +88,29 @@ golden: ## rewrite golden files, then show what changed
 bench: ## run the benchmarks of packages
 	@tools/ensure-postgres
 	@go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem $(if $(filter ./...,$(PKG)),$(call tests_with,^func Benchmark),$(PKG))
+
+# Whole systems side by side, beside a bare loop and River: docs/performance.md says how to read it. A run that was
+# interrupted goes on; make bench-full CASE="chain single" measures these; BENCH_OUT=DIR keeps results elsewhere.
+BENCH_OUT ?= bench-results
+CASE ?=
+
+.PHONY: bench-tool
+bench-tool: build
+	@tools/ensure-postgres
+	@go build -trimpath -buildvcs=false -o bin/oarlock-bench ./cmd/oarlock-bench
+
+.PHONY: bench-quick
+bench-quick: bench-tool ## compare ratios with the committed ones (about 3 minutes)
+	@bin/oarlock-bench --program bin/oarlock --quick $(CASE)
+
+.PHONY: bench-keep
+bench-keep: bench-tool ## measure the ratios that bench-quick compares, and keep them
+	@bin/oarlock-bench --program bin/oarlock --quick --keep $(CASE)
+
+.PHONY: bench-full
+bench-full: bench-tool ## measure everything into BENCH_OUT, and show it as a table (an hour)
+	@bin/oarlock-bench --program bin/oarlock --out $(BENCH_OUT) $(CASE)
+	@bin/oarlock-bench report $(BENCH_OUT)
 
 FUZZTIME ?= 10s
 

@@ -21,7 +21,11 @@ func TestStatements_FitTheSchemaAndTheRolesOfThoseWhoUseThem(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	worker, admin := b.user(t, "wo", "oarlock_worker"), b.user(t, "ad", "oarlock_admin")
+	_, uncounted := b.conn.Exec(t.Context(), "CREATE EXTENSION IF NOT EXISTS pg_stat_statements") // benchmarks count with it where it is
 	for _, name := range sql.Names() {
+		if uncounted != nil && strings.Contains(sql.Named(name), "pg_stat_statements") {
+			continue
+		}
 		conn, roles := worker, true
 		switch folder, _, _ := strings.Cut(name, "/"); {
 		case administrators[name]:

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Case is one kind of work that is measured.
+type Case struct {
+	Name     string
+	About    string // what is done, in a sentence
+	Bound    string // what bounds it, for the report
+	Settings []string
+	Once     bool    // its rounds are long: one is enough
+	Quick    float64 // a further share of the work, of a quick run; 0: 1
+	Prepare  func(ctx context.Context, s *Stage) ([]Side, error)
+	Goals    []Goal
+}
+
+// Side is one way to do the work of a case. Sides take turns.
+type Side struct {
+	Name  string
+	Count *Database // whose statements are counted; nil: none
+	Round func(ctx context.Context) (Sample, error)
+}
+
+// Sample is what one round of a side gave.
+type Sample struct {
+	Units  float64 // how often the case's unit of work was done, for counts per unit
+	Values Values
+}
+
+// Values are figures by their name, which ends in their unit.
+type Values map[string]float64
+
+// Goal is what a figure of one side has to reach, by itself or in relation to another one of the same round.
+type Goal struct {
+	Side    string
+	Metric  string
+	Of      string  // the other side; "": the figure itself counts
+	OfOther string  // the other side's metric; "": the same
+	AtLeast float64 // one of both; neither: it is only reported
+	AtMost  float64
+	Guarded bool    // `make bench-quick` compares it with the committed ratio
+	Slack   float64 // how much worse than the committed one it may be; 0: defaultSlack
+}
+
+// String names a goal; it is the key of committed ratios.
+func (g Goal) String() string {
+	if g.Of == "" {
+		return fmt.Sprintf("%s: %s", g.Side, g.Metric)
+	}
+	what := g.Metric
+	if g.OfOther != "" && g.OfOther != g.Metric {
+		what += " to " + g.OfOther
+	}
+	return fmt.Sprintf("%s / %s: %s", g.Side, g.Of, what)
+}
+
+// wanted describes the bound.
+func (g Goal) wanted() string {
+	switch {
+	case g.AtLeast > 0:
+		return "≥ " + short(g.AtLeast)
+	case g.AtMost > 0 || g.bounded():
+		return "≤ " + short(g.AtMost)
+	}
+	return ""
+}
+
+// bounded says whether there is something to reach. A figure that must be zero is guarded by name.
+func (g Goal) bounded() bool { return g.AtLeast > 0 || g.AtMost > 0 || g.Metric == notifiesUnwatched }
+
+// reached compares a figure with the bound.
+func (g Goal) reached(v float64) bool {
+	if g.AtLeast > 0 {
+		return v >= g.AtLeast
+	}
+	return !g.bounded() || v <= g.AtMost
+}
+
+// guarded has only what a quick run compares.
+func (c Case) guarded() (Case, bool) {
+	c.Goals = slices.DeleteFunc(slices.Clone(c.Goals), func(g Goal) bool { return !g.Guarded })
+	prepare := c.Prepare
+	c.Prepare = func(ctx context.Context, s *Stage) ([]Side, error) {
+		sides, err := prepare(ctx, s)
+		return slices.DeleteFunc(sides, func(side Side) bool { return !c.compares(side.Name) }), err
+	}
+	return c, len(c.Goals) > 0
+}
+
+func (c Case) compares(side string) bool {
+	return slices.ContainsFunc(c.Goals, func(g Goal) bool { return g.Side == side || g.Of == side })
+}
+
+// cases are all there are, in the order of the documentation.
+func cases() []Case {
+	return []Case{
+		chainCase(), singleCase(), aloneCase(), startCase(), fanCase(), wideCase(), deepCase(), commandCase(), logsCase(),
+		enqueueCase(), backlogCase(), idleCase(), memoryCase(), workersCase(), slowdiskCase(), soakCase(),
+	}
+}
+
+// chosen are the cases with these names, all for none.
+func chosen(names []string) ([]Case, error) {
+	all := cases()
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(c Case) bool { return c.Name == name }) {
+			return nil, fmt.Errorf("there is no case %q: name some of %s", name, strings.Join(caseNames(all), ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(c Case) bool { return len(names) > 0 && !slices.Contains(names, c.Name) }), nil
+}
+
+func caseNames(all []Case) (names []string) {
+	for i := range all {
+		names = append(names, all[i].Name)
+	}
+	return names
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+)
+
+// tiny is as little work as cases can do.
+var tiny = options{rounds: 1, scale: 1e-9, soak: soakSlices * 200 * time.Millisecond}
+
+func needsServer(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
+	if _, err := pglocal.Find(t.Context()); err != nil {
+		t.Skip("no Postgres here: ", err)
+	}
+}
+
+// Every case works: its sides take turns, and each of its goals is compared with something.
+func TestCases_MeasureWhatTheirGoalsAreAbout(t *testing.T) {
+	t.Parallel()
+	needsServer(t)
+	lab, err := openLab(t.Context(), tiny, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(lab.dir); err == nil {
+			t.Errorf("%s is left", lab.dir)
+		}
+	})
+	dir := t.TempDir()
+	var measured []string
+	for _, c := range cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			r, err := measure(t.Context(), lab, c, tiny.rounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkResult(t, lab, c, r)
+			if err := r.save(dir); err != nil {
+				t.Fatal(err)
+			}
+			measured = append(measured, c.Name)
+		})
+	}
+	checkReport(t, dir, measured)
+}
+
+func checkResult(t *testing.T, lab *Lab, c Case, r *Result) {
+	t.Helper()
+	var buffers bytes.Buffer
+	show(&buffers, r)
+	shown := buffers.String()
+	for _, g := range c.Goals {
+		if g.Metric == pollBuffers && !lab.counting || g.Metric == perSecondSent && !lab.counting {
+			continue
+		}
+		if !strings.Contains(shown, g.String()) {
+			t.Errorf("%s: %q was not measured:\n%s", c.Name, g, shown)
+		}
+	}
+	for side, figures := range r.Figures {
+		for metric, f := range figures {
+			if f.Median < 0 || f.Max == 0 && mustCost(metric) {
+				t.Errorf("%s: %s: %s %s", c.Name, side, f, metric)
+			}
+		}
+	}
+}
+
+// mustCost says whether a figure cannot be nothing.
+func mustCost(metric string) bool {
+	switch metric {
+	case stepsPerSecond, runsPerSecond, commandsPerS, megabytesPerS, microsPerStep, msMedian, msP99, msPerPoll, mostMB, statementsPer, walPer:
+		return true
+	}
+	return false
+}
+
+func checkReport(t *testing.T, dir string, measured []string) {
+	t.Helper()
+	var table strings.Builder
+	if err := report(dir, &table); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range measured {
+		if !strings.Contains(table.String(), "\n| "+name+" | ") || !strings.Contains(string(page), `<h2 id="`+name+`">`) {
+			t.Errorf("the report says nothing of %s", name)
+		}
+	}
+	for _, external := range []string{"src=", "href=", "@import", "http://", "https://"} {
+		if strings.Contains(string(page), external) {
+			t.Errorf("the page is not self-contained: it has %s", external)
+		}
+	}
+	if !strings.Contains(string(page), "<svg") {
+		t.Error("the page has no chart")
+	}
+}
+
+// A case that has a file is not measured again: a long run that was interrupted goes on.
+func TestRun_GoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range caseNames(cases()) {
+		if err := (&Result{Case: name, Sides: []string{ours}}).save(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, said strings.Builder
+	if err := run(t.Context(), []string{"--out", dir}, &out, &said); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Count(said.String(), "has it"), len(cases()); got != want {
+		t.Errorf("%d cases were skipped, not %d:\n%s", got, want, said.String())
+	}
+}
+
+func TestRun_StopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	needsServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, said strings.Builder
+	dir := t.TempDir()
+	if err := run(ctx, []string{"--out", dir, "chain"}, &out, &said); err == nil {
+		t.Error("it went on")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+func TestOptions_AreChecked(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--rounds 0", "--scale 0", "--scale 2", "--soak 0s", "--keep", "--nonsense"} {
+		if _, err := parseOptions(strings.Fields(args), &strings.Builder{}); err == nil || errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, err := chosen([]string{"chain", "nonsense"}); err == nil || !strings.Contains(err.Error(), "slowdisk") {
+		t.Errorf("an unknown case: %v", err)
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	createDatabaseSQL  = sql.Named("bench/create_database")
+	dropDatabaseSQL    = sql.Named("bench/drop_database")
+	createLoginSQL     = sql.Named("bench/create_login")
+	countStatementsSQL = sql.Named("bench/count_statements")
+)
+
+const (
+	templateName = "bench_template"
+	loginName    = "bench_worker"
+	closeTimeout = time.Minute
+)
+
+// serverSettings leave durability alone. Checkpoints are kept out of the rounds, whose sides would meet them by chance.
+var serverSettings = map[string]string{
+	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+	"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": "400",
+}
+
+// countingSettings are for servers that have the extension.
+var countingSettings = map[string]string{
+	"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_utility": "on", "pg_stat_statements.max": "10000",
+}
+
+// Lab is a private server, and what cases need besides it. It is for one goroutine.
+type Lab struct {
+	options  options
+	machine  Machine
+	say      func(format string, args ...any)
+	dir      string
+	server   *pglocal.Server
+	counting bool
+	admin    *pgx.Conn
+	password string // of the workers' login
+	program  string // path of oarlock
+	made     int    // databases
+}
+
+// openLab starts a server and migrates its template.
+func openLab(ctx context.Context, o options, say func(string, ...any)) (l *Lab, err error) {
+	l = &Lab{options: o, say: say, password: rand.Text()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if l.dir, err = os.MkdirTemp("", "oarlock-bench-"); err != nil {
+		return l, err
+	}
+	if err := l.start(ctx); err != nil {
+		return l, err
+	}
+	if err := l.makeTemplate(ctx); err != nil {
+		return l, err
+	}
+	if l.program, err = l.findProgram(ctx); err != nil {
+		return l, err
+	}
+	l.machine, err = l.describe(ctx)
+	return l, err
+}
+
+// start has the server count statements if it can.
+func (l *Lab) start(ctx context.Context) (err error) {
+	if l.server, err = startServer(ctx, serverSettings, countingSettings); err == nil {
+		l.counting = true
+	} else if l.server, err = startServer(ctx, serverSettings); err != nil {
+		return fmt.Errorf("start a server: %w", err)
+	}
+	l.admin, err = pgx.Connect(ctx, l.server.URL(""))
+	return err
+}
+
+func startServer(ctx context.Context, settings ...map[string]string) (*pglocal.Server, error) {
+	all := map[string]string{}
+	for _, some := range settings {
+		maps.Copy(all, some)
+	}
+	return pglocal.Start(ctx, pglocal.Config{Throwaway: true, Settings: all})
+}
+
+// makeTemplate prepares what every database of a case is a copy of.
+func (l *Lab) makeTemplate(ctx context.Context) error {
+	if err := l.exec(ctx, createDatabaseSQL, "{name}", templateName, "{template}", "template1"); err != nil {
+		return err
+	}
+	target := l.server.URL(templateName)
+	if _, err := migrations.Up(ctx, target); err != nil {
+		return err
+	}
+	if err := migrations.Roles(ctx, target); err != nil {
+		return err
+	}
+	if l.counting {
+		if err := l.within(ctx, target, countStatementsSQL); err != nil {
+			return err
+		}
+	}
+	return l.exec(ctx, createLoginSQL, "{name}", loginName, "{password}", l.password)
+}
+
+func (l *Lab) within(ctx context.Context, target, statement string) error {
+	conn, err := pgx.Connect(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// exec sends a statement that takes no parameters, with words in place of others.
+func (l *Lab) exec(ctx context.Context, statement string, words ...string) error {
+	_, err := l.admin.Exec(ctx, strings.NewReplacer(words...).Replace(statement))
+	return err
+}
+
+// workerURL is a database's for workers: a login with no role but theirs.
+func (l *Lab) workerURL(database string) (string, error) {
+	u, err := url.Parse(l.server.URL(database))
+	if err != nil {
+		return "", fmt.Errorf("read the server's URL: %w", err)
+	}
+	u.User = url.UserPassword(loginName, l.password)
+	return u.String(), nil
+}
+
+// findProgram builds oarlock where none is given, without C, as it is shipped.
+func (l *Lab) findProgram(ctx context.Context) (string, error) {
+	if l.options.program != "" {
+		return filepath.Abs(l.options.program)
+	}
+	path := filepath.Join(l.dir, "oarlock")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", path, "github.com/oarlock-dev/oarlock/cmd/oarlock")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build oarlock (or give --program): %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// count scales an amount of work, down to what a case needs to make sense.
+func (l *Lab) count(n, least int) int { return max(int(float64(n)*l.options.scale), least) }
+
+// span scales a time.
+func (l *Lab) span(d, least time.Duration) time.Duration {
+	return max(time.Duration(float64(d)*l.options.scale), least)
+}
+
+func (l *Lab) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var errs []error
+	if l.admin != nil {
+		errs = append(errs, l.admin.Close(ctx))
+	}
+	if l.server != nil {
+		errs = append(errs, l.server.Stop(ctx))
+	}
+	if l.dir != "" {
+		errs = append(errs, os.RemoveAll(l.dir)) //nolint:gosec // a folder of our own
+	}
+	return errors.Join(errs...)
+}

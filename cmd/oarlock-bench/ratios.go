@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// defaultSlack is how much worse than the committed one a ratio may be, as a part of it: rounds are few and short, and
+// machines are shared.
+const defaultSlack = 0.3
+
+// errFell says that a ratio is worse than the committed one, twice.
+var errFell = errors.New("a ratio fell")
+
+// Ratios are the committed file.
+type Ratios struct {
+	Note   string  `json:"note"`
+	Kept   string  `json:"kept"`
+	On     string  `json:"on"`
+	Ratios []Ratio `json:"ratios"`
+}
+
+// Ratio is a guarded one.
+type Ratio struct {
+	Case  string  `json:"case"`
+	What  string  `json:"what"`
+	Ratio float64 `json:"ratio"`
+	Falls bool    `json:"falls"` // smaller is worse
+	Slack float64 `json:"slack"`
+}
+
+const ratiosNote = "Rewritten by `make bench-keep`; `make bench-quick` fails when a ratio is worse than here by more than its slack. Ratios of two sides in one run: absolute figures differ between machines."
+
+// quick is a quick run: a guard, or what it is to compare with.
+type quick struct {
+	options
+
+	committed *Ratios
+	lab       *Lab
+	stdout    io.Writer
+}
+
+// runQuick measures what is guarded, and compares or keeps it.
+func runQuick(ctx context.Context, o options, stdout io.Writer, say func(string, ...any)) (err error) {
+	picked, err := chosen(o.names)
+	if err != nil {
+		return err
+	}
+	q := quick{options: o, stdout: stdout}
+	if q.committed, err = readRatios(o.ratios); err != nil && !o.keep {
+		return err
+	}
+	if q.lab, err = openLab(ctx, o, say); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.lab.close()) }()
+	fell := false
+	var all []*Result
+	for _, c := range picked {
+		c, ok := c.guarded()
+		if !ok {
+			continue
+		}
+		r, err := q.measure(ctx, c)
+		if err != nil {
+			return err
+		}
+		fell = q.committed.compare(stdout, r) || fell
+		all = append(all, r)
+	}
+	switch {
+	case o.keep:
+		return keepRatios(o.ratios, all)
+	case fell:
+		return errFell
+	}
+	return nil
+}
+
+// measure measures a case, and once more if a ratio fell: that is believed when it is seen twice.
+func (q *quick) measure(ctx context.Context, c Case) (*Result, error) {
+	q.lab.options.scale = q.scale * orElse(c.Quick, 1)
+	r, err := measure(ctx, q.lab, c, q.rounds)
+	if err != nil || q.keep || len(q.committed.worse(r)) == 0 {
+		return r, err
+	}
+	q.lab.say("%s: a ratio fell, once more", c.Name)
+	return measure(ctx, q.lab, c, q.rounds)
+}
+
+func readRatios(path string) (*Ratios, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the committed ratios: %w (make bench-keep writes them)", err)
+	}
+	all := new(Ratios)
+	if err := json.Unmarshal(text, all); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// of finds the committed ratio of a line.
+func (r *Ratios) of(name string, l Line) (Ratio, bool) {
+	if r == nil {
+		return Ratio{}, false
+	}
+	i := slices.IndexFunc(r.Ratios, func(kept Ratio) bool { return kept.Case == name && kept.What == l.What })
+	if i < 0 {
+		return Ratio{}, false
+	}
+	return r.Ratios[i], true
+}
+
+// worse are the lines of a result that fell.
+func (r *Ratios) worse(result *Result) (fell []Line) {
+	for _, line := range result.Lines {
+		if kept, ok := r.of(result.Case, line); ok && line.Guarded && kept.fell(line.Figure.Median) {
+			fell = append(fell, line)
+		}
+	}
+	return fell
+}
+
+// limit is the worst that is let through.
+func (r Ratio) limit() float64 {
+	if r.Falls {
+		return r.Ratio * (1 - r.Slack)
+	}
+	return r.Ratio * (1 + r.Slack)
+}
+
+func (r Ratio) fell(now float64) bool {
+	if r.Falls {
+		return now < r.limit()
+	}
+	return now > r.limit()
+}
+
+// compare prints the guarded lines of a result beside what is committed, and says whether one fell.
+func (r *Ratios) compare(w io.Writer, result *Result) (fell bool) {
+	for _, line := range result.Lines {
+		if !line.Guarded {
+			continue
+		}
+		kept, ok := r.of(result.Case, line)
+		state := "not committed"
+		if ok {
+			state = fmt.Sprintf("committed %s, limit %s", short(kept.Ratio), short(kept.limit()))
+			if kept.fell(line.Figure.Median) {
+				state, fell = "FELL: "+state, true
+			}
+		}
+		fmt.Fprintf(w, "%-10s %-60s %-24s %s\n", result.Case, line.What, line.Figure, state)
+	}
+	return fell
+}
+
+// keepRatios replaces what was measured now, and leaves the rest as it is.
+func keepRatios(path string, results []*Result) error {
+	kept, err := readRatios(path)
+	if err != nil {
+		kept = new(Ratios)
+	}
+	for _, result := range results {
+		kept.Ratios = slices.DeleteFunc(kept.Ratios, func(r Ratio) bool { return r.Case == result.Case })
+		for _, line := range result.Lines {
+			if line.Guarded {
+				kept.Ratios = append(kept.Ratios, Ratio{
+					Case: result.Case, What: line.What, Ratio: roundTo3(line.Figure.Median), Falls: line.Falls, Slack: orElse(line.Slack, defaultSlack),
+				})
+			}
+		}
+		kept.On = result.Machine.String()
+	}
+	order := caseNames(cases())
+	slices.SortStableFunc(kept.Ratios, func(a, b Ratio) int { return slices.Index(order, a.Case) - slices.Index(order, b.Case) })
+	kept.Note, kept.Kept = ratiosNote, time.Now().UTC().Format(time.DateOnly)
+	text, err := json.MarshalIndent(kept, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the ratios: %w", err)
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // anybody may read it
+}
+
+func roundTo3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }

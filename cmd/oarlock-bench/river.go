@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var riverUnfinishedSQL = sql.Named("bench/ask_river_unfinished")
+
+const (
+	riverWorkers  = 2000 // as in River's own benchmark
+	riverConns    = 16   // group commit is best from 8 to 16
+	riverCooldown = 2 * time.Millisecond
+	riverPoll     = 20 * time.Millisecond
+)
+
+// riverOptions say how a client of River works.
+type riverOptions struct {
+	workers  int
+	pollOnly bool
+	cooldown time.Duration
+	poll     time.Duration
+}
+
+// riverTuned are the settings of River's own benchmark.
+var riverTuned = riverOptions{workers: riverWorkers, cooldown: riverCooldown, poll: riverPoll}
+
+var riverSettings = fmt.Sprintf("river: %d workers, fetch cooldown %s, poll interval %s (its own benchmark's), %d connections; a chain's next job is inserted in the completing transaction",
+	riverWorkers, riverCooldown, riverPoll, riverConns)
+
+// riverSide is River at work in a database of its own, in the tables that River's own migrations made.
+type riverSide struct {
+	*Database
+
+	options riverOptions
+	pool    *pgxpool.Pool
+	work    func(ctx context.Context, client *river.Client[pgx.Tx], job *river.Job[riverArgs]) error
+}
+
+// riverArgs are the arguments of all jobs: where in which graph one is.
+type riverArgs struct {
+	Step  int   `json:"step"`
+	Steps int   `json:"steps"`
+	Join  int64 `json:"join,omitempty"` // the job that counts those that are joined
+}
+
+// Kind is River's name for them.
+func (riverArgs) Kind() string { return "bench" }
+
+type riverWorker struct {
+	river.WorkerDefaults[riverArgs]
+
+	side *riverSide
+}
+
+// Work does what the side says.
+func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverArgs]) error {
+	return w.side.work(ctx, river.ClientFromContext[pgx.Tx](ctx), job)
+}
+
+// river prepares a side; each round runs a client of its own, so that it costs the others nothing.
+func (s *Stage) river(ctx context.Context, o riverOptions) (*riverSide, error) {
+	d, err := s.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(d.url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.MinConns = riverConns, riverConns
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	s.later(func() error { pool.Close(); return nil })
+	return &riverSide{Database: d, options: o, pool: pool}, nil
+}
+
+func (r *riverSide) newClient() (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &riverWorker{side: r})
+	return river.NewClient(riverpgxv5.New(r.pool), &river.Config{
+		Schema: migrations.RiverSchema, Workers: workers, PollOnly: r.options.pollOnly,
+		FetchCooldown: r.options.cooldown, FetchPollInterval: r.options.poll,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.options.workers}},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// during runs a client while something is done with it.
+func (r *riverSide) during(ctx context.Context, do func(*river.Client[pgx.Tx]) error) (err error) {
+	client, err := r.newClient()
+	if err != nil {
+		return err
+	}
+	if err := client.Start(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, client.StopAndCancel(stopping))
+	}()
+	return do(client)
+}
+
+// insert asks for jobs in one transaction.
+func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n int, args riverArgs) error {
+	jobs := make([]river.InsertManyParams, n)
+	for i := range jobs {
+		jobs[i].Args = args
+	}
+	_, err := client.InsertManyFast(ctx, jobs)
+	return err
+}
+
+// settled waits until River has no work.
+func (r *riverSide) settled(ctx context.Context) error { return r.until(ctx, riverUnfinishedSQL) }
+
+// goOn completes a job and inserts the next one of its chain in one transaction; the last one River completes in a batch.
+func goOn(ctx context.Context, client *river.Client[pgx.Tx], pool *pgxpool.Pool, job *river.Job[riverArgs]) error {
+	next := job.Args
+	if next.Step++; next.Step >= next.Steps {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := client.InsertTx(ctx, tx, next, nil); err != nil {
+			return err
+		}
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+}

@@ -1,0 +1,7 @@
+-- Purpose: the part of a poll that looks at the head of a lane and locks it, and the buffers it took. Only benchmarks send it
+-- Index: runs_queued
+-- Locks: runs at the head of the lane, passing over those that are locked
+EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON)
+SELECT r.run_id FROM oarlock.runs r
+ WHERE r.lane_id = $1 AND r.state = 'queued' AND r.run_at <= statement_timestamp()
+ ORDER BY r.run_at, r.run_id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
