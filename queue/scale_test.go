@@ -390,6 +390,10 @@ func (c *crowded) plans(t *testing.T) {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
 	poll, args := s.PollStatement(10)
+	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
+	for _, name := range []string{"worker", "want", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
+		limited[name] = args[name]
+	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}
 	shown := new(strings.Builder)
 	for _, st := range []struct {
@@ -397,6 +401,7 @@ func (c *crowded) plans(t *testing.T) {
 		args       pgx.StrictNamedArgs
 	}{
 		{"poll", poll, args},
+		{"claim_limited", sql.Named("queue/claim_limited"), limited},
 		{"renew", sql.Named("queue/renew"), pgx.StrictNamedArgs{"worker": s.ID(), "busy": 1, "runs": 50}},
 		{"mail", sql.Named("queue/mail"), names},
 		{"load_tasks", sql.Named("queue/load_tasks"), names},
