@@ -15,7 +15,11 @@ func (r *Run) to(t *task, s State) {
 		}
 		t.finish(r.now)
 	}
+	if s == TaskPending && t.shown {
+		t.Reason, was = "", TaskReady+1
+	}
 	if s > TaskReady || was > TaskReady {
+		t.shown = t.shown && s <= TaskReady
 		r.changed(t)
 	}
 	r.setAlarm(t)

@@ -53,6 +53,9 @@ func (r *Run) explainStart(t *task) string {
 	case capped:
 		return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
 	case offered:
+		if t.Reason != "" {
+			return t.Reason
+		}
 		if t.step.Pool != "" {
 			return "pool " + t.step.Pool
 		}

@@ -25,7 +25,7 @@ var (
 	endingNames    = []string{"none", "fail_fast", "init", "timeout", "drives", "cancel", "now", "refused"}
 	eventNames     = []string{
 		"begin", "tick", "granted", "started", "finished", "waits", "probed", "lost",
-		"settled", "drive_limit", "refuse", "drain", "control",
+		"settled", "drive_limit", "refuse", "drain", "control", "queued",
 	}
 	verbNames      = []string{"cancel", "pause", "resume", "retry", "approve", "reject", "mark", "child_ended"}
 	retryModeNames = []string{"failed", "from", "step", "all"}

@@ -136,6 +136,6 @@ func (t *task) load(row *TaskRecord) {
 	t.TaskRecord = *row
 	t.stored = true
 	if t.State == TaskReady {
-		t.State = TaskPending
+		t.State, t.shown = TaskPending, true
 	}
 }

@@ -126,6 +126,8 @@ func (r *Run) applyTask(e *Event) error {
 	switch e.Kind {
 	case EvGranted:
 		return r.granted(t)
+	case EvQueued:
+		return r.waitsInLine(t, e.Text)
 	case EvStarted:
 		return r.bodyStarted(t, e.Attempt)
 	case EvFinished:

@@ -137,6 +137,16 @@ func (r *Run) granted(t *task) error {
 	return nil
 }
 
+// waitsInLine has the row of a task say that it is ready, and what it waits for.
+func (r *Run) waitsInLine(t *task, text string) error {
+	if t.place != offered {
+		return ErrStale
+	}
+	t.Reason, t.shown = text, true
+	r.changed(t)
+	return nil
+}
+
 // attempt opens the next attempt of a task.
 func (r *Run) attempt(t *task) {
 	if t.StartedAt == 0 {
@@ -147,7 +157,7 @@ func (r *Run) attempt(t *task) {
 	t.Generation, t.AttemptAt = r.rec.Generation, r.now
 	r.clearResult(t)
 	t.NextAt, t.Deadline, t.Ref = 0, 0, ""
-	t.deadline, t.started, t.missed = 0, false, false
+	t.deadline, t.started, t.missed, t.shown = 0, false, false, false
 }
 
 // clearResult forgets how the last attempt ended.

@@ -11,7 +11,8 @@ type TaskID struct {
 // State of a task. docs/language.md says what each means to people.
 type State uint8
 
-// Task states. TaskPending and TaskReady are derived and only stored when a task goes back to them from a stored state.
+// Task states. TaskPending and TaskReady are derived, and only stored when a task goes back to them from a stored state, or
+// has been ready for a while (EvQueued).
 const (
 	TaskPending   State = iota // parents not settled
 	TaskReady                  // waits for a slot, a pool, a limit of its run, or the answer of a cache

@@ -27,6 +27,7 @@ type task struct {
 	late     bool // its publish was told to end: its time is up
 	listed   bool // in Run.wants
 	told     bool // its want was shown before the last Advance
+	shown    bool // its row says that it is ready
 	known    bool // counted in Run.counts: a handler is only once it left pending and ready
 }
 

@@ -27,6 +27,7 @@ type driver struct {
 	bodies  map[dagrun.TaskID]*body
 	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
 	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
+	line    []inLine                       // wishes that wait for slots, and may have to be told
 	extra   extra
 	timer   *time.Timer
 	outcome Outcome         // of the drive, once that is durable
@@ -158,8 +159,8 @@ func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 // wait waits until something happens, or until a moment.
 func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	var alarm <-chan time.Time
-	if wake != 0 {
-		d.timer.Reset(d.worker.clock.until(wake))
+	if pause, some := d.pause(wake); some {
+		d.timer.Reset(pause)
 		defer d.timer.Stop()
 		alarm = d.timer.C
 	}
@@ -178,7 +179,23 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	if !d.takeIn() && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
+	if len(d.line) > 0 {
+		d.tell(time.Now())
+	}
 	return nil
+}
+
+// pause is how long it is until the run has to be looked at though nothing happens.
+func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
+	if wake != 0 {
+		pause, some = d.worker.clock.until(wake), true
+	}
+	if len(d.line) > 0 {
+		if due := time.Until(d.line[0].due); !some || due < pause {
+			pause, some = max(due, 0), true
+		}
+	}
+	return pause, some
 }
 
 // step tells the core. Late and repeated events are its business: it says so, and changes nothing.

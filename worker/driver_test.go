@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +116,30 @@ func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 			if r, err := b.Get(t.Context(), id); err != nil || r.Over() {
 				t.Errorf("run %d: %+v %v", id, r, err)
 			}
+		}
+	})
+}
+
+// Waits are told once they have lasted, and a great many of them one after the other: short ones cost no write.
+func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		boot := func() time.Duration { return time.Since(start) }
+		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		source := "name: d\nsteps:\n"
+		for i := range 251 {
+			source += fmt.Sprintf("  - {id: s%d, run: 1h}\n", i)
+		}
+		b.put(t, source)
+		id := b.enqueue(t, "d")
+		b.start(t, "w", func(c *worker.Config) { c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{} })
+		time.Sleep(900 * time.Millisecond)
+		for _, want := range []int{0, 100, 200, 250, 250} {
+			if got := strings.Count(b.states(t, id), "=ready"); got != want {
+				t.Errorf("%d tasks are told to be ready, want %d", got, want)
+			}
+			time.Sleep(time.Second)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -98,6 +99,30 @@ func (t *Ticket) Release() {
 	g.mu.Unlock()
 	for _, t := range given {
 		t.grant(t)
+	}
+}
+
+// waits says whether it is still in the queue.
+func (t *Ticket) waits() bool {
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	return t.place >= 0
+}
+
+// why says what a ticket waits for on a worker, "" if it does not.
+func (t *Ticket) why(worker string) string {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case t.place < 0:
+		return ""
+	case g.shut:
+		return fmt.Sprintf("waits for a sign of life of worker %s", worker)
+	case t.slots > 1:
+		return fmt.Sprintf("waits for %d slots at once: %d of %d on worker %s are taken", t.slots, g.slots-g.free, g.slots, worker)
+	default:
+		return fmt.Sprintf("waits for a slot: %d of %d on worker %s are taken", g.slots-g.free, g.slots, worker)
 	}
 }
 

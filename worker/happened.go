@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"time"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -66,10 +68,44 @@ func (d *driver) ask(ready *dagrun.Ready) {
 func (d *driver) askFor(want dagrun.Want) {
 	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
 	order := Order{Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
-	d.tickets[want.Task] = d.worker.gate.Ask(want.Slots, order, func(t *Ticket) {
+	t := d.worker.gate.Ask(want.Slots, order, func(t *Ticket) {
 		grant.ticket = t
 		d.post.put(grant)
 	})
+	d.tickets[want.Task] = t
+	if t.waits() {
+		d.line = append(d.line, inLine{want.Task, t, time.Now().Add(tellAfter)})
+	}
+}
+
+// A wait for slots is told once it has lasted for tellAfter: most last for less, and would cost a write for nothing. Of a
+// great many a second tells so many, in the order in which they asked.
+const (
+	tellAfter = time.Second
+	tellMost  = 100
+)
+
+// inLine is a wish that was not granted at once.
+type inLine struct {
+	task   dagrun.TaskID
+	ticket *Ticket
+	due    time.Time
+}
+
+// tell has the rows of tasks say that they wait for slots, if they have for a while.
+func (d *driver) tell(now time.Time) {
+	told := 0
+	for len(d.line) > 0 && !d.line[0].due.After(now) && told < tellMost {
+		first := d.line[0]
+		d.line = d.line[1:]
+		if why := first.ticket.why(d.worker.config.Self.Name); why != "" && d.tickets[first.task] == first.ticket {
+			_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: first.task, Text: why})
+			told++
+		}
+	}
+	if told == tellMost && len(d.line) > 0 {
+		d.line[0].due = now.Add(tellAfter)
+	}
 }
 
 // giveBack releases what a task holds of the gate: a place in its queue, or slots.

@@ -34,6 +34,10 @@ func (m *Model) apply(ev dagrun.Event) error {
 		return m.control(*ev.Control)
 	case dagrun.EvGranted:
 		return m.granted(c)
+	case dagrun.EvQueued:
+		if c == nil || !c.offered || c.State != dagrun.TaskReady {
+			return dagrun.ErrStale
+		}
 	default:
 		return m.taskEvent(c, ev)
 	}

@@ -301,7 +301,8 @@ func (p *Play) grant() error {
 	if len(ids) == 0 {
 		return p.bodyMoves()
 	}
-	return p.step(dagrun.Event{Kind: dagrun.EvGranted, Task: Pick(p.c, ids...)})
+	kind := Pick(p.c, dagrun.EvGranted, dagrun.EvGranted, dagrun.EvGranted, dagrun.EvQueued)
+	return p.step(dagrun.Event{Kind: kind, Task: Pick(p.c, ids...)})
 }
 
 func (p *Play) bodyMoves() error {

@@ -240,7 +240,7 @@ func (s *session) precompute(words []string) error {
 
 var taskEvents = map[string]dagrun.EventKind{
 	"grant": dagrun.EvGranted, "started": dagrun.EvStarted, "finish": dagrun.EvFinished, "waits": dagrun.EvWaits,
-	"probed": dagrun.EvProbed, "lost": dagrun.EvLost, "settled": dagrun.EvSettled,
+	"probed": dagrun.EvProbed, "lost": dagrun.EvLost, "settled": dagrun.EvSettled, "queued": dagrun.EvQueued,
 }
 
 // taskEvent reads: command task [#attempt] details.
@@ -273,7 +273,7 @@ func (s *session) details(e *dagrun.Event, words []string) (err error) {
 		if !slices.Equal(words, []string{"miss"}) {
 			e.Result, err = s.result(words)
 		}
-	case dagrun.EvLost:
+	case dagrun.EvLost, dagrun.EvQueued:
 		e.Text = strings.Join(words, " ")
 	case dagrun.EvWaits:
 		for _, word := range words {
