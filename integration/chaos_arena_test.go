@@ -51,14 +51,14 @@ func script(ctx context.Context, url, name string, pairs ...string) error {
 }
 
 // tick is how often a task says that it lives.
-const tick = 100 * time.Millisecond
+const tick = 200 * time.Millisecond
 
 // chaosLibrary is what tasks source, as in witness_test.go.
 const chaosLibrary = `
 see() { read -r up _ </proc/uptime; echo "$1 $OARLOCK_RUN_ID $OARLOCK_STEP ${OARLOCK_ITEM:--} $OARLOCK_ATTEMPT $OARLOCK_FENCE $OARLOCK_WORKER_ID $up" >>$DIR/witness; }
 copy() { tee -a "$DIR/copies/$OARLOCK_RUN_ID:$OARLOCK_STEP:${OARLOCK_ITEM:-}:$OARLOCK_ATTEMPT"; }
 talk() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); echo "run $OARLOCK_RUN_ID $OARLOCK_STEP ${OARLOCK_ITEM:-}#$OARLOCK_ATTEMPT tick $n line $i"; done; }
-work() { n=0; talk $2; while [ $n -lt $1 ]; do n=$((n+1)); sleep 0.1 || :; see tick; talk $2; done; }
+work() { n=0; talk $2; while [ $n -lt $1 ]; do n=$((n+1)); sleep 0.2 || :; see tick; talk $2; done; }
 body() { see start; work $1 $2 | copy; see end; exit $3; }
 flood() { see start; yes "run $OARLOCK_RUN_ID $OARLOCK_STEP#$OARLOCK_ATTEMPT says a lot, and means nothing by it" | head -c $(($1*1024)) | copy; see end; exit 0; }
 leave() { setsid -f sleep 120 </dev/null >/dev/null 2>&1; (trap '' TERM; sleep 120 & exec sleep 120) </dev/null >/dev/null 2>&1 & }
@@ -73,8 +73,9 @@ type arena struct {
 	name  string // of the database
 	nodes []*pgcluster.Node
 	units []*station
-	takes int    // which of nodes takes writes
-	disk  string // the folder of a small disk, "": none
+	takes int      // which of nodes takes writes
+	urls  []string // of nodes: one that is down has none to tell
+	disk  string   // the folder of a small disk, "": none
 
 	clients   []*client
 	stop      context.CancelFunc // of clients
@@ -112,6 +113,9 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 	a.clone(t)
 	if scene == syncScene || scene == asyncScene {
 		a.addStandby(t)
+	}
+	for _, node := range a.nodes {
+		a.urls = append(a.urls, node.URL())
 	}
 	a.bench = &bench{db: &pgtest.DB{URL: a.urlOf(nil, "")}, dir: t.TempDir()}
 	for _, folder := range []string{"copies", "state"} {
@@ -192,23 +196,19 @@ func (a *arena) addStandby(t *testing.T) {
 
 // urlOf leads to whichever server takes writes, through proxies where there are any, as a role or as a superuser.
 func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
-	u, err := url.Parse(databaseURL(a.nodes[0], a.name))
-	if err != nil {
-		panic(err)
-	}
 	var hosts []string
-	for i, node := range a.nodes {
+	var u *url.URL
+	for i, text := range a.urls {
+		var err error
+		if u, err = url.Parse(text); err != nil {
+			panic(err) // pgcluster made it
+		}
 		if proxies != nil {
-			hosts = append(hosts, proxies[i].Addr())
-			continue
+			u.Host = proxies[i].Addr()
 		}
-		n, err := url.Parse(node.URL())
-		if err != nil {
-			panic(err)
-		}
-		hosts = append(hosts, n.Host)
+		hosts = append(hosts, u.Host)
 	}
-	u.Host = strings.Join(hosts, ",")
+	u.Path, u.Host = "/"+a.name, strings.Join(hosts, ",")
 	if role != "" {
 		u.User = url.UserPassword(role, "secret")
 	}

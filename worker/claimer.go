@@ -123,7 +123,7 @@ func (w *Worker) seeOut() {
 	case <-w.ctx.Done(): // the lease is lost: every driver sees that by itself
 		w.view.enter(Ending)
 		w.fleet.close()
-		w.fleet.wg.Wait()
+		w.part(w.driversDone())
 		return
 	case <-w.drain:
 	}
@@ -131,18 +131,23 @@ func (w *Worker) seeOut() {
 	var telling sync.WaitGroup
 	telling.Go(func() { w.retry(ctx, w.session.Drain) }) // beside: a database that is away holds nothing up
 	w.fleet.close()
+	w.drainOut(w.driversDone())
+	cancel()
+	telling.Wait()
+}
+
+// driversDone is closed once the last driver is gone.
+func (w *Worker) driversDone() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.fleet.wg.Wait()
 	}()
-	w.drainOut(done)
-	cancel()
-	telling.Wait()
+	return done
 }
 
 // drainOut lets what runs end by itself for a while, then asks it to end, then sees to it.
-func (w *Worker) drainOut(done chan struct{}) {
+func (w *Worker) drainOut(done <-chan struct{}) {
 	if w.waits(done, w.config.DrainTimeout) {
 		return
 	}
@@ -153,18 +158,32 @@ func (w *Worker) drainOut(done chan struct{}) {
 	case <-w.hurry:
 	}
 	w.giveUp(order{why: "drained", now: true})
+	w.part(done)
+}
+
+// part waits for the last driver. When the database does not take what became of its tasks, whoever takes over finds out; a
+// commit under way ends with its session alone, and that gives runs to others, so no body may be left by then.
+func (w *Worker) part(done <-chan struct{}) {
 	recorded := time.NewTimer(closeTimeout)
 	defer recorded.Stop()
-	select {
-	case <-done:
-	case <-recorded.C: // the database does not take what became of them: whoever takes over finds out
-		w.stop(errStopped)
-		<-done
+	for {
+		select {
+		case <-done:
+			return
+		case <-recorded.C:
+			w.stop(errStopped)
+		}
+		if w.bodies.Load() == 0 {
+			_ = w.closeSession(w.session) // it says the same when it is closed once more
+			<-done
+			return
+		}
+		recorded.Reset(time.Second)
 	}
 }
 
 // waits is for the last driver, as long as there is time.
-func (w *Worker) waits(done chan struct{}, atMost time.Duration) bool {
+func (w *Worker) waits(done <-chan struct{}, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {

@@ -100,6 +100,8 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 			continue
 		case err != nil:
 			return 0, err
+		case ctx.Err() != nil && len(ready.Actions) > 0:
+			return 0, context.Cause(ctx) // nothing begins any more
 		}
 		d.perform(ready.Actions)
 		d.run.Advance()

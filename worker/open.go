@@ -135,7 +135,7 @@ func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error
 	return backoff.Retry(ctx, func() (queue.RunID, error) {
 		id, err := w.session.EnqueueChild(ctx, c)
 		var refused *queue.Error
-		if errors.As(err, &refused) || errors.Is(err, queue.ErrLeaseLost) {
+		if errors.As(err, &refused) && !queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost) {
 			return id, backoff.Permanent(err)
 		}
 		return id, err

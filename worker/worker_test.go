@@ -3,12 +3,15 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -245,6 +248,38 @@ func TestWorker_RunsChildrenWithoutASlot(t *testing.T) {
 	b.start(t, "w", func(c *worker.Config) { c.Slots = 1 })
 	if r := b.await(t, id); r.State != "succeeded" {
 		t.Errorf("the run is %s: %s; %s", r.State, r.Reason, b.states(t, id))
+	}
+}
+
+// full is a writer of a database that has no room for a child at first.
+type full struct {
+	worker.Writer
+	left *atomic.Int32
+}
+
+func (f full) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {
+	if f.left.Add(-1) >= 0 {
+		return 0, errors.Join(&queue.Error{Code: "53100", Message: "could not extend file"}, &pgconn.PgError{Severity: "ERROR", Code: "53100"})
+	}
+	return f.Writer.EnqueueChild(ctx, c)
+}
+
+func TestWorker_AsksForAChildUntilTheDatabaseHasRoom(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: parent\nsteps:\n  - {id: a, action: dag.run, with: {dag: child}}\n")
+	b.put(t, "name: child\nsteps:\n  - {id: b, run: fine}\n")
+	left := &atomic.Int32{}
+	left.Store(3)
+	b.start(t, "w", func(c *worker.Config) {
+		register := c.Register
+		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := register(ctx, w)
+			s.Writer = full{s.Writer, left}
+			return s, err
+		}
+	})
+	if r := b.await(t, b.enqueue(t, "parent")); r.State != "succeeded" {
+		t.Errorf("the run is %s: %s", r.State, r.Reason)
 	}
 }
 

@@ -47,6 +47,14 @@ func (t *total) add(r *Result) {
 	t.Inconclusive = append(t.Inconclusive, named(r, r.Inconclusive)...)
 }
 
+// streak is how many of the last seeds broke nothing.
+func streak(results []Result) (n int) {
+	for i := len(results) - 1; i >= 0 && len(results[i].Violations) == 0; i-- {
+		n++
+	}
+	return n
+}
+
 func named(r *Result, what []string) (lines []string) {
 	for _, w := range what {
 		lines = append(lines, fmt.Sprintf("seed %d (%s): %s", r.Seed, r.Scene, w))
@@ -66,6 +74,7 @@ func Page(results []Result) string {
 	}{
 		{"seeds", int64(t.seeds)},
 		{"seeds without a violation", int64(t.clean)},
+		{"of these, played last and in a row", int64(streak(results))},
 		{"faults", int64(t.faults)},
 		{"runs", int64(t.Runs)},
 		{"tasks that started", int64(t.Tasks)},

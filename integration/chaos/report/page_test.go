@@ -35,7 +35,7 @@ func TestPage_AddsUpWhatWasAppended(t *testing.T) {
 	}
 	page := Page(got)
 	for _, line := range []string{
-		"| seeds | 2 |", "| seeds without a violation | 1 |", "| faults | 7 |", "| tasks that started | 15 |", "| cut | 5 |",
+		"| seeds | 2 |", "| seeds without a violation | 1 |", "| of these, played last and in a row | 0 |", "| faults | 7 |", "| tasks that started | 15 |", "| cut | 5 |",
 		"| failover | 1 | 4 | 5 | 0 | 1 |", "| **violations** | 1 |", "- seed 2 (failover): S1 run 4: twice",
 	} {
 		if !strings.Contains(page, line+"\n") {

@@ -223,7 +223,7 @@ func (s *Step) body(r *rand.Rand, options Options) []string {
 	lines := 1 + r.IntN(3)
 	switch s.Kind {
 	case Steady:
-		return []string{call(2+r.IntN(6), lines, 0)}
+		return []string{call(1+r.IntN(4), lines, 0)}
 	case Long:
 		return []string{call(options.LongTicks+r.IntN(options.LongTicks/4+1), lines, 0)}
 	case Flaky:
@@ -246,7 +246,7 @@ func (s *Step) body(r *rand.Rand, options Options) []string {
 	case Daemon:
 		return []string{"kill: {grace: 200ms, leftovers: keep}", fmt.Sprintf("run: '. $DIR/lib; leave; body %d 1 0'", r.IntN(3))}
 	case Deaf:
-		return []string{"kill: {grace: 300ms}", fmt.Sprintf(`run: '. $DIR/lib; trap "" TERM; body %d 1 0'`, 4+r.IntN(10))}
+		return []string{"kill: {grace: 300ms}", fmt.Sprintf(`run: '. $DIR/lib; trap "" TERM; body %d 1 0'`, 2+r.IntN(6))}
 	case Once:
 		return []string{"retry_policy: {limit: 1000, interval: 100ms, max_interval: 1s, kinds: [sql]}", "action: postgres.query", "with: {sql: 'INSERT INTO chaos.once (run_id, step) VALUES ($1, $2)', params: ['${run.id}', " + s.ID + "]}"} // sql-shown: of a task
 	case Nothing:

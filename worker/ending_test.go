@@ -1,0 +1,90 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/queue/queuetest"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// unwritten is a session whose database takes nothing while it is away. As queue.Session's, a commit under way waits until the
+// session is closed, whatever becomes of its caller; one that waits for its turn can be withdrawn.
+type unwritten struct {
+	worker.Writer
+	worker.Lease
+	underWay  bool
+	away      *atomic.Bool
+	closed    chan struct{}
+	once      sync.Once
+	condemned *atomic.Int32
+}
+
+func (u *unwritten) Commit(ctx context.Context, b *queue.Batch) error {
+	switch {
+	case u.away.Load() && u.underWay:
+		<-u.closed
+		return fmt.Errorf("commit: %w: %w", queue.ErrClosed, queue.ErrUnknown)
+	case u.away.Load():
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return u.Writer.Commit(ctx, b)
+}
+
+func (u *unwritten) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	u.condemned.Add(1)
+	return u.Writer.Condemn(ctx, c, reason)
+}
+
+func (u *unwritten) Close(ctx context.Context) error {
+	u.once.Do(func() { close(u.closed) })
+	return u.Lease.Close(ctx)
+}
+
+// Whoever is told to stop at once while the database takes nothing ends all the same, and leaves its run to the next driver
+// as it is: that a commit was given up says nothing about the run.
+func TestStopNow_LeavesARunWhoseCommitIsGivenUpToTheNextDriver(t *testing.T) {
+	t.Parallel()
+	for name, underWay := range map[string]bool{"under way": true, "waiting for its turn": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { endUnwritten(t, underWay) })
+		})
+	}
+}
+
+func endUnwritten(t *testing.T, underWay bool) {
+	t.Helper()
+	began := time.Now()
+	boot := func() time.Duration { return time.Since(began) }
+	b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot}), bodies: &bodies{started: make(chan *worker.Task, 10)}}
+	b.put(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
+	id := b.enqueue(t, "d")
+	u := &unwritten{underWay: underWay, away: &atomic.Bool{}, closed: make(chan struct{}), condemned: &atomic.Int32{}}
+	w := b.start(t, "w", func(c *worker.Config) {
+		c.Boot = boot
+		register := c.Register
+		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := register(ctx, w)
+			u.Writer, u.Lease = s.Writer, s.Lease
+			s.Writer, s.Lease = u, u
+			return s, err
+		}
+	})
+	task := <-b.bodies.started
+	u.away.Store(true)
+	w.StopNow()
+	<-task.Now
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" || u.condemned.Load() > 0 {
+		t.Errorf("the run is %s: %s; %v, condemned %d times", r.State, r.Reason, err, u.condemned.Load())
+	}
+}
