@@ -39,9 +39,21 @@ func chaosStatement(name string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(string(text))
 }
 
+// connect is for the test itself, whose own timeouts are not among the faults.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range stepped {
+		config.RuntimeParams[name] = "0"
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
 // script sends a file of several statements.
 func script(ctx context.Context, url, name string, pairs ...string) error {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -235,7 +247,7 @@ func (a *arena) proxies(t *testing.T) (all []*netfault.Proxy) {
 func one[T any](ctx context.Context, url, name string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		return value, err
 	}

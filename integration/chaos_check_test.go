@@ -63,7 +63,7 @@ type ended struct {
 func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *report.Result {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	conn, err := pgx.Connect(ctx, a.superURL())
+	conn, err := connect(ctx, a.superURL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (a *arena) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) b
 
 // hold keeps rows locked for a while, as who forgot a transaction does.
 func (a *arena) hold(r *rand.Rand, name string) bool {
-	conn, err := pgx.Connect(a.ctx, a.superURL())
+	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
 	}
@@ -98,7 +98,7 @@ func (a *arena) hold(r *rand.Rand, name string) bool {
 
 // lockBackwards locks two runs, the later one first, so that it and whoever locks them in order wait for each other.
 func lockBackwards(a *arena, r *rand.Rand) bool {
-	conn, err := pgx.Connect(a.ctx, a.superURL())
+	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
 	}
@@ -160,7 +160,7 @@ func hogConnections(a *arena, r *rand.Rand) bool {
 
 // forge sends notifications that mean nothing, as anybody may.
 func forge(a *arena, r *rand.Rand) bool {
-	conn, err := pgx.Connect(a.ctx, a.superURL())
+	conn, err := connect(a.ctx, a.superURL())
 	if err != nil {
 		return false
 	}
@@ -186,7 +186,7 @@ func forge(a *arena, r *rand.Rand) bool {
 
 // stepClock moves the database's clock, by up to seven leases, forth or back.
 func (a *arena) stepClock(ahead time.Duration) bool {
-	conn, err := pgx.Connect(context.WithoutCancel(a.ctx), a.superURL())
+	conn, err := connect(context.WithoutCancel(a.ctx), a.superURL())
 	if err != nil {
 		return false
 	}

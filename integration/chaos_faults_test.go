@@ -312,14 +312,21 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
+func (a *arena) unsetAll() error {
+	ctx, cancel := context.WithTimeout(a.ctx, patience)
+	defer cancel()
+	for _, name := range stepped {
+		if err := script(ctx, a.node().URL(), "unset", "name", name); err != nil {
+			return err
+		}
+	}
+	return script(ctx, a.node().URL(), "reload")
+}
+
 // heal undoes what is left, and counts the faults that waited for a message and got it.
 func (a *arena) heal(t *testing.T) {
 	t.Helper()
-	ctx := context.WithoutCancel(a.ctx)
-	for _, name := range stepped {
-		_ = script(ctx, a.node().URL(), "unset", "name", name)
-	}
-	_ = script(ctx, a.node().URL(), "reload")
+	until(t, "settings are as they were", func() bool { return a.unsetAll() == nil })
 	if a.scene == clockScene {
 		a.stepClock(a.maxStep) // so that whatever was put off until then is due
 	}

@@ -82,7 +82,7 @@ func endUnwritten(t *testing.T, underWay bool) {
 	u.away.Store(true)
 	w.StopNow()
 	<-task.Now
-	time.Sleep(time.Minute)
+	<-u.closed
 	synctest.Wait()
 	if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" || u.condemned.Load() > 0 {
 		t.Errorf("the run is %s: %s; %v, condemned %d times", r.State, r.Reason, err, u.condemned.Load())
