@@ -59,6 +59,7 @@ func measure(t *testing.T, what string, bound time.Duration, try func(n int) tim
 	var all []time.Duration
 	for n := range *takeoverTrials {
 		all = append(all, try(n))
+		t.Logf("trial %d: %s: %v", n, what, all[n])
 	}
 	if median := figures(t, what, all); median > bound {
 		t.Errorf("%s: %v, want %v at the most", what, median, bound)
