@@ -299,6 +299,30 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'succeeded', generation = 2, epoch = 2, seq = 3 WHERE step = 3")
 }
 
+// A request is written by the function that asks for it, under the name of whoever asks, and what was decided stays so.
+func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	worker := b.user(t, "worker", "oarlock_worker")
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	id := get[int64](t, b.conn, "SELECT id FROM oarlock.pause($1)", run)
+	for _, c := range []struct{ code, statement string }{
+		{"42501", "INSERT INTO oarlock.controls (run_id, verb, by, decided_at, outcome) SELECT run_id, 'approve', 'admin', now(), 'applied' FROM oarlock.runs"},
+		{"42501", "UPDATE oarlock.controls SET by = 'admin'"},
+		{"42501", "UPDATE oarlock.controls SET verb = 'approve', args = '{}'"},
+		{"42501", "DELETE FROM oarlock.controls"},
+		{"", "UPDATE oarlock.controls SET decided_at = now(), outcome = 'applied', state = 'paused' WHERE decided_at IS NULL"},
+		{"OA010", "UPDATE oarlock.controls SET outcome = 'refused', message = 'x'"},
+		{"OA010", "UPDATE oarlock.controls SET decided_at = NULL, outcome = NULL"},
+	} {
+		wantCode(t, worker, c.code, c.statement)
+	}
+	if got := get[string](t, b.conn, "SELECT concat_ws(' ', verb, outcome, state, message) FROM oarlock.control_status($1)", id); got != "pause applied paused" {
+		t.Errorf("the control is %q", got)
+	}
+}
+
 // What opens a generation is the one change of a finished run that is not refused: it must not carry another one with it.
 func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	t.Parallel()

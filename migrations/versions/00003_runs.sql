@@ -522,11 +522,25 @@ CREATE TRIGGER tasks_guard BEFORE UPDATE ON oarlock.tasks FOR EACH ROW
           OR NEW.epoch < OLD.epoch OR NEW.epoch = OLD.epoch AND NEW.seq < OLD.seq OR NEW.generation < OLD.generation)
     EXECUTE FUNCTION oarlock.guard_task();
 
+-- What was decided stays so.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.guard_control() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'control % was decided: %', OLD.control_id, OLD.outcome
+        USING ERRCODE = 'OA010', HINT = 'ask again: each request is a control of its own';
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER controls_guard BEFORE UPDATE ON oarlock.controls FOR EACH ROW WHEN (OLD.decided_at IS NOT NULL)
+    EXECUTE FUNCTION oarlock.guard_control();
+
 -- +goose Down
 DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
     oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);
+DROP FUNCTION oarlock.guard_control();
 DROP FUNCTION oarlock.guard_task();
 DROP FUNCTION oarlock.guard_run();
 DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, timestamptz, timestamptz, timestamptz);
