@@ -124,8 +124,8 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: mutants
-mutants: ## plant faults in the core and see each one caught (minutes)
-	@cd dagrun/dagruntest/mutant && go test -count=1 -timeout 60m -run All -mutants
+mutants: ## plant faults in the core and the system, and see each one caught (an hour or so): ONLY=PATTERN
+	@cd integration/mutant && go test -count=1 -timeout 300m -v -run 'TestCore|TestSystem' -mutants $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: simulate
 simulate: ## play SEEDS (3000) histories of the real worker in simulated time; SEED=n tells one

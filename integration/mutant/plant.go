@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
@@ -23,30 +24,32 @@ type Outcome struct {
 	Caught bool
 	Suite  string
 	Test   string // the first to fail
+	Seed   string // the history that showed it, where seeds are what is tried
+	Runs   int    // of suites, until then
 	Took   time.Duration
 }
 
-// Plant runs suites over a mutant of the core in folder core until one is red. An error says that the mutant, or a
-// suite, does not even compile.
-func Plant(ctx context.Context, core, scratch string, m *Mutant, suites []Suite) (Outcome, error) {
-	overlay, err := overlay(core, scratch, m)
+// Plant runs suites over a mutant of what is in a folder until one is red. An error says that the mutant, or a suite,
+// does not even compile.
+func Plant(ctx context.Context, folder, scratch string, m *Mutant, suites []Suite) (Outcome, error) {
+	overlay, err := overlay(folder, scratch, m)
 	if err != nil {
 		return Outcome{}, err
 	}
 	begin := time.Now()
-	for _, s := range suites {
-		o, err := s.run(ctx, core, "-overlay="+overlay)
-		o.Took = time.Since(begin)
+	for i, s := range suites {
+		o, err := s.run(ctx, folder, "-overlay="+overlay)
+		o.Took, o.Runs = time.Since(begin), i+1
 		if err != nil || o.Caught {
 			return o, err
 		}
 	}
-	return Outcome{Took: time.Since(begin)}, nil
+	return Outcome{Took: time.Since(begin), Runs: len(suites)}, nil
 }
 
-// overlay writes the file with the fault, and what tells the go command to take it for the one of the core.
-func overlay(core, scratch string, m *Mutant) (string, error) {
-	file := filepath.Join(core, m.File)
+// overlay writes the file with the fault, and what tells the go command to take it for the right one.
+func overlay(folder, scratch string, m *Mutant) (string, error) {
+	file := filepath.Join(folder, m.File)
 	source, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("mutant %q: %w", m.Name, err)
@@ -55,7 +58,7 @@ func overlay(core, scratch string, m *Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	replacement := filepath.Join(scratch, "faulty.go")
+	replacement := filepath.Join(scratch, "faulty"+filepath.Ext(m.File))
 	index, err := json.Marshal(map[string]map[string]string{"Replace": {file: replacement}})
 	if err != nil {
 		return "", fmt.Errorf("overlay: %w", err)
@@ -68,10 +71,10 @@ func overlay(core, scratch string, m *Mutant) (string, error) {
 }
 
 // run runs the suite up to its first failure.
-func (s Suite) run(ctx context.Context, core string, flags ...string) (Outcome, error) {
+func (s Suite) run(ctx context.Context, folder string, flags ...string) (Outcome, error) {
 	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=10m"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(append(args, s.Package), s.Args...)...)
-	cmd.Dir = core
+	cmd.Dir = folder
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	events, failure := cmd.Output()
@@ -84,7 +87,17 @@ func (s Suite) run(ctx context.Context, core string, flags ...string) (Outcome, 
 	case !built || failure != nil && test == "":
 		return Outcome{}, fmt.Errorf("%s does not compile:\n%s%s", s.Package, complaints.Bytes(), buildOutput(events))
 	}
-	return Outcome{Caught: failure != nil, Suite: s.Package, Test: test}, nil
+	return Outcome{Caught: failure != nil, Suite: s.Package, Test: test, Seed: seedIn(events)}, nil
+}
+
+var seedLine = regexp.MustCompile(`seed (\d+):`)
+
+// seedIn is the first seed that a failing suite names.
+func seedIn(events []byte) string {
+	if found := seedLine.FindSubmatch(events); found != nil {
+		return string(found[1])
+	}
+	return ""
 }
 
 // event is a line of `go test -json`.

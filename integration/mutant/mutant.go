@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// Mutant is a fault to be planted in the core.
+// Mutant is a fault to be planted.
 type Mutant struct {
 	Name string
 	Why  string // what goes wrong, in a sentence
-	File string // of the core
+	File string
 	Old  string // stands in File once
 	New  string
+	By   []Suite // who must notice; empty: whoever does
 }
 
 // Parse reads a list of mutants. What starts with # is for the reader.
@@ -46,6 +47,12 @@ func parseOne(lines []string) (Mutant, error) {
 	for _, line := range lines[3:] {
 		mark, code, _ := strings.Cut(line, " ")
 		switch {
+		case mark == "?" && before == nil:
+			words := strings.Fields(code)
+			if len(words) == 0 {
+				return m, errors.New("asks nobody: name a package after ?")
+			}
+			m.By = append(m.By, Suite{Package: words[0], Args: words[1:]})
 		case mark == "-" && after == nil:
 			before = append(before, code)
 		case mark == "+":
