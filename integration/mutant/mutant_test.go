@@ -124,7 +124,7 @@ func TestSystem(t *testing.T) {
 		rows = append(rows, row(&m, &o))
 	}
 	if *table != "" && !t.Failed() {
-		if err := os.WriteFile(*table, []byte(preface+strings.Join(rows, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a page for everybody
+		if err := os.WriteFile(*table, []byte(preface+strings.Join(rows, "\n")+"\n"), 0o600); err != nil {
 			t.Error(err)
 		}
 	}
