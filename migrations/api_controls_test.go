@@ -313,6 +313,7 @@ func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
 		{"42501", "UPDATE oarlock.controls SET verb = 'approve', args = '{}'"},
 		{"42501", "DELETE FROM oarlock.controls"},
 		{"", "UPDATE oarlock.controls SET decided_at = now(), outcome = 'applied', state = 'paused' WHERE decided_at IS NULL"},
+		{"", "UPDATE oarlock.controls SET outcome = 'applied', state = 'paused'"}, // the same again is no change
 		{"OA010", "UPDATE oarlock.controls SET outcome = 'refused', message = 'x'"},
 		{"OA010", "UPDATE oarlock.controls SET decided_at = NULL, outcome = NULL"},
 	} {

@@ -527,8 +527,11 @@ CREATE TRIGGER tasks_guard BEFORE UPDATE ON oarlock.tasks FOR EACH ROW
 CREATE FUNCTION oarlock.guard_control() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'control % was decided: %', OLD.control_id, OLD.outcome
-        USING ERRCODE = 'OA010', HINT = 'ask again: each request is a control of its own';
+    IF NEW IS DISTINCT FROM OLD THEN
+        RAISE EXCEPTION 'control % was decided: %', OLD.control_id, OLD.outcome
+            USING ERRCODE = 'OA010', HINT = 'ask again: each request is a control of its own';
+    END IF;
+    RETURN NEW;
 END $$;
 -- +goose StatementEnd
 
