@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -189,7 +190,7 @@ func TestPoll_TakesItsShareWhenOthersAreHungryToo(t *testing.T) {
 	if p := poll(t, b, 10); len(p.Claims) != 2 {
 		t.Errorf("claimed %d of 4", len(p.Claims))
 	}
-	if n := value[int](t, f.desk, "SELECT hungry FROM oarlock.workers WHERE worker_id = $1", b.ID()); n != 8 {
+	if n := value[int](t, f.desk, "SELECT hungry FROM oarlock.workers WHERE worker_id = $1", b.ID()); n != 10 { // as when it became hungry
 		t.Errorf("hungry for %d", n)
 	}
 }
@@ -311,5 +312,25 @@ func TestPoll_BringsSoManyBytesAtOnce(t *testing.T) {
 	}
 	if got := most(); got > 33<<20 {
 		t.Errorf("one answer had %d MiB", got>>20)
+	}
+}
+
+func TestPoll_WritesHungerOnlyWhereItBeginsOrEnds(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	version := func() string {
+		return value[string](t, f.desk, "SELECT xmin || ' ' || (hungry > 0) FROM oarlock.workers WHERE worker_id = $1", s.ID())
+	}
+	poll(t, s, 5)
+	hungry := version()
+	poll(t, s, 3)
+	if got := version(); got != hungry {
+		t.Errorf("the worker's row was %s, is %s", hungry, got)
+	}
+	f.ask(t, "plain", 2)
+	poll(t, s, 2)
+	if got := version(); !strings.HasSuffix(got, "false") {
+		t.Errorf("a worker that has all it wants is hungry: %s", got)
 	}
 }

@@ -307,7 +307,7 @@ CREATE TABLE oarlock.workers (
     ttl_ms      bigint NOT NULL,
     busy        int    NOT NULL DEFAULT 0,
     runs        int    NOT NULL DEFAULT 0,
-    hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would take
+    hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not
     channel     text   NOT NULL,
     replaced_by uuid,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),

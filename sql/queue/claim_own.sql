@@ -34,7 +34,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
-     WHERE r.run_id = p.run_id AND r.state = 'queued'
+     WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
     RETURNING r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
               r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts

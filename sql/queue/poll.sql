@@ -65,9 +65,9 @@ WITH RECURSIVE fence AS MATERIALIZED (
     RETURNING p.n, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
               r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
-), hunger AS (
+), hunger AS ( -- whoever wakes workers asks only whether they are: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
-     WHERE w.worker_id = @worker AND w.state = 'live' AND w.hungry <> @want - h.n
+     WHERE w.worker_id = @worker AND w.state = 'live' AND (w.hungry > 0) <> (@want > h.n)
 ), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index
     (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
     UNION ALL
