@@ -135,7 +135,7 @@ func (e *env) work(ctx context.Context, config rig.Config, own ownership) error 
 	err = r.Run(context.WithoutCancel(ctx)) // signals are heard here: the first is no reason to drop everything
 	close(over)
 	<-heard
-	signal.Stop(got)
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // it ends now; one that comes late would make a failure of it
 	return endOf(errors.Join(err, watch.end()))
 }
 

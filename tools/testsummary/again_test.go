@@ -53,6 +53,12 @@ func TestAgain(t *testing.T) {
 			true, "flaky 1: failed, and passed when run alone; mend them\n  m/a.TestOnce",
 		},
 		{
+			"of its subtests only the one that failed runs again",
+			map[string]string{"a": "func TestAll(t *testing.T) {\n\tt.Run(\"one (1/2)\", TestOnce)\n\tt.Run(\"two\", func(t *testing.T) {\n\t\tif _, err := os.Stat(\"two\"); err == nil {\n\t\t\tt.Error(\"again\")\n\t\t}\n\t\tos.WriteFile(\"two\", nil, 0o600)\n\t})\n}\n\n" + onceBad},
+			[]string{"-again", "2", "--", "./..."},
+			true, "flaky 1: failed, and passed when run alone; mend them\n  m/a.TestAll/one_(1/2)",
+		},
+		{
 			"a test that fails twice has failed",
 			map[string]string{"a": onceBad + alwaysBad},
 			[]string{"-again", "2", "--", "./..."},

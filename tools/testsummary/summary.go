@@ -38,9 +38,9 @@ type summary struct {
 	running                 map[string]map[string]*result // package → test
 	builds                  map[string][]string           // import path → compiler output
 	skips                   map[string][]string           // reason → tests
-	failures                map[string][]string           // package → tests without subtests' names
-	hopeless                bool                          // something failed that running again would not mend
-	flaky                   []string                      // failed, then passed alone
+	failures                []failure
+	hopeless                bool     // something failed that running again would not mend
+	flaky                   []string // failed, then passed alone
 	passed, failed, skipped int
 }
 
@@ -50,8 +50,6 @@ func newSummary(out io.Writer) *summary {
 		running: map[string]map[string]*result{},
 		builds:  map[string][]string{},
 		skips:   map[string][]string{},
-
-		failures: map[string][]string{},
 	}
 }
 
@@ -175,7 +173,7 @@ func (s *summary) countParent(pkg, name string, tests map[string]*result) {
 	switch r := tests[name]; {
 	case r.outcome == "pass" || r.outcome == "skip":
 	case failedBelow(tests, name):
-		s.failure(pkg, name, r.output)
+		s.look(r.output)
 		s.show(pkg+"."+name, r.output)
 	default:
 		s.failure(pkg, name, r.output)
