@@ -299,6 +299,33 @@ func TestGuards_AFinishedRunOrTaskChangesNoMore(t *testing.T) {
 	wantCode(t, worker, "OA010", "UPDATE oarlock.tasks SET state = 'succeeded', generation = 2, epoch = 2, seq = 3 WHERE step = 3")
 }
 
+func TestGuards_AWorkerAddsNothingToARunThatIsOver(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	worker := b.user(t, "worker", "oarlock_worker")
+	run, over := enqueue(t, b.conn), enqueue(t, b.conn)
+	b.claim(t, run)
+	b.claim(t, over)
+	b.leave(t, over, "succeeded")
+	for _, statement := range []string{
+		"INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state) VALUES ($1, 0, '', 0, 1, 1, 'failed')",
+		"INSERT INTO oarlock.events (run_id, kind, message) VALUES ($1, 'approved', 'by the boss')",
+		"INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data) VALUES ('2026-11-20', $1, 0, '', 0, 1, 0, 1, now(), 'x')",
+	} {
+		wantCode(t, worker, "", statement, run)
+		wantCode(t, worker, "42501", statement, over)
+		wantCode(t, worker, "42501", statement, 1<<40) // of which there is none
+	}
+	for _, statement := range []string{
+		"INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by) VALUES (1, 1, 1, now(), now(), 'sql', 1, 'boss')",
+		"INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash) VALUES ('boss', 'k', 1, 'x')",
+		"INSERT INTO oarlock.cache (dag_id, step, key, outputs, run_id, expires_at) VALUES (1, 'load', 'k', '{}', 1, 'infinity')",
+		"UPDATE oarlock.attempts SET state = 'succeeded'", "UPDATE oarlock.events SET message = ''", "UPDATE oarlock.log_chunks SET data = ''",
+	} {
+		wantCode(t, worker, "42501", statement)
+	}
+}
+
 // A request is written by the function that asks for it, under the name of whoever asks, and what was decided stays so.
 func TestGuards_AWorkerMakesUpNoControl(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,8 @@ BEGIN
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences
           log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
-        ('INSERT', 'run_keys runs tasks attempts events workers fences log_chunks followers cache run_secrets', 'oarlock_worker'),
-        ('UPDATE', 'runs tasks workers fences followers pool_slots schedules cache', 'oarlock_worker'),
+        ('INSERT', 'tasks attempts events workers fences log_chunks', 'oarlock_worker'),
+        ('UPDATE', 'runs tasks workers fences pool_slots schedules', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
         -- It moves a lane's counter. Of queues and DAGs it only locks rows, which takes the right to some column: one that
@@ -38,7 +38,7 @@ BEGIN
         ('UPDATE (resets)', 'lanes', 'oarlock_worker'),
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
-        ('DELETE', 'fences followers pool_slots cache run_secrets', 'oarlock_worker'),
+        ('DELETE', 'fences pool_slots', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
         -- a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences

@@ -31,6 +31,11 @@ WITH relations AS (
   SELECT CASE relkind WHEN 'v' THEN 3 ELSE 1 END, r.name, 4000 + row_number() OVER (PARTITION BY r.oid ORDER BY t.tgname), '  ' || pg_get_triggerdef(t.oid)
     FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
   UNION ALL
+  SELECT 1, r.name, 4500 + row_number() OVER (PARTITION BY r.oid ORDER BY p.polname),
+         format('  policy %s for %s using %s with check %s', p.polname, CASE p.polcmd WHEN 'r' THEN 'select' WHEN 'a' THEN 'insert' ELSE p.polcmd::text END,
+                coalesce(pg_get_expr(p.polqual, p.polrelid), '-'), coalesce(regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g'), '-'))
+    FROM relations r JOIN pg_class c ON c.oid = r.oid AND c.relrowsecurity JOIN pg_policy p ON p.polrelid = r.oid
+  UNION ALL
   SELECT CASE relkind WHEN 'v' THEN 3 ELSE 1 END, r.name, 5000 + row_number() OVER (PARTITION BY r.oid ORDER BY pg_get_userbyid(g.grantee)),
          format('  granted to %s: %s', CASE g.grantee WHEN 0 THEN 'everybody' ELSE pg_get_userbyid(g.grantee) END, g.privileges)
     FROM relations r,
