@@ -25,8 +25,14 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
+// raceSettings is the variable by which the race detector is told what to do.
+const raceSettings = "GORACE"
+
 // TestMain puts this program on the PATH as oarlock, for scripts and tests that need a process of its own.
 func TestMain(m *testing.M) {
+	if os.Getenv(raceSettings) == "" {
+		os.Setenv(raceSettings, "atexit_sleep_ms=0") // a process would sleep for a second at its end, and there are hundreds
+	}
 	testscript.Main(m, map[string]func(){
 		"oarlock": func() { os.Exit(Main(SystemEnv(), os.Args[1:])) },
 	})
@@ -55,6 +61,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds:                commands,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv(raceSettings, os.Getenv(raceSettings))
+			return nil
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "db" {
 				return !testing.Short(), nil
