@@ -123,10 +123,10 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	var rows [][]string
 	fact := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{p.dim(name), printable(value)})
+			rows = append(rows, []string{p.dim(name), value})
 		}
 	}
-	fact("queue", spec.Queue)
+	fact("queue", printable(spec.Queue))
 	fact("priority", nonZero(spec.Priority))
 	fact("labels", labelText(spec.Labels))
 	fact("selector", labelText(spec.WorkerSelector))
@@ -134,9 +134,9 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	fact("max steps", nonZero(spec.MaxActiveSteps))
 	fact("timeout", durationText(spec.Timeout))
 	fact("queue timeout", durationText(spec.QueueTimeout))
-	fact("needs", strings.Join(v.Needs, ", "))
-	fact("applied", localTime(&v.PutAt)+" by "+v.PutBy)
-	fact("from", v.SourcePath)
+	fact("needs", printable(strings.Join(v.Needs, ", ")))
+	fact("applied", localTime(&v.PutAt)+" by "+shown(v.PutBy))
+	fact("from", shown(v.SourcePath))
 	return alignRows(rows)
 }
 

@@ -234,7 +234,7 @@ func (e *jsonEvent) about() string {
 	if e.Step == nil {
 		return "run"
 	}
-	return printable(taskArg(&queue.Task{Step: *e.Step, Item: deref(e.Item)}))
+	return shown(taskArg(&queue.Task{Step: *e.Step, Item: deref(e.Item)}))
 }
 
 func deref(s *string) string {
@@ -245,7 +245,7 @@ func deref(s *string) string {
 }
 
 func (p painter) eventText(e *jsonEvent) string {
-	text := printable(e.Message)
+	text := shown(e.Message)
 	switch e.Kind {
 	case "lost", "refused", "queue_timeout":
 		return p.bad(text)

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -75,26 +77,29 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 }
 
-// labelText is labels by name: a=1 b=2.
+// shown is printable text that leaves what stands beside it in order, whichever way it reads.
+func shown(text string) string { return graphview.Isolate(printable(text)) }
+
+// labelText is labels by name, fit to be shown: a=1 b=2.
 func labelText(labels map[string]string) string {
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, k+"="+labels[k])
+		all = append(all, shown(k)+"="+shown(labels[k]))
 	}
 	return strings.Join(all, " ")
 }
 
 const paramWidth = 60 // of one value; a longer one is cut where a person reads it, with a mark
 
-// paramText is params by name: day=2026-11-20 limit=10.
+// paramText is params by name, fit to be shown: day=2026-11-20 limit=10.
 func paramText(params json.RawMessage) string {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(params, &values); err != nil {
-		return string(params)
+		return shown(string(params))
 	}
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, k+"="+paramValue(values[k]))
+		all = append(all, shown(k)+"="+shown(paramValue(values[k])))
 	}
 	return strings.Join(all, " ")
 }

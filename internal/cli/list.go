@@ -141,7 +141,9 @@ func filterText(f queue.Filter) string {
 	add("state", config.OrList(f.States))
 	add("DAG", f.DAG)
 	add("queue", f.Queue)
-	add("label", labelText(f.Labels))
+	if len(f.Labels) > 0 {
+		parts = append(parts, "label "+labelText(f.Labels))
+	}
 	if !f.Since.IsZero() {
 		add("since", localTime(&f.Since))
 	}
@@ -191,9 +193,9 @@ func took(r *queue.Run, now time.Time) string {
 
 // runNote says in a line what a person wants to know of a run.
 func runNote(r *queue.Run) string {
-	note := printable(r.Reason)
+	note := shown(r.Reason)
 	if note == "" && r.Tolerated > 0 {
 		note = count(r.Tolerated, "failure") + " tolerated"
 	}
-	return cmp.Or(note, printable(labelText(r.Labels)))
+	return cmp.Or(note, labelText(r.Labels))
 }

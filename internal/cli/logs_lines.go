@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -174,11 +173,11 @@ func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	column := 0
 	if s.options.query.Step == "" {
 		for _, step := range s.reader.Steps() {
-			column = max(column, min(utf8.RuneCountInString(step), maxNameColumn))
+			column = max(column, min(width(step), maxNameColumn))
 		}
 	}
-	name := printable(taskName(c.Step, c.Task.Item))
-	gap := strings.Repeat(" ", max(0, column-utf8.RuneCountInString(name)))
+	name := shown(taskName(c.Step, c.Task.Item))
+	gap := strings.Repeat(" ", max(0, column-width(name)))
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(stepOf(c.Step)))
 	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
@@ -94,7 +93,7 @@ func alignRow(row []string, widths []int) string {
 	var b strings.Builder
 	for i, cell := range row {
 		b.WriteString(cell)
-		b.WriteString(strings.Repeat(" ", widths[i]-width(cell)+columnGap))
+		b.WriteString(strings.Repeat(" ", max(0, widths[i]-width(cell))+columnGap))
 	}
 	return b.String()
 }
@@ -126,12 +125,14 @@ func cut(line string, columns int) string {
 			painted, rest = true, rest[len(code):]
 			continue
 		}
-		_, n := utf8.DecodeRuneInString(rest)
-		if seen += graphview.Columns(rest[:n]); seen > columns-1 {
+		text, _, _ := strings.Cut(rest, "\x1b[")
+		fits := graphview.First(text, columns-1-seen)
+		b.WriteString(fits)
+		if len(fits) < len(text) {
 			break
 		}
-		b.WriteString(rest[:n])
-		rest = rest[n:]
+		seen += graphview.Columns(text)
+		rest = rest[len(text):]
 	}
 	if painted {
 		b.WriteString("\x1b[0m")

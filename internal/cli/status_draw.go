@@ -24,7 +24,7 @@ func (w *watcher) refresh() error {
 // redraw draws the page over the one before. What a terminal is too low for is summed up: at the end all is shown.
 func (w *watcher) redraw(page *runPage) error {
 	columns, rows := w.env.window()
-	page.latest = w.lines.of
+	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()
 	lines := splitLines(page.String())
 	if excess := len(lines) - (rows - 1); excess > 0 {
 		page.rows = max(len(splitLines(page.taskLines()))-excess, leastRows)
@@ -35,7 +35,7 @@ func (w *watcher) redraw(page *runPage) error {
 	}
 	if columns > 0 {
 		for i := range lines {
-			lines[i] = cut(lines[i], columns)
+			lines[i] = cut(lines[i], columns-1)
 		}
 	}
 	text := w.over(w.lines.take() + strings.Join(lines, "\n") + "\n")
@@ -63,6 +63,16 @@ func (w *watcher) over(text string) string {
 }
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+
+// pageColumns are those a page may fill: not the last, since on a full line what clears the rest takes the last character.
+// 0: as many as it likes.
+func (e *env) pageColumns() int {
+	if !e.StdoutTTY {
+		return 0
+	}
+	columns, _ := e.window()
+	return max(columns-1, 0)
+}
 
 // window is the size of the terminal now.
 func (e *env) window() (columns, rows int) {

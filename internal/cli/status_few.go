@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -35,7 +36,7 @@ func (p *runPage) rowsOf(at []int) string {
 	for k, i := range at {
 		rows[k] = p.taskRow(&p.tasks[i])
 	}
-	return alignRows(rows)
+	return strings.Join(p.alignTasks(rows), "\n") + "\n"
 }
 
 // lastLine is what a task wrote last that is under way, where somebody listens.

@@ -32,16 +32,16 @@ func (p painter) runState(state string) string {
 // String is the page: the run, its tasks, what to type next.
 func (p *runPage) String() string {
 	var b strings.Builder
-	b.WriteString(p.headline() + "\n")
-	if reason := printable(p.run.Reason); reason != "" && !p.starting() {
-		b.WriteString(reason + "\n")
+	b.WriteString(p.fold(p.headline(), 0) + "\n")
+	if reason := shown(p.run.Reason); reason != "" && !p.starting() {
+		b.WriteString(p.fold(reason, 0) + "\n")
 	}
-	b.WriteString("\n" + alignRows(p.facts()) + "\n")
+	b.WriteString("\n" + p.factLines() + "\n")
 	b.WriteString(p.taskLines())
 	if next := p.next(); len(next) > 0 {
 		b.WriteString("\n" + p.dim("next") + "\n")
 		for _, command := range next {
-			b.WriteString("  " + command + "\n")
+			b.WriteString("  " + command + "\n") // as it is, to be copied
 		}
 	}
 	return b.String()
@@ -73,7 +73,7 @@ func (p *runPage) facts() (rows [][]string) {
 	r := p.run
 	fact := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{p.dim(name), printable(value)})
+			rows = append(rows, []string{p.dim(name), value})
 		}
 	}
 	fact("params", paramText(r.Params))
@@ -82,13 +82,13 @@ func (p *runPage) facts() (rows [][]string) {
 		delete(labels, hereLabel)
 	}
 	fact("labels", labelText(labels))
-	fact("key", r.Key)
-	asked := localTime(&r.CreatedAt) + " by " + r.SubmittedBy
+	fact("key", shown(r.Key))
+	asked := localTime(&r.CreatedAt) + " by " + shown(r.SubmittedBy)
 	if r.Trigger != "sql" && r.Trigger != "" {
 		asked += ", " + r.Trigger
 	}
 	fact("asked", asked)
-	fact("queue", p.lane())
+	fact("queue", printable(p.lane()))
 	fact("started", p.started())
 	fact("driven", p.drivers())
 	if r.Generation > 1 {
@@ -142,7 +142,7 @@ func later(a, b time.Time) time.Time {
 func (p *runPage) drivers() string {
 	var parts []string
 	if worker := driverOf(p.run, p.tasks); worker != "" {
-		parts = append(parts, "by "+worker)
+		parts = append(parts, "by "+shown(worker))
 	}
 	if p.run.Epoch > 1 {
 		parts = append(parts, fmt.Sprintf("drive %d", p.run.Epoch))
@@ -159,7 +159,7 @@ func orUnnamed(worker string) string {
 	if worker == "" {
 		return "(unknown)"
 	}
-	return worker
+	return shown(worker)
 }
 
 // counts is how many tasks there are in each state, in the order of urgency.
@@ -206,12 +206,11 @@ func (p *runPage) taskLines() string {
 		}
 		i += n
 	}
-	aligned := strings.Split(strings.TrimSuffix(alignRows(rows), "\n"), "\n")
 	var b strings.Builder
-	for i, line := range aligned {
+	for i, line := range p.alignTasks(rows) {
 		b.WriteString(line + "\n")
 		for _, quoted := range below[i] {
-			b.WriteString(quoted + "\n")
+			b.WriteString(p.fold(quoted, width(tailMark)) + "\n")
 		}
 	}
 	return b.String()
@@ -265,7 +264,7 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	case t.Kind == "replacement":
 		indent = "    "
 	}
-	row := []string{indent + p.paint(sgr, glyph) + " " + printable(name), p.paint(sgr, t.State), p.dim(p.taskTime(t)), ""}
+	row := []string{indent + p.paint(sgr, glyph) + " " + shown(name), p.paint(sgr, t.State), p.dim(p.taskTime(t)), ""}
 	row[3] = p.taskNote(t)
 	return row
 }
@@ -287,7 +286,7 @@ func (p *runPage) taskNote(t *queue.Task) string {
 		parts = append(parts, fmt.Sprintf("attempt %d", t.Attempt))
 	}
 	if t.Reason != "" && t.Reason != "ran" && t.Reason != p.run.Reason {
-		parts = append(parts, printable(t.Reason))
+		parts = append(parts, shown(t.Reason))
 	}
 	if !t.NextAttemptAt.IsZero() && t.FinishedAt.IsZero() {
 		parts = append(parts, "next at "+t.NextAttemptAt.Local().Format(time.TimeOnly))
@@ -306,7 +305,7 @@ func (p *runPage) taskNote(t *queue.Task) string {
 func (p *runPage) quoted(lines []string) []string {
 	var quoted []string
 	for _, l := range lines {
-		quoted = append(quoted, p.dim("      │ "+l))
+		quoted = append(quoted, p.dim(tailMark+graphview.Isolate(l)))
 	}
 	return quoted
 }

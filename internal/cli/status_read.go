@@ -28,6 +28,8 @@ type runPage struct {
 	dag     *queue.Definition
 	events  []queue.Event            // none: not to be read by this user
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
+	columns int                      // lines are folded to; 0: they are not
+	live    bool                     // lines are cut instead
 	rows    int                      // for as many tasks there is room; 0: for all
 	latest  func(task string) string // the last line of one that runs; nil: not known
 }
@@ -39,7 +41,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 	if err != nil {
 		return nil, err
 	}
-	page := &runPage{painter: e.stdoutPaint(), now: time.Now(), run: run, tails: map[int][]string{}}
+	page := &runPage{painter: e.stdoutPaint(), now: time.Now(), run: run, tails: map[int][]string{}, columns: e.pageColumns()}
 	if page.tasks, err = store.Tasks(ctx, id); err != nil || e.settings.Text("output") != "table" {
 		return page, err
 	}

@@ -1,64 +1,76 @@
 package cli
 
 import (
-	"fmt"
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/internal/screen"
 )
 
-// screen is a terminal that knows what redraw sends: up so many lines, clear to the end of the line or of all, text.
-func screen(t *testing.T, sent string) []string {
-	t.Helper()
-	lines, row := []string{""}, 0
-	for rest := sent; rest != ""; {
-		var up int
-		switch n, _ := fmt.Sscanf(rest, "\x1b[%dA\r", &up); {
-		case n == 1 && strings.Index(rest, "A\r") < len("\x1b[9999"):
-			if row -= up; row < 0 {
-				t.Fatalf("%d lines up, of %d", up, row+up)
-			}
-			rest = rest[strings.Index(rest, "\r")+1:]
-			lines[row] = "" // what follows is written over it, and clears what is longer
-		case strings.HasPrefix(rest, "\x1b[K"):
-			rest = rest[len("\x1b[K"):]
-		case strings.HasPrefix(rest, "\x1b[J"):
-			lines, rest = lines[:row+1], rest[len("\x1b[J"):]
-		case rest[0] == '\n':
-			if row++; row == len(lines) {
-				lines = append(lines, "")
-			}
-			lines[row], rest = "", rest[1:]
-		default:
-			lines[row], rest = lines[row]+rest[:1], rest[1:]
-		}
-	}
-	return lines[:row]
+// terminal is one that a person may make another size while something is drawn on it.
+type terminal struct {
+	*screen.Screen
+
+	columns, rows int
+}
+
+func (t *terminal) resize(columns, rows int) {
+	t.Resize(columns, rows)
+	t.columns, t.rows = columns, rows
+}
+
+// Write does what a terminal's driver does to the end of a line.
+func (t *terminal) Write(p []byte) (int, error) {
+	return t.Screen.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n")))
 }
 
 func TestWatch_DrawsOverWhatItDrew(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	e := &env{Env: Env{Stdout: &out, StdoutTTY: true, Columns: 40, Rows: 12}}
+	term := &terminal{screen.New(80, 12), 80, 12}
+	e := &env{Env: Env{Stdout: term, StdoutTTY: true, Size: func() (int, int) { return term.columns, term.rows }}}
+	mustPrint(t, e, "$ oarlock\n")
 	w := &watcher{env: e, seen: map[string]string{}}
-	for _, page := range []*runPage{fanPage(), waitingPage(t), fanPage()} {
-		if err := w.redraw(page); err != nil {
-			t.Fatal(err)
-		}
-		lines := screen(t, out.String())
-		if len(lines) != len(w.drawn) || len(lines) >= e.Rows {
-			t.Errorf("%d lines on a terminal of %d, %d known", len(lines), e.Rows, len(w.drawn))
-		}
-		for _, line := range lines {
-			if width(line) > e.Columns {
-				t.Errorf("%d columns on a terminal of %d: %q", width(line), e.Columns, line)
+	pages := []*runPage{fanPage(), waitingPage(t), failedPage(), namedPage()}
+	for i, size := range [][2]int{{80, 12}, {40, 24}, {41, 24}, {120, 30}, {60, 50}, {200, 50}, {33, 60}, {80, 60}} {
+		term.resize(size[0], size[1])
+		for k := range pages {
+			page := pages[(i+k)%len(pages)]
+			if err := w.redraw(page); err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSuffix(term.Screen.String(), "\n"), "\n")
+			headline := strings.TrimSuffix(cut(page.headline(), size[0]-1), "…")
+			if at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, headline) }); at < 0 || len(lines)-at != len(w.drawn) || len(w.drawn) >= size[1] {
+				t.Fatalf("at %d x %d: %d lines drawn, the screen shows\n%s", size[0], size[1], len(w.drawn), term.Screen)
 			}
 		}
-		if want := page.headline(); !strings.HasPrefix(want, strings.TrimSuffix(lines[0], "…")) {
-			t.Errorf("the page begins with %q, want %q", lines[0], want)
+		if heads := strings.Count("\n"+term.Screen.String(), "\nrun "); heads != 1 {
+			t.Fatalf("at %d x %d: %d headlines on\n%s", size[0], size[1], heads, term.Screen)
 		}
 	}
-	if last := screen(t, out.String()); !strings.Contains(strings.Join(last, "\n"), " more: ") {
-		t.Errorf("a cut page ends with %q", last[len(last)-1])
+	if first := term.Lines()[0]; first != "$ oarlock" {
+		t.Errorf("what stood above is now %q", first)
+	}
+}
+
+func TestWatch_SumsUpWhatATerminalIsTooLowFor(t *testing.T) {
+	t.Parallel()
+	term := &terminal{screen.New(60, 12), 60, 12}
+	w := &watcher{env: &env{Env: Env{Stdout: term, StdoutTTY: true, Columns: 60, Rows: 12}}, seen: map[string]string{}}
+	if err := w.redraw(fanPage()); err != nil {
+		t.Fatal(err)
+	}
+	if shown := term.Screen.String(); !strings.Contains(shown, " more: ") {
+		t.Errorf("nothing is summed up:\n%s", shown)
+	}
+}
+
+func mustPrint(t *testing.T, e *env, text string) {
+	t.Helper()
+	if err := e.print(text); err != nil {
+		t.Fatal(err)
 	}
 }
 

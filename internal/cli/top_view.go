@@ -28,7 +28,7 @@ func (e *env) topFrame(v *topView) string {
 	b.WriteString("\x1b[H")
 	lines := v.lines(rows - 1)
 	for _, line := range lines[:min(len(lines), rows-1)] {
-		b.WriteString(cut(line, columns) + "\x1b[K\r\n")
+		b.WriteString(cut(line, columns-1) + "\x1b[K\r\n") // on a full line, what clears the rest takes the last character
 	}
 	b.WriteString("\x1b[J")
 	return b.String()
@@ -148,7 +148,7 @@ func (v *topView) workerTable() table {
 	t := table{head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "RUNS", "BEAT")}
 	for _, w := range v.workers() {
 		t.rows = append(t.rows, []string{
-			printable(w.Name), printable(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
+			shown(w.Name), shown(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
 			decimal(int64(w.Runs)), v.beat(w),
 		})
 	}
@@ -167,7 +167,7 @@ func (v *topView) runTable() table {
 			done = fmt.Sprintf("%d/%d", total-r.Counts.Open, total)
 		}
 		t.rows = append(t.rows, []string{
-			decimal(int64(r.ID)), r.DAG, lasts, done, printable(r.Worker), v.dim(printable(r.Reason)),
+			decimal(int64(r.ID)), r.DAG, lasts, done, shown(r.Worker), v.dim(shown(r.Reason)),
 		})
 	}
 	return t

@@ -119,7 +119,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 		t.rows = append(t.rows, []string{
 			printable(w.Name), printable(w.Host), paint.workerState(w), fmt.Sprintf("%d/%d", w.Busy, w.Slots), decimal(int64(w.Runs)),
 			paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
-			printable(labelText(w.Labels)),
+			labelText(w.Labels),
 		})
 	}
 	a.object = object

@@ -35,10 +35,7 @@ func (c *canvas) at(x, y int) *spot {
 
 // write puts text and returns the place behind it. Text that reads from right to left is isolated.
 func (c *canvas) write(x, y int, s, style string) int {
-	start, end := "", ""
-	if rightToLeft(s) {
-		start, end = isolateStart, isolateEnd
-	}
+	start, end, _ := strings.Cut(Isolate(s), s)
 	gs := glyphs(s)
 	for i, g := range gs {
 		text := g.text

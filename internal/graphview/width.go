@@ -112,6 +112,27 @@ func clip(s string, limit int, ellipsis string) string {
 	return strings.TrimRight(b.String(), " ") + ellipsis
 }
 
+// First is the longest beginning of clean text that fits in so many columns; a character and its marks stay together.
+func First(s string, columns int) string {
+	n := len(s) - len(strings.TrimLeftFunc(s, joins)) // marks without a character to sit on
+	for _, g := range glyphs(s) {
+		if columns -= g.width; columns < 0 {
+			break
+		}
+		n += len(g.text)
+	}
+	return s[:n]
+}
+
+// Isolate marks clean text that reads from right to left, so that what stands beside it keeps its order on terminals that
+// know about directions. The marks take no columns.
+func Isolate(s string) string {
+	if rightToLeft(s) {
+		return isolateStart + s + isolateEnd
+	}
+	return s
+}
+
 // rightToLeft says whether text would reorder what stands around it.
 func rightToLeft(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {

@@ -1,0 +1,83 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/internal/screen"
+)
+
+// What differs from one time to the next in what people see.
+var (
+	shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+	shownWait = regexp.MustCompile(` after \S+ in the queue`)
+	shownSpan = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ms|s)\b *`)
+)
+
+func timeless(text string) string {
+	return shownSpan.ReplaceAllString(shownWait.ReplaceAllString(shownTime.ReplaceAllString(text, "TIME"), ""), "SPAN ")
+}
+
+// Columns and rows of the terminal in the pictures.
+const pictureColumns, pictureRows = 84, 24
+
+// holdPicture runs a command on a terminal, wants to see a live tree there, and compares its end with that of the picture
+// at path, which is made anew, all of it, only when that is another: times differ every time.
+func holdPicture(t *testing.T, path string, command *exec.Cmd, typed string) {
+	t.Helper()
+	r, err := screen.Start(command, pictureColumns, pictureRows, typed+"\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(); err != nil {
+		t.Error(err)
+	}
+	live := 0
+	for _, f := range r.Frames {
+		lines := strings.Split(f.String(), "\n")
+		if strings.Contains(f.String(), " running ") {
+			live++
+		}
+		if lines[0] != typed || strings.Count(f.String(), "\nrun ") > 1 {
+			t.Errorf("a frame that is not drawn over the one before:\n%s", f)
+		}
+	}
+	if live == 0 {
+		t.Errorf("nothing was seen to run in %d frames", len(r.Frames))
+	}
+	picture := screen.SVG(typed, film(r.Frames)...)
+	if stored, err := os.ReadFile(path); err == nil {
+		shown, err := screen.Text(string(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if timeless(shown) == timeless(r.Frames[len(r.Frames)-1].String()) {
+			picture = string(stored)
+		}
+	}
+	golden.Equal(t, path, picture)
+}
+
+// How long frames stand in a picture, whatever kept the machine busy.
+const (
+	shortFrame, longFrame = 60 * time.Millisecond, 400 * time.Millisecond
+	lastFrame             = 4 * time.Second
+)
+
+// film is frames as one likes to look at them.
+func film(frames []screen.Frame) (film []screen.Frame) {
+	for _, f := range frames {
+		if n := len(film); n > 0 && film[n-1].String() == f.String() {
+			continue
+		}
+		f.Stood = min(max(f.Stood, shortFrame), longFrame)
+		film = append(film, f)
+	}
+	film[len(film)-1].Stood = lastFrame
+	return film
+}

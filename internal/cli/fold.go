@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+)
+
+// fold breaks a line that a terminal is too narrow for, between words where it can. What follows stands below the column
+// given, or further left where that would leave too little room. Colours go on.
+func fold(line string, columns, under int) string {
+	if columns <= 0 || width(line) <= columns {
+		return line
+	}
+	if columns-under < columns/3 {
+		under = foldIndent
+	}
+	f := folder{columns: columns, under: strings.Repeat(" ", min(under, columns/2))}
+	for rest := line; rest != ""; {
+		code := sgrAt(rest)
+		if code != "" {
+			f.word.WriteString(code)
+			rest = rest[len(code):]
+			continue
+		}
+		n := wordLength(rest)
+		f.add(rest[:n])
+		rest = rest[n:]
+	}
+	f.flush()
+	return f.folded.String()
+}
+
+const foldIndent = 6 // columns that the rest of a line is set in by at least
+
+// wordLength is how long the blanks or the word at the beginning of text are.
+func wordLength(text string) int {
+	if blanks := len(text) - len(strings.TrimLeft(text, " ")); blanks > 0 {
+		return blanks
+	}
+	if n := strings.IndexAny(text, " \x1b"); n > 0 {
+		return n
+	}
+	return len(text)
+}
+
+// folder writes words, and begins a line where one does not fit.
+type folder struct {
+	columns int
+	under   string
+
+	folded strings.Builder
+	column int
+	gap    int             // blanks before the word
+	word   strings.Builder // what is not written yet, with its colours
+}
+
+func (f *folder) add(piece string) {
+	if strings.HasPrefix(piece, " ") {
+		f.flush()
+		f.gap += len(piece)
+		return
+	}
+	f.word.WriteString(piece)
+}
+
+func (f *folder) flush() {
+	word := f.word.String()
+	f.word.Reset()
+	switch {
+	case width(word) == 0:
+		f.folded.WriteString(word)
+		return
+	case f.column+f.gap > len(f.under) && f.column+f.gap+width(word) > f.columns:
+		f.begin()
+	default:
+		gap := min(f.gap, f.columns-f.column)
+		f.folded.WriteString(strings.Repeat(" ", gap))
+		f.column += gap
+	}
+	f.gap = 0
+	f.write(word)
+}
+
+func (f *folder) begin() {
+	f.folded.WriteString("\n" + f.under)
+	f.column = len(f.under)
+}
+
+// write writes a word; one that is longer than a line is broken anywhere.
+func (f *folder) write(word string) {
+	for word != "" {
+		if code := sgrAt(word); code != "" {
+			f.folded.WriteString(code)
+			word = word[len(code):]
+			continue
+		}
+		text, _, _ := strings.Cut(word, "\x1b")
+		fits := graphview.First(text, f.columns-f.column)
+		if fits == "" {
+			f.begin()
+			fits = graphview.First(text, max(2, f.columns-f.column))
+		}
+		f.folded.WriteString(fits)
+		f.column += width(fits)
+		word = word[len(fits):]
+	}
+}

@@ -1,0 +1,54 @@
+package cli
+
+import "strings"
+
+const (
+	tailMark  = "      │ "
+	noteRoom  = 44 // columns that are kept for what stands behind the name of a task
+	leastName = 20
+)
+
+// fold breaks a line that is too long; one of a page that is drawn again and again is cut, so that each task keeps to a line.
+func (p *runPage) fold(line string, under int) string {
+	if p.live && p.columns > 0 {
+		return cut(line, p.columns)
+	}
+	return fold(line, p.columns, under)
+}
+
+// factLines are the facts, a long one below itself.
+func (p *runPage) factLines() string {
+	facts := p.facts()
+	under := 0
+	for _, fact := range facts {
+		under = max(under, width(fact[0])+columnGap)
+	}
+	lines := splitLines(alignRows(facts))
+	for i := range lines {
+		lines[i] = p.fold(lines[i], under)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// alignTasks lines up what is said of tasks. Where there is little room, a name that is longer than others pushes only its own
+// line to the right.
+func (p *runPage) alignTasks(rows [][]string) []string {
+	widths := make([]int, 4)
+	room := 0
+	if p.columns > 0 {
+		room = max(p.columns-noteRoom, leastName)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			if w := width(cell); i > 0 || room == 0 || w <= room {
+				widths[i] = max(widths[i], w)
+			}
+		}
+	}
+	note := widths[0] + widths[1] + widths[2] + 3*columnGap
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		lines[i] = p.fold(strings.TrimRight(alignRow(row, widths), " "), note)
+	}
+	return lines
+}
