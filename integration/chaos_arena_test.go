@@ -86,6 +86,7 @@ type arena struct {
 	nodes []*pgcluster.Node
 	units []*station
 	takes int      // which of nodes takes writes
+	lost  loss     // of what was committed last
 	urls  []string // of nodes: one that is down has none to tell
 	disk  string   // the folder of a small disk, "": none
 
@@ -114,7 +115,10 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 	t.Helper()
 	a := &arena{
 		t: t, lane: l, scene: scene, name: fmt.Sprintf("chaos_%d", seed), nodes: []*pgcluster.Node{l.node},
-		faults: map[string]int{}, excused: map[int]bool{}, asked: newAnswers(),
+		faults: map[string]int{}, excused: map[int]bool{}, asked: newAnswers(), lost: loss{over: make(chan struct{})},
+	}
+	if scene != asyncScene {
+		close(a.lost.over)
 	}
 	a.ctx, a.stop = context.WithCancel(t.Context())
 	t.Cleanup(a.stop)
@@ -182,30 +186,6 @@ func databaseURL(node *pgcluster.Node, database string) string {
 	return u.String()
 }
 
-// addStandby has the server followed.
-func (a *arena) addStandby(t *testing.T) {
-	t.Helper()
-	primary := a.nodes[0]
-	standby := primary.Standby(a.lane.t) // it outlives the seed, in whose place it is from now on
-	want := ""
-	if a.scene == syncScene {
-		want = "sync"
-		if err := set(t.Context(), primary, "synchronous_standby_names", "*"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	until(t, "the standby follows", func() bool {
-		follows, err := one[bool](t.Context(), primary.URL(), "streaming", want)
-		return err == nil && follows
-	})
-	a.nodes = append(a.nodes, standby)
-	t.Cleanup(func() {
-		_ = script(context.WithoutCancel(t.Context()), a.node().URL(), "unset", "name", "synchronous_standby_names")
-		_ = script(context.WithoutCancel(t.Context()), a.node().URL(), "reload")
-		a.lane.node = a.node()
-	})
-}
-
 // urlOf leads to whichever server takes writes, through proxies where there are any, as a role or as a superuser.
 func (a *arena) urlOf(proxies []*netfault.Proxy, role string) string {
 	var hosts []string
@@ -245,6 +225,11 @@ func (a *arena) proxies(t *testing.T) (all []*netfault.Proxy) {
 
 // one returns the only value of a file's statement.
 func one[T any](ctx context.Context, url, name string, args ...any) (value T, err error) {
+	return answer[T](ctx, url, chaosStatement(name), args...)
+}
+
+// answer returns the only value of a statement.
+func answer[T any](ctx context.Context, url, statement string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	conn, err := connect(ctx, url)
@@ -252,7 +237,7 @@ func one[T any](ctx context.Context, url, name string, args ...any) (value T, er
 		return value, err
 	}
 	defer conn.Close(ctx)
-	err = conn.QueryRow(ctx, chaosStatement(name), args...).Scan(&value)
+	err = conn.QueryRow(ctx, statement, args...).Scan(&value)
 	return value, err
 }
 

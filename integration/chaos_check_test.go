@@ -355,9 +355,9 @@ func (j *judge) api() {
 	calls := j.asked.calls
 	j.res.Calls = len(calls)
 	if j.scene == asyncScene {
-		return
+		calls = j.certain(calls)
 	}
-	for _, key := range j.asked.undone { // the number of such a run may be given to another
+	for _, key := range j.asked.undone { // not its number, which may be given to another
 		if c := j.audit(key); c.Count != 0 {
 			j.say(fmt.Sprintf("A1: run %d is there, its transaction was rolled back", c.Run))
 		}

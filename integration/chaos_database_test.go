@@ -208,19 +208,6 @@ func fillDisk(a *arena, r *rand.Rand) bool {
 	return true
 }
 
-// failOver loses the primary for good.
-func (a *arena) failOver(r *rand.Rand) {
-	primary, standby := a.nodes[0], a.nodes[1]
-	if a.scene == asyncScene {
-		standby.Cut(a.t)
-		pause(a.ctx, between(r, 0, 500*time.Millisecond)) // what is committed now will be lost
-	}
-	primary.Crash(a.t)
-	standby.Promote(a.t)
-	a.takes = 1
-	a.did(string(a.scene))
-}
-
 // fill leaves no room in a folder, until it is undone.
 func fill(t *testing.T, folder string) (remove func()) {
 	path := filepath.Join(folder, "ballast")

@@ -50,9 +50,13 @@ type answers struct {
 	undone []string      // keys of transactions that were rolled back
 	calls  []check.Call
 	tails  []*tail
+
+	accepted map[queue.RunID]time.Time // when each was
 }
 
-func newAnswers() *answers { return &answers{start: time.Now()} }
+func newAnswers() *answers {
+	return &answers{start: time.Now(), accepted: map[queue.RunID]time.Time{}}
+}
 
 func (s *answers) record(c check.Call, from time.Duration) {
 	s.mu.Lock()
@@ -65,6 +69,15 @@ func (s *answers) accept(run queue.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs = append(s.runs, run)
+}
+
+// note keeps when a run was accepted first.
+func (s *answers) note(run queue.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.accepted[run]; !known {
+		s.accepted[run] = time.Now()
+	}
 }
 
 func (s *answers) any(r *rand.Rand) queue.RunID {
@@ -169,6 +182,7 @@ const maxTails = 3
 
 // follow asks of a run what the plan says, in the background.
 func (a *arena) follow(ask *traffic.Ask, c *client, run queue.RunID) {
+	a.asked.note(run)
 	again := false
 	for _, d := range ask.Demand {
 		again = again || d.Verb == traffic.Again
@@ -213,7 +227,7 @@ func (a *arena) demand(c *client, run queue.RunID, d traffic.Demand) {
 }
 
 func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
-	from := time.Since(a.asked.start)
+	from, asked := time.Since(a.asked.start), time.Now()
 	control, err := c.Control(a.ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
 	call := check.Call{Client: 10 + c.number, Object: fmt.Sprint("run ", run), Verb: "cancel", Answer: check.Unknown}
 	switch {
@@ -223,13 +237,17 @@ func (a *arena) cancelOnce(c *client, run queue.RunID, now bool) {
 		call.Answer = check.Done
 	}
 	a.asked.record(call, from)
+	if err == nil {
+		a.survived(&control, asked, time.Now())
+	}
 }
 
-// insist asks until it has an answer. The same request twice does no harm.
+// insist asks until it has an answer that holds. The same request twice does no harm.
 func (a *arena) insist(ask queue.Ask) {
 	for a.ctx.Err() == nil {
-		_, err := a.Control(a.ctx, ask)
-		if err == nil || !queue.Passing(err) && !errors.Is(err, queue.ErrUnknown) {
+		asked := time.Now()
+		control, err := a.Control(a.ctx, ask)
+		if err == nil && a.survived(&control, asked, time.Now()) || err != nil && !queue.Passing(err) && !errors.Is(err, queue.ErrUnknown) {
 			return
 		}
 		pause(a.ctx, 100*time.Millisecond)

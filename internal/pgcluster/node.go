@@ -22,6 +22,7 @@ const patience = time.Minute
 type Node struct {
 	dir      string
 	settings map[string]string
+	port     int             // 0: it has not run yet
 	server   *pglocal.Server // nil: it does not run
 }
 
@@ -78,11 +79,11 @@ func (n *Node) Start(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	server, err := pglocal.Start(ctx, pglocal.Config{Dir: n.state(), Settings: n.settings})
+	server, err := pglocal.Start(ctx, pglocal.Config{Dir: n.state(), Port: n.port, Settings: n.settings})
 	if err != nil {
 		tb.Fatalf("start a server: %v", err)
 	}
-	n.server = server
+	n.server, n.port = server, server.Port()
 }
 
 // Stop shuts a node down in order: what is connected is cut off, and told so.

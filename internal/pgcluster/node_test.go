@@ -70,3 +70,18 @@ func TestStandby_LosesWhatItHasNotReplayed(t *testing.T) {
 		t.Errorf("a promoted standby takes no writes: %v", err)
 	}
 }
+
+// The address that a standby copies from its primary is free once that is gone.
+func TestStandby_KeepsItsAddressOnceItIsAlone(t *testing.T) {
+	t.Parallel()
+	primary := pgcluster.Start(t, nil)
+	standby := primary.Standby(t)
+	before := standby.URL()
+	primary.Crash(t)
+	standby.Promote(t)
+	standby.Stop(t)
+	standby.Start(t)
+	if got := standby.URL(); got != before {
+		t.Errorf("the address changed from %s to %s", before, got)
+	}
+}

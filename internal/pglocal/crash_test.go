@@ -1,6 +1,7 @@
 package pglocal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func TestServer_EndsWithAKilledParent(t *testing.T) {
@@ -97,6 +100,34 @@ func TestStart_RecoversAfterTheServerWasKilled(t *testing.T) {
 	stopServer(t, s)
 	if got := query(t, again.URL(""), "SELECT 'up'"); got != "up" {
 		t.Error("the first user's Stop took the server from the second")
+	}
+}
+
+func TestStart_KeepsItsPortWhileABackendOfAKilledServerLeaves(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(newDir(t), "pg") // the copies of madeDir all prefer the same port
+	s := startServer(t, Config{Dir: dir})
+	conn, err := pgx.Connect(t.Context(), s.URL(""))
+	must(t, err)
+	defer conn.Close(t.Context())
+	backend := int(conn.PgConn().PID())
+	must(t, syscall.Kill(backend, syscall.SIGSTOP)) // so it does not notice
+	defer func() { _ = syscall.Kill(backend, syscall.SIGKILL) }()
+	must(t, syscall.Kill(s.PID(), syscall.SIGKILL))
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	refused := make(chan error, 1)
+	go func() {
+		refused <- poll(ctx, func() (bool, error) {
+			log, _ := os.ReadFile(filepath.Join(dir, "server.log"))
+			return strings.Contains(string(log), "pre-existing shared memory block"), nil
+		})
+		_ = syscall.Kill(backend, syscall.SIGKILL)
+	}()
+	again := startServer(t, Config{Dir: dir})
+	must(t, <-refused)
+	if again.Port() != s.Port() {
+		t.Errorf("the port changed from %d to %d", s.Port(), again.Port())
 	}
 }
 

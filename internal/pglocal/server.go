@@ -34,6 +34,7 @@ type Config struct {
 	Dir       string            // state folder; empty: StateDir, or a temp folder for a throw-away server
 	Throwaway bool              // the folder is removed when the last user stops
 	KeepFor   int               // a process that also counts as a user while it lives; 0: none
+	Port      int               // the only one that will do; 0: the folder's own, or another while that is in use
 	Settings  map[string]string // extra settings of PostgreSQL
 	Log       *slog.Logger      // nil: silent
 	Say       func(string)      // progress for people; nil: silent
@@ -121,13 +122,15 @@ func (f *folder) tryLaunch(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := f.state.Port
-	if !portFree(port) {
+	port := cmp.Or(c.Port, f.state.Port)
+	if c.Port == 0 && !portFree(port) {
 		port = 0
 	}
 	for try := 1; ; try++ {
 		s, err := f.launchOnce(ctx, c, bin, port)
-		port = 0
+		if c.Port == 0 && errors.Is(err, errPortTaken) {
+			port = 0
+		}
 		passing := errors.Is(err, errPortTaken) || errors.Is(err, errShmInUse)
 		if !passing || try == launchTries {
 			return s, err
