@@ -126,7 +126,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 .PHONY: mutants
 mutants: ## plant faults in the core and the system, and see each one caught (an hour or so): ONLY=PATTERN
-	@cd integration/mutant && go test -count=1 -timeout 300m -v -run 'TestCore|TestSystem' -mutants $(if $(ONLY),-only '$(ONLY)')
+	@cd integration/mutant && go test -count=1 -timeout 300m -v -run 'TestCore|TestSystem' -mutants $(if $(ONLY),-only '$(ONLY)',-table '$(CURDIR)/docs/mutants.md')
 
 .PHONY: simulate
 simulate: ## play SEEDS (3000) histories of the real worker in simulated time; SEED=n tells one

@@ -18,12 +18,14 @@ func lossy(b *bench) *arena {
 	return a
 }
 
-func ask(from, to time.Duration, run int64) check.Call {
-	return check.Call{Client: int(run), Object: "key", Verb: "ask", Answer: check.Done, Run: run, From: from * time.Second, To: to * time.Second}
+func at(second int) time.Duration { return time.Duration(second) * time.Second }
+
+func ask(from, to int, run int64) check.Call {
+	return check.Call{Client: int(run), Object: "key", Verb: "ask", Answer: check.Done, Run: run, From: at(from), To: at(to)}
 }
 
-func look(from, to time.Duration, state string) check.Call {
-	return check.Call{Client: 20, Object: "run 7", Verb: "look", Answer: check.Done, State: state, From: from * time.Second, To: to * time.Second}
+func look(from, to int, state string) check.Call {
+	return check.Call{Client: 20, Object: "run 7", Verb: "look", Answer: check.Done, State: state, From: at(from), To: at(to)}
 }
 
 // Only what was acknowledged while the standby received nothing may be gone.
@@ -31,7 +33,7 @@ func TestLoss_ExcusesNothingBeforeOrAfterIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		calls    []check.Call
-		accepted time.Duration // of run 7
+		accepted int // of run 7
 		broken   bool
 	}{
 		"a run is gone that was accepted meanwhile":      {calls: []check.Call{ask(11, 12, 1), ask(21, 22, 2)}},
@@ -47,7 +49,7 @@ func TestLoss_ExcusesNothingBeforeOrAfterIt(t *testing.T) {
 			t.Parallel()
 			a := lossy(nil)
 			if test.accepted != 0 {
-				a.asked.accepted[7] = a.asked.start.Add(test.accepted * time.Second)
+				a.asked.accepted[7] = a.asked.start.Add(at(test.accepted))
 			}
 			if broken := check.Calls(a.certain(test.calls), patience); len(broken) > 0 != test.broken {
 				t.Errorf("broken: %v, want %t", broken, test.broken)
@@ -67,18 +69,18 @@ func TestLoss_OfAControlIsAFindingUnlessItWasAcknowledgedMeanwhile(t *testing.T)
 	}
 	gone := kept
 	gone.ID++
-	for at, want := range map[time.Duration]string{9: "A4", 15: "", 21: "A4"} {
+	for second, want := range map[int]string{9: "A4", 15: "", 21: "A4"} {
 		a := lossy(b)
 		a.ctx = t.Context()
-		when := a.asked.start.Add(at * time.Second)
+		when := a.asked.start.Add(at(second))
 		if !a.survived(&kept, when, when) {
-			t.Errorf("acknowledged at %d s: what is there is gone", at)
+			t.Errorf("acknowledged at %d s: what is there is gone", second)
 		}
 		if a.survived(&gone, when, when) {
-			t.Errorf("acknowledged at %d s: what is gone is there", at)
+			t.Errorf("acknowledged at %d s: what is gone is there", second)
 		}
 		if got := strings.Join(a.broken, " "); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("acknowledged at %d s: found %q, want %q", at, got, want)
+			t.Errorf("acknowledged at %d s: found %q, want %q", second, got, want)
 		}
 	}
 }

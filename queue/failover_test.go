@@ -71,6 +71,9 @@ func TestFailover_SameEpochTwiceLetsOnlyOneWrite(t *testing.T) {
 	t.Parallel()
 	o, primary, standby := pair(t)
 	a, b := o.session(t, "a"), o.session(t, "b")
+	o.enqueue(t)
+	kept := claim(t, a)
+	running := kept.starts(t)
 	id := o.enqueue(t)
 	standby.Follow(t, primary)
 	standby.Cut(t)
@@ -83,9 +86,18 @@ func TestFailover_SameEpochTwiceLetsOnlyOneWrite(t *testing.T) {
 	if fresh.claim.Run != id || fresh.claim.Epoch != old.claim.Epoch {
 		t.Fatalf("claimed run %d in epoch %d, want run %d in epoch %d again", fresh.claim.Run, fresh.claim.Epoch, id, old.claim.Epoch)
 	}
-	running := fresh.starts(t)
-	fresh.finish(t, running[0])
-	running = fresh.starts(t)
+	begun := fresh.starts(t)
+	fresh.finish(t, begun[0])
+	begun = fresh.starts(t) // as far as the old one had come, and further
+	kept.finish(t, running[0])
+	if err := kept.toEnd(t.Context()); err != nil {
+		t.Fatalf("a claim that both servers have: %v", err)
+	}
+	select {
+	case <-old.claim.Lost():
+	default:
+		t.Error("on the promoted server a drive that it knows nothing of believes in its claim until it writes")
+	}
 	before := o.text(t, "SELECT string_agg(t::text, '' ORDER BY step) FROM oarlock.tasks t WHERE run_id = $1", id)
 	old.ready, _ = old.run.Ready()
 	if err := old.toEnd(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
@@ -94,7 +106,7 @@ func TestFailover_SameEpochTwiceLetsOnlyOneWrite(t *testing.T) {
 	if after := o.text(t, "SELECT string_agg(t::text, '' ORDER BY step) FROM oarlock.tasks t WHERE run_id = $1", id); after != before {
 		t.Errorf("it wrote all the same:\n%s\n%s", before, after)
 	}
-	fresh.finish(t, running[0])
+	fresh.finish(t, begun[0])
 	if err := fresh.toEnd(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -91,6 +91,29 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	}
 }
 
+// Whoever waits for a silent worker counts from when its sign of life came in, which may be long before it hears of that.
+func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := s.Renew(t.Context(), 0)
+		renewed <- err
+	}()
+	held.MustFire(t)
+	counted := boottime.Now() // by the database, at the latest
+	held.Release()
+	if err := <-renewed; err != nil {
+		t.Fatal(err)
+	}
+	if soft, hard := s.Deadline(); soft > counted+18*time.Second || hard > counted+21*time.Second {
+		t.Errorf("the lease of 30s is believed in until %v and %v after it began", soft-counted, hard-counted)
+	}
+}
+
 func TestRenew_BringsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -42,6 +42,26 @@ func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 	}
 }
 
+// What load would not take, flush does not keep.
+func TestSettleTx_OfAnEarlierAttemptIsForgotten(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
+	s, tx := y.settler()
+	y.must(s.SettleTx(t.Context(), tx, y.settlement(c)))
+	y.must(tx.Commit(t.Context()))
+	later := taskAt(0, 2, dagrun.TaskRunning)
+	later.Attempt = 2
+	y.must(y.commit(t.Context(), batch(c, later)))
+	if got := y.load(c).Settled; len(got) > 0 {
+		t.Errorf("settled %+v for a later attempt", got)
+	}
+	if !get[bool](y, "SELECT settled IS NULL FROM oarlock.tasks") {
+		t.Error("it is kept")
+	}
+}
+
 func TestSettleTx_IsRefusedUnderAClaimThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]string{

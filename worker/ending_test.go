@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -87,4 +90,49 @@ func endUnwritten(t *testing.T, underWay bool) {
 	if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" || u.condemned.Load() > 0 {
 		t.Errorf("the run is %s: %s; %v, condemned %d times", r.State, r.Reason, err, u.condemned.Load())
 	}
+}
+
+// held are bodies that end when they are stopped, or after a day.
+type held chan *worker.Task
+
+func (h held) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
+	t.Started()
+	h <- t
+	select {
+	case <-ctx.Done():
+	case <-time.After(24 * time.Hour):
+	}
+	return dagrun.Result{Kind: dagrun.KindSignal, Signal: 15, ExitCode: 143, HasExit: true}
+}
+
+// What runs under a claim that is lost ends at once, whether or not the lease was in danger before: somebody else has the run.
+func TestWorker_EndsWhatRunsUnderAClaimThatIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		boot := func() time.Duration { return time.Since(began) }
+		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
+		b.enqueue(t, "d")
+		lives, begun := make(chan uuid.UUID, 10), make(held, 10)
+		b.start(t, "w", func(c *worker.Config) {
+			c.Boot, c.Executors["process"] = boot, begun
+			register := c.Register
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				w.ID = uuid.New()
+				lives <- w.ID
+				return register(ctx, w)
+			}
+		})
+		task := <-begun
+		successor := queue.Worker{Name: "x", Replaces: []uuid.UUID{<-lives}}
+		if _, err := b.Register(t.Context(), successor); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-task.Now:
+		case <-time.After(queue.DefaultTTL / 2):
+			t.Error("it goes on")
+		}
+	})
 }

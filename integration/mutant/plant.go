@@ -72,13 +72,16 @@ func overlay(folder, scratch string, m *Mutant) (string, error) {
 
 // run runs the suite up to its first failure.
 func (s Suite) run(ctx context.Context, folder string, flags ...string) (Outcome, error) {
-	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=10m"}, flags...)
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout=4m"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(append(args, s.Package), s.Args...)...)
 	cmd.Dir = folder
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	events, failure := cmd.Output()
 	test, built, err := firstFailure(events)
+	if bytes.Contains(events, []byte("panic: test timed out after ")) {
+		test = "(does not end)"
+	}
 	switch exit := (*exec.ExitError)(nil); {
 	case err != nil:
 		return Outcome{}, err
