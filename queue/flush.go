@@ -17,8 +17,10 @@ import (
 const (
 	argWorker = iota
 	argName
+	argPlaces
 	argLock
 	argRuns
+	argClaims
 	argTasks
 	argAttempts
 	argDecisions
@@ -27,7 +29,7 @@ const (
 	argKeeps
 )
 
-var flushArgs = []string{"worker", "name", "lock", "runs", "tasks", "attempts", "decisions", "notes", "chunks", "keeps"}
+var flushArgs = []string{"worker", "name", "places", "lock", "runs", "claims", "tasks", "attempts", "decisions", "notes", "chunks", "keeps"}
 
 // flushSQL is sent as it is, thousands of times a second: its names become numbers once, and flushOrder says which
 // argument each number is.
@@ -59,7 +61,9 @@ type flush struct {
 	params    [][]byte
 	formats   []int16
 	lock      []byte
-	runs      flushRows
+	places    [8]byte
+	runs      flushRows // whose rows change
+	claims    flushRows // of all other runs
 	tasks     flushRows
 	attempts  flushRows
 	decisions flushRows
@@ -71,7 +75,7 @@ type flush struct {
 
 func newFlush(j *journal) *flush {
 	f := &flush{
-		runs: flushRows{columns: 22}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
+		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
 		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 7},
 		formats: []int16{1},
 	}
@@ -81,7 +85,7 @@ func newFlush(j *journal) *flush {
 }
 
 func (f *flush) groups() []*flushRows {
-	return []*flushRows{&f.runs, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps}
+	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps}
 }
 
 // fill encodes pieces. Their places are those in pieces, from 1; runs go by id, which is the order of locks.
@@ -93,7 +97,8 @@ func (f *flush) fill(pieces []*piece) {
 	for i, p := range pieces {
 		f.add(int64(i+1), p)
 	}
-	f.args[argLock] = f.lockOrder(pieces)
+	binary.BigEndian.PutUint64(f.places[:], uint64(len(pieces)))
+	f.args[argPlaces], f.args[argLock] = f.places[:], f.lockOrder(pieces)
 	for i, g := range f.groups() {
 		f.args[argRuns+i] = g.param()
 	}
@@ -131,7 +136,11 @@ func (f *flush) lockOrder(pieces []*piece) []byte {
 
 func (f *flush) add(n int64, p *piece) {
 	b := p.entry.batch
-	f.addRun(n, p)
+	if p.changes() {
+		f.addRun(n, p)
+	} else {
+		f.addClaim(n, b.Claim)
+	}
 	for i := range p.tasks {
 		f.addTask(n, b, &p.tasks[i], p.entry.detail(p.tasks[i].ID))
 		if k := b.keepOf(&p.tasks[i]); k != nil {
@@ -159,7 +168,6 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.int(n)
 	r.int(int64(c.Run))
 	r.uuid(c.ID)
-	r.bool(p.changes())
 	r.bool(rec != nil)
 	r.bool(p.last && e.ends())
 	r.bool(p.last && e.drained())
@@ -184,6 +192,14 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.time(rec.StartedAt)
 	r.time(rec.FinishedAt)
 	r.time(rec.WakeAt)
+}
+
+func (f *flush) addClaim(n int64, c *Claim) {
+	r := &f.claims
+	r.row()
+	r.int(n)
+	r.int(int64(c.Run))
+	r.uuid(c.ID)
 }
 
 func (f *flush) addTask(n int64, b *Batch, t *dagrun.TaskRecord, d *Detail) {

@@ -46,7 +46,7 @@ func (d *driver) start(a dagrun.Action) {
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
 	spec := d.run.Spec(a.Task)
 	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
-	d.bodies[a.Task] = b
+	d.bodies.add(b)
 	if o := d.worker.danger.Load(); o != nil {
 		b.giveUp(o)
 	}
@@ -109,7 +109,7 @@ func (d *driver) execute(ctx context.Context, task *Task) (res dagrun.Result) {
 
 // kill has a body end. It has ended only once its end was posted.
 func (d *driver) kill(a dagrun.Action) {
-	if b := d.bodies[a.Task]; b != nil && b.attempt == a.Attempt {
+	if b := d.bodies.attempt(a.Task, a.Attempt); b != nil {
 		b.kill(a.Cause, a.Now)
 	}
 }
@@ -124,15 +124,14 @@ func (b *body) kill(cause dagrun.Request, now bool) {
 // abandon ends everything that is left of a drive, and waits until it is gone. After a drive that ended in order there is
 // nothing.
 func (d *driver) abandon() {
-	for _, b := range d.bodies {
-		b.kill(dagrun.RequestCancel, true)
-	}
+	d.bodies.each(func(b *body) { b.kill(dagrun.RequestCancel, true) })
 	d.running.Wait()
 	d.opening.Wait()
 	d.parting.Wait()
 	for _, log := range d.kept {
 		log.Close(d.ctx, string(dagrun.KindLost)) // for its resources: what it returns is not ours to write
 	}
+	d.releaseSpare()
 	for task := range d.tickets {
 		d.giveBack(task)
 	}

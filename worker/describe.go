@@ -20,7 +20,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	}
 	scope := d.run.Scope(a.Task)
 	t := &Task{
-		Worker: d.worker.id.String(), Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
+		Worker: d.worker.idText, Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}),
 		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
 	}
@@ -39,9 +39,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	if a.Publish {
 		t.Body = spec.Publish
 	}
-	if t.Upstream, err = d.upstream(a.Task, scope); err != nil {
-		return nil, err
-	}
+	t.Upstream = d.upstream(a.Task, scope)
 	if d.stepName(a.Task)[0] == '@' {
 		view := scope.Run()
 		t.RunState, t.Failed = view.State.String(), view.Failed
@@ -85,7 +83,7 @@ func (d *driver) stepName(id dagrun.TaskID) string {
 
 // taskKey is the same in every attempt of a task.
 func (d *driver) taskKey(id dagrun.TaskID) string {
-	return fmt.Sprintf("oarlock-%d-%s", d.claim.Run, d.def.Graph.TaskName(id))
+	return "oarlock-" + strconv.FormatInt(int64(d.claim.Run), 10) + "-" + d.def.Graph.TaskName(id)
 }
 
 // parent is a direct parent as its children see it in $OARLOCK_UPSTREAM.
@@ -101,22 +99,29 @@ type parentItem struct {
 	Outputs json.RawMessage `json:"outputs"`
 }
 
-// upstream tells how the direct parents ended, by step.
-func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) ([]byte, error) {
-	parents := map[string]parent{}
-	for _, edge := range d.def.Graph.Step(id.Step).Depends {
-		view, _ := scope.Step(edge.Step)
-		p := parent{State: view.State.String(), Outputs: object(view.Outputs)}
-		for _, item := range scope.Items(edge.Step) {
-			p.Items = append(p.Items, parentItem{Item: item.Item, State: item.State.String(), Outputs: object(item.Outputs)})
-		}
-		parents[edge.Step] = p
+// upstream tells how the direct parents ended, by step. What it tells is of now; most bodies never ask.
+func (d *driver) upstream(id dagrun.TaskID, scope dagrun.Scope) func() ([]byte, error) {
+	edges := d.def.Graph.Step(id.Step).Depends
+	steps, items := make([]dagrun.StepView, len(edges)), make([][]dagrun.StepView, len(edges))
+	for i, edge := range edges {
+		steps[i], _ = scope.Step(edge.Step)
+		items[i] = scope.Items(edge.Step)
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // outputs are to be found as they were written
-	err := e.Encode(parents)
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+	return func() ([]byte, error) {
+		parents := map[string]parent{}
+		for i, edge := range edges {
+			p := parent{State: steps[i].State.String(), Outputs: object(steps[i].Outputs)}
+			for _, item := range items[i] {
+				p.Items = append(p.Items, parentItem{Item: item.Item, State: item.State.String(), Outputs: object(item.Outputs)})
+			}
+			parents[edge.Step] = p
+		}
+		var text bytes.Buffer
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false) // outputs are to be found as they were written
+		err := e.Encode(parents)
+		return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+	}
 }
 
 func object(outputs dagrun.JSON) json.RawMessage {

@@ -20,11 +20,11 @@ type driver struct {
 	def     *queue.Definition
 	run     *dagrun.Run
 	post    *postbox
-	orders  *postbox // what cannot wait until a call of the database is over: to give up every body
-	seen    int64    // the inbox read so far
-	mail    bool     // there are controls to be read
+	seen    int64 // the inbox read so far
+	mail    bool  // there are controls to be read
 	tickets map[dagrun.TaskID]*Ticket
-	bodies  map[dagrun.TaskID]*body
+	spare   []*Ticket // of bodies that have ended: for the next wishes, before others get them
+	bodies  bodies
 	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
 	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
 	line    []inLine                       // wishes that wait for slots, and may have to be told
@@ -49,8 +49,8 @@ func newDriver(w *Worker, c *queue.Claim) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, post: newPostbox(), orders: newPostbox(), seen: c.Inbox, timer: timer,
-		tickets: map[dagrun.TaskID]*Ticket{}, bodies: map[dagrun.TaskID]*body{}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
+		worker: w, claim: c, post: newPostbox(), seen: c.Inbox, timer: timer,
+		tickets: map[dagrun.TaskID]*Ticket{}, bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
 
@@ -88,6 +88,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		}
 		ready, something := d.run.Ready()
 		if !something {
+			d.releaseSpare()
 			return ready.WakeAt, nil
 		}
 		d.ask(&ready)
@@ -127,7 +128,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
 	}
-	err := d.call(ctx, nil, func(ctx context.Context) error { return d.worker.session.Commit(ctx, batch) })
+	err := d.worker.session.Commit(ctx, batch)
 	if err == nil {
 		d.extra = extra{}
 		d.count(ready)
@@ -169,7 +170,6 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	due := false
 	select {
 	case <-d.post.signal:
-	case <-d.orders.signal:
 	case <-alarm:
 		due = true
 	case <-d.claim.Lost():
@@ -177,7 +177,6 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	d.obey()
 	if !d.takeIn() && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}

@@ -34,8 +34,8 @@ type Task struct {
 	Source   string            // folder of the DAG file, "" when it is not on this host
 
 	Params   map[string]any
-	Upstream []byte            // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
-	Secrets  map[string]string // resolved; also masked in logs
+	Upstream func() ([]byte, error) // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
+	Secrets  map[string]string      // resolved; also masked in logs
 	RunState string            // of handlers: the verdict so far
 	Failed   []string          // of handlers: the tasks that failed
 

@@ -74,7 +74,7 @@ type order struct {
 // giveUp has every driver end its bodies, those that begin later as well.
 func (w *Worker) giveUp(o order) {
 	w.danger.Store(&o)
-	w.fleet.each(func(d *driver) { d.orders.put(happening{order: &o}) })
+	w.fleet.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
 // mail tells a driver of controls that it may not know yet.

@@ -12,6 +12,10 @@ import (
 // reserveFor is how long a waiter that needs several slots at once keeps smaller ones behind it from passing.
 const reserveFor = 5 * time.Second
 
+// handOnFor is how long somebody may have waited while slots go from a task to the next one of its run. A commit that ends a
+// task and starts the next is one instead of two, and where bodies take longer than this, others do not wait longer for it.
+const handOnFor = 250 * time.Millisecond
+
 // Order says who goes first: by run priority, step priority, time ready, and then who asked first.
 type Order struct {
 	Run, Step int
@@ -54,6 +58,7 @@ type Ticket struct {
 	gate  *Gate
 	order Order
 	nth   uint64
+	since time.Time // when it was asked for
 	slots int
 	grant func(*Ticket)
 	place int // in the queue; -1: not waiting (any more)
@@ -65,7 +70,7 @@ type Ticket struct {
 func (g *Gate) Ask(n int, order Order, grant func(*Ticket)) *Ticket {
 	g.mu.Lock()
 	g.asked++
-	t := &Ticket{gate: g, order: order, nth: g.asked, slots: min(n, g.slots), grant: grant, place: -1}
+	t := &Ticket{gate: g, order: order, nth: g.asked, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
 	var given []*Ticket
 	if n == 0 {
@@ -100,6 +105,26 @@ func (t *Ticket) Release() {
 	for _, t := range given {
 		t.grant(t)
 	}
+}
+
+// HandOn keeps granted slots for another task of the same run, unless somebody waits who goes before it: by priority, or
+// because it has waited for handOnFor. Where it says no, the slots are to be released as always.
+func (t *Ticket) HandOn(n int, order Order) bool {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !t.held || g.shut || t.slots != min(n, g.slots) {
+		return false
+	}
+	if len(g.waiting) > 0 {
+		first := g.waiting[0]
+		before := cmp.Or(cmp.Compare(first.order.Run, order.Run), cmp.Compare(first.order.Step, order.Step))
+		if before > 0 || before == 0 && time.Since(first.since) >= handOnFor {
+			return false
+		}
+	}
+	t.order = order
+	return true
 }
 
 // waits says whether it is still in the queue.
@@ -153,7 +178,7 @@ func (g *Gate) give() (given []*Ticket) {
 	for g.waiting.Len() > 0 && g.waiting[0].slots <= g.free {
 		given = append(given, g.take(g.waiting[0]))
 	}
-	if g.waiting.Len() == 0 {
+	if g.waiting.Len() == 0 || g.free == 0 {
 		g.keepFor(nil)
 		return given
 	}
@@ -166,9 +191,6 @@ func (g *Gate) give() (given []*Ticket) {
 
 // pass lets smaller waiters go past the first one.
 func (g *Gate) pass() (given []*Ticket) {
-	if g.free == 0 {
-		return nil
-	}
 	behind := slices.Clone(g.waiting)
 	slices.SortFunc(behind, inOrder)
 	for _, t := range behind {

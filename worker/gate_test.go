@@ -132,6 +132,47 @@ func TestGate_KeepsSlotsForTheFirstForAWhile(t *testing.T) {
 	})
 }
 
+func TestGate_HandsOnUnlessSomebodyGoesBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(1)
+		first := g.Ask(1, Order{}, r.to("first"))
+		waits := g.Ask(1, Order{}, r.to("waits"))
+		mustGrant(t, &r, "first")
+		for _, ask := range []struct {
+			what  string
+			slots int
+			order Order
+			want  bool
+		}{
+			{"the next task", 1, Order{Since: 1}, true},
+			{"one that needs more, which is all there is", 2, Order{Since: 1}, true},
+			{"one that needs none", 0, Order{Since: 1}, false},
+			{"one of less priority", 1, Order{Step: -1}, false},
+			{"one of more", 1, Order{Run: 1}, true},
+		} {
+			if got := first.HandOn(ask.slots, ask.order); got != ask.want {
+				t.Errorf("%s: %v, want %v", ask.what, got, ask.want)
+			}
+		}
+		if waits.HandOn(1, Order{Run: 1}) {
+			t.Error("a ticket that waits was handed on")
+		}
+		time.Sleep(handOnFor)
+		if first.HandOn(1, Order{}) {
+			t.Error("slots were handed on though somebody waits for long")
+		}
+		mustGrant(t, &r)
+		first.Release()
+		mustGrant(t, &r, "waits")
+		g.Shut()
+		if waits.HandOn(1, Order{}) {
+			t.Error("slots were handed on while none are given")
+		}
+	})
+}
+
 func TestGate_CutsWhatNobodyCanHave(t *testing.T) {
 	t.Parallel()
 	var r granted

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -39,8 +40,7 @@ func (e *snoozeError) Error() string { return fmt.Sprintf("snoozes for %v", e.sp
 // Execute calls the function.
 func (f Func) Execute(ctx context.Context, task *Task) dagrun.Result {
 	task.Started()
-	log := slog.New(slog.NewTextHandler(task.Stderr, nil))
-	outputs, err := f(context.WithValue(ctx, loggerKey{}, log), task)
+	outputs, err := f(context.WithValue(ctx, loggerKey{}, task.Stderr), task)
 	if err != nil {
 		return task.failed(ctx, err)
 	}
@@ -70,8 +70,8 @@ type loggerKey struct{}
 
 // Logger writes to the log of the task that a Func's context belongs to; elsewhere it writes nothing.
 func Logger(ctx context.Context) *slog.Logger {
-	if log, ok := ctx.Value(loggerKey{}).(*slog.Logger); ok {
-		return log
+	if stderr, ok := ctx.Value(loggerKey{}).(io.Writer); ok {
+		return slog.New(slog.NewTextHandler(stderr, nil))
 	}
 	return slog.New(slog.DiscardHandler)
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // happened takes one thing in.
@@ -34,15 +33,14 @@ func (d *driver) granted(h *happening) {
 // ended takes in how a body ended. What it left of its log rides with the record.
 func (d *driver) ended(h *happening) {
 	b := h.body
-	if d.bodies[b.task] == b {
-		delete(d.bodies, b.task)
-		d.giveBack(b.task)
+	if t := d.tickets[b.task]; d.bodies.remove(b) && t != nil {
+		delete(d.tickets, b.task)
+		d.spare = append(d.spare, t)
 	}
 	if b.log != nil {
 		d.kept[b.task] = b.log
 	}
-	d.extra.chunks = append(d.extra.chunks, b.chunks...)
-	d.extra.details = append(d.extra.details, queue.Detail{Task: b.task, LastLine: b.lastLine})
+	d.keepLog(b.task, b.chunks, b.lastLine)
 	_ = d.step(h.event)
 }
 
@@ -63,11 +61,38 @@ func (d *driver) ask(ready *dagrun.Ready) {
 			d.askFor(want)
 		}
 	}
+	d.releaseSpare()
+}
+
+// releaseSpare gives back the slots of bodies that have ended, for which the run has no other use.
+func (d *driver) releaseSpare() {
+	for _, t := range d.spare {
+		t.Release()
+	}
+	d.spare = d.spare[:0]
+}
+
+// handOn has a task take over the slots of one that has just ended, if the gate allows it.
+func (d *driver) handOn(want dagrun.Want, order Order) bool {
+	if len(d.spare) == 0 {
+		return false
+	}
+	t := d.spare[len(d.spare)-1]
+	if !t.HandOn(want.Slots, order) {
+		return false
+	}
+	d.spare = d.spare[:len(d.spare)-1]
+	d.tickets[want.Task] = t
+	d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}, ticket: t})
+	return true
 }
 
 func (d *driver) askFor(want dagrun.Want) {
-	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
 	order := Order{Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
+	if d.handOn(want, order) {
+		return
+	}
+	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
 	t := d.worker.gate.Ask(want.Slots, order, func(t *Ticket) {
 		grant.ticket = t
 		d.post.put(grant)

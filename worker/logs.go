@@ -56,12 +56,26 @@ func (d *driver) closeLogs(ctx context.Context, rows []dagrun.TaskRecord) {
 		if log := d.kept[row.ID]; log != nil {
 			delete(d.kept, row.ID)
 			chunks, line := log.Close(ctx, word)
-			d.extra.chunks = append(d.extra.chunks, chunks...)
-			d.extra.details = append(d.extra.details, queue.Detail{Task: row.ID, LastLine: line})
+			d.keepLog(row.ID, chunks, line)
 		} else if end, open := d.left[row.ID]; open {
 			delete(d.left, row.ID)
 			d.endLog(end, word)
 		}
+	}
+}
+
+// keepLog has the end of a log ride with the record of its attempt's. Of a body that wrote nothing that record says it all,
+// unless it is lost: who knows what it wrote.
+func (d *driver) keepLog(task dagrun.TaskID, last []queue.Chunk, lastLine string) {
+	if len(last) == 1 {
+		c := &last[0]
+		if c.Seq == 0 && c.Final && c.Dropped == 0 && len(c.Data) == 0 && c.Reason != string(dagrun.KindLost) {
+			return
+		}
+	}
+	d.extra.chunks = append(d.extra.chunks, last...)
+	if lastLine != "" {
+		d.extra.details = append(d.extra.details, queue.Detail{Task: task, LastLine: lastLine})
 	}
 }
 

@@ -12,7 +12,6 @@ type happening struct {
 	ticket *Ticket // of EvGranted: the ticket that was granted
 	body   *body   // of EvFinished and EvLost: the body that ended
 	mail   bool    // there are new controls; event says nothing
-	order  *order  // to give up every body; event says nothing
 }
 
 // postbox takes what happens to a run until its driver has time. What it holds is bounded by what the run has under way.

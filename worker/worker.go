@@ -70,6 +70,7 @@ type LeaseSink interface {
 type Worker struct {
 	config    Config
 	id        uuid.UUID
+	idText    string
 	session   Session
 	executors map[string]Executor
 	prober    Prober
@@ -214,9 +215,10 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 func (w *Worker) register(ctx context.Context) error {
 	w.view.enter(Starting)
 	w.id = uuid.New()
+	w.idText = w.id.String()
 	w.log = w.config.Log.With("worker", w.id)
 	if w.config.Guard != nil {
-		if err := w.config.Guard.Use(w.id.String()); err != nil {
+		if err := w.config.Guard.Use(w.idText); err != nil {
 			return fmt.Errorf("tell the guard: %w", err)
 		}
 	}

@@ -225,8 +225,12 @@ func TestWorker_TellsChildrenWhatTheirParentsPutOut(t *testing.T) {
 		State   string
 		Outputs map[string]string
 	}
-	if err := json.Unmarshal(task.Upstream, &up); err != nil || up["a"].State != "succeeded" || up["a"].Outputs["rows"] != "7" {
-		t.Errorf("upstream: %s, %v", task.Upstream, err)
+	text, err := task.Upstream()
+	if err == nil {
+		err = json.Unmarshal(text, &up)
+	}
+	if err != nil || up["a"].State != "succeeded" || up["a"].Outputs["rows"] != "7" {
+		t.Errorf("upstream: %s, %v", text, err)
 	}
 }
 

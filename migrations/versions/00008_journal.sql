@@ -7,7 +7,6 @@ CREATE TYPE oarlock.flush_run AS (
     n           bigint, -- place in the flush
     run_id      bigint,
     claim_id    uuid,
-    changes     bool,   -- the run's own row; else only its claim is looked at
     recorded    bool,   -- the columns from reason to wake_at are new
     leaves      bool,   -- the claim is given back
     drained     bool,   -- for the next driver, at once
@@ -27,6 +26,9 @@ CREATE TYPE oarlock.flush_run AS (
     finished_at timestamptz,
     wake_at     timestamptz
 );
+
+-- A run whose own row stays as it is: most of them, so they bring no more than is looked at.
+CREATE TYPE oarlock.flush_claim AS (n bigint, run_id bigint, claim_id uuid);
 
 CREATE TYPE oarlock.flush_task AS (
     n bigint, run_id bigint, epoch bigint, seq bigint, step bigint, item text, alt bigint, state text, attempt bigint,
@@ -137,4 +139,4 @@ COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends 
 DROP FUNCTION oarlock.condemn(bigint, uuid, int, text);
 DROP FUNCTION oarlock.child_ended(bigint);
 DROP FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint);
-DROP TYPE oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run;
+DROP TYPE oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;

@@ -97,8 +97,29 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int) IS 'Internal: the attempts of a run that may have a log.';
 
+-- Who wrote nothing has no chunk, and the end of such an attempt stands in its task's row only. A driver that is lost writes
+-- a marker for all of its attempts, so what has none here ended under its driver: with all it wrote, which was nothing.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.silent_end(run bigint, of_step int, of_item text, of_alt int, of_attempt int, day date)
+RETURNS TABLE (at timestamptz, word text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT coalesce(e.finished_at, e.began, '-infinity'), e.word
+      FROM (SELECT 1 AS rank, a.finished_at, a.started_at AS began, coalesce(a.failure_kind, a.state) AS word FROM oarlock.attempts a
+             WHERE a.run_id = run AND a.step = of_step AND a.item = of_item AND a.alt = of_alt AND a.attempt = of_attempt
+            UNION ALL
+            SELECT 2, t.finished_at, t.attempt_at, coalesce(t.failure_kind, t.state) FROM oarlock.tasks t
+             WHERE t.run_id = run AND t.step = of_step AND t.item = of_item AND t.alt = of_alt AND t.attempt = of_attempt
+               AND t.state NOT IN ('running', 'finishing', 'waiting') AND NOT (t.state = 'retrying' AND t.publishing)) e
+     WHERE NOT EXISTS (SELECT FROM oarlock.log_chunks c
+                        WHERE c.log_day = day AND c.run_id = run AND c.step = of_step AND c.item = of_item AND c.alt = of_alt AND c.attempt = of_attempt)
+     ORDER BY e.rank LIMIT 1;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.silent_end(bigint, int, text, int, int, date) IS 'Internal: how an attempt ended that wrote nothing.';
+
 -- Chunks of several attempts of a run, each from a number on, and so many of each: attempt by attempt in the order given.
--- place is an attempt's in the arrays.
+-- place is an attempt's in the arrays. A log without a chunk has its final one all the same.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], afters int[], max_rows int,
     max_each int)
@@ -108,12 +129,16 @@ BEGIN ATOMIC
     SELECT w.n::int, c.seq, c.stream, c.at, c.data, c.final, c.reason, c.dropped_bytes
       FROM oarlock.visible_run(run) r
      CROSS JOIN unnest(steps, items, alts, attempts, days, afters) WITH ORDINALITY w (step, item, alt, attempt, log_day, after, n)
-     CROSS JOIN LATERAL ( -- one range of the key in one partition
-           SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes
-             FROM oarlock.log_chunks x
-            WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
-              AND x.attempt = w.attempt AND x.seq >= coalesce(w.after, 0)
-            ORDER BY x.seq LIMIT coalesce(max_each, 1000)) c
+     CROSS JOIN LATERAL (
+           (SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes -- one range of the key in one partition
+              FROM oarlock.log_chunks x
+             WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
+               AND x.attempt = w.attempt AND x.seq >= coalesce(w.after, 0)
+             ORDER BY x.seq LIMIT coalesce(max_each, 1000))
+           UNION ALL
+           SELECT 0, 0::smallint, e.at, ''::bytea, true, e.word, 0
+             FROM oarlock.silent_end(r.run_id, w.step, w.item, w.alt, w.attempt, w.log_day) e
+            WHERE coalesce(w.after, 0) = 0 AND coalesce(max_each, 1000) > 0) c
      ORDER BY w.n, c.seq LIMIT coalesce(max_rows, 1000);
 END;
 -- +goose StatementEnd
@@ -139,7 +164,9 @@ BEGIN
         place := log.n;
         seq := 0;
         IF since IS NOT NULL THEN
-            SELECT coalesce(min(x.seq) FILTER (WHERE x.at >= since), max(x.seq) + 1, 0) INTO seq FROM oarlock.log_chunks x
+            SELECT coalesce(min(x.seq) FILTER (WHERE x.at >= since), max(x.seq) + 1, (
+                   SELECT 1 FROM oarlock.silent_end(run, log.step, log.item, log.alt, log.attempt, log.log_day) e WHERE e.at < since), 0)
+              INTO seq FROM oarlock.log_chunks x
              WHERE x.log_day = log.log_day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt;
         END IF;
         IF lines IS NOT NULL THEN
@@ -178,7 +205,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; from number `after` on, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes.
+COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; from number `after` on, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes: of an attempt that wrote nothing it is the only one.
 
 ```sql
 SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');
@@ -189,6 +216,7 @@ SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read
 DROP FUNCTION oarlock.read_log(bigint, text, text, int, int, int);
 DROP FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz);
 DROP FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int);
+DROP FUNCTION oarlock.silent_end(bigint, int, text, int, int, date);
 DROP FUNCTION oarlock.log_attempts(bigint, int, bigint, int, text, int);
 DROP FUNCTION oarlock.log_steps(bigint);
 DROP FUNCTION oarlock.unfollow(bigint, text);

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -159,28 +160,50 @@ func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
 	if attempt == 0 {
 		attempt = r.latest(id)
 	}
-	l := m.logs[attemptKey{r.id, id, attempt}]
-	if l == nil {
-		return nil, nil
-	}
-	from, _ := slices.BinarySearchFunc(l.chunks, q.After, func(c queue.Chunk, seq int) int { return c.Seq - seq })
-	return l.chunks[from:], nil
+	chunks := m.chunks(r, attemptKey{r.id, id, attempt})
+	from, _ := slices.BinarySearchFunc(chunks, q.After, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	return chunks[from:], nil
 }
 
 // logged are all chunks of a run.
 func (m *Memory) logged(r *run) []queue.Chunk {
-	var keys []attemptKey
-	for key := range m.logs {
-		if key.run == r.id {
-			keys = append(keys, key)
-		}
+	keys := map[attemptKey]bool{}
+	for key := range r.attempts {
+		keys[key] = true
 	}
-	slices.SortFunc(keys, func(a, b attemptKey) int { return cmp.Or(inOrder(a.task, b.task), a.attempt-b.attempt) })
+	for id, row := range r.tasks {
+		keys[attemptKey{r.id, id, row.Attempt}] = true
+	}
+	inTime := func(a, b attemptKey) int { return cmp.Or(inOrder(a.task, b.task), a.attempt-b.attempt) }
 	var all []queue.Chunk
-	for _, key := range keys {
-		all = append(all, m.logs[key].chunks...)
+	for _, key := range slices.SortedFunc(maps.Keys(keys), inTime) {
+		all = append(all, m.chunks(r, key)...)
 	}
 	return all
+}
+
+// chunks are those of one attempt. One that wrote nothing has none in store, and its end stands in its record only.
+func (m *Memory) chunks(r *run, key attemptKey) []queue.Chunk {
+	if l := m.logs[key]; l != nil {
+		return l.chunks
+	}
+	end := queue.Chunk{Run: r.id, Task: key.task, Attempt: key.attempt, Stream: queue.StreamOarlock, Data: []byte{}, Final: true}
+	if a, superseded := r.attempts[key]; superseded {
+		end.Day, end.At, end.Reason = queue.LogDay(a.StartedAt), moment(a.FinishedAt), wordOf(a.Kind, a.State)
+	} else if row := r.tasks[key.task]; row != nil && row.Attempt == key.attempt && !row.day.IsZero() && row.logEnded() {
+		end.Day, end.At, end.Reason = row.day, moment(row.FinishedAt), wordOf(row.Kind, row.State)
+	} else {
+		return nil
+	}
+	return []queue.Chunk{end}
+}
+
+func (t *taskRow) logEnded() bool {
+	return t.State != dagrun.TaskRunning && t.State != dagrun.TaskWaiting && !t.LogGoesOn()
+}
+
+func wordOf(kind dagrun.FailureKind, state dagrun.State) string {
+	return cmp.Or(string(kind), state.String())
 }
 
 func (r *run) latest(id dagrun.TaskID) int {

@@ -14,6 +14,7 @@ var logPromises = []promise{
 	{"chunks sent again change nothing, other ones conflict", logsResent},
 	{"a stale writer adds nothing to a log", logsStale},
 	{"the last chunk comes with the end of its attempt", logsLast},
+	{"an attempt that wrote nothing has an end to read all the same", logsSilent},
 	{"the next driver knows where the log of an attempt ends whose publish is to come", logsOfPublish},
 }
 
@@ -148,6 +149,51 @@ func logsLast(s *setup) {
 	}
 	s.wantError(w.AppendLogs(s.Context(), chunks(c, at, 3, "late")), queue.ErrLeaseLost)
 	s.wantLog(id, "onetwo")
+}
+
+func logsSilent(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	end := func(want string) {
+		s.Helper()
+		all := s.logged(id)
+		if want == "" && len(all) == 0 {
+			return
+		}
+		if len(all) != 1 || !all[0].Final || all[0].Reason != want || all[0].Stream != queue.StreamOarlock || len(all[0].Data) > 0 || all[0].At.IsZero() {
+			s.Errorf("the log is %+v, want an end that says %q", all, want)
+		}
+		whole, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id})
+		s.must(err)
+		s.same("the log of the run", whole[:1][0].Reason, want)
+	}
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
+	end("")
+	finishing := row(0, 2, dagrun.TaskFinishing, at)
+	s.must(s.record(w, c, finishing))
+	end("")
+	failed := row(0, 3, dagrun.TaskRetrying, at)
+	failed.Kind, failed.FinishedAt = dagrun.KindExit, at
+	s.must(s.record(w, c, failed))
+	end("exit")
+	next := row(0, 4, dagrun.TaskRunning, at)
+	next.Attempt = 2
+	first := dagrun.AttemptRecord{ID: next.ID, Attempt: 1, Generation: 1, State: dagrun.TaskFailed, Kind: dagrun.KindExit, StartedAt: at, FinishedAt: at}
+	s.must(w.Commit(s.Context(), &queue.Batch{
+		Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{next}, Attempts: []dagrun.AttemptRecord{first}},
+	}))
+	end("exit") // and nothing of the second, which runs
+	done := row(0, 5, dagrun.TaskSucceeded, at)
+	done.Attempt, done.FinishedAt = 2, at
+	s.must(w.Commit(s.Context(), finish(c, c.Inbox, at, done)))
+	end("exit")
+	second, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a"})
+	s.must(err)
+	if len(second) != 1 || second[0].Reason != "succeeded" || second[0].Attempt != 2 {
+		s.Errorf("the log of the second attempt is %+v", second)
+	}
 }
 
 func logsOfPublish(s *setup) {

@@ -32,20 +32,20 @@ changed AS (
            started_at  = coalesce(r.started_at, u.started_at),
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
       FROM unnest(@runs::oarlock.flush_run[]) u
-     WHERE u.changes AND r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
+     WHERE r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
        AND (SELECT count(*) FROM fence) = 1 AND (SELECT count(*) FROM locked) >= 0
     RETURNING u.n, r.run_id, r.lane_id, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
 ),
 -- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
 kept AS MATERIALIZED (
-    SELECT u.n, r.run_id FROM unnest(@runs::oarlock.flush_run[]) u JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id
-     WHERE NOT u.changes AND (SELECT count(*) FROM fence) = 1
+    SELECT u.n, r.run_id FROM unnest(@claims::oarlock.flush_claim[]) u JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id
+     WHERE (SELECT count(*) FROM fence) = 1
 ),
 -- By place in the flush. Everything below looks its own place up in this array: a join would be planned for ten rows.
 held AS MATERIALIZED (
     SELECT array_agg(x.hit ORDER BY x.n) AS hits
       FROM (SELECT y.n, bool_or(y.hit) AS hit
-              FROM (SELECT n, false AS hit FROM generate_series(1, cardinality(@runs::oarlock.flush_run[])) n
+              FROM (SELECT n, false AS hit FROM generate_series(1, @places::bigint) n
                     UNION ALL SELECT n, true FROM changed
                     UNION ALL SELECT n, true FROM kept) y
              GROUP BY y.n) x

@@ -13,6 +13,7 @@ import (
 type Log struct {
 	shipper *Shipper
 	at      queue.Chunk // of which attempt
+	streams [2]stream
 
 	mu      sync.Mutex
 	maskers [2]masker
@@ -45,10 +46,10 @@ type piece struct {
 }
 
 // Stdout takes what the body writes to its standard output. It never fails: a body must not end for its log.
-func (l *Log) Stdout() io.Writer { return stream{l, queue.StreamStdout} }
+func (l *Log) Stdout() io.Writer { return &l.streams[0] }
 
 // Stderr takes what the body writes to its standard error.
-func (l *Log) Stderr() io.Writer { return stream{l, queue.StreamStderr} }
+func (l *Log) Stderr() io.Writer { return &l.streams[1] }
 
 type stream struct {
 	log *Log
@@ -56,7 +57,7 @@ type stream struct {
 }
 
 // Write masks and takes p.
-func (s stream) Write(p []byte) (int, error) {
+func (s *stream) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), ChunkBytes)
 		s.log.write(s.id, rest[:n], false)

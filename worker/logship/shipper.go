@@ -110,6 +110,7 @@ func (s *Shipper) Close() {
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	patterns := newPatterns(secrets)
 	l := &Log{shipper: s, at: at, maskers: [2]masker{{patterns: patterns}, {patterns: patterns}}}
+	l.streams = [2]stream{{l, queue.StreamStdout}, {l, queue.StreamStderr}}
 	l.line = &line{log: l, spool: s.spool, next: at.Seq}
 	return l
 }

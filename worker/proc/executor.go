@@ -215,9 +215,11 @@ func (a *attempt) files(env environment) error {
 		return spawnError{err}
 	}
 	env["OARLOCK_OUTPUT"] = a.folder.output
-	upstream := a.task.Upstream
-	if len(upstream) == 0 {
-		upstream = []byte("{}")
+	upstream := []byte("{}")
+	if a.task.Upstream != nil {
+		if upstream, err = a.task.Upstream(); err != nil {
+			return spawnError{err}
+		}
 	}
 	if env["OARLOCK_UPSTREAM"], err = a.folder.write("upstream.json", upstream); err != nil {
 		return spawnError{err}

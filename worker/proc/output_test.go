@@ -162,8 +162,9 @@ func TestFolder_IsEmptyOwnAndGoneAfterwards(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) { c.RunDir = t.TempDir() })
 	task := shell(`[ "$PWD" = "$(pwd)" ]; ls -A; stat -c %a .; pwd; mkdir -p a/b; touch a/b/c; chmod 0 a/b a; cat "$OARLOCK_UPSTREAM"`)
-	task.Upstream = []byte(`{"a":{"state":"succeeded"}}`)
-	if got := x.run(t, task); got.Kind != dagrun.KindNone || !strings.HasPrefix(stdout(task), "700\n"+x.dir) || !strings.HasSuffix(stdout(task), string(task.Upstream)) {
+	upstream := `{"a":{"state":"succeeded"}}`
+	task.Upstream = func() ([]byte, error) { return []byte(upstream), nil }
+	if got := x.run(t, task); got.Kind != dagrun.KindNone || !strings.HasPrefix(stdout(task), "700\n"+x.dir) || !strings.HasSuffix(stdout(task), upstream) {
 		t.Fatalf("got %+v, %q, %s", got, stdout(task), stderr(task))
 	}
 	bare := shell(`cat "$OARLOCK_UPSTREAM"`)
