@@ -448,7 +448,7 @@ func TestPrune_TakesLogsWithTheirRunOnly(t *testing.T) {
 	w.append(t, w.begin(t, claim.Run, stepA, 1).chunk(0, "stays"))
 	w.room.end(t, run, "succeeded")
 	w.room.exec(t, "SELECT oarlock.prune()")
-	wantLines(t, readLogs(t, w.store, LogQuery{Run: run}), "a 2 0 two", "a 2 1 three", "a 2 2  succeeded", "b~1 1 0 instead", "c k 1 0 item")
+	wantLines(t, readLogs(t, w.store, LogQuery{Run: run}), "a 1 0  failed", "a 2 0 two", "a 2 1 three", "a 2 2  succeeded", "b~1 1 0 instead", "c k 1 0 item")
 	late := w.hold(t, w.room.enqueue(t))
 	old := w.begin(t, late.Run, stepA, 1)
 	old.day = old.day.AddDate(0, 0, -3) // in the default partition, within what is kept

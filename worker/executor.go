@@ -36,8 +36,8 @@ type Task struct {
 	Params   map[string]any
 	Upstream func() ([]byte, error) // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
 	Secrets  map[string]string      // resolved; also masked in logs
-	RunState string            // of handlers: the verdict so far
-	Failed   []string          // of handlers: the tasks that failed
+	RunState string                 // of handlers: the verdict so far
+	Failed   []string               // of handlers: the tasks that failed
 
 	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
 	Started        func()        // to be called once, when the body is under way: its timeout counts from then

@@ -104,7 +104,7 @@ CREATE FUNCTION oarlock.silent_end(run bigint, of_step int, of_item text, of_alt
 RETURNS TABLE (at timestamptz, word text)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT coalesce(e.finished_at, e.began, '-infinity'), e.word
+    SELECT coalesce(e.finished_at, e.began, to_timestamp(0)), e.word
       FROM (SELECT 1 AS rank, a.finished_at, a.started_at AS began, coalesce(a.failure_kind, a.state) AS word FROM oarlock.attempts a
              WHERE a.run_id = run AND a.step = of_step AND a.item = of_item AND a.alt = of_alt AND a.attempt = of_attempt
             UNION ALL

@@ -198,8 +198,8 @@ func (m *Memory) chunks(r *run, key attemptKey) []queue.Chunk {
 	return []queue.Chunk{end}
 }
 
-func (t *taskRow) logEnded() bool {
-	return t.State != dagrun.TaskRunning && t.State != dagrun.TaskWaiting && !t.LogGoesOn()
+func (row *taskRow) logEnded() bool {
+	return row.State != dagrun.TaskRunning && row.State != dagrun.TaskWaiting && !row.LogGoesOn()
 }
 
 func wordOf(kind dagrun.FailureKind, state dagrun.State) string {
