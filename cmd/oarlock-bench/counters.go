@@ -26,7 +26,7 @@ const (
 	fullPagesPer  = "full-page images per unit"
 )
 
-var counts = []string{statementsPer, rowsPer, buffersPer, walPer, fullPagesPer}
+var counts = []string{statementsPer, rowsPer, buffersPer, walPer, serverMicros, processMicros, fullPagesPer}
 
 func isCount(metric string) bool { return slices.Contains(counts, metric) }
 

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestShort_KeepsThreeDigits(t *testing.T) {
@@ -72,11 +74,15 @@ func TestTakeTurns_GoesRoundAndStopsAtAFailure(t *testing.T) {
 			return Sample{Values: Values{"m": float64(turns)}}, nil
 		}}
 	}
-	all, err := takeTurns(t.Context(), []Side{side("a", 0), side("b", 0)}, 3, t.Logf)
+	turn := func(ctx context.Context, side Side) (Values, error) {
+		sample, err := side.Round(ctx)
+		return sample.Values, err
+	}
+	all, err := takeTurns(t.Context(), []Side{side("a", 0), side("b", 0)}, 3, t.Logf, turn)
 	if err != nil || order.String() != "ababab" || !slices.Equal(all["b"]["m"], []float64{1, 2, 3}) {
 		t.Errorf("took turns as %s, which gave %v, %v", &order, all, err)
 	}
-	if _, err := takeTurns(t.Context(), []Side{side("a", 2)}, 3, t.Logf); err == nil || !strings.Contains(err.Error(), "a, round 2") {
+	if _, err := takeTurns(t.Context(), []Side{side("a", 2)}, 3, t.Logf, turn); err == nil || !strings.Contains(err.Error(), "a, round 2") {
 		t.Errorf("a failure is told as %v", err)
 	}
 }
@@ -99,6 +105,28 @@ func TestCounters_AreDividedByTheWorkDone(t *testing.T) {
 	if got := (*Counters)(nil).since(nil, 10); got != nil {
 		t.Errorf("nothing was counted, but %v", got)
 	}
+}
+
+func TestProcessorTime_GrowsWithWorkDoneHere(t *testing.T) {
+	t.Parallel()
+	before, err := familyTime(os.Getpid())
+	if err != nil {
+		t.Skip("this kernel does not tell: ", err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		now, err := familyTime(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spent := now - before; spent >= 5*kernelTick {
+			per := processorTime{server: now}.since(processorTime{server: before}, 10)
+			if per[serverMicros] != float64(spent.Microseconds())/10 || per[processMicros] != 0 {
+				t.Errorf("%s of work for 10 units are %v each", spent, per)
+			}
+			return
+		}
+	}
+	t.Error("a minute of work took no processor time")
 }
 
 func TestUneven_CountsWhoGotNothing(t *testing.T) {

@@ -101,11 +101,6 @@ func measureOne(ctx context.Context, o options, c Case, say func(string, ...any)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lab.close()) }()
-	stop, err := o.startProfile(c.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
 	return measure(ctx, lab, c, o.rounds)
 }
 

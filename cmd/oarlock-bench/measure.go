@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,7 +22,9 @@ func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	samples, err := takeTurns(ctx, sides, rounds, lab.say)
+	samples, err := takeTurns(ctx, sides, rounds, lab.say, func(ctx context.Context, side Side) (Values, error) {
+		return lab.turn(ctx, c.Name, side)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
@@ -41,11 +44,13 @@ func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err 
 // rounds of all sides: what each gave, by side and metric.
 type rounds map[string]map[string][]float64
 
-func takeTurns(ctx context.Context, sides []Side, n int, say func(string, ...any)) (rounds, error) {
+func takeTurns(
+	ctx context.Context, sides []Side, n int, say func(string, ...any), turn func(context.Context, Side) (Values, error),
+) (rounds, error) {
 	all := rounds{}
 	for i := range n {
 		for _, side := range sides {
-			values, err := side.turn(ctx)
+			values, err := turn(ctx, side)
 			if err != nil {
 				return nil, fmt.Errorf("%s, round %d: %w", side.Name, i+1, err)
 			}
@@ -56,17 +61,26 @@ func takeTurns(ctx context.Context, sides []Side, n int, say func(string, ...any
 	return all, nil
 }
 
-// turn is a round of a side, with what it cost the server.
-func (s Side) turn(ctx context.Context) (Values, error) {
-	before, err := s.Count.counters(ctx)
+// turn is a round of a side, with what it cost the server and this process.
+func (l *Lab) turn(ctx context.Context, name string, side Side) (Values, error) {
+	before, err := side.Count.counters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sample, err := s.Round(ctx)
+	start, known := l.processorTime()
+	stop, err := l.options.startProfile(name + "." + strings.ReplaceAll(side.Name, " ", "-"))
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.Count.counters(ctx)
+	sample, err := side.Round(ctx)
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	if end, _ := l.processorTime(); known {
+		maps.Copy(sample.Values, end.since(start, sample.Units))
+	}
+	after, err := side.Count.counters(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.out, "out", "", "keep a JSON file per case, and report.html, in `FOLDER`; cases that have one are skipped")
 	f.BoolVar(&o.again, "again", false, "measure cases that have a file in --out, too")
 	f.StringVar(&o.program, "program", "", "`PATH` of the oarlock to measure; it is built where none is given")
-	f.StringVar(&o.profile, "profile", "", "write two files per case into `FOLDER`: a CPU profile of this process, and the statements that took the server's time")
+	f.StringVar(&o.profile, "profile", "", "write into `FOLDER` a CPU profile of this process per side, of its last turn, and per case the statements that took the server's time")
 	f.BoolVar(&o.quick, "quick", false, "measure what is guarded, with less work, and compare with --ratios")
 	f.BoolVar(&o.keep, "keep", false, "with --quick: rewrite --ratios instead")
 	f.StringVar(&o.ratios, "ratios", "cmd/oarlock-bench/ratios.json", "`FILE` of the ratios that must not fall")

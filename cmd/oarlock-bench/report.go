@@ -44,11 +44,11 @@ func markdown(w io.Writer, all []*Result) {
 			fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", r.Case, l.What, l.Figure, orElse(l.Wanted, "–"), orElse(l.answer(), "–"))
 		}
 	}
-	fmt.Fprint(w, "\n| case | side | figures | statements | rows | buffers | WAL bytes |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "\n| case | side | figures | statements | rows | buffers | WAL bytes | µs of the server | µs of the process |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		for _, side := range r.Sides {
 			fmt.Fprintf(w, "| %s | %s | %s |", r.Case, side, figuresOf(r.Figures[side], false))
-			for _, count := range counts[:4] {
+			for _, count := range counts[:6] {
 				fmt.Fprintf(w, " %s |", countOf(r.Figures[side], count))
 			}
 			fmt.Fprintln(w)
@@ -67,7 +67,7 @@ func countOf(figures map[string]Figure, count string) string {
 }
 
 func countsOf(r *Result, side string) (texts []string) {
-	for _, count := range counts[:4] {
+	for _, count := range counts[:6] {
 		texts = append(texts, countOf(r.Figures[side], count))
 	}
 	return texts
