@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +22,13 @@ type entry struct {
 	begins  bool   // what it says of the run, the run's row says since the claim
 	release bool   // a Release: back to the queue, whatever was asked in the meantime
 	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
-	details map[dagrun.TaskID]*Detail
 	rows    int
 	bytes   int
 	state   atomic.Int32
 	done    chan error // takes one
+
+	details map[dagrun.TaskID]*Detail // nil where there are few
+	all     piece                     // see whole
 
 	due   time.Time     // while it is set aside: when to look again
 	pause time.Duration // before that
@@ -40,7 +43,7 @@ const (
 
 func newEntry(b *Batch, held *holding) *entry {
 	e := &entry{batch: b, held: held, done: make(chan error, 1), begins: held.begins(b.Records.Run)}
-	if len(b.Details) > 0 {
+	if len(b.Details) > fewDetails {
 		e.details = make(map[dagrun.TaskID]*Detail, len(b.Details))
 		for i := range b.Details {
 			e.details[b.Details[i].Task] = &b.Details[i]
@@ -100,7 +103,18 @@ func chunkBytes(c *Chunk) int { return rowBytes + len(c.Data) }
 
 var noDetail Detail
 
+// fewDetails are found as fast without a map, of which most batches would have one for a single detail.
+const fewDetails = 4
+
 func (e *entry) detail(id dagrun.TaskID) *Detail {
+	if e.details == nil {
+		for i := range slices.Backward(e.batch.Details) { // the last one counts
+			if e.batch.Details[i].Task == id {
+				return &e.batch.Details[i]
+			}
+		}
+		return &noDetail
+	}
 	if d := e.details[id]; d != nil {
 		return d
 	}
@@ -194,10 +208,11 @@ func (p *piece) highest() int64 {
 	return highest
 }
 
-// whole is an entry in one piece.
+// whole is an entry in one piece, of which nothing is known yet.
 func (e *entry) whole() *piece {
 	rec := &e.batch.Records
-	return &piece{entry: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
+	e.all = piece{entry: e, tasks: rec.Tasks, attempts: rec.Attempts, chunks: e.batch.Chunks, last: true}
+	return &e.all
 }
 
 func (e *entry) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }

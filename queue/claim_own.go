@@ -92,7 +92,7 @@ func (s *Session) claimOwnBehind(ctx context.Context, g gate, p *Polled) error {
 // ownBehind claims runs of the family that are behind this very gate, none for the zero gate.
 func (s *Session) ownBehind(ctx context.Context, q rowsQuerier, g gate, ids []uuid.UUID) ([]*Claim, error) {
 	rows, err := q.Query(ctx, claimOwn, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "root": int64(s.worker.Only), "want": len(ids), "claims": ids, "queue": given(g.queue), "dag": given(g.dag),
+		"worker": s.worker.ID, "root": int64(s.worker.Only), "want": len(ids), "claims": plain(ids), "queue": given(g.queue), "dag": given(g.dag),
 	})
 	if err != nil {
 		return nil, err

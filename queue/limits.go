@@ -116,7 +116,7 @@ func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*la
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "bytes": claimBytes, "claims": ids, "terms": s.lanes.terms,
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "bytes": claimBytes, "claims": plain(ids), "terms": s.lanes.terms,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": s.lanes.held,
 	})
 	if err != nil {
@@ -138,9 +138,10 @@ func (s *Session) enterGate(ctx context.Context, tx pgx.Tx, g gate) error {
 }
 
 func readClaims(rows pgx.Rows, l *lanes) ([]*Claim, error) {
+	var c claimRow
+	targets := c.targets()
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Claim, error) {
-		var c claimRow
-		if err := row.Scan(c.targets()...); err != nil {
+		if err := row.Scan(targets...); err != nil {
 			return nil, err
 		}
 		return c.claim(l), nil

@@ -172,7 +172,7 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int) (*po
 func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int) pgx.StrictNamedArgs {
 	a := argsOf(ordered)
 	return pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": ids, "terms": s.lanes.terms, "others": s.peers.hungry,
+		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": plain(ids), "terms": s.lanes.terms, "others": s.peers.hungry,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
 	}
 }
@@ -183,6 +183,15 @@ func bytesOf(claims []*Claim) (n int) {
 		n += len(c.Params) + len(c.Precomputed)
 	}
 	return n
+}
+
+// plain are ids as pgx knows them: it writes others by way of their text.
+func plain(ids []uuid.UUID) [][16]byte {
+	all := make([][16]byte, len(ids))
+	for i, id := range ids {
+		all[i] = id
+	}
+	return all
 }
 
 // hold takes claims into the holdings, in the order in which they were picked.

@@ -28,7 +28,7 @@ func (s *Session) readBack(ctx context.Context, p *Polled) error {
 	}
 	var claims []*Claim
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, readBackClaims, pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": s.unread})
+		rows, err := conn.Query(ctx, readBackClaims, pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": plain(s.unread)})
 		if err != nil {
 			return err
 		}

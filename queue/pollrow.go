@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
@@ -36,16 +37,20 @@ type pollFacts struct {
 // read takes all rows. The facts come with one of them; each but perhaps that one is a claim.
 func (r *pollReply) read(rows pgx.Rows, l *lanes) error {
 	defer rows.Close()
+	var f factsRow
+	var c claimRow
+	all := append(f.targets(), c.targets()...)
+	facts := len(all) - len(c.targets())
 	for rows.Next() {
-		var f factsRow
-		var c claimRow
-		if err := rows.Scan(append(f.targets(), c.targets()...)...); err != nil {
+		if err := rows.Scan(all...); err != nil {
 			return err
 		}
 		if f.terms != nil {
 			r.facts = f.facts()
+			f.terms = nil
+			clear(all[:facts]) // they are not in any other row
 		}
-		if c.id != nil {
+		if c.run != 0 {
 			r.claims = append(r.claims, c.claim(l))
 		}
 	}
@@ -82,14 +87,15 @@ func or[T any](p *T) (v T) {
 	return v
 }
 
-// claimRow is a claimed run; all columns are null beside facts without a claim.
+// claimRow is a claimed run; all columns are null beside facts without a claim. Rows are scanned into it one after the other,
+// so what is null must become nothing again: thousands of claims a second are not to be pointers to each of their columns.
 type claimRow struct {
-	run, inbox, dag, parent, root, left                               *int64
-	epoch, version, lane, losses, depth, generation, tolerated        *int
-	id                                                                *uuid.UUID
+	run, inbox, dag, parent, root, left                               zeronull.Int8
+	epoch, version, lane, losses, depth, generation, tolerated        zeronull.Int4
+	id                                                                zeronull.UUID
 	params, labels, precomputed, counts                               []byte
-	runAt, logicalAt, createdAt, startedAt, deadline                  *time.Time
-	name, trigger, submitter, key, trace, reason, ending, by, text, p *string
+	runAt, logicalAt, createdAt, startedAt, deadline                  zeronull.Timestamptz
+	name, trigger, submitter, key, trace, reason, ending, by, text, p zeronull.Text
 }
 
 func (c *claimRow) targets() []any {
@@ -102,15 +108,15 @@ func (c *claimRow) targets() []any {
 
 // claim is the claim of a row, also of one that cannot be read.
 func (c *claimRow) claim(l *lanes) *Claim {
-	claim := NewClaim(RunID(*c.run), *c.id)
-	claim.Epoch, claim.Inbox, claim.Losses = *c.epoch, *c.inbox, *c.losses
-	claim.DAG, claim.DAGID, claim.Version = *c.name, *c.dag, *c.version
-	claim.Lane = *c.lane
-	claim.Queue, claim.Priority = l.of(*c.lane)
+	claim := NewClaim(RunID(c.run), uuid.UUID(c.id))
+	claim.Epoch, claim.Inbox, claim.Losses = int(c.epoch), int64(c.inbox), int(c.losses)
+	claim.DAG, claim.DAGID, claim.Version = string(c.name), int64(c.dag), int(c.version)
+	claim.Lane = int(c.lane)
+	claim.Queue, claim.Priority = l.of(claim.Lane)
 	claim.Params, claim.Labels, claim.Precomputed = c.params, c.labels, c.precomputed
-	claim.RunAt, claim.LogicalAt, claim.CreatedAt = *c.runAt, *c.logicalAt, *c.createdAt
-	claim.Trigger, claim.SubmittedBy, claim.Key, claim.Traceparent = *c.trigger, *c.submitter, or(c.key), or(c.trace)
-	claim.Parent, claim.Root, claim.Depth = RunID(or(c.parent)), RunID(*c.root), *c.depth
+	claim.RunAt, claim.LogicalAt, claim.CreatedAt = time.Time(c.runAt), time.Time(c.logicalAt), time.Time(c.createdAt)
+	claim.Trigger, claim.SubmittedBy, claim.Key, claim.Traceparent = string(c.trigger), string(c.submitter), string(c.key), string(c.trace)
+	claim.Parent, claim.Root, claim.Depth = RunID(c.parent), RunID(c.root), int(c.depth)
 	claim.Row, claim.unreadable = c.row()
 	return claim
 }
@@ -118,11 +124,11 @@ func (c *claimRow) claim(l *lanes) *Claim {
 // row is the run's own row as the last drive left it.
 func (c *claimRow) row() (dagrun.RunRecord, error) {
 	r := dagrun.RunRecord{
-		State: dagrun.RunQueued, Reason: *c.reason, Generation: *c.generation, EndingBy: *c.by, EndingText: *c.text, PausedBy: *c.p,
-		StartedAt: instant(c.startedAt), Deadline: instant(c.deadline), Left: dagrun.Duration(*c.left), Tolerated: *c.tolerated,
+		State: dagrun.RunQueued, Reason: string(c.reason), Generation: int(c.generation), EndingBy: string(c.by), EndingText: string(c.text),
+		PausedBy: string(c.p), StartedAt: instantOf(c.startedAt), Deadline: instantOf(c.deadline), Left: dagrun.Duration(c.left), Tolerated: int(c.tolerated),
 	}
 	var err error
-	if r.Ending, err = decodeEnding(*c.ending); err != nil {
+	if r.Ending, err = decodeEnding(string(c.ending)); err != nil {
 		return r, err
 	}
 	r.Counts, err = decodeCounts(c.counts)
@@ -135,4 +141,11 @@ func instant(t *time.Time) dagrun.Time {
 		return 0
 	}
 	return dagrun.Time(t.UnixMilli())
+}
+
+func instantOf(t zeronull.Timestamptz) dagrun.Time {
+	if time.Time(t).IsZero() {
+		return 0
+	}
+	return dagrun.Time(time.Time(t).UnixMilli())
 }

@@ -13,10 +13,7 @@ import (
 // begin takes the run up where the last drive left it, if there was one.
 func (d *driver) begin(ctx context.Context) error {
 	var err error
-	d.def, err = ask(ctx, d, func(ctx context.Context) (*queue.Definition, error) {
-		return d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
-	})
-	if err != nil {
+	if d.def, err = d.definition(ctx); err != nil {
 		return fmt.Errorf("definition of %s version %d: %w", d.claim.DAG, d.claim.Version, err)
 	}
 	left, err := d.load(ctx)
@@ -31,6 +28,18 @@ func (d *driver) begin(ctx context.Context) error {
 	d.beforeBegin(left, invalid)
 	_ = d.step(dagrun.Event{Kind: dagrun.EvBegin, Text: "driver lost"})
 	return nil
+}
+
+// definition is nearly always at hand: only where the database has to be asked, and is away, is there something to wait for.
+func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
+	read := func(ctx context.Context) (*queue.Definition, error) {
+		return d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
+	}
+	def, err := read(ctx)
+	if err != nil && queue.Passing(err) {
+		return ask(ctx, d, read)
+	}
+	return def, err
 }
 
 // load reads what a former drive left; of a fresh run there is nothing.
