@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"github.com/oarlock-dev/oarlock/internal/bareloop"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -21,7 +18,6 @@ const (
 	spawnsAtOnce = 16 // where spawning is fastest
 	commandsPerS = "commands/s"
 	plainSpawn   = "plain spawn"
-	truePath     = "/bin/true"
 )
 
 func commandCase() Case {
@@ -61,7 +57,7 @@ func commandSample(n int, begun time.Time) Sample {
 }
 
 func commandWorker(ctx context.Context, s *Stage, n int) (Side, error) {
-	d, err := s.database(ctx, "name: command\nsteps: [{id: a, command: "+truePath+"}]\n")
+	d, err := s.database(ctx, "name: command\nsteps: [{id: a, command: "+bareloop.TruePath+"}]\n")
 	if err != nil {
 		return Side{}, err
 	}
@@ -104,7 +100,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 	}
 	failed := make(chan error, 1)
 	loop.AtOnce, loop.Body = rig.DefaultSlots, func() {
-		if err := bareCommand(work, memory); err != nil {
+		if err := bareloop.Command(work, memory); err != nil {
 			select {
 			case failed <- err:
 			default:
@@ -131,39 +127,6 @@ func inMemory() string {
 	return ""
 }
 
-// bareCommand is a command with all that belongs to it, and nothing that looks after it.
-func bareCommand(dir, memory string) error {
-	work, err := os.MkdirTemp(dir, "work-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	files, err := os.MkdirTemp(memory, "files-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(files)
-	for _, name := range []string{"output", "upstream.json"} {
-		if err := os.WriteFile(filepath.Join(files, name), []byte("{}"), 0o600); err != nil { //nolint:gosec // a folder of our own
-			return err
-		}
-	}
-	if err := runTrue(work); err != nil {
-		return err
-	}
-	_, err = os.ReadFile(filepath.Join(files, "output")) //nolint:gosec // a folder of our own
-	return err
-}
-
-// runTrue starts the command in a group of its own, with two pipes.
-func runTrue(dir string) error {
-	cmd := exec.Command(truePath)
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
-	var out, errs bytes.Buffer // not files, so os/exec makes pipes
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	return cmd.Run()
-}
-
 // spawn starts commands and does nothing else.
 func spawn(n int) (Sample, error) {
 	todo, failed := make(chan struct{}, n), make(chan error, n)
@@ -176,7 +139,7 @@ func spawn(n int) (Sample, error) {
 	for range spawnsAtOnce {
 		all.Go(func() {
 			for range todo {
-				if err := runTrue(""); err != nil {
+				if err := bareloop.Spawn(""); err != nil {
 					failed <- err
 				}
 			}
@@ -201,7 +164,7 @@ func commandRiver(ctx context.Context, s *Stage, n int) (Side, error) {
 	count := new(tally)
 	r.work = func(context.Context, *river.Client[pgx.Tx], *river.Job[riverArgs]) error {
 		defer count.add()
-		return runTrue("")
+		return bareloop.Spawn("")
 	}
 	return Side{Name: rival, Count: r.Database, Round: func(ctx context.Context) (sample Sample, err error) {
 		err = r.during(ctx, func(client *river.Client[pgx.Tx]) error {

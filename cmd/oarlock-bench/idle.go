@@ -50,7 +50,7 @@ func prepareIdle(ctx context.Context, s *Stage) ([]Side, error) {
 	span := s.span(idleSpan, leastIdle)
 	return []Side{
 		{Name: ours, Round: func(ctx context.Context) (Sample, error) {
-			return d.watched(ctx, span, func() (time.Duration, error) { return processor(p.family()) })
+			return d.watched(ctx, span, p.processor)
 		}},
 		{Name: rival, Round: func(ctx context.Context) (sample Sample, err error) {
 			err = r.during(ctx, func(*river.Client[pgx.Tx]) error {

@@ -96,7 +96,7 @@ func (d *Database) untilHeld(ctx context.Context, want int) error {
 }
 
 func residentSample(p *process) (Sample, error) {
-	now, most, err := resident(p.family())
+	now, most, err := p.resident()
 	return Sample{Values: Values{mostMB: most / inMB, "MB resident": now / inMB}}, err
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,39 +44,60 @@ func (t processorTime) since(before processorTime, units float64) Values {
 }
 
 // familyTime is that of a process and its children, those included that are gone.
-func familyTime(pid int) (sum time.Duration, err error) {
-	_, sum, err = procTime(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range all {
-		if parent, took, err := procTime(path); err == nil && parent == pid { // those that are gone by now count as its own
-			sum += took
-		}
+func familyTime(pid int) (time.Duration, error) {
+	stat, err := procStatOf(pid)
+	sum := stat.own + stat.waited
+	for _, child := range childrenOf(pid) { // those that are gone by now count as its own
+		stat, _ := procStatOf(child)
+		sum += stat.own + stat.waited
 	}
 	return sum, err
 }
 
-// procTime reads a stat file: who the parent is, and the time of the process and of those of its children it waited for.
-func procTime(path string) (parent int, took time.Duration, err error) {
-	text, err := os.ReadFile(path) //nolint:gosec // of the kernel
-	if err != nil {
-		return 0, 0, err
-	}
-	const parentAt, timesAt, times = 1, 11, 4 // after the name, which may hold anything
-	fields := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
-	if len(fields) < timesAt+times {
-		return 0, 0, fmt.Errorf("%s: %d fields", path, len(fields))
-	}
-	ticks := 0
-	for _, field := range fields[timesAt : timesAt+times] {
-		n, err := strconv.Atoi(field)
+// childrenOf are the processes that a process started or adopted, whichever of its threads did: the kernel's list of children
+// is one per thread.
+func childrenOf(pid int) (children []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range all {
+		other, err := strconv.Atoi(filepath.Base(path))
 		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", path, err)
+			continue
 		}
-		ticks += n
+		if stat, err := procStatOf(other); err == nil && stat.parent == pid {
+			children = append(children, other)
+		}
 	}
-	parent, err = strconv.Atoi(fields[parentAt])
-	return parent, time.Duration(ticks) * kernelTick, err
+	return children
+}
+
+var errNotHere = errors.New("this system does not tell")
+
+// procStat is what the kernel tells of a process.
+type procStat struct {
+	parent int
+	own    time.Duration // of processor
+	waited time.Duration // of those of its children that it waited for
+}
+
+func procStatOf(pid int) (stat procStat, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) //nolint:gosec // a number
+	if err != nil {
+		return stat, errors.Join(errNotHere, err)
+	}
+	const parentAt, ownAt, waitedAt, end = 1, 11, 13, 15 // after the name, which may hold anything
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < end {
+		return stat, fmt.Errorf("process %d: %w: %d fields", pid, errNotHere, len(fields))
+	}
+	stat.own, stat.waited = ticks(fields[ownAt:waitedAt]), ticks(fields[waitedAt:end])
+	stat.parent, err = strconv.Atoi(fields[parentAt])
+	return stat, err
+}
+
+func ticks(fields []string) (sum time.Duration) {
+	for _, field := range fields {
+		n, _ := strconv.Atoi(field)
+		sum += time.Duration(n) * kernelTick
+	}
+	return sum
 }

@@ -37,7 +37,7 @@ func (o *options) writeStatements(ctx context.Context, name string, sides []Side
 	if o.profile == "" {
 		return nil
 	}
-	file, err := os.Create(filepath.Join(o.profile, name+".statements")) //nolint:gosec // where somebody wants it
+	file, err := os.Create(filepath.Join(o.profile, name+".statements"))
 	if err != nil {
 		return err
 	}

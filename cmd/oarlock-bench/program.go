@@ -91,25 +91,29 @@ func (d *Database) workersLive(ctx context.Context, n int, processes ...*process
 	}
 }
 
-// family are a process and the children of it that are of the same program: a guard and its driver process.
-func (p *process) family() []int {
-	pids := []int{p.cmd.Process.Pid}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pids[0])) //nolint:gosec // a number
-	if err != nil {
-		return pids
-	}
-	for _, word := range strings.Fields(string(text)) {
-		if pid, err := strconv.Atoi(word); err == nil {
-			pids = append(pids, pid)
+// family are a worker's guard and its driver process, which is of the same program; bodies that the guard adopted are not.
+func (p *process) family() ([]int, error) {
+	guard := p.cmd.Process.Pid
+	for _, child := range childrenOf(guard) {
+		if sameProgram(guard, child) {
+			return []int{guard, child}, nil
 		}
 	}
-	return pids
+	return nil, fmt.Errorf("the driver process of worker %d: %w", guard, errNotHere)
 }
 
-var errNotHere = errors.New("this system does not tell")
+func sameProgram(a, b int) bool {
+	one, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", a))
+	other, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", b))
+	return err1 == nil && err2 == nil && one == other
+}
 
-// resident is what the processes take, in bytes, now and at most.
-func resident(pids []int) (now, most float64, err error) {
+// resident is what the worker takes, in bytes, now and at most.
+func (p *process) resident() (now, most float64, err error) {
+	pids, err := p.family()
+	if err != nil {
+		return 0, 0, err
+	}
 	for _, pid := range pids {
 		status := fmt.Sprintf("/proc/%d/status", pid)
 		n, err1 := kibibytes(after(status, "VmRSS"))
@@ -131,28 +135,18 @@ func kibibytes(text string) (float64, error) {
 	return n * 1024, nil
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat, the same on every Linux that Go runs on.
-const ticksPerSecond = 100
-
-// processor is the processor time that processes have used, in their own code and in the kernel.
-func processor(pids []int) (used time.Duration, err error) {
+// processor is the processor time that the worker has used, in its own code and in the kernel.
+func (p *process) processor() (used time.Duration, err error) {
+	pids, err := p.family()
+	if err != nil {
+		return 0, err
+	}
 	for _, pid := range pids {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) //nolint:gosec // a number
+		stat, err := procStatOf(pid)
 		if err != nil {
-			return 0, errNotHere
+			return 0, err
 		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest) // from the third on
-		if len(fields) < 13 {
-			return 0, errNotHere
-		}
-		for _, field := range fields[11:13] {
-			ticks, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				return 0, errNotHere
-			}
-			used += time.Duration(ticks) * time.Second / ticksPerSecond
-		}
+		used += stat.own
 	}
 	return used, nil
 }

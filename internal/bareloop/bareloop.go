@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,18 +16,22 @@ import (
 var (
 	newWorker = sql.Named("bare/worker")
 	newRuns   = sql.Named("bare/runs")
+	queueRuns = sql.Named("bare/queued")
+	claimRuns = sql.Named("bare/claim")
 	flush     = sql.Named("bare/flush")
 )
 
 const (
-	maxRows  = 1000 // of a flush, as the journal's
-	maxQueue = 4096 // commits that wait
+	maxRows   = 1000 // of a flush, as the journal's
+	maxClaims = 1000 // of a statement, as a poll's
+	maxQueue  = 4096 // commits that wait
 )
 
 // Loop writes through one connection as one worker.
 type Loop struct {
-	Body   func() // of every step; nil: it ends at once
-	AtOnce int    // runs that are driven at the same time; 0: all
+	Body   func()    // of every step; nil: it ends at once
+	AtOnce int       // runs that are driven at the same time; 0: all
+	Claims *pgx.Conn // where runs are claimed while others are driven; nil: they are claimed before the clock starts
 
 	conn   *pgx.Conn
 	worker uuid.UUID
@@ -81,32 +86,64 @@ type commit struct {
 // Chains makes runs and drives each through a chain of steps, with a record when a step starts and one when it ends, the
 // end of a step together with the start of the next. It returns what the driving took.
 func (l *Loop) Chains(ctx context.Context, runs, steps int) (time.Duration, error) {
-	claimed, err := l.conn.Query(ctx, newRuns, l.worker, runs)
-	if err != nil {
-		return 0, fmt.Errorf("make runs: %w", err)
+	todo := make(chan Row, runs)
+	if l.Claims == nil {
+		if _, err := l.take(ctx, l.conn, todo, newRuns, runs); err != nil {
+			return 0, fmt.Errorf("make runs: %w", err)
+		}
+		close(todo)
+		begun := time.Now()
+		err := l.drive(ctx, todo, runs, steps)
+		return time.Since(begun), err
 	}
-	firsts, err := pgx.CollectRows(claimed, func(row pgx.CollectableRow) (r Row, err error) {
-		return r, row.Scan(&r.Run, &r.Claim)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("make runs: %w", err)
+	if _, err := l.Claims.Exec(ctx, queueRuns, runs); err != nil {
+		return 0, fmt.Errorf("queue runs: %w", err)
 	}
 	begun := time.Now()
-	err = l.drive(ctx, firsts, steps)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var claiming sync.WaitGroup
+	claiming.Go(func() {
+		defer close(todo)
+		for left := runs; left > 0; {
+			n, err := l.take(ctx, l.Claims, todo, claimRuns, min(left, maxClaims))
+			if left -= n; err == nil && n == 0 {
+				err = fmt.Errorf("%d runs are not there to be claimed", left)
+			}
+			if err != nil {
+				cancel(fmt.Errorf("claim runs: %w", err))
+				return
+			}
+		}
+	})
+	err := l.drive(ctx, todo, runs, steps)
+	claiming.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
 	return time.Since(begun), err
 }
 
+// take hands on the runs that a statement made or claimed, and counts them.
+func (l *Loop) take(ctx context.Context, conn *pgx.Conn, todo chan<- Row, statement string, n int) (int, error) {
+	rows, err := conn.Query(ctx, statement, l.worker, n)
+	if err != nil {
+		return 0, err
+	}
+	var r Row
+	taken, err := pgx.ForEachRow(rows, []any{&r.Run, &r.Claim}, func() error {
+		todo <- r
+		return nil
+	})
+	return int(taken.RowsAffected()), err
+}
+
 // drive has a goroutine per run, one that writes, and nothing between them but channels.
-func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
+func (l *Loop) drive(ctx context.Context, todo <-chan Row, runs, steps int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	commits, ended := make(chan commit, maxQueue), make(chan struct{}, len(firsts))
-	todo := make(chan Row, len(firsts))
-	for _, r := range firsts {
-		todo <- r
-	}
-	close(todo)
-	for range cmp.Or(l.AtOnce, len(firsts)) {
+	commits, ended := make(chan commit, maxQueue), make(chan struct{}, runs)
+	for range cmp.Or(l.AtOnce, runs) {
 		go func() {
 			for r := range todo {
 				r.chain(ctx, steps, l.Body, commits)
@@ -114,9 +151,14 @@ func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
 			}
 		}()
 	}
+	return l.write(ctx, commits, ended, runs)
+}
+
+// write flushes what is there, again and again, until so many runs have ended.
+func (l *Loop) write(ctx context.Context, commits <-chan commit, ended <-chan struct{}, left int) error {
 	var rows []Row
 	var waiting []chan struct{}
-	for left := len(firsts); left > 0; {
+	for left > 0 {
 		select {
 		case c := <-commits:
 			rows, waiting = append(rows, c.rows...), append(waiting, c.done)
@@ -126,6 +168,8 @@ func (l *Loop) drive(ctx context.Context, firsts []Row, steps int) error {
 		case <-ended:
 			left--
 			continue
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		if err := l.Flush(ctx, rows); err != nil {
 			return err

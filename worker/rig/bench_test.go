@@ -1,14 +1,10 @@
 package rig_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,7 +90,7 @@ func BenchmarkCommands(b *testing.B) {
 	dir := b.TempDir()
 	loop.AtOnce = commandSlots
 	loop.Body = func() {
-		if err := bareCommand(dir, memory); err != nil {
+		if err := bareloop.Command(dir, memory); err != nil {
 			b.Error(err)
 		}
 	}
@@ -124,34 +120,6 @@ func inMemory(b *testing.B) string {
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
-}
-
-// bareCommand is a command with all that belongs to it, and nothing that looks after it.
-func bareCommand(dir, memory string) error {
-	work, err := os.MkdirTemp(dir, "work-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	files, err := os.MkdirTemp(memory, "files-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(files)
-	for _, name := range []string{"output", "upstream.json"} {
-		if err := os.WriteFile(filepath.Join(files, name), []byte("{}"), 0o600); err != nil {
-			return err
-		}
-	}
-	cmd := exec.Command("/bin/true")
-	cmd.Dir, cmd.SysProcAttr = work, &syscall.SysProcAttr{Setpgid: true}
-	var out, errs bytes.Buffer // which makes os/exec copy two pipes
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		return err
-	}
-	_, err = os.ReadFile(filepath.Join(files, "output"))
-	return err
 }
 
 type bench struct {

@@ -1,0 +1,46 @@
+package bareloop
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// TruePath is the command that is nothing but a process.
+const TruePath = "/bin/true"
+
+// Command starts a command with all that belongs to one and no executor can do without, and nothing that looks after it: a
+// work folder below dir, the small files by which a body hears and tells things below memory, two pipes, a process group.
+func Command(dir, memory string) error {
+	work, err := os.MkdirTemp(dir, "work-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	files, err := os.MkdirTemp(memory, "files-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	for _, name := range []string{"output", "upstream.json"} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte("{}"), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := Spawn(work); err != nil {
+		return err
+	}
+	_, err = os.ReadFile(filepath.Join(files, "output"))
+	return err
+}
+
+// Spawn starts the command in a group of its own, with two pipes, and waits for it.
+func Spawn(dir string) error {
+	cmd := exec.Command(TruePath)
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+	var out, errs bytes.Buffer // not files, so os/exec makes pipes
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	return cmd.Run()
+}
