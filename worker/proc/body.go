@@ -42,11 +42,12 @@ func (a *attempt) start() (*body, error) {
 	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
 	b.endsBy(a.task.Body.Kill)
 	b.cmd = a.process()
+	begun := time.Now() // before its pid is given away
 	if err := b.spawn(); err != nil {
 		return nil, spawnError{startReason(a.cmd, err)}
 	}
 	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: b.cmd.Process.Pid}
-	a.x.census.adopt(b.tree.leader, a.owner)
+	a.x.census.adopt(b.tree.leader, a.owner, begun)
 	go b.watch()
 	for _, s := range b.streams {
 		go s.copy()
@@ -61,8 +62,10 @@ func (a *attempt) start() (*body, error) {
 func (a *attempt) process() *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: a.cmd.path, Args: a.cmd.args, Dir: a.cmd.dir, Env: a.env,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, PidFD: new(int)},
 	}
+	*cmd.SysProcAttr.PidFD = noPidFD
+	cmd.Stdin = a.x.null
 	if a.stdin != nil {
 		cmd.Stdin = a.stdin
 	}
@@ -111,17 +114,6 @@ func (b *body) closePipes(theirs [2]*os.File) {
 		}
 		if theirs[i] != nil {
 			theirs[i].Close()
-		}
-	}
-}
-
-// watch waits for the end of the first process and leaves it a zombie, whose numbers nobody else can get.
-func (b *body) watch() {
-	defer close(b.ended)
-	for {
-		err := unix.Waitid(unix.P_PID, b.tree.leader, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"strconv"
 	"sync"
@@ -18,6 +19,10 @@ const (
 	blankPatience  = 5 * time.Second // far longer than any exec takes
 	looksAtMost    = 10
 	looksEnough    = 2 // where only strangers come and go
+
+	quick       = 100 * time.Millisecond
+	beginAtMost = 1000  // bodies in that time
+	fewPIDs     = 32768 // what a machine must have of them, lest they begin anew in that time
 )
 
 var errMoving = errors.New("processes of the body come and go faster than they can be looked at")
@@ -30,6 +35,7 @@ type census struct {
 	last    *os.File     // names the last pid the kernel gave away; nil: it does not tell
 
 	mu    sync.Mutex
+	begun map[int]time.Time // first processes of bodies, by when they were started, for as long as quick allows
 	known map[int]identity
 	blank map[int]blank
 	next  *round // of those who ask while a look is under way; nil: nobody has asked
@@ -58,14 +64,23 @@ type blank struct {
 }
 
 func newCensus(prefix string) *census {
+	return &census{
+		prefix: []byte(ownerVariable + "=" + prefix), reapers: ancestors(), last: openLast(),
+		begun: map[int]time.Time{}, known: map[int]identity{}, blank: map[int]blank{},
+	}
+}
+
+// openLast is nil where the kernel does not tell the last pid, or has so few that they may begin anew while a body runs.
+func openLast() *os.File {
+	most, err := os.ReadFile(procRoot + "/sys/kernel/pid_max")
+	if n, notOne := strconv.Atoi(string(bytes.TrimSpace(most))); err != nil || notOne != nil || n < fewPIDs {
+		return nil
+	}
 	last, err := os.Open(procRoot + "/sys/kernel/ns_last_pid")
 	if err != nil {
-		last = nil
+		return nil
 	}
-	return &census{
-		prefix: []byte(ownerVariable + "=" + prefix), reapers: ancestors(), last: last,
-		known: map[int]identity{}, blank: map[int]blank{},
-	}
+	return last
 }
 
 // ancestors are this process, those above it, and init. When one of them ends, another of them takes its children.
@@ -85,23 +100,41 @@ func (c *census) close() {
 	}
 }
 
-// childless says for sure, and far more cheaply than a look, that a process forked nothing: no pid was given away since its
-// own, which must still be its own. Not to be told is no answer.
+// childless says for sure, and far more cheaply than a look, that the first process of a body forked nothing: each pid that
+// was given away since its own is the first one of another body. That holds for quick ones only, for which no machine can
+// have given away all pids in the meantime and have begun anew; of others, and where the kernel does not tell, it says no.
 func (c *census) childless(pid int) bool {
 	var buf [16]byte
 	if c.last == nil {
 		return false
 	}
 	n, _ := c.last.ReadAt(buf[:], 0)
-	return string(bytes.TrimSpace(buf[:n])) == strconv.Itoa(pid)
+	last, err := strconv.Atoi(string(bytes.TrimSpace(buf[:n])))
+	if err != nil || last < pid || last-pid > beginAtMost {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := pid; p <= last; p++ {
+		if since, ok := c.begun[p]; !ok || time.Since(since) > quick {
+			return false
+		}
+	}
+	return true
 }
 
 // adopt tells whose a process is that was just started.
-func (c *census) adopt(pid int, owner string) {
+func (c *census) adopt(pid int, owner string, started time.Time) {
 	inode := inodeOf(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known[pid] = identity{inode: inode, owner: owner}
+	if len(c.begun) >= beginAtMost {
+		maps.DeleteFunc(c.begun, func(_ int, since time.Time) bool { return time.Since(since) > quick })
+	}
+	if len(c.begun) < beginAtMost {
+		c.begun[pid] = started
+	}
 }
 
 // anyInode is for a process that cannot have a successor yet.

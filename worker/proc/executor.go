@@ -59,6 +59,7 @@ type Executor struct {
 	work     *session // for working folders
 	files    *session // for small files
 	census   *census
+	null     *os.File // what most bodies read
 	prefix   string
 	count    atomic.Int64
 	kept     kept
@@ -83,9 +84,13 @@ func New(c Config) (*Executor, error) {
 		return nil, err
 	}
 	prefix := rand.Text()
-	x := &Executor{config: c, base: base, programs: programs, prefix: prefix}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("stdin of bodies: %w", err)
+	}
+	x := &Executor{config: c, base: base, programs: programs, prefix: prefix, null: null}
 	if err := x.openSessions(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, null.Close())
 	}
 	x.census = newCensus(prefix)
 	return x, nil
@@ -142,6 +147,7 @@ func (x *Executor) EndKept() error { return x.kept.kill() }
 func (x *Executor) Close() error {
 	err := x.kept.kill()
 	x.census.close()
+	x.null.Close()
 	if x.files != x.work {
 		err = firstError(err, x.files.close())
 	}

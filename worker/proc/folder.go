@@ -186,10 +186,29 @@ func (f *folder) make() error {
 func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := f.prefix + "." + suffix
 	f.files = append(f.files, path)
-	if err := f.x.files.retry(func() error { return os.WriteFile(path, content, 0o600) }); err != nil {
+	if err := f.x.files.retry(func() error { return writeFile(path, content) }); err != nil {
 		return "", fmt.Errorf("write a file for the attempt: %w", err)
 	}
 	return path, nil
+}
+
+// writeFile is os.WriteFile without what that does for files that may be waited for.
+func writeFile(path string, content []byte) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	for err == nil && len(content) > 0 {
+		var n int
+		if n, err = unix.Write(fd, content); errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		content = content[max(n, 0):]
+	}
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }
 
 // remove takes everything away. What is still there after that goes with the executor's folder.

@@ -24,14 +24,15 @@ type stream struct {
 
 // openStream gives the stream, and the end that the body gets.
 func openStream(to io.Writer) (*stream, *os.File, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
+	_ = unix.SetNonblock(ends[0], true) // only our end is for Go's poller, the other is blocking, as programs expect it
 	if to == nil {
 		to = io.Discard
 	}
-	return &stream{from: r, to: to, done: make(chan struct{})}, w, nil
+	return &stream{from: os.NewFile(uintptr(ends[0]), "pipe"), to: to, done: make(chan struct{})}, os.NewFile(uintptr(ends[1]), "pipe"), nil
 }
 
 // copy reads until nobody can write any more, or until stop is called. What the log does not take is lost, as the body must
