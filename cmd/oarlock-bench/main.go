@@ -10,9 +10,12 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
 func main() {
+	rig.Roomy() // as the worker's process does it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {

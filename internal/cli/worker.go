@@ -116,6 +116,7 @@ func (e *env) sayGuard(event guard.Event) {
 
 // work is what the process below the guard does.
 func (e *env) work(ctx context.Context, config rig.Config, own ownership) error {
+	rig.Roomy()
 	r, err := rig.New(config)
 	if err != nil {
 		return &failure{kind: invalid, err: err, hint: see(e.command)}
