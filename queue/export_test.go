@@ -20,9 +20,14 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 	return s.claims.use(ctx, do)
 }
 
-// PollStatement is the next poll, as it is sent.
-func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
-	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want), claimBytes)
+// PollStatement is the next poll, as it is sent; a whole one looks at everything.
+func (s *Session) PollStatement(want int, whole bool) (string, pgx.StrictNamedArgs) {
+	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want), claimBytes, whole)
+}
+
+// RenewStatement is the next renewal, as it is sent; a whole one counts all that the database says the worker holds.
+func (s *Session) RenewStatement(whole bool) (string, pgx.StrictNamedArgs) {
+	return renewLease, s.renewArgs(1, s.held.runs(), whole)
 }
 
 // SetCloseLimit bounds a Close without a deadline.

@@ -18,9 +18,12 @@ type heartbeat struct {
 	ttl    time.Duration
 	sent   time.Duration // before the last good renewal was sent
 	misses int           // renewals running whose count of claims was not ours
+	whole  time.Duration // before the last good renewal was sent that counted all claims
 }
 
-func newHeartbeat(ttl, sent time.Duration) *heartbeat { return &heartbeat{ttl: ttl, sent: sent} }
+func newHeartbeat(ttl, sent time.Duration) *heartbeat {
+	return &heartbeat{ttl: ttl, sent: sent, whole: sent - recountEvery}
+}
 
 // renewed takes in a good renewal. One that was sent earlier than another that succeeded changes nothing.
 func (h *heartbeat) renewed(sent time.Duration) {
@@ -35,10 +38,21 @@ func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	return h.sent + h.ttl*softPercent/100, h.sent + h.ttl*hardPercent/100
 }
 
-// compared takes in whether a renewal's count of claims was ours.
-func (h *heartbeat) compared(same bool) {
+// recount says whether the next renewal is to count all claims that the database has, and not only those that we know:
+// from time to time, and as long as the counts differ.
+func (h *heartbeat) recount(now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.misses > 0 || now-h.whole >= recountEvery
+}
+
+// compared takes in whether a renewal's count of claims was ours.
+func (h *heartbeat) compared(same bool, sent time.Duration, whole bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if whole {
+		h.whole = max(h.whole, sent)
+	}
 	if same {
 		h.misses = 0
 		return
@@ -53,4 +67,8 @@ func (h *heartbeat) doubted() bool {
 	return h.misses >= doubtfulMisses
 }
 
-const doubtfulMisses = 2
+const (
+	doubtfulMisses = 2
+	// recountEvery is how often claims are counted that we may not know of: only a fault makes such.
+	recountEvery = 20 * time.Second
+)

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -93,6 +95,13 @@ func (h *holdings) all() []*holding {
 		all = append(all, held)
 	}
 	return all
+}
+
+// runs are those of all claims.
+func (h *holdings) runs() []RunID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.byRun))
 }
 
 // sum is the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same of what the

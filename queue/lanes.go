@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// floorless is how often a lane is looked at from its very start: commits that come late land below the floor.
+	// floorless is how often a poll looks at everything, at lanes from their very start: commits that come late land below
+	// the floors.
 	floorless = 5 * time.Second
 	// floorSlack is how far below now the floor of a lane stays that gave all it had: its next runs may just be on
 	// their way, entered before the poll and committed after it.
@@ -57,7 +58,9 @@ type lanes struct {
 	passed map[gate]int  // when a limit was last gone to, by serves
 	from0  time.Duration // when all were last looked at from the start
 	looked bool
-	owed   []gate // limits that go first at the next poll
+	owed   []gate    // limits that go first at the next poll
+	slept  time.Time // no parked run was to be woken until then, as far as was seen; zero: not known
+	waited time.Time // the same of queued runs and their deadlines
 }
 
 func newLanes(now func() time.Duration) *lanes {
@@ -71,7 +74,7 @@ func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 		return err
 	}
 	next := newLanes(l.now)
-	next.serves, next.owed, next.from0, next.looked = l.serves, l.owed, l.now(), true
+	next.serves, next.owed, next.from0, next.looked = l.serves, l.owed, l.from0, l.looked
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
 	if err != nil {
 		return err
@@ -125,15 +128,27 @@ func (l *lanes) gave(claims []*Claim) {
 	}
 }
 
-// start forgets all floors when it is time to look at everything.
-func (l *lanes) start() {
+// start forgets all floors when it is time to look at everything, and says whether it is.
+func (l *lanes) start() (whole bool) {
 	now := l.now()
 	if l.looked && now-l.from0 < floorless {
-		return
+		return false
 	}
 	l.from0, l.looked = now, true
+	l.slept, l.waited = time.Time{}, time.Time{}
 	for _, lane := range l.all {
 		lane.floor = place{}
+	}
+	return true
+}
+
+// due takes in whether a poll of the database's time now found a parked run to be woken, and a queued one past its deadline.
+func (l *lanes) due(wakes, expires bool, now time.Time) {
+	if !wakes {
+		l.slept = now.Add(-floorSlack)
+	}
+	if !expires {
+		l.waited = now.Add(-floorSlack)
 	}
 }
 
@@ -147,18 +162,19 @@ type laneArgs struct {
 	halted  []bool
 }
 
-// minusInfinity is below every run_at.
-var minusInfinity = time.Unix(0, 0)
+// orMinusInfinity is a moment that is known, or one below every other.
+func orMinusInfinity(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return t
+}
 
 func argsOf(ordered []*lane) laneArgs {
 	var a laneArgs
 	for _, l := range ordered {
-		floor := l.floor
-		if floor.at.IsZero() {
-			floor.at = minusInfinity
-		}
 		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
-		a.floors, a.froms = append(a.floors, floor.at), append(a.froms, floor.run)
+		a.floors, a.froms = append(a.floors, orMinusInfinity(l.floor.at)), append(a.froms, l.floor.run)
 		a.limited, a.halted = append(a.limited, l.limited()), append(a.halted, l.Halted)
 	}
 	return a

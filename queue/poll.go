@@ -97,10 +97,10 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
 func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
-	s.lanes.start()
+	whole := s.lanes.start()
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims))
+		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), whole)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -143,11 +143,11 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int) (*pollReply, error) {
+func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int, whole bool) (*pollReply, error) {
 	ordered := s.lanes.order()
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes))
+		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes, whole))
 		if err != nil {
 			return err
 		}
@@ -166,14 +166,16 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int) (*po
 	s.lanes.gave(reply.claims)
 	s.lanes.saw(unlimited, reply.claims, emptied, f.now)
 	s.lanes.moved(f.moved, f.resets)
+	s.lanes.due(f.wakes, f.expires, f.now)
 	return &reply, nil
 }
 
-func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int) pgx.StrictNamedArgs {
+func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int, whole bool) pgx.StrictNamedArgs {
 	a := argsOf(ordered)
 	return pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": plain(ids), "terms": s.lanes.terms, "others": s.peers.hungry,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
+		"whole": whole, "slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
 	}
 }
 

@@ -325,6 +325,7 @@ func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.clock.pass(5 * time.Second) // until the next look at everything
 	if p := poll(t, w.Session, 0); p.Queued != 1 {
 		t.Errorf("%+v", p)
 	}

@@ -23,7 +23,8 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	sent := boottime.Now()
 	count, hash := s.held.sum()
-	a, err := s.askRenewal(ctx, busy, count)
+	whole := s.beat.recount(sent)
+	a, err := s.askRenewal(ctx, busy, whole)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
@@ -32,7 +33,7 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	s.beat.renewed(sent)
 	count2, hash2 := s.held.sum()
-	s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2)
+	s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2, sent, whole)
 	return a.renewal(), nil
 }
 
@@ -50,11 +51,15 @@ type renewalRow struct {
 	inboxes []int64
 }
 
-func (s *Session) askRenewal(ctx context.Context, busy, held int) (*renewalRow, error) {
+func (s *Session) renewArgs(busy int, held []RunID, whole bool) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": len(held), "held": held, "whole": whole}
+}
+
+func (s *Session) askRenewal(ctx context.Context, busy int, whole bool) (*renewalRow, error) {
 	var a renewalRow
+	held := s.held.runs()
 	err := s.lease.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		args := pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": held}
-		return conn.QueryRow(ctx, renewLease, args).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
+		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, held, whole)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
 	})
 	return &a, err
 }

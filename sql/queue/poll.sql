@@ -1,5 +1,5 @@
 -- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_worker, once per worker that holds runs; runs_wake, runs_deadline; fences_pkey, workers_pkey
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; with @whole, now and then, runs_worker, once per worker that holds runs; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
@@ -68,8 +68,8 @@ WITH RECURSIVE fence AS MATERIALIZED (
 ), hunger AS ( -- whoever wakes workers asks only whether they are: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
      WHERE w.worker_id = @worker AND w.state = 'live' AND (w.hungry > 0) <> (@want > h.n)
-), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index
-    (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
+), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index; not each time, because while somebody holds an old snapshot all that a worker ever held is in the way
+    (SELECT r.worker_id FROM oarlock.runs r WHERE @whole::bool AND r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
     UNION ALL
     SELECT (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id ORDER BY r.worker_id LIMIT 1)
       FROM holder h WHERE h.worker_id IS NOT NULL
@@ -85,8 +85,10 @@ WITH RECURSIVE fence AS MATERIALIZED (
            EXISTS (SELECT FROM fence) -- asked first: who waited for it in vain has an old snapshot, in which it is still there
                OR EXISTS (SELECT FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'draining'
                            WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
-           (SELECT true FROM oarlock.runs r WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
-           (SELECT true FROM oarlock.runs r WHERE r.state = 'queued' AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
+           (SELECT true FROM oarlock.runs r
+             WHERE r.state = 'waiting' AND r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
+           (SELECT true FROM oarlock.runs r
+             WHERE r.state = 'queued' AND r.queue_deadline > @waited::timestamptz AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
            ARRAY(SELECT d.worker_id FROM dead d) AS dead,
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
