@@ -1,32 +1,19 @@
 package queue_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
-
-// fitting are functions that fit calls of ours better than the system's own do, which take anything.
-var fitting = []string{
-	"format(text, text) RETURNS text", "format(text, bigint) RETURNS text", "format(text, text, text) RETURNS text", "unnest(bigint[]) RETURNS SETOF bigint",
-	"unnest(text[]) RETURNS SETOF text", "unnest(uuid[]) RETURNS SETOF uuid", "unnest(int[]) RETURNS SETOF int",
-	"cardinality(bigint[]) RETURNS int", "cardinality(uuid[]) RETURNS int", "jsonb_build_object(text, int, text, jsonb) RETURNS jsonb",
-	"array_length(text[], int) RETURNS int", "pg_column_size(bytea) RETURNS int",
-}
 
 // Somebody who may create in schema public, which was everybody until PostgreSQL 15, is executed by nobody of ours.
 func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	for _, function := range fitting {
-		f.exec(t, `CREATE FUNCTION public.`+function+` LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trapped'; END $$`)
-	}
-	if _, err := f.db.Conn(t).Exec(t.Context(), "SELECT format('%s', 'x'::text)"); err == nil || !strings.Contains(err.Error(), "trapped") {
-		t.Fatalf("the traps are not set: %v", err)
-	}
+	pgtest.SetTraps(t, f.db.Conn(t))
 	f.ask(t, "plain", 2)
 	dead := f.register(t)
 	if got, err := dead.Poll(t.Context(), 2); err != nil || len(got.Claims) != 2 {

@@ -44,7 +44,8 @@ func newCrowded(tb testing.TB, n int) *crowded {
 		c.put(tb, fmt.Sprintf("name: better%d\nqueue: better\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, 10+i))
 	}
 	c.exec(tb, "SET jit = off")
-	c.exec(tb, "ALTER TABLE oarlock.runs SET UNLOGGED") // sooner there; what is read is the same
+	c.exec(tb, "ALTER TABLE oarlock.runs SET UNLOGGED")                   // sooner there; what is read is the same
+	c.exec(tb, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)") // or what is read depends on when it comes
 	c.fill(tb, "plain", "queued", n)
 	c.fill(tb, "plain", "succeeded", n)
 	c.fill(tb, "gpu", "queued", c.others)
@@ -268,6 +269,7 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	c := &crowded{fleet: newFleet(t), n: bulkScale}
 	c.exec(t, "SET jit = off")
 	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
+	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
 	c.ask(t, "plain", c.n)
 	c.underASnapshot(t, c.register(t), c.n-100)
 }

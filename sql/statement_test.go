@@ -1,6 +1,8 @@
 package sql
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -73,5 +75,37 @@ func TestLoad_KeepsSemicolonsThatSeparateNothing(t *testing.T) {
 	}
 	if want := "/* oarlock x/y */ " + body; got["x/y"] != want {
 		t.Errorf("got %q, want %q", got["x/y"], want)
+	}
+}
+
+// A claim is the same whichever statement makes it: of a lane, behind a limit, of one family, or read back. It stands in each
+// of them, because no function that changes rows is planned into the statement that calls it.
+func TestNamed_ClaimsAreAlike(t *testing.T) {
+	t.Parallel()
+	set := regexp.MustCompile(`(?s)UPDATE oarlock\.runs r\s+SET (.*?)\s+FROM`)
+	where := regexp.MustCompile(`(?s)WHERE (r\.run_id = p\.run_id .*?)\s+RETURNING (?:p\.n, )?(.*?)\n\)`)
+	brought := regexp.MustCompile(`(?s)SELECT [^;]*?\bd\.name, ([cr]\..*?)\n  FROM`)
+	parts := func(name string) (all []string) {
+		for _, part := range []*regexp.Regexp{set, where} {
+			all = append(all, part.FindStringSubmatch(Named(name))[1:]...)
+		}
+		return all
+	}
+	columns := func(name string) string {
+		return strings.ReplaceAll(brought.FindStringSubmatch(Named(name))[1], " r.", " c.")[1:]
+	}
+	want, wantColumns := parts("queue/poll"), columns("queue/poll")
+	if len(want[1]) == 0 || !strings.Contains(want[0], "claim_id") || !strings.Contains(wantColumns, ".inbox") {
+		t.Fatalf("these parts say nothing: %q, %q", want, wantColumns)
+	}
+	for _, name := range []string{"queue/claim_limited", "queue/claim_own"} {
+		if got := parts(name); !slices.Equal(got, want) {
+			t.Errorf("%s claims otherwise than queue/poll: %q, not %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"queue/claim_limited", "queue/claim_own", "queue/readback"} {
+		if got := columns(name); got != wantColumns {
+			t.Errorf("%s brings other columns than queue/poll: %q, not %q", name, got, wantColumns)
+		}
 	}
 }
