@@ -45,12 +45,28 @@ func (e *env) privateFolder() string {
 		places = e.statePlaces()
 	}
 	for _, place := range places {
-		folder := filepath.Join(place, "pg")
-		if info, err := os.Stat(filepath.Join(folder, "state.json")); err == nil && info.Mode().IsRegular() {
-			return folder
+		for _, folder := range []string{filepath.Join(place, "pg"), place + besides} {
+			if info, err := os.Stat(filepath.Join(folder, "state.json")); err == nil && info.Mode().IsRegular() {
+				return folder
+			}
 		}
 	}
 	return ""
+}
+
+// besides is what the folder of root's private server is called next to a folder of state that is closed to the server's user.
+const besides = "-pg"
+
+// newPrivateFolder is where a private server is to be made.
+func (e *env) newPrivateFolder() (string, error) {
+	state, err := e.stateDir()
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(state); err == nil && os.Getuid() == 0 && info.Mode().Perm()&0o001 == 0 {
+		return state + besides, nil
+	}
+	return filepath.Join(state, "pg"), nil
 }
 
 // startPrivate starts the private server, or joins those who use it. It is left when the command ends.
@@ -60,11 +76,9 @@ func (e *env) startPrivate(ctx context.Context) (url string, err error) {
 	}
 	folder := e.privateFolder()
 	if folder == "" {
-		state, err := e.stateDir()
-		if err != nil {
+		if folder, err = e.newPrivateFolder(); err != nil {
 			return "", err
 		}
-		folder = filepath.Join(state, "pg")
 	}
 	if e.server, err = pglocal.Start(ctx, pglocal.Config{Dir: folder, Log: e.log, Say: e.progress}); err != nil {
 		return "", err

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 //	says FILE RE                                 wait until a line of it matches
 //	ends FILE                                    wait until the process whose number it holds is gone
 //	runs, drive, hold                            bring runs about, see playing
-//	[db]                                         tests with a database are wanted
+//	[db], [root]                                 tests with a database are wanted; they are root's
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	dbs := newDatabases(t)
@@ -66,8 +66,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "db" {
+			switch cond {
+			case "db":
 				return !testing.Short(), nil
+			case "root":
+				return os.Getuid() == 0, nil
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
