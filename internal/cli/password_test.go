@@ -3,6 +3,7 @@ package cli
 import (
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,9 +37,7 @@ func TestCommands_ShowNoPassword(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.yaml")
-	if err := os.WriteFile(file, []byte("name: x\nparams: [{name: day}]\nsteps: [{id: a, action: noop}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, "name: x\nparams: [{name: day}]\nsteps: [{id: a, action: noop}]\n")
 	addresses := map[string]string{"away": "postgres://ana:" + leaked + "@127.0.0.1:1/app", "unreadable": "postgres://ana:" + leaked + "@db:notaport/app"}
 	if !testing.Short() {
 		addresses["there"] = passing(t, pgtest.New(t).URL)
@@ -59,6 +58,57 @@ func TestCommands_ShowNoPassword(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) { showsNone(t, dir, address, strings.ReplaceAll(line.words, "FILE", file)) })
 		}
 	})
+}
+
+// The same of passwords that come the ways of libpq, which are the process's own: its environment, and files.
+func TestCommands_ShowNoPasswordOfLibpq(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.yaml")
+	writeFile(t, file, "name: x\nparams: [{name: day}]\nsteps: [{id: a, action: noop}]\n")
+	u, err := url.Parse(passing(t, pgtest.New(t).URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	u.User = url.User(u.User.Username())
+	writeFile(t, filepath.Join(dir, "pass"), "*:*:*:*:"+password+"\n")
+	writeFile(t, filepath.Join(dir, "service"), "[app]\npassword="+password+"\n")
+	inService := *u
+	q := inService.Query()
+	q.Set("service", "app")
+	inService.RawQuery = q.Encode()
+	ways := map[string][]string{
+		"PGPASSWORD":    {"PGPASSWORD=" + password, "DATABASE_URL=" + u.String()},
+		"PGPASSFILE":    {"PGPASSFILE=" + filepath.Join(dir, "pass"), "DATABASE_URL=" + u.String()},
+		"PGSERVICEFILE": {"PGSERVICEFILE=" + filepath.Join(dir, "service"), "DATABASE_URL=" + inService.String()},
+	}
+	for name, line := range everyLine {
+		if line.apart != "" || name == "run" || name == "exec" || name == "dev" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for way, vars := range ways {
+				cmd := exec.Command("oarlock", strings.Fields(strings.ReplaceAll(line.words, "FILE", file))...)
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), append(vars, "OARLOCK_CONFIG=/dev/null", "OARLOCK_LOG_LEVEL=debug", "OARLOCK_OUTPUT=json")...)
+				out, _ := cmd.CombinedOutput() // many of them find nothing
+				if said := string(out); strings.Contains(said, password) || strings.Contains(said, "28P01") {
+					t.Errorf("with %s it shows the password, or does not use it:\n%s", way, said)
+				}
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func showsNone(t *testing.T, dir, address, line string) {

@@ -65,6 +65,7 @@ var checks = []namedCheck{
 	{"connections", (*examination).connections},
 	{"durability", (*examination).durability},
 	{"housekeeping", (*examination).housekeeping},
+	{"retention", (*examination).retention},
 	{"invariants", (*examination).invariants},
 }
 

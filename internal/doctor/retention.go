@@ -1,0 +1,34 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// pruneGrace is how many days a run may be past its retention: whoever prunes weekly does well.
+const pruneGrace = 8
+
+var retentionSQL = sql.Named("doctor/retention")
+
+type late struct {
+	Name string
+	Late float64 // days
+}
+
+// retention looks whether somebody prunes.
+func (x *examination) retention(ctx context.Context) Check {
+	if err := migrations.Check(ctx, x.conn); err != nil {
+		return skip("there is no schema in which runs could be kept")
+	}
+	found, err := all[late](ctx, x.conn, retentionSQL)
+	switch {
+	case err != nil:
+		return skip("%s", Explain(err))
+	case len(found) == 0 || found[0].Late < pruneGrace:
+		return ok("nothing is more than %d days past its retention", pruneGrace)
+	}
+	return warn("runs of %s should have been deleted %.0f days ago", found[0].Name, found[0].Late).
+		todo("schedule `oarlock prune`, nightly for instance: nothing else deletes anything")
+}
