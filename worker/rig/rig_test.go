@@ -225,10 +225,15 @@ func TestRig_AnswersHealthChecks(t *testing.T) {
 	if code, text := get(t, base+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz says %d: %s", code, text)
 	}
-	_, text := get(t, base+"/metrics")
 	for _, want := range []string{`oarlock_tasks_total{state="succeeded"} 1`, `oarlock_attempts_total{body="hello",outcome="succeeded"} 1`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("/metrics has no %s", want)
+		for end := time.Now().Add(time.Minute); ; { // counted a moment after the database has it
+			_, text := get(t, base+"/metrics")
+			if strings.Contains(text, want) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("/metrics has no %s:\n%s", want, text)
+			}
 		}
 	}
 }
