@@ -37,3 +37,6 @@ func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }
 func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, s.connConfig("test"))
 }
+
+// Steady is how the connection that polls is set up.
+func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }

@@ -185,7 +185,9 @@ func TestScale_Small(t *testing.T) {
 // Plans do not depend on how many runs there are.
 func TestScale_Tiny(t *testing.T) {
 	t.Parallel()
-	newCrowded(t, tinyScale).plans(t)
+	c := newCrowded(t, tinyScale)
+	c.plans(t)
+	c.functionPlans(t)
 }
 
 func TestScale_Large(t *testing.T) {
@@ -226,6 +228,7 @@ func (c *crowded) promises(t *testing.T) {
 		c.atMost(t, s, 5, 20)
 	})
 	t.Run("Plans", c.plans)
+	t.Run("FunctionPlans", c.functionPlans)
 }
 
 func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
@@ -468,7 +471,7 @@ func (c *crowded) plans(t *testing.T) {
 func (p *plan) scans() string {
 	var lines []string
 	p.all(func(q *plan) {
-		if big := []string{"runs", "tasks", "controls"}; slices.Contains(big, q.Relation) && strings.HasSuffix(q.Node, "Scan") || q.Node == "Bitmap Index Scan" {
+		if big := []string{"runs", "run_keys", "tasks", "controls"}; slices.Contains(big, q.Relation) && strings.HasSuffix(q.Node, "Scan") || q.Node == "Bitmap Index Scan" {
 			lines = append(lines, fmt.Sprintf("  %s: %s %s\n", q.Relation, strings.ToLower(q.Node), q.Index))
 		}
 	})

@@ -32,7 +32,7 @@ BEGIN
          ORDER BY r.wake_at LIMIT wake_due.batch FOR NO KEY UPDATE SKIP LOCKED
     ), moved AS (
         UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL
-         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state = 'waiting'
+         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state || '' = 'waiting' -- by key: planned on an empty table, the plan would go through all that waits
         RETURNING r.run_id, r.lane_id
     ), lane AS (
         SELECT m.lane_id, count(*)::int AS n FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
