@@ -5,12 +5,12 @@ SELECT q.name, q.paused_by, q.paused_at, q.max_running, q.max_queued, waiting.ru
   FROM oarlock.queues q
  CROSS JOIN LATERAL (
        SELECT coalesce(sum(due.runs), 0)::bigint AS runs,
-              coalesce(extract(epoch FROM clock_timestamp() - min(due.oldest)) * 1000, 0)::bigint AS oldest_ms
+              coalesce(extract(epoch FROM statement_timestamp() - min(due.oldest)) * 1000, 0)::bigint AS oldest_ms
          FROM oarlock.lanes l
         CROSS JOIN LATERAL (
               SELECT count(*) AS runs, min(first.run_at) AS oldest
                 FROM (SELECT r.run_at FROM oarlock.runs r
-                       WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp()
+                       WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= statement_timestamp()
                        ORDER BY r.run_at LIMIT @most) first) due
         WHERE l.queue = q.name) waiting
   LEFT JOIN (

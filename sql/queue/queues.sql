@@ -10,7 +10,7 @@ SELECT q.name, q.paused_by, q.paused_at, q.max_running, q.max_queued, waiting.ru
         CROSS JOIN LATERAL (
               SELECT count(*) AS runs, min(r.run_at) AS oldest
                 FROM oarlock.runs r
-               WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp()) due
+               WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= statement_timestamp()) due
         WHERE l.queue = q.name) waiting
   LEFT JOIN (
        SELECT l.queue, count(*) AS runs
