@@ -71,36 +71,58 @@ func wideCase() Case {
 	return Case{
 		Name: "wide", About: "One run of 10,002 steps: one, then 10,000 at once, then one that waits for all of them; beside 2,000 chains of ten.",
 		Bound:    "as chain; and one goroutine, which drives the run",
-		Settings: busySettings,
-		Prepare: func(ctx context.Context, s *Stage) ([]Side, error) {
-			width := s.count(wideSteps, 50)
-			return beside(ctx, s, chains{1, width + 2, stepsPerSecond}, chains{s.count(chainRuns, 20), chainSteps, stepsPerSecond}, fanOf(width))
-		},
+		Settings: append(busySettings, riverSettings+"; as fan"),
+		Prepare:  prepareWide,
 		Goals: []Goal{
 			{Side: ours, Metric: microsPerStep, Of: asChains, AtMost: 1.5, Guarded: true},
 			{Side: ours, Metric: stepsPerSecond, Of: bare},
+			{Side: ours, Metric: stepsPerSecond, Of: rival},
 		},
 	}
+}
+
+func prepareWide(ctx context.Context, s *Stage) ([]Side, error) {
+	width := s.count(wideSteps, 50)
+	c := chains{1, width + 2, stepsPerSecond}
+	sides, err := beside(ctx, s, c, chains{s.count(chainRuns, 20), chainSteps, stepsPerSecond}, fanOf(width))
+	if err != nil {
+		return nil, err
+	}
+	other, err := fans{c}.river(ctx, s)
+	return append(sides, other), err
 }
 
 func deepCase() Case {
 	return Case{
 		Name: "deep", About: "One run of 10,000 steps one after the other; beside chains of ten, one at a time: from the start of a step to the start of the next.",
 		Bound:    "as alone",
-		Settings: defaultSettings,
-		Prepare: func(ctx context.Context, s *Stage) ([]Side, error) {
-			deep, err := alone{1, s.count(deepSteps, 50)}.oarlock(ctx, s, ours)
-			if err != nil {
-				return nil, err
-			}
-			short, err := alone{s.count(aloneRuns, 5), chainSteps}.oarlock(ctx, s, asChains)
-			return []Side{deep, short}, err
-		},
+		Settings: append(defaultSettings, riverSettings+"; poll interval 1 ms, the least it takes"),
+		Prepare:  prepareDeep,
 		Goals: []Goal{
 			{Side: ours, Metric: msMedian, Of: asChains, AtMost: 1.5, Guarded: true},
 			{Side: ours, Metric: msP99, Of: asChains},
+			{Side: ours, Metric: msMedian, Of: bare},
+			{Side: ours, Metric: msMedian, Of: rival},
 		},
 	}
+}
+
+func prepareDeep(ctx context.Context, s *Stage) ([]Side, error) {
+	deep := alone{1, s.count(deepSteps, 50)}
+	own, err := deep.oarlock(ctx, s, ours)
+	if err != nil {
+		return nil, err
+	}
+	short, err := alone{s.count(aloneRuns, 5), chainSteps}.oarlock(ctx, s, asChains)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := deep.bare(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	other, err := deep.river(ctx, s)
+	return []Side{own, short, limit, other}, err
 }
 
 // fanOf is a DAG of a step, then width of them, then one.
