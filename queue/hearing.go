@@ -52,7 +52,9 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		if err != nil {
 			return Heard{}, fmt.Errorf("hear: %w", err)
 		}
-		if heard := understand(signal); heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
+		heard, logs := understand(signal)
+		s.held.follow(logs)
+		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
 	}
@@ -75,14 +77,18 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 }
 
 // understand drops what is none of our messages: anybody may send.
-func understand(signal listen.Signal) Heard {
-	heard := Heard{All: signal.Missed}
+func understand(signal listen.Signal) (heard Heard, logs []RunID) {
+	heard.All = signal.Missed
 	for _, payload := range signal.Payloads {
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
 		case "drain":
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
 			heard.Lanes = heard.Lanes || positive(number) > 0
+		case "log":
+			if run := positive(number); run > 0 {
+				logs = append(logs, RunID(run))
+			}
 		case "run":
 			if run := positive(number); run > 0 {
 				heard.Runs = append(heard.Runs, RunID(run))
@@ -91,7 +97,7 @@ func understand(signal listen.Signal) Heard {
 	}
 	slices.Sort(heard.Runs)
 	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
-	return heard
+	return heard, logs
 }
 
 // positive reads a number as the database writes it; 0 is none.

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,7 +149,8 @@ func (j *journal) open() []*piece {
 // reply is what a flush answers.
 type reply struct {
 	fenced bool
-	hits   []bool // by place
+	hits   []bool  // by place
+	logs   []RunID // whose logs somebody follows
 }
 
 func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
@@ -157,7 +159,7 @@ func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
 		return reply{}, result.Err
 	}
 	row := result.Rows[0]
-	return reply{fenced: row[0][0] == 1, hits: bools(row[1])}, nil
+	return reply{fenced: row[0][0] == 1, hits: bools(row[1]), logs: runsOf(row[followedColumn])}, nil
 }
 
 // bools reads an array without nulls in Postgres' binary form.
@@ -165,6 +167,18 @@ func bools(array []byte) []bool {
 	var list []bool
 	for at := arrayHeaderBytes + 4; at < len(array); at += 5 {
 		list = append(list, array[at] == 1)
+	}
+	return list
+}
+
+// followedColumn of a flush's answer.
+const followedColumn = 5
+
+// runsOf reads an array without nulls in Postgres' binary form; null is an empty one.
+func runsOf(array []byte) []RunID {
+	var list []RunID
+	for at := arrayHeaderBytes + 4; at < len(array); at += 12 {
+		list = append(list, RunID(binary.BigEndian.Uint64(array[at:])))
 	}
 	return list
 }
@@ -195,6 +209,7 @@ func (j *journal) judge(ctx context.Context, conn *pgx.Conn, pieces []*piece, go
 		j.loseSession(pieces)
 		return nil
 	}
+	j.held.follow(got.logs)
 	var missed []*piece
 	for i, p := range pieces {
 		switch {

@@ -29,6 +29,24 @@ func TestCommit_WritesTasksAndEndsTheRun(t *testing.T) {
 	}
 }
 
+// Who follows a log before the run is claimed is known from the commit that starts its first task.
+func TestCommit_TellsWhoseLogIsFollowed(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	for _, c := range y.claims(3) {
+		switch c.Run % 3 {
+		case 1:
+			y.exec("SELECT oarlock.follow($1, 'ann'), oarlock.follow($1, 'bob')", c.Run)
+		case 2:
+			y.exec("SELECT oarlock.follow($1, 'ann', logs => false)", c.Run)
+		}
+		y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
+		if got, want := y.held.of(c).followed, c.Run%3 == 1; got != want {
+			t.Errorf("run %d is followed: %v, want %v", c.Run, got, want)
+		}
+	}
+}
+
 func TestCommit_ABeginningIsStoredByTheClaimAlready(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

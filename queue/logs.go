@@ -114,13 +114,27 @@ func fitting(chunks []Chunk) int {
 	return len(chunks)
 }
 
-// Followed says whether somebody reads the log of a run while it is written, as the last AppendLogs found it. What its
-// tasks put out is then worth appending at once.
+// Followed says whether somebody reads the log of a run while it is written, as the last AppendLogs or Commit found it, or a
+// notification said. What its tasks put out is then worth appending at once.
 func (s *Session) Followed(run RunID) bool {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	held := s.held.byRun[run]
 	return held != nil && held.followed
+}
+
+// follow takes note that somebody follows the logs of runs.
+func (h *holdings) follow(runs []RunID) {
+	if len(runs) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, run := range runs {
+		if held := h.byRun[run]; held != nil {
+			held.followed = true
+		}
+	}
 }
 
 func (h *holdings) setFollowed(claims []*Claim, followed []RunID) {

@@ -321,6 +321,26 @@ func TestAppendLogs_AnnouncesOnlyToFollowers(t *testing.T) {
 	}
 }
 
+// A worker hears of who follows before anything is appended.
+func TestFollow_IsKnownBeforeTheFirstAppend(t *testing.T) {
+	t.Parallel()
+	w, claim, _ := logging(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	hearing := make(chan struct{})
+	go func() {
+		defer close(hearing)
+		for ctx.Err() == nil {
+			_, _ = w.Hear(ctx)
+		}
+	}()
+	until(t, "the notification came", func() bool { // it may be sent before the worker listens
+		w.room.exec(t, "SELECT oarlock.follow($1, 'mine')", claim.Run)
+		return w.Followed(claim.Run)
+	})
+	cancel()
+	<-hearing
+}
+
 func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 	t.Parallel()
 	w := newLogRoom(t).writer(t)

@@ -29,6 +29,9 @@ BEGIN
     END IF;
     INSERT INTO oarlock.followers (run_id, channel, until, logs) VALUES (run, channel, ends, coalesce(logs, true))
         ON CONFLICT (run_id, channel) DO UPDATE SET until = excluded.until, logs = excluded.logs;
+    -- whose it is now: it may have been claimed since we looked, and whoever claims it from here on sees the row above
+    PERFORM pg_notify(w.channel, 'log:' || run)
+       FROM oarlock.runs c JOIN oarlock.workers w USING (worker_id) WHERE c.run_id = run AND coalesce(logs, true);
     RETURN ends;
 END $$;
 -- +goose StatementEnd

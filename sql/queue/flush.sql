@@ -109,6 +109,11 @@ lane AS (
       FROM (SELECT c.lane_id, count(*) AS rows FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id) d
      WHERE l.lane_id = d.lane_id
     RETURNING l.lane_id, d.rows
+),
+announced AS (
+    SELECT f.run_id, f.logs AND f.until > clock_timestamp() AS logs, pg_notify(f.channel, 'run:' || f.run_id)
+      FROM (SELECT run_id FROM changed UNION ALL SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
+     WHERE EXISTS (SELECT FROM oarlock.followers)
 )
 SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT hits FROM held) AS hits,
@@ -117,6 +122,4 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached,
-       (SELECT count(pg_notify(f.channel, 'run:' || f.run_id))
-          FROM (SELECT run_id FROM changed UNION ALL SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
-         WHERE EXISTS (SELECT FROM oarlock.followers)) AS followed
+       (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
