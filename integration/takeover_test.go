@@ -171,23 +171,7 @@ func TestTakeover_AfterAPostgresRestart(t *testing.T) {
 
 // No task that has ended runs again when the standby is waited for.
 func TestTakeover_AfterPromotionOfAStandby(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts servers")
-	}
-	primary := pgcluster.Start(t, nil)
-	primary.Migrate(t)
-	measure(t, "synchronous standby promoted: from its first write until the next step starts", defaultTTL/3, func(n int) time.Duration {
-		standby := primary.Standby(t)
-		if err := set(t.Context(), primary, "synchronous_standby_names", "*"); err != nil {
-			t.Fatal(err)
-		}
-		until(t, "the standby follows", func() bool {
-			follows, err := one[bool](t.Context(), primary.URL(), "streaming", "sync")
-			return err == nil && follows
-		})
-		both := eitherOf(t, primary, standby)
-		b := newBench(t, &pgtest.DB{URL: both}, both)
-		w := b.worker(t, "w")
+	measurePromotion(t, "synchronous standby promoted: from its first write until the next step starts", "sync", nil, func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration {
 		run := b.relayed(t, n)
 		primary.Crash(t)
 		b.letGo(t, n)
@@ -198,7 +182,62 @@ func TestTakeover_AfterPromotionOfAStandby(t *testing.T) {
 		took := time.Since(began)
 		b.done(t, run)
 		b.once(t, run, "start a")
-		w.leave(t)
+		return took
+	})
+}
+
+// Of a standby that is not waited for the last commits are lost, and with them that a task had ended: it runs again, once.
+func TestTakeover_AfterPromotionOfAStandbyThatLackedTheEndOfATask(t *testing.T) {
+	measurePromotion(t, "asynchronous standby promoted, the end of a step lost: from its first write until that step starts again", "", takeoverSettings, func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration {
+		run := b.relayed(t, n)
+		standby.Follow(t, primary)
+		standby.Cut(t)
+		b.letGo(t, n)
+		b.untilSeen(t, run, "start b#1")
+		primary.Crash(t)
+		standby.Promote(t)
+		began := time.Now()
+		b.untilSeen(t, run, "start a#2")
+		took := time.Since(began)
+		b.untilOver(t, run)
+		if got, want := b.shown(t, run), "succeeded a=succeeded b=succeeded"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		b.once(t, run, "start a#1", "start a#2")
+		if starts := b.seen(t, run, "start b"); starts != 2 { // the one that was lost, and the one that counts
+			t.Errorf("b started %d times, want twice", starts)
+		}
+		return took
+	})
+}
+
+// measurePromotion has a run whose first step runs, and a standby that is to take the place of its server.
+func measurePromotion(t *testing.T, what, state string, settings []string, try func(t *testing.T, b *bench, n int, primary, standby *pgcluster.Node) time.Duration) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	primary := pgcluster.Start(t, nil)
+	primary.Migrate(t)
+	measure(t, what, 4*takeoverTTL, func(n int) time.Duration {
+		standby := primary.Standby(t)
+		if state == "sync" {
+			if err := set(t.Context(), primary, "synchronous_standby_names", "*"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, "the standby follows", func() bool {
+			follows, err := one[bool](t.Context(), primary.URL(), "streaming", state)
+			return err == nil && follows
+		})
+		var took time.Duration
+		t.Run(fmt.Sprint("trial ", n), func(t *testing.T) { // what it leaves is looked at while its servers are there
+			both := eitherOf(t, primary, standby)
+			b := newBench(t, &pgtest.DB{URL: both}, both)
+			w := b.worker(t, "w", settings...)
+			took = try(t, b, n, primary, standby)
+			w.leave(t)
+		})
 		primary = standby
 		return took
 	})

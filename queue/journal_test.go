@@ -101,7 +101,7 @@ func TestCommit_WithoutTheFenceLosesTheSession(t *testing.T) {
 	one, other := y.claim(), y.claim()
 	y.exec("DELETE FROM oarlock.fences")
 	if err := y.commit(t.Context(), finishing(one, dagrun.RunSucceeded)); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("got %v", err)
+		t.Fatalf("got %v", err) // nothing would end the session
 	}
 	y.forfeited(other)
 	<-y.lost

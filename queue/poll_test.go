@@ -130,6 +130,21 @@ func TestPoll_ClaimsWhatComesBackBelowItsFloor(t *testing.T) {
 	}
 }
 
+func TestPoll_ClaimsWhatIsHandedOnBelowItsFloor(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 4)
+	leaving, w := f.register(t), f.watcher(t)
+	claims := poll(t, leaving, 1).Claims
+	poll(t, w.Session, 2)
+	if err := leaving.Release(t.Context(), claims[0]); err != nil {
+		t.Fatal(err)
+	}
+	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
+		t.Errorf("claimed %v, want %d first", runsOf(p.Claims), ids[0])
+	}
+}
+
 func TestPoll_WakesWhatParkedLongEnough(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

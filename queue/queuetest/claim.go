@@ -28,7 +28,7 @@ func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error
 	m.expire()
 	w := s.worker
 	if w.State != queue.WorkerLive {
-		w.hungry = 0
+		w.hungry, p.Hungry = 0, want > 0
 		return p, nil
 	}
 	share := m.share(w, want)

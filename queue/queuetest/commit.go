@@ -149,7 +149,7 @@ func (m *Memory) writeTask(r *run, b *queue.Batch, rec *dagrun.TaskRecord) bool 
 	if known && !newer(row, b.Claim.Epoch, rec.Seq) {
 		return false
 	}
-	if row.Attempt != rec.Attempt {
+	if !known || row.Attempt != rec.Attempt {
 		row.settled = nil
 		row.worker = r.owner.Name
 	}
@@ -213,6 +213,7 @@ func (m *Memory) park(r *run, l *dagrun.Leave) {
 
 // condemn ends a run that nobody can drive, or whose records nobody can store.
 func (m *Memory) condemn(r *run, reason string) {
+	by := r.owner.Name
 	m.letGo(r)
 	now := stamp(m.now())
 	for _, row := range r.tasks {
@@ -227,7 +228,7 @@ func (m *Memory) condemn(r *run, reason string) {
 		Generation: r.rec.Generation, StartedAt: r.rec.StartedAt, Counts: r.rec.Counts,
 		Ending: dagrun.EndingRefused, EndingText: reason,
 	}
-	m.log(r, queue.Event{Kind: "refused", Epoch: r.epoch, Message: reason})
+	m.log(r, queue.Event{Kind: "refused", Worker: by, Epoch: r.epoch, Message: reason})
 	m.end(r, dagrun.RunFailed, reason)
 }
 

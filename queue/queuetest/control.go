@@ -39,13 +39,19 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 	c.Args = spell(args)
 	m.file(r, c)
 	answer := *c
+	answer.Args = nil // whoever asked knows
 	if answer.State == "" {
 		answer.State = shown
 	}
-	if answer.Outcome == "" && a.Verb == dagrun.VerbCancel && a.Step == "" {
-		answer.Outcome = dagrun.Accepted // nothing ends the run without having read it
+	if accepted(c) {
+		answer.Outcome = dagrun.Accepted
 	}
 	return answer, nil
+}
+
+// accepted says whether nothing ends the run without having read this.
+func accepted(c *queue.Control) bool {
+	return c.Outcome == "" && c.Verb == dagrun.VerbCancel && c.Step == ""
 }
 
 // arguments are what a verb takes, checked.
@@ -100,6 +106,9 @@ func (m *Memory) decide(r *run, c *queue.Control) {
 	case !retry && r.over():
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
 		c.Message = fmt.Sprintf("run %d is %s already", r.id, r.rec.State)
+		if c.Verb != dagrun.VerbCancel {
+			c.Message += ": retry it"
+		}
 	case c.Verb == dagrun.VerbCancel && c.Step == "" && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
 		c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
 		m.cancelQueued(r)

@@ -170,6 +170,9 @@ func (m *Memory) DrainWorker(ctx context.Context, name string) (int, error) {
 			w.tell(func(h *queue.Heard) { h.Drain = true })
 		}
 	}
+	if n == 0 {
+		return 0, refusal(queue.ErrNotFound, "OA007", "list workers to see which there are", "there is no live worker %s", name)
+	}
 	return n, nil
 }
 
@@ -246,7 +249,7 @@ func (m *Memory) lose(w *worker) int {
 	for _, r := range runs {
 		m.letGo(r)
 		r.losses++
-		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost"})
+		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost: queued again"})
 		m.requeue(r)
 	}
 	return len(runs)

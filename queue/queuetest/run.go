@@ -309,6 +309,9 @@ func (m *Memory) Controls(ctx context.Context, id queue.RunID) ([]queue.Control,
 	all := make([]queue.Control, len(r.controls))
 	for i, c := range r.controls {
 		all[i] = *c
+		if accepted(c) {
+			all[i].Outcome = dagrun.Accepted
+		}
 	}
 	return all, nil
 }
