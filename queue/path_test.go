@@ -46,7 +46,7 @@ func TestWorker_IsDurableWhateverTheDatabaseSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	for setting, want := range map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp"} {
+	for setting, want := range map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed", "search_path": "pg_catalog, pg_temp", "jit": "off"} {
 		var got string
 		if err := conn.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %q, want %q; %v", setting, got, want, err)

@@ -43,8 +43,8 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 // expires, for one.
 type Prepare = func(context.Context, *pgx.ConnConfig) error
 
-// Dial opens one connection of settings that Parse made. prepare may be nil. Where a pooler refuses search_path, the
-// settings go on without: there the path is whatever the server says.
+// Dial opens one connection of settings that Parse made. prepare may be nil. Where a pooler refuses ownParams, the settings
+// go on without: there search_path and jit are whatever the server says.
 func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
 	if prepare != nil {
 		config = config.Copy()
@@ -53,17 +53,31 @@ func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Co
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
-	if refusesPath(err) {
-		delete(config.RuntimeParams, pathParam)
+	if refusesOwn(err) {
+		withoutOwn(config)
 		conn, err = pgx.ConnectConfig(ctx, config)
 	}
 	return conn, err
 }
 
-// refusesPath says whether a pooler does not know search_path as a parameter of the start.
-func refusesPath(err error) bool {
+// refusesOwn says whether a pooler does not know one of ownParams as a parameter of the start.
+func refusesOwn(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && refused.Code == "08P01" && strings.Contains(refused.Message, pathParam)
+	if !ok || refused.Code != "08P01" {
+		return false
+	}
+	for name := range ownParams {
+		if strings.Contains(refused.Message, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func withoutOwn(c *pgx.ConnConfig) {
+	for name := range ownParams {
+		delete(c.RuntimeParams, name)
+	}
 }
 
 // NewPool makes a pool, and one connection to know that it can.
@@ -73,8 +87,8 @@ func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) 
 		return nil, err
 	}
 	pool, err := newPool(ctx, config)
-	if refusesPath(err) {
-		delete(config.ConnConfig.RuntimeParams, pathParam)
+	if refusesOwn(err) {
+		withoutOwn(config.ConnConfig)
 		pool, err = newPool(ctx, config)
 	}
 	return pool, err
@@ -121,7 +135,7 @@ func applyConn(c *pgx.ConnConfig, o Options) {
 		c.RuntimeParams["application_name"] = defaultAppName
 	}
 	if !o.AnyPath {
-		c.RuntimeParams[pathParam] = ownPath
+		maps.Copy(c.RuntimeParams, ownParams)
 	}
 	if o.Writer {
 		maps.Copy(c.RuntimeParams, writerParams)
@@ -154,7 +168,7 @@ func dialer(timeout time.Duration) *net.Dialer {
 // AsOurs keeps to itself a connection whose settings somebody else made: see Options.AnyPath. What it commits is durable,
 // and its statements see what is committed as they begin, whatever the role or the database has as defaults.
 func AsOurs(c *pgx.ConnConfig) {
-	c.RuntimeParams[pathParam] = ownPath
+	maps.Copy(c.RuntimeParams, ownParams)
 	c.RuntimeParams["synchronous_commit"] = "on"
 	c.RuntimeParams["default_transaction_isolation"] = "read committed"
 }

@@ -32,10 +32,9 @@ type Options struct {
 	AnyPath bool
 }
 
-const (
-	pathParam = "search_path"
-	ownPath   = "pg_catalog, pg_temp"
-)
+// ownParams are for our statements. They read little and by key, but where tables are large the server expects enough of them
+// to compile, which takes longer than they do.
+var ownParams = map[string]string{"search_path": "pg_catalog, pg_temp", "jit": "off"}
 
 const defaultAppName = "oarlock"
 

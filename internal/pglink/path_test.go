@@ -26,7 +26,7 @@ func TestParse_OursFindTheSystemsOwnNames(t *testing.T) {
 	}
 }
 
-// picky is a pooler that refuses search_path at the start, and says something else to who comes without.
+// picky is a pooler that refuses our parameters at the start, and says something else to who comes without.
 func picky(t *testing.T) (url string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -56,8 +56,12 @@ func refuse(conn net.Conn) {
 		return
 	}
 	answer := &pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "who are you"}
-	if m, ok := start.(*pgproto3.StartupMessage); ok && m.Parameters["search_path"] != "" {
-		answer = &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: search_path"}
+	if m, ok := start.(*pgproto3.StartupMessage); ok {
+		for _, name := range []string{"search_path", "jit"} { // one at a time is named
+			if m.Parameters[name] != "" {
+				answer = &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + name}
+			}
+		}
 	}
 	server.Send(answer)
 	_ = server.Flush()
