@@ -19,6 +19,7 @@ type heartbeat struct {
 	sent   time.Duration // before the last good renewal was sent
 	misses int           // renewals running whose count of claims was not ours
 	whole  time.Duration // before the last good renewal was sent that counted all claims
+	server uint32        // the process of the server that the last renewal asked
 }
 
 func newHeartbeat(ttl, sent time.Duration) *heartbeat {
@@ -38,11 +39,15 @@ func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	return h.sent + h.ttl*softPercent/100, h.sent + h.ttl*hardPercent/100
 }
 
-// recount says whether the next renewal is to count all claims that the database has, and not only those that we know:
-// from time to time, and as long as the counts differ.
-func (h *heartbeat) recount(now time.Duration) bool {
+// recount says whether the next renewal is to count all claims that the database has, and not only those that we know: from
+// time to time, as long as the counts differ, and on each new connection, for behind it may be a server that was promoted and
+// lacks the end of what its predecessor had.
+func (h *heartbeat) recount(now time.Duration, server uint32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if server != h.server {
+		h.server, h.whole = server, now-recountEvery
+	}
 	return h.misses > 0 || now-h.whole >= recountEvery
 }
 
@@ -70,5 +75,5 @@ func (h *heartbeat) doubted() bool {
 const (
 	doubtfulMisses = 2
 	// recountEvery is how often claims are counted that we may not know of: only a fault makes such.
-	recountEvery = 20 * time.Second
+	recountEvery = 5 * time.Second
 )

@@ -23,8 +23,7 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	sent := boottime.Now()
 	count, hash := s.held.sum()
-	whole := s.beat.recount(sent)
-	a, err := s.askRenewal(ctx, busy, whole)
+	a, err := s.askRenewal(ctx, busy, sent)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
@@ -33,7 +32,7 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	s.beat.renewed(sent)
 	count2, hash2 := s.held.sum()
-	s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2, sent, whole)
+	s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2, sent, a.whole)
 	return a.renewal(), nil
 }
 
@@ -43,6 +42,7 @@ func (s *Session) Deadline() (soft, hard time.Duration) { return s.beat.deadline
 
 // renewalRow is the answer to a renewal.
 type renewalRow struct {
+	whole   bool // all claims were counted
 	now     time.Time
 	desired string
 	count   int
@@ -55,11 +55,12 @@ func (s *Session) renewArgs(busy int, held []RunID, whole bool) pgx.StrictNamedA
 	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": len(held), "held": held, "whole": whole}
 }
 
-func (s *Session) askRenewal(ctx context.Context, busy int, whole bool) (*renewalRow, error) {
+func (s *Session) askRenewal(ctx context.Context, busy int, sent time.Duration) (*renewalRow, error) {
 	var a renewalRow
 	held := s.held.runs()
 	err := s.lease.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, held, whole)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
+		a.whole = s.beat.recount(sent, conn.PgConn().PID())
+		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, held, a.whole)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
 	})
 	return &a, err
 }
