@@ -24,14 +24,21 @@ func (y *yard) settlement(c *Claim) Settlement {
 	return Settlement{Claim: c, Task: dagrun.TaskID{Step: 0}, Attempt: 1, Outputs: `{"rows":7}`}
 }
 
+// settled is a claim whose first task runs, and whose result stands.
+func (y *yard) settled() *Claim {
+	y.tb.Helper()
+	c := y.claim()
+	y.must(y.commit(y.tb.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
+	s, tx := y.settler()
+	y.must(s.SettleTx(y.tb.Context(), tx, y.settlement(c)))
+	y.must(tx.Commit(y.tb.Context()))
+	return c
+}
+
 func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	c := y.claim()
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
-	s, tx := y.settler()
-	y.must(s.SettleTx(t.Context(), tx, y.settlement(c)))
-	y.must(tx.Commit(t.Context()))
+	c := y.settled()
 	loaded := y.load(c)
 	if want := (Settled{Task: dagrun.TaskID{Step: 0}, Attempt: 1, Outputs: `{"rows":7}`}); len(loaded.Settled) != 1 || loaded.Settled[0] != want {
 		t.Errorf("settled %+v, want %+v", loaded.Settled, want)
@@ -46,11 +53,7 @@ func TestSettleTx_KeepsTheResultForTheNextDriver(t *testing.T) {
 func TestSettleTx_OfAnEarlierAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	c := y.claim()
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
-	s, tx := y.settler()
-	y.must(s.SettleTx(t.Context(), tx, y.settlement(c)))
-	y.must(tx.Commit(t.Context()))
+	c := y.settled()
 	later := taskAt(0, 2, dagrun.TaskRunning)
 	later.Attempt = 2
 	y.must(y.commit(t.Context(), batch(c, later)))

@@ -49,19 +49,26 @@ func (sleeper) Execute(ctx context.Context, t *worker.Task) dagrun.Result {
 	}
 }
 
+// simulated is a store in which runs of d wait, for tests in simulated time: boot counts it from now on.
+func simulated(t *testing.T, source string, runs int) (b *bench, boot func() time.Duration, ids []queue.RunID) {
+	t.Helper()
+	start := time.Now()
+	boot = func() time.Duration { return time.Since(start) }
+	b = &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+	b.put(t, source)
+	for range runs {
+		ids = append(ids, b.enqueue(t, "d"))
+	}
+	return b, boot, ids
+}
+
 // A body that ends before its timeout has not timed out because the driver waited for the database just then.
 func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
 	t.Parallel()
 	const runs = 16
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
-		b.put(t, "name: d\nsteps:\n  - {id: a, run: 3s, timeout: 4s}\n  - {id: b, run: 2950ms}\n")
-		ids := make([]queue.RunID, runs)
-		for i := range ids {
-			ids[i] = b.enqueue(t, "d")
-		}
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 3s, timeout: 4s}\n  - {id: b, run: 2950ms}\n", runs)
 		b.start(t, "w", func(c *worker.Config) {
 			register := c.Register
 			c.Boot, c.Slots, c.Executors["process"] = boot, 2*runs, sleeper{}
@@ -93,13 +100,7 @@ func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 	const runs = 16
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
-		b.put(t, "name: d\nsteps:\n  - {id: a, run: 3s}\n  - {id: b, run: 1h}\n")
-		ids := make([]queue.RunID, runs)
-		for i := range ids {
-			ids[i] = b.enqueue(t, "d")
-		}
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 3s}\n  - {id: b, run: 1h}\n", runs)
 		w := b.start(t, "w", func(c *worker.Config) {
 			register := c.Register
 			c.Boot, c.Slots, c.Executors["process"] = boot, 2*runs, sleeper{}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -30,14 +29,7 @@ func TestDriver_ARunKeepsItsSlotFromStepToStep(t *testing.T) {
 	t.Parallel()
 	const runs, perRun = 20, 4
 	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
-		b.put(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n  - {id: b, run: 1ms, depends: [a]}\n  - {id: c, run: 1ms, depends: [b]}\n")
-		ids := make([]queue.RunID, runs)
-		for i := range ids {
-			ids[i] = b.enqueue(t, "d")
-		}
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n  - {id: b, run: 1ms, depends: [a]}\n  - {id: c, run: 1ms, depends: [b]}\n", runs)
 		commits := &counted{}
 		b.start(t, "w", func(c *worker.Config) {
 			register := c.Register

@@ -73,7 +73,7 @@ func (d *driver) releaseSpare() {
 }
 
 // handOn has a task take over the slots of one that has just ended, if the gate allows it.
-func (d *driver) handOn(want dagrun.Want, order Order) bool {
+func (d *driver) handOn(want dagrun.Want, order Order, grant happening) bool {
 	if len(d.spare) == 0 {
 		return false
 	}
@@ -82,17 +82,17 @@ func (d *driver) handOn(want dagrun.Want, order Order) bool {
 		return false
 	}
 	d.spare = d.spare[:len(d.spare)-1]
-	d.tickets[want.Task] = t
-	d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}, ticket: t})
+	d.tickets[want.Task], grant.ticket = t, t
+	d.post.put(grant)
 	return true
 }
 
 func (d *driver) askFor(want dagrun.Want) {
 	order := Order{Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
-	if d.handOn(want, order) {
+	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
+	if d.handOn(want, order, grant) {
 		return
 	}
-	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
 	t := d.worker.gate.Ask(want.Slots, order, func(t *Ticket) {
 		grant.ticket = t
 		d.post.put(grant)
