@@ -50,10 +50,10 @@ type RowQuerier interface {
 var versionSQL = statement.Named("migrate/version")
 
 // Check says with a *VersionError that the database is too old or too new for this binary. In a transaction that it
-// is given, a database without Oarlock makes it fail.
+// is given, a database without Oarlock makes it fail. It takes one round trip, and leaves nothing behind in the session.
 func Check(ctx context.Context, db RowQuerier) error {
 	var version int64
-	err := db.QueryRow(ctx, versionSQL).Scan(&version)
+	err := db.QueryRow(ctx, versionSQL, pgx.QueryExecModeExec).Scan(&version)
 	if err != nil && !isUndefined(err) {
 		return fmt.Errorf("read the schema version: %w", err)
 	}

@@ -21,6 +21,8 @@ var (
 	ErrRefused = errors.New("record refused")
 	// ErrClosed: the Store or Session was closed.
 	ErrClosed = errors.New("closed")
+	// ErrPooled: a pooler lends the worker's connections by the transaction. Config.Direct has to lead past it.
+	ErrPooled = errors.New("a pooler in transaction mode stands between the worker and the server, and its connections must keep their session")
 	// ErrUnknown: nobody knows whether a write happened. Treat it as "maybe applied".
 	ErrUnknown = pglink.ErrUnknown
 )

@@ -90,13 +90,13 @@ func (l *link) connect(ctx context.Context) error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
-	conn, err := pglink.Dial(ctx, l.config, l.prepare)
+	conn, err := l.dial(ctx)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	l.conn = conn
 	var server backend
-	err = conn.QueryRow(ctx, whoServes).Scan(&server.pid, &server.started)
+	err = conn.QueryRow(ctx, whoServes, pgx.QueryExecModeExec).Scan(&server.pid, &server.started)
 	if err == nil && l.made > 0 && l.again != nil {
 		err = l.again(ctx, conn)
 	}
@@ -107,6 +107,14 @@ func (l *link) connect(ctx context.Context) error {
 	l.server = server
 	l.made++
 	return nil
+}
+
+func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pglink.Dial(ctx, l.config, l.prepare)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return conn, nil
 }
 
 // endFormer ends the server process that was used before, and waits until it is gone: for again, where what is sent to

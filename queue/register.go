@@ -12,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -24,27 +25,53 @@ var (
 const MinTTL = 300 * time.Millisecond
 
 // Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
-// again as long as it lives. What it replaces is queued again before Register returns.
+// again as long as it lives. What it replaces is queued again before Register returns. A database that the worker could not
+// work with is refused before anything is written: ErrPooled, or a *migrations.VersionError.
 func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
 	}
-	sent := boottime.Now()
-	if err := s.announce(ctx, &w); err != nil {
-		return nil, said(fmt.Sprintf("register worker %s", w.ID), err)
+	claims := s.newLink(steady(s.connConfig(appName(w.ID))))
+	sent, err := s.enter(ctx, &w, claims)
+	if err != nil {
+		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), claims.close(ctx))
 	}
-	session := newSession(s, w, sent)
+	session := newSession(s, w, claims, sent)
 	if err := session.take(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("register worker %s: %w", w.ID, err), session.Close(ctx))
 	}
 	return session, nil
 }
 
-func newSession(s *Store, w Worker, sent time.Duration) *Session {
-	config := steady(s.connConfig(appName(w.ID)))
+// enter announces a worker to a database that it can work with, and says when.
+func (s *Store) enter(ctx context.Context, w *Worker, claims *link) (sent time.Duration, err error) {
+	if err := s.check(ctx, claims); err != nil {
+		return 0, err
+	}
+	sent = boottime.Now()
+	return sent, s.announce(ctx, w)
+}
+
+// check refuses a schema of another version, and connections that do not keep their session, before anything is written.
+// It uses a connection that the session needs anyway.
+func (s *Store) check(ctx context.Context, l *link) error {
+	return l.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := pglink.FindPooler(ctx, conn, uint32(l.server.pid), l.dial)
+		if err != nil {
+			return err
+		}
+		if found == pglink.TransactionPooler {
+			return ErrPooled
+		}
+		return migrations.Check(ctx, conn)
+	})
+}
+
+func newSession(s *Store, w Worker, claims *link, sent time.Duration) *Session {
+	config := claims.config
 	session := &Session{
 		store: s, worker: w, held: newHoldings(),
-		claims: s.newLink(config), lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
+		claims: claims, lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
 		peers: newObserver(boottime.Now), lanes: newLanes(boottime.Now), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -33,6 +35,56 @@ func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
 	}
 	if _, err := f.worker.Register(t.Context(), queue.Worker{TTL: time.Millisecond}); err == nil {
 		t.Error("a TTL of a millisecond is accepted")
+	}
+}
+
+func TestRegister_RefusesConnectionsThatAPoolerLends(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	open := func(c queue.Config) *queue.Store {
+		c.URL += "&default_query_exec_mode=cache_describe"
+		store, err := queue.Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		return store
+	}
+	byTransaction, bySession := pgtest.Pooled(t, f.url, 3, false), pgtest.Pooled(t, f.url, 10, true)
+	for name, c := range map[string]queue.Config{
+		"in front": {URL: byTransaction}, "though it polls": {URL: byTransaction, PollOnly: true}, "beside": {URL: f.url, Direct: byTransaction},
+	} {
+		if _, err := open(c).Register(t.Context(), describe()); !errors.Is(err, queue.ErrPooled) || queue.Passing(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+		t.Errorf("%d workers are there, refused before", n)
+	}
+	run := f.ask(t, "plain", 2)
+	for i, c := range []queue.Config{{URL: byTransaction, Direct: f.url, PollOnly: true}, {URL: bySession}} {
+		s := f.registerAt(t, open(c))
+		if got := runsOf(poll(t, s, 1).Claims); !slices.Equal(got, run[i:i+1]) {
+			t.Errorf("%d: claimed %v, want %v", i, got, run[i:i+1])
+		}
+	}
+}
+
+func TestRegister_RefusesAnotherSchema(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, change := range []string{
+		"INSERT INTO oarlock.schema_history (version) VALUES (9999)",
+		"DELETE FROM oarlock.schema_history WHERE version > 1",
+	} {
+		f.exec(t, change)
+		_, err := f.worker.Register(t.Context(), describe())
+		if _, ok := errors.AsType[*migrations.VersionError](err); !ok || queue.Passing(err) {
+			t.Errorf("after %s: %v", change, err)
+		}
+	}
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+		t.Errorf("%d workers are there, refused before", n)
 	}
 }
 

@@ -13,6 +13,9 @@ var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
 
 const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
 
+const poolerHint = "set poll_only: true, and direct_url to a URL that leads past the pooler or through one in session mode; " +
+	"see PgBouncer in docs/operations.md"
+
 // queueAdvice is by SQLSTATE: ours, and what Postgres says of a schema that is not there, or of an unfit value.
 // The hints are the server's where there are none here.
 var queueAdvice = map[string]advice{
@@ -45,6 +48,8 @@ func (p *problem) fromQueue(err error) bool {
 		return p.refused(refusal)
 	}
 	switch {
+	case errors.Is(err, queue.ErrPooled):
+		p.kind, p.message, p.hint = invalid, queue.ErrPooled.Error(), poolerHint
 	case errors.Is(err, queue.ErrNotFound):
 		p.kind, p.message, p.hint = notFound, said(err, queue.ErrNotFound), cmp.Or(p.hint, runHint)
 	case errors.Is(err, queue.ErrConflict):

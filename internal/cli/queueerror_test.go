@@ -33,6 +33,7 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		"too large":   {asSaid("OA012", "too large", ""), invalid, "too large", ""},
 		"no right":    {asSaid("42501", "permission denied", "grant oarlock_read"), denied, "permission denied", "grant oarlock_read"},
 		"no schema":   {asSaid("3F000", "no schema", "x"), schemaVersion, "the database has no Oarlock schema, or one of another version", migrateHint},
+		"pooled":      {fmt.Errorf("register worker w: %w", queue.ErrPooled), invalid, queue.ErrPooled.Error(), poolerHint},
 		"too many":    {asSaid("53300", "sorry", ""), general, "sorry", ""},
 		"unknown":     {fmt.Errorf("enqueue: %w: the reply was lost; give it a key", queue.ErrUnknown), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
 	}

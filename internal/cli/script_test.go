@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script/*.txtar. Besides testscript's own words they know
 //
 //	exits N COMMAND…                             run it, and demand this exit status
-//	database empty|migrated|newer|standby|…      make one and set DATABASE_URL
+//	database empty|migrated|newer|pooled|…      make one and set DATABASE_URL
 //	taken VAR                                    listen at an address until the script ends, and set VAR to it
 //	reachable VAR                                make a folder that a private server can use, and set VAR to it
 //	awaits FILE                                  wait until it is there and holds something
@@ -191,6 +191,8 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = pgtest.Empty(d.tb).URL
 	case "migrated":
 		address = pgtest.New(d.tb).URL
+	case "pooled": // by the transaction
+		address = pgtest.Pooled(d.tb, pgtest.New(d.tb).URL, 3, false)
 	case "private":
 		address = d.private()
 	case "standby":

@@ -13,63 +13,28 @@ import (
 )
 
 var (
-	backendSQL = sql.Named("doctor/backend")
-	listenSQL  = sql.Named("doctor/listen")
-	notifySQL  = sql.Named("doctor/notify")
-	clockSQL   = sql.Named("doctor/clock")
+	listenSQL = sql.Named("doctor/listen")
+	notifySQL = sql.Named("doctor/notify")
+	clockSQL  = sql.Named("doctor/clock")
 )
 
-// querier is a connection or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-func backend(ctx context.Context, q querier) (pid uint32, err error) {
-	err = q.QueryRow(ctx, backendSQL).Scan(&pid)
-	return pid, err
-}
-
-// pooler: a server announces its process id at connect. A pooler made up another one.
 func (x *examination) pooler(ctx context.Context) Check {
-	before, err := backend(ctx, x.conn)
+	served, err := pglink.Backend(ctx, x.conn)
 	if err != nil {
 		return broken("ask for the backend", err)
 	}
-	if before == x.conn.PgConn().PID() {
-		return ok("none: this is a connection of its own")
-	}
-	changes, err := x.changesBackend(ctx, before)
-	x.sharesBackends = changes || err != nil
+	found, err := pglink.FindPooler(ctx, x.conn, served, func(ctx context.Context) (*pgx.Conn, error) { return pglink.Dial(ctx, x.link, nil) })
+	x.sharesBackends = found == pglink.TransactionPooler || err != nil
 	switch {
 	case err != nil:
 		return warn("a pooler, in a mode that cannot be told: %s", Explain(err)).todo("use transaction or session mode")
-	case changes:
+	case found == pglink.TransactionPooler:
 		return warn("a pooler in transaction mode").
-			todo("give workers --poll-only, and a direct or session-pooled URL for what must know its backend")
+			todo("give workers --poll-only, and a direct or session-pooled direct_url: without that they refuse to start")
+	case found == pglink.SessionPooler:
+		return ok("a pooler in session mode")
 	}
-	return ok("a pooler in session mode")
-}
-
-// changesBackend holds a transaction open on a second connection. In session mode each client keeps its own backend.
-// In transaction mode the second takes the one that served us last, which is idle, or at the latest we are then
-// served by another one.
-func (x *examination) changesBackend(ctx context.Context, before uint32) (bool, error) {
-	other, err := pglink.Dial(ctx, x.link, nil)
-	if err != nil {
-		return false, err
-	}
-	defer end(ctx, other)
-	tx, err := other.Begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx))
-	held, err := backend(ctx, tx)
-	if err != nil || held == before {
-		return err == nil, err
-	}
-	after, err := backend(ctx, x.conn)
-	return after != before, err
+	return ok("none: this is a connection of its own")
 }
 
 // listen sends a notification from one connection to another.

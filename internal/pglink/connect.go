@@ -116,7 +116,7 @@ func parse(url string, o Options) (*pgxpool.Config, error) {
 	}
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		return nil, fmt.Errorf("database URL: default_query_exec_mode=simple_protocol is refused, it interpolates " +
-			"arguments into the statement: use cache_describe or exec behind a pooler")
+			"arguments into the statement: use cache_describe behind a pooler")
 	}
 	applyConn(config.ConnConfig, o)
 	applyPool(config, url, o)
