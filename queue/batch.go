@@ -124,11 +124,6 @@ func (e *entry) detail(id dagrun.TaskID) *Detail {
 // ends says whether the claim is given back.
 func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends() }
 
-// drained says whether the run goes back to the queue.
-func (e *entry) drained() bool {
-	return e.release || e.batch.Result == nil && e.batch.Leave != nil && e.batch.Leave.Drained
-}
-
 // compares says whether controls that the driver has not read keep the entry out.
 func (e *entry) compares() bool { return e.batch.ends() }
 
@@ -178,6 +173,12 @@ func (p *piece) tells() bool {
 	return p.last && p.entry.batch.Result != nil && p.entry.batch.Claim.Parent != 0
 }
 
+// drained says whether the run goes back to the queue.
+func (p *piece) drained() bool {
+	b := p.entry.batch
+	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
+}
+
 // run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.
 func (p *piece) run() (rec *dagrun.RunRecord, state string) {
 	b := p.entry.batch
@@ -190,7 +191,7 @@ func (p *piece) run() (rec *dagrun.RunRecord, state string) {
 		return &dagrun.RunRecord{Reason: b.Result.Reason, Tolerated: b.Result.Tolerated}, b.Result.State.String()
 	case b.Result != nil:
 		return rec, b.Result.State.String()
-	case p.entry.drained():
+	case p.drained():
 		return rec, dagrun.RunQueued.String()
 	case rec != nil:
 		return rec, rec.State.String()

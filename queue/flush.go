@@ -31,17 +31,32 @@ const (
 
 var flushArgs = []string{"worker", "name", "places", "lock", "runs", "claims", "tasks", "attempts", "decisions", "notes", "chunks", "keeps"}
 
-// flushSQL is sent as it is, thousands of times a second: its names become numbers once, and flushOrder says which
-// argument each number is.
+var flushTypes = sql.Named("queue/flush_types")
+
+// flushText is a statement that is sent as it is, thousands of times a second: its names become numbers once, and order
+// says which argument each number is.
+type flushText struct {
+	name, sql string
+	order     []int
+}
+
+// What a statement could do costs the server time even where it does nothing: a flush is sent without the parts that it
+// has no rows for.
 var (
-	flushSQL, flushOrder = numbered(sql.Named("queue/flush"), flushArgs)
-	flushTypes           = sql.Named("queue/flush_types")
+	wholeFlush = newFlushText("oarlock_flush")
+	runsFlush  = newFlushText("oarlock_flush_runs", "other")
+	tasksFlush = newFlushText("oarlock_flush_tasks", "other", "run")
+	flushTexts = []*flushText{wholeFlush, runsFlush, tasksFlush}
 )
 
-const flushName = "oarlock_flush"
+func newFlushText(name string, without ...string) *flushText {
+	text, order := numbered(sql.Without("queue/flush", without...), flushArgs)
+	return &flushText{name, text, order}
+}
 
+// numbered is a statement with numbers instead of those of the names that it has.
 func numbered(statement string, names []string) (text string, order []int) {
-	args := pgx.StrictNamedArgs{}
+	args := pgx.NamedArgs{}
 	for i, name := range names {
 		args[name] = i
 	}
@@ -57,6 +72,7 @@ func numbered(statement string, names []string) (text string, order []int) {
 
 // flush is one statement: the arguments it is sent with. Its buffers are used again.
 type flush struct {
+	text      *flushText
 	args      [argKeeps + 1][]byte
 	params    [][]byte
 	formats   []int16
@@ -80,7 +96,6 @@ func newFlush(j *journal) *flush {
 		formats: []int16{1},
 	}
 	f.args[argWorker], f.args[argName] = j.worker[:], []byte(j.name)
-	f.params = make([][]byte, len(flushOrder))
 	return f
 }
 
@@ -102,10 +117,27 @@ func (f *flush) fill(pieces []*piece) {
 	for i, g := range f.groups() {
 		f.args[argRuns+i] = g.param()
 	}
-	for i, arg := range flushOrder {
-		f.params[i] = f.args[arg]
+	f.text = f.textFor(pieces)
+	f.params = f.params[:0]
+	for _, arg := range f.text.order {
+		f.params = append(f.params, f.args[arg])
 	}
 }
+
+func (f *flush) textFor(pieces []*piece) *flushText {
+	switch {
+	case slices.ContainsFunc([]int{argLock, argAttempts, argDecisions, argNotes, argChunks, argKeeps}, f.given):
+		return wholeFlush
+	case slices.ContainsFunc(pieces, (*piece).drained): // its lane is told
+		return wholeFlush
+	case f.given(argRuns):
+		return runsFlush
+	default:
+		return tasksFlush
+	}
+}
+
+func (f *flush) given(arg int) bool { return f.args[arg] != nil }
 
 // lockOrder lists the runs to be locked before any is changed: none unless a parent has to be told.
 func (f *flush) lockOrder(pieces []*piece) []byte {
@@ -170,7 +202,7 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.uuid(c.ID)
 	r.bool(rec != nil)
 	r.bool(p.last && e.ends())
-	r.bool(p.last && e.drained())
+	r.bool(p.drained())
 	r.bool(p.calms())
 	r.intIf(p.last && e.compares(), e.batch.Seen)
 	r.textOrNull(state)

@@ -14,7 +14,7 @@ import (
 
 // flushBind matches what starts a flush on the server.
 func flushBind(m netfault.Message) bool {
-	return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte(flushName))
+	return m.From == netfault.Client && m.Type == 'B' && bytes.Contains(m.Body, []byte(wholeFlush.name))
 }
 
 // flushSync matches what ends what a client sends of a flush: without it the server waits, with its locks.

@@ -154,7 +154,7 @@ type reply struct {
 }
 
 func (j *journal) exec(ctx context.Context, conn *pgx.Conn) (reply, error) {
-	result := conn.PgConn().ExecPrepared(ctx, flushName, j.flush.params, j.flush.formats, j.flush.formats).Read()
+	result := conn.PgConn().ExecPrepared(ctx, j.flush.text.name, j.flush.params, j.flush.formats, j.flush.formats).Read()
 	if result.Err != nil {
 		return reply{}, result.Err
 	}
@@ -172,7 +172,7 @@ func bools(array []byte) []bool {
 }
 
 // followedColumn of a flush's answer.
-const followedColumn = 5
+const followedColumn = 2
 
 // runsOf reads an array without nulls in Postgres' binary form; null is an empty one.
 func runsOf(array []byte) []RunID {
@@ -196,8 +196,10 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, flushTypes).Scan(oids...); err != nil {
 		return fmt.Errorf("prepare a flush: %w", err)
 	}
-	if _, err := conn.PgConn().Prepare(ctx, flushName, flushSQL, nil); err != nil {
-		return fmt.Errorf("prepare a flush: %w", err)
+	for _, text := range flushTexts {
+		if _, err := conn.PgConn().Prepare(ctx, text.name, text.sql, nil); err != nil {
+			return fmt.Errorf("prepare a flush: %w", err)
+		}
 	}
 	j.prepared = conn
 	return nil

@@ -15,5 +15,7 @@
 //
 //	var serverVersion = sql.Named("doctor/version")
 //
+// A statement that is sent far more often for some of what it can do has parts, and callers take it Without the others.
+//
 // The package knows no business rules, opens no connection, and is safe for concurrent use.
 package sql

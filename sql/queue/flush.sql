@@ -1,15 +1,19 @@
--- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim
+-- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim.
+--          Most have tasks to write, some the end of a run, few anything else: without the parts `other` and `run` it costs a third less
 -- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
 -- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id; cache by key, passing over what is locked
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
 ),
+-- part other
 -- The end of a child changes its parent's row too. Whoever locks several runs does it in the order of ids.
 locked AS MATERIALIZED (
     SELECT 1 FROM unnest(@lock::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
      WHERE (SELECT count(*) FROM fence) = 1
        FOR NO KEY UPDATE OF r
 ),
+-- end other
+-- part run
 -- Where somebody else changed the row since this statement began, claim and inbox are compared once more on the new one:
 -- a control that was accepted in the meantime makes this match nothing.
 changed AS (
@@ -33,9 +37,13 @@ changed AS (
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
       FROM unnest(@runs::oarlock.flush_run[]) u
      WHERE r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
-       AND (SELECT count(*) FROM fence) = 1 AND (SELECT count(*) FROM locked) >= 0
+       AND (SELECT count(*) FROM fence) = 1
+       -- part other
+       AND (SELECT count(*) FROM locked) >= 0
+       -- end other
     RETURNING u.n, r.run_id, r.lane_id, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
 ),
+-- end run
 -- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
 kept AS MATERIALIZED (
     SELECT u.n, r.run_id FROM unnest(@claims::oarlock.flush_claim[]) u JOIN oarlock.runs r ON r.run_id = u.run_id AND r.claim_id = u.claim_id
@@ -46,7 +54,9 @@ held AS MATERIALIZED (
     SELECT array_agg(x.hit ORDER BY x.n) AS hits
       FROM (SELECT y.n, bool_or(y.hit) AS hit
               FROM (SELECT n, false AS hit FROM generate_series(1, @places::bigint) n
+                    -- part run
                     UNION ALL SELECT n, true FROM changed
+                    -- end run
                     UNION ALL SELECT n, true FROM kept) y
              GROUP BY y.n) x
 ),
@@ -75,6 +85,7 @@ task AS (
            finished_at = excluded.finished_at
      WHERE (t.epoch, t.seq) < (excluded.epoch, excluded.seq)
 ),
+-- part other
 -- A superseded attempt ran where its task's row, as it was before this flush, says.
 attempt AS (
     INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, failure_kind, exit_code, signal, reason, worker,
@@ -110,16 +121,23 @@ lane AS (
      WHERE l.lane_id = d.lane_id
     RETURNING l.lane_id, d.rows
 ),
+-- end other
 announced AS (
     SELECT f.run_id, f.logs AND f.until > clock_timestamp() AS logs, pg_notify(f.channel, 'run:' || f.run_id)
-      FROM (SELECT run_id FROM changed UNION ALL SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
+      FROM (
+            -- part run
+            SELECT run_id FROM changed UNION ALL
+            -- end run
+            SELECT run_id FROM kept) x JOIN oarlock.followers f ON f.run_id = x.run_id
      WHERE EXISTS (SELECT FROM oarlock.followers)
 )
 SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT hits FROM held) AS hits,
-       (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
+       (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
+       -- part other
+     , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
        (SELECT count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
        (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
-                 ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached,
-       (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
+                 ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached
+       -- end other
