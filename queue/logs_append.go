@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
@@ -56,23 +58,66 @@ func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	args["worker"] = a.session.worker.ID
 	args["runs"] = column(claims, func(c **Claim) RunID { return (*c).Run })
 	args["claims"] = column(claims, func(c **Claim) uuid.UUID { return (*c).ID })
-	var fenced bool
-	var mine, followed []RunID
-	if err := conn.QueryRow(ctx, appendSQL, args).Scan(&fenced, &mine, &followed); err != nil {
+	got, err := a.ask(ctx, conn, args)
+	if stale(err) {
+		_ = conn.Close(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	if !fenced {
+	if !got.Fenced {
 		return a.session.lost()
 	}
-	a.session.held.setFollowed(claims, followed)
+	a.session.held.setFollowed(claims, got.Followed)
 	a.chunks = nil
 	for _, c := range claims {
-		if !slices.Contains(mine, c.Run) {
+		if !slices.Contains(got.Mine, c.Run) {
 			a.session.held.forfeit(c)
 			a.left.Lost = include(a.left.Lost, c.Run)
 		}
 	}
 	return nil
+}
+
+// appended is what the statement answers.
+type appended struct {
+	Fenced         bool
+	Mine, Followed []RunID
+}
+
+// appendName is of the prepared statement.
+const appendName = "oarlock_append"
+
+// appendBuffers hold the data of a statement. They are never nil, which would be stored as NULL.
+var appendBuffers = sync.Pool{New: func() any { b := make([]byte, 0, MaxAppendBytes); return &b }}
+
+// ask sends the statement with the data as it goes over the wire: pgx would copy all of it into new memory, twice and more.
+func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictNamedArgs) (got appended, err error) {
+	buffer := appendBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer appendBuffers.Put(buffer)
+	data := (*buffer)[:0]
+	begins, sizes := make([]int32, len(a.chunks)), make([]int32, len(a.chunks))
+	for i := range a.chunks {
+		begins[i], sizes[i] = int32(len(data)+1), int32(len(a.chunks[i].Data)) //nolint:gosec // MaxAppendBytes
+		data = append(data, a.chunks[i].Data...)
+	}
+	*buffer = data
+	args["data"], args["begins"], args["sizes"] = []byte{}, begins, sizes
+	statement, values, err := args.RewriteQuery(ctx, conn, appendSQL, nil)
+	if err != nil {
+		return got, err
+	}
+	prepared, err := conn.Prepare(ctx, appendName, statement)
+	if err != nil {
+		return got, err
+	}
+	var query pgx.ExtendedQueryBuilder
+	if err := query.Build(conn.TypeMap(), prepared, values); err != nil {
+		return got, err
+	}
+	query.ParamValues[slices.Index(prepared.ParamOIDs, pgtype.ByteaOID)] = data
+	result := conn.PgConn().ExecStatement(ctx, prepared, query.ParamValues, query.ParamFormats, query.ResultFormats)
+	return pgx.CollectExactlyOneRow(pgx.RowsFromResultReader(conn.TypeMap(), result), pgx.RowToStructByPos[appended])
 }
 
 // claims are those of the chunks' runs. Chunks of runs that are not held are left out.
@@ -95,8 +140,10 @@ func (a *appending) claims() (claims []*Claim) {
 
 // sift takes out what is stored already, and leaves out every chunk of an attempt that has another one in its place.
 func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, chunksThereSQL, arguments(a.chunks)) // the error is the rows' too
-	there := map[int]bool{}                                         // place in chunks: whether it is the same
+	args := arguments(a.chunks)
+	args["data"] = column(a.chunks, content)
+	rows, _ := conn.Query(ctx, chunksThereSQL, args) // the error is the rows' too
+	there := map[int]bool{}                          // place in chunks: whether it is the same
 	var place int
 	var same bool
 	if _, err := pgx.ForEachRow(rows, []any{&place, &same}, func() error { there[place-1] = same; return nil }); err != nil {
@@ -119,7 +166,8 @@ func (a *appending) sift(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// arguments are chunks in columns, but for when they were made: a chunk that is sent again may have been made again.
+// arguments are chunks in columns, but for their data, and for when they were made: a chunk that is sent again may have been
+// made again.
 func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"days":       column(chunks, func(c *Chunk) time.Time { return c.Day }),
@@ -130,7 +178,6 @@ func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 		"attempts":   column(chunks, func(c *Chunk) int { return c.Attempt }),
 		"seqs":       column(chunks, func(c *Chunk) int { return c.Seq }),
 		"streams":    column(chunks, func(c *Chunk) Stream { return c.Stream }),
-		"data":       column(chunks, content),
 		"finals":     column(chunks, func(c *Chunk) bool { return c.Final }),
 		"reasons":    column(chunks, func(c *Chunk) string { return c.Reason }),
 		"dropped":    column(chunks, func(c *Chunk) int64 { return c.Dropped }),

@@ -41,6 +41,7 @@ func benchAppend(b *testing.B, batch int) {
 		twin.run(b, func() {
 			chunks := textChunks(bare, seq, batch, text)
 			args := arguments(chunks)
+			args["data"] = column(chunks, content)
 			args["ats"] = column(chunks, func(c *Chunk) time.Time { return c.At })
 			if _, err := conn.Exec(b.Context(), bareInsert, args); err != nil {
 				b.Fatal(err)

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,26 @@ func TestAppendLogs_StoresWhatBelongsToItsRuns(t *testing.T) {
 	wantStored(t, w.room, other.run, "2 k 3 0 y", "2 k 3 1  succeeded")
 	if dropped := found[int64](t, w.room, "SELECT sum(dropped_bytes)::bigint FROM oarlock.log_chunks"); dropped != 7 {
 		t.Errorf("%d bytes dropped, want 7", dropped)
+	}
+}
+
+// The data of all chunks of a statement travels in one piece.
+func TestAppendLogs_KeepsTheBytesOfEachChunk(t *testing.T) {
+	t.Parallel()
+	w, claim, log := logging(t)
+	var chunks []Chunk
+	var want []string
+	for i, size := range []int{0, 1, MaxChunkBytes, 0, 3, 32 << 10, 2} {
+		text := bytes.Repeat([]byte{0, 0xff, '\n', byte(i)}, size/4+1)[:size]
+		chunks, want = append(chunks, log.chunk(i, string(text))), append(want, fmt.Sprintf("%x", text))
+	}
+	for _, n := range []int{1, 6} { // nothing at all, then the rest
+		w.append(t, chunks[:n]...)
+		chunks = chunks[n:]
+	}
+	const stored = "SELECT array_agg(encode(data, 'hex') ORDER BY seq) FROM oarlock.log_chunks WHERE run_id = $1"
+	if got := found[[]string](t, w.room, stored, claim.Run); !slices.Equal(got, want) {
+		t.Errorf("%d chunks are stored with other bytes than were sent", len(got))
 	}
 }
 
