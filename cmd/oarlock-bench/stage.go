@@ -135,11 +135,11 @@ func (d *Database) enqueue(ctx context.Context, dag string, n int) ([]queue.RunI
 const askEvery = time.Millisecond
 
 // settled waits until nothing is queued or driven.
-func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
+func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL, askEvery) }
 
 // until asks again and again until the answer is false.
-func (d *Database) until(ctx context.Context, question string) error {
-	for tick := time.NewTicker(askEvery); ; {
+func (d *Database) until(ctx context.Context, question string, every time.Duration) error {
+	for tick := time.NewTicker(every); ; {
 		var left bool
 		if err := d.asker.QueryRow(ctx, question).Scan(&left); err != nil || !left {
 			tick.Stop()
