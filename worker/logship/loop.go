@@ -96,7 +96,7 @@ func (l *loop) advance(ctx context.Context) {
 			l.close(n)
 		}
 	}
-	if l.memory.Load() > l.config.MemoryBytes/2 && (l.busy || l.pause > 0) {
+	if (l.crowded.Load() || l.pause > 0) && l.memory.Load() > l.config.MemoryBytes/2 {
 		l.unload()
 	}
 	if !l.busy && !now.Before(l.retryAt) {
@@ -194,6 +194,7 @@ func (l *loop) settle(o outcome) {
 		return
 	}
 	l.pause, l.retryAt = 0, time.Time{}
+	l.crowded.Store(false)
 	l.exhausted.Store(false)
 	for _, n := range o.lines {
 		isLost := slices.Contains(lost, n.log.at.Run)

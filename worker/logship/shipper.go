@@ -17,6 +17,7 @@ const (
 	WatchedInterval = 20 * time.Millisecond
 	ClosePatience   = 2 * time.Second
 	WritePatience   = time.Second
+	SpoolPatience   = WritePatience / 4
 
 	DefaultMemoryBytes  = 16 << 20
 	DefaultSpoolBytes   = 1 << 30
@@ -54,6 +55,7 @@ type Shipper struct {
 	config    Config
 	memory    atomic.Int64 // bytes of pieces in memory
 	count     counters
+	crowded   atomic.Bool // somebody has waited for room for long: what the sink does not take goes to disk
 	exhausted atomic.Bool // the sink fails and the spool takes nothing more: waiting for room is in vain
 	room      broadcast
 	kick      chan struct{} // something is there to be sent
@@ -136,7 +138,8 @@ func (s *Shipper) reserve(n int64) bool {
 		return true
 	}
 	rouse(s.kick)
-	over := time.NewTimer(WritePatience)
+	long, over := time.NewTimer(SpoolPatience), time.NewTimer(WritePatience)
+	defer long.Stop()
 	defer over.Stop()
 	for {
 		room := s.room.wait()
@@ -148,6 +151,9 @@ func (s *Shipper) reserve(n int64) bool {
 		}
 		select {
 		case <-room:
+		case <-long.C:
+			s.crowded.Store(true)
+			rouse(s.kick)
 		case <-over.C:
 			s.exhausted.Store(true) // until something is stored again
 			return false
