@@ -98,7 +98,7 @@ func (a *appending) ask(ctx context.Context, conn *pgx.Conn, args pgx.StrictName
 	data := (*buffer)[:0]
 	begins, sizes := make([]int32, len(a.chunks)), make([]int32, len(a.chunks))
 	for i := range a.chunks {
-		begins[i], sizes[i] = int32(len(data)+1), int32(len(a.chunks[i].Data)) //nolint:gosec // MaxAppendBytes
+		begins[i], sizes[i] = int32(len(data)+1), int32(len(a.chunks[i].Data))
 		data = append(data, a.chunks[i].Data...)
 	}
 	*buffer = data

@@ -273,6 +273,36 @@ func TestSpool_CarriesLogsThroughAnOutage(t *testing.T) {
 	})
 }
 
+// A flood that the sink takes within a while goes through memory; a sink that does not answer holds nobody up for long.
+func TestSpool_IsForWhatWaitsTooLong(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call    time.Duration
+		spooled bool
+	}{"quick": {10 * time.Millisecond, false}, "hanging": {time.Minute, true}} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			sink := newStore()
+			sink.before = func(context.Context) error { pass(c.call); return nil }
+			s := New(Config{Sink: sink, Dir: dir, MemoryBytes: 4 * sendBytes})
+			defer s.Close()
+			l := s.Open(attempt(1), nil)
+			content := pattern(10 * sendBytes)
+			start := time.Now()
+			write(t, l.Stdout(), content)
+			if took := time.Since(start); took > WritePatience {
+				t.Errorf("%s: the writer was held up for %s", name, took)
+			}
+			if got := s.Stats(); got.Spooled > 0 != c.spooled || got.Dropped > 0 {
+				t.Errorf("%s: %+v", name, got)
+			}
+			time.Sleep(100 * c.call)
+			sink.put(l.Close("succeeded"))
+			sink.end(t, 1, len(content), content)
+		})
+	}
+}
+
 func TestSpool_IsBoundedAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	for name, dir := range map[string]string{"bounded": t.TempDir(), "none": "", "impossible": "/dev/null/no"} {
