@@ -72,8 +72,28 @@ func TestErrors_ShowLongAndWideLines(t *testing.T) {
 		line := "x: [" + strings.Repeat("日", before) + "!" + strings.Repeat("ж", 300) + "]"
 		at := 4 + before
 		source, caret := window(line, strings.Index(line, "!"))
-		if runes := []rune(source); len(runes) > sourceWidth || runes[caret] != '!' {
+		if runes := []rune(source); len(runes) > sourceWidth+2 || runes[caret] != '!' {
 			t.Errorf("column %d: caret %d in %q", at, caret, source)
+		}
+		if cut := strings.HasPrefix(source, missing); cut != (before > sourceWidth/2) || !strings.HasSuffix(source, missing) {
+			t.Errorf("column %d: what is missing is not marked in %q", at, source)
+		}
+	}
+}
+
+// The caret stands below its column: a wide character takes two, a mark on another none, and a tab is a tab.
+func TestErrors_CaretIsBelowItsPlace(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"abc: !":          "     ^",
+		"\tabc: !":        "\t     ^",
+		"日本: !":           "      ^",
+		"e\u0301: !":      "   ^",
+		"\u2068אב\u2069!": "  ^",
+	} {
+		shown := Error{Line: 3, Source: source, Caret: len([]rune(source)) - 1, Msg: "no"}.Error()
+		if got := strings.Split(shown, "\n"); len(got) != 3 || got[2] != "    | "+want {
+			t.Errorf("under %q stands %q, want %q", source, got[2:], want)
 		}
 	}
 }

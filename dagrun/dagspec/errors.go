@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // Error is one problem of a file. Line and Column count from 1; they are 0 where a problem has no place.
@@ -16,8 +18,8 @@ type Error struct {
 	Column int // in characters
 	Msg    string
 	Hint   string
-	Source string // the line; of a very long one, the part around the column
-	caret  int    // of the column within Source, from 0
+	Source string // the line; of a very long one the part around the column, with … where something is missing
+	Caret  int    // where in Source the column is, in characters, from 0
 }
 
 // Errors are all problems of a file, by position.
@@ -26,8 +28,11 @@ type Errors []Error
 // maxErrors bounds what is reported of one file.
 const maxErrors = 1000
 
-// sourceWidth bounds Error.Source, in characters.
+// sourceWidth bounds what Error.Source holds of the line, in characters.
 const sourceWidth = 160
+
+// missing stands in Error.Source where the line goes on.
+const missing = "…"
 
 // Error prints the problem with its source line, a caret and the hint.
 func (e Error) Error() string {
@@ -53,19 +58,31 @@ func (e Error) Error() string {
 	return b.String()
 }
 
-// indent is blank up to the caret; tabs stay tabs, so that it lines up whatever their width.
+// indent is blank up to the caret; tabs stay tabs, so that it lines up whatever their width, and wide characters are two
+// columns, marks on others none.
 func (e Error) indent() string {
 	var b strings.Builder
 	for i, r := range []rune(e.Source) {
-		if i >= e.caret {
+		if i >= e.Caret {
 			break
 		}
-		if r != '\t' {
-			r = ' '
-		}
-		b.WriteRune(r)
+		b.WriteString(blank(r))
 	}
 	return b.String()
+}
+
+func blank(r rune) string {
+	switch {
+	case r == '\t':
+		return "\t"
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return ""
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return "  "
+	}
+	return " "
 }
 
 // Error prints all problems, an empty line between them.
@@ -143,7 +160,7 @@ func (r *report) quote() {
 			_, n := utf8.DecodeRuneInString(text[offset:])
 			offset += n
 		}
-		e.Source, e.caret = window(text, offset)
+		e.Source, e.Caret = window(text, offset)
 	}
 }
 
@@ -162,7 +179,14 @@ func window(line string, offset int) (string, int) {
 			to += size
 		}
 	}
-	return printable(line[from:to]), utf8.RuneCountInString(printable(line[from:offset]))
+	before, after := printable(line[from:offset]), printable(line[offset:to])
+	if from > 0 {
+		before = missing + before
+	}
+	if to < len(line) {
+		after += missing
+	}
+	return before + after, utf8.RuneCountInString(before)
 }
 
 // err is the outcome: nil, or all problems in order without repeats.

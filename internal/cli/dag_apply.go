@@ -70,7 +70,7 @@ func (e *env) reportInvalid(files []*dagFile, failed error) error {
 	if isJSON(e.settings.Text("output")) {
 		return &invalidFilesError{failed, files}
 	}
-	if _, err := io.WriteString(e.Stderr, e.stderrPaint().problems(files)); err != nil {
+	if _, err := io.WriteString(e.Stderr, e.stderrPaint().problems(files, e.StderrColumns)); err != nil {
 		return err
 	}
 	return failed

@@ -180,41 +180,30 @@ func invalidFiles(files []*dagFile) error {
 }
 
 // problems prints what is wrong with files, an empty line behind each.
-func (p painter) problems(files []*dagFile) string {
+func (p painter) problems(files []*dagFile, columns int) string {
 	var b strings.Builder
 	for _, f := range files {
 		for _, problem := range f.problems {
-			b.WriteString(p.problem(problem) + "\n\n")
+			b.WriteString(p.problem(problem, columns) + "\n")
 		}
 	}
 	return b.String()
 }
 
-// problem paints what dagspec prints: place and message, source line and caret, hint.
-func (p painter) problem(problem dagspec.Error) string {
-	lines := strings.Split(problem.Error(), "\n")
-	for i, line := range lines {
-		gutter, rest, quoted := strings.Cut(line, " | ")
-		switch {
-		case i == 0:
-			lines[i] = p.headline(problem, line)
-		case strings.HasPrefix(line, "  hint: "):
-			lines[i] = "  " + p.note("hint:") + line[len("  hint:"):]
-		case quoted && strings.TrimSpace(gutter) == "":
-			lines[i] = p.dim(gutter+" |") + " " + p.bad(rest)
-		case quoted:
-			lines[i] = p.dim(gutter+" |") + " " + rest
-		}
+// problem is place and message, source line and caret, hint.
+func (p painter) problem(problem dagspec.Error, columns int) string {
+	place := problem.Path + ":"
+	if problem.Line > 0 {
+		place += fmt.Sprintf("%d:%d:", problem.Line, problem.Column)
 	}
-	return strings.Join(lines, "\n")
-}
-
-func (p painter) headline(problem dagspec.Error, line string) string {
-	place, found := strings.CutSuffix(line, problem.Msg)
-	if !found {
-		return line
+	text := p.bold(place) + " " + problem.Msg + "\n"
+	if quote := p.snippet(problem.Line, problem.Source, problem.Caret, columns); quote != "" {
+		text += quote + "\n"
 	}
-	return p.bold(strings.TrimSuffix(place, " ")) + " " + problem.Msg
+	if problem.Hint != "" {
+		text += "  " + p.note("hint:") + " " + problem.Hint + "\n"
+	}
+	return text
 }
 
 type jsonProblem struct {

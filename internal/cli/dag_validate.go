@@ -62,7 +62,7 @@ func errNoFiles(command string) error {
 func (e *env) validated(files []*dagFile, valid bool) answer {
 	paint := e.stdoutPaint()
 	object := jsonValidated{Valid: valid, Errors: []jsonProblem{}, Files: []jsonValidFile{}}
-	a := answer{lines: []any{}, ids: []string{}, text: paint.problems(files)}
+	a := answer{lines: []any{}, ids: []string{}, text: paint.problems(files, e.Columns)}
 	var rows [][]string
 	for _, f := range files {
 		j := jsonValidFile{Path: f.name, Valid: f.spec != nil}

@@ -85,7 +85,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 		return err
 	}
 	if len(file.problems) > 0 {
-		_, err := io.WriteString(e.Stderr, e.stderrPaint().problems([]*dagFile{file}))
+		_, err := io.WriteString(e.Stderr, e.stderrPaint().problems([]*dagFile{file}, e.StderrColumns))
 		return err
 	}
 	for other, dag := range d.applied {

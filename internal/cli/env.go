@@ -22,6 +22,7 @@ type Env struct {
 
 	Columns, Rows int                        // of the terminal that standard output is; 0: unknown
 	Size          func() (columns, rows int) // the same now; nil: it does not change
+	StderrColumns int                        // of the terminal that standard error is; 0: unknown
 }
 
 // SystemEnv is the Env of this process.
@@ -31,13 +32,15 @@ func SystemEnv() Env {
 		dir = "." // the folder was deleted under us: only relative paths suffer
 	}
 	columns, rows := terminalSize(os.Stdout)
+	stderrColumns, _ := terminalSize(os.Stderr)
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Lookup:   os.LookupEnv,
 		Dir:      dir,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
 		Columns: columns, Rows: rows,
-		Size: func() (int, int) { return terminalSize(os.Stdout) },
+		Size:          func() (int, int) { return terminalSize(os.Stdout) },
+		StderrColumns: stderrColumns,
 	}
 }
 

@@ -166,7 +166,7 @@ func (e *env) report(p problem, args []string) {
 		return
 	}
 	paint := e.stderrPaint()
-	for _, at := range p.lines() {
+	for _, at := range p.lines(paint, e.StderrColumns) {
 		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), printable(at.message))
 		if at.snippet != "" {
 			fmt.Fprintln(e.Stderr, at.snippet)
@@ -180,13 +180,13 @@ func (e *env) report(p problem, args []string) {
 type reportLine struct{ message, snippet, hint string }
 
 // lines is one line per problem: a file may have several.
-func (p *problem) lines() []reportLine {
+func (p *problem) lines(paint painter, columns int) []reportLine {
 	if len(p.places) == 0 {
 		return []reportLine{{message: p.message, hint: p.hint}}
 	}
 	var lines []reportLine
 	for _, at := range p.places {
-		lines = append(lines, reportLine{at.Error(), at.Snippet(), at.Hint})
+		lines = append(lines, reportLine{at.Error(), paint.snippet(at.Line, at.Source, at.Column-1, columns), at.Hint})
 	}
 	return lines
 }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // InvalidError is a value that its key does not allow, given by flag or environment.
 type InvalidError struct {
@@ -32,16 +29,6 @@ type FileError struct {
 
 func (e *FileError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Msg)
-}
-
-// Snippet is the source line with a caret under the place; empty when there is nothing to show.
-func (e *FileError) Snippet() string {
-	if e.Source == "" {
-		return ""
-	}
-	gutter := fmt.Sprintf("%4d | ", e.Line)
-	blank := strings.Repeat(" ", len(gutter)-2) + "| "
-	return gutter + e.Source + "\n" + blank + strings.Repeat(" ", e.Column-1) + "^"
 }
 
 // FileErrors are all problems of one file, in the order they stand in it; never empty.

@@ -67,3 +67,23 @@ func TestFirst_FitsAndKeepsCharactersWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestLast_FitsAndKeepsCharactersWhole(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, want string
+		columns    int
+	}{
+		{"abc", "bc", 2},
+		{"abc", "abc", 9},
+		{"abc", "", 0},
+		{"日本", "本", 3},
+		{"e\u0301e\u0301", "e\u0301", 1},
+		{"x👩‍🚀", "", 1},
+		{"x👩‍🚀", "👩‍🚀", 2},
+	} {
+		if got := graphview.Last(c.text, c.columns); got != c.want {
+			t.Errorf("the last %d columns of %q are %q, want %q", c.columns, c.text, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package graphview
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -122,6 +123,18 @@ func First(s string, columns int) string {
 		n += len(g.text)
 	}
 	return s[:n]
+}
+
+// Last is the longest end of clean text that fits in so many columns; a character and its marks stay together.
+func Last(s string, columns int) string {
+	n := 0
+	for _, g := range slices.Backward(glyphs(s)) {
+		if columns -= g.width; columns < 0 {
+			break
+		}
+		n += len(g.text)
+	}
+	return s[len(s)-n:]
 }
 
 // Isolate marks clean text that reads from right to left, so that what stands beside it keeps its order on terminals that

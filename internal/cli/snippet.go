@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+)
+
+const (
+	tabText      = "    " // of a source line, where a caret has to stand below the right column
+	leastSnippet = 10     // columns of a source line that are shown on any terminal
+)
+
+// snippet quotes a line of a file, with a caret below the character with this number, from 0. Of a line that the terminal is
+// too narrow for, it shows the part around that. It is empty where there is nothing to show.
+func (p painter) snippet(number int, source string, caret, columns int) string {
+	if number < 1 || strings.TrimSpace(source) == "" {
+		return ""
+	}
+	gutter := fmt.Sprintf("  %d | ", number)
+	runes := []rune(source)
+	caret = min(max(caret, 0), len(runes))
+	before, after := sourceText(runes[:caret]), sourceText(runes[caret:])
+	if columns > 0 {
+		before, after = around(before, after, max(leastSnippet, columns-len(gutter)))
+	}
+	below := strings.Repeat(" ", len(gutter)-len("| ")) + "|"
+	return p.dim(gutter) + before + after + "\n" +
+		p.dim(below) + " " + strings.Repeat(" ", graphview.Columns(before)) + p.bad("^")
+}
+
+func sourceText(runes []rune) string {
+	return printable(strings.ReplaceAll(string(runes), "\t", tabText))
+}
+
+// around is what fits into so many columns of the text before and after a place: half of them for each, and what one does
+// not need for the other.
+func around(before, after string, columns int) (string, string) {
+	left, right := graphview.Columns(before), max(1, graphview.Columns(after))
+	if left+right <= columns {
+		return before, after
+	}
+	room := max(columns/2, columns-right)
+	if left > room {
+		before = "…" + graphview.Last(before, room-1)
+	}
+	if room = columns - graphview.Columns(before); right > room {
+		after = graphview.First(after, room-1) + "…"
+	}
+	return before, after
+}
