@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -71,19 +73,14 @@ func TestInterrupt_EndsWhoeverWaits(t *testing.T) {
 		{line: "logs 1 -f"},
 		{line: "logs 1 a -f --raw"},
 		{line: "cancel 1 --wait", held: true},
-		{line: "retry 1 --all --wait", canceled: true},
+		{line: "retry 1 --all --wait --within 1ms", canceled: true},
 	} {
 		t.Run(c.line, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			run := waitingRun(t, db, c.held, c.canceled)
 			var stderr strings.Builder
-			cmd := exec.Command("oarlock", strings.Fields(c.line)...)
-			cmd.Env, cmd.Stderr = append(os.Environ(), "DATABASE_URL="+db.URL, "OARLOCK_CONFIG=/dev/null"), &stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer time.AfterFunc(scriptPatience, func() { _ = cmd.Process.Kill() }).Stop()
+			cmd := startCommand(t, db.URL, &stderr, c.line)
 			awaitWatched(t, db)
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
@@ -96,6 +93,132 @@ func TestInterrupt_EndsWhoeverWaits(t *testing.T) {
 				t.Errorf("the run is %v, %v", got, err)
 			}
 		})
+	}
+}
+
+// Whatever the first Ctrl-C waits for, the second does not: a connection that stands still would be waited for many seconds.
+func TestInterrupt_ASecondOneEndsWhoeverWaits(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	for _, c := range []struct {
+		line           string
+		canceled, held bool // what run 1 is before
+	}{
+		{line: "enqueue slow --wait"},
+		{line: "status 1 -w"},
+		{line: "logs 1 -f"},
+		{line: "cancel 1 --wait", held: true},
+		{line: "retry 1 --all --wait --within 1ms", canceled: true},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			waitingRun(t, db, c.held, c.canceled)
+			proxy, url := netfault.Through(t, db.URL)
+			cmd := startCommand(t, url, io.Discard, c.line)
+			awaitWatched(t, db)
+			proxy.Freeze()
+			if ended := interruptUntilItEnds(cmd); !ended.Signaled() || ended.Signal() != syscall.SIGINT {
+				t.Errorf("it ended by itself, with %d", ended.ExitStatus())
+			}
+		})
+	}
+}
+
+// interruptUntilItEnds presses Ctrl-C again and again, because signals that come too close are one.
+func interruptUntilItEnds(cmd *exec.Cmd) syscall.WaitStatus {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = cmd.Wait()
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_ = cmd.Process.Signal(syscall.SIGINT) // it may be over
+		select {
+		case <-over:
+			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			return status
+		case <-tick.C:
+		}
+	}
+}
+
+// What a run of one's own does at its end is not waited for either. A shell says 130 of a process that SIGINT ended.
+func TestInterrupt_ASecondOneEndsARunAtOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	const body = `trap "echo > told" TERM; echo $$ > busy; while :; do sleep 0.05; done`
+	const file = "name: stubborn\nsteps: [{id: a, run: 'cd $OARLOCK_SOURCE_DIR; " + body + "', kill: {grace: 1h}}]\n"
+	for _, args := range [][]string{
+		{"run", "stubborn.yaml"}, {"run", "stubborn.yaml", "-o", "json"}, {"exec", "--", "sh", "-c", body},
+	} {
+		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "stubborn.yaml"), []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := command(pgtest.New(t).URL, io.Discard, args...)
+			cmd.Dir = dir
+			start(t, cmd)
+			for _, said := range []string{"busy", "told"} {
+				awaitFile(t, filepath.Join(dir, said))
+				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = cmd.Wait()
+			if ended, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !ended.Signaled() || ended.Signal() != syscall.SIGINT {
+				t.Errorf("it ended with %v", cmd.ProcessState)
+			}
+		})
+	}
+}
+
+func command(url string, stderr io.Writer, args ...string) *exec.Cmd {
+	cmd := exec.Command("oarlock", args...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), "DATABASE_URL="+url, "OARLOCK_CONFIG=/dev/null"), stderr
+	return cmd
+}
+
+func startCommand(t *testing.T, url string, stderr io.Writer, line string) *exec.Cmd {
+	t.Helper()
+	cmd := command(url, stderr, strings.Fields(line)...)
+	start(t, cmd)
+	return cmd
+}
+
+// start starts a command that is ended where a test waits for it in vain.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	patience := time.AfterFunc(scriptPatience, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { patience.Stop() })
+}
+
+func awaitFile(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), scriptPatience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s never came", name)
+		}
 	}
 }
 

@@ -24,7 +24,8 @@ func TestSnippet_PutsTheCaretBelowItsCharacter(t *testing.T) {
 		"commands":   strings.Repeat("\x1b[31m", 30) + "!" + strings.Repeat("\u202e", 30),
 	}
 	for name, line := range lines {
-		caret := len([]rune(line[:strings.Index(line, "!")]))
+		prefix, _, _ := strings.Cut(line, "!")
+		caret := len([]rune(prefix))
 		for _, columns := range []int{0, 40, 41, 80, 200} {
 			got := strings.Split(painter(false).snippet(7, line, caret, columns), "\n")
 			if len(got) != 2 || !strings.HasPrefix(got[0], "  7 | ") || !strings.HasPrefix(got[1], "    | ") || !strings.HasSuffix(got[1], "^") {
