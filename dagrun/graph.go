@@ -17,6 +17,7 @@ type Graph struct {
 	children adjacency
 	order    []int32 // the plain steps, parents first
 	handlers [handlerKinds]int32
+	bounded  bool // a limit of the run, or of a foreach, may hold ready tasks back
 }
 
 // Link is one end of an edge, seen from the other end.
@@ -52,6 +53,7 @@ func Compile(spec Spec) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.bounded = spec.MaxActive > 0 || slices.ContainsFunc(spec.Steps, func(s Step) bool { return s.Foreach != nil && s.Foreach.MaxConcurrent > 0 })
 	g.link()
 	if g.sort(); len(g.order) < g.plain {
 		return nil, fmt.Errorf("steps depend on each other in a circle: %s", g.cycle())

@@ -139,7 +139,11 @@ func (r *Run) granted(t *task) error {
 
 // waitsInLine has the row of a task say that it is ready, and what it waits for.
 func (r *Run) waitsInLine(t *task, text string) error {
-	if t.place != offered {
+	switch t.place {
+	case offered:
+	case held, capped:
+		text = r.explainStart(t)
+	default:
 		return ErrStale
 	}
 	t.Reason, t.shown = text, true

@@ -55,6 +55,28 @@ func (r *Run) Tasks() iter.Seq[TaskRecord] {
 	}
 }
 
+// Bounded says whether there may be tasks that are ready and held back by a limit of the run or of their foreach.
+func (r *Run) Bounded() bool { return r.graph.bounded }
+
+// Held are tasks, at most so many, that became ready by then and that such a limit has held back, and whose rows do not say
+// so: step an EvQueued for those that should.
+func (r *Run) Held(by Time, most int) (ids []TaskID) {
+	add := func(tasks []*task) {
+		for _, t := range tasks {
+			if len(ids) < most && t.since <= by && !t.shown {
+				ids = append(ids, t.ID)
+			}
+		}
+	}
+	add(r.held.tasks)
+	for i := range r.nodes {
+		if each := r.nodes[i].each; each != nil {
+			add(each.capped.tasks)
+		}
+	}
+	return ids
+}
+
 // Spec is what a task runs: its step, or of a replacement its own description. Nil if there is no such task.
 func (r *Run) Spec(id TaskID) *Step {
 	t := r.find(id)

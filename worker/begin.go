@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -27,6 +28,7 @@ func (d *driver) begin(ctx context.Context) error {
 	d.worker.clock.atLeast(latest(&left.Saved))
 	d.beforeBegin(left, invalid)
 	_ = d.step(dagrun.Event{Kind: dagrun.EvBegin, Text: "driver lost"})
+	d.lookAt = time.Now().Add(tellAfter)
 	return nil
 }
 

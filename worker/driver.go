@@ -28,6 +28,7 @@ type driver struct {
 	kept    map[dagrun.TaskID]Log          // logs of bodies that succeeded, whose publish writes to them too
 	left    map[dagrun.TaskID]queue.LogEnd // such logs that a former drive had
 	line    []inLine                       // wishes that wait for slots, and may have to be told
+	lookAt  time.Time                      // when to look for tasks that a limit of the run holds back
 	extra   extra
 	timer   *time.Timer
 	outcome Outcome         // of the drive, once that is durable
@@ -180,9 +181,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	if !d.takeIn() && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
-	if len(d.line) > 0 {
-		d.tell(time.Now())
-	}
+	d.tell(time.Now())
 	return nil
 }
 
@@ -191,10 +190,16 @@ func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
 	if wake != 0 {
 		pause, some = d.worker.clock.until(wake), true
 	}
-	if len(d.line) > 0 {
-		if due := time.Until(d.line[0].due); !some || due < pause {
+	soonest := func(at time.Time) {
+		if due := time.Until(at); !some || due < pause {
 			pause, some = max(due, 0), true
 		}
+	}
+	if len(d.line) > 0 {
+		soonest(d.line[0].due)
+	}
+	if d.run.Bounded() {
+		soonest(d.lookAt)
 	}
 	return pause, some
 }

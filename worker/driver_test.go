@@ -121,26 +121,52 @@ func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 	})
 }
 
-// Waits are told once they have lasted, and a great many of them one after the other: short ones cost no write.
+// ready counts the tasks that say they are, and why.
+func (b *bench) ready(t *testing.T, id queue.RunID, why string) (n int) {
+	t.Helper()
+	tasks, err := b.Tasks(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if task.State == "ready" && task.Reason == why {
+			n++
+		}
+	}
+	return n
+}
+
+// Waits are told once they have lasted, and a great many of them one after the other: short ones cost no write. That some limit
+// of the run holds tasks back is such a wait too.
 func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
-		source := "name: d\nsteps:\n"
-		for i := range 251 {
-			source += fmt.Sprintf("  - {id: s%d, run: 1h}\n", i)
-		}
-		b.put(t, source)
-		id := b.enqueue(t, "d")
-		b.start(t, "w", func(c *worker.Config) { c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{} })
-		time.Sleep(900 * time.Millisecond)
-		for _, want := range []int{0, 100, 200, 250, 250} {
-			if got := strings.Count(b.states(t, id), "=ready"); got != want {
-				t.Errorf("%d tasks are told to be ready, want %d", got, want)
-			}
-			time.Sleep(time.Second)
-		}
-	})
+	var steps, items strings.Builder
+	for i := range 251 {
+		fmt.Fprintf(&steps, "  - {id: s%d, run: 1h}\n", i)
+		fmt.Fprintf(&items, "%d, ", i)
+	}
+	for name, c := range map[string]struct {
+		slots  int
+		source string
+		why    string
+	}{
+		"slots":            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken"},
+		"max_active_steps": {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached"},
+		"max_concurrent":   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "max_concurrent 1 of s reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, boot, ids := simulated(t, c.source, 1)
+				b.start(t, "w", func(wc *worker.Config) { wc.Boot, wc.Slots, wc.Executors["process"] = boot, c.slots, sleeper{} })
+				time.Sleep(900 * time.Millisecond)
+				for _, want := range []int{0, 100, 200, 250, 250} {
+					if got := b.ready(t, ids[0], c.why); got != want {
+						t.Errorf("%d tasks are told to be ready, want %d", got, want)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
 }

@@ -103,8 +103,8 @@ func (d *driver) askFor(want dagrun.Want) {
 	}
 }
 
-// A wait for slots is told once it has lasted for tellAfter: most last for less, and would cost a write for nothing. Of a
-// great many a second tells so many, in the order in which they asked.
+// What a ready task waits for is told once that has lasted for tellAfter: most waits last for less, and would cost a write
+// for nothing. Of a great many a second tells so many of a run.
 const (
 	tellAfter = time.Second
 	tellMost  = 100
@@ -117,8 +117,19 @@ type inLine struct {
 	due    time.Time
 }
 
-// tell has the rows of tasks say that they wait for slots, if they have for a while.
+// tell has the rows of tasks say what they wait for, if they have for a while.
 func (d *driver) tell(now time.Time) {
+	if len(d.line) > 0 {
+		d.tellLine(now)
+	}
+	if d.run.Bounded() && !d.lookAt.After(now) {
+		d.tellHeld()
+		d.lookAt = now.Add(tellAfter)
+	}
+}
+
+// tellLine is about those that wait for slots, in the order in which they asked.
+func (d *driver) tellLine(now time.Time) {
 	told := 0
 	for len(d.line) > 0 && !d.line[0].due.After(now) && told < tellMost {
 		first := d.line[0]
@@ -130,6 +141,14 @@ func (d *driver) tell(now time.Time) {
 	}
 	if told == tellMost && len(d.line) > 0 {
 		d.line[0].due = now.Add(tellAfter)
+	}
+}
+
+// tellHeld is about those that a limit of the run holds back: they ask for no slots.
+func (d *driver) tellHeld() {
+	by := d.worker.clock.now() - dagrun.Time(tellAfter.Milliseconds())
+	for _, task := range d.run.Held(by, tellMost) {
+		_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: task})
 	}
 }
 

@@ -297,6 +297,10 @@ func (p *Play) grant() error {
 	if err != nil {
 		return err
 	}
+	if held := p.Core.Held(p.now, 2); len(held) > 0 && p.c.OneIn(4) {
+		p.Stats.Held++
+		return p.step(dagrun.Event{Kind: dagrun.EvQueued, Task: Pick(p.c, held...)})
+	}
 	ids := sortedIDs(p.offered(ready))
 	if len(ids) == 0 {
 		return p.bodyMoves()
