@@ -89,10 +89,10 @@ func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 	lane := get[int64](t, b.conn, "SELECT lane_id FROM oarlock.runs WHERE run_id = $1", parked)
 	for _, c := range []struct{ statement, channel, payload string }{
 		{"SELECT oarlock.cancel(1)", "oarlock_test_1", "run:1"},
-		{"SELECT oarlock.cancel(2)", "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
-		{`SELECT oarlock.enqueue('report', '{"day": "x"}')`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
-		{`INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
-		{`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`, "oarlock_test_2", "lane:" + ints([]int64{lane})[0]},
+		{"SELECT oarlock.cancel(2)", "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
+		{`SELECT oarlock.enqueue('report', '{"day": "x"}')`, "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
+		{`INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`, "oarlock_test_2", fmt.Sprintf("lane:%d:5", lane)},
+		{`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`, "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
 	} {
 		must(t, b.conn, c.statement)
 		n, err := b.conn.WaitForNotification(t.Context())

@@ -52,8 +52,9 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		if err != nil {
 			return Heard{}, fmt.Errorf("hear: %w", err)
 		}
-		heard, logs := understand(signal)
+		heard, logs, part := understand(signal)
 		s.held.follow(logs)
+		s.part.Add(part)
 		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
@@ -76,15 +77,18 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// understand drops what is none of our messages: anybody may send.
-func understand(signal listen.Signal) (heard Heard, logs []RunID) {
+// understand drops what is none of our messages: anybody may send. part is how many of the runs that it tells of fall to this
+// worker.
+func understand(signal listen.Signal) (heard Heard, logs []RunID, part int64) {
 	heard.All = signal.Missed
 	for _, payload := range signal.Payloads {
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
 		case "drain":
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
-			heard.Lanes = heard.Lanes || positive(number) > 0
+			lane, rows, _ := strings.Cut(number, ":")
+			heard.Lanes = heard.Lanes || positive(lane) > 0
+			part += min(positive(rows), MaxClaims)
 		case "log":
 			if run := positive(number); run > 0 {
 				logs = append(logs, RunID(run))
@@ -97,7 +101,7 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID) {
 	}
 	slices.Sort(heard.Runs)
 	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
-	return heard, logs
+	return heard, logs, part
 }
 
 // positive reads a number as the database writes it; 0 is none.

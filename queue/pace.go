@@ -8,6 +8,10 @@ const PollEvery = time.Second
 // soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it.
 var soon = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond, 320 * time.Millisecond}
 
+// leaveOthers is for how long a worker that took its part of many runs leaves the rest to those who were told of them at the
+// same time. It has something to do meanwhile.
+const leaveOthers = 160 * time.Millisecond
+
 // Pace says when to poll next. The zero value is ready to use.
 type Pace struct {
 	polls int // hungry ones running that brought nothing
@@ -20,6 +24,9 @@ func (p *Pace) After(polled Polled) time.Duration {
 	case !polled.Hungry:
 		p.polls = 0
 		return PollEvery
+	case polled.Divided:
+		p.polls = 0
+		return leaveOthers
 	case len(polled.Claims) > 0:
 		p.polls = 0
 	}

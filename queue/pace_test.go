@@ -23,6 +23,9 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {
 		t.Errorf("after a poll that brought something: %d", got)
 	}
+	if got := next(queue.Polled{Hungry: true, Divided: true, Claims: []*queue.Claim{nil}}); got != 160 {
+		t.Errorf("after it left others their part: %d", got)
+	}
 	p.Hear()
 	if got := next(hungry); got != 5 {
 		t.Errorf("after a notification: %d", got)

@@ -21,6 +21,10 @@ const (
 	// claimBytes of params and results handed in end a Poll: more than they, and the 16 runs that go past them, no worker is
 	// to take in at once.
 	claimBytes = 16 << 20
+
+	// dividedFrom is how many of the runs that a notification told of have to fall to a worker for it to leave the others to
+	// those who were told of them: of fewer, whoever polls first takes a share of what is left, which nobody has to wait for.
+	dividedFrom = 16
 )
 
 var pollOnce = sql.Named("queue/poll")
@@ -97,10 +101,10 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
 func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
-	whole := s.lanes.start()
+	whole, part := s.lanes.start(), s.myPart()
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), whole)
+		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), part, whole)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -116,6 +120,7 @@ func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFact
 			return nil, s.lost()
 		}
 		p.Claims = append(p.Claims, r.claims...)
+		p.Divided = part > 0 && len(r.claims) == part
 		if r.facts.terms == s.lanes.terms || try == repolls {
 			return &r.facts, nil
 		}
@@ -123,6 +128,16 @@ func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFact
 			return nil, err
 		}
 	}
+}
+
+// myPart is how many runs fall to this worker of those that notifications told of; 0: nobody else was told, or it is not worth
+// dividing.
+func (s *Session) myPart() int {
+	part := s.part.Swap(0)
+	if s.peers.hungry == 0 || part < dividedFrom {
+		return 0
+	}
+	return int(min(part, MaxClaims))
 }
 
 func (s *Session) readLanes(ctx context.Context) error {
@@ -143,11 +158,11 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int, whole bool) (*pollReply, error) {
+func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int, whole bool) (*pollReply, error) {
 	ordered := s.lanes.order()
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes, whole))
+		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes, part, whole))
 		if err != nil {
 			return err
 		}
@@ -170,10 +185,10 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes int, whol
 	return &reply, nil
 }
 
-func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes int, whole bool) pgx.StrictNamedArgs {
+func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes, part int, whole bool) pgx.StrictNamedArgs {
 	a := argsOf(ordered)
 	return pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": plain(ids), "terms": s.lanes.terms, "others": s.peers.hungry,
+		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": plain(ids), "terms": s.lanes.terms, "others": s.peers.hungry, "part": part,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
 		"whole": whole, "slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
 	}

@@ -210,6 +210,52 @@ func TestPoll_TakesItsShareWhenOthersAreHungryToo(t *testing.T) {
 	}
 }
 
+// hear waits until a session heard what is wanted.
+func hear(t *testing.T, s *queue.Session, wanted func(queue.Heard) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		heard, err := s.Hear(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted(heard) {
+			return
+		}
+	}
+}
+
+// Of many runs at once each worker takes what falls to it, whoever polls first.
+func TestPoll_DividesWhatSeveralWereToldOf(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	listens, ofLanes := func(h queue.Heard) bool { return h.All }, func(h queue.Heard) bool { return h.Lanes }
+	sessions := []*queue.Session{f.register(t), f.register(t), f.register(t)}
+	for range 2 { // so that each knows of the others
+		for _, s := range sessions {
+			poll(t, s, 1000)
+		}
+	}
+	for _, s := range sessions {
+		hear(t, s, listens)
+	}
+	f.ask(t, "plain", 200)
+	for i, s := range sessions {
+		hear(t, s, ofLanes)
+		if p := poll(t, s, 1000); len(p.Claims) != 67-i/2 || p.Divided != (i < 2) || !p.Hungry {
+			t.Errorf("worker %d claimed %d of 200 (divided: %t, hungry: %t)", i, len(p.Claims), p.Divided, p.Hungry)
+		}
+	}
+	f.ask(t, "plain", 9) // which is too little to be divided
+	for i, s := range sessions[:2] {
+		hear(t, s, ofLanes)
+		if p := poll(t, s, 1000); len(p.Claims) != 3-i || p.Divided {
+			t.Errorf("worker %d claimed %d of 9 (divided: %t)", i, len(p.Claims), p.Divided)
+		}
+	}
+}
+
 func TestPoll_ReadsBackWhatItClaimedWhenTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

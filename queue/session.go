@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,7 @@ type Session struct {
 	peers   *observer
 	lanes   *lanes
 	beat    *heartbeat
+	part    atomic.Int64 // of the runs that notifications told of since the last poll, what falls to this worker
 	hearing *hearing
 
 	polling chan struct{} // holds one token: whoever polls owns peers, lanes, unread and doubts

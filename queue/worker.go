@@ -44,10 +44,11 @@ const (
 
 // Polled is what came of a Poll.
 type Polled struct {
-	Claims []*Claim
-	Hungry bool        // it wanted more than there was
-	Lost   []uuid.UUID // workers whose runs were queued again
-	Queued int         // runs that this poll put back into the queue: waited long enough, or lost
+	Claims  []*Claim
+	Hungry  bool        // it wanted more than there was
+	Divided bool        // it took its part of runs that others were told of, too, and left them theirs
+	Lost    []uuid.UUID // workers whose runs were queued again
+	Queued  int         // runs that this poll put back into the queue: waited long enough, or lost
 }
 
 // Renewal is the answer to a sign of life.

@@ -379,20 +379,20 @@ END $$;
 -- +goose StatementEnd
 
 -- Tells hungry workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each
--- time. Nobody hungry, no NOTIFY. A hint only.
+-- time, and each what falls to it. Nobody hungry, no NOTIFY. A hint only.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_notify(w.channel, 'lane:' || lane)
-       FROM (SELECT w.channel FROM oarlock.workers w
+    PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8)))
+       FROM (SELECT w.channel, count(*) OVER () AS n FROM oarlock.workers w
                JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes
                 AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots
               WHERE w.hungry > 0 AND w.state = 'live'
               ORDER BY random() LIMIT rows) w;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.wake(int, bigint) IS 'Internal: sends `lane:N` to hungry workers.';
+COMMENT ON FUNCTION oarlock.wake(int, bigint) IS 'Internal: sends `lane:N:ROWS` to hungry workers.';
 
 -- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
 -- Stable, as jsonb_build_array is: else the planner would call it instead of putting its body in place.

@@ -14,7 +14,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
 ), share AS MATERIALIZED ( -- others want some, too
-    SELECT CASE WHEN @others::int = 0 THEN @want::int
+    SELECT CASE WHEN @others::int = 0 THEN @want::int WHEN @part::int > 0 THEN least(@part, @want)
            ELSE (@others + (SELECT count(*) FROM (
                     SELECT FROM lane CROSS JOIN LATERAL (
                            (SELECT FROM oarlock.runs r
