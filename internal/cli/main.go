@@ -31,8 +31,11 @@ func run(ctx context.Context, outside Env, args []string) int {
 	if p.kind == usage && p.hint == "" {
 		p.hint = see(e.command)
 	}
-	if p.exit == exitNotFound {
+	switch {
+	case p.exit == exitNotFound:
 		p.hint = e.sayPrivate(p.hint)
+	case p.code == unreachable.code:
+		p.hint = e.sayUnnamed(p.hint)
 	}
 	e.report(p, args)
 	return int(p.exit)

@@ -123,6 +123,14 @@ func (e *env) leave(ctx context.Context) {
 	}
 }
 
+// sayUnnamed tells whoever named no database at all, and reaches none where libpq would look.
+func (e *env) sayUnnamed(hint string) string {
+	if e.settings == nil || e.settings.Text("database_url") != "" || slices.ContainsFunc(linkVariables, e.isSet) {
+		return hint
+	}
+	return "no database is named: set DATABASE_URL, or let `oarlock run FILE` or `oarlock dev` make a private one"
+}
+
 // sayPrivate tells who misses something that it was looked for in the private database, which nobody had named.
 func (e *env) sayPrivate(hint string) string {
 	if e.server == nil || e.settings.Text("database_url") != "" {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 //
 //	exits N COMMAND…                             run it, and demand this exit status
 //	database empty|migrated|newer|pooled|…      make one and set DATABASE_URL
+//	libpq                                        name the database by PG* variables, and not by DATABASE_URL
 //	taken VAR                                    listen at an address until the script ends, and set VAR to it
 //	reachable VAR                                make a folder that a private server can use, and set VAR to it
 //	awaits FILE                                  wait until it is there and holds something
@@ -54,7 +56,7 @@ func TestScripts(t *testing.T) {
 	dbs := newDatabases(t)
 	commands := dbs.playing()
 	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
-	commands["says"] = says
+	commands["says"], commands["libpq"] = says, libpq
 	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -205,6 +207,20 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = db.URL
 	}
 	ts.Setenv("DATABASE_URL", address)
+}
+
+func libpq(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: libpq")
+	}
+	link, err := pgconn.ParseConfig(ts.Getenv("DATABASE_URL"))
+	ts.Check(err)
+	ts.Setenv("DATABASE_URL", "")
+	ts.Setenv("PGHOST", link.Host)
+	ts.Setenv("PGPORT", strconv.Itoa(int(link.Port)))
+	ts.Setenv("PGUSER", link.User)
+	ts.Setenv("PGPASSWORD", link.Password)
+	ts.Setenv("PGDATABASE", link.Database)
 }
 
 // startPrivate: the shared server for tests is tuned in ways that doctor complains about, and may want no password.

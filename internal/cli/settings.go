@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,10 +135,13 @@ func (e *env) variable(name string) (string, bool) {
 	return text, ok
 }
 
-// database is the URL of the database, which may be empty, and what it leads to. A private server is started for it.
+// emptyURL leaves everything to PG* variables, ~/.pgpass and service files.
+const emptyURL = "postgres://"
+
+// database is the URL of the database, and what it leads to. A private server is started for it.
 func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, err error) {
 	v := e.settings.Value("database_url")
-	url = v.Text
+	url = cmp.Or(v.Text, emptyURL)
 	if e.isPrivate() {
 		if url, err = e.startPrivate(ctx); err != nil {
 			return "", nil, err
