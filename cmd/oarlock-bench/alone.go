@@ -54,13 +54,25 @@ func (a alone) oarlock(ctx context.Context, s *Stage, name string) (Side, error)
 	if err != nil {
 		return Side{}, err
 	}
-	marks := &stamps{steps: a.steps}
-	if err := s.embed(ctx, d, defaultConfig, map[string]worker.Func{"nothing": marks.body}); err != nil {
+	marks, count := &stamps{steps: a.steps}, new(tally)
+	body := func(context.Context, *worker.Task) (worker.Outputs, error) {
+		marks.add()
+		count.add()
+		return nil, nil
+	}
+	if err := s.embed(ctx, d, defaultConfig, map[string]worker.Func{"nothing": body}); err != nil {
 		return Side{}, err
 	}
 	return Side{Name: name, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		for range a.runs {
-			if err := d.warm(ctx, "chain", 1); err != nil {
+			over := count.expect(a.steps)
+			if _, err := d.enqueue(ctx, "chain", 1); err != nil {
+				return Sample{}, err
+			}
+			if err := await(ctx, over); err != nil { // nobody asks the server meanwhile
+				return Sample{}, err
+			}
+			if err := d.settled(ctx); err != nil {
 				return Sample{}, err
 			}
 		}

@@ -26,7 +26,6 @@ const (
 	followLines     = 500                   // of a run that is followed
 	lineEvery       = 10 * time.Millisecond // in which it says something
 	followFor       = 600                   // seconds
-	askFollowEvery  = 100 * time.Millisecond
 	neighbourHeard  = "bench_neighbour"
 	overheardEnding = "over"
 )
@@ -79,7 +78,7 @@ func logFollower(ctx context.Context, s *Stage) (Side, error) {
 		}
 		sample := Sample{Units: float64(len(took)), Values: spread(took)}
 		sample.Values[notifiesUnwatched] = float64(unwatched)
-		return sample, d.until(ctx, unfinishedSQL, askFollowEvery)
+		return sample, d.until(ctx, unfinishedSQL)
 	}}, nil
 }
 
@@ -134,7 +133,7 @@ func (e *eavesdropper) unwatched(ctx context.Context) (int, error) {
 	if _, err := e.d.conn.Exec(ctx, followSQL, args); err != nil {
 		return 0, err
 	}
-	if err := e.d.until(ctx, unfinishedSQL, askFollowEvery); err != nil {
+	if err := e.d.until(ctx, unfinishedSQL); err != nil {
 		return 0, err
 	}
 	if _, err := e.d.conn.Exec(ctx, tellSQL, neighbourHeard, overheardEnding); err != nil {

@@ -17,10 +17,9 @@ import (
 var loggedSQL = sql.Named("bench/ask_logged")
 
 const (
-	logBytes     = 192 << 20 // of all tasks together
-	logTasks     = 4
-	logPiece     = 32 << 10              // what a task writes at once
-	askLogsEvery = 10 * time.Millisecond // whether they are there: asking is processor time, too
+	logBytes = 192 << 20 // of all tasks together
+	logTasks = 4
+	logPiece = 32 << 10 // what a task writes at once
 
 	megabytesPerS = "MB/s"
 	followed      = "oarlock, followed"
@@ -99,7 +98,7 @@ func logWorker(ctx context.Context, s *Stage) (Side, error) {
 			return Sample{}, err
 		}
 		begun := time.Now()
-		if err := d.until(ctx, unfinishedSQL, askLogsEvery); err != nil {
+		if err := d.until(ctx, unfinishedSQL); err != nil {
 			return Sample{}, err
 		}
 		took := time.Since(begun)

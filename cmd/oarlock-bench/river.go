@@ -128,7 +128,7 @@ func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n 
 
 // settled waits until River has no work.
 func (r *riverSide) settled(ctx context.Context) error {
-	return r.until(ctx, riverUnfinishedSQL, askEvery)
+	return r.until(ctx, riverUnfinishedSQL)
 }
 
 // goOn completes a job and inserts the next one of its chain in one transaction; the last one River completes in a batch.

@@ -132,21 +132,25 @@ func (d *Database) enqueue(ctx context.Context, dag string, n int) ([]queue.RunI
 	return d.EnqueueMany(ctx, queue.Bulk{DAG: dag, Params: make([]any, n)})
 }
 
-const askEvery = time.Millisecond
+// Who asks takes time from those who work: once a millisecond at most, and no more often than by a hundredth of what it took
+// so far, by which a figure is wrong at most.
+const (
+	askEvery = time.Millisecond
+	askShare = 100
+)
 
 // settled waits until nothing is queued or driven.
-func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL, askEvery) }
+func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
 
 // until asks again and again until the answer is false.
-func (d *Database) until(ctx context.Context, question string, every time.Duration) error {
-	for tick := time.NewTicker(every); ; {
+func (d *Database) until(ctx context.Context, question string) error {
+	for begun := time.Now(); ; {
 		var left bool
 		if err := d.asker.QueryRow(ctx, question).Scan(&left); err != nil || !left {
-			tick.Stop()
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(askEvery, time.Since(begun)/askShare)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

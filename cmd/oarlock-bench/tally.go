@@ -61,11 +61,6 @@ func (s *stamps) add() {
 	s.at = append(s.at, now)
 }
 
-func (s *stamps) body(context.Context, *worker.Task) (worker.Outputs, error) {
-	s.add()
-	return nil, nil
-}
-
 // gaps returns the time between the starts of each two steps that follow each other in a chain, and forgets them.
 func (s *stamps) gaps() (gaps []time.Duration) {
 	s.mu.Lock()
