@@ -26,6 +26,7 @@ type body struct {
 	signal  unix.Signal
 	grace   time.Duration
 	keep    bool
+	lives   bool // what it left behind was kept
 }
 
 const (
@@ -139,7 +140,7 @@ func (b *body) leftovers(ctx context.Context) error {
 	if b.tree.empty() {
 		return nil
 	}
-	if b.keep && ctx.Err() == nil && b.kept.add(b) {
+	if b.lives = b.keep && ctx.Err() == nil && b.kept.add(b); b.lives {
 		return nil
 	}
 	if b.settles(b.grace, ctx.Done()) {

@@ -89,11 +89,7 @@ func TestCorpus_RemembersNothingOfBodiesInARow(t *testing.T) {
 	if n := x.owned(); n > 0 {
 		t.Errorf("of bodies that are over the census remembers %d processes", n)
 	}
-	for _, session := range []*session{x.work, x.files} {
-		if left, err := os.ReadDir(session.path); err != nil || len(left) > 0 {
-			t.Errorf("%s still holds %d files: %v", session.path, len(left), err)
-		}
-	}
+	x.onlyFree(t)
 }
 
 // owned counts the processes that the census takes for somebody's.

@@ -9,6 +9,8 @@
 // what it still writes is thrown away). A process that holds a pipe open never holds up the task: what is in the pipe is
 // read, then the pipe is closed.
 //
+// The folder is empty, the body's own, and gone afterwards; one that its body left exactly as it was may serve another body.
+//
 // # What belongs to a body
 //
 // The members of its process group, their descendants, and every process that carries OARLOCK_BODY_ID of this attempt in

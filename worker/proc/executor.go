@@ -57,6 +57,7 @@ type Executor struct {
 	base     environment // the layers that are the same for every body
 	programs programs
 	work     *session // for working folders
+	workdirs *workdirs
 	files    *session // for small files
 	census   *census
 	null     *os.File // what most bodies read
@@ -101,6 +102,7 @@ func (x *Executor) openSessions() error {
 	if x.work, err = openSession(x.config.Dir, x.config.KeepWorkDir); err != nil {
 		return err
 	}
+	x.workdirs = &workdirs{session: x.work}
 	if x.config.RunDir == "" {
 		x.files = x.work
 		return nil
@@ -172,6 +174,7 @@ func (x *Executor) Execute(ctx context.Context, task *worker.Task) dagrun.Result
 		task.Started()
 	}
 	survivors := b.supervise(ctx)
+	a.folder.shared = b.lives || survivors != nil
 	return a.result(b, survivors)
 }
 

@@ -160,31 +160,37 @@ func (s *session) close() error {
 // folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
 type folder struct {
 	x      *Executor
-	work   string // not made before it is needed
-	prefix string // of its files
-	output string // what $OARLOCK_OUTPUT names
+	number string // of the attempt, here
+	name   string
+	work   *workdir // nil: not needed yet
+	output string   // what $OARLOCK_OUTPUT names
 	files  []string
-	made   bool
-	keep   bool
+	shared bool // something that the body left may be in it still
 }
 
 func (x *Executor) folder(t *worker.Task, number string) *folder {
-	name := fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)
-	return &folder{x: x, work: filepath.Join(x.work.path, name), prefix: filepath.Join(x.files.path, name), keep: x.work.keep}
+	return &folder{x: x, number: number, name: fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)}
 }
 
-// make makes the working folder.
-func (f *folder) make() error {
-	if err := f.x.work.retry(func() error { return os.Mkdir(f.work, 0o700) }); err != nil {
-		return fmt.Errorf("make the working folder of the attempt: %w", err)
+// dir is the working folder.
+func (f *folder) dir() (string, error) {
+	if f.work == nil {
+		name := f.number // it may serve other attempts, too
+		if f.x.work.keep {
+			name = f.name
+		}
+		work, err := f.x.workdirs.take(name)
+		if err != nil {
+			return "", err
+		}
+		f.work = work
 	}
-	f.made = true
-	return nil
+	return f.work.path, nil
 }
 
 // write makes a file outside the working folder, which thereby stays empty.
 func (f *folder) write(suffix string, content []byte) (string, error) {
-	path := f.prefix + "." + suffix
+	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
 	f.files = append(f.files, path)
 	if err := f.x.files.retry(func() error { return writeFile(path, content) }); err != nil {
 		return "", fmt.Errorf("write a file for the attempt: %w", err)
@@ -218,8 +224,12 @@ func (f *folder) remove() {
 			_ = removeTree(path)
 		}
 	}
-	if f.made && !f.keep && unix.Rmdir(f.work) != nil {
-		_ = removeTree(f.work)
+	switch {
+	case f.work == nil:
+	case f.shared:
+		f.x.workdirs.remove(f.work)
+	default:
+		f.x.workdirs.give(f.work)
 	}
 }
 

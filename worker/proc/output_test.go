@@ -171,9 +171,7 @@ func TestFolder_IsEmptyOwnAndGoneAfterwards(t *testing.T) {
 	if x.run(t, bare); stdout(bare) != "{}" {
 		t.Errorf("without parents: %q", stdout(bare))
 	}
-	if left, _ := os.ReadDir(x.work.path); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	x.onlyFree(t)
 	if left, _ := os.ReadDir(x.files.path); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
