@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"os/exec"
 	"syscall"
 	"time"
 
@@ -18,8 +16,9 @@ import (
 // body is a command under way.
 type body struct {
 	task    *worker.Task
-	cmd     *exec.Cmd
 	tree    *tree
+	pidFD   int             // of the first process; noPidFD: the kernel has none
+	status  unix.WaitStatus // how it ended, once that was waited for
 	streams [2]*stream
 	ended   chan struct{} // closed when the first process is a zombie
 	kept    *kept
@@ -42,12 +41,12 @@ func (a *attempt) start() (*body, error) {
 	}
 	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
 	b.endsBy(a.task.Body.Kill)
-	b.cmd = a.process()
 	begun := time.Now() // before its pid is given away
-	if err := b.spawn(); err != nil {
+	pid, err := b.spawn(a)
+	if err != nil {
 		return nil, spawnError{startReason(a.cmd, err)}
 	}
-	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: b.cmd.Process.Pid}
+	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: pid}
 	a.x.census.adopt(b.tree.leader, a.owner, begun)
 	go b.watch()
 	for _, s := range b.streams {
@@ -57,23 +56,6 @@ func (a *attempt) start() (*body, error) {
 		return nil, spawnError{errors.Join(err, b.end(b.tree.kill()))}
 	}
 	return b, nil
-}
-
-// process says how to start it.
-func (a *attempt) process() *exec.Cmd {
-	cmd := &exec.Cmd{
-		Path: a.cmd.path, Args: a.cmd.args, Dir: a.cmd.dir, Env: a.env,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, PidFD: new(int)},
-	}
-	*cmd.SysProcAttr.PidFD = noPidFD
-	cmd.Stdin = a.x.null
-	if a.stdin != nil {
-		cmd.Stdin = a.stdin
-	}
-	if a.cgroup != nil {
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(a.cgroup.dir.Fd())
-	}
-	return cmd
 }
 
 func (b *body) endsBy(kill *dagspec.Kill) {
@@ -87,34 +69,51 @@ func (b *body) endsBy(kill *dagspec.Kill) {
 	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
 }
 
-// spawn opens the two pipes and starts the process with their other ends.
-func (b *body) spawn() error {
-	var theirs [2]*os.File
+// spawn opens the two pipes and starts the process with their other ends. Package os/exec would do more than is needed, and
+// that takes a tenth of what starting a small program does.
+func (b *body) spawn(a *attempt) (pid int, err error) {
+	var theirs []int
 	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
-		var err error
-		if b.streams[i], theirs[i], err = openStream(to); err != nil {
-			b.closePipes(theirs)
-			return err
+		var end int
+		if b.streams[i], end, err = openStream(to); err != nil {
+			break
 		}
+		theirs = append(theirs, end)
 	}
-	b.cmd.Stdout, b.cmd.Stderr = theirs[0], theirs[1]
-	err := b.cmd.Start()
-	for _, f := range theirs {
-		f.Close()
+	if err == nil {
+		pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD))
+	}
+	for _, fd := range theirs {
+		unix.Close(fd)
 	}
 	if err != nil {
-		b.closePipes([2]*os.File{})
+		b.closeStreams()
 	}
-	return err
+	return pid, err
 }
 
-func (b *body) closePipes(theirs [2]*os.File) {
-	for i, s := range b.streams {
+// process says how to start it.
+func (a *attempt) process(pipes []int, pidFD *int) *syscall.ProcAttr {
+	*pidFD = noPidFD
+	stdin := a.x.null
+	if a.stdin != nil {
+		stdin = a.stdin
+	}
+	sys := &syscall.SysProcAttr{Setpgid: true, PidFD: pidFD}
+	if a.cgroup != nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, a.cgroup.dir
+	}
+	files := []uintptr{stdin.Fd()}
+	for _, fd := range pipes {
+		files = append(files, uintptr(fd))
+	}
+	return &syscall.ProcAttr{Dir: a.cmd.dir, Env: a.env, Files: files, Sys: sys}
+}
+
+func (b *body) closeStreams() {
+	for _, s := range b.streams {
 		if s != nil {
 			s.from.Close()
-		}
-		if theirs[i] != nil {
-			theirs[i].Close()
 		}
 	}
 }
@@ -195,14 +194,14 @@ func (b *body) end(survivors error) error {
 	if survivors != nil && !b.hasEnded() {
 		go func() { // it cannot be waited for: the kernel does not let go of it
 			<-b.ended
-			_ = b.cmd.Wait()
+			b.wait()
 		}()
 		return survivors
 	}
 	<-b.ended
 	b.tree.reaped = true
-	_ = b.cmd.Wait() // the state it leaves says it all
-	b.tree.forget()
+	b.tree.forget() // first: its number may be anybody's afterwards
+	b.wait()
 	return survivors
 }
 

@@ -57,6 +57,10 @@ type identity struct {
 	dead  bool
 }
 
+func (id identity) is(inode uint64) bool {
+	return inode == id.inode || inode == anyInode || id.inode == anyInode
+}
+
 // blank is a process without arguments and environment.
 type blank struct {
 	inode uint64
@@ -123,12 +127,11 @@ func (c *census) childless(pid int) bool {
 	return true
 }
 
-// adopt tells whose a process is that was just started.
+// adopt tells whose a process is that was just started, and is not reaped before it is forgotten.
 func (c *census) adopt(pid int, owner string, started time.Time) {
-	inode := inodeOf(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known[pid] = identity{inode: inode, owner: owner}
+	c.known[pid] = identity{inode: anyInode, owner: owner}
 	if len(c.begun) >= beginAtMost {
 		maps.DeleteFunc(c.begun, func(_ int, since time.Time) bool { return time.Since(since) > quick })
 	}
@@ -137,21 +140,20 @@ func (c *census) adopt(pid int, owner string, started time.Time) {
 	}
 }
 
-// anyInode is for a process that cannot have a successor yet.
+// anyInode is of a process that cannot have a successor yet.
 const anyInode = 0
 
 // bury tells that a process is known to be a zombie, or gone.
 func (c *census) bury(pid int, inode uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if id, ok := c.known[pid]; ok && (inode == anyInode || id.inode == inode) {
+	if id, ok := c.known[pid]; ok && id.is(inode) {
 		id.dead = true
 		c.known[pid] = id
 	}
 }
 
-// forget drops a process that was reaped, unless its number is another body's already. Where bodies fork nothing there is
-// never a look, which would drop it too.
+// forget drops a process that is reaped next. Where bodies fork nothing there is never a look, which would drop it too.
 func (c *census) forget(pid int, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +212,7 @@ func (c *census) recall(listed map[int]uint64) map[int]identity {
 	defer c.mu.Unlock()
 	known := make(map[int]identity, len(listed))
 	for pid, inode := range listed {
-		if id, ok := c.known[pid]; ok && id.inode == inode {
+		if id, ok := c.known[pid]; ok && id.is(inode) {
 			known[pid] = id
 		}
 	}
@@ -222,7 +224,7 @@ func (c *census) remember(l *look) {
 	defer c.mu.Unlock()
 	if len(c.known) > rememberAtMost*len(l.listed) {
 		for pid := range c.known {
-			if l.listed[pid] != c.known[pid].inode {
+			if inode := c.known[pid].inode; inode != anyInode && inode != l.listed[pid] {
 				delete(c.known, pid)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // cgroup is a control group (v2) with one body in it.
 type cgroup struct {
 	path string
-	dir  *os.File // what a new process is put into
+	dir  int // descriptor of what a new process is put into
 }
 
 // OwnCgroup is the folder of the cgroup v2 this process is in, if groups can be made and filled in it, else "".
@@ -83,7 +83,7 @@ func makeCgroup(path string) (*cgroup, error) {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make a cgroup: %w", err)
 	}
-	dir, err := os.Open(path)
+	dir, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a cgroup: %w", err)
 	}
@@ -155,7 +155,7 @@ func (g *cgroup) outOfMemory() bool {
 
 // remove takes the group away, with those the body made below it.
 func (g *cgroup) remove() error {
-	g.dir.Close()
+	unix.Close(g.dir)
 	if err := unix.Rmdir(g.path); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}

@@ -113,15 +113,16 @@ func (e environment) check() error {
 	return nil
 }
 
-// list is the environment as a process gets it, over a lower layer.
-func (e environment) list(below environment) []string {
+// list is the environment as a process gets it, over a lower layer that was listed before.
+func (e environment) list(below []string) []string {
 	list := make([]string, 0, len(e)+len(below))
 	for name, value := range e {
 		list = append(list, name+"="+value)
 	}
-	for name, value := range below {
+	for _, entry := range below {
+		name, _, _ := strings.Cut(entry, "=")
 		if _, ok := e[name]; !ok {
-			list = append(list, name+"="+value)
+			list = append(list, entry)
 		}
 	}
 	return list

@@ -55,6 +55,7 @@ type Resources struct {
 type Executor struct {
 	config   Config
 	base     environment // the layers that are the same for every body
+	listed   []string    // as a process gets them
 	programs programs
 	work     *session // for working folders
 	workdirs *workdirs
@@ -89,7 +90,7 @@ func New(c Config) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stdin of bodies: %w", err)
 	}
-	x := &Executor{config: c, base: base, programs: programs, prefix: prefix, null: null}
+	x := &Executor{config: c, base: base, listed: base.list(nil), programs: programs, prefix: prefix, null: null}
 	if err := x.openSessions(); err != nil {
 		return nil, errors.Join(err, null.Close())
 	}
@@ -213,7 +214,7 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 		added[x.config.WorkerVariable] = task.Worker
 	}
 	added[ownerVariable] = a.owner
-	a.env = added.list(x.base)
+	a.env = added.list(x.listed)
 	return a, a.group(number)
 }
 

@@ -3,7 +3,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"syscall"
 
@@ -55,7 +54,7 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 	if survivors != nil && !b.tree.reaped { // the state is another goroutine's, see end
 		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
 	}
-	r := exit(b.cmd)
+	r := exit(b.status)
 	switch {
 	case r.Kind == dagrun.KindSignal && a.cgroup != nil && a.cgroup.outOfMemory():
 		r.Reason = fmt.Sprintf("%s: out of memory, the worker allows %d bytes", r.Reason, a.x.config.Resources.Memory)
@@ -69,8 +68,7 @@ func (a *attempt) result(b *body, survivors error) dagrun.Result {
 }
 
 // exit reads the state of a process that was waited for.
-func exit(cmd *exec.Cmd) dagrun.Result {
-	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+func exit(status unix.WaitStatus) dagrun.Result {
 	switch {
 	case status.Signaled():
 		sig := status.Signal()

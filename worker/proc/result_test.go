@@ -22,13 +22,13 @@ func TestResult_OfASurvivorIsDecidedBeforeItEnds(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := &body{task: &worker.Task{}, cmd: cmd, tree: &tree{leader: cmd.Process.Pid}, ended: make(chan struct{})}
+	b := &body{task: &worker.Task{}, pidFD: noPidFD, tree: &tree{leader: cmd.Process.Pid}, ended: make(chan struct{})}
 	for i := range b.streams {
 		s, theirs, err := openStream(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs.Close()
+		unix.Close(theirs)
 		go s.copy()
 		b.streams[i] = s
 	}

@@ -23,17 +23,20 @@ type stream struct {
 }
 
 // openStream gives the stream, and the end that the body gets.
-func openStream(to io.Writer) (*stream, *os.File, error) {
+func openStream(to io.Writer) (*stream, int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
+		return nil, 0, os.NewSyscallError("pipe2", err)
 	}
-	_ = unix.SetNonblock(ends[0], true) // only our end is for Go's poller, the other is blocking, as programs expect it
+	pollable(ends[0]) // only our end, the other is blocking, as programs expect it
 	if to == nil {
 		to = io.Discard
 	}
-	return &stream{from: os.NewFile(uintptr(ends[0]), "pipe"), to: to, done: make(chan struct{})}, os.NewFile(uintptr(ends[1]), "pipe"), nil
+	return &stream{from: os.NewFile(uintptr(ends[0]), "pipe"), to: to, done: make(chan struct{})}, ends[1], nil
 }
+
+// pollable makes a descriptor that has no other flags one that Go's poller takes.
+func pollable(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) }
 
 // copy reads until nobody can write any more, or until stop is called. What the log does not take is lost, as the body must
 // not wait for it.

@@ -61,10 +61,11 @@ func TestStream_IsNotHeldUpByWhoWritesOn(t *testing.T) {
 
 func newStream(t *testing.T, to io.Writer) (*stream, *os.File) {
 	t.Helper()
-	s, theirs, err := openStream(to)
+	s, end, err := openStream(to)
 	if err != nil {
 		t.Fatal(err)
 	}
+	theirs := os.NewFile(uintptr(end), "pipe")
 	t.Cleanup(func() {
 		s.from.Close()
 		theirs.Close()

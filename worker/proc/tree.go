@@ -36,7 +36,7 @@ func (t *tree) bury() {
 	t.census.bury(t.leader, anyInode)
 }
 
-// forget takes note that the first process was reaped: its number may be anybody's now.
+// forget takes note that the first process is about to be reaped.
 func (t *tree) forget() { t.census.forget(t.leader, t.owner) }
 
 // alive lists what runs of the body.

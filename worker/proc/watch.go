@@ -13,7 +13,7 @@ const noPidFD = -1
 // watch waits for the end of the first process and leaves it a zombie, whose numbers nobody else can get.
 func (b *body) watch() {
 	defer close(b.ended)
-	if attr := b.cmd.SysProcAttr; attr != nil && attr.PidFD != nil && *attr.PidFD != noPidFD && b.watchFD(*attr.PidFD) {
+	if b.pidFD != noPidFD && b.watchFD(b.pidFD) {
 		return
 	}
 	b.isZombie(0)
@@ -22,7 +22,7 @@ func (b *body) watch() {
 // watchFD waits in the poller, with all that Go waits for: a thread that sits in waitid for each body costs a third of what
 // starting it does. It says whether the end was seen.
 func (b *body) watchFD(fd int) (seen bool) {
-	_ = unix.SetNonblock(fd, true) // by which the poller takes it
+	pollable(fd)
 	file := os.NewFile(uintptr(fd), "pidfd")
 	defer file.Close()
 	conn, err := file.SyscallConn()
@@ -45,5 +45,14 @@ func (b *body) isZombie(options int) bool {
 			continue
 		}
 		return err != nil || info.Signo != 0
+	}
+}
+
+// wait reaps the first process, which has ended or is about to.
+func (b *body) wait() {
+	for {
+		if _, err := unix.Wait4(b.tree.leader, &b.status, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
 	}
 }
