@@ -17,7 +17,7 @@ import (
 // cgroup is a control group (v2) with one body in it.
 type cgroup struct {
 	path string
-	dir  int // descriptor of what a new process is put into
+	dir  int // descriptor of what a new process is put into; closed once
 }
 
 // OwnCgroup is the folder of the cgroup v2 this process is in, if groups can be made and filled in it, else "".
@@ -153,9 +153,14 @@ func (g *cgroup) outOfMemory() bool {
 	return false
 }
 
-// remove takes the group away, with those the body made below it.
+const closedDir = -1
+
+// remove takes the group away, with those the body made below it. What could not be removed may be tried again.
 func (g *cgroup) remove() error {
-	unix.Close(g.dir)
+	if g.dir != closedDir {
+		unix.Close(g.dir)
+		g.dir = closedDir
+	}
 	if err := unix.Rmdir(g.path); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
