@@ -9,15 +9,16 @@
 // from then on, so that sending it again is harmless whatever became of the first time.
 //
 // Log.Close ends it: once everything but the last ChunkBytes is stored, it hands these and the final marker to its caller,
-// to be stored together with the record of the attempt's end. It waits ClosePatience for that; after it, what was not sent
-// counts as dropped, what was sent without an answer is handed over too, by the same numbers.
+// to be stored together with the record of the attempt's end. It waits for that while more of the log is stored within each
+// ClosePatience, up to CloseLimit; then what was not sent counts as dropped, what was sent without an answer is handed over
+// too, by the same numbers.
 //
 // # Nothing is lost silently
 //
-// While the sink is slow or away, pieces wait in memory, then in a nameless file. Past both, and past an attempt's own
-// limit, bytes are dropped and counted: the next chunk that is stored says how many were lost before it. So of each attempt
-// numbers have no gaps, and bytes stored + bytes dropped = bytes written (as masked). Write blocks for WritePatience at
-// most, while there is hope for room.
+// Pieces wait in memory, and Write for room in it. While the sink fails, or once somebody has waited for SpoolPatience, they go
+// to a nameless file. Where that is full, too, Write waits as long as the sink takes something within each WritePatience; past
+// that, and past an attempt's own limit, bytes are dropped and counted: the next chunk that is stored says how many were lost
+// before it. So of each attempt numbers have no gaps, and bytes stored + bytes dropped = bytes written (as masked).
 //
 // # Masking
 //

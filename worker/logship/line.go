@@ -19,7 +19,8 @@ type line struct {
 
 type closing struct {
 	request
-	deadline time.Time
+	deadline time.Time // is put off while something is stored, up to limit
+	limit    time.Time
 }
 
 // budget is what a call of the sink still takes.

@@ -84,7 +84,8 @@ func (l *loop) accept(r request) {
 	n := r.log.line
 	l.learn()
 	l.lines[n], l.closings[n] = true, true
-	n.closing = &closing{request: r, deadline: time.Now().Add(ClosePatience)}
+	now := time.Now()
+	n.closing = &closing{r, now.Add(ClosePatience), now.Add(CloseLimit)}
 }
 
 // advance does all that can be done without waiting.
@@ -153,32 +154,47 @@ func (l *loop) interval(n *line) time.Duration {
 	return FlushInterval
 }
 
-// send starts a call of the sink with what is due.
+// send starts a call of the sink with what is due, of logs that are to end first.
 func (l *loop) send(ctx context.Context, now time.Time) {
-	var chunks []queue.Chunk
-	var lines []*line
-	budget := budget{chunks: batchChunks, bytes: batchBytes}
+	b := batch{room: budget{chunks: batchChunks, bytes: batchBytes}}
+	for n := range l.closings {
+		l.gather(&b, n, now)
+	}
 	for n := range l.lines {
-		at, ok := n.due(now, l.interval(n))
-		if !ok || at.After(now) {
-			if n.isOver() {
-				delete(l.lines, n)
-			}
-			continue
-		}
-		if more := n.collect(&budget); len(more) > 0 {
-			chunks, lines = append(chunks, more...), append(lines, n)
+		if !l.closings[n] {
+			l.gather(&b, n, now)
 		}
 	}
-	if len(chunks) == 0 {
+	if len(b.chunks) == 0 {
 		return
 	}
 	l.busy = true
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 		defer cancel()
-		l.outcomes <- outcome{lines, l.config.Sink.AppendLogs(ctx, chunks)}
+		l.outcomes <- outcome{b.lines, l.config.Sink.AppendLogs(ctx, b.chunks)}
 	}()
+}
+
+// batch is a call of the sink that is made up.
+type batch struct {
+	room   budget
+	chunks []queue.Chunk
+	lines  []*line
+}
+
+// gather takes what is due of a log, as far as there is room, and forgets a log that is over.
+func (l *loop) gather(b *batch, n *line, now time.Time) {
+	at, ok := n.due(now, l.interval(n))
+	if !ok || at.After(now) {
+		if n.isOver() {
+			delete(l.lines, n)
+		}
+		return
+	}
+	if more := n.collect(&b.room); len(more) > 0 {
+		b.chunks, b.lines = append(b.chunks, more...), append(b.lines, n)
+	}
 }
 
 // settle takes note of what became of a call.
@@ -194,9 +210,14 @@ func (l *loop) settle(o outcome) {
 		return
 	}
 	l.pause, l.retryAt = 0, time.Time{}
+	now := time.Now()
+	l.progress.Store(int64(now.Sub(l.start)))
 	l.crowded.Store(false)
 	l.exhausted.Store(false)
 	for _, n := range o.lines {
+		if c := n.closing; c != nil {
+			c.deadline = earlier(now.Add(ClosePatience), c.limit)
+		}
 		isLost := slices.Contains(lost, n.log.at.Run)
 		freed := n.stored(isLost)
 		if isLost {

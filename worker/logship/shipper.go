@@ -15,8 +15,9 @@ const (
 	ChunkBytes      = 32 << 10
 	FlushInterval   = 250 * time.Millisecond
 	WatchedInterval = 20 * time.Millisecond
-	ClosePatience   = 2 * time.Second
-	WritePatience   = time.Second
+	ClosePatience   = 2 * time.Second  // of a log that ends, as long as nothing more of it is stored
+	CloseLimit      = 30 * time.Second // whatever is stored
+	WritePatience   = time.Second      // of a write, as long as nothing is stored
 	SpoolPatience   = WritePatience / 4
 
 	DefaultMemoryBytes  = 16 << 20
@@ -25,7 +26,7 @@ const (
 
 	batchChunks   = queue.MaxAppendChunks
 	batchBytes    = queue.MaxAppendBytes
-	sendBytes     = 256 << 10 // of one attempt in one call: what a Close may have to hand over a second time
+	sendBytes     = 512 << 10 // of one attempt in one call: what a Close may have to hand over a second time
 	appendTimeout = 30 * time.Second
 	retryMin      = 50 * time.Millisecond
 	retryMax      = 5 * time.Second
@@ -53,10 +54,12 @@ type Config struct {
 // Shipper sends the logs of all attempts of a worker.
 type Shipper struct {
 	config    Config
+	start     time.Time
 	memory    atomic.Int64 // bytes of pieces in memory
 	count     counters
-	crowded   atomic.Bool // somebody has waited for room for long: what the sink does not take goes to disk
-	exhausted atomic.Bool // the sink fails and the spool takes nothing more: waiting for room is in vain
+	progress  atomic.Int64 // when the sink last took something, in nanoseconds since start
+	crowded   atomic.Bool  // somebody has waited for room for long: what the sink does not take goes to disk
+	exhausted atomic.Bool  // the sink fails and the spool takes nothing more: waiting for room is in vain
 	room      broadcast
 	kick      chan struct{} // something is there to be sent
 	soon      chan struct{} // something will be, before long
@@ -94,7 +97,7 @@ func New(c Config) *Shipper {
 		}
 	}
 	s := &Shipper{
-		config: c, kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), requests: make(chan request),
+		config: c, start: time.Now(), kick: make(chan struct{}, 1), soon: make(chan struct{}, 1), requests: make(chan request),
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.spool = &spool{dir: c.Dir, most: c.SpoolBytes, written: &s.count.spooled}
@@ -155,12 +158,21 @@ func (s *Shipper) reserve(n int64) bool {
 			s.crowded.Store(true)
 			rouse(s.kick)
 		case <-over.C:
+			if left := WritePatience - s.stalled(); left > 0 {
+				over.Reset(left)
+				continue
+			}
 			s.exhausted.Store(true) // until something is stored again
 			return false
 		case <-s.stopped:
 			return false
 		}
 	}
+}
+
+// stalled is for how long the sink has taken nothing.
+func (s *Shipper) stalled() time.Duration {
+	return time.Since(s.start) - time.Duration(s.progress.Load())
 }
 
 func (s *Shipper) take(n int64) bool {
