@@ -99,7 +99,7 @@ func (c Case) compares(side string) bool {
 // cases are all there are, in the order of the documentation.
 func cases() []Case {
 	return []Case{
-		chainCase(), singleCase(), aloneCase(), startCase(), fanCase(), wideCase(), deepCase(), commandCase(), logsCase(),
+		chainCase(), singleCase(), aloneCase(), startCase(), fanCase(), wideCase(), deepCase(), commandCase(), logsCase(), volumeCase(),
 		enqueueCase(), backlogCase(), growthCase(), idleCase(), memoryCase(), workersCase(), slowdiskCase(), soakCase(),
 	}
 }
