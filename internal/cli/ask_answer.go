@@ -70,10 +70,7 @@ func (a *asking) object() answer {
 // line is one answer for people: run 41: cancel accepted, still running.
 func (a *asking) line(c *answered) string {
 	paint := a.env.stdoutPaint()
-	what := fmt.Sprintf("run %d", c.Run)
-	if c.Step != "" {
-		what += " " + printable(taskName(c.Step, c.Item))
-	}
+	what := askedOf(c)
 	switch {
 	case c.retryOf != 0 && c.State == "queued":
 		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.good("made"), c.retryOf)
@@ -85,12 +82,20 @@ func (a *asking) line(c *answered) string {
 	return fmt.Sprintf("%s: %s %s (%s)\n", what, a.verb, paint.good(string(c.Outcome)), c.State)
 }
 
+// askedOf is a run, or a step of it.
+func askedOf(c *answered) string {
+	if c.Step == "" {
+		return fmt.Sprintf("run %d", c.Run)
+	}
+	return fmt.Sprintf("run %d %s", c.Run, printable(taskName(c.Step, c.Item)))
+}
+
 func refusalText(c *answered) string {
 	message := printable(c.Message)
 	if strings.HasPrefix(message, "run ") {
 		return message
 	}
-	return fmt.Sprintf("run %d %s: %s", c.Run, printable(taskName(c.Step, c.Item)), message)
+	return askedOf(c) + ": " + message
 }
 
 // hint is what a refused request leaves to do.

@@ -46,6 +46,12 @@ func (m manual) String() string {
 const programAbout = `Oarlock runs DAGs from your Postgres: an application inserts a row, a worker claims the run, walks the
 graph, and reports every change back. Postgres is the only thing shared.
 
+EXAMPLES
+  oarlock run etl.yaml      # a file, here and now, with a Postgres of its own
+  oarlock status @latest    # what became of it
+  oarlock dev dags/         # the same for a folder, with a worker, until Ctrl-C
+  oarlock doctor            # is the database of DATABASE_URL fit? then: oarlock migrate up, oarlock worker
+
 SETTINGS
   A setting is taken from the first that has it: flag, variable, settings file, default. For log_level these
   are --log-level, OARLOCK_LOG_LEVEL and the line "log_level: debug". The database is DATABASE_URL, too, and
@@ -90,7 +96,10 @@ func usageLine(name string, c *cli.Command) string {
 	case len(c.Subcommands) > 0:
 		return name + " COMMAND [flags]"
 	}
-	if c.ArgsUsage != "" {
+	switch {
+	case strings.HasPrefix(c.ArgsUsage, "--"): // what comes behind it is not ours
+		return name + " [flags] " + c.ArgsUsage
+	case c.ArgsUsage != "":
 		name += " " + c.ArgsUsage
 	}
 	return name + " [flags]"

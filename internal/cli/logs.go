@@ -180,9 +180,27 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 		return e.followLogs(ctx, store, reader, sink)
 	}
 	if !seen {
+		if err := hasItem(ctx, store, o); err != nil {
+			return err
+		}
 		e.remark("run %d: nothing was written%s", o.query.Run, yet(reader))
 	}
 	return sink.end()
+}
+
+// hasItem refuses an item that its step does not have. One that wrote nothing is rare: only then all tasks are looked at.
+func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
+	if o.query.Item == "" {
+		return nil
+	}
+	tasks, err := store.Tasks(ctx, o.query.Run)
+	if err != nil || slices.ContainsFunc(tasks, func(t queue.Task) bool { return t.Step == o.query.Step && t.Item == o.query.Item }) {
+		return err
+	}
+	return &failure{
+		kind: notFound, err: fmt.Errorf("run %d has no %s", o.query.Run, printable(taskName(o.query.Step, o.query.Item))),
+		hint: fmt.Sprintf("`%s status %d` shows its items", program, o.query.Run),
+	}
 }
 
 func yet(reader *queue.LogReader) string {

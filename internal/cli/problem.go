@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,10 +24,17 @@ type usageError struct{ msg, hint string }
 func (e *usageError) Error() string { return e.msg }
 func (e *usageError) Hint() string  { return e.hint }
 
-// usageErrorOf takes what urfave/cli says about a flag's value: `invalid value "x" for flag -to: parse error`.
+// What urfave/cli says about the value of a flag.
+var (
+	badNumber = regexp.MustCompile(`^invalid value (".*") for flag -(\S+): `)
+	badSwitch = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
+)
+
+// usageErrorOf says it as the settings do.
 func usageErrorOf(_ *cli.Context, err error, _ bool) error {
-	msg := strings.TrimSuffix(err.Error(), ": parse error")
-	msg = strings.Replace(msg, "for flag -", "for flag --", 1)
+	msg := badNumber.ReplaceAllString(err.Error(), "--$2: $1 must be a whole number\x00")
+	msg = badSwitch.ReplaceAllString(msg, "--$2: $1 must be true or false\x00")
+	msg, _, _ = strings.Cut(msg, "\x00")
 	return &usageError{msg: msg}
 }
 

@@ -25,7 +25,7 @@ var queueAdvice = map[string]advice{
 	"OA004": {kind: conflict},
 	"OA005": {kind: invalid},
 	"OA006": {kind: conflict},
-	"OA007": {notFound, runHint},
+	"OA007": {kind: notFound},
 	"OA008": {kind: denied},
 	"OA009": {kind: invalid},
 	"OA010": {kind: conflict},
@@ -71,8 +71,13 @@ func (p *problem) refused(refusal *queue.Error) bool {
 		return false
 	}
 	p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
-	if a.kind == schemaVersion {
+	switch {
+	case a.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or one of another version"
+	case strings.HasPrefix(p.message, "there is no run "): // the server's hints are about SQL
+		p.hint = runHint
+	case strings.HasPrefix(p.message, "there is no queue "):
+		p.hint = "`oarlock queues` lists them, an administrator makes one: `oarlock queues set NAME`"
 	}
 	return true
 }

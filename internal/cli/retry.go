@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -145,17 +144,19 @@ func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given 
 	if err != nil {
 		return nil, err
 	}
-	for _, def := range spec.ParamDefs {
-		text, isGiven := given[def.Name]
-		switch {
-		case !isGiven:
-		case def.Type != "json":
-			params[def.Name] = text
-		case !json.Valid([]byte(text)):
-			return nil, &failure{kind: invalid, err: fmt.Errorf("param %q: is no JSON", def.Name), hint: "quote texts: '\"like this\"'"}
-		default:
-			params[def.Name] = json.RawMessage(text)
+	asked := *spec
+	asked.ParamDefs = slices.Clone(spec.ParamDefs)
+	for i := range asked.ParamDefs {
+		if _, isGiven := given[asked.ParamDefs[i].Name]; !isGiven {
+			asked.ParamDefs[i].Required = false // the run has it
 		}
+	}
+	typed, err := asked.ParamsFromText(given)
+	if err != nil {
+		return nil, badParams(spec, err, "`oarlock dag show "+run.DAG+"` lists the params")
+	}
+	for name := range params {
+		params[name] = typed[name]
 	}
 	return params, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -75,6 +76,12 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 		return &usageError{msg: fmt.Sprintf("run needs one file, got %d arguments", len(args))}
 	}
 	file, err := e.readDAG(args[0])
+	if errors.Is(err, syscall.EISDIR) {
+		return &failure{
+			kind: notFound, err: fmt.Errorf("%s is a folder", printable(args[0])),
+			hint: "name one file of it; `oarlock dev FOLDER` keeps all of them applied",
+		}
+	}
 	if err != nil {
 		return err
 	}

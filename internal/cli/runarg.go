@@ -45,7 +45,7 @@ func parseRun(word string) (runArg, error) {
 // oneRun is for commands that take one run and nothing else.
 func oneRun(command string, args []string) (runArg, error) {
 	if len(args) != 1 {
-		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d arguments", command, len(args))}
+		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "a number or " + latestWord}
 	}
 	return parseRun(args[0])
 }

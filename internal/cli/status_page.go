@@ -322,6 +322,8 @@ func (p *runPage) next() []string {
 			say("oarlock logs %d %s", id, shellWord(taskArg(t)))
 		case t.State == "waiting" && p.isApproval(t):
 			say("oarlock approve %d %s", id, shellWord(taskArg(t)))
+		case t.State == "paused" && p.run.State != "paused" && len(next) < tailTasks:
+			say("oarlock resume %d %s", id, shellWord(taskArg(t)))
 		}
 	}
 	switch state := p.run.State; {

@@ -147,3 +147,18 @@ func TestShellWord_SurvivesAShell(t *testing.T) {
 		}
 	}
 }
+
+// What somebody holds is let go by a command, which the page names.
+func TestStatus_NamesTheCommandForAPausedStep(t *testing.T) {
+	t.Parallel()
+	page := &runPage{
+		now: at(9), run: &queue.Run{ID: 41, DAG: "etl", State: "waiting", CreatedAt: at(0), StartedAt: at(1)},
+		tasks: []queue.Task{
+			{Step: "load", Kind: "step", State: "paused", Reason: "paused by ana", Attempt: 1, StartedAt: at(1)},
+			{Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
+		},
+	}
+	if got, want := strings.Join(page.next(), "\n"), "oarlock resume 41 load\noarlock resume 41 'resize/a b'\noarlock status 41 -w"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

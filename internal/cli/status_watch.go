@@ -208,7 +208,7 @@ func (w *watcher) tell(page *runPage) error {
 		if run.Reason != "" && !page.starting() {
 			text += ": " + printable(run.Reason)
 		}
-		line("", run.State+run.Reason, text)
+		line("", text, text)
 	}
 	for i := range page.tasks {
 		t := &page.tasks[i]
