@@ -253,13 +253,17 @@ func (a *arena) putAll(t *testing.T, plan *traffic.Plan) {
 	for _, d := range plan.DAGs {
 		a.put(t, d.Source)
 	}
-	two := 2
-	if err := a.SetQueue(t.Context(), queue.QueueChange{Name: limitedQueue, MaxRunning: &two}); err != nil {
+	most := limitOfQueue
+	if err := a.SetQueue(t.Context(), queue.QueueChange{Name: limitedQueue, MaxRunning: &most}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-const limitedQueue = "limited"
+// limitedQueue is the queue whose runs are limited, and to how many.
+const (
+	limitedQueue = "limited"
+	limitOfQueue = 2
+)
 
 // station is a worker that is started again whenever it ends, as a service manager does.
 type station struct {

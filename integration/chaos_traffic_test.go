@@ -321,25 +321,33 @@ func (a *arena) countLimited() {
 	}
 }
 
+// logOf is an attempt that has a log.
+type logOf struct {
+	Step    int
+	Item    string
+	Alt     int
+	Attempt int
+}
+
 // tail follows the log of a run while its connections break (G4).
 type tail struct {
 	run    queue.RunID
-	chunks map[string][]queue.Chunk // by task and attempt
+	chunks map[logOf][]queue.Chunk
 	wrong  []string
 	ended  bool
 }
 
 func (f *tail) read(ctx context.Context, c *client) {
-	f.chunks = map[string][]queue.Chunk{}
+	f.chunks = map[logOf][]queue.Chunk{}
 	for chunk, err := range c.FollowLogs(ctx, queue.LogQuery{Run: f.run}) {
 		if err != nil {
 			return // its client is gone, or was refused for good: what came until then is checked
 		}
-		name := fmt.Sprintf("%s %v#%d", chunk.Step, chunk.Task, chunk.Attempt)
-		if want := len(f.chunks[name]); chunk.Seq != want {
-			f.wrong = append(f.wrong, fmt.Sprintf("G4 run %d: %s: chunk %d came where %d was next", f.run, name, chunk.Seq, want))
+		at := logOf{chunk.Task.Step, chunk.Task.Item, chunk.Task.Alt, chunk.Attempt}
+		if want := len(f.chunks[at]); chunk.Seq != want {
+			f.wrong = append(f.wrong, fmt.Sprintf("G4 run %d: %+v: chunk %d came where %d was next", f.run, at, chunk.Seq, want))
 		}
-		f.chunks[name] = append(f.chunks[name], chunk)
+		f.chunks[at] = append(f.chunks[at], chunk)
 	}
 	f.ended = ctx.Err() == nil
 }

@@ -46,8 +46,23 @@ BEGIN
 END $$;
 CREATE TRIGGER chaos_new AFTER INSERT ON oarlock.tasks FOR EACH ROW EXECUTE FUNCTION chaos.note_task();
 CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.tasks FOR EACH ROW
-    WHEN ((OLD.state, OLD.attempt, OLD.generation, OLD.epoch) IS DISTINCT FROM (NEW.state, NEW.attempt, NEW.generation, NEW.epoch))
+    WHEN ((OLD.state, OLD.attempt, OLD.generation, OLD.epoch) IS DISTINCT FROM (NEW.state, NEW.attempt, NEW.generation, NEW.epoch)
+          OR OLD.finished_at IS NOT NULL AND OLD IS DISTINCT FROM NEW)
     EXECUTE FUNCTION chaos.note_task();
+
+-- What is only ever added to, and what nobody prunes during a seed.
+CREATE TABLE chaos.tampered (what text NOT NULL, run_id bigint NOT NULL);
+CREATE FUNCTION chaos.note_tampering() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO chaos.tampered VALUES (lower(TG_OP) || ' of ' || TG_TABLE_NAME, OLD.run_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_tampered AFTER DELETE ON oarlock.runs FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
+CREATE TRIGGER chaos_tampered AFTER DELETE ON oarlock.tasks FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
+CREATE TRIGGER chaos_tampered AFTER DELETE ON oarlock.controls FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
+CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.attempts FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
+CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.events FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
+CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.log_chunks FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
 
 CREATE TABLE chaos.clock (ahead interval NOT NULL);
 INSERT INTO chaos.clock VALUES ('0');

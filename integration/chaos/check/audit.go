@@ -65,7 +65,7 @@ func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Viol
 			continue
 		}
 		h.ofTask(c, say)
-		if c.Is == "running" && c.Was != "running" {
+		if c.begins() {
 			h.checkEdges(c, edges[c.Run], say)
 		}
 		h.tasks[c.Task] = c
@@ -117,8 +117,11 @@ func (h *history) ofTask(c Change, say sayer) {
 	case c.Claim == "" && c.Tx != h.overIn && c.Tx != h.parted:
 		say("S7", "%s became %s while nobody held the run", c.Task, c.Is)
 	}
-	if terminal[before.Is] && before.Generation == c.Generation && c.Is != before.Is {
+	switch same := before.Generation == c.Generation; {
+	case same && terminal[before.Is] && c.Is != before.Is:
 		say("S1", "%s was %s and became %s in the same generation", c.Task, before.Is, c.Is)
+	case same && terminal[c.Is] && c.Is == c.Was:
+		say("S1", "%s was %s, and written again in the same generation", c.Task, c.Is)
 	}
 	if c.Is == "succeeded" && c.Was != "succeeded" {
 		key := taskOf{c.Task, c.Generation}
@@ -133,6 +136,15 @@ func (h *history) ofTask(c Change, say sayer) {
 	if c.Attempt > 0 && c.Was == "running" && c.Is == "running" && c.Attempt == c.WasAttempt && c.Epoch != before.Epoch && before.Epoch != 0 {
 		say("S8", "attempt %d of %s runs in epoch %d as in epoch %d", c.Attempt, c.Task, before.Epoch, c.Epoch)
 	}
+}
+
+// begins says whether a task starts, or ends by itself without ever having run.
+func (c *Change) begins() bool {
+	switch c.Is {
+	case "pending", "ready", "canceled", "upstream_failed":
+		return false
+	}
+	return c.Was == "" || c.Was == "pending" || c.Was == "ready" || c.Is == "running" && c.Was != "running"
 }
 
 // checkEdges wants all parents of a task to be settled when it starts.
@@ -152,4 +164,32 @@ func stepOf(task string) string {
 		}
 	}
 	return task
+}
+
+// Limits wants no more runs of a kind to be claimed at once than may be (C1). Kinds says of what each run is, most how many of
+// that there may be. Whoever claims because another run was given back has seen that committed, so that comes first in the trail.
+func Limits(changes []Change, kinds map[int64][]string, most map[string]int) (broken []Violation) {
+	claimed, told := map[string]map[int64]bool{}, map[string]bool{}
+	for i, c := range changes {
+		for _, kind := range kinds[c.Run] {
+			if claimed[kind] == nil {
+				claimed[kind] = map[int64]bool{}
+			}
+			if c.Task == "" && c.Claim != "" {
+				claimed[kind][c.Run] = true
+			} else if c.Task == "" {
+				delete(claimed[kind], c.Run)
+			}
+		}
+		if i+1 < len(changes) && changes[i+1].Tx == c.Tx {
+			continue // in one moment
+		}
+		for kind, limit := range most {
+			if n := len(claimed[kind]); n > limit && !told[kind] {
+				told[kind] = true
+				broken = append(broken, Violation{"C1", c.Run, fmt.Sprintf("%s has %d runs at once, at most %d", kind, n, limit)})
+			}
+		}
+	}
+	return broken
 }

@@ -50,8 +50,12 @@ func Calls(calls []Call, patience time.Duration) (broken []Violation) {
 		if first := history[0].Input.(Call); first.Verb == "ask" || first.Verb == "audit" { //nolint:forcetypeassert // made above
 			model, rule = keys, "A1"
 		}
-		if porcupine.CheckOperationsTimeout(model.ToModel(), history, patience) == porcupine.Illegal {
+		switch porcupine.CheckOperationsTimeout(model.ToModel(), history, patience) {
+		case porcupine.Illegal:
 			broken = append(broken, Violation{rule, 0, fmt.Sprintf("%s: these calls cannot have happened: %+v", object, callsOf(history))})
+		case porcupine.Unknown:
+			broken = append(broken, Violation{rule, 0, fmt.Sprintf("%s: whether these calls can have happened was not found out in %v", object, patience)})
+		case porcupine.Ok:
 		}
 	}
 	return broken

@@ -74,6 +74,10 @@ func TestTrail_FindsWhatMustNotHappen(t *testing.T) {
 		"epoch falls":               {run(9, "running", 1, "w"), "S3"},
 		"succeeds twice":            {task(9, "a", "running", "succeeded", 2, 2), "S1"},
 		"starts again":              {task(9, "a", "succeeded", "running", 2, 2), "S1"},
+		"written again":             {task(9, "a", "succeeded", "succeeded", 2, 2), "S1"},
+		"ends before its parent":    {Change{Tx: 9, Run: 2, Task: "b", Is: "succeeded", Generation: 1, Claim: "v"}, "S5"},
+		"skipped before its parent": {Change{Tx: 9, Run: 2, Task: "b", Is: "skipped", Generation: 1, Claim: "v"}, "S5"},
+		"canceled before it starts": {Change{Tx: 9, Run: 2, Task: "b", Is: "canceled", Generation: 1, Claim: "v"}, ""},
 		"written by an old driver":  {stale, "S7"},
 		"written without a claim":   {alone, "S7"},
 		"an attempt is left out":    {gap, "S8"},
@@ -83,6 +87,30 @@ func TestTrail_FindsWhatMustNotHappen(t *testing.T) {
 			t.Parallel()
 			both := map[int64]map[string][]string{1: edges[1], 2: edges[1]}
 			if got := rules(Trail(append(open[:8:8], test.add), both)); got != test.want {
+				t.Errorf("broken: %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLimits_FindsTooManyAtOnce(t *testing.T) {
+	t.Parallel()
+	of := func(tx, run int64, claim string) Change { return Change{Tx: tx, Run: run, Is: "running", Claim: claim} }
+	for name, test := range map[string]struct {
+		changes []Change
+		want    string
+	}{
+		"as many as may be":         {[]Change{of(1, 1, "a"), of(2, 2, "b"), of(3, 4, "c")}, ""},
+		"one more":                  {[]Change{of(1, 1, "a"), of(2, 2, "b"), of(3, 3, "c"), of(4, 3, "")}, "C1"},
+		"after one was given back":  {[]Change{of(1, 1, "a"), of(2, 2, "b"), of(3, 1, ""), of(4, 3, "c")}, ""},
+		"in its place, at once":     {[]Change{of(1, 1, "a"), of(2, 2, "b"), of(3, 3, "c"), of(3, 1, "")}, ""},
+		"taken over":                {[]Change{of(1, 1, "a"), of(2, 2, "b"), of(3, 1, "d")}, ""},
+		"what its tasks do is none": {[]Change{of(1, 1, "a"), of(2, 2, "b"), {Tx: 3, Run: 3, Task: "s", Claim: "c"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kinds := map[int64][]string{1: {"q", "d"}, 2: {"q", "d"}, 3: {"q", "d"}, 4: {"other"}}
+			if got := rules(Limits(test.changes, kinds, map[string]int{"q": 2})); got != test.want {
 				t.Errorf("broken: %q, want %q", got, test.want)
 			}
 		})
@@ -204,5 +232,18 @@ func TestCalls_FindsWhatCannotHaveHappened(t *testing.T) {
 				t.Errorf("broken: %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// What could not be found out is not taken for good.
+func TestCalls_SaysWhatItDidNotFindOut(t *testing.T) {
+	t.Parallel()
+	calls := []Call{{From: 100, To: 101, Object: "r", Verb: "look", Answer: Done, State: "succeeded"}, {From: 102, To: 103, Object: "r", Verb: "look", Answer: Done, State: "failed"}}
+	for i := range 60 { // each may have happened at any time
+		calls = append(calls, Call{From: time.Duration(i), Object: "r", Verb: "cancel", Answer: Unknown})
+	}
+	broken := Calls(calls, 10*time.Millisecond)
+	if len(broken) != 1 || !strings.Contains(broken[0].What, "not found out") {
+		t.Errorf("broken: %v", broken)
 	}
 }

@@ -47,6 +47,7 @@ type DAG struct {
 	Source string // $DIR stands for the folder of the library
 	Steps  []Step
 	Ends   string // the state of a run that nobody cancels
+	Limit  int    // max_active_runs, 0: none
 }
 
 // Tasks is how many tasks a run of the DAG has, but for those of its children.
@@ -109,6 +110,9 @@ const (
 // newDAG draws a graph: layers with fans and diamonds between them.
 func newDAG(r *rand.Rand, name string, options Options) *DAG {
 	d := &DAG{Name: name}
+	if name == limitedDAG {
+		d.Limit = limitOfRuns
+	}
 	n := minSteps + r.IntN(maxSteps-minSteps+1)
 	for i := range n {
 		s := Step{ID: fmt.Sprintf("s%d", i), Kind: pick(r)}
@@ -190,7 +194,7 @@ func (s *Step) asParent() string {
 // write makes the file. A run may lose its driver as often as it likes: that is what is being done to it.
 func (d *DAG) write(r *rand.Rand, options Options) {
 	var text strings.Builder
-	fmt.Fprintf(&text, "name: %s\nmax_drives: 1000\nparams: [{name: n, type: integer, default: 0}]\n", d.Name)
+	fmt.Fprintf(&text, "name: %s\nmax_drives: 1000\nmax_active_runs: %d\nparams: [{name: n, type: integer, default: 0}]\n", d.Name, d.Limit)
 	if r.IntN(3) == 0 {
 		text.WriteString("handler_on: {exit: {run: '. $DIR/lib; body 0 1 0'}}\n")
 	}

@@ -62,6 +62,12 @@ type Plan struct {
 
 const dagsPerPlan = 5
 
+// limitedDAG is the one whose runs are limited, and to how many.
+const (
+	limitedDAG  = "d4"
+	limitOfRuns = 2
+)
+
 // New draws a plan. The same generator in the same state draws the same plan.
 func New(r *rand.Rand, options Options) *Plan {
 	p := &Plan{DAGs: []*DAG{child(options)}}
