@@ -276,6 +276,7 @@ type station struct {
 	mu      sync.Mutex
 	now     *process
 	busy    bool // something is being done to it
+	uses    int  // how often something was
 	leaving bool
 }
 

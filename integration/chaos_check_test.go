@@ -101,7 +101,8 @@ type judge struct {
 const starved = chaosTTL * 2 / 10
 
 func (j *judge) say(what string) {
-	if j.res.LagMS > starved.Milliseconds() && (strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3")) {
+	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late)
+	if j.res.LagMS > starved.Milliseconds() && timely {
 		j.res.Inconclusive = append(j.res.Inconclusive, what)
 		return
 	}

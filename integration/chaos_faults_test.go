@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -73,6 +75,9 @@ func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
 		u.mu.Lock()
 		taken := u.busy
 		u.busy = true
+		if !taken {
+			u.uses++
+		}
 		u.mu.Unlock()
 		if !taken {
 			return u, func() {
@@ -85,31 +90,41 @@ func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
 	return nil, nil
 }
 
+// used counts what was done to a worker.
+func (u *station) used() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.uses
+}
+
 func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
 	a.harm(r, []fault{
-		{"kill -9 of the driver process", 6, onDriver(syscall.SIGKILL)},
-		{"kill -9 of the guard", 3, killGuard},
+		{"kill -9 of the driver process", 6, killOne(theDriver)},
+		{"kill -9 of the guard", 3, killOne(theGuard)},
 		{"kill -9 of guard and driver process", 2, killBoth},
-		{"SIGTERM, and a start", 3, onGuard(syscall.SIGTERM)},
+		{"SIGTERM, and a start", 3, stopWorker},
 		{"SIGSTOP of the driver process, SIGCONT", 4, freezeDriver},
 		{"SIGSTOP of the guard, SIGCONT", 2, freezeGuard},
 		{"SIGSTOP of a whole host, SIGCONT", 2, freezeAll},
 	}, end, 300*time.Millisecond, 1200*time.Millisecond)
 }
 
-func onDriver(sig syscall.Signal) func(*arena, *rand.Rand) bool {
-	return func(a *arena, r *rand.Rand) bool {
-		u, free := a.idle(r)
-		if u == nil {
-			return false
-		}
-		defer free()
-		_, driver := u.pids()
-		return driver != 0 && syscall.Kill(driver, sig) == nil
+// stopWorker asks a worker to end, and it is started again.
+func stopWorker(a *arena, r *rand.Rand) bool {
+	u, free := a.idle(r)
+	if u == nil {
+		return false
 	}
+	defer free()
+	guard, driver := u.pids()
+	return driver != 0 && syscall.Kill(guard, syscall.SIGTERM) == nil
 }
 
-func onGuard(sig syscall.Signal) func(*arena, *rand.Rand) bool {
+// swept is by when nothing may be left of a worker of which one of the two processes was killed.
+const swept = 2 * time.Second
+
+// killOne kills the guard or the driver process; the other one sees to what is left, unless something is done to it, too (W4).
+func killOne(who func(guard, driver int) int) func(*arena, *rand.Rand) bool {
 	return func(a *arena, r *rand.Rand) bool {
 		u, free := a.idle(r)
 		if u == nil {
@@ -117,11 +132,44 @@ func onGuard(sig syscall.Signal) func(*arena, *rand.Rand) bool {
 		}
 		defer free()
 		guard, driver := u.pids()
-		return driver != 0 && syscall.Kill(guard, sig) == nil
+		lives, uses := livesBelow(guard, driver), u.used()
+		if driver == 0 || syscall.Kill(who(guard, driver), syscall.SIGKILL) != nil {
+			return false
+		}
+		a.later(swept, func() {
+			if a.ctx.Err() != nil || u.used() != uses {
+				return
+			}
+			for _, id := range lives {
+				if left := carriers(id); len(left) > 0 {
+					a.say("%s processes %v of worker %s are left %v after its end", late, left, id, swept)
+				}
+			}
+		})
+		return true
 	}
 }
 
-func killGuard(a *arena, r *rand.Rand) bool { return onGuard(syscall.SIGKILL)(a, r) }
+// late begins a finding that is about when processes were gone.
+const late = "W4, late:"
+
+func theGuard(guard, _ int) int   { return guard }
+func theDriver(_, driver int) int { return driver }
+
+// livesBelow are the ids of workers for which children of these processes were started.
+func livesBelow(parents ...int) (ids []string) {
+	for _, parent := range parents {
+		for _, pid := range children(parent) {
+			env, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+			for pair := range strings.SplitSeq(string(env), "\x00") {
+				if id, ok := strings.CutPrefix(pair, "OARLOCK_WORKER_ID="); ok && !slices.Contains(ids, id) {
+					ids = append(ids, id)
+				}
+			}
+		}
+	}
+	return ids
+}
 
 // killBoth leaves tasks that nobody looks after until the next start; where the lease is over before that, they live on.
 func killBoth(a *arena, r *rand.Rand) bool {

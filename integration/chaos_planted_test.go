@@ -1,7 +1,11 @@
 package integration
 
 import (
+	"crypto/rand"
+	mathrand "math/rand/v2"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,15 +46,8 @@ func planted(t *testing.T) *judge {
 		arena: &arena{bench: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}},
 		t:     t, ctx: t.Context(), conn: db.Conn(t), plan: &traffic.Plan{}, res: &report.Result{},
 	}
-	for _, statement := range []string{
-		"UPDATE oarlock.runs SET parent_run = 1, parent_step = 0, parent_item = '', parent_alt = 0 WHERE run_id = 2",
-		"INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq) VALUES (1, 0, 'waiting', 1, 1, 0, 1), (1, 1, 'running', 2, 1, 0, 2)",
-		"INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state) VALUES (1, 1, '', 0, 1, 1, 'failed')",
-		`INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data)
-			SELECT current_date, 1, 1, '', 0, 2, n, 1, now(), 'ab' FROM generate_series(0, 1) n`,
-		"INSERT INTO oarlock.events (run_id, kind, message) VALUES (1, 'test', 'a test')",
-	} {
-		j.plant(statement)
+	if err := script(t.Context(), db.URL, "planted"); err != nil {
+		t.Fatal(err)
 	}
 	if parent != 1 || child != 2 {
 		t.Fatalf("runs %d and %d, want 1 and 2", parent, child)
@@ -63,10 +60,49 @@ func planted(t *testing.T) *judge {
 	return j
 }
 
-func (j *judge) plant(statement string) {
-	j.t.Helper()
-	if _, err := j.conn.Exec(j.ctx, statement); err != nil {
-		j.t.Fatalf("%s: %v", statement, err)
+// sql plants what a file does.
+func sql(name string) func(*judge) {
+	return func(j *judge) {
+		if _, err := j.conn.Exec(j.ctx, chaosStatement(name)); err != nil {
+			j.t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// A worker whose guard leaves a task behind: nobody sees to what is left of a driver process that was killed.
+func TestKillOne_FindsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes two seconds")
+	}
+	for name, careless := range map[string]bool{"careless": true, "careful": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := "planted-" + name + "-" + rand.Text()
+			p := &process{Cmd: exec.Command("sh", "-c", "sh -c 'OARLOCK_WORKER_ID="+id+" sleep 60; :'; sleep 60"), ended: make(chan struct{})}
+			p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+				_ = p.Wait()
+			})
+			until(t, "the task is there", func() bool { return len(carriers(id)) == 1 })
+			a := &arena{ctx: t.Context(), units: []*station{{now: p}}}
+			if !killOne(theDriver)(a, mathrand.New(mathrand.NewPCG(1, 1))) {
+				t.Fatal("it did not kill")
+			}
+			for _, pid := range carriers(id) {
+				if !careless {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+			a.atWork.Wait()
+			if found := len(a.broken) == 1 && strings.HasPrefix(a.broken[0], late); found != careless || len(a.broken) > 1 {
+				t.Errorf("found: %v", a.broken)
+			}
+		})
 	}
 }
 
@@ -76,24 +112,22 @@ func TestJudge_FindsWhatIsPlanted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("wants a database")
 	}
-	sql := func(statement string) func(*judge) { return func(j *judge) { j.plant(statement) } }
 	for name, test := range map[string]struct {
 		plant func(*judge)
 		want  []string
 	}{
 		"nothing":                       {func(*judge) {}, nil},
 		"a run is gone":                 {func(j *judge) { j.asked.note(3) }, []string{"S6: run 3 was accepted"}},
-		"a task is deleted":             {sql("DELETE FROM oarlock.tasks WHERE step = 1"), []string{"S2: run 1: delete of tasks"}},
-		"an attempt is rewritten":       {sql("UPDATE oarlock.attempts SET state = 'succeeded'"), []string{"S2: run 1: update of attempts"}},
-		"an event is rewritten":         {sql("UPDATE oarlock.events SET message = '' WHERE kind = 'test'"), []string{"S2: run 1: update of events"}},
-		"a piece of a log is rewritten": {sql("UPDATE oarlock.log_chunks SET data = 'xy' WHERE seq = 1"), []string{"S2: run 1: update of log_chunks", "G4: run 1"}},
-		"a second child": {sql("INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, params, run_at, logical_at, trigger, root_id, submitted_by, parent_run, parent_step, parent_item, parent_alt) " +
-			"OVERRIDING SYSTEM VALUE SELECT 9, dag_id, version, lane_id, state, params, run_at, logical_at, trigger, 9, submitted_by, parent_run, parent_step, parent_item, parent_alt FROM oarlock.runs WHERE run_id = 2"), []string{"A1: run 1: ask has 2 children"}},
-		"success without a child's":    {sql("UPDATE oarlock.tasks SET state = 'succeeded', finished_at = now() WHERE step = 0"), []string{"A1: run 1: ask has 1 children, 0 of them succeeded"}},
-		"a follower missed the end":    {func(j *judge) { f := j.asked.tails[0]; at := logOf{1, "", 0, 2}; f.chunks[at] = f.chunks[at][:1] }, []string{"G4: run 1"}},
-		"a follower missed an attempt": {func(j *judge) { clear(j.asked.tails[0].chunks) }, []string{"G4: run 1"}},
-		"a follower heard too much":    {func(j *judge) { f := j.asked.tails[0]; f.chunks[logOf{0, "", 0, 1}] = f.chunks[logOf{1, "", 0, 2}] }, []string{"G4: run 1"}},
-		"a follower was cut off":       {func(j *judge) { f := j.asked.tails[0]; f.ended = false; clear(f.chunks) }, nil},
+		"a task is deleted":             {sql("planted_task"), []string{"S2: run 1: delete of tasks"}},
+		"an attempt is rewritten":       {sql("planted_attempt"), []string{"S2: run 1: update of attempts"}},
+		"an event is rewritten":         {sql("planted_event"), []string{"S2: run 1: update of events"}},
+		"a piece of a log is rewritten": {sql("planted_chunk"), []string{"S2: run 1: update of log_chunks", "G4: run 1"}},
+		"a second child":                {sql("planted_child"), []string{"A1: run 1: ask has 2 children"}},
+		"success without a child's":     {sql("planted_success"), []string{"A1: run 1: ask has 1 children, 0 of them succeeded"}},
+		"a follower missed the end":     {func(j *judge) { f := j.asked.tails[0]; at := logOf{1, "", 0, 2}; f.chunks[at] = f.chunks[at][:1] }, []string{"G4: run 1"}},
+		"a follower missed an attempt":  {func(j *judge) { clear(j.asked.tails[0].chunks) }, []string{"G4: run 1"}},
+		"a follower heard too much":     {func(j *judge) { f := j.asked.tails[0]; f.chunks[logOf{0, "", 0, 1}] = f.chunks[logOf{1, "", 0, 2}] }, []string{"G4: run 1"}},
+		"a follower was cut off":        {func(j *judge) { f := j.asked.tails[0]; f.ended = false; clear(f.chunks) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

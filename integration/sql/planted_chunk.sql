@@ -1,0 +1,1 @@
+UPDATE oarlock.log_chunks SET data = 'xy' WHERE seq = 1

@@ -1,0 +1,1 @@
+UPDATE oarlock.events SET message = '' WHERE kind = 'test'

@@ -1,0 +1,1 @@
+DELETE FROM oarlock.tasks WHERE step = 1
