@@ -22,7 +22,7 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 
 // PollStatement is the next poll, as it is sent; a whole one looks at everything.
 func (s *Session) PollStatement(want int, whole bool) (string, pgx.StrictNamedArgs) {
-	return pollOnce, s.pollArgs(s.lanes.order(), newClaimIDs(want), claimBytes, 0, whole)
+	return s.pollStatement(s.lanes.order(), newClaimIDs(want), claimBytes, 0, whole)
 }
 
 // RenewStatement is the next renewal, as it is sent; a whole one counts all that the database says the worker holds.

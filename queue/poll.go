@@ -27,7 +27,32 @@ const (
 	dividedFrom = 16
 )
 
-var pollOnce = sql.Named("queue/poll")
+// pollParts says what a poll is needed for beside claims; what it could do costs the server time even where it does nothing.
+type pollParts struct {
+	others bool // other workers want runs, too
+	many   bool // more are wanted than one answer takes whatever their size
+	whole  bool // claims are looked for whose workers are gone without a trace
+}
+
+// sizeless is how many runs a poll claims without looking at the size of their params.
+const sizeless = 16
+
+var pollTexts = everyPoll()
+
+func everyPoll() map[pollParts]string {
+	texts := map[pollParts]string{}
+	for i := range 1 << 3 {
+		p := pollParts{others: i&1 > 0, many: i&2 > 0, whole: i&4 > 0}
+		var without []string
+		for part, there := range map[string]bool{"others": p.others, "many": p.many, "whole": p.whole} {
+			if !there {
+				without = append(without, part)
+			}
+		}
+		texts[p] = sql.Without("queue/poll", without...)
+	}
+	return texts
+}
 
 // Poll claims up to want runs, and looks after other workers' runs while it is there: it queues what waited long enough
 // and what the dead left. Call it about once a second, also when nothing is wanted.
@@ -160,9 +185,10 @@ func newClaimIDs(n int) []uuid.UUID {
 
 func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int, whole bool) (*pollReply, error) {
 	ordered := s.lanes.order()
+	statement, args := s.pollStatement(ordered, ids, bytes, part, whole)
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, pollOnce, s.pollArgs(ordered, ids, bytes, part, whole))
+		rows, err := conn.Query(ctx, statement, args)
 		if err != nil {
 			return err
 		}
@@ -185,13 +211,20 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int
 	return &reply, nil
 }
 
-func (s *Session) pollArgs(ordered []*lane, ids []uuid.UUID, bytes, part int, whole bool) pgx.StrictNamedArgs {
-	a := argsOf(ordered)
-	return pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "bytes": bytes, "claims": plain(ids), "terms": s.lanes.terms, "others": s.peers.hungry, "part": part,
+func (s *Session) pollStatement(ordered []*lane, ids []uuid.UUID, bytes, part int, whole bool) (string, pgx.StrictNamedArgs) {
+	parts, a := pollParts{others: s.peers.hungry > 0, many: len(ids) > sizeless, whole: whole}, argsOf(ordered)
+	args := pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "want": len(ids), "claims": plain(ids), "terms": s.lanes.terms,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
-		"whole": whole, "slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
+		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
 	}
+	if parts.others {
+		args["others"], args["part"] = s.peers.hungry, part
+	}
+	if parts.many {
+		args["bytes"] = bytes
+	}
+	return pollTexts[parts], args
 }
 
 // bytesOf is what claims hold that may be large.

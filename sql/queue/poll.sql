@@ -1,5 +1,6 @@
--- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; with @whole, now and then, runs_worker, once per worker that holds runs; fences_pkey, workers_pkey
+-- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left.
+--          It has the part `others` where other workers want runs, too, `many` where more than 16 are wanted, and `whole` now and then
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; in the part `whole` runs_worker, once per worker that holds runs; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
@@ -13,9 +14,10 @@ WITH RECURSIVE fence AS MATERIALIZED (
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
+-- part others
 ), share AS MATERIALIZED ( -- others want some, too
-    SELECT CASE WHEN @others::int = 0 THEN @want::int WHEN @part::int > 0 THEN least(@part, @want)
-           ELSE (@others + (SELECT count(*) FROM (
+    SELECT CASE WHEN @part::int > 0 THEN least(@part, @want)
+           ELSE (@others::int + (SELECT count(*) FROM (
                     SELECT FROM lane CROSS JOIN LATERAL (
                            (SELECT FROM oarlock.runs r
                              WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
@@ -29,6 +31,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
                                AND r.started_at IS NOT NULL
                              ORDER BY r.run_at, r.run_id LIMIT @want)) head
                      WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
+-- end others
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
@@ -46,9 +49,14 @@ WITH RECURSIVE fence AS MATERIALIZED (
                      AND r.started_at IS NOT NULL
                    ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun) head
      WHERE NOT lane.limited
-     LIMIT (SELECT s.n FROM share s)
+     LIMIT coalesce(
+           -- part others
+           (SELECT s.n FROM share s),
+           -- end others
+           @want::int)
 ), chosen AS MATERIALIZED (
     SELECT ARRAY(SELECT run_id FROM picked) AS ids
+-- part many
 ), fitting (n, bytes) AS ( -- how many of them one answer takes, in blocks, the first in any case: params are unpacked to be measured
     SELECT 0, 0::bigint FROM chosen c WHERE cardinality(c.ids) > 16
     UNION ALL
@@ -56,11 +64,16 @@ WITH RECURSIVE fence AS MATERIALIZED (
                SELECT sum(octet_length(r.params::text) + coalesce(octet_length(r.precomputed::text), 0))
                  FROM oarlock.runs r WHERE r.run_id = ANY (c.ids[f.n + 1 : f.n + 16])), 0)::bigint
       FROM fitting f, chosen c WHERE f.n < cardinality(c.ids) AND f.bytes < @bytes::bigint
+-- end many
 ), claimed AS (
     UPDATE oarlock.runs r
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
-      FROM unnest((SELECT c.ids[:coalesce((SELECT max(f.n) FROM fitting f), 16)] FROM chosen c), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
+      FROM unnest((SELECT c.ids[:coalesce(
+                          -- part many
+                          (SELECT max(f.n) FROM fitting f),
+                          -- end many
+                          16)] FROM chosen c), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
     RETURNING p.n, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
@@ -68,20 +81,28 @@ WITH RECURSIVE fence AS MATERIALIZED (
 ), hunger AS ( -- whoever wakes workers asks only whether they are: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
      WHERE w.worker_id = @worker AND w.state = 'live' AND (w.hungry > 0) <> (@want > h.n)
-), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index; not each time, because while somebody holds an old snapshot all that a worker ever held is in the way
-    (SELECT r.worker_id FROM oarlock.runs r WHERE @whole::bool AND r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
+-- part whole
+), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index; not in each poll, because while somebody holds an old snapshot all that a worker ever held is in the way
+    (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
     UNION ALL
     SELECT (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id ORDER BY r.worker_id LIMIT 1)
       FROM holder h WHERE h.worker_id IS NOT NULL
+-- end whole
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.hungry > 0 AS hungry FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
 ), dead AS ( -- whose runs wait for somebody who takes them from it
+    -- part whole
     SELECT h.worker_id FROM holder h WHERE NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = h.worker_id) AND h.worker_id IS NOT NULL
     UNION
+    -- end whole
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
 ), facts AS (
-    SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, (SELECT s.n FROM share s) AS share,
+    SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, coalesce(
+           -- part others
+           (SELECT s.n FROM share s),
+           -- end others
+           @want::int) AS share,
            EXISTS (SELECT FROM fence) -- asked first: who waited for it in vain has an old snapshot, in which it is still there
                OR EXISTS (SELECT FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'draining'
                            WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
