@@ -9,8 +9,8 @@
 // from then on, so that sending it again is harmless whatever became of the first time.
 //
 // Log.Close ends it: once everything but the last ChunkBytes is stored, it hands these and the final marker to its caller,
-// to be stored together with the record of the attempt's end. It waits for that while more of the log is stored within each
-// ClosePatience, up to CloseLimit; then what was not sent counts as dropped, what was sent without an answer is handed over
+// to be stored together with the record of the attempt's end. It waits for that while the sink takes something, of whatever
+// log, within each ClosePatience, up to CloseLimit; then what was not sent counts as dropped, what was sent without an answer is handed over
 // too, by the same numbers.
 //
 // # Nothing is lost silently

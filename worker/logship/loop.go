@@ -214,10 +214,10 @@ func (l *loop) settle(o outcome) {
 	l.progress.Store(int64(now.Sub(l.start)))
 	l.crowded.Store(false)
 	l.exhausted.Store(false)
+	for n := range l.closings { // of whichever log that was: they all have their turn
+		n.closing.deadline = earlier(now.Add(ClosePatience), n.closing.limit)
+	}
 	for _, n := range o.lines {
-		if c := n.closing; c != nil {
-			c.deadline = earlier(now.Add(ClosePatience), c.limit)
-		}
 		isLost := slices.Contains(lost, n.log.at.Run)
 		freed := n.stored(isLost)
 		if isLost {

@@ -17,7 +17,7 @@ func TestClose_WaitsWhileMoreIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls   int
 		dropped bool
-	}{"in time": {10, false}, "endless": {200, true}} {
+	}{"in time": {10, false}, "endless": {100, true}} {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			sink := newStore()
@@ -38,6 +38,32 @@ func TestClose_WaitsWhileMoreIsStored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Logs that end together wait for each other.
+func TestClose_WaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	const ending, each = 40, 4 * sendBytes
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink, MemoryBytes: 2 * ending * each})
+		defer s.Close()
+		sink.before = func(context.Context) error { pass(ClosePatience / 5); return nil }
+		var closing sync.WaitGroup
+		for i := range ending {
+			l := s.Open(attempt(queue.RunID(i+1)), nil)
+			content := pattern(each)
+			write(t, l.Stdout(), content)
+			closing.Go(func() {
+				sink.put(l.Close("succeeded"))
+				sink.end(t, queue.RunID(i+1), each, content)
+			})
+		}
+		closing.Wait()
+		if got := s.Stats(); got.Dropped > 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // Whoever has no room waits as long as others get some, and nobody loses anything.

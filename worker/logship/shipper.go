@@ -15,9 +15,9 @@ const (
 	ChunkBytes      = 32 << 10
 	FlushInterval   = 250 * time.Millisecond
 	WatchedInterval = 20 * time.Millisecond
-	ClosePatience   = 2 * time.Second  // of a log that ends, as long as nothing more of it is stored
-	CloseLimit      = 30 * time.Second // whatever is stored
-	WritePatience   = time.Second      // of a write, as long as nothing is stored
+	ClosePatience   = 2 * time.Second // of a log that ends, as long as nothing is stored
+	CloseLimit      = time.Minute     // whatever is stored
+	WritePatience   = time.Second     // of a write, as long as nothing is stored
 	SpoolPatience   = WritePatience / 4
 
 	DefaultMemoryBytes  = 16 << 20
