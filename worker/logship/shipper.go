@@ -157,6 +157,7 @@ func (s *Shipper) reserve(n int64) bool {
 		case <-long.C:
 			s.crowded.Store(true)
 			rouse(s.kick)
+			long.Reset(SpoolPatience)
 		case <-over.C:
 			if left := WritePatience - s.stalled(); left > 0 {
 				over.Reset(left)
