@@ -142,7 +142,7 @@ func (a *asking) rehearse(ctx context.Context) error {
 	}
 	all.object = object
 	if len(runs) > 0 {
-		all.text = t.String()
+		all.text = a.env.fitted(t.String())
 	}
 	if err := a.env.say(all); err != nil {
 		return err

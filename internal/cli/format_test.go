@@ -2,8 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 func TestSpan_IsAsExactAsPeopleCare(t *testing.T) {
@@ -80,6 +83,32 @@ func TestUpcoming_IsATimeOrFromNowOn(t *testing.T) {
 	for _, word := range []string{"10m", "+10", "+-1m", "now", "2026-11-20"} {
 		if got, err := upcoming("--at", word, now); err == nil {
 			t.Errorf("%q was taken for %v", word, got)
+		}
+	}
+}
+
+// A reason may be long: on a terminal a run stays a line, in a pipe nothing is lost.
+func TestList_IsALineForEachRun(t *testing.T) {
+	t.Parallel()
+	runs := []queue.Run{
+		{ID: 8, DAG: "etl", State: "failed", Reason: "step load failed: " + strings.Repeat("日本 ", 99), CreatedAt: at(0)},
+		{ID: 7, DAG: "etl", State: "succeeded", CreatedAt: at(0)},
+	}
+	for _, columns := range []int{40, 80} {
+		e := &env{Env: testEnv()}
+		e.StdoutTTY, e.Columns = true, columns
+		lines := strings.Split(strings.TrimSuffix(e.runsAnswer(runs, at(9)).text, "\n"), "\n")
+		if len(lines) != 3 || !strings.Contains(lines[1], "…") || strings.Contains(lines[2], "…") && columns == 80 {
+			t.Errorf("%d columns:\n%s", columns, strings.Join(lines, "\n"))
+		}
+		for _, line := range lines {
+			if w := width(line); w > columns {
+				t.Errorf("%d columns in %d: %q", w, columns, line)
+			}
+		}
+		e.StdoutTTY = false
+		if text := e.runsAnswer(runs, at(9)).text; !strings.Contains(text, runs[0].Reason[:len(runs[0].Reason)-1]) {
+			t.Errorf("a pipe gets %q", text)
 		}
 	}
 }

@@ -32,7 +32,8 @@ func newListCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Shows the runs that you may see. STATE is scheduled, queued, running, waiting, paused, succeeded, failed or
 canceled. By DAG, state, parent and time it is as fast among millions of runs as among a few; other filters look
-through runs from the newest on. -o json prints an array of runs without their tasks.`,
+through runs from the newest on. A terminal shows a line for each run, cut to its width. -o json prints an array of
+runs without their tasks.`,
 			examples: []string{
 				"oarlock list",
 				"oarlock list --state failed --since 2h",
@@ -175,7 +176,7 @@ func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
 	}
 	a.object = object
 	if len(runs) > 0 {
-		a.text = t.String()
+		a.text = e.fitted(t.String())
 	}
 	return a
 }

@@ -140,6 +140,18 @@ func cut(line string, columns int) string {
 	return b.String() + "…"
 }
 
+// fitted cuts the lines of a table whose last column may be long to the terminal, so that each stays a line.
+func (e *env) fitted(text string) string {
+	if !e.StdoutTTY || e.Columns <= 0 {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(cut(strings.TrimSuffix(line, "\n"), e.Columns) + "\n")
+	}
+	return b.String()
+}
+
 // sgrAt is the colour code that text begins with, if it does.
 func sgrAt(text string) string {
 	if !strings.HasPrefix(text, "\x1b[") {
