@@ -158,7 +158,12 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	if err != nil {
 		return err
 	}
-	defer worker.watch(func(err error) { stop(err) })()
+	defer worker.watch(func(err error) {
+		if run, unread := store.Get(waiting, id); unread == nil && run.Over() {
+			return // it ended because the run had, which is shown
+		}
+		stop(err)
+	})()
 	defer context.AfterFunc(ctx, func() { e.cancelHere(waiting, store, id) })()
 	err = h.show(waiting, store, id)
 	if why := context.Cause(waiting); why != nil {
