@@ -75,9 +75,6 @@ func (a *arena) idle(r *rand.Rand) (u *station, free func()) {
 		u.mu.Lock()
 		taken := u.busy
 		u.busy = true
-		if !taken {
-			u.uses++
-		}
 		u.mu.Unlock()
 		if !taken {
 			return u, func() {
@@ -97,10 +94,17 @@ func (u *station) used() int {
 	return u.uses
 }
 
+// use counts one thing more.
+func (u *station) use() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.uses++
+}
+
 func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
 	a.harm(r, []fault{
-		{"kill -9 of the driver process", 6, killOne(theDriver)},
-		{"kill -9 of the guard", 3, killOne(theGuard)},
+		{"kill -9 of the driver process", 6, killDriver},
+		{"kill -9 of the guard", 3, killGuard},
 		{"kill -9 of guard and driver process", 2, killBoth},
 		{"SIGTERM, and a start", 3, stopWorker},
 		{"SIGSTOP of the driver process, SIGCONT", 4, freezeDriver},
@@ -117,44 +121,61 @@ func stopWorker(a *arena, r *rand.Rand) bool {
 	}
 	defer free()
 	guard, driver := u.pids()
-	return driver != 0 && syscall.Kill(guard, syscall.SIGTERM) == nil
+	if driver == 0 {
+		return false
+	}
+	u.use()
+	return syscall.Kill(guard, syscall.SIGTERM) == nil
 }
 
-// swept is by when nothing may be left of a worker of which one of the two processes was killed.
+// killGuard leaves the end to the driver process, which hands on its runs first: what tasks may leave behind (leftovers: keep)
+// lives until that is done.
+func killGuard(a *arena, r *rand.Rand) bool {
+	u, free := a.idle(r)
+	if u == nil {
+		return false
+	}
+	defer free()
+	guard, driver := u.pids()
+	if driver == 0 {
+		return false
+	}
+	u.use()
+	return syscall.Kill(guard, syscall.SIGKILL) == nil
+}
+
+// swept is by when nothing may be left of a driver process that was killed.
 const swept = 2 * time.Second
 
-// killOne kills the guard or the driver process; the other one sees to what is left, unless something is done to it, too (W4).
-func killOne(who func(guard, driver int) int) func(*arena, *rand.Rand) bool {
-	return func(a *arena, r *rand.Rand) bool {
-		u, free := a.idle(r)
-		if u == nil {
-			return false
-		}
-		defer free()
-		guard, driver := u.pids()
-		lives, uses := livesBelow(guard, driver), u.used()
-		if driver == 0 || syscall.Kill(who(guard, driver), syscall.SIGKILL) != nil {
-			return false
-		}
-		a.later(swept, func() {
-			if a.ctx.Err() != nil || u.used() != uses {
-				return
-			}
-			for _, id := range lives {
-				if left := carriers(id); len(left) > 0 {
-					a.say("%s processes %v of worker %s are left %v after its end", late, left, id, swept)
-				}
-			}
-		})
-		return true
+// killDriver leaves the end to the guard, which sees to what is left, unless something is done to it, too (W4).
+func killDriver(a *arena, r *rand.Rand) bool {
+	u, free := a.idle(r)
+	if u == nil {
+		return false
 	}
+	defer free()
+	guard, driver := u.pids()
+	lives := livesBelow(guard, driver)
+	if driver == 0 || syscall.Kill(driver, syscall.SIGKILL) != nil {
+		return false
+	}
+	u.use()
+	uses := u.used()
+	a.later(swept, func() {
+		if a.ctx.Err() != nil || u.used() != uses {
+			return
+		}
+		for _, id := range lives {
+			if left := carriers(id); len(left) > 0 {
+				a.say("%s processes %v of worker %s are left %v after its end", late, left, id, swept)
+			}
+		}
+	})
+	return true
 }
 
 // late begins a finding that is about when processes were gone.
 const late = "W4, late:"
-
-func theGuard(guard, _ int) int   { return guard }
-func theDriver(_, driver int) int { return driver }
 
 // livesBelow are the ids of workers for which children of these processes were started.
 func livesBelow(parents ...int) (ids []string) {
@@ -182,6 +203,7 @@ func killBoth(a *arena, r *rand.Rand) bool {
 	if driver == 0 {
 		return false
 	}
+	u.use()
 	a.excuse(driver)
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		_ = syscall.Kill(guard, sig)
@@ -203,6 +225,7 @@ func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
 		free()
 		return false
 	}
+	u.use()
 	pids := who(guard, driver)
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)

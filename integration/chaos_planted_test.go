@@ -70,7 +70,7 @@ func sql(name string) func(*judge) {
 }
 
 // A worker whose guard leaves a task behind: nobody sees to what is left of a driver process that was killed.
-func TestKillOne_FindsWhatIsLeft(t *testing.T) {
+func TestKillDriver_FindsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes two seconds")
@@ -90,7 +90,7 @@ func TestKillOne_FindsWhatIsLeft(t *testing.T) {
 			})
 			until(t, "the task is there", func() bool { return len(carriers(id)) == 1 })
 			a := &arena{ctx: t.Context(), units: []*station{{now: p}}}
-			if !killOne(theDriver)(a, mathrand.New(mathrand.NewPCG(1, 1))) {
+			if !killDriver(a, mathrand.New(mathrand.NewPCG(1, 1))) {
 				t.Fatal("it did not kill")
 			}
 			for _, pid := range carriers(id) {

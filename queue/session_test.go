@@ -54,8 +54,16 @@ func TestRegister_RefusesConnectionsThatAPoolerLends(t *testing.T) {
 	for name, c := range map[string]queue.Config{
 		"in front": {URL: byTransaction}, "though it polls": {URL: byTransaction, PollOnly: true}, "beside": {URL: f.url, Direct: byTransaction},
 	} {
-		if _, err := open(c).Register(t.Context(), describe()); !errors.Is(err, queue.ErrPooled) || queue.Passing(err) {
+		store := open(c)
+		s, err := store.Register(t.Context(), describe())
+		for end := time.Now().Add(time.Minute); err != nil && queue.Passing(err) && time.Now().Before(end); { // a busy machine
+			s, err = store.Register(t.Context(), describe())
+		}
+		if !errors.Is(err, queue.ErrPooled) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = s.Close(t.Context())
 		}
 	}
 	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {

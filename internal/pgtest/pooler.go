@@ -139,7 +139,8 @@ func relay(backend *pgproto3.Frontend, client *pgproto3.Backend) (status byte, e
 		}
 		client.Send(msg)
 		if ready, ok := msg.(*pgproto3.ReadyForQuery); ok {
-			return ready.TxStatus, client.Flush()
+			_ = client.Flush() // that it has left is noticed when it says nothing more
+			return ready.TxStatus, nil
 		}
 	}
 }
