@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,7 +116,7 @@ func (e *env) rigConfig(ctx context.Context) (rig.Config, error) {
 	s := e.settings
 	c := rig.Config{
 		Database: queue.Config{URL: url, Direct: s.Text("direct_url"), PollOnly: s.Text("poll_only") == "true"},
-		Version:  version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
+		Version:  buildVersion(debug.ReadBuildInfo()).Version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
 		Slots: e.number("slots"), High: e.number("claim_high"), Low: e.number("claim_low"),
 		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
 		Commands: e.commands(),
