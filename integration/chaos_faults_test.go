@@ -114,23 +114,13 @@ func (a *arena) breakProcesses(r *rand.Rand, end time.Time) {
 }
 
 // stopWorker asks a worker to end, and it is started again.
-func stopWorker(a *arena, r *rand.Rand) bool {
-	u, free := a.idle(r)
-	if u == nil {
-		return false
-	}
-	defer free()
-	guard, driver := u.pids()
-	if driver == 0 {
-		return false
-	}
-	u.use()
-	return syscall.Kill(guard, syscall.SIGTERM) == nil
-}
+func stopWorker(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGTERM) }
 
 // killGuard leaves the end to the driver process, which hands on its runs first: what tasks may leave behind (leftovers: keep)
 // lives until that is done.
-func killGuard(a *arena, r *rand.Rand) bool {
+func killGuard(a *arena, r *rand.Rand) bool { return signalGuard(a, r, syscall.SIGKILL) }
+
+func signalGuard(a *arena, r *rand.Rand, sig syscall.Signal) bool {
 	u, free := a.idle(r)
 	if u == nil {
 		return false
@@ -141,7 +131,7 @@ func killGuard(a *arena, r *rand.Rand) bool {
 		return false
 	}
 	u.use()
-	return syscall.Kill(guard, syscall.SIGKILL) == nil
+	return syscall.Kill(guard, sig) == nil
 }
 
 // swept is by when nothing may be left of a driver process that was killed.
