@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,6 +50,7 @@ type Claim struct {
 
 	lost     chan struct{}
 	lostOnce sync.Once
+	left     atomic.Bool
 }
 
 // NewClaim makes a claim that is not lost. Stores fill in its fields before anybody else sees it.
@@ -87,6 +89,10 @@ func (c *Claim) Lost() <-chan struct{} { return c.lost }
 
 // Forfeit closes Lost. Stores call it; it may be called more than once.
 func (c *Claim) Forfeit() { c.lostOnce.Do(func() { close(c.lost) }) }
+
+// Leave says that its driver is gone, with everything of the run that it had under way. Before that the worker does not give
+// back a claim that was lost and that the database still has.
+func (c *Claim) Leave() { c.left.Store(true) }
 
 // Loaded is what a former drive left of a run, and what waits for its next driver.
 type Loaded struct {

@@ -16,7 +16,7 @@
 //     hard one.
 //   - Poll about once a second, also when it wants nothing: a poll looks after other workers' runs, too.
 //   - One Commit per claim at a time. After ErrLeaseLost, or once Claim.Lost is closed: kill what the run has under way,
-//     forget it, write nothing more about it.
+//     write nothing more about it, and call Claim.Leave when nothing of it is left.
 //   - Actions of a batch only after its Commit returned nil.
 //
 // A Store, a Session and all their methods are safe for concurrent use. Both own goroutines and connections until Close.

@@ -58,6 +58,7 @@ func (s *Session) close(ctx context.Context) error {
 	}
 	s.held.forfeitAll()
 	s.hearing.close()
+	s.sweeps.close()
 	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks} {
 		errs = append(errs, l.close(ctx))
 	}
@@ -79,7 +80,7 @@ func (s *Session) leave(ctx context.Context) error {
 			if _, err := tx.Exec(ctx, leaveFleet, s.worker.ID); err != nil {
 				return err
 			}
-			return s.releaseAll(ctx, tx)
+			return s.leaveRuns(ctx, tx)
 		})
 	})
 	if err != nil {
@@ -88,9 +89,9 @@ func (s *Session) leave(ctx context.Context) error {
 	return nil
 }
 
-func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
+func (s *Session) leaveRuns(ctx context.Context, tx pgx.Tx) error {
 	for range requeueRounds {
-		n, err := s.release(ctx, tx, nil)
+		n, err := s.releaseAll(ctx, tx)
 		if err != nil || n < releaseBatch {
 			return err
 		}

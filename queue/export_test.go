@@ -9,7 +9,8 @@ import (
 
 // SetClock has the session count others' silence, floors and chores by another clock.
 func (s *Session) SetClock(now func() time.Duration) {
-	s.peers.now, s.lanes.now, s.chores.now = now, now, now
+	s.peers.now, s.chores.now, s.sweeps.now = now, now, now
+	s.sweeps.recent, s.sweeps.old = newCadence(lateEvery, now()), newCadence(lateEvery, now())
 }
 
 // Unread is how many claims a poll may have made whose reply was lost.
@@ -20,15 +21,44 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 	return s.claims.use(ctx, do)
 }
 
-// PollStatement is the next poll, as it is sent; a whole one looks at everything.
-func (s *Session) PollStatement(want int, whole bool) (string, pgx.StrictNamedArgs) {
-	return s.pollStatement(s.lanes.order(), newClaimIDs(want), claimBytes, 0, whole)
+// OnReads uses the connection that loads and sweeps.
+func (s *Session) OnReads(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	return s.reads.use(ctx, do)
 }
 
-// RenewStatement is the next renewal, as it is sent; a whole one counts all that the database says the worker holds.
-func (s *Session) RenewStatement(whole bool) (string, pgx.StrictNamedArgs) {
-	return renewLease, s.renewArgs(1, s.held.runs(), whole)
+// ReleaseStatement gives claims back: all, or some.
+func ReleaseStatement(all bool) string {
+	if all {
+		return releaseAll
+	}
+	return releaseSome
 }
+
+// PollStatement is the next poll, as it is sent.
+func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
+	return s.pollStatement(s.lanes.order(), newClaimIDs(want), claimBytes, 0)
+}
+
+// RenewStatement is the next renewal, as it is sent.
+func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) { return renewLease, s.renewArgs(1) }
+
+// LateStatement looks for all that was committed late, or for that of the last while; StraysStatement for claims nobody knows of.
+func (s *Session) LateStatement(all bool) (string, pgx.StrictNamedArgs) {
+	if all {
+		return findLate, s.lateArgs(time.Time{})
+	}
+	return findLate, s.lateArgs(s.lanes.polled.Add(-lately))
+}
+
+func (s *Session) StraysStatement() (string, pgx.StrictNamedArgs) {
+	return findStrays, pgx.StrictNamedArgs{"worker": s.worker.ID}
+}
+
+// Looks are as many polls as it takes to look at everything.
+const Looks = 3
+
+// Swept waits for the look that is under way.
+func (s *Session) Swept() { s.sweeps.running.Wait() }
 
 // SetCloseLimit bounds a Close without a deadline.
 func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }

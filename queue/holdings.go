@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/uuid"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
@@ -15,6 +17,7 @@ import (
 type holdings struct {
 	mu    sync.Mutex
 	byRun map[RunID]*holding
+	given map[uuid.UUID]*Claim // up: the database may have them still, and their drivers may be at work still
 }
 
 // holding is one claim, and what its driver was told is durable.
@@ -42,7 +45,9 @@ func (h *holding) begins(rec *dagrun.RunRecord) bool {
 	return !h.written
 }
 
-func newHoldings() *holdings { return &holdings{byRun: map[RunID]*holding{}} }
+func newHoldings() *holdings {
+	return &holdings{byRun: map[RunID]*holding{}, given: map[uuid.UUID]*Claim{}}
+}
 
 // add takes a claim in. One of the same run that is still here was lost, by a failover for instance: its driver must not
 // go on beside the new one.
@@ -77,7 +82,47 @@ func (h *holdings) remove(c *Claim) {
 // forfeit takes a claim out that is gone, and lets its driver know.
 func (h *holdings) forfeit(c *Claim) {
 	h.remove(c)
+	h.mu.Lock()
+	h.given[c.ID] = c
+	h.mu.Unlock()
 	c.Forfeit()
+}
+
+// missing are the claims that were here before the database was asked, that it lacks, and that are still here.
+func (h *holdings) missing(found *strays) map[uuid.UUID]*Claim {
+	there := make(map[uuid.UUID]bool, len(found.claims))
+	for _, id := range found.claims {
+		there[id] = true
+	}
+	missing := map[uuid.UUID]*Claim{}
+	for _, held := range found.before {
+		if c := held.claim; !there[c.ID] && h.of(c) != nil {
+			missing[c.ID] = c
+		}
+	}
+	return missing
+}
+
+// strange are claims of the database's that were not here before it was asked, nor are now, nor is their driver, if there was
+// one. doubtful says that there are others, whose drivers are.
+func (h *holdings) strange(found *strays) (gone strays, doubtful bool) {
+	known := make(map[uuid.UUID]bool, len(found.before))
+	for _, held := range slices.Concat(found.before, h.all()) {
+		known[held.claim.ID] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, id := range found.claims {
+		switch c := h.given[id]; {
+		case known[id]:
+		case c != nil && !c.left.Load():
+			doubtful = true
+		default:
+			gone.runs, gone.claims = append(gone.runs, found.runs[i]), append(gone.claims, id)
+		}
+	}
+	maps.DeleteFunc(h.given, func(_ uuid.UUID, c *Claim) bool { return c.left.Load() })
+	return gone, doubtful
 }
 
 // forfeitAll is the end of a session.

@@ -26,6 +26,7 @@ type journalConfig struct {
 	prepare pglink.Prepare
 	held    *holdings
 	flushed func(FlushTry) // told of every try; nil: nobody is
+	doubt   func()         // called where the database has a claim that was given up
 	lost    func()         // called once it is known that the worker's fence is gone; every claim is forfeited by then
 	timeout time.Duration  // of a flush, then it is begun anew; 0: callTimeout
 }

@@ -103,7 +103,7 @@ func (y *yard) open(url string, timeout time.Duration) (*journal, *holdings, cha
 	pglink.AsWriter(config, appName(y.worker))
 	held, lost := newHoldings(), make(chan struct{})
 	j := newJournal(journalConfig{
-		worker: y.worker, name: "w1", config: config, held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }),
+		worker: y.worker, name: "w1", config: config, held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
 	})
 	y.tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

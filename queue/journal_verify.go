@@ -66,6 +66,9 @@ func (j *journal) reconcile(held *holding, p *piece, db *claimed) {
 		p.settle(nil)
 	default:
 		j.held.forfeit(held.claim)
+		if db.Ours {
+			j.doubt() // the database still has it
+		}
 		if p != nil && !p.settled {
 			p.settle(ErrLeaseLost)
 		}

@@ -11,14 +11,9 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-const (
-	// floorless is how often a poll looks at everything, at lanes from their very start: commits that come late land below
-	// the floors.
-	floorless = 5 * time.Second
-	// floorSlack is how far below now the floor of a lane stays that gave all it had: its next runs may just be on
-	// their way, entered before the poll and committed after it.
-	floorSlack = 2 * time.Second
-)
+// floorSlack is how far below now the floor of a lane stays that gave all it had: its next runs may just be on their way,
+// entered before the poll and committed after it. What lands below floors all the same, sweeps find.
+const floorSlack = 2 * time.Second
 
 var readLanes = sql.Named("queue/lanes")
 
@@ -49,23 +44,19 @@ func (l *lane) limited() bool { return l.MaxRun > 0 || l.DAG != 0 && l.MaxActive
 
 // lanes are those that a worker may claim from. Whoever polls owns them.
 type lanes struct {
-	now    func() time.Duration
 	terms  string  // under which all this is so
 	held   []int64 // DAGs whose runs begin, if at all, in lanes of their own: they are paused or limited
 	all    []*lane // by priority, the highest first
 	byID   map[int]*lane
-	serves int           // so far, of lanes and of gates
-	passed map[gate]int  // when a limit was last gone to, by serves
-	from0  time.Duration // when all were last looked at from the start
-	looked bool
-	owed   []gate    // limits that go first at the next poll
-	slept  time.Time // no parked run was to be woken until then, as far as was seen; zero: not known
-	waited time.Time // the same of queued runs and their deadlines
+	serves int          // so far, of lanes and of gates
+	passed map[gate]int // when a limit was last gone to, by serves
+	owed   []gate       // limits that go first at the next poll
+	polled time.Time    // the database's time of the last poll
+	slept  time.Time    // no parked run was to be woken until then, as far as was seen; zero: not known
+	waited time.Time    // the same of queued runs and their deadlines
 }
 
-func newLanes(now func() time.Duration) *lanes {
-	return &lanes{now: now, byID: map[int]*lane{}, passed: map[gate]int{}}
-}
+func newLanes() *lanes { return &lanes{byID: map[int]*lane{}, passed: map[gate]int{}} }
 
 // read takes the lanes anew, without floors: what was paused may be below. Whose turn it is stays.
 func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
@@ -73,8 +64,8 @@ func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 	if err != nil {
 		return err
 	}
-	next := newLanes(l.now)
-	next.serves, next.owed, next.from0, next.looked = l.serves, l.owed, l.from0, l.looked
+	next := newLanes()
+	next.serves, next.owed, next.polled = l.serves, l.owed, l.polled
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
 	if err != nil {
 		return err
@@ -128,22 +119,9 @@ func (l *lanes) gave(claims []*Claim) {
 	}
 }
 
-// start forgets all floors when it is time to look at everything, and says whether it is.
-func (l *lanes) start() (whole bool) {
-	now := l.now()
-	if l.looked && now-l.from0 < floorless {
-		return false
-	}
-	l.from0, l.looked = now, true
-	l.slept, l.waited = time.Time{}, time.Time{}
-	for _, lane := range l.all {
-		lane.floor = place{}
-	}
-	return true
-}
-
 // due takes in whether a poll of the database's time now found a parked run to be woken, and a queued one past its deadline.
 func (l *lanes) due(wakes, expires bool, now time.Time) {
+	l.polled = now
 	if !wakes {
 		l.slept = now.Add(-floorSlack)
 	}
@@ -187,6 +165,25 @@ func (l *lanes) moved(ids []int, resets []int64) {
 			lane.Resets, lane.floor = resets[i], place{}
 		}
 	}
+}
+
+// late takes in what was committed below the floors: they fall to it.
+func (l *lanes) late(found *late) {
+	for i, id := range found.lanes {
+		p := place{found.floors[i], found.froms[i]}
+		if lane := l.byID[id]; lane != nil && p.below(lane.floor) {
+			lane.floor = p
+		}
+	}
+	l.slept, l.waited = justBelow(found.wakes, l.slept), justBelow(found.expires, l.waited)
+}
+
+// justBelow is a moment that what was found is after.
+func justBelow(found *time.Time, seen time.Time) time.Time {
+	if found == nil || found.After(seen) {
+		return seen
+	}
+	return found.Add(-time.Microsecond)
 }
 
 // saw raises the floors of lanes that a poll of the database's time now looked through from their floor on. Everything

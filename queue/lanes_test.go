@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func someLanes(c *clock, priorities ...int) *lanes {
-	l := newLanes(c.now)
+func someLanes(priorities ...int) *lanes {
+	l := newLanes()
 	for i, p := range priorities {
 		lane := &lane{ID: i + 1, Priority: p}
 		l.all = append(l.all, lane)
@@ -17,7 +17,7 @@ func someLanes(c *clock, priorities ...int) *lanes {
 
 func TestLanes_TakeTurnsWithinAPriority(t *testing.T) {
 	t.Parallel()
-	l := someLanes(new(clock), 9, 5, 5, 5, 1)
+	l := someLanes(9, 5, 5, 5, 1)
 	first := map[int]int{}
 	for range 6 {
 		order := l.order()
@@ -36,7 +36,7 @@ func TestLanes_TakeTurnsWithinAPriority(t *testing.T) {
 
 func TestLanes_FloorIsTheFirstRunOfAFullPoll(t *testing.T) {
 	t.Parallel()
-	l := someLanes(new(clock), 0, 0)
+	l := someLanes(0, 0)
 	now := time.Now()
 	early, late := now.Add(-time.Minute), now.Add(-time.Second)
 	l.saw(l.all, []*Claim{{Lane: 1, RunAt: late, Run: 3}, {Lane: 1, RunAt: early, Run: 8}, {Lane: 1, RunAt: early, Run: 7}}, false, now)
@@ -51,7 +51,7 @@ func TestLanes_FloorIsTheFirstRunOfAFullPoll(t *testing.T) {
 
 func TestLanes_FloorStaysBelowWhatMayBeOnItsWay(t *testing.T) {
 	t.Parallel()
-	l := someLanes(new(clock), 0, 0)
+	l := someLanes(0, 0)
 	now := time.Now()
 	l.saw(l.all, []*Claim{{Lane: 1, RunAt: now}}, true, now)
 	for _, lane := range l.all {
@@ -61,31 +61,38 @@ func TestLanes_FloorStaysBelowWhatMayBeOnItsWay(t *testing.T) {
 	}
 }
 
-func TestLanes_FloorsGoWhenRunsComeBackAndFromTimeToTime(t *testing.T) {
+func TestLanes_FloorsGoWhereRunsComeBack(t *testing.T) {
 	t.Parallel()
-	var c clock
-	l := someLanes(&c, 0, 0)
-	l.start()
-	raise := func() { l.saw(l.all, nil, true, time.Now()) }
-	raise()
+	l := someLanes(0, 0)
+	l.saw(l.all, nil, true, time.Now())
 	l.moved([]int{2, 77}, []int64{5, 5})
 	if l.all[0].floor == (place{}) || l.all[1].floor != (place{}) || l.all[1].Resets != 5 {
 		t.Errorf("lanes %+v %+v", l.all[0], l.all[1])
 	}
-	raise()
-	c.pass(floorless - 1)
-	if l.start(); l.all[0].floor == (place{}) {
-		t.Error("floors go too early")
+}
+
+func TestLanes_FloorsFallToWhatWasCommittedLate(t *testing.T) {
+	t.Parallel()
+	l := someLanes(0, 0, 0)
+	now := time.Now()
+	early, later := now.Add(-time.Hour), now.Add(time.Hour)
+	l.saw(l.all, nil, true, now)
+	l.due(false, false, now)
+	seen := now.Add(-floorSlack)
+	l.late(&late{lanes: []int{1, 3, 77}, floors: []time.Time{early, later, early}, froms: []RunID{7, 8, 9}, wakes: &early, expires: &later})
+	for i, want := range []place{{early, 7}, {at: seen}, {at: seen}} {
+		if got := l.all[i].floor; got != want {
+			t.Errorf("floor of lane %d is %v, want %v", i+1, got, want)
+		}
 	}
-	c.pass(1)
-	if l.start(); l.all[0].floor != (place{}) || l.all[1].floor != (place{}) {
-		t.Error("floors stay")
+	if !l.slept.Before(early) || l.slept.Before(early.Add(-time.Second)) || !l.waited.Equal(seen) {
+		t.Errorf("what sleeps is looked for from %v, deadlines from %v", l.slept, l.waited)
 	}
 }
 
 func TestLanes_OwesWhatHadToWaitEveryOtherTime(t *testing.T) {
 	t.Parallel()
-	l := someLanes(new(clock))
+	l := someLanes()
 	due := []gate{{queue: "q"}}
 	l.owe(due, false)
 	if l.owed != nil {

@@ -31,7 +31,6 @@ const (
 type pollParts struct {
 	others bool // other workers want runs, too
 	many   bool // more are wanted than one answer takes whatever their size
-	whole  bool // claims are looked for whose workers are gone without a trace
 }
 
 // sizeless is how many runs a poll claims without looking at the size of their params.
@@ -41,10 +40,10 @@ var pollTexts = everyPoll()
 
 func everyPoll() map[pollParts]string {
 	texts := map[pollParts]string{}
-	for i := range 1 << 3 {
-		p := pollParts{others: i&1 > 0, many: i&2 > 0, whole: i&4 > 0}
+	for i := range 1 << 2 {
+		p := pollParts{others: i&1 > 0, many: i&2 > 0}
 		var without []string
-		for part, there := range map[string]bool{"others": p.others, "many": p.many, "whole": p.whole} {
+		for part, there := range map[string]bool{"others": p.others, "many": p.many} {
 			if !there {
 				without = append(without, part)
 			}
@@ -80,24 +79,30 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 }
 
 func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
-	seen, err := s.claim(ctx, want, p)
+	dead, err := s.catchUp(ctx, p)
+	var seen *pollFacts
+	if err == nil {
+		seen, err = s.claim(ctx, want, p)
+	}
 	s.sortOut(p)
 	if err != nil {
 		s.peers.fail()
 		return err
 	}
+	seen.dead = append(seen.dead, dead...)
 	return s.lookAfter(ctx, seen, p)
 }
 
-// claim fills p.Claims: first with what polls claimed whose replies were lost, then from limits that had to wait, then
-// from the lanes.
-func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
+// catchUp takes in what earlier polls left: claims whose replies were lost, and what was looked for beside them.
+func (s *Session) catchUp(ctx context.Context, p *Polled) (dead []uuid.UUID, err error) {
 	if err := s.readBack(ctx, p); err != nil {
 		return nil, err
 	}
-	if err := s.settleDoubts(ctx); err != nil {
-		return nil, err
-	}
+	return s.sweep(ctx)
+}
+
+// claim adds to p.Claims: first from limits that had to wait, then from the lanes.
+func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
 	room := func() int {
 		if bytesOf(p.Claims) >= claimBytes {
 			return 0
@@ -126,10 +131,10 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
 func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
-	whole, part := s.lanes.start(), s.myPart()
+	part := s.myPart()
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), part, whole)
+		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), part)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -183,9 +188,9 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int, whole bool) (*pollReply, error) {
+func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int) (*pollReply, error) {
 	ordered := s.lanes.order()
-	statement, args := s.pollStatement(ordered, ids, bytes, part, whole)
+	statement, args := s.pollStatement(ordered, ids, bytes, part)
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, statement, args)
@@ -211,8 +216,8 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int
 	return &reply, nil
 }
 
-func (s *Session) pollStatement(ordered []*lane, ids []uuid.UUID, bytes, part int, whole bool) (string, pgx.StrictNamedArgs) {
-	parts, a := pollParts{others: s.peers.hungry > 0, many: len(ids) > sizeless, whole: whole}, argsOf(ordered)
+func (s *Session) pollStatement(ordered []*lane, ids []uuid.UUID, bytes, part int) (string, pgx.StrictNamedArgs) {
+	parts, a := pollParts{others: s.peers.hungry > 0, many: len(ids) > sizeless}, argsOf(ordered)
 	args := pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "want": len(ids), "claims": plain(ids), "terms": s.lanes.terms,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,

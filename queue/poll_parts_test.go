@@ -20,23 +20,21 @@ func TestPoll_IsSentWithWhatItIsNeededFor(t *testing.T) {
 		}
 		poll(t, s, 0)
 		for _, want := range []int{few, many} {
-			for _, whole := range []bool{false, true} {
-				f.ask(t, "plain", 2*many)
-				statement, args := s.PollStatement(want, whole)
-				for part, there := range map[string]bool{"share AS": hungry, "fitting (": want == many, "holder (": whole} {
-					if strings.Contains(statement, part) != there {
-						t.Errorf("hungry %v, want %d, whole %v: %q is there: %v", hungry, want, whole, part, !there)
-					}
+			f.ask(t, "plain", 2*many)
+			statement, args := s.PollStatement(want)
+			for part, there := range map[string]bool{"share AS": hungry, "fitting (": want == many} {
+				if strings.Contains(statement, part) != there {
+					t.Errorf("hungry %v, want %d: %q is there: %v", hungry, want, part, !there)
 				}
-				fall := want
-				if hungry {
-					fall = (want + 1) / 2 // the other one's half is left to it
-				}
-				if got := f.claimedBy(t, s.OnClaims, statement, args); got != fall {
-					t.Errorf("hungry %v, want %d, whole %v: claimed %d of %d", hungry, want, whole, got, fall)
-				}
-				f.exec(t, "UPDATE oarlock.runs SET state = 'succeeded', finished_at = now(), worker_id = NULL, claim_id = NULL WHERE state <> 'succeeded'")
 			}
+			fall := want
+			if hungry {
+				fall = (want + 1) / 2 // the other one's half is left to it
+			}
+			if got := f.claimedBy(t, s.OnClaims, statement, args); got != fall {
+				t.Errorf("hungry %v, want %d: claimed %d of %d", hungry, want, got, fall)
+			}
+			f.exec(t, "UPDATE oarlock.runs SET state = 'succeeded', finished_at = now(), worker_id = NULL, claim_id = NULL WHERE state <> 'succeeded'")
 		}
 	}
 }

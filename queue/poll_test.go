@@ -108,7 +108,7 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 	if p := poll(t, w.Session, 2); len(p.Claims) != 1 {
 		t.Fatalf("claimed %v", p.Claims)
 	}
-	w.clock.pass(5 * time.Second)
+	w.sweep(t)
 	if p := poll(t, w.Session, 1); len(p.Claims) != 1 {
 		t.Error("what was committed late is never claimed")
 	}
@@ -122,7 +122,7 @@ func TestPoll_ClaimsWhatComesBackBelowItsFloor(t *testing.T) {
 	poll(t, dead, 1)
 	poll(t, w.Session, 2)
 	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
-	if p := poll(t, f.register(t), 0); p.Queued != 1 { // another: the watcher's floors stay
+	if p := f.watcher(t).sweep(t); p.Queued != 1 { // another: this one's floors stay
 		t.Fatalf("queued %d", p.Queued)
 	}
 	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/sql"
@@ -13,8 +12,8 @@ import (
 
 var (
 	readBackClaims = sql.Named("queue/readback")
-	listHolds      = sql.Named("queue/holds")
-	releaseClaims  = sql.Named("queue/release")
+	releaseAll     = sql.Without("queue/release", "some")
+	releaseSome    = sql.Without("queue/release", "all")
 )
 
 // releaseBatch bounds the runs that one statement gives back or queues again.
@@ -47,80 +46,42 @@ func (s *Session) readBack(ctx context.Context, p *Polled) error {
 	return nil
 }
 
-// doubts are claims that only one side knew of when the counts of renewals differed.
-type doubts struct {
-	strange map[uuid.UUID]bool   // the database's, not the session's
-	missing map[uuid.UUID]*Claim // the session's, not the database's
-}
-
-// settleDoubts compares claim by claim once the counts differ for good. What differs twice is no flush or poll under way:
-// the database's is given back, the session's is forfeit.
-func (s *Session) settleDoubts(ctx context.Context) error {
-	if !s.beat.doubted() {
-		s.doubts = doubts{}
-		return nil
-	}
-	before := s.held.all()
-	var stored []uuid.UUID
-	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, listHolds, s.worker.ID)
-		if err == nil {
-			stored, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("compare claims: %w", err)
-	}
-	last := s.doubts
-	s.doubts = s.compare(before, stored)
-	return s.actOn(ctx, last)
-}
-
-// compare finds what only one side knows. before is what the session held when the other side was asked.
-func (s *Session) compare(before []*holding, stored []uuid.UUID) doubts {
-	d := doubts{strange: map[uuid.UUID]bool{}, missing: map[uuid.UUID]*Claim{}}
-	for _, id := range stored {
-		d.strange[id] = true
-	}
-	for _, held := range before {
-		if !d.strange[held.claim.ID] && s.held.of(held.claim) != nil {
-			d.missing[held.claim.ID] = held.claim
-		}
-		delete(d.strange, held.claim.ID)
-	}
-	return d
-}
-
-// actOn settles what was in doubt the last time already.
-func (s *Session) actOn(ctx context.Context, last doubts) error {
-	var back []uuid.UUID
-	for id := range s.doubts.strange {
-		if last.strange[id] {
-			back = append(back, id)
-		}
-	}
-	for id, claim := range s.doubts.missing {
-		if last.missing[id] != nil {
+// settle compares the claims that the database said this worker has with those it knew of before it asked. Claims come by polls
+// alone, and whoever settles polls: what we did not know then and do not know now, we gave up or never knew of. It is given
+// back as soon as nothing is left here of a drive that was on it. What the database lacks may have come to its end, and the
+// answer be under way: not twice running.
+func (s *Session) settle(ctx context.Context, found *strays) error {
+	last := s.missing
+	s.missing = s.held.missing(found)
+	for id, claim := range s.missing {
+		if last[id] != nil {
 			s.held.forfeit(claim)
 		}
 	}
-	if len(back) == 0 {
+	back, doubtful := s.held.strange(found)
+	if doubtful || len(s.missing) > 0 {
+		s.sweeps.doubt()
+	}
+	if len(back.runs) == 0 {
 		return nil
 	}
 	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := s.release(ctx, conn, back)
+		_, err := s.release(ctx, conn, releaseSome, pgx.StrictNamedArgs{
+			"worker": s.worker.ID, "runs": back.runs, "claims": plain(back.claims), "batch": releaseBatch,
+		})
 		return err
 	})
 }
 
-// release queues claims of this worker again, nil for all, and says how many.
-func (s *Session) release(ctx context.Context, q Querier, claims []uuid.UUID) (n int, err error) {
+// releaseAll queues what this worker claimed again, a batch of it, and says how many.
+func (s *Session) releaseAll(ctx context.Context, q Querier) (n int, err error) {
+	return s.release(ctx, q, releaseAll, pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch})
+}
+
+func (s *Session) release(ctx context.Context, q Querier, statement string, args pgx.StrictNamedArgs) (n int, err error) {
 	var lanes, told int
-	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "claims": claims, "batch": releaseBatch}
-	err = q.QueryRow(ctx, releaseClaims, args).Scan(&n, &lanes, &told)
-	if err != nil {
-		return n, fmt.Errorf("release claims: %w", err)
+	if err := q.QueryRow(ctx, statement, args).Scan(&n, &lanes, &told); err != nil {
+		return 0, fmt.Errorf("release claims: %w", err)
 	}
 	return n, nil
 }

@@ -95,6 +95,9 @@ func (s *Session) takeOver(ctx context.Context, id uuid.UUID, beat *int64, p *Po
 	if err != nil {
 		return fmt.Errorf("take over from worker %s: %w", id, err)
 	}
+	if n > 0 {
+		s.sweeps.doubt() // there may be more than one poll takes
+	}
 	if beat != nil || n > 0 {
 		p.Lost, p.Queued = append(p.Lost, id), p.Queued+n
 	}

@@ -44,6 +44,20 @@ func (w *watcher) silence(tb testing.TB) {
 	}
 }
 
+// sweep has the worker look at everything that polls pass over, and says what polls did about it.
+func (w *watcher) sweep(tb testing.TB) (did queue.Polled) {
+	tb.Helper()
+	for i := range 3 * queue.Looks {
+		if i == queue.Looks { // what was under way before is over
+			w.clock.pass(time.Minute)
+		}
+		p := poll(tb, w.Session, 0)
+		did.Lost, did.Queued = append(did.Lost, p.Lost...), did.Queued+p.Queued
+		w.Swept()
+	}
+	return did
+}
+
 // hold takes a fence of a worker in a transaction of its own, until the test ends it.
 func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
 	tb.Helper()
@@ -292,14 +306,14 @@ func TestReap_SweepsWhatALostWorkerLeft(t *testing.T) {
 	poll(t, half, 1)
 	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())                // no fence, but runs
 	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", half.ID()) // marked, no more
-	if p := poll(t, w.Session, 0); len(p.Lost) != 2 || p.Queued != 3 {
+	if p := w.sweep(t); len(p.Lost) != 2 || p.Queued != 3 {
 		t.Errorf("%+v", p)
 	}
 	f.wantStates(t, "queued:4")
 	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences WHERE worker_id <> $1", w.ID()); n != 0 {
 		t.Errorf("%d fences are left", n)
 	}
-	if p := poll(t, w.Session, 0); len(p.Lost) > 0 || p.Queued > 0 {
+	if p := w.sweep(t); len(p.Lost) > 0 || p.Queued > 0 {
 		t.Errorf("found again: %+v", p)
 	}
 }
@@ -319,14 +333,13 @@ func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
-	if p := poll(t, w.Session, 0); p.Queued != 2 {
+	if p := w.sweep(t); p.Queued != 2 {
 		t.Errorf("%+v", p)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.clock.pass(5 * time.Second) // until the next look at everything
-	if p := poll(t, w.Session, 0); p.Queued != 1 {
+	if p := w.sweep(t); p.Queued != 1 {
 		t.Errorf("%+v", p)
 	}
 	f.wantStates(t, "queued:3")

@@ -23,7 +23,7 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	sent := boottime.Now()
 	count, hash := s.held.sum()
-	a, err := s.askRenewal(ctx, busy, sent)
+	a, err := s.askRenewal(ctx, busy)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
@@ -32,7 +32,9 @@ func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
 	}
 	s.beat.renewed(sent)
 	count2, hash2 := s.held.sum()
-	s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2, sent, a.whole)
+	if s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2) {
+		s.sweeps.doubt()
+	}
 	return a.renewal(), nil
 }
 
@@ -42,7 +44,6 @@ func (s *Session) Deadline() (soft, hard time.Duration) { return s.beat.deadline
 
 // renewalRow is the answer to a renewal.
 type renewalRow struct {
-	whole   bool // all claims were counted
 	now     time.Time
 	desired string
 	count   int
@@ -51,16 +52,15 @@ type renewalRow struct {
 	inboxes []int64
 }
 
-func (s *Session) renewArgs(busy int, held []RunID, whole bool) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": len(held), "held": held, "whole": whole}
+func (s *Session) renewArgs(busy int) pgx.StrictNamedArgs {
+	held := s.held.runs()
+	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": len(held), "held": held}
 }
 
-func (s *Session) askRenewal(ctx context.Context, busy int, sent time.Duration) (*renewalRow, error) {
+func (s *Session) askRenewal(ctx context.Context, busy int) (*renewalRow, error) {
 	var a renewalRow
-	held := s.held.runs()
 	err := s.lease.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		a.whole = s.beat.recount(sent, conn.PgConn().PID())
-		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, held, a.whole)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
+		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
 	})
 	return &a, err
 }

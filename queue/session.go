@@ -20,17 +20,18 @@ type Session struct {
 	journal *journal // writes what drives decide
 	claims  *link    // Poll and what follows from it
 	lease   *link    // Renew, which waits for nothing else
-	reads   *link    // Load, ReadMail
+	reads   *link    // Load, ReadMail, sweeps
 	chunks  *link    // AppendLogs
 	peers   *observer
 	lanes   *lanes
+	sweeps  *sweeps
 	beat    *heartbeat
 	part    atomic.Int64 // of the runs that notifications told of since the last poll, what falls to this worker
 	hearing *hearing
 
-	polling chan struct{} // holds one token: whoever polls owns peers, lanes, unread and doubts
-	unread  []uuid.UUID   // claim ids of polls whose replies were lost
-	doubts  doubts
+	polling chan struct{}        // holds one token: whoever polls owns peers, lanes, sweeps, unread and missing
+	unread  []uuid.UUID          // claim ids of polls whose replies were lost
+	missing map[uuid.UUID]*Claim // claims that the database lacked when it was last asked for all
 	odd     unreadable
 	chores  chores
 	end     ending
@@ -90,7 +91,8 @@ func take(ctx context.Context, token chan struct{}) error {
 func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 
 // steady is for connections whose statements look for little among much: for the first due run, for the few whose time has
-// come. Their plans must not depend on statistics, which are minutes old where a queue fills in seconds.
+// come. Their plans must not depend on statistics, which are minutes old where a queue fills in seconds. A statement that does
+// sort has to say so in a way that no index offers the order of, or its plan walks through all of that index.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
 	c = plainPlans(c)
 	c.RuntimeParams["enable_sort"] = "off"

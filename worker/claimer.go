@@ -93,6 +93,7 @@ func (w *Worker) launch(c *queue.Claim) {
 func (w *Worker) drive(d *driver) {
 	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(w.ctx)
+	d.claim.Leave()
 	defer func() { w.meter.RunLeft(d.claim.DAG, d.outcomeAfter(err), d.took) }()
 	switch {
 	case err == nil, errors.Is(err, errStopped):

@@ -22,4 +22,4 @@ SELECT x.upto, t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.
        SELECT c.seq, c.final FROM oarlock.log_chunks c
         WHERE c.log_day = t.log_day AND c.run_id = t.run_id AND c.step = t.step AND c.item = t.item AND c.alt = t.alt AND c.attempt = t.attempt
         ORDER BY c.seq DESC LIMIT 1) e ON t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing
- ORDER BY t.run_id, t.step, t.item, t.alt
+ ORDER BY t.run_id + 0, t.step, t.item, t.alt -- + 0: in the order of the key, the plan would go through all tasks there are

@@ -15,4 +15,4 @@ SELECT x.upto, r.run_id, r.inbox, c.control_id, c.verb, coalesce(c.step, '') AS 
  CROSS JOIN LATERAL unnest((@runs::bigint[])[:x.upto], (@claims::uuid[])[:x.upto]) a (run_id, claim_id)
   JOIN oarlock.runs r ON r.run_id = a.run_id AND r.claim_id = a.claim_id
   LEFT JOIN oarlock.controls c ON c.run_id = r.run_id AND c.decided_at IS NULL
- ORDER BY r.run_id, c.control_id
+ ORDER BY r.run_id + 0, c.control_id -- + 0: in the order of the key, the plan would go through all runs there are

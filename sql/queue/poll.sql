@@ -1,6 +1,6 @@
 -- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left.
---          It has the part `others` where other workers want runs, too, `many` where more than 16 are wanted, and `whole` now and then
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; in the part `whole` runs_worker, once per worker that holds runs; fences_pkey, workers_pkey
+--          It has the part `others` where other workers want runs, too, and `many` where more than 16 are wanted
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
@@ -81,21 +81,10 @@ WITH RECURSIVE fence AS MATERIALIZED (
 ), hunger AS ( -- whoever wakes workers asks only whether they are: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
      WHERE w.worker_id = @worker AND w.state = 'live' AND (w.hungry > 0) <> (@want > h.n)
--- part whole
-), holder (worker_id) AS ( -- each worker that holds runs, by jumps through the index; not in each poll, because while somebody holds an old snapshot all that a worker ever held is in the way
-    (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id IS NOT NULL ORDER BY r.worker_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id ORDER BY r.worker_id LIMIT 1)
-      FROM holder h WHERE h.worker_id IS NOT NULL
--- end whole
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.hungry > 0 AS hungry FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
 ), dead AS ( -- whose runs wait for somebody who takes them from it
-    -- part whole
-    SELECT h.worker_id FROM holder h WHERE NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = h.worker_id) AND h.worker_id IS NOT NULL
-    UNION
-    -- end whole
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
 ), facts AS (
     SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, coalesce(

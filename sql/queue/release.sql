@@ -1,13 +1,19 @@
--- Purpose: gives claims of a worker back that nobody drives; that counts as no loss
--- Index: runs_worker, runs_pkey, lanes_pkey
+-- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss
+-- Index: runs_worker for all, runs_pkey, lanes_pkey
 -- Locks: the runs in the order of their ids, passing over those that somebody holds; their lanes
 WITH idle AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
-     WHERE r.worker_id = @worker AND (@claims::uuid[] IS NULL OR r.claim_id = ANY (@claims))
-     ORDER BY r.run_id LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED
+     WHERE r.claim_id IS NOT NULL
+       -- part all
+       AND r.worker_id = @worker
+       -- end all
+       -- part some
+       AND r.run_id = ANY (@runs::bigint[]) AND r.claim_id = ANY (@claims::uuid[])
+       -- end some
+     ORDER BY r.run_id + 0 LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED -- + 0: in the order of the key, the plan would go through all runs there are
 ), queued AS (
     UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL
-     WHERE r.run_id = ANY (ARRAY(SELECT i.run_id FROM idle i)) AND r.worker_id = @worker
+     WHERE r.run_id = ANY (ARRAY(SELECT i.run_id FROM idle i)) AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
     RETURNING r.run_id, r.lane_id
 ), lane AS (
     SELECT q.lane_id, count(*) AS n FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id

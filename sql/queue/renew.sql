@@ -1,15 +1,13 @@
--- Purpose: a worker's sign of life; brings what is wanted of it, runs with open controls, and what the database says it holds
--- Index: workers_pkey; worker_orders_pkey; runs_pkey, or with @whole runs_worker; controls_open, once for each run that ever had a control
+-- Purpose: a worker's sign of life; brings what is wanted of it, runs with open controls, and what the database says of the runs it holds
+-- Index: workers_pkey; worker_orders_pkey; runs_pkey; controls_open, once for each run that ever had a control
 -- Locks: its own workers row; no fence, so that a heartbeat never waits for a flush
 WITH alive AS (
     UPDATE oarlock.workers w SET beat = w.beat + 1, beat_at = clock_timestamp(), busy = @busy, runs = @runs
      WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
     RETURNING coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live') AS desired
-), held AS MATERIALIZED ( -- @whole finds what the worker does not know of, too; while somebody holds an old snapshot, all that it ever held is in the way
+), held AS MATERIALIZED ( -- by key: while somebody holds an old snapshot, all that the worker ever held would be in the way. What it does not know of, queue/strays finds
     SELECT r.run_id, r.inbox, r.claim_id FROM unnest(@held::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
-     WHERE NOT @whole::bool AND r.worker_id IS NOT DISTINCT FROM @worker -- by key: never by the worker's own entries
-    UNION ALL
-    SELECT r.run_id, r.inbox, r.claim_id FROM oarlock.runs r WHERE @whole AND r.worker_id = @worker
+     WHERE r.worker_id IS NOT DISTINCT FROM @worker -- never by the worker's own entries
 ), mail AS MATERIALIZED (
     SELECT h.run_id, h.inbox FROM held h
      WHERE h.inbox > 0 AND EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = h.run_id AND c.decided_at IS NULL)

@@ -1,0 +1,90 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// The runs of one call share one run_at.
+func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: bulkScale}
+	c.exec(t, "SET jit = off")
+	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
+	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
+	c.ask(t, "plain", c.n)
+	c.underASnapshot(t, c.register(t), c.n-100)
+}
+
+// underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up, after they went through every
+// index that a poll and a renewal look into.
+func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
+	t.Helper()
+	poll(t, s, 0) // reads the lanes
+	pollBefore, renewBefore := c.cost(t, s, dead)
+	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(t, `CREATE TEMP TABLE dead AS SELECT r.run_id, row_number() OVER (ORDER BY r.run_at, r.run_id) AS n FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
+		WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY 2 LIMIT $1`, dead)
+	for _, step := range []struct {
+		part   int // of them
+		change string
+	}{
+		{1, "state = 'running', worker_id = '" + s.ID().String() + "', claim_id = gen_random_uuid(), epoch = epoch + 1, started_at = now()"},
+		{10, "state = 'waiting', worker_id = NULL, claim_id = NULL, wake_at = now() - interval '1 hour'"},
+		{10, "state = 'queued', wake_at = NULL, queue_deadline = now() - interval '1 hour'"},
+		{1, "state = 'succeeded', worker_id = NULL, claim_id = NULL, queue_deadline = NULL, finished_at = now()"},
+	} {
+		c.exec(t, "UPDATE oarlock.runs SET "+step.change+" WHERE run_id IN (SELECT d.run_id FROM dead d WHERE d.n % $1 = 0)", step.part)
+	}
+	c.exec(t, "DROP TABLE dead")
+	poll(t, s, 5) // from the very start: this one walks through the dead
+	c.atMost(t, s, 5, 20)
+	poll(t, s, 5)
+	c.atMost(t, s, 5, 20)
+	if n := lockingSelect(t, s, 5, false); n <= 20 {
+		t.Errorf("without a floor it reads %d buffers: the dead are not in the way", n)
+	}
+	pollAfter, renewAfter := c.cost(t, s, dead)
+	if pollAfter > pollBefore+60 || renewAfter > renewBefore+100 { // it holds ten runs now
+		t.Errorf("with %d dead a poll reads %d buffers, was %d, and a renewal %d, was %d", dead, pollAfter, pollBefore, renewAfter, renewBefore)
+	}
+	late, lateArgs := s.LateStatement(true)
+	strays, straysArgs := s.StraysStatement()
+	if looked, counted := c.reads(t, s, late, lateArgs), c.reads(t, s, strays, straysArgs); looked <= pollAfter || counted <= renewAfter {
+		t.Errorf("looking at everything reads %d and %d buffers: the dead are not in the way", looked, counted)
+	}
+}
+
+// cost is what the next poll and the next renewal read in all.
+func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) (polled, renewed int) {
+	t.Helper()
+	poll, pollArgs := s.PollStatement(5)
+	renew, renewArgs := s.RenewStatement()
+	polled, renewed = c.reads(t, s, poll, pollArgs), c.reads(t, s, renew, renewArgs)
+	t.Logf("%d dead: a poll reads %d buffers, a renewal %d", dead, polled, renewed)
+	return polled, renewed
+}
+
+// reads is how many buffers a statement reads.
+func (c *crowded) reads(t *testing.T, s *queue.Session, statement string, args pgx.StrictNamedArgs) (n int) {
+	t.Helper()
+	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		n = explain(t, conn, statement, args).buffers()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
