@@ -312,9 +312,7 @@ CREATE TABLE oarlock.workers (
     replaced_by uuid,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz
-) WITH (fillfactor = 50, toast_tuple_target = 128, -- each sign of life writes the row again: what is long stands beside it
-        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
-ALTER TABLE oarlock.workers ALTER COLUMN offers SET STORAGE EXTERNAL, ALTER COLUMN channel SET STORAGE PLAIN; -- whoever wakes workers reads it
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
 -- What is wanted of workers. Not in their rows: whoever asks may leave the transaction open, and a worker's renewals must not
 -- wait for its end. The newest counts.
