@@ -10,7 +10,6 @@ import (
 // SetClock has the session count others' silence, floors and chores by another clock.
 func (s *Session) SetClock(now func() time.Duration) {
 	s.peers.now, s.chores.now, s.sweeps.now = now, now, now
-	s.sweeps.recent, s.sweeps.old = newCadence(lateEvery, now()), newCadence(lateEvery, now())
 }
 
 // Unread is how many claims a poll may have made whose reply was lost.

@@ -51,6 +51,7 @@ func (w *watcher) sweep(tb testing.TB) (did queue.Polled) {
 		if i == queue.Looks { // what was under way before is over
 			w.clock.pass(time.Minute)
 		}
+		w.clock.pass(time.Second)
 		p := poll(tb, w.Session, 0)
 		did.Lost, did.Queued = append(did.Lost, p.Lost...), did.Queued+p.Queued
 		w.Swept()

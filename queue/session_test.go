@@ -228,7 +228,8 @@ func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range queue.Looks + 1 {
+	for range 2 * queue.Looks {
+		w.clock.pass(time.Second)
 		poll(t, w.Session, 0)
 		w.Swept()
 	}

@@ -17,8 +17,10 @@ import (
 const (
 	lateEvery   = 5 * time.Second
 	straysEvery = 15 * time.Second
-	// sweepShare is how many times as long as it took a look has to wait for its next time.
-	sweepShare = 200
+	// sweepShare is how many times as long as it took a look has to wait for its next time, hurryShare how many times where
+	// there is a reason to look again at once.
+	sweepShare, hurryShare = 200, 10
+	hurryEvery             = 100 * time.Millisecond
 	// lately is how far back the looks reach that stay cheap: few transactions are open for longer.
 	lately = time.Minute
 )
@@ -44,7 +46,7 @@ type sweeps struct {
 }
 
 func newSweeps(now func() time.Duration) *sweeps {
-	w := &sweeps{now: now, recent: newCadence(lateEvery, now()), old: newCadence(lateEvery, now()), strays: cadence{every: straysEvery}}
+	w := &sweeps{now: now, recent: cadence{every: lateEvery}, old: cadence{every: lateEvery}, strays: cadence{every: straysEvery}}
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -59,13 +61,16 @@ func (w *sweeps) close() {
 }
 
 // cadence is how often to look: from time to time, and not soon again where it took long.
-type cadence struct{ every, next time.Duration }
-
-func newCadence(every, now time.Duration) cadence { return cadence{every: every, next: now + every} }
+type cadence struct{ every, soonest, next time.Duration }
 
 func (c *cadence) due(now time.Duration) bool { return now >= c.next }
 
-func (c *cadence) looked(now, took time.Duration) { c.next = now + max(c.every, sweepShare*took) }
+// may says whether somebody who has a reason may look, though it is not due.
+func (c *cadence) may(now time.Duration) bool { return now >= c.soonest }
+
+func (c *cadence) looked(now, took time.Duration) {
+	c.soonest, c.next = now+max(hurryEvery, hurryShare*took), now+max(c.every, sweepShare*took)
+}
 
 // finding is what came of a look. late and strays are nil where it did not look for them, or got no answer.
 type finding struct {
@@ -148,7 +153,8 @@ func (s *Session) takeIn(ctx context.Context, f finding) (dead []uuid.UUID, err 
 func (s *Session) nextLook() (*cadence, func(context.Context, *pgx.Conn, *finding) error) {
 	w, now := s.sweeps, s.sweeps.now()
 	switch {
-	case w.doubted.Swap(false) || w.strays.due(now):
+	case w.strays.due(now) || w.strays.may(now) && w.doubted.Load():
+		w.doubted.Store(false)
 		return &w.strays, s.lookForStrays
 	case w.old.due(now):
 		return &w.old, s.lookForLate(time.Time{})

@@ -10,13 +10,17 @@ import (
 
 func TestCadence_WaitsLongWhereALookTakesLong(t *testing.T) {
 	t.Parallel()
-	c := newCadence(lateEvery, time.Hour)
+	c := cadence{every: lateEvery}
 	for _, step := range []struct{ took, rest time.Duration }{
 		{0, lateEvery}, {lateEvery / sweepShare, lateEvery}, {time.Second, sweepShare * time.Second},
 	} {
 		c.looked(time.Hour, step.took)
 		if early, due := c.due(time.Hour+step.rest-1), c.due(time.Hour+step.rest); early || !due {
 			t.Errorf("after a look of %v: due early %v, due after %v: %v", step.took, early, step.rest, due)
+		}
+		hurry := max(hurryEvery, hurryShare*step.took)
+		if early, may := c.may(time.Hour+hurry-1), c.may(time.Hour+hurry); early || !may {
+			t.Errorf("after a look of %v: may early %v, may after %v: %v", step.took, early, hurry, may)
 		}
 	}
 }
