@@ -20,6 +20,14 @@ type Pace struct {
 // After takes in what a poll brought, and says how long the next one may wait. A worker that was not hungry polls as soon
 // as it has room again, whatever this says.
 func (p *Pace) After(polled Polled) time.Duration {
+	pause := p.after(polled)
+	if polled.Again {
+		return min(pause, hurryEvery)
+	}
+	return pause
+}
+
+func (p *Pace) after(polled Polled) time.Duration {
 	switch {
 	case !polled.Hungry:
 		p.polls = 0

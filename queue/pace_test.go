@@ -33,7 +33,10 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	if got := next(queue.Polled{}); got != 1000 {
 		t.Errorf("full: %d", got)
 	}
-	if got := next(hungry); got != 5 {
+	if got := next(queue.Polled{Again: true}); got != 100 {
+		t.Errorf("full, with something to settle: %d", got)
+	}
+	if got := next(queue.Polled{Hungry: true, Again: true}); got != 5 {
 		t.Errorf("hungry again: %d", got)
 	}
 }

@@ -71,7 +71,7 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
-	p.Hungry = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes
+	p.Hungry, p.Again = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes, s.sweeps.pressing()
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
 	}

@@ -39,6 +39,7 @@ type sweeps struct {
 	old     cadence      // and for all of it
 	strays  cadence      // of looks for claims that nobody knows of
 	doubted atomic.Bool  // somebody has a reason to look for those at once
+	hurried bool         // the look under way is for such a reason
 	found   chan finding // by the look under way; nil: there is none
 	running sync.WaitGroup
 	life    context.Context //nolint:containedctx // of the session: looks end with it
@@ -53,6 +54,9 @@ func newSweeps(now func() time.Duration) *sweeps {
 
 // doubt has the next poll look for strays.
 func (w *sweeps) doubt() { w.doubted.Store(true) }
+
+// pressing says whether there is a reason to look that the next poll takes further.
+func (w *sweeps) pressing() bool { return w.doubted.Load() || w.found != nil && w.hurried }
 
 // close cuts off a look that is under way.
 func (w *sweeps) close() {
@@ -101,7 +105,7 @@ func (s *Session) sweep(ctx context.Context) (dead []uuid.UUID, err error) {
 	w := s.sweeps
 	select {
 	case f := <-w.found:
-		w.found = nil
+		w.found, w.hurried = nil, false
 		dead, err = s.takeIn(ctx, f)
 	default:
 	}
@@ -154,7 +158,7 @@ func (s *Session) nextLook() (*cadence, func(context.Context, *pgx.Conn, *findin
 	w, now := s.sweeps, s.sweeps.now()
 	switch {
 	case w.strays.due(now) || w.strays.may(now) && w.doubted.Load():
-		w.doubted.Store(false)
+		w.hurried = w.doubted.Swap(false)
 		return &w.strays, s.lookForStrays
 	case w.old.due(now):
 		return &w.old, s.lookForLate(time.Time{})
