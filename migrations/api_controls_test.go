@@ -115,10 +115,11 @@ func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 	}
 	must(t, b.conn, "UPDATE oarlock.workers SET hungry = 9, labels = '{\"gpu\": \"1\", \"zone\": \"a\"}', queues = '{far,near}', channel = 'heard_' || name")
 	for name, change := range map[string]string{
-		"w1": "labels = '{\"gpu\": \"2\"}'", "w2": "labels = '{}'", "w3": "offers = '{http}'", "w4": "slots = 0", "w5": "queues = '{near}'",
+		"w1": "labels = '{\"gpu\": \"2\"}'", "w2": "labels = '{}'", "w4": "slots = 0", "w5": "queues = '{near}'",
 	} {
 		must(t, b.conn, "UPDATE oarlock.workers SET "+change+" WHERE name = $1", name)
 	}
+	must(t, b.conn, "UPDATE oarlock.worker_offers o SET offers = '{http}' FROM oarlock.workers w WHERE w.worker_id = o.worker_id AND w.name = 'w3'")
 	for n := range 6 {
 		must(t, b.conn, fmt.Sprintf("LISTEN heard_w%d", n+1))
 	}

@@ -51,6 +51,8 @@ func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 		"DELETE FROM oarlock.fences":                                                               {no, no, "", no},
 		"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},
 		"UPDATE oarlock.dag_versions SET spec = '{}'":                                              {no, no, no, no},
+		"UPDATE oarlock.worker_offers SET offers = '{}'":                                           {no, no, no, no},
+		"DELETE FROM oarlock.worker_offers":                                                        {no, no, no, no},
 		"UPDATE oarlock.runs SET reason = reason":                                                  {no, no, "", no},
 		"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, no, no},
 		"CREATE TABLE oarlock.mine (x int)":                                                        {no, no, no, no},

@@ -16,11 +16,12 @@ func TestRunStatus_SaysWhyARunWaits(t *testing.T) {
 	}
 	for _, c := range []struct{ statement, want string }{
 		{"", "queued: no worker is live: start one with `oarlock worker`"},
-		{`INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
-			VALUES (gen_random_uuid(), 'w', 'h', 'b', 1, 'v', '{}', '{other}', '{}', 8, 'none', 30000, 'c')`, "queued: no worker serves queue default"},
+		{`WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+			VALUES (gen_random_uuid(), 'w', 'h', 'b', 1, 'v', '{}', '{other}', 8, 'none', 30000, 'c') RETURNING worker_id)
+			INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{}' FROM w`, "queued: no worker serves queue default"},
 		{"UPDATE oarlock.workers SET queues = '{}'", "queued: no worker offers label gpu=true"},
 		{`UPDATE oarlock.workers SET labels = '{"gpu": "true"}'`, "queued: no worker offers process"},
-		{"UPDATE oarlock.workers SET offers = '{process}', slots = 1", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.worker_offers SET offers = '{process}'; UPDATE oarlock.workers SET slots = 1", "queued: waits for a worker with room"},
 		{"UPDATE oarlock.lanes SET slots = 2", "queued: needs 2 slots at once, no worker has more than 1"},
 		{"UPDATE oarlock.lanes SET slots = 1", "queued: waits for a worker with room"},
 		{"SELECT oarlock.set_dag('report', paused => true)", "queued: dag report is paused by "},

@@ -87,8 +87,9 @@ func (y *yard) login() string {
 func (y *yard) addWorker() uuid.UUID {
 	y.tb.Helper()
 	id := uuid.New()
-	y.exec(`INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
-		VALUES ($1::uuid, 'w1', 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, 'oarlock_' || replace($1::uuid::text, '-', ''))`, id)
+	y.exec(`WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+		VALUES ($1::uuid, 'w1', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'oarlock_' || replace($1::uuid::text, '-', '')) RETURNING worker_id)
+		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, id)
 	y.exec("INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
 	return id
 }

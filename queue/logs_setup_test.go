@@ -112,8 +112,9 @@ func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
 	store := openStore(tb, Config{URL: url})
 	id := uuid.New()
 	channel := "oarlock_w_" + id.String()
-	r.exec(tb, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
-		VALUES ($1, 'w', 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, $2)`, id, channel)
+	r.exec(tb, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+		VALUES ($1, 'w', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, $2) RETURNING worker_id)
+		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, id, channel)
 	r.exec(tb, "INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
 	s := &Session{store: store, worker: Worker{ID: id}, held: newHoldings(), chunks: newChunkLink(store, id), hearing: newHearing(store, channel)}
 	tb.Cleanup(func() {

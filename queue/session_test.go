@@ -26,6 +26,10 @@ func TestRegister_IsIdempotentAndRefusesTheDead(t *testing.T) {
 	same := func(w *queue.Worker) { w.ID = id }
 	f.register(t, same)
 	f.register(t, same)
+	f.register(t, func(w *queue.Worker) { w.ID, w.Offers = id, []string{"nothing"} })
+	if got := value[[]string](t, f.desk, "SELECT offers FROM oarlock.worker_offers WHERE worker_id = $1", id); !slices.Equal(got, describe().Offers) {
+		t.Errorf("it offers %v, want %v as when it came", got, describe().Offers)
+	}
 	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers WHERE state = 'live'") + value[int](t, f.desk, "SELECT count(*) FROM oarlock.fences"); n != 1+4 {
 		t.Errorf("%d rows, want a worker and four fences", n)
 	}

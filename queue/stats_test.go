@@ -91,8 +91,9 @@ func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	f.ended(t, "few", "failed", 2*time.Hour, time.Second)
 	f.ended(t, "few", "failed", time.Hour, time.Second)
 	f.exec(t, "INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash, expires_at) VALUES ('x', 'k', 1, '', now() - interval '1 s')")
-	f.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel, state, ended_at)
-		VALUES (gen_random_uuid(), 'old', 'h', 'b', 1, 'v', '{}', '{}', '{}', 8, 'none', 30000, 'c', 'gone', now() - interval '8 days')`)
+	f.exec(t, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, state, ended_at)
+		VALUES (gen_random_uuid(), 'old', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'c', 'gone', now() - interval '8 days') RETURNING worker_id)
+		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{}' FROM w`)
 	f.exec(t, `SET ROLE oarlock_owner;
 		CREATE TABLE oarlock.log_chunks_20000101 PARTITION OF oarlock.log_chunks FOR VALUES FROM ('2000-01-01') TO ('2000-01-02');
 		CREATE TABLE oarlock.log_chunks_20000102 PARTITION OF oarlock.log_chunks FOR VALUES FROM ('2000-01-02') TO ('2000-01-03');
@@ -110,6 +111,9 @@ func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	pruned, err := f.store.Prune(t.Context(), 1000)
 	if err != nil || pruned != got.Pruned || pruned != (queue.Pruned{Runs: 3, Keys: 1, LogDays: 1, Workers: 1}) {
 		t.Errorf("pruned %+v, %v, counted %+v", pruned, err, got.Pruned)
+	}
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.worker_offers WHERE offers = '{}'"); n != 0 {
+		t.Errorf("what %d pruned workers offered is still there", n)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 var scenery = []string{
 	`SELECT oarlock.put_dag('{"name": "d", "steps": [{"id": "a", "run": "x"}, {"id": "b", "run": "x", "depends": ["a"]}], "handler_on": {"exit": {"run": "x"}}}', 's', 'h', '{process}')`,
 	`SELECT oarlock.enqueue('d', run_key => 'k' || n) FROM generate_series(1, 4) n`,
-	`INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel, started_at)
-	 VALUES (oarlock_test.w(1), 'w', 'h', 'b', 1, 'v', '{}', '{}', '{process}', 8, 'none', 30000, 'c', now() - interval '1 hour')`,
+	`WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, started_at)
+	 VALUES (oarlock_test.w(1), 'w', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'c', now() - interval '1 hour') RETURNING worker_id)
+	 INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`,
 	`INSERT INTO oarlock.fences SELECT oarlock_test.w(1), unnest('{commit,claim,logs,settle}'::text[])`,
 	`UPDATE oarlock.runs SET state = 'running', epoch = 1, claim_id = oarlock_test.w(100 + run_id), worker_id = oarlock_test.w(1), started_at = oarlock_test.at(0) WHERE run_id < 4`,
 	`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at, finished_at, log_day)
@@ -65,7 +66,7 @@ var planted = map[string][]string{
 		`DELETE FROM oarlock.tasks WHERE run_id = 2 AND step = 0`,
 	},
 	"s6_owner_silent": {`INSERT INTO oarlock.workers SELECT (jsonb_populate_record(w, jsonb_build_object('worker_id', oarlock_test.w(2), 'beat_at', now() - interval '10 minutes'))).* FROM oarlock.workers w;
-		INSERT INTO oarlock.fences VALUES (oarlock_test.w(2), 'commit'); UPDATE oarlock.runs SET worker_id = oarlock_test.w(2) WHERE run_id = 2`},
+		INSERT INTO oarlock.worker_offers VALUES (oarlock_test.w(2), '{process}'); INSERT INTO oarlock.fences VALUES (oarlock_test.w(2), 'commit'); UPDATE oarlock.runs SET worker_id = oarlock_test.w(2) WHERE run_id = 2`},
 	"s6_passed_over":        {`UPDATE oarlock.workers SET hungry = 1; UPDATE oarlock.runs SET run_at = now() - interval '2 minutes' WHERE run_id = 4`},
 	"s7_written_after_loss": {`UPDATE oarlock.events SET epoch = 1, at = oarlock_test.at(0) WHERE run_id = 2`},
 	"s8_attempt_gap": {

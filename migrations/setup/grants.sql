@@ -27,9 +27,9 @@ BEGIN
     SELECT format('GRANT %s ON %s TO %s', g.privileges, c.oid::regclass, g.roles)
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_offers worker_orders fences
           log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
-        ('INSERT', 'tasks attempts events workers fences log_chunks', 'oarlock_worker'),
+        ('INSERT', 'tasks attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'runs tasks workers fences pool_slots schedules', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
@@ -41,7 +41,7 @@ BEGIN
         ('DELETE', 'fences pool_slots', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
         -- a submitter.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_orders fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_offers worker_orders fences
           log_chunks followers pools pool_slots schedules cache', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),

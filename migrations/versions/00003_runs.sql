@@ -298,7 +298,6 @@ CREATE TABLE oarlock.workers (
     version     text   NOT NULL,
     labels      jsonb  NOT NULL,
     queues      text[] NOT NULL, -- empty: all
-    offers      text[] NOT NULL,
     slots       int    NOT NULL,
     containment text   NOT NULL,
     state       text   NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'draining', 'lost', 'gone')),
@@ -313,6 +312,13 @@ CREATE TABLE oarlock.workers (
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- What a worker offers. Beside its row, because each sign of life writes that row again and offers would be half of it: versions
+-- that stay for as long as somebody holds an old snapshot. Written in the statement that writes the worker's row, never changed.
+CREATE TABLE oarlock.worker_offers (
+    worker_id uuid   PRIMARY KEY REFERENCES oarlock.workers ON DELETE CASCADE,
+    offers    text[] NOT NULL
+);
 
 -- What is wanted of workers. Not in their rows: whoever asks may leave the transaction open, and a worker's renewals must not
 -- wait for its end. The newest counts.
@@ -557,7 +563,7 @@ CREATE POLICY add ON oarlock.log_chunks FOR INSERT
 
 -- +goose Down
 DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
-    oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
+    oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);
 DROP FUNCTION oarlock.guard_control();

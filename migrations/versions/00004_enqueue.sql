@@ -386,8 +386,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8)))
        FROM (SELECT w.channel, count(*) OVER () AS n FROM oarlock.workers w
-               JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes
-                AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots
+               JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes; offers by key: a join would begin with those of all workers
+                AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+                AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
               WHERE w.hungry > 0 AND w.state = 'live'
               ORDER BY random() LIMIT rows) w;
 END $$;

@@ -29,14 +29,16 @@ BEGIN
     SELECT min(format('label %s=%s', s.key, s.value)) INTO lacks FROM jsonb_each_text(l.selector) s
      WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND w.labels ->> s.key = s.value);
     lacks := coalesce(lacks, (SELECT min(n) FROM unnest(l.needs) n
-                               WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND n = ANY (w.offers))));
+                               WHERE NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live'
+                                                    AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> ARRAY[n])));
     SELECT max(w.slots) INTO widest FROM oarlock.workers w WHERE w.state = 'live';
     IF lacks IS NOT NULL THEN
         RETURN 'no worker offers ' || lacks;
     ELSIF widest < l.slots THEN
         RETURN format('needs %s slots at once, no worker has more than %s', l.slots, widest);
     ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues))
-                         AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots) THEN
+                         AND w.labels @> l.selector AND w.slots >= l.slots
+                         AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs) THEN
         RETURN 'no single worker serves its queue and has all it needs';
     END IF;
     IF q.max_running > 0 THEN

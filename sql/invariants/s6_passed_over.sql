@@ -1,5 +1,5 @@
 -- Purpose: S6: a run that may start does start. A row here was due for a minute, though a worker that may serve it had room
--- Index: runs_queued, once per lane
+-- Index: runs_queued, once per lane; worker_offers_pkey
 -- Locks: none
 SELECT r.run_id, r.run_at, l.queue
   FROM oarlock.lanes l
@@ -10,7 +10,8 @@ SELECT r.run_id, r.run_at, l.queue
    AND EXISTS (SELECT FROM oarlock.workers w
                 WHERE w.state = 'live' AND w.hungry > 0 AND w.started_at < clock_timestamp() - interval '1 minute'
                   AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond'
-                  AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.offers @> l.needs AND w.slots >= l.slots)
+                  AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+                  AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs)
    -- what came back a moment ago has its old run_at
    AND NOT EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = r.run_id AND e.at > clock_timestamp() - interval '1 minute')
    AND NOT EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.at > clock_timestamp() - interval '1 minute')

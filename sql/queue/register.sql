@@ -1,11 +1,13 @@
--- Purpose: announces a worker, with its fences; the same worker again changes nothing
--- Index: workers_pkey, fences_pkey
+-- Purpose: announces a worker, with what it offers and its fences; the same worker again changes nothing
+-- Index: workers_pkey, worker_offers_pkey, fences_pkey
 -- Locks: none but the new rows
 WITH announced AS (
-    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, offers, slots, containment, ttl_ms, channel)
-    VALUES (@worker, @name, @host, @boot, @pid, @version, @labels, @queues, @offers, @slots, @containment, @ttl, @channel)
+    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+    VALUES (@worker, @name, @host, @boot, @pid, @version, @labels, @queues, @slots, @containment, @ttl, @channel)
     ON CONFLICT (worker_id) DO NOTHING
     RETURNING worker_id
+), offering AS (
+    INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT a.worker_id, @offers::text[] FROM announced a
 )
 INSERT INTO oarlock.fences (worker_id, channel)
 SELECT a.worker_id, c FROM announced a, unnest('{commit,claim,logs,settle}'::text[]) c
