@@ -51,6 +51,7 @@ type Claim struct {
 	lost     chan struct{}
 	lostOnce sync.Once
 	left     atomic.Bool
+	leaving  func() // told of Leave where it was lost before; nil: nobody is
 }
 
 // NewClaim makes a claim that is not lost. Stores fill in its fields before anybody else sees it.
@@ -92,7 +93,16 @@ func (c *Claim) Forfeit() { c.lostOnce.Do(func() { close(c.lost) }) }
 
 // Leave says that its driver is gone, with everything of the run that it had under way. Before that the worker does not give
 // back a claim that was lost and that the database still has.
-func (c *Claim) Leave() { c.left.Store(true) }
+func (c *Claim) Leave() {
+	c.left.Store(true)
+	select {
+	case <-c.lost:
+		if c.leaving != nil {
+			c.leaving()
+		}
+	default:
+	}
+}
 
 // Loaded is what a former drive left of a run, and what waits for its next driver.
 type Loaded struct {

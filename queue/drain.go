@@ -58,7 +58,7 @@ func (s *Session) close(ctx context.Context) error {
 	}
 	s.held.forfeitAll()
 	s.hearing.close()
-	s.sweeps.close()
+	errs = append(errs, s.sweeps.close(ctx))
 	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks} {
 		errs = append(errs, l.close(ctx))
 	}

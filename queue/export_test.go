@@ -20,7 +20,7 @@ func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Co
 	return s.claims.use(ctx, do)
 }
 
-// OnReads uses the connection that loads and sweeps.
+// OnReads uses the connection that loads.
 func (s *Session) OnReads(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	return s.reads.use(ctx, do)
 }

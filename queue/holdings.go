@@ -18,6 +18,7 @@ type holdings struct {
 	mu    sync.Mutex
 	byRun map[RunID]*holding
 	given map[uuid.UUID]*Claim // up: the database may have them still, and their drivers may be at work still
+	doubt func()               // told when nothing is left of one of those; nil: nobody is
 }
 
 // holding is one claim, and what its driver was told is durable.
@@ -58,6 +59,7 @@ func (h *holdings) add(c *Claim) {
 		old.claim.Forfeit()
 	}
 	h.byRun[c.Run] = &holding{claim: c}
+	c.leaving = h.doubt
 }
 
 // of is the holding of a claim, nil if the claim is not held (any more).
@@ -81,31 +83,33 @@ func (h *holdings) remove(c *Claim) {
 
 // forfeit takes a claim out that is gone, and lets its driver know.
 func (h *holdings) forfeit(c *Claim) {
-	h.remove(c)
 	h.mu.Lock()
+	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
+		delete(h.byRun, c.Run)
+	}
 	h.given[c.ID] = c
 	h.mu.Unlock()
 	c.Forfeit()
 }
 
-// missing are the claims that were here before the database was asked, that it lacks, and that are still here.
-func (h *holdings) missing(found *strays) map[uuid.UUID]*Claim {
+// missing are the claims that were here before the database was asked, that it lacks, and that are still here: not those that the
+// journal has something of, which may be their end.
+func (h *holdings) missing(found *strays) (missing []*Claim) {
 	there := make(map[uuid.UUID]bool, len(found.claims))
 	for _, id := range found.claims {
 		there[id] = true
 	}
-	missing := map[uuid.UUID]*Claim{}
 	for _, held := range found.before {
-		if c := held.claim; !there[c.ID] && h.of(c) != nil {
-			missing[c.ID] = c
+		if c := held.claim; !there[c.ID] && !held.committing.Load() && h.of(c) != nil {
+			missing = append(missing, c)
 		}
 	}
 	return missing
 }
 
 // strange are claims of the database's that were not here before it was asked, nor are now, nor is their driver, if there was
-// one. doubtful says that there are others, whose drivers are.
-func (h *holdings) strange(found *strays) (gone strays, doubtful bool) {
+// one.
+func (h *holdings) strange(found *strays) (gone strays) {
 	known := make(map[uuid.UUID]bool, len(found.before))
 	for _, held := range slices.Concat(found.before, h.all()) {
 		known[held.claim.ID] = true
@@ -113,16 +117,12 @@ func (h *holdings) strange(found *strays) (gone strays, doubtful bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, id := range found.claims {
-		switch c := h.given[id]; {
-		case known[id]:
-		case c != nil && !c.left.Load():
-			doubtful = true
-		default:
+		if c := h.given[id]; !known[id] && (c == nil || c.left.Load()) {
 			gone.runs, gone.claims = append(gone.runs, found.runs[i]), append(gone.claims, id)
 		}
 	}
 	maps.DeleteFunc(h.given, func(_ uuid.UUID, c *Claim) bool { return c.left.Load() })
-	return gone, doubtful
+	return gone
 }
 
 // forfeitAll is the end of a session.

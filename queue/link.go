@@ -40,13 +40,14 @@ type link struct {
 	conn    *pgx.Conn                              // nil: to be made
 	server  backend                                // of conn, or of the last one; while again runs, of the one before
 	made    int                                    // connections so far
+	limit   time.Duration                          // of one use, where the caller names no shorter one
 	again   func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
 	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
 	end     context.CancelFunc
 }
 
 func newLink(config *pgx.ConnConfig, again func(context.Context, *pgx.Conn) error) *link {
-	l := &link{config: config, turn: make(chan struct{}, 1), again: again}
+	l := &link{config: config, turn: make(chan struct{}, 1), again: again, limit: callTimeout}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.turn <- struct{}{}
 	return l
@@ -63,7 +64,7 @@ func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 		return ctx.Err()
 	}
 	defer func() { l.turn <- struct{}{} }()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
 	if err := l.connect(ctx); err != nil {

@@ -71,7 +71,7 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
-	p.Hungry, p.Again = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes, s.sweeps.pressing()
+	p.Hungry, p.Again = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes, err == nil && s.sweeps.pressing()
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
 	}
@@ -87,9 +87,14 @@ func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
 	s.sortOut(p)
 	if err != nil {
 		s.peers.fail()
+		if len(dead) > 0 {
+			s.sweeps.doubt() // they are to be found again
+		}
 		return err
 	}
-	seen.dead = append(seen.dead, dead...)
+	if seen.dead = append(seen.dead, dead...); len(seen.dead) > reapLimit {
+		s.sweeps.doubt()
+	}
 	return s.lookAfter(ctx, seen, p)
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/sql"
@@ -48,22 +50,16 @@ func (s *Session) readBack(ctx context.Context, p *Polled) error {
 
 // settle compares the claims that the database said this worker has with those it knew of before it asked. Claims come by polls
 // alone, and whoever settles polls: what we did not know then and do not know now, we gave up or never knew of. It is given
-// back as soon as nothing is left here of a drive that was on it. What the database lacks may have come to its end, and the
-// answer be under way: not twice running.
+// back as soon as nothing is left here of a drive that was on it. What the database lacks is forfeit when it was lacking for a
+// while: the server that was asked may be another one than polls ask.
 func (s *Session) settle(ctx context.Context, found *strays) error {
-	last := s.missing
-	s.missing = s.held.missing(found)
-	for id, claim := range s.missing {
-		if last[id] != nil {
-			s.held.forfeit(claim)
-		}
-	}
-	back, doubtful := s.held.strange(found)
-	if doubtful || len(s.missing) > 0 {
-		s.sweeps.doubt()
-	}
+	s.forfeitMissing(found)
+	back := s.held.strange(found)
 	if len(back.runs) == 0 {
 		return nil
+	}
+	if len(back.runs) > releaseBatch {
+		s.sweeps.doubt()
 	}
 	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := s.release(ctx, conn, releaseSome, pgx.StrictNamedArgs{
@@ -71,6 +67,25 @@ func (s *Session) settle(ctx context.Context, found *strays) error {
 		})
 		return err
 	})
+}
+
+func (s *Session) forfeitMissing(found *strays) {
+	last, now := s.missing, s.sweeps.now()
+	s.missing = map[uuid.UUID]time.Duration{}
+	for _, claim := range s.held.missing(found) {
+		since, known := last[claim.ID]
+		switch {
+		case !known:
+			s.missing[claim.ID] = now
+		case now-since < PollEvery:
+			s.missing[claim.ID] = since
+		default:
+			s.held.forfeit(claim)
+		}
+	}
+	if len(s.missing) > 0 {
+		s.sweeps.doubt()
+	}
 }
 
 // releaseAll queues what this worker claimed again, a batch of it, and says how many.

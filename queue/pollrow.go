@@ -23,7 +23,7 @@ type pollFacts struct {
 	fenced  bool
 	wakes   bool        // parked runs whose time has come
 	expires bool        // queued runs whose time has passed
-	dead    []uuid.UUID // workers that left fences or runs behind
+	dead    []uuid.UUID // workers that left fences behind; sweeps add those that left runs
 	limited []int       // lanes with a limit that have something due
 	blocked []int       // lanes with runs of a paused DAG at their head
 	moved   []int       // lanes whose resets moved, and where to

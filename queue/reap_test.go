@@ -346,6 +346,30 @@ func TestReap_PassesOverARunThatSomebodyHolds(t *testing.T) {
 	f.wantStates(t, "queued:3")
 }
 
+// A dead worker whose run somebody holds, and who is found again and again, hides none of the others.
+func TestReap_FindsWhoeverLeftRuns(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 3)
+	w := f.watcher(t)
+	for range 3 {
+		dead := f.register(t)
+		poll(t, dead, 1)
+		f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
+	}
+	tx, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM oarlock.runs WHERE worker_id IS NOT NULL ORDER BY worker_id LIMIT 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.sweep(t); p.Queued != 2 {
+		t.Errorf("queued %d of the two that nobody holds", p.Queued)
+	}
+}
+
 func TestRegister_ReplacesExactlyTheWorkersItNames(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -72,7 +72,7 @@ func newSession(s *Store, w Worker, claims *link, sent time.Duration) *Session {
 	session := &Session{
 		store: s, worker: w, held: newHoldings(),
 		claims: claims, lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
-		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
+		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now, s.newLink(config)), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
 	}
 	session.claims.again = session.claims.endFormer
@@ -84,6 +84,7 @@ func newSession(s *Store, w Worker, claims *link, sent time.Duration) *Session {
 		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), prepare: s.prepare, held: session.held, flushed: s.meter.Flushed,
 		lost: func() { _ = session.lost() }, doubt: session.sweeps.doubt,
 	})
+	session.held.doubt = session.sweeps.doubt
 	session.polling <- struct{}{}
 	return session
 }

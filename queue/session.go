@@ -20,7 +20,7 @@ type Session struct {
 	journal *journal // writes what drives decide
 	claims  *link    // Poll and what follows from it
 	lease   *link    // Renew, which waits for nothing else
-	reads   *link    // Load, ReadMail, sweeps
+	reads   *link    // Load, ReadMail
 	chunks  *link    // AppendLogs
 	peers   *observer
 	lanes   *lanes
@@ -29,9 +29,9 @@ type Session struct {
 	part    atomic.Int64 // of the runs that notifications told of since the last poll, what falls to this worker
 	hearing *hearing
 
-	polling chan struct{}        // holds one token: whoever polls owns peers, lanes, sweeps, unread and missing
-	unread  []uuid.UUID          // claim ids of polls whose replies were lost
-	missing map[uuid.UUID]*Claim // claims that the database lacked when it was last asked for all
+	polling chan struct{}               // holds one token: whoever polls owns peers, lanes, sweeps, unread and missing
+	unread  []uuid.UUID                 // claim ids of polls whose replies were lost
+	missing map[uuid.UUID]time.Duration // claims that the database lacked whenever it was asked for all, since when
 	odd     unreadable
 	chores  chores
 	end     ending

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
 const (
-	lateEvery   = 5 * time.Second
-	straysEvery = 15 * time.Second
+	sweepEvery = 5 * time.Second
+	sweepLimit = time.Minute // of one look
 	// sweepShare is how many times as long as it took a look has to wait for its next time, hurryShare how many times where
 	// there is a reason to look again at once.
 	sweepShare, hurryShare = 200, 10
@@ -32,7 +33,7 @@ var (
 
 // sweeps look for what polls pass over to be quick: polls begin where the last one left off, and believe who is on the list
 // of the living. While somebody holds an old snapshot, everything that was queued or held since is in the way of a look, so
-// looks go beside the polls, on the connection for reads, and take a small part of the time. Whoever polls owns them.
+// looks go beside the polls, on a connection of their own, and take a small part of the time. Whoever polls owns them.
 type sweeps struct {
 	now     func() time.Duration
 	recent  cadence      // of looks for what was committed late, as far back as lately
@@ -41,27 +42,52 @@ type sweeps struct {
 	doubted atomic.Bool  // somebody has a reason to look for those at once
 	hurried bool         // the look under way is for such a reason
 	found   chan finding // by the look under way; nil: there is none
+	link    *link
+	mu      sync.Mutex // of what is below
+	ended   bool
 	running sync.WaitGroup
 	life    context.Context //nolint:containedctx // of the session: looks end with it
 	end     context.CancelFunc
 }
 
-func newSweeps(now func() time.Duration) *sweeps {
-	w := &sweeps{now: now, recent: cadence{every: lateEvery}, old: cadence{every: lateEvery}, strays: cadence{every: straysEvery}}
+func newSweeps(now func() time.Duration, link *link) *sweeps {
+	w := &sweeps{now: now, recent: cadence{every: sweepEvery}, old: cadence{every: sweepEvery}, strays: cadence{every: sweepEvery}, link: link}
+	w.link.limit = sweepLimit
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
 
-// doubt has the next poll look for strays.
+// doubt has a poll look for strays as soon as may be.
 func (w *sweeps) doubt() { w.doubted.Store(true) }
 
 // pressing says whether there is a reason to look that the next poll takes further.
-func (w *sweeps) pressing() bool { return w.doubted.Load() || w.found != nil && w.hurried }
+func (w *sweeps) pressing() bool {
+	if w.found != nil {
+		return w.hurried
+	}
+	return w.doubted.Load() && w.strays.may(w.now())
+}
 
-// close cuts off a look that is under way.
-func (w *sweeps) close() {
+// begin has a look go beside, unless the session is closed.
+func (w *sweeps) begin(look func() finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	found := make(chan finding, 1)
+	w.found = found
+	w.running.Go(func() { found <- look() })
+}
+
+// close cuts off a look that is under way, and begins none any more.
+func (w *sweeps) close(ctx context.Context) error {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
 	w.end()
 	w.running.Wait()
+	return w.link.close(ctx)
 }
 
 // cadence is how often to look: from time to time, and not soon again where it took long.
@@ -113,24 +139,29 @@ func (s *Session) sweep(ctx context.Context) (dead []uuid.UUID, err error) {
 		return nil, nil // it is still at it
 	}
 	if of, look := s.nextLook(); look != nil {
-		found := make(chan finding, 1)
-		w.found = found
-		w.running.Go(func() { found <- s.look(of, look) })
+		w.begin(func() finding { return w.look(of, look) })
 	}
 	return dead, err
 }
 
-func (s *Session) look(of *cadence, look func(context.Context, *pgx.Conn, *finding) error) finding {
-	f, begun := finding{of: of}, boottime.Now()
-	err := s.reads.use(s.sweeps.life, func(ctx context.Context, conn *pgx.Conn) error { return look(ctx, conn, &f) })
-	f.took = boottime.Now() - begun
-	if err == nil {
-		return f
+// look goes again at once where its connection had died before.
+func (w *sweeps) look(of *cadence, look func(context.Context, *pgx.Conn, *finding) error) finding {
+	begun := boottime.Now()
+	for try := 0; ; try++ {
+		f := finding{of: of}
+		err := w.link.use(w.life, func(ctx context.Context, conn *pgx.Conn) error { return look(ctx, conn, &f) })
+		f.took = boottime.Now() - begun
+		if err == nil {
+			return f
+		}
+		if try == 0 && pglink.Classify(err) == pglink.SessionLost {
+			continue
+		}
+		if of == &w.strays {
+			w.doubt() // whatever was in doubt is so still
+		}
+		return finding{of: of, took: max(f.took, PollEvery/hurryShare)} // a database that is away is not asked more often than by polls
 	}
-	if of == &s.sweeps.strays {
-		s.sweeps.doubt() // whatever was in doubt is so still
-	}
-	return finding{of: of, took: f.took}
 }
 
 func (s *Session) takeIn(ctx context.Context, f finding) (dead []uuid.UUID, err error) {

@@ -10,9 +10,9 @@ import (
 
 func TestCadence_WaitsLongWhereALookTakesLong(t *testing.T) {
 	t.Parallel()
-	c := cadence{every: lateEvery}
+	c := cadence{every: sweepEvery}
 	for _, step := range []struct{ took, rest time.Duration }{
-		{0, lateEvery}, {lateEvery / sweepShare, lateEvery}, {time.Second, sweepShare * time.Second},
+		{0, sweepEvery}, {sweepEvery / sweepShare, sweepEvery}, {time.Second, sweepShare * time.Second},
 	} {
 		c.looked(time.Hour, step.took)
 		if early, due := c.due(time.Hour+step.rest-1), c.due(time.Hour+step.rest); early || !due {
@@ -22,6 +22,27 @@ func TestCadence_WaitsLongWhereALookTakesLong(t *testing.T) {
 		if early, may := c.may(time.Hour+hurry-1), c.may(time.Hour+hurry); early || !may {
 			t.Errorf("after a look of %v: may early %v, may after %v: %v", step.took, early, hurry, may)
 		}
+	}
+}
+
+// Polls come soon only as long as they take something further.
+func TestSweeps_PressOnlyWhereALookMayBegin(t *testing.T) {
+	t.Parallel()
+	now := time.Hour
+	w := &sweeps{now: func() time.Duration { return now }}
+	w.strays.looked(now, time.Second)
+	if w.doubt(); w.pressing() {
+		t.Error("presses before a look may begin")
+	}
+	if now += hurryShare * time.Second; !w.pressing() {
+		t.Error("does not press though a look may begin")
+	}
+	w.found, w.hurried = make(chan finding), true
+	if w.strays.looked(now, time.Second); !w.pressing() {
+		t.Error("does not press for what a look finds")
+	}
+	if w.hurried = false; w.pressing() {
+		t.Error("presses for a look that nobody waits for")
 	}
 }
 
@@ -40,15 +61,23 @@ func heldClaims(n int) (*holdings, []*Claim, *strays) {
 func TestHoldings_AForfeitClaimIsGivenBackOnceItsDriverIsGone(t *testing.T) {
 	t.Parallel()
 	h, claims, found := heldClaims(3)
+	doubts := 0
+	for _, c := range claims {
+		c.leaving = func() { doubts++ }
+	}
 	h.forfeit(claims[1])
 	found.before = h.all()
 	found.runs, found.claims = append(found.runs, 77), append(found.claims, uuid.New())
-	if back, doubtful := h.strange(found); !slices.Equal(back.runs, []RunID{77}) || !doubtful {
-		t.Errorf("beside its driver: %v are given back, doubtful %v", back.runs, doubtful)
+	if back := h.strange(found); !slices.Equal(back.runs, []RunID{77}) {
+		t.Errorf("beside its driver: %v are given back", back.runs)
 	}
-	claims[1].Leave()
-	if back, doubtful := h.strange(found); !slices.Equal(back.runs, []RunID{2, 77}) || doubtful || back.claims[0] != claims[1].ID {
-		t.Errorf("after its driver: %v are given back, doubtful %v", back.runs, doubtful)
+	for i, want := range []int{0, 1} { // the first is not lost
+		if claims[i].Leave(); doubts != want {
+			t.Errorf("%d doubts, want %d", doubts, want)
+		}
+	}
+	if back := h.strange(found); !slices.Equal(back.runs, []RunID{2, 77}) || back.claims[0] != claims[1].ID {
+		t.Errorf("after its driver: %v are given back", back.runs)
 	}
 	if len(h.given) > 0 {
 		t.Errorf("%d claims are remembered for ever", len(h.given))
@@ -57,15 +86,15 @@ func TestHoldings_AForfeitClaimIsGivenBackOnceItsDriverIsGone(t *testing.T) {
 
 func TestHoldings_WhatEndedMeanwhileIsNeitherMissingNorStrange(t *testing.T) {
 	t.Parallel()
-	h, claims, found := heldClaims(3)
+	h, claims, found := heldClaims(4)
 	found.before = h.all()
 	h.remove(claims[0])
-	if back, doubtful := h.strange(found); len(back.runs) > 0 || doubtful {
-		t.Errorf("%v are given back, doubtful %v", back.runs, doubtful)
+	if back := h.strange(found); len(back.runs) > 0 {
+		t.Errorf("%v are given back", back.runs)
 	}
+	h.of(claims[3]).committing.Store(true) // its end may be stored, and the answer under way
 	found.claims = found.claims[1:2]
-	missing := h.missing(found)
-	if len(missing) != 1 || missing[claims[2].ID] != claims[2] {
+	if missing := h.missing(found); !slices.Equal(missing, claims[2:3]) {
 		t.Errorf("missing %v, want run %d", missing, claims[2].Run)
 	}
 }

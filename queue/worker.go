@@ -47,7 +47,7 @@ type Polled struct {
 	Claims  []*Claim
 	Hungry  bool        // it wanted more than there was
 	Divided bool        // it took its part of runs that others were told of, too, and left them theirs
-	Again   bool        // the next one settles something that others may be waiting for
+	Again   bool        // the next one takes something further that others may be waiting for
 	Lost    []uuid.UUID // workers whose runs were queued again
 	Queued  int         // runs that this poll put back into the queue: waited long enough, or lost
 }
