@@ -133,6 +133,14 @@ func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	}
 }
 
+// listening waits until the session hears notifications: a fault that is to hit something else must not hit their connection.
+func listening(t *testing.T, s *queue.Session) {
+	t.Helper()
+	if _, err := s.Hear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -141,6 +149,7 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	if _, err := s.Renew(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
+	listening(t, s)
 	soft, hard := s.Deadline()
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
 	if _, err := s.Renew(t.Context(), 0); err == nil {
@@ -161,6 +170,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	f := newFleet(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
+	listening(t, s)
 	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
 	renewed := make(chan error, 1)
 	go func() {
