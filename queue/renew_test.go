@@ -1,0 +1,161 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestRenew_NeverWaitsForAFlush(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	for _, channel := range []string{"commit", "claim", "logs", "settle"} {
+		f.hold(t, s.ID(), channel)
+	}
+	soft, hard := s.Deadline()
+	before := boottime.Now()
+	if _, err := s.Renew(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	soft2, hard2 := s.Deadline()
+	if sent := soft2 - 18*time.Second; sent < before || sent > boottime.Now() || hard2-soft2 != 3*time.Second || soft2 <= soft || hard2 <= hard {
+		t.Errorf("deadlines %v and %v, now %v", soft2, hard2, boottime.Now())
+	}
+	if got := value[string](t, f.desk, "SELECT beat || ' ' || busy FROM oarlock.workers"); got != "1 7" {
+		t.Errorf("the row says %s", got)
+	}
+}
+
+// listening waits until the session hears notifications: a fault that is to hit something else must not hit their connection.
+func listening(t *testing.T, s *queue.Session) {
+	t.Helper()
+	if _, err := s.Hear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	listening(t, s)
+	soft, hard := s.Deadline()
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
+	if _, err := s.Renew(t.Context(), 0); err == nil {
+		t.Error("no error")
+	}
+	cut.MustFire(t)
+	if soft2, hard2 := s.Deadline(); soft2 != soft || hard2 != hard {
+		t.Error("the deadline moved")
+	}
+	if _, err := s.Renew(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever waits for a silent worker counts from when its sign of life came in, which may be long before it hears of that.
+func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	listening(t, s)
+	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := s.Renew(t.Context(), 0)
+		renewed <- err
+	}()
+	held.MustFire(t)
+	counted := boottime.Now() // by the database, at the latest
+	held.Release()
+	if err := <-renewed; err != nil {
+		t.Fatal(err)
+	}
+	if soft, hard := s.Deadline(); soft > counted+18*time.Second || hard > counted+21*time.Second {
+		t.Errorf("the lease of 30s is believed in until %v and %v after it began", soft-counted, hard-counted)
+	}
+}
+
+func TestRenew_BringsWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	s := f.register(t)
+	poll(t, s, 3)
+	f.exec(t, "SELECT oarlock.pause($1), oarlock.cancel($2)", ids[0], ids[2])
+	f.exec(t, "UPDATE oarlock.controls SET decided_at = at, outcome = 'applied' WHERE run_id = $1", ids[2])
+	f.exec(t, "SELECT oarlock.drain_worker('w')")
+	r, err := s.Renew(t.Context(), 0)
+	if err != nil || r.Desired != queue.WorkerDraining || !slices.Equal(r.Mail, []queue.Mail{{Run: ids[0], Inbox: 1}}) {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// Claims that only one side knows of, twice running, are settled: the database's go back, the session's are forfeit.
+// A database that was promoted may have claims that their worker has given up, and lack claims that it has.
+func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 3)
+	w := f.watcher(t)
+	claims := poll(t, w.Session, 2).Claims
+	f.exec(t, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = $2, epoch = 1 WHERE run_id = $1`, ids[2], w.ID())
+	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL WHERE run_id = $1`, ids[1])
+	w.sweep(t)
+	f.wantStates(t, "queued:1 running:1 waiting:1")
+	if n := value[int](t, f.desk, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
+		t.Error("counted as a loss")
+	}
+	if isLost(claims[0]) || !isLost(claims[1]) {
+		t.Errorf("the claim that both know is lost: %v, the one that is gone: %v", isLost(claims[0]), isLost(claims[1]))
+	}
+	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[2] {
+		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+}
+
+func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 2)
+	w := f.watcher(t)
+	claims := poll(t, w.Session, 2).Claims
+	for range queue.Looks { // so that it is not time for one
+		w.Swept()
+		poll(t, w.Session, 0)
+	}
+	f.exec(t, `UPDATE oarlock.runs SET claim_id = gen_random_uuid() WHERE run_id = $1`, ids[1])
+	for range 2 {
+		if _, err := w.Renew(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 * queue.Looks {
+		w.clock.pass(time.Second)
+		poll(t, w.Session, 0)
+		w.Swept()
+	}
+	f.wantStates(t, "queued:1 running:1")
+	if isLost(claims[0]) || !isLost(claims[1]) {
+		t.Errorf("the claim that both know is lost: %v, the one that is gone: %v", isLost(claims[0]), isLost(claims[1]))
+	}
+}
+
+func isLost(c *queue.Claim) bool {
+	select {
+	case <-c.Lost():
+		return true
+	default:
+		return false
+	}
+}
