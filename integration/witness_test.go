@@ -194,6 +194,7 @@ func children(parent int) (pids []int) {
 			pids = append(pids, pid)
 		}
 	}
+	slices.Sort(pids) // the folder lists 10377 before 9926, and a guard's oldest child is its driver process
 	return pids
 }
 
