@@ -80,7 +80,7 @@ func (s *Session) leave(ctx context.Context) error {
 			if _, err := tx.Exec(ctx, leaveFleet, s.worker.ID); err != nil {
 				return err
 			}
-			return s.leaveRuns(ctx, tx)
+			return s.releaseAll(ctx, tx)
 		})
 	})
 	if err != nil {
@@ -89,9 +89,10 @@ func (s *Session) leave(ctx context.Context) error {
 	return nil
 }
 
-func (s *Session) leaveRuns(ctx context.Context, tx pgx.Tx) error {
+func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
+	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch}
 	for range requeueRounds {
-		n, err := s.releaseAll(ctx, tx)
+		n, err := s.release(ctx, tx, releaseAll, args)
 		if err != nil || n < releaseBatch {
 			return err
 		}

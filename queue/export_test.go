@@ -41,12 +41,9 @@ func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
 // RenewStatement is the next renewal, as it is sent.
 func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) { return renewLease, s.renewArgs(1) }
 
-// LateStatement looks for all that was committed late, or for that of the last while; StraysStatement for claims nobody knows of.
-func (s *Session) LateStatement(all bool) (string, pgx.StrictNamedArgs) {
-	if all {
-		return findLate, s.lateArgs(time.Time{})
-	}
-	return findLate, s.lateArgs(s.lanes.polled.Add(-lately))
+// LateStatement looks for all that was committed late, StraysStatement for claims that nobody knows of.
+func (s *Session) LateStatement() (string, pgx.StrictNamedArgs) {
+	return findLate, s.lateArgs(time.Time{})
 }
 
 func (s *Session) StraysStatement() (string, pgx.StrictNamedArgs) {

@@ -76,6 +76,11 @@ func (h *holdings) of(c *Claim) *holding {
 func (h *holdings) remove(c *Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.drop(c)
+}
+
+// drop is for who has the lock.
+func (h *holdings) drop(c *Claim) {
 	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
 		delete(h.byRun, c.Run)
 	}
@@ -84,9 +89,7 @@ func (h *holdings) remove(c *Claim) {
 // forfeit takes a claim out that is gone, and lets its driver know.
 func (h *holdings) forfeit(c *Claim) {
 	h.mu.Lock()
-	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
-		delete(h.byRun, c.Run)
-	}
+	h.drop(c)
 	h.given[c.ID] = c
 	h.mu.Unlock()
 	c.Forfeit()

@@ -88,11 +88,7 @@ func (s *Session) forfeitMissing(found *strays) {
 	}
 }
 
-// releaseAll queues what this worker claimed again, a batch of it, and says how many.
-func (s *Session) releaseAll(ctx context.Context, q Querier) (n int, err error) {
-	return s.release(ctx, q, releaseAll, pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch})
-}
-
+// release queues claims of this worker again, a batch of them, and says how many.
 func (s *Session) release(ctx context.Context, q Querier, statement string, args pgx.StrictNamedArgs) (n int, err error) {
 	var lanes, told int
 	if err := q.QueryRow(ctx, statement, args).Scan(&n, &lanes, &told); err != nil {

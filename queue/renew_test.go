@@ -101,7 +101,6 @@ func TestRenew_BringsWhatIsWanted(t *testing.T) {
 	}
 }
 
-// Claims that only one side knows of, twice running, are settled: the database's go back, the session's are forfeit.
 // A database that was promoted may have claims that their worker has given up, and lack claims that it has.
 func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	t.Parallel()

@@ -361,7 +361,7 @@ func (c *crowded) plans(t *testing.T) {
 	}
 	poll, args := s.PollStatement(10)
 	renew, renewArgs := s.RenewStatement()
-	late, lateArgs := s.LateStatement(true)
+	late, lateArgs := s.LateStatement()
 	strays, straysArgs := s.StraysStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
 	for _, name := range []string{"worker", "want", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {

@@ -59,7 +59,7 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	if pollAfter > pollBefore+60 || renewAfter > renewBefore+100 { // it holds ten runs now
 		t.Errorf("with %d dead a poll reads %d buffers, was %d, and a renewal %d, was %d", dead, pollAfter, pollBefore, renewAfter, renewBefore)
 	}
-	late, lateArgs := s.LateStatement(true)
+	late, lateArgs := s.LateStatement()
 	strays, straysArgs := s.StraysStatement()
 	if looked, counted := c.reads(t, s, late, lateArgs), c.reads(t, s, strays, straysArgs); looked <= pollAfter || counted <= renewAfter {
 		t.Errorf("looking at everything reads %d and %d buffers: the dead are not in the way", looked, counted)
