@@ -103,3 +103,6 @@ func (r *Run) Item(id TaskID) (Item, bool) {
 	}
 	return t.item()
 }
+
+// Idle says whether no body and no publish is under way.
+func (r *Run) Idle() bool { return r.idle() }

@@ -21,6 +21,7 @@ type entry struct {
 	held    *holding
 	begins  bool   // what it says of the run, the run's row says since the claim
 	release bool   // a Release: back to the queue, whatever was asked in the meantime
+	waits   bool   // its next task waits for a slot
 	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
 	rows    int
 	bytes   int
@@ -178,6 +179,10 @@ func (p *piece) drained() bool {
 	b := p.entry.batch
 	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
+
+// wantsSlot says whether the run goes back to the queue so that it gets a slot. What a worker that stops hands on is to be
+// looked at by one with a free slot, too.
+func (p *piece) wantsSlot() bool { return p.drained() && (p.entry.waits || !p.entry.release) }
 
 // run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.
 func (p *piece) run() (rec *dagrun.RunRecord, state string) {

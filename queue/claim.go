@@ -21,6 +21,7 @@ type Claim struct {
 	ID    uuid.UUID // never used twice
 	Epoch int       // counts the drives of the run
 	Inbox int64     // when it was claimed
+	Begun bool      // it had started before, so that giving it back does not make it one that never was claimed
 
 	DAG         string
 	DAGID       int64

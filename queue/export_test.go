@@ -33,13 +33,16 @@ func ReleaseStatement(all bool) string {
 	return releaseSome
 }
 
-// PollStatement is the next poll, as it is sent.
+// PollStatement is the next poll for so many free slots, as it is sent.
 func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
-	return s.pollStatement(s.lanes.order(), newClaimIDs(want), claimBytes, 0)
+	parts := pollParts{roused: want == 0, many: want > sizeless}
+	return pollTexts[parts], s.pollArgs(Appetite{Free: want}, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
 }
 
 // RenewStatement is the next renewal, as it is sent.
-func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) { return renewLease, s.renewArgs(1) }
+func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
+	return renewLease, s.renewArgs(1, 0)
+}
 
 // LateStatement looks for all that was committed late, StraysStatement for claims that nobody knows of.
 func (s *Session) LateStatement() (string, pgx.StrictNamedArgs) {

@@ -91,7 +91,7 @@ type flush struct {
 
 func newFlush(j *journal) *flush {
 	f := &flush{
-		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
+		runs: flushRows{columns: 23}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
 		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 7},
 		formats: []int16{1},
 	}
@@ -203,6 +203,8 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.bool(rec != nil)
 	r.bool(p.last && e.ends())
 	r.bool(p.drained())
+	r.bool(p.wantsSlot())
+	r.bool(p.drained() && e.release && !c.Begun && !e.held.acted)
 	r.bool(p.calms())
 	r.intIf(p.last && e.compares(), e.batch.Seen)
 	r.textOrNull(state)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,9 +53,9 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		if err != nil {
 			return Heard{}, fmt.Errorf("hear: %w", err)
 		}
-		heard, logs, part := understand(signal)
+		heard, logs, lanes := understand(signal)
 		s.held.follow(logs)
-		s.part.Add(part)
+		s.told.add(lanes)
 		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
@@ -77,18 +78,20 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// understand drops what is none of our messages: anybody may send. part is how many of the runs that it tells of fall to this
-// worker.
-func understand(signal listen.Signal) (heard Heard, logs []RunID, part int64) {
-	heard.All = signal.Missed
+// understand drops what is none of our messages: anybody may send. lanes are those with new runs, and how many of them this
+// worker is told of.
+func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]int64) {
+	heard.All, lanes = signal.Missed, map[int]int64{}
 	for _, payload := range signal.Payloads {
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
 		case "drain":
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
-			lane, rows, _ := strings.Cut(number, ":")
-			heard.Lanes = heard.Lanes || positive(lane) > 0
-			part += min(positive(rows), MaxClaims)
+			id, rows, _ := strings.Cut(number, ":")
+			if lane := positive(id); lane > 0 && lane <= math.MaxInt32 && len(lanes) < maxTold {
+				heard.Lanes = true
+				lanes[int(lane)] += min(positive(rows), MaxClaims)
+			}
 		case "log":
 			if run := positive(number); run > 0 {
 				logs = append(logs, RunID(run))
@@ -101,7 +104,7 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, part int64) {
 	}
 	slices.Sort(heard.Runs)
 	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
-	return heard, logs, part
+	return heard, logs, lanes
 }
 
 // positive reads a number as the database writes it; 0 is none.

@@ -29,6 +29,7 @@ type holding struct {
 
 	followed   bool        // somebody reads the log while it is written
 	written    bool        // the run's own row, since the claim
+	acted      bool        // something of the run was committed since the claim
 	calmed     bool        // its losses were set back in this drive
 	committing atomic.Bool // the journal has a batch of it
 }

@@ -43,7 +43,7 @@ func TestHost_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
 	s := f.register(t)
 	f.inOpen(t, app, "SELECT oarlock.retry($1)", old)
 	began := time.Now()
-	_, err = s.Poll(t.Context(), 10)
+	_, err = s.Poll(t.Context(), queue.Appetite{Free: 10})
 	if took := time.Since(began); took > 3*time.Second || err != nil {
 		t.Errorf("a poll took %v: %v", took, err)
 	}
@@ -94,7 +94,7 @@ func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 		claims[c.Run] = c
 	}
 	f.inOpen(t, app, "SELECT oarlock.cancel($1)", his)
-	go func() { _ = s.Release(context.Background(), claims[his]) }()
+	go func() { _ = s.Release(context.Background(), claims[his], false) }()
 	for end := time.Now().Add(time.Minute); !value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"); {
 		if time.Now().After(end) {
 			t.Fatal("the release does not wait for the host")
@@ -103,7 +103,7 @@ func TestHost_AnOpenCancelHoldsUpNobodysCommit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Release(ctx, claims[other]) }()
+	go func() { done <- s.Release(ctx, claims[other], false) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -250,7 +250,7 @@ func TestHost_AnOpenLaneHoldsUpNobodysPoll(t *testing.T) {
 	f.inOpen(t, f.db.URL, "SELECT oarlock.enqueue('one', version => 1)")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	p, err := s.Poll(ctx, 10)
+	p, err := s.Poll(ctx, queue.Appetite{Free: 10})
 	if err != nil || len(p.Claims) != 1 || p.Claims[0].DAG != "plain" || ctx.Err() != nil {
 		t.Errorf("claimed %v, %v, %v", p.Claims, err, ctx.Err())
 	}
@@ -308,7 +308,7 @@ func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
 		}
 	}
 	for want := range 3 {
-		if r, err := s.Renew(t.Context(), 0); err != nil || r.Desired != queue.WorkerLive {
+		if r, err := s.Renew(t.Context(), 0, 0); err != nil || r.Desired != queue.WorkerLive {
 			t.Errorf("renewal %+v, %v", r, err)
 		}
 		poll(t, s, want) // writes how hungry the worker is
@@ -316,7 +316,7 @@ func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Renew(t.Context(), 0); err != nil || r.Desired != queue.WorkerDraining {
+	if r, err := s.Renew(t.Context(), 0, 0); err != nil || r.Desired != queue.WorkerDraining {
 		t.Errorf("renewal %+v, %v", r, err)
 	}
 }

@@ -90,9 +90,9 @@ func (j *journal) commit(ctx context.Context, b *Batch) error {
 	return j.put(ctx, b, func(*entry) {})
 }
 
-// release gives a claim back, whatever was asked of the run in the meantime.
-func (j *journal) release(ctx context.Context, c *Claim) error {
-	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.release = true })
+// release gives a claim back, whatever was asked of the run in the meantime; waits says that its next task waits for a slot.
+func (j *journal) release(ctx context.Context, c *Claim, waits bool) error {
+	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.release, e.waits = true, waits })
 }
 
 // condemn ends a run as failed, whatever was asked of it in the meantime.
@@ -303,7 +303,7 @@ func (j *journal) conclude(p *piece) {
 		return
 	}
 	if p.err == nil {
-		e.held.acked = max(e.held.acked, p.highest())
+		e.held.acked, e.held.acted = max(e.held.acked, p.highest()), true
 		if !p.last {
 			return
 		}

@@ -189,7 +189,7 @@ func TestCommit_TellsOwnerFollowersAndHungryWorkers(t *testing.T) {
 	drained := batch(child, taskAt(0, 1, dagrun.TaskRetrying))
 	y.must(y.commit(t.Context(), drained))
 	y.must(y.commit(t.Context(), finishing(child, dagrun.RunSucceeded)))
-	y.must(y.release(t.Context(), parent))
+	y.must(y.release(t.Context(), parent, false))
 	var heard []string
 	for range 4 {
 		n := must(listener.WaitForNotification(t.Context()))
@@ -210,14 +210,14 @@ func TestRelease_GivesARunBackUnstarted(t *testing.T) {
 	c := y.claim()
 	y.exec("SELECT oarlock.pause($1)", c.Run) // what was asked meanwhile stays for the next driver
 	s := &Session{journal: y.journal}
-	y.must(s.Release(t.Context(), c))
+	y.must(s.Release(t.Context(), c, false))
 	if got := y.list("SELECT concat_ws(' ', state, losses, claim_id, (SELECT resets FROM oarlock.lanes l WHERE l.lane_id = r.lane_id)) FROM oarlock.runs r"); !slices.Equal(got, []string{"queued 0 1"}) {
 		t.Errorf("the run is %v", got)
 	}
 	if y.held.of(c) != nil {
 		t.Error("it is still held")
 	}
-	if err := s.Release(t.Context(), c); !errors.Is(err, ErrLeaseLost) {
+	if err := s.Release(t.Context(), c, false); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("a second time: %v", err)
 	}
 }

@@ -11,9 +11,14 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// floorSlack is how far below now the floor of a lane stays that gave all it had: its next runs may just be on their way,
-// entered before the poll and committed after it. What lands below floors all the same, sweeps find.
-const floorSlack = 2 * time.Second
+const (
+	// timerSlack is how far below now polls look for parked runs that are to be woken, and for queued ones whose time has
+	// passed: they may just be on their way, written before the poll and committed after it.
+	timerSlack = 2 * time.Second
+
+	// oldestEvery is how many claims a worker makes before one goes to the lane whose runs wait longest, whatever its priority.
+	oldestEvery = 16
+)
 
 var readLanes = sql.Named("queue/lanes")
 
@@ -28,8 +33,10 @@ type lane struct {
 	MaxActive int
 	Halted    bool // only what has begun goes on
 
-	floor  place // nothing is below, as far as was seen; zero: not known
-	served int   // when it last gave a run, by lanes.serves
+	floor  place     // nothing is below, as far as was seen; zero: not known
+	locked place     // a run that the last poll passed over, because somebody has its row; zero: none
+	since  time.Time // the database's time of the poll that passed over it first
+	served int       // when it last gave a run, by lanes.serves
 }
 
 // place is where a run stands in its lane. The runs of one bulk call share their moment.
@@ -48,15 +55,20 @@ type lanes struct {
 	held   []int64 // DAGs whose runs begin, if at all, in lanes of their own: they are paused or limited
 	all    []*lane // by priority, the highest first
 	byID   map[int]*lane
-	serves int          // so far, of lanes and of gates
-	passed map[gate]int // when a limit was last gone to, by serves
-	owed   []gate       // limits that go first at the next poll
-	polled time.Time    // the database's time of the last poll
-	slept  time.Time    // no parked run was to be woken until then, as far as was seen; zero: not known
-	waited time.Time    // the same of queued runs and their deadlines
+	serves int             // so far, of lanes and of gates
+	claims int             // since the lane that waits longest had its turn
+	seen   horizon         // what may still be committed
+	kinds  map[int64][]int // lanes that workers of another kind serve, sorted
+	passed map[gate]int    // when a limit was last gone to, by serves
+	owed   []gate          // limits that go first at the next poll
+	polled time.Time       // the database's time of the last poll
+	slept  time.Time       // no parked run was to be woken until then, as far as was seen; zero: not known
+	waited time.Time       // the same of queued runs and their deadlines
 }
 
-func newLanes() *lanes { return &lanes{byID: map[int]*lane{}, passed: map[gate]int{}} }
+func newLanes() *lanes {
+	return &lanes{byID: map[int]*lane{}, passed: map[gate]int{}, kinds: map[int64][]int{}}
+}
 
 // read takes the lanes anew, without floors: what was paused may be below. Whose turn it is stays.
 func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
@@ -65,7 +77,7 @@ func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 		return err
 	}
 	next := newLanes()
-	next.serves, next.owed, next.polled = l.serves, l.owed, l.polled
+	next.serves, next.owed, next.polled, next.claims, next.seen = l.serves, l.owed, l.polled, l.claims, l.seen
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, next.scan(row) })
 	if err != nil {
 		return err
@@ -109,8 +121,39 @@ func (l *lanes) order() []*lane {
 	return ordered
 }
 
+// above are lanes of a higher priority, in the order given; all for nil.
+func above(ordered []*lane, priority *int) []*lane {
+	if priority == nil {
+		return ordered
+	}
+	return slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.Priority <= *priority })
+}
+
+// oldestFirst moves the lane to the front whose runs wait longest, as far as its floor tells, where it is its turn: one claim of
+// oldestEvery is of it, so that nothing starves below a higher priority. It says how many runs of the first lane to claim.
+func (l *lanes) oldestFirst(ordered []*lane, want int) (most int) {
+	if l.claims < oldestEvery || len(ordered) == 0 || ordered[0].Priority == ordered[len(ordered)-1].Priority {
+		return want
+	}
+	oldest := 0
+	for i, lane := range ordered {
+		if !lane.limited() && lane.floor.below(ordered[oldest].floor) {
+			oldest = i
+		}
+	}
+	l.claims = 0
+	if oldest == 0 {
+		return want
+	}
+	lane := ordered[oldest]
+	copy(ordered[1:oldest+1], ordered[:oldest])
+	ordered[0] = lane
+	return (want + oldestEvery - 1) / oldestEvery
+}
+
 // gave takes in which lanes gave runs, in the order in which they did.
 func (l *lanes) gave(claims []*Claim) {
+	l.claims += len(claims)
 	for _, c := range claims {
 		if lane := l.byID[c.Lane]; lane != nil {
 			l.serves++
@@ -123,10 +166,10 @@ func (l *lanes) gave(claims []*Claim) {
 func (l *lanes) due(wakes, expires bool, now time.Time) {
 	l.polled = now
 	if !wakes {
-		l.slept = now.Add(-floorSlack)
+		l.slept = now.Add(-timerSlack)
 	}
 	if !expires {
-		l.waited = now.Add(-floorSlack)
+		l.waited = now.Add(-timerSlack)
 	}
 }
 
@@ -136,6 +179,7 @@ type laneArgs struct {
 	resets  []int64
 	floors  []time.Time // together with froms
 	froms   []RunID
+	most    []int // runs of each
 	limited []bool
 	halted  []bool
 }
@@ -154,15 +198,36 @@ func argsOf(ordered []*lane) laneArgs {
 		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
 		a.floors, a.froms = append(a.floors, orMinusInfinity(l.floor.at)), append(a.froms, l.floor.run)
 		a.limited, a.halted = append(a.limited, l.limited()), append(a.halted, l.Halted)
+		a.most = append(a.most, MaxClaims)
 	}
 	return a
 }
 
-// moved takes in that runs came back to lanes, below their floors.
-func (l *lanes) moved(ids []int, resets []int64) {
-	for i, id := range ids {
+// moved takes in that runs came back to lanes, and where a poll began there because of it.
+func (l *lanes) moved(f *pollFacts) {
+	for i, id := range f.moved {
 		if lane := l.byID[id]; lane != nil {
-			lane.Resets, lane.floor = resets[i], place{}
+			lane.Resets, lane.floor, lane.locked = f.resets[i], place{}, place{}
+			if at := f.floors[i]; at != nil {
+				lane.floor = place{*at, f.froms[i]}
+			}
+		}
+	}
+}
+
+// forget is for a database whose clock or transaction ids went back: its next runs may be anywhere.
+func (l *lanes) forget() {
+	for _, lane := range l.all {
+		lane.floor, lane.locked = place{}, place{}
+	}
+	l.slept, l.waited = time.Time{}, time.Time{}
+}
+
+// fall has the next poll begin no later than at.
+func (l *lanes) fall(at time.Time) {
+	for _, lane := range l.all {
+		if p := (place{at: at}); p.below(lane.floor) {
+			lane.floor = p
 		}
 	}
 }
@@ -186,26 +251,70 @@ func justBelow(found *time.Time, seen time.Time) time.Time {
 	return found.Add(-time.Microsecond)
 }
 
-// saw raises the floors of lanes that a poll of the database's time now looked through from their floor on. Everything
-// below the first run it got was claimed, by whomever. A lane that gave all it had is known to be empty until shortly
-// before now.
-func (l *lanes) saw(seen []*lane, claims []*Claim, emptied bool, now time.Time) {
+// look is what a poll did with lanes: in which order it went through them, and which it went through to their end.
+type look struct {
+	lanes   []*lane
+	claims  []*Claim
+	emptied bool // it claimed less than it wanted
+	now     time.Time
+	passed  map[int]place // by lane, the first run that was there and is not claimed
+}
+
+// first is where the first claimed run of each lane stood.
+func (k *look) first() map[int]place {
 	first := map[int]place{}
-	for _, c := range claims {
+	for _, c := range k.claims {
 		p := place{c.RunAt, c.Run}
 		if least, ok := first[c.Lane]; !ok || p.below(least) {
 			first[c.Lane] = p
 		}
 	}
-	recent := place{at: now.Add(-floorSlack)}
-	for _, lane := range seen {
+	return first
+}
+
+// saw raises the floors of lanes that a poll looked through from their floor on: to the first run it claimed, below which all
+// was claimed, by whomever; where a lane gave all it had, to now. Never past what may still be committed, nor past a run that
+// was only locked.
+func (l *lanes) saw(k look) {
+	first := k.first()
+	last := -1
+	for i, lane := range k.lanes {
+		if _, gave := first[lane.ID]; gave {
+			last = i
+		}
+	}
+	for i, lane := range k.lanes {
 		p, gave := first[lane.ID]
-		if emptied && (!gave || recent.below(p)) {
-			p, gave = recent, true
+		if !gave && !k.emptied && i > last {
+			break // the poll had all it wanted before it came here
 		}
-		if gave && lane.floor.below(p) {
-			lane.floor = p
+		if !gave {
+			p = place{at: k.now}
 		}
+		l.raise(lane, p, k)
+	}
+}
+
+// raise lifts the floor of a lane to p, as far as it may go.
+func (l *lanes) raise(lane *lane, p place, k look) {
+	if l.seen.safe.IsZero() {
+		return
+	}
+	if safe := (place{at: l.seen.safe}); safe.below(p) {
+		p = safe
+	}
+	locked, some := k.passed[lane.ID]
+	switch {
+	case !some:
+		lane.locked = place{}
+	case locked != lane.locked:
+		lane.locked, lane.since = locked, k.now
+	}
+	if some && locked.below(p) && (k.now.Sub(lane.since) < floorPatience || !l.seen.pass(locked.at)) {
+		p = locked
+	}
+	if lane.floor.below(p) {
+		lane.floor = p
 	}
 }
 

@@ -19,6 +19,7 @@ const maxGates = 16
 var (
 	passGate     = sql.Named("queue/gates")
 	claimBehind  = sql.Named("queue/claim_limited")
+	passedRuns   = sql.Named("queue/passed")
 	errGateTaken = errors.New("somebody else is at this limit")
 )
 
@@ -57,35 +58,38 @@ func (l *lanes) owe(due []gate, full bool) {
 	}
 }
 
-// claimLimited claims behind limits, as far as there is room.
-func (s *Session) claimLimited(ctx context.Context, gates []gate, room func() int, p *Polled) error {
+// claimLimited claims behind limits, as far as there is room: runs to start, or where nothing is free those that may need no
+// slot.
+func (s *Session) claimLimited(ctx context.Context, gates []gate, a Appetite, room func() int, p *Polled) error {
 	for _, g := range gates {
 		if room() == 0 {
 			return nil
 		}
 		s.lanes.pass(g)
-		if err := s.claimBehind(ctx, g, shareOf(room(), s.peers.hungry), p); err != nil && !errors.Is(err, errGateTaken) {
+		if err := s.claimBehind(ctx, g, a, room(), p); err != nil && !errors.Is(err, errGateTaken) {
 			return err
 		}
 	}
 	return nil
 }
 
-// shareOf is what one of several that are hungry takes, rounded up.
-func shareOf(n, others int) int { return (n + others) / (others + 1) }
-
 // claimBehind claims up to want runs behind one limit, in two statements of one transaction.
-func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) error {
+func (s *Session) claimBehind(ctx context.Context, g gate, a Appetite, want int, p *Polled) error {
 	ids := newClaimIDs(want)
-	group := behind(g, s.lanes.order())
+	group := behind(g, above(s.lanes.order(), a.Above))
 	if len(group) == 0 {
 		return nil
 	}
 	var claims []*Claim
+	k := look{lanes: group}
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		claims = nil
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			claims, err = s.behindGate(ctx, tx, g, group, ids)
+			claims, err = s.behindGate(ctx, tx, g, group, ids, a.Free)
+			if err == nil {
+				k.claims = inTurn(g, claims)
+				k.passed, err = s.passedOver(ctx, tx, k)
+			}
 			return err
 		})
 		if err == nil {
@@ -100,7 +104,8 @@ func (s *Session) claimBehind(ctx context.Context, g gate, want int, p *Polled) 
 		return err
 	}
 	s.lanes.gave(claims)
-	s.lanes.saw(group, inTurn(g, claims), false, time.Time{}) // whether a lane gave all it had, or the limit held back, is not known
+	k.now = s.lanes.polled // of the last poll: whether a lane gave all it had, or the limit held back, is not known
+	s.lanes.saw(k)
 	p.Claims = append(p.Claims, claims...)
 	return nil
 }
@@ -110,19 +115,48 @@ func inTurn(g gate, claims []*Claim) []*Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Epoch > 1 })
 }
 
-func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID) ([]*Claim, error) {
+func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID, free int) ([]*Claim, error) {
 	if err := s.enterGate(ctx, tx, g); err != nil {
 		return nil, err
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "bytes": claimBytes, "claims": plain(ids), "terms": s.lanes.terms,
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "bytes": claimBytes, "claims": plain(ids), "terms": s.lanes.terms,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": s.lanes.held,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return readClaims(rows, s.lanes)
+}
+
+// passedOver finds runs that stand before those that were claimed, and were not claimed: somebody has their rows.
+func (s *Session) passedOver(ctx context.Context, tx pgx.Tx, k look) (map[int]place, error) {
+	first := k.first()
+	var a laneArgs
+	var ats []time.Time
+	var runs []RunID
+	for _, l := range k.lanes {
+		if p, gave := first[l.ID]; gave {
+			a.ids, a.floors, a.froms = append(a.ids, l.ID), append(a.floors, orMinusInfinity(l.floor.at)), append(a.froms, l.floor.run)
+			ats, runs = append(ats, p.at), append(runs, p.run)
+		}
+	}
+	if len(a.ids) == 0 {
+		return nil, nil //nolint:nilnil // nothing was claimed, so no floor moves
+	}
+	rows, err := tx.Query(ctx, passedRuns, pgx.StrictNamedArgs{"lanes": a.ids, "floors": a.floors, "froms": a.froms, "ats": ats, "runs": runs})
+	if err != nil {
+		return nil, err
+	}
+	passed := map[int]place{}
+	var lane int
+	var p place
+	_, err = pgx.ForEachRow(rows, []any{&lane, &p.at, &p.run}, func() error {
+		passed[lane] = p
+		return nil
+	})
+	return passed, err
 }
 
 // enterGate is for the first of those that are at it.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // crowd has sessions claim and give back at the same time, and audits after each claim.
@@ -33,7 +35,7 @@ func (c *crowd) work(t *testing.T, runs int) (most int) {
 				if done {
 					return
 				}
-				p, err := s.Poll(t.Context(), 3)
+				p, err := s.Poll(t.Context(), queue.Appetite{Free: 3})
 				if err != nil {
 					t.Error(err)
 					return

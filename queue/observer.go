@@ -13,12 +13,15 @@ const (
 	longestGap  = 5 * PollEvery
 )
 
+// lively is the part of its TTL for which a worker may be silent and is still counted on to take runs: two renewals.
+const lively = 3
+
 // observer counts how long other workers have been silent, by its own clock and nobody else's.
 type observer struct {
 	now    func() time.Duration // never goes back
 	last   time.Duration        // of the last poll that succeeded
 	seen   map[uuid.UUID]sighting
-	hungry int // how many of them want runs too
+	others []peer // those at work that were heard of lately
 }
 
 type sighting struct {
@@ -29,9 +32,12 @@ type sighting struct {
 
 // peer is another worker as a poll shows it.
 type peer struct {
-	id   uuid.UUID
-	beat int64
-	ttl  time.Duration
+	id     uuid.UUID
+	beat   int64
+	ttl    time.Duration
+	kind   int64 // workers of one kind serve the same lanes; 0: it serves none
+	live   bool  // else it claims nothing more
+	hungry bool  // it wants runs, too
 }
 
 func newObserver(now func() time.Duration) *observer {
@@ -47,25 +53,20 @@ func (o *observer) see(peers []peer) (silent []peer) {
 	gap := now - o.last
 	o.last = now
 	next := make(map[uuid.UUID]sighting, len(peers))
+	o.others = o.others[:0]
 	for _, p := range peers {
 		was, known := o.seen[p.id]
 		if !known || was.beat != p.beat || was.ttl != p.ttl || gap > min(longestGap, max(shortestGap, p.ttl/2)) {
 			was = sighting{beat: p.beat, since: now, ttl: p.ttl}
 		}
 		next[p.id] = was
+		if p.live && p.kind != 0 && now-was.since <= p.ttl/lively+PollEvery {
+			o.others = append(o.others, p)
+		}
 		if now-was.since >= p.ttl {
 			silent = append(silent, p)
 		}
 	}
 	o.seen = next
 	return silent
-}
-
-// peersOf are the peers in a poll's facts.
-func peersOf(f *pollFacts) []peer {
-	peers := make([]peer, len(f.peers))
-	for i, id := range f.peers {
-		peers[i] = peer{id: id, beat: f.beats[i], ttl: time.Duration(f.ttls[i]) * time.Millisecond}
-	}
-	return peers
 }

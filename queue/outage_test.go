@@ -66,13 +66,13 @@ func (o outside) finishAll(t *testing.T, s *queue.Session, runs int) {
 	t.Helper()
 	var d drivers
 	for end := time.Now().Add(2 * time.Minute); ; {
-		polled, err := s.Poll(t.Context(), 8)
+		polled, err := s.Poll(t.Context(), queue.Appetite{Free: 8})
 		if err == nil {
 			for _, c := range polled.Claims {
 				d.drive(t, begin(t, s, c))
 			}
 		}
-		if _, err := s.Renew(t.Context(), 0); errors.Is(err, queue.ErrLeaseLost) {
+		if _, err := s.Renew(t.Context(), 0, 0); errors.Is(err, queue.ErrLeaseLost) {
 			t.Fatal("the lease is lost")
 		}
 		if o.left(t) == "0" {
@@ -169,7 +169,7 @@ func TestSession_WaitsForAReadOnlyDatabase(t *testing.T) {
 	go func() { done <- held.toEnd(t.Context()) }()
 	refused := false
 	for !refused {
-		_, err := s.Renew(t.Context(), 0)
+		_, err := s.Renew(t.Context(), 0, 0)
 		refused = pglink.Classify(err) == pglink.WrongNode
 		if err != nil && !refused {
 			t.Fatalf("renew on a read-only server: %v, which is %v", err, pglink.Classify(err))
@@ -193,7 +193,7 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 		o.enqueue(t)
 	}
 	d := claim(t, s)
-	if _, err := s.Renew(t.Context(), 0); err != nil {
+	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	d.starts(t)
@@ -204,11 +204,11 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 	if err := d.commit(t.Context()); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("commit without a free connection: %v", err)
 	}
-	if _, err := s.Renew(t.Context(), 0); err != nil {
+	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
 		t.Errorf("renew without a free connection: %v", err)
 	}
 	free()
-	if err := s.Release(t.Context(), d.claim); err != nil {
+	if err := s.Release(t.Context(), d.claim, false); err != nil {
 		t.Fatal(err)
 	}
 	o.finishAll(t, s, runs)
@@ -303,7 +303,7 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 		node.Crash(t)
 		node.Start(t)
 	}
-	if err := s.Release(t.Context(), d.claim); err != nil {
+	if err := s.Release(t.Context(), d.claim, false); err != nil {
 		t.Fatal(err)
 	}
 	o.exec(t, "DELETE FROM oarlock.runs WHERE run_id > $1", runs+1)

@@ -8,9 +8,9 @@ const PollEvery = time.Second
 // soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it.
 var soon = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond, 320 * time.Millisecond}
 
-// leaveOthers is for how long a worker that took its part of many runs leaves the rest to those who were told of them at the
-// same time. It has something to do meanwhile.
-const leaveOthers = 160 * time.Millisecond
+// openEvery is how often a hungry worker polls while a transaction is open that began before it was hungry: nobody tells it of
+// what that commits.
+const openEvery = 40 * time.Millisecond
 
 // Pace says when to poll next. The zero value is ready to use.
 type Pace struct {
@@ -21,7 +21,12 @@ type Pace struct {
 // as it has room again, whatever this says.
 func (p *Pace) After(polled Polled) time.Duration {
 	pause := p.after(polled)
-	if polled.Again {
+	switch {
+	case polled.Back && polled.Hungry:
+		return min(pause, soon[0])
+	case polled.Soon:
+		return min(pause, openEvery)
+	case polled.Again:
 		return min(pause, hurryEvery)
 	}
 	return pause
@@ -32,9 +37,6 @@ func (p *Pace) after(polled Polled) time.Duration {
 	case !polled.Hungry:
 		p.polls = 0
 		return PollEvery
-	case polled.Divided:
-		p.polls = 0
-		return leaveOthers
 	case len(polled.Claims) > 0:
 		p.polls = 0
 	}

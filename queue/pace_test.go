@@ -23,8 +23,11 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {
 		t.Errorf("after a poll that brought something: %d", got)
 	}
-	if got := next(queue.Polled{Hungry: true, Divided: true, Claims: []*queue.Claim{nil}}); got != 160 {
-		t.Errorf("after it left others their part: %d", got)
+	if got := next(queue.Polled{Soon: true}); got != 40 {
+		t.Errorf("while an older transaction is open: %d", got)
+	}
+	if got := next(queue.Polled{Hungry: true, Back: true}); got != 5 {
+		t.Errorf("after one ended: %d", got)
 	}
 	p.Hear()
 	if got := next(hungry); got != 5 {

@@ -16,18 +16,18 @@ func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	pgtest.SetTraps(t, f.db.Conn(t))
 	f.ask(t, "plain", 2)
 	dead := f.register(t)
-	if got, err := dead.Poll(t.Context(), 2); err != nil || len(got.Claims) != 2 {
+	if got, err := dead.Poll(t.Context(), queue.Appetite{Free: 2}); err != nil || len(got.Claims) != 2 {
 		t.Fatalf("%d claims, %v", len(got.Claims), err)
 	}
 	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{dead.ID()} })
-	polled, err := next.Poll(t.Context(), 2)
+	polled, err := next.Poll(t.Context(), queue.Appetite{Free: 2})
 	if err != nil || len(polled.Claims) != 2 {
 		t.Fatalf("%d claims after the takeover, %v", len(polled.Claims), err)
 	}
 	if _, err := next.Load(t.Context(), polled.Claims); err != nil {
 		t.Error(err)
 	}
-	if _, err := next.Renew(t.Context(), 0); err != nil {
+	if _, err := next.Renew(t.Context(), 0, 0); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.store.List(t.Context(), queue.Filter{}); err != nil {

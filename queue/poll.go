@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -21,16 +22,13 @@ const (
 	// claimBytes of params and results handed in end a Poll: more than they, and the 16 runs that go past them, no worker is
 	// to take in at once.
 	claimBytes = 16 << 20
-
-	// dividedFrom is how many of the runs that a notification told of have to fall to a worker for it to leave the others to
-	// those who were told of them: of fewer, whoever polls first takes a share of what is left, which nobody has to wait for.
-	dividedFrom = 16
 )
 
-// pollParts says what a poll is needed for beside claims; what it could do costs the server time even where it does nothing.
+// pollParts says what a poll is needed for; what it could do costs the server time even where it does nothing.
 type pollParts struct {
-	others bool // other workers want runs, too
+	roused bool // nothing is free: only what may need no slot
 	many   bool // more are wanted than one answer takes whatever their size
+	top    bool // tasks wait for slots: what ranks above them
 }
 
 // sizeless is how many runs a poll claims without looking at the size of their params.
@@ -40,10 +38,10 @@ var pollTexts = everyPoll()
 
 func everyPoll() map[pollParts]string {
 	texts := map[pollParts]string{}
-	for i := range 1 << 2 {
-		p := pollParts{others: i&1 > 0, many: i&2 > 0}
+	for i := range 1 << 3 {
+		p := pollParts{roused: i&1 > 0, many: i&2 > 0, top: i&4 > 0}
 		var without []string
-		for part, there := range map[string]bool{"others": p.others, "many": p.many} {
+		for part, there := range map[string]bool{"roused": p.roused, "fresh": !p.roused, "many": p.many, "top": p.top} {
 			if !there {
 				without = append(without, part)
 			}
@@ -53,11 +51,11 @@ func everyPoll() map[pollParts]string {
 	return texts
 }
 
-// Poll claims up to want runs, and looks after other workers' runs while it is there: it queues what waited long enough
-// and what the dead left. Call it about once a second, also when nothing is wanted.
+// Poll claims runs, and looks after other workers' runs while it is there: it queues what waited long enough and what the dead
+// left. Call it about once a second, also when nothing is wanted.
 //
 // An error says nothing about runs that were claimed: where the reply was lost, the next Poll finds them.
-func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
+func (s *Session) Poll(ctx context.Context, a Appetite) (Polled, error) {
 	if err := take(ctx, s.polling); err != nil {
 		return Polled{}, fmt.Errorf("poll: %w", err)
 	}
@@ -65,24 +63,29 @@ func (s *Session) Poll(ctx context.Context, want int) (Polled, error) {
 	if err := s.end.get(); err != nil {
 		return Polled{}, err
 	}
+	a.Free, a.Ahead, a.Roused = between(a.Free), between(a.Ahead), between(a.Roused)
 	var p Polled
-	err := s.poll(ctx, min(max(want, 0), MaxClaims), &p)
+	err := s.poll(ctx, a, &p)
 	if ended := s.end.get(); ended != nil { // perhaps while the poll was under way
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
-	p.Hungry, p.Again = len(p.Claims) < want && bytesOf(p.Claims) < claimBytes, err == nil && s.sweeps.pressing()
+	p.Hungry, p.Again = len(p.Claims) < a.Free && bytesOf(p.Claims) < claimBytes, err == nil && s.sweeps.pressing()
+	p.Soon = s.hunger.waits(p.Hungry, &s.lanes.seen, s.sweeps.now())
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
 	}
 	return p, nil // nobody else would hand out what was claimed; the next poll meets the same trouble
 }
 
-func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
+func between(n int) int { return min(max(n, 0), MaxClaims) }
+
+func (s *Session) poll(ctx context.Context, a Appetite, p *Polled) error {
+	told := s.told.take()
 	dead, err := s.catchUp(ctx, p)
 	var seen *pollFacts
 	if err == nil {
-		seen, err = s.claim(ctx, want, p)
+		seen, err = s.claim(ctx, a, p)
 	}
 	s.sortOut(p)
 	if err != nil {
@@ -95,7 +98,8 @@ func (s *Session) poll(ctx context.Context, want int, p *Polled) error {
 	if seen.dead = append(seen.dead, dead...); len(seen.dead) > reapLimit {
 		s.sweeps.doubt()
 	}
-	return s.lookAfter(ctx, seen, p)
+	p.Top = seen.top
+	return errors.Join(s.passOn(ctx, told, a.Free, p.Claims), s.lookAfter(ctx, seen, p))
 }
 
 // catchUp takes in what earlier polls left: claims whose replies were lost, and what was looked for beside them.
@@ -106,8 +110,12 @@ func (s *Session) catchUp(ctx context.Context, p *Polled) (dead []uuid.UUID, err
 	return s.sweep(ctx)
 }
 
-// claim adds to p.Claims: first from limits that had to wait, then from the lanes.
-func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
+// claim adds to p.Claims: first from limits that had to wait, then from the lanes, then ahead of free slots.
+func (s *Session) claim(ctx context.Context, a Appetite, p *Polled) (*pollFacts, error) {
+	want := a.Free
+	if a.Free+a.Ahead == 0 {
+		want = a.Roused
+	}
 	room := func() int {
 		if bytesOf(p.Claims) >= claimBytes {
 			return 0
@@ -118,28 +126,61 @@ func (s *Session) claim(ctx context.Context, want int, p *Polled) (*pollFacts, e
 		if err := s.claimFamily(ctx, room, p); err != nil {
 			return nil, err
 		}
-		return s.pollLanes(ctx, 0, p) // which it has none of: what is left is to look after others
+		return s.pollLanes(ctx, Appetite{Busy: a.Busy, Waiting: a.Waiting}, nil, p) // which it has none of: what is left is to look after others
 	}
-	if err := s.claimLimited(ctx, s.lanes.owed, room, p); err != nil {
+	if err := s.claimLimited(ctx, s.lanes.owed, a, room, p); err != nil {
 		return nil, err
 	}
-	seen, err := s.pollLanes(ctx, room(), p)
+	seen, err := s.claimLanes(ctx, a, room, p)
 	if err != nil {
 		return nil, err
 	}
 	due := s.lanes.gatesOf(seen.limited)
-	err = s.claimLimited(ctx, due, room, p)
+	err = s.claimLimited(ctx, due, a, room, p)
 	s.lanes.owe(due, room() == 0)
 	return seen, err
 }
 
+// claimLanes claims from lanes without a limit. What is ahead of free slots comes with the rest where no other worker has room
+// in any lane, or else from those lanes where none has.
+func (s *Session) claimLanes(ctx context.Context, a Appetite, room func() int, p *Polled) (*pollFacts, error) {
+	ordered := above(s.lanes.order(), a.Above)
+	full, ahead := a.Ahead, a
+	var alone []*lane
+	if a.Ahead > 0 {
+		if alone = s.withoutRoom(ordered); len(alone) == len(ordered) {
+			alone = nil
+		} else {
+			a.Ahead = 0
+		}
+	}
+	if a.Free+a.Ahead == 0 && len(alone) == 0 {
+		a.Roused = room()
+	} else {
+		a.Free = room()
+	}
+	seen, err := s.pollLanes(ctx, a, ordered, p)
+	if err != nil || len(alone) == 0 || room() > 0 || bytesOf(p.Claims) >= claimBytes {
+		return seen, err
+	}
+	ahead.Free, ahead.Ahead, ahead.Roused = 0, full, 0
+	more, err := s.pollLanes(ctx, ahead, alone, p)
+	if more != nil && seen != nil {
+		more.limited = seen.limited
+	}
+	return more, err
+}
+
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
-func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFacts, error) {
-	part := s.myPart()
+func (s *Session) pollLanes(ctx context.Context, a Appetite, ordered []*lane, p *Polled) (*pollFacts, error) {
 	for try := 0; ; try++ {
-		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, ids, claimBytes-bytesOf(p.Claims), part)
+		want := a.Free + a.Ahead
+		if want == 0 {
+			want = a.Roused
+		}
+		ids := newClaimIDs(min(want, MaxClaims))
+		r, err := s.sendPoll(ctx, a, ordered, ids, claimBytes-bytesOf(p.Claims), p)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -155,24 +196,14 @@ func (s *Session) pollLanes(ctx context.Context, want int, p *Polled) (*pollFact
 			return nil, s.lost()
 		}
 		p.Claims = append(p.Claims, r.claims...)
-		p.Divided = part > 0 && len(r.claims) == part
 		if r.facts.terms == s.lanes.terms || try == repolls {
 			return &r.facts, nil
 		}
 		if err := s.readLanes(ctx); err != nil {
 			return nil, err
 		}
+		ordered = above(s.lanes.order(), a.Above)
 	}
-}
-
-// myPart is how many runs fall to this worker of those that notifications told of; 0: nobody else was told, or it is not worth
-// dividing.
-func (s *Session) myPart() int {
-	part := s.part.Swap(0)
-	if s.peers.hungry == 0 || part < dividedFrom {
-		return 0
-	}
-	return int(min(part, MaxClaims))
 }
 
 func (s *Session) readLanes(ctx context.Context) error {
@@ -193,16 +224,16 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int) (*pollReply, error) {
-	ordered := s.lanes.order()
-	statement, args := s.pollStatement(ordered, ids, bytes, part)
+func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids []uuid.UUID, bytes int, p *Polled) (*pollReply, error) {
+	parts := pollParts{roused: a.Free+a.Ahead == 0, many: len(ids) > sizeless, top: a.Least != nil}
+	args := s.pollArgs(a, parts, ordered, ids, bytes)
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, statement, args)
+		rows, err := conn.Query(ctx, pollTexts[parts], args)
 		if err != nil {
 			return err
 		}
-		if err := reply.read(rows, s.lanes); err != nil {
+		if err := reply.read(rows, s.lanes, parts); err != nil {
 			return err
 		}
 		s.hold(reply.claims, ids)
@@ -212,29 +243,62 @@ func (s *Session) sendPoll(ctx context.Context, ids []uuid.UUID, bytes, part int
 		return nil, err
 	}
 	f := &reply.facts
-	unlimited := slices.DeleteFunc(slices.Clone(ordered), (*lane).limited)
-	emptied := f.terms == s.lanes.terms && len(reply.claims) < f.share && bytesOf(reply.claims) < bytes
+	p.Back = s.takeStock(f) || p.Back
 	s.lanes.gave(reply.claims)
-	s.lanes.saw(unlimited, reply.claims, emptied, f.now)
-	s.lanes.moved(f.moved, f.resets)
-	s.lanes.due(f.wakes, f.expires, f.now)
+	if f.terms == s.lanes.terms && !parts.roused {
+		s.lanes.saw(look{
+			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
+			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed,
+		})
+	}
+	s.lanes.due(f.wakes, f.expires, f.seen.now)
 	return &reply, nil
 }
 
-func (s *Session) pollStatement(ordered []*lane, ids []uuid.UUID, bytes, part int) (string, pgx.StrictNamedArgs) {
-	parts, a := pollParts{others: s.peers.hungry > 0, many: len(ids) > sizeless}, argsOf(ordered)
-	args := pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "claims": plain(ids), "terms": s.lanes.terms,
-		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "limited": a.limited, "held": s.lanes.held,
-		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
+// takeStock takes in what a poll saw beside its claims. It says whether runs may have become visible where the poll did not look:
+// those of transactions that floors had passed. What is long ago is looked for beside the polls.
+func (s *Session) takeStock(f *pollFacts) (again bool) {
+	s.lanes.moved(f)
+	forget, back := s.lanes.seen.see(f.seen)
+	switch {
+	case forget:
+		s.lanes.forget()
+		return true
+	case back.some && f.seen.now.Sub(back.from) <= stepBack:
+		s.lanes.fall(back.from)
+		return true
+	case back.some:
+		s.sweeps.since.add(back.from)
 	}
-	if parts.others {
-		args["others"], args["part"] = s.peers.hungry, part
+	return false
+}
+
+// showEvery is how often a worker lets others see how busy it is where nothing else has it write its row.
+const showEvery = time.Second
+
+func (s *Session) pollArgs(a Appetite, parts pollParts, ordered []*lane, ids []uuid.UUID, bytes int) pgx.StrictNamedArgs {
+	show := s.sweeps.now()-s.shown >= showEvery
+	if show {
+		s.shown = s.sweeps.now()
+	}
+	most := len(ids)
+	if a.Free > 0 && a.Above == nil {
+		most = s.lanes.oldestFirst(ordered, len(ids))
+	}
+	l := argsOf(ordered)
+	if len(l.most) > 0 {
+		l.most[0] = most
+	}
+	args := pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "want": len(ids), "free": a.Free, "claims": plain(ids), "terms": s.lanes.terms, "show": show,
+		"least": a.Least, "busy": a.Busy, "waiting": a.Waiting, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
+		"most": l.most, "halted": l.halted, "limited": l.limited, "held": s.lanes.held,
+		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
 	}
 	if parts.many {
 		args["bytes"] = bytes
 	}
-	return pollTexts[parts], args
+	return args
 }
 
 // bytesOf is what claims hold that may be large.

@@ -33,7 +33,7 @@ func TestPoll_ClaimsWhatIsDueInItsOrder(t *testing.T) {
 	if p := poll(t, s, 3); len(p.Claims) > 0 || !p.Hungry {
 		t.Errorf("claimed %v twice", p.Claims)
 	}
-	r, err := s.Renew(t.Context(), 2)
+	r, err := s.Renew(t.Context(), 2, 0)
 	if err != nil || r.Desired != queue.WorkerLive || r.Now == 0 || len(r.Mail) > 0 {
 		t.Errorf("renewal %+v %v", r, err)
 	}
@@ -137,7 +137,7 @@ func TestPoll_ClaimsWhatIsHandedOnBelowItsFloor(t *testing.T) {
 	leaving, w := f.register(t), f.watcher(t)
 	claims := poll(t, leaving, 1).Claims
 	poll(t, w.Session, 2)
-	if err := leaving.Release(t.Context(), claims[0]); err != nil {
+	if err := leaving.Release(t.Context(), claims[0], false); err != nil {
 		t.Fatal(err)
 	}
 	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
@@ -184,29 +184,39 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	if err != nil || len(mail) != 1 || len(mail[0].Controls) != 1 || mail[0].Controls[0].Verb != dagrun.VerbChildEnded || mail[0].Inbox != 1 {
 		t.Errorf("mail %+v %v", mail, err)
 	}
-	if r, err := s.Renew(t.Context(), 0); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
+	if r, err := s.Renew(t.Context(), 0, 0); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
 		t.Errorf("renewal %+v %v", r, err)
 	}
 }
 
-func TestPoll_TakesItsShareWhenOthersAreHungryToo(t *testing.T) {
+// What a worker can start, it takes; what it takes ahead of that, it leaves where another one has room.
+func TestPoll_TakesNothingAheadWhereAnotherHasRoom(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	a, b, c := f.register(t), f.register(t), f.register(t)
-	for range 2 { // so that each knows of the others
-		poll(t, a, 10)
-		poll(t, b, 10)
-		poll(t, c, 10)
+	a, b := f.register(t), f.register(t)
+	pollFor := func(s *queue.Session, appetite queue.Appetite) queue.Polled {
+		t.Helper()
+		p, err := s.Poll(t.Context(), appetite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
-	f.ask(t, "plain", 7)
-	if p := poll(t, a, 10); len(p.Claims) != 3 { // a third of 7, and up
-		t.Errorf("claimed %d of 7", len(p.Claims))
+	f.ask(t, "plain", 30)
+	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 7 || p.Hungry {
+		t.Errorf("alone: claimed %d", len(p.Claims))
 	}
-	if p := poll(t, b, 10); len(p.Claims) != 2 {
-		t.Errorf("claimed %d of 4", len(p.Claims))
+	pollFor(b, queue.Appetite{Free: 1})
+	for range 2 { // the first one sees b
+		pollFor(a, queue.Appetite{})
 	}
-	if n := value[int](t, f.desk, "SELECT hungry FROM oarlock.workers WHERE worker_id = $1", b.ID()); n != 10 { // as when it became hungry
-		t.Errorf("hungry for %d", n)
+	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 7 {
+		t.Errorf("beside one that is full: claimed %d", len(p.Claims))
+	}
+	f.exec(t, "UPDATE oarlock.workers SET hungry = 1 WHERE worker_id = $1", b.ID())
+	pollFor(a, queue.Appetite{})
+	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 2 || len(p.Shared) == 0 {
+		t.Errorf("beside one that has room: claimed %d, shares %v", len(p.Claims), p.Shared)
 	}
 }
 
@@ -222,36 +232,6 @@ func hear(t *testing.T, s *queue.Session, wanted func(queue.Heard) bool) {
 		}
 		if wanted(heard) {
 			return
-		}
-	}
-}
-
-// Of many runs at once each worker takes what falls to it, whoever polls first.
-func TestPoll_DividesWhatSeveralWereToldOf(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	listens, ofLanes := func(h queue.Heard) bool { return h.All }, func(h queue.Heard) bool { return h.Lanes }
-	sessions := []*queue.Session{f.register(t), f.register(t), f.register(t)}
-	for range 2 { // so that each knows of the others
-		for _, s := range sessions {
-			poll(t, s, 1000)
-		}
-	}
-	for _, s := range sessions {
-		hear(t, s, listens)
-	}
-	f.ask(t, "plain", 200)
-	for i, s := range sessions {
-		hear(t, s, ofLanes)
-		if p := poll(t, s, 1000); len(p.Claims) != 67-i/2 || p.Divided != (i < 2) || !p.Hungry {
-			t.Errorf("worker %d claimed %d of 200 (divided: %t, hungry: %t)", i, len(p.Claims), p.Divided, p.Hungry)
-		}
-	}
-	f.ask(t, "plain", 9) // which is too little to be divided
-	for i, s := range sessions[:2] {
-		hear(t, s, ofLanes)
-		if p := poll(t, s, 1000); len(p.Claims) != 3-i || p.Divided {
-			t.Errorf("worker %d claimed %d of 9 (divided: %t)", i, len(p.Claims), p.Divided)
 		}
 	}
 }
@@ -287,7 +267,7 @@ func TestPoll_HandsOutLaterWhatItClaimedForNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := s.Poll(ctx, 2)
+		_, err := s.Poll(ctx, queue.Appetite{Free: 2})
 		done <- err
 	}()
 	held.MustFire(t)
@@ -329,7 +309,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	for _, s := range all {
 		wg.Go(func() {
 			for claimed.Load() < runs && ctx.Err() == nil {
-				p, err := s.Poll(ctx, 50)
+				p, err := s.Poll(ctx, queue.Appetite{Free: 50})
 				if err != nil {
 					t.Error(err)
 					return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -18,35 +19,37 @@ type pollReply struct {
 
 type pollFacts struct {
 	terms   string
-	now     time.Time
-	share   int // as many as it might claim
+	seen    snapshot
 	fenced  bool
 	wakes   bool        // parked runs whose time has come
 	expires bool        // queued runs whose time has passed
 	dead    []uuid.UUID // workers that left fences behind; sweeps add those that left runs
 	limited []int       // lanes with a limit that have something due
 	blocked []int       // lanes with runs of a paused DAG at their head
-	moved   []int       // lanes whose resets moved, and where to
+	moved   []int       // lanes whose resets moved, where to, and where the poll began there
 	resets  []int64
-	peers   []uuid.UUID
-	beats   []int64
-	ttls    []int64
-	hungry  int // peers that want runs too
+	floors  []*time.Time // nil: at the start
+	froms   []RunID
+	top     *int          // the highest priority of a run that is due and ranks above all tasks that wait
+	passed  map[int]place // lanes where a due run stands before the first that was claimed
+	peers   []peer
 }
 
 // read takes all rows. The facts come with one of them; each but perhaps that one is a claim.
-func (r *pollReply) read(rows pgx.Rows, l *lanes) error {
+func (r *pollReply) read(rows pgx.Rows, l *lanes, parts pollParts) (err error) {
 	defer rows.Close()
 	var f factsRow
 	var c claimRow
-	all := append(f.targets(), c.targets()...)
+	all := append(f.targets(parts), c.targets()...)
 	facts := len(all) - len(c.targets())
 	for rows.Next() {
 		if err := rows.Scan(all...); err != nil {
 			return err
 		}
 		if f.terms != nil {
-			r.facts = f.facts()
+			if r.facts, err = f.facts(); err != nil {
+				return err
+			}
 			f.terms = nil
 			clear(all[:facts]) // they are not in any other row
 		}
@@ -58,25 +61,59 @@ func (r *pollReply) read(rows pgx.Rows, l *lanes) error {
 }
 
 type factsRow struct {
-	terms                  *string
+	terms, xid, snapshot   *string
 	now                    *time.Time
-	share, hungry          *int
 	fenced, wakes, expires *bool
+	at                     []pgtype.Timestamptz // of floors
+	stuck                  []int                // lanes of passed
+	stuckAt                []time.Time
+	stuckRuns              []RunID
+	ids                    []uuid.UUID // of peers
+	beats, ttls, kinds     []int64
+	lives, hungry          []bool
 	pollFacts
 }
 
-func (f *factsRow) targets() []any {
-	return []any{
-		&f.terms, &f.now, &f.share, &f.fenced, &f.wakes, &f.expires, &f.dead, &f.pollFacts.limited, &f.blocked, &f.moved, &f.resets,
-		&f.peers, &f.beats, &f.ttls, &f.hungry,
+func (f *factsRow) targets(parts pollParts) []any {
+	all := []any{&f.terms, &f.now, &f.xid, &f.snapshot, &f.fenced, &f.wakes, &f.expires, &f.dead, &f.pollFacts.limited}
+	if parts.top {
+		all = append(all, &f.pollFacts.top)
 	}
+	all = append(all, &f.blocked, &f.moved, &f.resets, &f.at, &f.froms)
+	if !parts.roused {
+		all = append(all, &f.stuck, &f.stuckAt, &f.stuckRuns)
+	}
+	return append(all, &f.ids, &f.beats, &f.ttls, &f.kinds, &f.lives, &f.hungry)
 }
 
-func (f *factsRow) facts() pollFacts {
+func (f *factsRow) facts() (pollFacts, error) {
 	p := f.pollFacts
-	p.terms, p.now, p.share, p.hungry = *f.terms, *f.now, or(f.share), or(f.hungry)
+	var err error
+	p.terms = *f.terms
+	p.seen, err = parseSnapshot(*f.xid, *f.snapshot, *f.now)
 	p.fenced, p.wakes, p.expires = or(f.fenced), or(f.wakes), or(f.expires)
-	return p
+	p.floors = make([]*time.Time, len(f.at))
+	for i := range f.at {
+		if f.at[i].InfinityModifier == pgtype.Finite {
+			p.floors[i] = &f.at[i].Time
+		}
+	}
+	p.passed = placesOf(f.stuck, f.stuckAt, f.stuckRuns)
+	for i, id := range f.ids {
+		p.peers = append(p.peers, peer{
+			id: id, beat: f.beats[i], ttl: time.Duration(f.ttls[i]) * time.Millisecond, kind: f.kinds[i], live: f.lives[i], hungry: f.hungry[i],
+		})
+	}
+	return p, err
+}
+
+// placesOf are places by lane.
+func placesOf(lanes []int, ats []time.Time, runs []RunID) map[int]place {
+	places := make(map[int]place, len(lanes))
+	for i, id := range lanes {
+		places[id] = place{ats[i], runs[i]}
+	}
+	return places
 }
 
 // or is what a pointer points at, or nothing.
@@ -91,7 +128,7 @@ func or[T any](p *T) (v T) {
 // so what is null must become nothing again: thousands of claims a second are not to be pointers to each of their columns.
 type claimRow struct {
 	run, inbox, dag, parent, root, left                               zeronull.Int8
-	epoch, version, lane, losses, depth, generation, tolerated        zeronull.Int4
+	epoch, version, lane, losses, depth, generation, tolerated, begun zeronull.Int4
 	id                                                                zeronull.UUID
 	params, labels, precomputed, counts                               []byte
 	runAt, logicalAt, createdAt, startedAt, deadline                  zeronull.Timestamptz
@@ -100,7 +137,7 @@ type claimRow struct {
 
 func (c *claimRow) targets() []any {
 	return []any{
-		&c.name, &c.run, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
+		&c.name, &c.begun, &c.run, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
 	}
@@ -111,7 +148,7 @@ func (c *claimRow) claim(l *lanes) *Claim {
 	claim := NewClaim(RunID(c.run), uuid.UUID(c.id))
 	claim.Epoch, claim.Inbox, claim.Losses = int(c.epoch), int64(c.inbox), int(c.losses)
 	claim.DAG, claim.DAGID, claim.Version = string(c.name), int64(c.dag), int(c.version)
-	claim.Lane = int(c.lane)
+	claim.Lane, claim.Begun = int(c.lane), c.begun != 0
 	claim.Queue, claim.Priority = l.of(claim.Lane)
 	claim.Params, claim.Labels, claim.Precomputed = c.params, c.labels, c.precomputed
 	claim.RunAt, claim.LogicalAt, claim.CreatedAt = time.Time(c.runAt), time.Time(c.logicalAt), time.Time(c.createdAt)

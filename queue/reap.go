@@ -68,9 +68,9 @@ func (c *chores) postponed(id uuid.UUID) bool {
 
 // lookAfter does what a poll found to be done for others.
 func (s *Session) lookAfter(ctx context.Context, f *pollFacts, p *Polled) error {
-	s.peers.hungry = f.hungry
-	errs := []error{s.putAway(ctx), s.doChores(ctx, f, p)} // the dead do not wait for them
-	silent := s.peers.see(peersOf(f))
+	silent := s.peers.see(f.peers)
+	errs := []error{s.putAway(ctx), s.doChores(ctx, f, p), s.learnKinds(ctx)} // the dead do not wait for them
+	p.Shared = s.sharedLanes()
 	for _, w := range silent[:min(len(silent), reapLimit)] {
 		errs = append(errs, s.takeOver(ctx, w.id, &w.beat, p))
 	}

@@ -70,7 +70,7 @@ func (s *Store) check(ctx context.Context, l *link) error {
 func newSession(s *Store, w Worker, claims *link, sent time.Duration) *Session {
 	config := claims.config
 	session := &Session{
-		store: s, worker: w, held: newHoldings(),
+		store: s, worker: w, kind: kindOf(&w), held: newHoldings(),
 		claims: claims, lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
 		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now, s.newLink(config)), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
@@ -155,6 +155,6 @@ func (w *Worker) row() pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"worker": w.ID, "name": w.Name, "host": w.Host, "boot": w.BootID, "pid": w.PID, "version": w.Version,
 		"labels": w.Labels, "queues": w.Queues, "offers": w.Offers, "slots": w.Slots, "containment": w.Containment,
-		"ttl": w.TTL.Milliseconds(), "channel": w.channel(),
+		"ttl": w.TTL.Milliseconds(), "channel": w.channel(), "kind": kindOf(w),
 	}
 }

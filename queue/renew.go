@@ -15,15 +15,15 @@ import (
 
 var renewLease = sql.Named("queue/renew")
 
-// Renew shows that the worker is alive, and brings what is wanted of it. busy is the number of slots in use, for people
-// and scalers. After ErrLeaseLost the session does nothing more.
-func (s *Session) Renew(ctx context.Context, busy int) (Renewal, error) {
+// Renew shows that the worker is alive, and brings what is wanted of it. busy is the number of slots in use, waiting that of tasks
+// that wait for one: for people and scalers. After ErrLeaseLost the session does nothing more.
+func (s *Session) Renew(ctx context.Context, busy, waiting int) (Renewal, error) {
 	if err := s.end.get(); err != nil {
 		return Renewal{}, err
 	}
 	sent := boottime.Now()
 	count, hash := s.held.sum()
-	a, err := s.askRenewal(ctx, busy)
+	a, err := s.askRenewal(ctx, busy, waiting)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
@@ -52,15 +52,15 @@ type renewalRow struct {
 	inboxes []int64
 }
 
-func (s *Session) renewArgs(busy int) pgx.StrictNamedArgs {
+func (s *Session) renewArgs(busy, waiting int) pgx.StrictNamedArgs {
 	held := s.held.runs()
-	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "runs": len(held), "held": held}
+	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "waiting": waiting, "runs": len(held), "held": held}
 }
 
-func (s *Session) askRenewal(ctx context.Context, busy int) (*renewalRow, error) {
+func (s *Session) askRenewal(ctx context.Context, busy, waiting int) (*renewalRow, error) {
 	var a renewalRow
 	err := s.lease.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
+		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, waiting)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
 	})
 	return &a, err
 }

@@ -19,7 +19,7 @@ func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	}
 	soft, hard := s.Deadline()
 	before := boottime.Now()
-	if _, err := s.Renew(t.Context(), 7); err != nil {
+	if _, err := s.Renew(t.Context(), 7, 0); err != nil {
 		t.Fatal(err)
 	}
 	soft2, hard2 := s.Deadline()
@@ -44,20 +44,20 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	f := newFleet(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
-	if _, err := s.Renew(t.Context(), 0); err != nil {
+	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	listening(t, s)
 	soft, hard := s.Deadline()
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
-	if _, err := s.Renew(t.Context(), 0); err == nil {
+	if _, err := s.Renew(t.Context(), 0, 0); err == nil {
 		t.Error("no error")
 	}
 	cut.MustFire(t)
 	if soft2, hard2 := s.Deadline(); soft2 != soft || hard2 != hard {
 		t.Error("the deadline moved")
 	}
-	if _, err := s.Renew(t.Context(), 0); err != nil {
+	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -72,7 +72,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
 	renewed := make(chan error, 1)
 	go func() {
-		_, err := s.Renew(t.Context(), 0)
+		_, err := s.Renew(t.Context(), 0, 0)
 		renewed <- err
 	}()
 	held.MustFire(t)
@@ -95,7 +95,7 @@ func TestRenew_BringsWhatIsWanted(t *testing.T) {
 	f.exec(t, "SELECT oarlock.pause($1), oarlock.cancel($2)", ids[0], ids[2])
 	f.exec(t, "UPDATE oarlock.controls SET decided_at = at, outcome = 'applied' WHERE run_id = $1", ids[2])
 	f.exec(t, "SELECT oarlock.drain_worker('w')")
-	r, err := s.Renew(t.Context(), 0)
+	r, err := s.Renew(t.Context(), 0, 0)
 	if err != nil || r.Desired != queue.WorkerDraining || !slices.Equal(r.Mail, []queue.Mail{{Run: ids[0], Inbox: 1}}) {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -135,7 +135,7 @@ func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 	}
 	f.exec(t, `UPDATE oarlock.runs SET claim_id = gen_random_uuid() WHERE run_id = $1`, ids[1])
 	for range 2 {
-		if _, err := w.Renew(t.Context(), 0); err != nil {
+		if _, err := w.Renew(t.Context(), 0, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,8 +122,9 @@ type WorkerInfo struct {
 	Beat      int64
 	BeatAt    time.Time
 	BeatAge   time.Duration // by the database's clock
-	Busy      int
-	Runs      int
+	Busy      int           // slots in use
+	Waiting   int           // tasks that wait for a slot
+	Runs      int           // that it holds
 	StartedAt time.Time
 	EndedAt   time.Time
 }

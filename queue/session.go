@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 type Session struct {
 	store  *Store
 	worker Worker
+	kind   int64 // see kindOf
 	held   *holdings
 
 	journal *journal // writes what drives decide
@@ -26,7 +26,9 @@ type Session struct {
 	lanes   *lanes
 	sweeps  *sweeps
 	beat    *heartbeat
-	part    atomic.Int64 // of the runs that notifications told of since the last poll, what falls to this worker
+	told    words         // what notifications told of since the last poll
+	hunger  hunger        // since when this worker has been hungry
+	shown   time.Duration // when the worker last let others see how busy it is
 	hearing *hearing
 
 	polling chan struct{}               // holds one token: whoever polls owns peers, lanes, sweeps, unread and missing

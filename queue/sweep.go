@@ -36,6 +36,7 @@ var (
 // looks go beside the polls, on a connection of their own, and take a small part of the time. Whoever polls owns them.
 type sweeps struct {
 	now     func() time.Duration
+	since   comeback     // what was committed so late is looked for as soon as may be
 	recent  cadence      // of looks for what was committed late, as far back as lately
 	old     cadence      // and for all of it
 	strays  cadence      // of looks for claims that nobody knows of
@@ -51,7 +52,7 @@ type sweeps struct {
 }
 
 func newSweeps(now func() time.Duration, link *link) *sweeps {
-	w := &sweeps{now: now, recent: cadence{every: sweepEvery}, old: cadence{every: sweepEvery}, strays: cadence{every: sweepEvery}, link: link}
+	w := &sweeps{now: now, recent: cadence{every: sweepEvery}, old: cadence{every: lately}, strays: cadence{every: sweepEvery}, link: link}
 	w.link.limit = sweepLimit
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
@@ -193,6 +194,10 @@ func (s *Session) nextLook() (*cadence, func(context.Context, *pgx.Conn, *findin
 		return &w.strays, s.lookForStrays
 	case w.old.due(now):
 		return &w.old, s.lookForLate(time.Time{})
+	case w.since.some && w.recent.may(now):
+		from := w.since.from
+		w.since = comeback{}
+		return &w.recent, s.lookForLate(from)
 	case w.recent.due(now):
 		return &w.recent, s.lookForLate(s.lanes.polled.Add(-lately))
 	}

@@ -42,14 +42,28 @@ const (
 	WorkerGone     WorkerState = "gone"     // stopped by itself
 )
 
+// Appetite is what a worker would claim, and what it lets others know.
+type Appetite struct {
+	Free    int  // runs that it can start now
+	Ahead   int  // runs beside them that its slots get to soon: claimed only where no other worker has room, and behind no limit
+	Roused  int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
+	Above   *int // claim only from lanes of a higher priority; nil: from all
+	Least   *int // the run priority of the next task that waits for a slot; nil: none waits
+	Busy    int  // slots in use
+	Waiting int  // tasks that wait for a slot
+}
+
 // Polled is what came of a Poll.
 type Polled struct {
-	Claims  []*Claim
-	Hungry  bool        // it wanted more than there was
-	Divided bool        // it took its part of runs that others were told of, too, and left them theirs
-	Again   bool        // the next one takes something further that others may be waiting for
-	Lost    []uuid.UUID // workers whose runs were queued again
-	Queued  int         // runs that this poll put back into the queue: waited long enough, or lost
+	Claims []*Claim    // first those for Free
+	Hungry bool        // less was claimed than the worker can start now
+	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
+	Shared []int       // lanes that another live worker may serve, sorted
+	Soon   bool        // runs may be committed any moment that no notification tells of: look again soon
+	Back   bool        // runs may have become visible where this poll did not look: look again at once
+	Again  bool        // the next one takes something further that others may be waiting for
+	Lost   []uuid.UUID // workers whose runs were queued again
+	Queued int         // runs that this poll put back into the queue: waited long enough, or lost
 }
 
 // Renewal is the answer to a sign of life.

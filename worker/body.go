@@ -78,6 +78,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	start := time.Now()
 	res := task.outcome(d.execute(ctx, task))
 	took := time.Since(start)
+	d.worker.ends.add()
 	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {
 		event = dagrun.Event{Kind: dagrun.EvLost, Task: b.task, Attempt: b.attempt, Text: *why}

@@ -11,52 +11,99 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
+// pollGap is the least time between two polls where bodies end fast: a poll for each that ends would claim one run.
+const pollGap = 5 * time.Millisecond
+
+// deafGap is the least time between two polls of a worker that has no room: whoever floods it with notifications has it poll no
+// more often.
+const deafGap = 20 * time.Millisecond
+
+// crowdedPause is how often a worker polls whose runs wait for slots: another one may have come that has some.
+const crowdedPause = 200 * time.Millisecond
+
 // claim polls as long as the worker lives, also when it wants nothing: a poll looks after other workers' runs.
 func (w *Worker) claim() {
 	var pace queue.Pace
 	next := time.NewTimer(0)
 	defer next.Stop()
+	var last time.Time
 	for {
+		gap := time.Duration(0)
 		select {
 		case <-w.ctx.Done():
 			return
+		case <-w.heard:
+			pace.Hear()
+			if !w.hungers() {
+				gap = deafGap
+			}
 		case <-w.nudge:
-			if pace.Hear(); w.want() == 0 {
-				continue // every run that ends says so, and there is no room yet
+			if !w.hungers() {
+				continue // every slot that ends says so, and there is no room yet
+			}
+			if w.ends.count() >= fastEnds {
+				gap = pollGap
 			}
 		case <-next.C:
 			w.hush(&pace)
 		}
-		want := w.want()
-		start := time.Now()
-		polled, err := w.session.Poll(w.ctx, want)
-		w.polled(PollEnd{Wanted: want, Got: polled, Took: time.Since(start), Err: err})
-		for _, c := range polled.Claims {
-			w.launch(c)
+		if early := gap - time.Since(last); early > 0 {
+			next.Reset(early)
+			continue
 		}
-		w.sated.Store(!polled.Hungry)
-		for _, id := range polled.Lost {
-			w.log.Info("took over from a lost worker", "lost", id)
-		}
-		next.Reset(pace.After(polled))
+		last = time.Now()
+		a := w.appetite()
+		polled, err := w.session.Poll(w.ctx, a)
+		w.polled(PollEnd{Wanted: a.Free + a.Ahead, Got: polled, Took: time.Since(last), Err: err})
+		w.take(a, &polled)
+		next.Reset(w.pause(pace.After(polled)))
 	}
 }
 
-// hush takes a nudge back that a poll is about to answer anyway.
+// pause is how long the claimer waits at most.
+func (w *Worker) pause(pause time.Duration) time.Duration {
+	if w.gate.Stats().Waiting > w.ends.count() && w.fleet.stalls() > 0 {
+		return min(pause, crowdedPause)
+	}
+	return pause
+}
+
+// take launches what a poll claimed.
+func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
+	expected := min(len(polled.Claims), a.Free)
+	w.gate.Expect(expected)                            // before the gate goes by its order again
+	if a.Above == nil || len(polled.Claims) < a.Free { // else there may be another one that ranks above
+		w.gate.Urge(polled.Top)
+	}
+	for i, c := range polled.Claims {
+		w.launch(c, i < expected)
+	}
+	w.sated.Store(!polled.Hungry)
+	w.shared.Store(&polled.Shared)
+	for _, id := range polled.Lost {
+		w.log.Info("took over from a lost worker", "lost", id)
+	}
+}
+
+// hush takes nudges back that a poll is about to answer anyway.
 func (w *Worker) hush(pace *queue.Pace) {
 	select {
 	case <-w.nudge:
+	default:
+	}
+	select {
+	case <-w.heard:
 		pace.Hear()
 	default:
 	}
 }
 
-// want is how many runs to claim.
-func (w *Worker) want() int {
-	if w.stopping() {
-		return 0
+// freed is told by the gate that there may be room. While a poll brought less than there was room for, there is nothing to look
+// for until a notification or the next poll.
+func (w *Worker) freed() {
+	if w.sated.Load() {
+		w.look()
 	}
-	return w.appetite.Want(w.busy())
 }
 
 // polled tells of a poll, unless it was the end that ended it.
@@ -72,20 +119,21 @@ func (w *Worker) polled(p PollEnd) {
 	w.unpolled.Over(w.log, "the database answers polls again")
 }
 
-// busy is how many tasks are ready or running; a run without any counts as one.
+// busy is how many slots are in use.
 func (w *Worker) busy() int {
 	stats := w.gate.Stats()
-	return max(w.fleet.size(), stats.Active+stats.Waiting)
+	return stats.Slots - stats.Free
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.
-func (w *Worker) launch(c *queue.Claim) {
-	d := newDriver(w, c)
-	if c.Epoch == 1 {
+func (w *Worker) launch(c *queue.Claim, expected bool) {
+	d := newDriver(w, c, expected)
+	if !c.Begun {
 		w.meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
 	}
 	if !w.fleet.launch(d, func() { w.drive(d) }) {
-		_ = w.session.Release(w.ctx, c) // closing the session does it otherwise
+		d.forgo()
+		_ = w.session.Release(w.ctx, c, false) // closing the session does it otherwise
 	}
 }
 
@@ -96,7 +144,7 @@ func (w *Worker) drive(d *driver) {
 	d.claim.Leave()
 	defer func() { w.meter.RunLeft(d.claim.DAG, d.outcomeAfter(err), d.took) }()
 	switch {
-	case err == nil, errors.Is(err, errStopped):
+	case err == nil, errors.Is(err, errStopped), errors.Is(err, errGivenBack):
 	case errors.Is(err, queue.ErrLeaseLost):
 		log.Warn("the claim is lost: its tasks were ended", "err", err)
 	case errors.Is(err, queue.ErrRefused):
@@ -106,9 +154,7 @@ func (w *Worker) drive(d *driver) {
 		log.Error("this run cannot be driven here", "err", err)
 		w.condemn(d.claim, err)
 	}
-	if w.sated.Load() {
-		w.look() // there was more to claim than it wanted
-	}
+	w.freed()
 }
 
 // condemn ends a run that nobody can drive: handing it on would only move the trouble.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -31,6 +32,10 @@ type driver struct {
 	lookAt  time.Time                      // when to look for tasks that a limit of the run holds back
 	extra   extra
 	timer   *time.Timer
+	waited  bool            // the run was expected at the gate, and has not asked yet
+	acted   bool            // something of this drive is durable
+	yields  bool            // it ends so that another worker starts what waits for a slot here
+	opens   atomic.Int32    // of opening, those that have not answered
 	outcome Outcome         // of the drive, once that is durable
 	took    time.Duration   // of the run, once it is over
 	ctx     context.Context //nolint:containedctx // of this drive, for what goes on by itself
@@ -46,11 +51,11 @@ type extra struct {
 	decisions []dagrun.Decision
 }
 
-func newDriver(w *Worker, c *queue.Claim) *driver {
+func newDriver(w *Worker, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, post: newPostbox(), seen: c.Inbox, timer: timer,
+		worker: w, claim: c, waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
 		tickets: map[dagrun.TaskID]*Ticket{}, bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
@@ -62,6 +67,7 @@ func (d *driver) drive(ctx context.Context) error {
 	d.ctx, end = context.WithCancel(ctx)
 	defer d.abandon()
 	defer end()
+	defer d.forgo()
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
@@ -89,6 +95,7 @@ func (d *driver) settle(ctx context.Context) (wake dagrun.Time, err error) {
 		}
 		ready, something := d.run.Ready()
 		if !something {
+			d.forgo()
 			d.releaseSpare()
 			return ready.WakeAt, nil
 		}
@@ -131,6 +138,7 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	}
 	err := d.worker.session.Commit(ctx, batch)
 	if err == nil {
+		d.acted = true
 		d.extra = extra{}
 		d.count(ready)
 	}
@@ -143,6 +151,9 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 		return nil
 	}
 	text := fmt.Sprintf("worker %s stops: handed on", d.worker.config.Self.Name)
+	if d.yields {
+		text = fmt.Sprintf("worker %s has no free slot: handed on", d.worker.config.Self.Name)
+	}
 	return []dagrun.Note{{At: d.worker.clock.now(), Kind: "handed_on", Text: text}}
 }
 
@@ -168,6 +179,11 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		defer d.timer.Stop()
 		alarm = d.timer.C
 	}
+	if t := d.stuckFor(); t != nil {
+		d.worker.fleet.stall(d, t)
+		defer d.worker.fleet.unstall(d)
+		d.worker.stalled()
+	}
 	due := false
 	select {
 	case <-d.post.signal:
@@ -178,7 +194,13 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if !d.takeIn() && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
+	some := d.takeIn()
+	if d.yields {
+		if d.yields = d.stuckFor() != nil; d.yields { // it may have got a slot meanwhile
+			return d.yield(ctx)
+		}
+	}
+	if !some && due { // a body that ended in time has not timed out, though the driver was held up meanwhile
 		_ = d.step(dagrun.Event{Kind: dagrun.EvTick})
 	}
 	d.tell(time.Now())

@@ -13,11 +13,12 @@ import (
 type fleet struct {
 	mu     sync.Mutex
 	byRun  map[queue.RunID]*driver
+	idle   map[*driver]*Ticket // those that have nothing under way and wait for a slot, with their first ticket
 	closed bool
 	wg     sync.WaitGroup
 }
 
-func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}} }
+func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]*Ticket{}} }
 
 // launch starts a driver; once the fleet is closed it does not.
 func (f *fleet) launch(d *driver, drive func()) bool {
@@ -40,6 +41,36 @@ func (f *fleet) remove(d *driver) {
 	if f.byRun[d.claim.Run] == d {
 		delete(f.byRun, d.claim.Run)
 	}
+}
+
+// stall and unstall say that a driver can do nothing until it gets a slot, and that this is over.
+func (f *fleet) stall(d *driver, t *Ticket) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle[d] = t
+}
+
+func (f *fleet) unstall(d *driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.idle, d)
+}
+
+// stalled are the drivers that can do nothing until they get a slot, by their first ticket.
+func (f *fleet) stalled() map[*Ticket]*driver {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(map[*Ticket]*driver, len(f.idle))
+	for d, t := range f.idle {
+		all[t] = d
+	}
+	return all
+}
+
+func (f *fleet) stalls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.idle)
 }
 
 // close lets nothing more start, and tells all that the worker drains.

@@ -31,7 +31,13 @@ type Gate struct {
 	shut    bool // nothing is given
 	asked   uint64
 	waiting tickets
+	line    []*Ticket // the same by age, with some that wait no longer
 	active  int
+	grants  int // since one went to what waited longest
+
+	expected int    // slots kept for runs that were just claimed and have not asked yet
+	urgent   *int   // tasks of runs that rank below get nothing: a run above them waits in the database for a slot
+	freed    func() // told when there may be room for another run
 
 	head      *Ticket // the waiter that slots are kept for
 	headSince time.Time
@@ -41,16 +47,19 @@ type Gate struct {
 	idleSince time.Time
 }
 
+// oldestEvery is how many grants a gate makes before one goes to what has waited longest, whatever its priority.
+const oldestEvery = 16
+
 // GateStats count what a gate does.
 type GateStats struct {
 	Slots, Free     int
-	Waiting, Active int
+	Waiting, Active int     // tickets
 	IdleSlotSeconds float64 // of slots that were free while something waited
 }
 
 // NewGate makes a gate with all its slots free.
 func NewGate(slots int) *Gate {
-	return &Gate{slots: slots, free: slots, idleSince: time.Now()}
+	return &Gate{slots: slots, free: slots, idleSince: time.Now(), freed: func() {}}
 }
 
 // Ticket is a place in the queue, then a grant, until Release.
@@ -68,22 +77,112 @@ type Ticket struct {
 // Ask queues for n slots, and has grant called, from any goroutine, once they are given; who needs none queues for none.
 // More than the gate has is cut to what it has: whoever cannot have more takes all.
 func (g *Gate) Ask(n int, order Order, grant func(*Ticket)) *Ticket {
+	return g.ask(n, order, false, grant)
+}
+
+// Expect keeps slots for so many runs that were just claimed, until each has arrived: nothing else is to take the slot that a run
+// was claimed for.
+func (g *Gate) Expect(n int) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expected += n
+}
+
+// Arrive is the first Ask of a run that was expected.
+func (g *Gate) Arrive(n int, order Order, grant func(*Ticket)) *Ticket {
+	return g.ask(n, order, true, grant)
+}
+
+// Forgo says that a run that was expected needs no slot.
+func (g *Gate) Forgo() {
+	g.mu.Lock()
+	g.account()
+	g.expected--
+	g.giveOut()
+}
+
+// Room is how many slots are free for runs that are still to be claimed: none while a task waits.
+func (g *Gate) Room() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut || g.waiting.Len() > 0 {
+		return 0
+	}
+	return max(0, g.free-g.expected)
+}
+
+// Next is the run priority of the next task that waits; nil: none does.
+func (g *Gate) Next() *int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waiting.Len() == 0 {
+		return nil
+	}
+	priority := g.waiting[0].order.Run
+	return &priority
+}
+
+// Urge keeps slots that become free from tasks of runs that rank below priority: a run of it waits in the database. nil is the
+// end of that.
+func (g *Gate) Urge(priority *int) {
+	g.mu.Lock()
+	g.account()
+	g.urgent = priority
+	g.giveOut()
+}
+
+// Urgent is how many slots are kept free for a run that waits in the database, of those that became free since Urge.
+func (g *Gate) Urgent() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.urgent == nil || g.shut {
+		return 0
+	}
+	return max(0, g.free-g.expected)
+}
+
+// After finds the tickets that so many others go before.
+func (g *Gate) After(n int, tickets []*Ticket) []*Ticket {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.waiting.nth(n)
+	if last == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(tickets), func(t *Ticket) bool { return t.place < 0 || inOrder(t, last) < 0 })
+}
+
+func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticket {
+	g.mu.Lock()
+	if arrives {
+		g.expected--
+	}
 	g.asked++
 	t := &Ticket{gate: g, order: order, nth: g.asked, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
-	var given []*Ticket
 	if n == 0 {
-		given = []*Ticket{g.hold(t)}
-	} else {
-		heap.Push(&g.waiting, t)
-		given = g.give()
+		g.hold(t)
+		g.mu.Unlock()
+		t.grant(t)
+		return t
 	}
+	heap.Push(&g.waiting, t)
+	g.line = append(g.line, t)
+	g.giveOut()
+	return t
+}
+
+// giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
+func (g *Gate) giveOut() {
+	given := g.give()
+	room := g.free-g.expected > 0 && (g.urgent != nil || g.waiting.Len() == 0)
 	g.mu.Unlock()
 	for _, t := range given {
 		t.grant(t)
 	}
-	return t
+	if room {
+		g.freed()
+	}
 }
 
 // Release gives a ticket back: its slots, or its place in the queue. It may be called more than once. A grant may still
@@ -100,11 +199,7 @@ func (t *Ticket) Release() {
 	case t.place >= 0:
 		heap.Remove(&g.waiting, t.place)
 	}
-	given := g.give()
-	g.mu.Unlock()
-	for _, t := range given {
-		t.grant(t)
-	}
+	g.giveOut()
 }
 
 // HandOn keeps granted slots for another task of the same run, unless somebody waits who goes before it: by priority, or
@@ -113,10 +208,13 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 	g := t.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !t.held || g.shut || t.slots != min(n, g.slots) {
+	if !t.held || g.shut || t.slots != min(n, g.slots) || g.urgent != nil && order.Run < *g.urgent {
 		return false
 	}
 	if len(g.waiting) > 0 {
+		if g.grants++; g.grants >= oldestEvery {
+			return false // the slot is for what has waited longest
+		}
 		first := g.waiting[0]
 		before := cmp.Or(cmp.Compare(first.order.Run, order.Run), cmp.Compare(first.order.Step, order.Step))
 		if before > 0 || before == 0 && time.Since(first.since) >= handOnFor {
@@ -163,11 +261,7 @@ func (g *Gate) Open() {
 	g.mu.Lock()
 	g.shut = false
 	g.account()
-	given := g.give()
-	g.mu.Unlock()
-	for _, t := range given {
-		t.grant(t)
-	}
+	g.giveOut()
 }
 
 // give takes everybody out of the queue who gets slots now, in order.
@@ -175,10 +269,17 @@ func (g *Gate) give() (given []*Ticket) {
 	if g.shut {
 		return nil
 	}
-	for g.waiting.Len() > 0 && g.waiting[0].slots <= g.free {
-		given = append(given, g.take(g.waiting[0]))
+	for g.waiting.Len() > 0 {
+		t := g.first()
+		if !g.may(t) {
+			break
+		}
+		if g.grants++; g.grants > oldestEvery {
+			g.grants = 0
+		}
+		given = append(given, g.take(t))
 	}
-	if g.waiting.Len() == 0 || g.free == 0 {
+	if g.waiting.Len() == 0 || g.free == 0 || g.urgent != nil {
 		g.keepFor(nil)
 		return given
 	}
@@ -189,12 +290,28 @@ func (g *Gate) give() (given []*Ticket) {
 	return given
 }
 
+// may says whether a ticket gets what is free now.
+func (g *Gate) may(t *Ticket) bool {
+	return t.slots <= g.free-g.expected && (g.urgent == nil || t.order.Run >= *g.urgent)
+}
+
+// first is who is to be served next: by order, but one grant of oldestEvery is for what has waited longest.
+func (g *Gate) first() *Ticket {
+	for len(g.line) > 0 && g.line[0].place < 0 {
+		g.line = g.line[1:]
+	}
+	if g.grants >= oldestEvery && g.may(g.line[0]) {
+		return g.line[0]
+	}
+	return g.waiting[0]
+}
+
 // pass lets smaller waiters go past the first one.
 func (g *Gate) pass() (given []*Ticket) {
 	behind := slices.Clone(g.waiting)
 	slices.SortFunc(behind, inOrder)
 	for _, t := range behind {
-		if t.slots <= g.free {
+		if g.may(t) {
 			given = append(given, g.take(t))
 		}
 	}
@@ -232,11 +349,7 @@ func (g *Gate) keepFor(t *Ticket) {
 func (g *Gate) expire() {
 	g.mu.Lock()
 	g.account()
-	given := g.give()
-	g.mu.Unlock()
-	for _, t := range given {
-		t.grant(t)
-	}
+	g.giveOut()
 }
 
 // account adds up how long slots were idle, before anything changes.
@@ -275,6 +388,44 @@ func (q tickets) Less(i, j int) bool { return inOrder(q[i], q[j]) < 0 }
 func (q tickets) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].place, q[j].place = i, j
+}
+
+// nth is the ticket that n others go before, nil if there are no more than n. It goes down the heap as far as it must.
+func (q tickets) nth(n int) *Ticket {
+	if n >= len(q) {
+		return nil
+	}
+	next := &places{of: q, at: []int{0}}
+	for range n {
+		i := heap.Pop(next).(int) //nolint:forcetypeassert // ours alone
+		for _, below := range []int{2*i + 1, 2*i + 2} {
+			if below < len(q) {
+				heap.Push(next, below)
+			}
+		}
+	}
+	return q[next.at[0]]
+}
+
+// places are indices of a heap, by the tickets that stand there.
+type places struct {
+	of tickets
+	at []int
+}
+
+func (p *places) Len() int           { return len(p.at) }
+func (p *places) Less(i, j int) bool { return inOrder(p.of[p.at[i]], p.of[p.at[j]]) < 0 }
+func (p *places) Swap(i, j int)      { p.at[i], p.at[j] = p.at[j], p.at[i] }
+
+// Push is container/heap's.
+func (p *places) Push(x any) { p.at = append(p.at, x.(int)) } //nolint:forcetypeassert // ours alone
+
+// Pop is container/heap's.
+func (p *places) Pop() any {
+	last := len(p.at) - 1
+	i := p.at[last]
+	p.at = p.at[:last]
+	return i
 }
 
 // Push is container/heap's.

@@ -239,13 +239,3 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 		}
 	})
 }
-
-func TestAppetite_HasHysteresis(t *testing.T) {
-	t.Parallel()
-	a := Appetite{Slots: 8}
-	for _, step := range []struct{ busy, want int }{{0, 32}, {10, 22}, {31, 1}, {32, 0}, {31, 0}, {16, 0}, {15, 17}, {31, 1}} {
-		if got := a.Want(step.busy); got != step.want {
-			t.Fatalf("with %d busy it wants %d, want %d", step.busy, got, step.want)
-		}
-	}
-}

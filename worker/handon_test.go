@@ -33,7 +33,7 @@ func TestDriver_ARunKeepsItsSlotFromStepToStep(t *testing.T) {
 		commits := &counted{}
 		b.start(t, "w", func(c *worker.Config) {
 			register := c.Register
-			c.Boot, c.Slots, c.High, c.Executors["process"] = boot, 1, runs, sleeper{}
+			c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{}
 			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 				s, err := register(ctx, w)
 				commits.Writer = s.Writer

@@ -11,6 +11,8 @@ func (d *driver) happened(h *happening) {
 	switch {
 	case h.mail:
 		d.mail = true
+	case h.yield:
+		d.yields = true
 	case h.ticket != nil:
 		d.granted(h)
 	case h.body != nil:
@@ -61,6 +63,7 @@ func (d *driver) ask(ready *dagrun.Ready) {
 			d.askFor(want)
 		}
 	}
+	d.forgo()
 	d.releaseSpare()
 }
 
@@ -93,7 +96,11 @@ func (d *driver) askFor(want dagrun.Want) {
 	if d.handOn(want, order, grant) {
 		return
 	}
-	t := d.worker.gate.Ask(want.Slots, order, func(t *Ticket) {
+	ask := d.worker.gate.Ask
+	if d.waited {
+		ask, d.waited = d.worker.gate.Arrive, false
+	}
+	t := ask(want.Slots, order, func(t *Ticket) {
 		grant.ticket = t
 		d.post.put(grant)
 	})
@@ -130,17 +137,17 @@ func (d *driver) tell(now time.Time) {
 
 // tellLine is about those that wait for slots, in the order in which they asked.
 func (d *driver) tellLine(now time.Time) {
-	told := 0
-	for len(d.line) > 0 && !d.line[0].due.After(now) && told < tellMost {
+	for len(d.line) > 0 && !d.line[0].due.After(now) {
 		first := d.line[0]
-		d.line = d.line[1:]
-		if why := first.ticket.why(d.worker.config.Self.Name); why != "" && d.tickets[first.task] == first.ticket {
+		why := first.ticket.why(d.worker.config.Self.Name)
+		if why != "" && d.tickets[first.task] == first.ticket {
+			if !d.worker.tells.take(now) {
+				d.line[0].due = now.Add(tellAfter)
+				return
+			}
 			_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: first.task, Text: why})
-			told++
 		}
-	}
-	if told == tellMost && len(d.line) > 0 {
-		d.line[0].due = now.Add(tellAfter)
+		d.line = d.line[1:]
 	}
 }
 

@@ -47,7 +47,7 @@ func (w *Worker) renew(every time.Duration) {
 	defer cancel()
 	asked := w.config.Boot()
 	soft, _ := w.session.Deadline()
-	renewal, err := w.session.Renew(ctx, w.busy())
+	renewal, err := w.session.Renew(ctx, w.busy(), w.gate.Stats().Waiting)
 	if w.ctx.Err() != nil {
 		return
 	}
@@ -135,7 +135,10 @@ func (w *Worker) listen() {
 			return // the session or the worker ends; polls and renewals find out everything by themselves
 		}
 		if heard.Lanes || heard.All {
-			w.look()
+			select {
+			case w.heard <- struct{}{}:
+			default:
+			}
 		}
 		w.fleet.tell(heard.Runs, heard.All)
 		if heard.Drain || heard.All {

@@ -50,11 +50,11 @@ type polled struct {
 	early *atomic.Bool
 }
 
-func (p polled) Poll(ctx context.Context, want int) (queue.Polled, error) {
+func (p polled) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	if time.Duration(p.guard.until.Load()) < boottime.Now() {
 		p.early.Store(true)
 	}
-	return p.Reader.Poll(ctx, want)
+	return p.Reader.Poll(ctx, a)
 }
 
 // What a worker claims is somebody's to end from the first moment on.
@@ -84,11 +84,11 @@ type unheard struct {
 	left *atomic.Int64
 }
 
-func (u unheard) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+func (u unheard) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
 	if u.left.Add(-1) >= 0 {
 		return queue.Renewal{}, errAway
 	}
-	return u.Lease.Renew(ctx, busy)
+	return u.Lease.Renew(ctx, busy, waiting)
 }
 
 func TestWorker_OutlivesADatabaseThatGoesRightAfterItRegistered(t *testing.T) {
@@ -137,11 +137,11 @@ type silenced struct {
 	from, until time.Time
 }
 
-func (s silenced) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+func (s silenced) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
 	if now := time.Now(); now.After(s.from) && now.Before(s.until) {
 		return queue.Renewal{}, errAway
 	}
-	return s.Lease.Renew(ctx, busy)
+	return s.Lease.Renew(ctx, busy, waiting)
 }
 
 const beganTooOften = 1000

@@ -130,6 +130,8 @@ func (d *driver) outcomeAfter(err error) Outcome {
 	switch {
 	case err == nil && d.outcome != "":
 		return d.outcome
+	case errors.Is(err, errGivenBack):
+		return HandedOn
 	case err == nil, errors.Is(err, errStopped), errors.Is(err, queue.ErrLeaseLost):
 		return ClaimLost
 	case errors.Is(err, queue.ErrRefused):

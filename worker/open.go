@@ -35,7 +35,9 @@ func (d *driver) open(a dagrun.Action) {
 	}
 	row, _ := d.run.Task(a.Task)
 	ctx := d.lifetime()
+	d.opens.Add(1)
 	d.opening.Go(func() {
+		defer d.opens.Add(-1)
 		open := func() dagrun.Event { return d.openChild(ctx, task, a) }
 		if task.Body.Action == "wait" {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }

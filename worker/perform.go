@@ -47,7 +47,9 @@ func (d *driver) cancelChild(a dagrun.Action) {
 // probeCache looks a result up. A cache that does not answer has nothing.
 func (d *driver) probeCache(a dagrun.Action) {
 	ctx, step := d.lifetime(), d.stepName(a.Task)
+	d.opens.Add(1)
 	d.opening.Go(func() {
+		defer d.opens.Add(-1)
 		event := dagrun.Event{Kind: dagrun.EvProbed}
 		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.DAGID, step, a.Key); err == nil && found {
 			event.Result = &dagrun.Result{Outputs: outputs}

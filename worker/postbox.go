@@ -12,6 +12,7 @@ type happening struct {
 	ticket *Ticket // of EvGranted: the ticket that was granted
 	body   *body   // of EvFinished and EvLost: the body that ended
 	mail   bool    // there are new controls; event says nothing
+	yield  bool    // others may have a slot for the run: give it back if it still waits for one
 }
 
 // postbox takes what happens to a run until its driver has time. What it holds is bounded by what the run has under way.

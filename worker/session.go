@@ -20,7 +20,7 @@ func SessionOf(s *queue.Session) Session { return Session{Reader: s, Writer: s, 
 
 // Reader is what claimer and drivers read.
 type Reader interface {
-	Poll(ctx context.Context, want int) (queue.Polled, error)
+	Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
@@ -31,7 +31,7 @@ type Reader interface {
 // Writer is what drivers write.
 type Writer interface {
 	Commit(ctx context.Context, b *queue.Batch) error
-	Release(ctx context.Context, c *queue.Claim) error
+	Release(ctx context.Context, c *queue.Claim, waits bool) error
 	Condemn(ctx context.Context, c *queue.Claim, reason string) error
 	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
@@ -39,7 +39,7 @@ type Writer interface {
 
 // Lease is a worker's proof of life, and its end.
 type Lease interface {
-	Renew(ctx context.Context, busy int) (queue.Renewal, error)
+	Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error

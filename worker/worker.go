@@ -23,9 +23,8 @@ type Config struct {
 	Register func(ctx context.Context, w queue.Worker) (Session, error)
 	Cancel   func(ctx context.Context, run queue.RunID, now bool) error // of a child run
 
-	Self      queue.Worker // Name, Host, Queues, Labels, TTL …; ID, Slots and Offers are filled in
-	Slots     int
-	High, Low int // when to stop claiming, and when to go on, in tasks per slot: see Appetite
+	Self  queue.Worker // Name, Host, Queues, Labels, TTL …; ID, Slots and Offers are filled in
+	Slots int
 
 	Executors map[string]Executor                          // by what they execute: process, action:http.request, …
 	Offers    []string                                     // what else it offers, in the words of dagspec.Spec.Needs
@@ -81,7 +80,6 @@ type Worker struct {
 	view      view
 	gate      *Gate
 	clock     *clock
-	appetite  Appetite
 	fleet     *fleet
 	stop      context.CancelCauseFunc // of this life: everything ends at once
 	ctx       context.Context         //nolint:containedctx // of this life, which is shorter than the worker
@@ -89,7 +87,13 @@ type Worker struct {
 	hurried   sync.Once
 	drain     chan struct{} // closed: claim nothing more, let run what runs
 	drained   sync.Once
-	nudge     chan struct{} // the claimer is to poll
+	nudge     chan struct{}         // the claimer is to poll if there is room
+	heard     chan struct{}         // notifications told of runs
+	stuck     chan struct{}         // a run waits for a slot, and has nothing else to do
+	ends      rate                  // of bodies
+	tells     allowance             // of notes about what tasks wait for
+	shared    atomic.Pointer[[]int] // lanes that another worker may serve, as of the last poll
+	gaveBack  atomic.Int64          // when runs were last given back for want of a slot, by the time since boot; 0: never
 	renewNow  chan struct{}
 	sated     atomic.Bool // the last poll got all it wanted
 	unpolled  Outage      // the claimer's alone
@@ -130,10 +134,11 @@ func New(c Config) (*Worker, error) {
 	}
 	w := &Worker{
 		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
-		gate: NewGate(c.Slots), appetite: Appetite{Slots: c.Slots, High: c.High, Low: c.Low},
+		gate:  NewGate(c.Slots),
 		hurry: make(chan struct{}), drain: make(chan struct{}),
-		nudge: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
+		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
 	}
+	w.gate.freed = w.freed
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
 		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
@@ -194,6 +199,7 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 	helpers.Go(w.keepLease)
 	helpers.Go(w.listen)
 	helpers.Go(w.claim)
+	helpers.Go(w.share)
 	w.seeOut()
 	w.view.enter(Ending)
 	lost = context.Cause(w.ctx)
@@ -253,7 +259,7 @@ func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renew
 	var asked time.Duration
 	renewal, err := backoff.Retry(ctx, func() (queue.Renewal, error) {
 		asked = w.config.Boot()
-		renewal, err := session.Renew(ctx, 0)
+		renewal, err := session.Renew(ctx, 0, 0)
 		if err != nil && (!queue.Passing(err) || w.stopping()) {
 			err = backoff.Permanent(err)
 		}

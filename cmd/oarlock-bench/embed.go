@@ -10,9 +10,9 @@ import (
 )
 
 // busy are the settings of a worker that is meant to be busy.
-var busy = rig.Config{Slots: 512, High: 32}
+var busy = rig.Config{Slots: 512}
 
-var busySettings = []string{"oarlock: slots 512, claim_high 32; else defaults, embedded in this process"}
+var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this process"}
 
 // defaults are those of `oarlock worker`.
 var defaultSettings = []string{"oarlock: defaults, embedded in this process"}

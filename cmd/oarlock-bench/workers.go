@@ -22,7 +22,7 @@ func workersCase() Case {
 	c := Case{
 		Name: "workers", About: "2,000 runs of ten steps that do nothing, queued at once while 1, 2, 4 or 8 worker processes have nothing to do.",
 		Bound:    "processor time: the workers and the server share the machine",
-		Settings: []string{"`oarlock worker` processes with slots 512, claim_high 32; one database per number of them"},
+		Settings: []string{"`oarlock worker` processes with slots 512; one database per number of them"},
 		Prepare:  prepareWorkers,
 	}
 	for _, n := range workerCounts[1:] {
@@ -45,7 +45,7 @@ func prepareWorkers(ctx context.Context, s *Stage) (sides []Side, err error) {
 		}
 		var processes []*process
 		for i := range n {
-			p, err := s.startWorker(d, fmt.Sprintf("w%d", i), "slots=512", "claim_high=32")
+			p, err := s.startWorker(d, fmt.Sprintf("w%d", i), "slots=512")
 			if err != nil {
 				return nil, err
 			}

@@ -146,11 +146,11 @@ func (l *link) Deadline() (soft, hard time.Duration) {
 func (l *link) Stats() queue.SessionStats { return queue.SessionStats{} }
 
 // Poll keeps claims that came in an answer nobody heard, to be given back by a renewal.
-func (l *link) Poll(ctx context.Context, want int) (queue.Polled, error) {
+func (l *link) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	var got queue.Polled
 	polled, err := call(ctx, l.process, "poll", "", func() (queue.Polled, error) {
 		var err error
-		got, err = l.store.poll(ctx, l, want)
+		got, err = l.store.poll(ctx, l, a)
 		return got, err
 	})
 	if err != nil && len(got.Claims) > 0 {
@@ -163,9 +163,9 @@ func (l *link) Poll(ctx context.Context, want int) (queue.Polled, error) {
 }
 
 // Renew also gives back what the store holds for the worker, and the worker does not know.
-func (l *link) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+func (l *link) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
 	sent := l.boot()
-	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, busy) })
+	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, busy, waiting) })
 	if err != nil {
 		return renewal, err
 	}
@@ -175,7 +175,7 @@ func (l *link) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
 	l.unheard = nil
 	l.lmu.Unlock()
 	for _, c := range unheard {
-		_ = l.store.release(ctx, l, c)
+		_ = l.store.release(ctx, l, c, false)
 	}
 	return renewal, nil
 }
@@ -213,8 +213,8 @@ func (l *link) Commit(ctx context.Context, b *queue.Batch) error {
 	return l.send(ctx, "commit", b.Claim, b.Leave != nil || b.Result != nil, func() error { return l.store.commit(ctx, l, b) })
 }
 
-func (l *link) Release(ctx context.Context, c *queue.Claim) error {
-	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c) })
+func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits) })
 }
 
 func (l *link) Condemn(ctx context.Context, c *queue.Claim, reason string) error {

@@ -20,22 +20,22 @@ func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*queu
 	return inner, err
 }
 
-func (s *store) poll(ctx context.Context, l *link, want int) (queue.Polled, error) {
+func (s *store) poll(ctx context.Context, l *link, a queue.Appetite) (queue.Polled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	polled, err := l.inner.Poll(context.WithoutCancel(ctx), want)
+	polled, err := l.inner.Poll(context.WithoutCancel(ctx), a)
 	if err == nil {
 		s.audit.polled(l.process, &polled)
 	}
 	return polled, err
 }
 
-func (s *store) renew(ctx context.Context, l *link, busy int) (queue.Renewal, error) {
+func (s *store) renew(ctx context.Context, l *link, busy, waiting int) (queue.Renewal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	return l.inner.Renew(context.WithoutCancel(ctx), busy)
+	return l.inner.Renew(context.WithoutCancel(ctx), busy, waiting)
 }
 
 func (s *store) load(ctx context.Context, l *link, claims []*queue.Claim) ([]*queue.Loaded, error) {
@@ -70,11 +70,11 @@ func (s *store) commit(ctx context.Context, l *link, b *queue.Batch) error {
 	return err
 }
 
-func (s *store) release(ctx context.Context, l *link, c *queue.Claim) error {
+func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	err := l.inner.Release(context.WithoutCancel(ctx), c)
+	err := l.inner.Release(context.WithoutCancel(ctx), c, waits)
 	if err == nil {
 		s.audit.gaveBack(c)
 	}

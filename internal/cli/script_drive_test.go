@@ -67,7 +67,7 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for driven := 0; ; {
-		polled, err := s.Poll(ctx, 100)
+		polled, err := s.Poll(ctx, queue.Appetite{Free: 100})
 		ts.Check(err)
 		for _, claim := range polled.Claims {
 			_, err := queuetest.Drive(ctx, queuetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, claim, queuetest.Behaviour{
@@ -88,9 +88,9 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 func (d *databases) hold(ts *testscript.TestScript, _ bool, _ []string) {
 	store, ctx := d.open(ts)
 	s := d.register(ctx, ts, store)
-	_, err := s.Poll(ctx, 100)
+	_, err := s.Poll(ctx, queue.Appetite{Free: 100})
 	ts.Check(err)
-	_, err = s.Renew(ctx, 1)
+	_, err = s.Renew(ctx, 1, 0)
 	ts.Check(err)
 	d.tb.Cleanup(func() { _ = s.Close(context.WithoutCancel(ctx)) })
 }

@@ -28,8 +28,6 @@ func (e *env) checkWorker(c *rig.Config) error {
 	switch {
 	case c.TTL < 3*c.Heartbeat:
 		return e.refuse("lease_ttl", fmt.Errorf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
-	case c.Low > c.High:
-		return e.refuse("claim_low", fmt.Errorf("claim_low %d is more than claim_high %d", c.Low, c.High))
 	}
 	if c.Database.Direct != "" {
 		if _, err := pglink.Parse(c.Database.Direct, pglink.Options{}); err != nil {

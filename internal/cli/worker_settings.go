@@ -40,8 +40,6 @@ func workerKeys() []config.Key {
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
 		{Name: "lease_ttl", Default: "30s", Check: aLease, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
-		{Name: "claim_high", Default: "4", Check: aCount, Usage: "claim no more at slots × this many tasks"},
-		{Name: "claim_low", Default: "2", Check: aCount, Usage: "claim again below slots × this many tasks"},
 		{Name: "listen", Flag: "--listen", Check: health.CheckAddr, Usage: "answer /livez, /readyz and /metrics at `HOST:PORT`; nowhere if none is given"},
 		{Name: "metrics_per_dag", Default: "false", Allowed: []string{"true", "false"}, Usage: "also count by DAG, up to 200 of them"},
 		{Name: "connections", Shape: config.Map, Show: shownConnection, Usage: "databases for postgres.query by name: a URL, env:NAME or file:PATH"},
@@ -117,7 +115,7 @@ func (e *env) rigConfig(ctx context.Context) (rig.Config, error) {
 	c := rig.Config{
 		Database: queue.Config{URL: url, Direct: s.Text("direct_url"), PollOnly: s.Text("poll_only") == "true"},
 		Version:  buildVersion(debug.ReadBuildInfo()).Version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
-		Slots: e.number("slots"), High: e.number("claim_high"), Low: e.number("claim_low"),
+		Slots: e.number("slots"),
 		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
 		Commands: e.commands(),
 		HTTP:     http.Policy{Allow: e.prefixes("http_allow"), Deny: e.prefixes("http_deny")},

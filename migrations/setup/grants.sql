@@ -33,9 +33,8 @@ BEGIN
         ('UPDATE', 'runs tasks workers fences pool_slots schedules', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
-        -- It moves a lane's counter. Of queues and DAGs it only locks rows, which takes the right to some column: one that
+        -- Of queues and DAGs it only locks rows, which takes the right to some column: one that
         -- decides nothing.
-        ('UPDATE (resets)', 'lanes', 'oarlock_worker'),
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
         ('DELETE', 'fences pool_slots', 'oarlock_worker'),
@@ -60,7 +59,7 @@ BEGIN
         ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
         ('prune', 'oarlock_admin, oarlock_worker'),
-        ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
+        ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
         ('wake_due expire_queued set_aside put_away', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
         ('child_ended condemn keep', 'oarlock_worker')

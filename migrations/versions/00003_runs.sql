@@ -23,7 +23,11 @@ CREATE TABLE oarlock.lanes (
     slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
     dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
     made_for bigint, -- the DAG whose submitters asked for it; 0: a version of one, or who operates; null: what waits, when its DAG is paused or limited
-    resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, so that claimers forget their floor
+    resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, which may be below the floors of workers
+    reset_at timestamptz,               -- when it moved last
+    low_from bigint NOT NULL DEFAULT 0, -- all that came back since resets had this value is at low_at, low_run or later
+    low_at   timestamptz NOT NULL DEFAULT '-infinity',
+    low_run  bigint NOT NULL DEFAULT 0,
     UNIQUE (queue, priority, selector, needs, slots, dag_id)
 ) WITH (fillfactor = 50);
 
@@ -88,12 +92,11 @@ CREATE TABLE oarlock.dag_versions (
 -- Operators are named in full because whoever writes a run brings the search_path.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.is_sound(state text, trigger text, params jsonb, labels jsonb, depth int, epoch int, generation int, losses int,
-    claim_id uuid, worker_id uuid, wake_at timestamptz, queue_deadline timestamptz, finished_at timestamptz) RETURNS bool
+    claim_id uuid, worker_id uuid, wake_at timestamptz, finished_at timestamptz) RETURNS bool
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE
         WHEN state OPERATOR(pg_catalog.=) 'queued' THEN claim_id IS NULL AND wake_at IS NULL AND finished_at IS NULL
-        WHEN queue_deadline IS NOT NULL THEN false
         WHEN state OPERATOR(pg_catalog.=) 'running' THEN claim_id IS NOT NULL AND wake_at IS NULL AND finished_at IS NULL
         WHEN state OPERATOR(pg_catalog.=) 'paused' THEN wake_at IS NULL AND finished_at IS NULL
         WHEN state OPERATOR(pg_catalog.=) 'waiting' THEN claim_id IS NULL AND finished_at IS NULL
@@ -140,7 +143,7 @@ CREATE TABLE oarlock.runs (
     losses         int    NOT NULL DEFAULT 0,
     inbox          bigint NOT NULL DEFAULT 0,
     wake_at        timestamptz,
-    queue_deadline timestamptz,
+    queue_deadline timestamptz, -- until when it has to begin; once it has begun this says nothing
     -- what the core keeps of a run, in its own words
     ending         text   NOT NULL DEFAULT '',
     ending_by      text   NOT NULL DEFAULT '',
@@ -149,22 +152,25 @@ CREATE TABLE oarlock.runs (
     deadline       timestamptz,
     left_ms        bigint NOT NULL DEFAULT 0,
     tolerated      int    NOT NULL DEFAULT 0,
+    slot_wanted    bool   NOT NULL DEFAULT false, -- a worker gave it back because its next task waited for a slot
     counts         jsonb,
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at     timestamptz,
     finished_at    timestamptz,
     CONSTRAINT runs_sound CHECK (oarlock.is_sound(state, trigger, params, labels, depth, epoch, generation, losses, claim_id, worker_id,
-                                                  wake_at, queue_deadline, finished_at))
+                                                  wake_at, finished_at))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 
 -- What was driven before and waits for its next driver: of a lane that is halted, only this is claimed, however much is
 -- queued there. Made before runs_queued, so that it is preferred where nothing else decides between them.
 CREATE INDEX runs_begun    ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued' AND epoch > 0;
+-- Of these what a worker without a free slot takes up all the same: a request, a child's end or a timer brought it back.
+CREATE INDEX runs_roused   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued' AND epoch > 0 AND NOT slot_wanted;
 CREATE INDEX runs_queued   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued';
 CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
 CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE state = 'waiting';
-CREATE INDEX runs_deadline ON oarlock.runs (queue_deadline) WHERE state = 'queued' AND queue_deadline IS NOT NULL;
+CREATE INDEX runs_deadline ON oarlock.runs (queue_deadline) WHERE state = 'queued' AND started_at IS NULL AND queue_deadline IS NOT NULL;
 CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT NULL;
 CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
 CREATE INDEX runs_rare     ON oarlock.runs (state, run_id) WHERE state IN ('running', 'waiting', 'paused', 'failed', 'canceled');
@@ -304,9 +310,12 @@ CREATE TABLE oarlock.workers (
     beat        bigint NOT NULL DEFAULT 0,
     beat_at     timestamptz NOT NULL DEFAULT clock_timestamp(), -- for people; no decision reads it
     ttl_ms      bigint NOT NULL,
-    busy        int    NOT NULL DEFAULT 0,
+    busy        int    NOT NULL DEFAULT 0, -- slots in use
+    waiting     int    NOT NULL DEFAULT 0, -- tasks that wait for a slot
     runs        int    NOT NULL DEFAULT 0,
     hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not
+    least       int,                       -- the priority of the next task that waits for a slot; null: none waits
+    kind        bigint NOT NULL DEFAULT 0, -- workers of one kind serve the same lanes; 0: it serves none
     channel     text   NOT NULL,
     replaced_by uuid,
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -482,6 +491,7 @@ BEGIN
         opened.deadline := NULL;
         opened.left_ms := 0;
         opened.tolerated := 0;
+        opened.slot_wanted := false;
         opened.started_at := NULL;
         opened.finished_at := NULL;
     END IF;

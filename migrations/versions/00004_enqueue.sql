@@ -378,10 +378,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Tells hungry workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each
--- time, and each what falls to it. Nobody hungry, no NOTIFY. A hint only.
+-- Tells workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each time, and
+-- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
+-- has no room. reach 1: also workers whose next task ranks below the lane, which gets their next slot. reach 2: also any
+-- other, because the run may need no slot. Nobody to tell, no NOTIFY.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.wake(lane int, rows bigint) RETURNS void
+CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8)))
@@ -389,11 +391,28 @@ BEGIN
                JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes; offers by key: a join would begin with those of all workers
                 AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                 AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
-              WHERE w.hungry > 0 AND w.state = 'live'
-              ORDER BY random() LIMIT rows) w;
+              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.kind <> 0)
+              ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random() LIMIT rows) w;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.wake(int, bigint) IS 'Internal: sends `lane:N:ROWS` to hungry workers.';
+COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:ROWS` to workers that have room.';
+
+-- Says that a run came back to a lane, at its old place. A worker that looked at the lane since low_from goes back to the
+-- lowest of these places; others forget how far they had looked. The lane is locked, so clocks are read in the order of commits.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.come_back(lane int, at timestamptz, run bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE oarlock.lanes l
+       SET resets = l.resets + 1, reset_at = clock_timestamp(),
+           low_from = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() THEN l.low_from ELSE l.resets END,
+           low_at = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() THEN least(l.low_at, at) ELSE at END,
+           low_run = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() AND (l.low_at, l.low_run) < (at, run)
+                          THEN l.low_run ELSE run END
+     WHERE l.lane_id = lane;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.come_back(int, timestamptz, bigint) IS 'Internal: says that a run came back to its lane.';
 
 -- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
 -- Stable, as jsonb_build_array is: else the planner would call it instead of putting its body in place.
@@ -512,7 +531,9 @@ BEGIN
     END IF;
     lane := oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
         precomputed, version, coalesce(trigger, 'sql'));
-    IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live') THEN
+    IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (
+       SELECT FROM oarlock.workers w WHERE w.state = 'live'
+          AND (w.hungry > 0 OR w.least < (SELECT l.priority FROM oarlock.lanes l WHERE l.lane_id = lane))) THEN
         PERFORM oarlock.wake(lane, 1); -- asked first, because a call of it costs more than the usual no
     END IF;
     RETURN id;
@@ -580,7 +601,7 @@ DECLARE
                 traceparent, NULL, version, 'sql', session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
                 NULL, NULL, NULL, NULL, NULL, NULL);
     target  oarlock.target;
-    started timestamptz := clock_timestamp();
+    started timestamptz;
     ids     bigint[];
     kept    bigint[]; -- what each row stands for, its own id or the run that has its key
 BEGIN
@@ -591,6 +612,7 @@ BEGIN
     END IF;
     ids := ARRAY(SELECT nextval('oarlock.runs_run_id_seq') FROM generate_series(1, rows));
     kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
+    started := clock_timestamp(); -- after the keys, which it may have waited for: workers count on it that a run is not much older than its transaction's id
     -- row by row: ids && kept compares each with each where no key is new, and cannot be canceled meanwhile
     IF run_keys IS NULL OR EXISTS (SELECT FROM unnest(ids, kept) u (id, kept) WHERE u.id = u.kept) THEN
         target := oarlock.find_target(asked, rows);
@@ -771,7 +793,7 @@ DECLARE
 BEGIN
     IF touched <> '' THEN
         PERFORM set_config('oarlock.touched', '', true);
-        IF EXISTS (SELECT FROM oarlock.workers w WHERE w.hungry > 0 AND w.state = 'live') THEN
+        IF EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.hungry > 0 OR w.least IS NOT NULL)) THEN
             PERFORM oarlock.wake(m[1]::int, greatest(1, pg_sequence_last_value('oarlock.runs_run_id_seq') - m[2]::bigint + 1))
                FROM regexp_matches(touched, ',([0-9]{1,9}):([0-9]{1,18})', 'g') m;
         END IF;
@@ -796,7 +818,8 @@ DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, te
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
-DROP FUNCTION oarlock.wake(int, bigint);
+DROP FUNCTION oarlock.come_back(int, timestamptz, bigint);
+DROP FUNCTION oarlock.wake(int, bigint, int);
 DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);

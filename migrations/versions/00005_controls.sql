@@ -126,9 +126,9 @@ BEGIN
         PERFORM pg_notify(w.channel, 'run:' || r.run_id) FROM oarlock.workers w WHERE w.worker_id = r.worker_id;
         RETURN r.state;
     END IF;
-    UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL WHERE run_id = r.run_id;
-    IF r.state <> 'queued' THEN
-        PERFORM oarlock.wake(r.lane_id, 1);
+    UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL, slot_wanted = false WHERE run_id = r.run_id;
+    IF r.state <> 'queued' OR r.slot_wanted THEN
+        PERFORM oarlock.wake(r.lane_id, 1, 2);
     END IF;
     RETURN 'queued';
 END $$;
@@ -162,7 +162,7 @@ BEGIN
           ORDER BY l.lane_id FOR NO KEY UPDATE;
         PERFORM set_config('oarlock.resets', '', true);
     END IF;
-    UPDATE oarlock.lanes SET resets = resets + 1 WHERE lane_id = NEW.lane_id;
+    PERFORM oarlock.come_back(NEW.lane_id, NEW.run_at, NEW.run_id);
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -232,7 +232,7 @@ BEGIN
     UPDATE oarlock.runs
        SET generation = generation + 1, state = 'queued', reason = '', losses = 0, inbox = inbox + 1, wake_at = NULL,
            ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
-           started_at = NULL, finished_at = NULL
+           slot_wanted = false, started_at = NULL, finished_at = NULL
      WHERE run_id = r.run_id;
     PERFORM oarlock.wake(r.lane_id, 1);
 END $$;

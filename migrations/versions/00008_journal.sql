@@ -10,6 +10,8 @@ CREATE TYPE oarlock.flush_run AS (
     recorded    bool,   -- the columns from reason to wake_at are new
     leaves      bool,   -- the claim is given back
     drained     bool,   -- for the next driver, at once
+    slot_wanted bool,   -- because its next task waits for a slot
+    unbegun     bool,   -- and nothing happened of it: it is as if it had never been claimed
     calms       bool,   -- a task finished, so the losses before it count no more
     inbox       bigint, -- what the run's must be; null: anything
     state       text,   -- null: as it is

@@ -31,14 +31,13 @@ BEGIN
          WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() AND r.claim_id IS NULL
          ORDER BY r.wake_at LIMIT wake_due.batch FOR NO KEY UPDATE SKIP LOCKED
     ), moved AS (
-        UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL
+        UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL, slot_wanted = false
          WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state || '' = 'waiting' -- by key: planned on an empty table, the plan would go through all that waits
-        RETURNING r.run_id, r.lane_id
+        RETURNING r.run_id, r.lane_id, r.run_at
     ), lane AS (
-        SELECT m.lane_id, count(*)::int AS n FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
+        SELECT m.lane_id, count(*)::int AS n, min(m.run_at) AS at FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
     ), reset AS (
-        UPDATE oarlock.lanes l SET resets = l.resets + 1 FROM lane n WHERE l.lane_id = n.lane_id -- run_at is below every floor
-        RETURNING oarlock.wake(l.lane_id, n.n)
+        SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
     ), told AS (
         SELECT pg_notify(f.channel, 'run:' || m.run_id) FROM moved m JOIN oarlock.followers f USING (run_id)
     )
@@ -81,7 +80,7 @@ BEGIN
                                         FOR NO KEY UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
         moved := moved + n;
-        UPDATE oarlock.lanes l SET resets = l.resets + 1 WHERE l.lane_id = own; -- the DAG may just have been resumed
+        PERFORM oarlock.come_back(own, '-infinity', 0); -- the DAG may just have been resumed
     END LOOP;
     RETURN moved;
 EXCEPTION WHEN lock_not_available THEN -- a host application makes the same lane, in a transaction that is still open

@@ -12,8 +12,8 @@ import (
 
 var noTime time.Time
 
-// Poll looks after other workers' runs, then claims up to want runs.
-func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error) {
+// Poll looks after other workers' runs, then claims.
+func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
 		s.forget()
@@ -27,60 +27,105 @@ func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error
 	p.Queued = m.wake() + s.reap(&p)
 	m.expire()
 	w := s.worker
+	told := w.told
+	w.told = nil
 	if w.State != queue.WorkerLive {
-		w.hungry, p.Hungry = 0, want > 0
+		w.hungry, w.least, p.Hungry = 0, nil, a.Free > 0
 		return p, nil
 	}
-	share := m.share(w, want)
-	for len(p.Claims) < share {
-		r := m.head(w)
-		if r == nil {
-			break
-		}
-		p.Claims = append(p.Claims, s.claim(r))
-	}
-	p.Hungry = len(p.Claims) < want
-	if w.Only == 0 { // what one run's worker takes is no share of what others want
-		w.hungry = max(0, want-len(p.Claims))
+	s.claimAll(a, &p)
+	p.Hungry = len(p.Claims) < a.Free
+	if w.Only == 0 {
+		w.hungry, w.least, w.Busy, w.Waiting = max(0, a.Free-len(p.Claims)), a.Least, a.Busy, a.Waiting
+		m.passOn(told, a.Free, p.Claims)
+		p.Top, p.Shared = m.top(w, a.Least), m.shared(s)
 	}
 	return p, nil
 }
 
-// share is how many runs a worker may take, so that others who are hungry get some, too.
-func (m *Memory) share(w *worker, want int) int {
-	if w.Only != 0 {
-		return want
-	}
-	hungry := 0
-	for _, other := range m.workers {
-		if other != w && other.State == queue.WorkerLive && other.hungry > 0 {
-			hungry++
+// claimAll claims for free slots, then ahead of them; where nothing is free, what may need no slot.
+func (s *MemorySession) claimAll(a queue.Appetite, p *queue.Polled) {
+	m := s.store
+	take := func(n int, may func(*run) bool) {
+		for range n {
+			r := m.head(s.worker, may)
+			if r == nil {
+				return
+			}
+			p.Claims = append(p.Claims, s.claim(r))
 		}
 	}
-	if hungry == 0 {
-		return want
+	above := func(r *run) bool { return a.Above == nil || r.lane.priority > *a.Above }
+	if a.Free+a.Ahead == 0 {
+		take(a.Roused, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
+		return
 	}
-	due := m.due(w, want)
-	return (due + hungry) / (hungry + 1)
+	take(a.Free, above)
+	if len(p.Claims) == a.Free {
+		take(a.Ahead, func(r *run) bool { return above(r) && !r.limited() && !m.roomElsewhere(s, r.lane) })
+	}
 }
 
-// due counts what a worker might claim, up to a bound.
-func (m *Memory) due(w *worker, bound int) int {
-	n, now := 0, m.now()
-	for _, l := range m.lanes {
-		if !w.serves(l) {
-			continue
+// limited says whether a run is behind a limit: then it is claimed only to be started.
+func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.dag.limit > 0 }
+
+// others are workers that may serve a lane beside this one, and were heard of lately.
+func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
+	for _, w := range m.workers {
+		seen, known := s.peers[w.ID]
+		lively := known && m.boot()-seen.since <= w.TTL/3+queue.PollEvery
+		if w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && lively && w.serves(l) && counts(w) {
+			return true
 		}
-		for _, r := range l.due.items {
-			if n == bound {
-				return n
-			}
-			if r.rec.State == dagrun.RunQueued && !r.runAt.After(now) && !r.held() {
-				n++
+	}
+	return false
+}
+
+func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
+	return m.others(s, l, func(w *worker) bool { return w.hungry > 0 })
+}
+
+// shared are the lanes of a worker that another one may serve.
+func (m *Memory) shared(s *MemorySession) (lanes []int) {
+	for _, l := range m.lanes {
+		if s.worker.serves(l) && m.others(s, l, func(*worker) bool { return true }) {
+			lanes = append(lanes, l.id)
+		}
+	}
+	slices.Sort(lanes)
+	return lanes
+}
+
+// top is the highest priority of a run that a worker may claim and that ranks above all its tasks that wait.
+func (m *Memory) top(w *worker, least *int) *int {
+	if least == nil {
+		return nil
+	}
+	for _, l := range m.lanes {
+		if l.priority > *least && w.serves(l) && !m.full(l) {
+			if r := m.next(l, m.now(), func(*run) bool { return true }); r != nil {
+				r.listed = true
+				l.due.push(r)
+				return &l.priority
 			}
 		}
 	}
-	return n
+	return nil
+}
+
+// passOn tells others of what a worker was told of and has no room for.
+func (m *Memory) passOn(told map[int]int, free int, claims []*queue.Claim) {
+	if len(claims) < free || len(told) == 0 {
+		return
+	}
+	for _, c := range claims {
+		told[c.Lane]--
+	}
+	for _, l := range m.lanes {
+		if told[l.id] > 0 {
+			m.spread(l, told[l.id], reachHungry)
+		}
+	}
 }
 
 // own is the run that a worker of one family is to claim next, nil for none. In its lane it stays listed until it would be
@@ -106,8 +151,8 @@ func (m *Memory) descends(r *run, from queue.RunID) bool {
 	return r.id == from
 }
 
-// head is the run that a worker is to claim next, nil for none.
-func (m *Memory) head(w *worker) *run {
+// head is the run that a worker is to claim next of those it may, nil for none.
+func (m *Memory) head(w *worker, may func(*run) bool) *run {
 	if w.Only != 0 {
 		return m.own(w)
 	}
@@ -116,7 +161,7 @@ func (m *Memory) head(w *worker) *run {
 		if !w.serves(l) || m.full(l) {
 			continue
 		}
-		if r := m.next(l, now); r != nil {
+		if r := m.next(l, now, may); r != nil {
 			return r
 		}
 	}
@@ -124,7 +169,7 @@ func (m *Memory) head(w *worker) *run {
 }
 
 // next takes the first due run out that may be claimed.
-func (m *Memory) next(l *lane, now time.Time) *run {
+func (m *Memory) next(l *lane, now time.Time, may func(*run) bool) *run {
 	room := map[*dag]bool{} // of those whose runs are here: a lane may have some of before their DAG had a limit
 	var passed []*run
 	defer func() {
@@ -145,7 +190,7 @@ func (m *Memory) next(l *lane, now time.Time) *run {
 		switch {
 		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
 			r.listed = false
-		case r.held() || r.rec.StartedAt == 0 && !room[d]:
+		case r.held() || r.rec.StartedAt == 0 && !room[d] || !may(r):
 			passed = append(passed, r)
 		default:
 			r.listed = false
@@ -194,10 +239,11 @@ func (m *Memory) claimed(is func(*run) bool) int {
 func (s *MemorySession) claim(r *run) *queue.Claim {
 	m := s.store
 	r.epoch++
-	r.queueDeadline, r.wakeAt = noTime, noTime
+	r.wakeAt, r.slotWanted = noTime, false
 	r.rec.WakeAt = 0
-	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c := queue.NewClaim(r.id, m.newID())
+	c.Begun = r.rec.StartedAt != 0
+	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c.Epoch, c.Inbox, c.Losses = r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number
 	c.Lane, c.Queue, c.Priority = r.lane.id, r.lane.laneKey.queue, r.lane.priority
@@ -229,7 +275,8 @@ func (m *Memory) wake() int {
 		}
 		m.waking.pop()
 		if a.run.parked() && a.run.wakeAt.Equal(a.at) {
-			m.requeue(a.run)
+			a.run.slotWanted = false
+			m.requeue(a.run, reachAll)
 			n++
 		}
 	}
@@ -244,7 +291,7 @@ func (m *Memory) expire() {
 			return
 		}
 		m.expiring.pop()
-		if r := a.run; r.rec.State == dagrun.RunQueued && r.queueDeadline.Equal(a.at) {
+		if r := a.run; r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0 && r.queueDeadline.Equal(a.at) {
 			m.log(r, queue.Event{Kind: "queue_timeout", Message: "did not start in time"})
 			m.end(r, dagrun.RunFailed, "queue_timeout")
 		}

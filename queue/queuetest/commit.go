@@ -193,7 +193,8 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 		}
 		m.tellParent(r)
 	case b.Leave.Drained:
-		m.requeue(r)
+		r.slotWanted = true
+		m.requeue(r, reachRanked)
 	default:
 		m.park(r, b.Leave)
 	}
@@ -232,8 +233,8 @@ func (m *Memory) condemn(r *run, reason string) {
 	m.end(r, dagrun.RunFailed, reason)
 }
 
-// Release gives a claim back as it is.
-func (s *MemorySession) Release(ctx context.Context, c *queue.Claim) error {
+// Release gives a claim back before anything of it was committed.
+func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
 		return err
@@ -246,14 +247,32 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim) error {
 	if r == nil {
 		return fmt.Errorf("release run %d: %w", c.Run, queue.ErrLeaseLost)
 	}
-	s.release(r)
+	s.release(r, waits)
 	return nil
 }
 
-func (s *MemorySession) release(r *run) {
+// release queues a run again. One of which nothing has happened in this generation is as if it had never been claimed.
+func (s *MemorySession) release(r *run, waits bool) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
-	s.store.requeue(r)
+	if !r.acted() {
+		r.rec.StartedAt, r.rec.Deadline = 0, 0
+		if !r.queueDeadline.IsZero() {
+			s.store.expiring.push(alarm{r.queueDeadline, r})
+		}
+	}
+	r.slotWanted = waits
+	s.store.requeue(r, reachRanked)
+}
+
+// acted says whether anything happened of a run in this generation.
+func (r *run) acted() bool {
+	for _, row := range r.tasks {
+		if row.Generation == r.rec.Generation {
+			return true
+		}
+	}
+	return r.rec.Ending != dagrun.EndingNone || r.rec.PausedBy != ""
 }
 
 // Condemn ends a run that nobody can drive as failed.

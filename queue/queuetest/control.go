@@ -145,7 +145,7 @@ func (m *Memory) reopen(r *run) {
 	r.losses, r.wakeAt = 0, noTime
 	m.expireAfter(r, m.now())
 	r.inbox++
-	m.list(r)
+	m.list(r, reachRanked)
 }
 
 // rouse lets a driver see that there is something new: the owner hears of it, a parked run is queued.
@@ -155,13 +155,14 @@ func (m *Memory) rouse(r *run) {
 		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
 		return
 	}
-	m.requeue(r)
+	r.slotWanted = false
+	m.requeue(r, reachAll)
 }
 
 // requeue gives a run back for anybody to claim.
-func (m *Memory) requeue(r *run) {
+func (m *Memory) requeue(r *run, reach int) {
 	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
-	m.list(r)
+	m.list(r, reach)
 }
 
 // tellParent puts the end of a child run into its parent's inbox.

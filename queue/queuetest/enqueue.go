@@ -54,7 +54,7 @@ func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, err
 	if r.Key != "" {
 		m.keys[runKey{m.user, r.Key}] = keyed{made.id, asked}
 	}
-	m.list(made)
+	m.list(made, reachRanked)
 	return made.id, nil
 }
 
@@ -201,17 +201,48 @@ func (m *Memory) queued(q *queueRow) int {
 	return n
 }
 
-// list puts a queued run where workers look for it, and tells one that is hungry.
-func (m *Memory) list(r *run) {
+// How far the word of a queued run goes.
+const (
+	reachHungry = iota // workers that have a free slot
+	reachRanked        // also one whose next waiting task ranks below it
+	reachAll           // also any other, since the run may need no slot
+)
+
+// list puts a queued run where workers look for it, and tells one.
+func (m *Memory) list(r *run, reach int) {
 	if !r.listed {
 		r.listed = true
 		r.lane.due.push(r)
 	}
-	for _, w := range m.workers {
-		if w.hungry > 0 && w.State == queue.WorkerLive && w.serves(r.lane) {
-			w.tell(func(h *queue.Heard) { h.Lanes = true })
-			return
+	m.spread(r.lane, 1, reach)
+}
+
+// spread tells as many workers of a lane as it has new runs, hungry ones first.
+func (m *Memory) spread(l *lane, rows, reach int) {
+	for kind := reachHungry; kind <= reach; kind++ {
+		for _, w := range m.workers {
+			if rows > 0 && w.State == queue.WorkerLive && w.Only == 0 && w.serves(l) && w.hears(l, kind) {
+				rows--
+				w.tell(func(h *queue.Heard) { h.Lanes = true })
+				if w.told == nil {
+					w.told = map[int]int{}
+				}
+				w.told[l.id]++
+			}
 		}
+	}
+}
+
+// hears says whether a worker is one of those that are told next.
+func (w *worker) hears(l *lane, kind int) bool {
+	ranked := w.least != nil && *w.least < l.priority
+	switch kind {
+	case reachHungry:
+		return w.hungry > 0
+	case reachRanked:
+		return w.hungry == 0 && ranked
+	default:
+		return w.hungry == 0 && !ranked
 	}
 }
 
@@ -252,7 +283,7 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	} else {
 		m.keys[runKey{p.submittedBy, c.Key}] = keyed{made.id, content}
 	}
-	m.list(made)
+	m.list(made, reachRanked)
 	return made.id, nil
 }
 

@@ -52,7 +52,7 @@ func (s *scene) enqueue() queue.RunID {
 
 func (s *scene) claim(w queuetest.Session) *queue.Claim {
 	s.Helper()
-	polled, err := w.Poll(s.Context(), 1)
+	polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
 	if err != nil || len(polled.Claims) != 1 {
 		s.Fatalf("polled %+v, %v", polled, err)
 	}
@@ -134,14 +134,14 @@ func TestFaults_ALostPollGoesBackWithARenewal(t *testing.T) {
 	for _, fault := range []queuetest.Fault{queuetest.FailAfter, queuetest.UnknownAfter, queuetest.Twice} {
 		s := newScene(t, queuetest.Script(map[queuetest.Call]queuetest.Fault{{Op: queuetest.OpPoll, N: 1}: fault}))
 		id := s.enqueue()
-		polled, err := s.faulty.Poll(t.Context(), 1)
+		polled, err := s.faulty.Poll(t.Context(), queue.Appetite{Free: 1})
 		if len(polled.Claims) > 0 || (err == nil) != (fault == queuetest.Twice) {
 			t.Fatalf("%s: polled %+v, %v", fault, polled, err)
 		}
 		if r, _ := s.store.Get(t.Context(), id); r.State != "running" {
 			t.Errorf("%s: the run is %s", fault, r.State)
 		}
-		if _, err := s.faulty.Renew(t.Context(), 0); err != nil {
+		if _, err := s.faulty.Renew(t.Context(), 0, 0); err != nil {
 			t.Error(err)
 		}
 		if c := s.claim(s.faulty); c.Run != id || c.Epoch != 2 || c.Losses != 0 {
@@ -215,7 +215,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			return dagrun.Result{}
 		}
 		for range 200 {
-			polled, err := s.faulty.Poll(t.Context(), 1)
+			polled, err := s.faulty.Poll(t.Context(), queue.Appetite{Free: 1})
 			if err == nil && len(polled.Claims) == 1 {
 				_, err = queuetest.Drive(t.Context(), s.faulty, polled.Claims[0], queuetest.Behaviour{Body: body})
 			}
@@ -227,7 +227,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			for _, task := range tasks {
 				succeeded[task.Step] = task.State == "succeeded"
 			}
-			if _, err := s.faulty.Renew(t.Context(), 0); err != nil {
+			if _, err := s.faulty.Renew(t.Context(), 0, 0); err != nil {
 				continue
 			}
 			if r, _ := s.store.Get(t.Context(), id); r.Over() {

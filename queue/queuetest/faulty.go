@@ -58,10 +58,10 @@ type faultySession struct {
 	unread []*queue.Claim // claimed, but the reply was lost
 }
 
-func (s *faultySession) Poll(ctx context.Context, want int) (queue.Polled, error) {
+func (s *faultySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	var claimed []*queue.Claim
 	polled, err := do(ctx, s.faults, OpPoll, func() (queue.Polled, error) {
-		p, err := s.Session.Poll(ctx, want)
+		p, err := s.Session.Poll(ctx, a)
 		claimed = append(claimed, p.Claims...)
 		return p, err
 	})
@@ -111,8 +111,8 @@ func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
 	})
 }
 
-func (s *faultySession) Release(ctx context.Context, c *queue.Claim) error {
-	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c) })
+func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits) })
 }
 
 func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
@@ -123,9 +123,9 @@ func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.
 	return do(ctx, s.faults, OpEnqueueChild, func() (queue.RunID, error) { return s.Session.EnqueueChild(ctx, c) })
 }
 
-func (s *faultySession) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+func (s *faultySession) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
 	return do(ctx, s.faults, OpRenew, func() (queue.Renewal, error) {
-		r, err := s.Session.Renew(ctx, busy)
+		r, err := s.Session.Renew(ctx, busy, waiting)
 		if err == nil {
 			err = s.giveBack(ctx)
 		}
@@ -140,7 +140,7 @@ func (s *faultySession) giveBack(ctx context.Context) error {
 	s.unread = nil
 	s.mu.Unlock()
 	for _, c := range unread {
-		if err := s.Session.Release(ctx, c); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+		if err := s.Session.Release(ctx, c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 			return err
 		}
 	}

@@ -20,8 +20,10 @@ const (
 // worker is the row of a worker.
 type worker struct {
 	queue.WorkerInfo
-	fenced bool // may write
-	hungry int  // how many more runs it would take
+	fenced bool        // may write
+	hungry int         // how many more runs it would take
+	least  *int        // the priority of its next task that waits for a slot; nil: none waits
+	told   map[int]int // lanes it was told of since its last poll, and of how many runs
 	runs   map[queue.RunID]*run
 	ear    chan struct{} // holds a token while there is something to hear
 	heard  queue.Heard
@@ -133,7 +135,7 @@ func (s *MemorySession) Stats() queue.SessionStats {
 }
 
 // Renew is a sign of life.
-func (s *MemorySession) Renew(ctx context.Context, busy int) (queue.Renewal, error) {
+func (s *MemorySession) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
 	m := s.store
 	sent := m.boot()
 	if err := m.enter(ctx); err != nil {
@@ -145,7 +147,7 @@ func (s *MemorySession) Renew(ctx context.Context, busy int) (queue.Renewal, err
 	}
 	w := s.worker
 	w.Beat++
-	w.BeatAt, w.Busy, w.Runs = m.now(), busy, len(w.runs)
+	w.BeatAt, w.Busy, w.Waiting, w.Runs = m.now(), busy, waiting, len(w.runs)
 	s.extend(sent)
 	renewed := queue.Renewal{Now: stamp(m.now()), Desired: w.Desired}
 	for _, r := range w.sortedRuns() {
@@ -186,7 +188,7 @@ func (s *MemorySession) Drain(ctx context.Context) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	s.worker.State = queue.WorkerDraining
+	s.worker.State, s.worker.hungry, s.worker.least = queue.WorkerDraining, 0, nil
 	return nil
 }
 
@@ -206,8 +208,9 @@ func (s *MemorySession) Close(ctx context.Context) error {
 		return nil
 	}
 	for _, r := range s.worker.sortedRuns() {
-		s.release(r)
+		s.release(r, false)
 	}
+	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
 	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
 	return nil
 }
@@ -244,13 +247,14 @@ func (m *Memory) lose(w *worker) int {
 	if !w.fenced {
 		return 0
 	}
-	w.fenced, w.State, w.EndedAt, w.hungry = false, queue.WorkerLost, m.now(), 0
+	w.fenced, w.State, w.EndedAt = false, queue.WorkerLost, m.now()
+	w.hungry, w.least, w.Busy, w.Waiting, w.Runs = 0, nil, 0, 0, 0
 	runs := w.sortedRuns()
 	for _, r := range runs {
 		m.letGo(r)
 		r.losses++
 		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost: queued again"})
-		m.requeue(r)
+		m.requeue(r, reachAll)
 	}
 	return len(runs)
 }

@@ -223,7 +223,7 @@ func (s *side) poll(c call) any {
 	if c.C == pollAll {
 		want = 50
 	}
-	polled, err := w.session.Poll(s.ctx, want)
+	polled, err := w.session.Poll(s.ctx, queue.Appetite{Free: want})
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (s *side) release(c call) any {
 	}
 	w.drop(claim)
 	s.gone = append(s.gone, past{w.session, []*queue.Claim{claim}})
-	return []any{w.session.Release(s.ctx, claim)}
+	return []any{w.session.Release(s.ctx, claim, false)}
 }
 
 const condemned = "nobody can drive it"
@@ -366,7 +366,7 @@ func (s *side) renew(c call) any {
 	if w == nil {
 		return nil
 	}
-	renewed, err := w.session.Renew(s.ctx, 1)
+	renewed, err := w.session.Renew(s.ctx, 1, 0)
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func (s *side) late(c call) any {
 	task := dagrun.TaskRecord{ID: dagrun.TaskID{Step: 0}, Seq: 1000, State: dagrun.TaskFailed, Attempt: 9, Generation: claim.Row.Generation, Reason: "late"}
 	var err error
 	if c.C%2 == 0 {
-		err = before.session.Release(s.ctx, claim)
+		err = before.session.Release(s.ctx, claim, false)
 	} else {
 		err = before.session.Commit(s.ctx, &queue.Batch{Claim: claim, Seen: claim.Inbox, Records: dagrun.Records{Run: &rec, Tasks: []dagrun.TaskRecord{task}}})
 	}

@@ -42,7 +42,7 @@ type LogReader interface {
 
 // Claimer finds work and what belongs to it.
 type Claimer interface {
-	Poll(ctx context.Context, want int) (queue.Polled, error)
+	Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
@@ -53,7 +53,7 @@ type Claimer interface {
 // Journal writes what drives decide.
 type Journal interface {
 	Commit(ctx context.Context, b *queue.Batch) error
-	Release(ctx context.Context, c *queue.Claim) error
+	Release(ctx context.Context, c *queue.Claim, waits bool) error
 	Condemn(ctx context.Context, c *queue.Claim, reason string) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 }
@@ -61,7 +61,7 @@ type Journal interface {
 // Lease proves that a worker is alive, and ends with it.
 type Lease interface {
 	ID() uuid.UUID
-	Renew(ctx context.Context, busy int) (queue.Renewal, error)
+	Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error

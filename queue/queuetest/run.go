@@ -33,6 +33,7 @@ type run struct {
 	rec                  dagrun.RunRecord // as the core keeps it
 	wakeAt               time.Time
 	queueDeadline        time.Time
+	slotWanted           bool         // given back because its next task waits for a slot
 	claim                *queue.Claim // nil: nobody's
 	owner                *worker
 	epoch, losses        int

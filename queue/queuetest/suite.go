@@ -151,7 +151,7 @@ func (s *setup) claim(w Session, n int) []*queue.Claim {
 	s.Helper()
 	var claims []*queue.Claim
 	s.until(fmt.Sprintf("%d claims", n), func() bool {
-		polled, err := w.Poll(s.Context(), n-len(claims))
+		polled, err := w.Poll(s.Context(), queue.Appetite{Free: n - len(claims)})
 		s.must(err)
 		claims = append(claims, polled.Claims...)
 		return len(claims) >= n
@@ -168,7 +168,7 @@ func (s *setup) claimOne(w Session) *queue.Claim {
 func (s *setup) idle(w Session, why string) {
 	s.Helper()
 	for range 5 {
-		polled, err := w.Poll(s.Context(), 1)
+		polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
 		s.must(err)
 		if len(polled.Claims) > 0 {
 			s.Fatalf("%s, but run %d was claimed", why, polled.Claims[0].Run)
@@ -196,7 +196,7 @@ func (s *setup) paced(w Session, b Behaviour) Behaviour {
 // now is the store's time.
 func (s *setup) now(w Session) dagrun.Time {
 	s.Helper()
-	renewed, err := w.Renew(s.Context(), 0)
+	renewed, err := w.Renew(s.Context(), 0, 0)
 	s.must(err)
 	return renewed.Now
 }

@@ -40,7 +40,7 @@ func claimedOnce(s *setup) {
 		w := s.worker()
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				polled, err := w.Poll(s.Context(), 3)
+				polled, err := w.Poll(s.Context(), queue.Appetite{Free: 3})
 				mu.Lock()
 				claims = append(claims, polled.Claims...)
 				done := len(claims) >= runs

@@ -44,7 +44,7 @@ func cancelQueued(s *setup) {
 func cancelReleased(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
-	s.must(w.Release(s.Context(), s.claimOne(w)))
+	s.must(w.Release(s.Context(), s.claimOne(w), false))
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Accepted || answer.State != "queued" {
 		s.Errorf("answer %+v", answer)
 	}
@@ -71,7 +71,7 @@ func cancelPaused(s *setup) {
 		retried := s.enqueue(queue.Request{DAG: "single"})
 		s.drive(w, s.claimOne(w), Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
 		released := s.enqueue(queue.Request{DAG: "single"})
-		s.must(w.Release(s.Context(), s.claimOne(w)))
+		s.must(w.Release(s.Context(), s.claimOne(w), false))
 		pause(true)
 		retry := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
 		if answer := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {

@@ -31,7 +31,7 @@ func silentIsLost(s *setup) {
 	var lost []uuid.UUID
 	var again *queue.Claim
 	s.until("it is claimed again", func() bool {
-		polled, err := b.Poll(s.Context(), 1)
+		polled, err := b.Poll(s.Context(), queue.Appetite{Free: 1})
 		s.must(err)
 		lost = append(lost, polled.Lost...)
 		if len(polled.Claims) > 0 {
@@ -44,12 +44,12 @@ func silentIsLost(s *setup) {
 		s.Errorf("claimed again: %+v", again)
 	}
 	s.enqueue(queue.Request{DAG: "chain"})
-	if polled, err := a.Poll(s.Context(), 1); len(polled.Claims) > 0 {
+	if polled, err := a.Poll(s.Context(), queue.Appetite{Free: 1}); len(polled.Claims) > 0 {
 		s.Error("a lost worker claimed a run")
 	} else {
 		s.wantError(err, queue.ErrLeaseLost)
 	}
-	_, err := a.Renew(s.Context(), 0)
+	_, err := a.Renew(s.Context(), 0, 0)
 	s.wantError(err, queue.ErrLeaseLost)
 	s.wantLost(c)
 	s.wantError(s.record(a, c, row(0, 2, dagrun.TaskSucceeded, at)), queue.ErrLeaseLost)
@@ -64,7 +64,7 @@ func renewedIsKept(s *setup) {
 	end := moment(s.now(a)).Add(2 * ttl)
 	s.until("two TTLs are over", func() bool {
 		now := s.now(a)
-		if polled, err := b.Poll(s.Context(), 1); err != nil || len(polled.Lost)+len(polled.Claims) > 0 {
+		if polled, err := b.Poll(s.Context(), queue.Appetite{Free: 1}); err != nil || len(polled.Lost)+len(polled.Claims) > 0 {
 			s.Fatalf("polled %+v, %v", polled, err)
 		}
 		return moment(now).After(end)
@@ -108,7 +108,7 @@ func renewalBrings(s *setup) {
 		s.Errorf("deadlines %v and %v of a TTL of 10 s", soft, hard)
 	}
 	s.Tick()
-	renewed, err := w.Renew(s.Context(), 3)
+	renewed, err := w.Renew(s.Context(), 3, 0)
 	s.must(err)
 	if len(renewed.Mail) > 0 || renewed.Desired != queue.WorkerLive || renewed.Now == 0 {
 		s.Errorf("renewed %+v", renewed)
@@ -117,7 +117,7 @@ func renewalBrings(s *setup) {
 		s.Error("a renewal does not move the deadline")
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
-	renewed, err = w.Renew(s.Context(), 3)
+	renewed, err = w.Renew(s.Context(), 3, 0)
 	s.must(err)
 	if len(renewed.Mail) != 1 || renewed.Mail[0].Run != id || renewed.Mail[0].Inbox != s.mail(w, c).Inbox {
 		s.Errorf("renewed %+v", renewed)
@@ -126,7 +126,7 @@ func renewalBrings(s *setup) {
 	if n, err := s.Admin.DrainWorker(s.Context(), w.ID().String()); err != nil || n != 1 {
 		s.Errorf("asked %d workers to drain, %v", n, err)
 	}
-	renewed, err = w.Renew(s.Context(), 0)
+	renewed, err = w.Renew(s.Context(), 0, 0)
 	s.must(err)
 	if renewed.Desired != queue.WorkerDraining {
 		s.Errorf("desired %s", renewed.Desired)
@@ -155,7 +155,7 @@ func closeGivesBack(s *setup) {
 	s.claim(a, 2)
 	s.must(a.Close(s.Context()))
 	s.must(a.Close(s.Context()))
-	_, err := a.Poll(s.Context(), 1)
+	_, err := a.Poll(s.Context(), queue.Appetite{Free: 1})
 	if err == nil {
 		s.Error("a closed session polls")
 	}

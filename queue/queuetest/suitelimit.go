@@ -103,7 +103,7 @@ func queueTimeout(s *setup) {
 	}
 	s.idle(a, "it has ended")
 	s.wantState(started, "running")
-	s.must(a.Release(s.Context(), c))
+	s.must(a.Release(s.Context(), c, false))
 	s.idle(other, "it can serve nothing")
 	s.wantState(started, "queued") // what started once has no such deadline
 	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
@@ -134,7 +134,7 @@ func queueTimeoutAgain(s *setup) {
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	c := s.claimOne(a)
-	s.must(a.Release(s.Context(), c))
+	s.must(a.Release(s.Context(), c, false))
 	s.idle(other, "it can serve nothing")
 	s.drive(a, s.claimOne(a), Behaviour{})
 	s.wantState(id, "succeeded")

@@ -11,19 +11,21 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = @dag
      WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
 ), lane AS MATERIALIZED (
-    SELECT l.lane_id, CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first, a.halted
+    SELECT l.lane_id, a.halted,
+           CASE WHEN a.resets = l.resets THEN a.floor WHEN a.resets >= l.low_from THEN least(a.floor, l.low_at) ELSE '-infinity' END AS floor,
+           CASE WHEN a.resets < l.resets AND (l.low_at, l.low_run) < (a.floor, a.first) THEN l.low_run ELSE a.first END AS first
       FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @halted::bool[])
            WITH ORDINALITY a (lane_id, resets, floor, first, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      ORDER BY a.n
-), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them
+), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them. Where nothing is free, only what needs no slot
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at <= statement_timestamp()
-              AND r.started_at IS NOT NULL
+              AND r.started_at IS NOT NULL AND (@free::int > 0 OR NOT r.slot_wanted)
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
-     WHERE @dag <> 0 OR lane.halted
+     WHERE @dag <> 0 OR lane.halted OR @free = 0
      LIMIT coalesce((SELECT greatest(m.any, 0) FROM room m), 0)
 ), fresh AS MATERIALIZED (
     SELECT head.run_id
@@ -33,7 +35,7 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
               AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND (@dag <> 0 OR r.dag_id <> ALL (@held::bigint[]))) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.halted
-     LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh), 0) FROM room m), 0)
+     LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh, @free), 0) FROM room m), 0)
 ), chosen AS MATERIALIZED (
     SELECT ARRAY(SELECT run_id FROM begun UNION ALL SELECT run_id FROM fresh) AS ids
 ), fitting (n, bytes) AS ( -- how many of them one answer takes, in blocks, the first in any case: params are unpacked to be measured
@@ -45,15 +47,15 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
       FROM fitting f, chosen c WHERE f.n < cardinality(c.ids) AND f.bytes < @bytes::bigint
 ), claimed AS (
     UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL,
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL, slot_wanted = false,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest((SELECT c.ids[:coalesce((SELECT max(f.n) FROM fitting f), 16)] FROM chosen c), @claims::uuid[]) p (run_id, claim_id)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+    RETURNING (r.started_at < date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
               r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
 )
-SELECT d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
+SELECT d.name, c.begun, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
               c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
               c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
   FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id

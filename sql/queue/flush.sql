@@ -23,6 +23,7 @@ changed AS (
                               THEN u.wake_at END,
            claim_id    = CASE WHEN NOT u.leaves THEN r.claim_id END,
            worker_id   = CASE WHEN NOT u.leaves THEN r.worker_id END,
+           slot_wanted = u.slot_wanted,
            losses      = CASE WHEN NOT u.calms THEN r.losses ELSE 0 END,
            reason      = CASE WHEN u.recorded THEN u.reason ELSE r.reason END,
            ending      = CASE WHEN u.recorded THEN u.ending ELSE r.ending END,
@@ -33,7 +34,15 @@ changed AS (
            left_ms     = CASE WHEN u.recorded THEN u.left_ms ELSE r.left_ms END,
            tolerated   = CASE WHEN u.recorded THEN u.tolerated ELSE r.tolerated END,
            counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
-           started_at  = coalesce(r.started_at, u.started_at),
+           started_at  =
+           -- part other
+               CASE WHEN u.unbegun AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation) THEN NULL ELSE
+           -- end other
+               coalesce(r.started_at, u.started_at)
+           -- part other
+               END
+           -- end other
+               ,
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
       FROM unnest(@runs::oarlock.flush_run[]) u
      WHERE r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
@@ -41,7 +50,7 @@ changed AS (
        -- part other
        AND (SELECT count(*) FROM locked) >= 0
        -- end other
-    RETURNING u.n, r.run_id, r.lane_id, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
+    RETURNING u.n, r.run_id, r.lane_id, r.run_at, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
 ),
 -- end run
 -- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
@@ -114,12 +123,9 @@ chunk AS (
       FROM unnest(@chunks::oarlock.flush_chunk[]) u WHERE (SELECT hits FROM held)[u.n]
     ON CONFLICT DO NOTHING
 ),
--- run_at of what was drained is below every floor.
+-- What was drained keeps its place in its lane.
 lane AS (
-    UPDATE oarlock.lanes l SET resets = l.resets + 1
-      FROM (SELECT c.lane_id, count(*) AS rows FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id) d
-     WHERE l.lane_id = d.lane_id
-    RETURNING l.lane_id, d.rows
+    SELECT c.lane_id, count(*) AS rows, min(c.run_at) AS at FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id
 ),
 -- end other
 announced AS (
@@ -136,7 +142,7 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
        -- part other
      , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
-       (SELECT count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
+       (SELECT count(oarlock.come_back(l.lane_id, l.at, 0)) + count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
        (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached

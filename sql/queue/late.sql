@@ -22,4 +22,4 @@ SELECT ARRAY(SELECT l.lane_id FROM late l ORDER BY l.lane_id) AS lanes,
        (SELECT r.wake_at FROM oarlock.runs r
          WHERE r.state = 'waiting' AND r.wake_at >= @since AND r.wake_at <= @slept::timestamptz ORDER BY r.wake_at LIMIT 1) AS wakes,
        (SELECT r.queue_deadline FROM oarlock.runs r
-         WHERE r.state = 'queued' AND r.queue_deadline >= @since AND r.queue_deadline <= @waited::timestamptz ORDER BY r.queue_deadline LIMIT 1) AS expires
+         WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline >= @since AND r.queue_deadline <= @waited::timestamptz ORDER BY r.queue_deadline LIMIT 1) AS expires

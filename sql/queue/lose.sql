@@ -9,7 +9,7 @@ WITH taken AS (
     RETURNING f.channel
 ), lost AS (
     UPDATE oarlock.workers w
-       SET state = CASE WHEN w.state = 'gone' THEN 'gone' ELSE 'lost' END, ended_at = coalesce(w.ended_at, clock_timestamp()), hungry = 0,
+       SET state = CASE WHEN w.state = 'gone' THEN 'gone' ELSE 'lost' END, ended_at = coalesce(w.ended_at, clock_timestamp()), hungry = 0, least = NULL, busy = 0, waiting = 0, runs = 0,
            replaced_by = coalesce(@by::uuid, w.replaced_by)
      WHERE w.worker_id = @worker AND (SELECT count(*) FROM taken) >= 0
        AND (@beat IS NULL OR w.state IN ('live', 'draining') AND w.beat = @beat)

@@ -1,59 +1,51 @@
 -- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left.
---          It has the part `others` where other workers want runs, too, and `many` where more than 16 are wanted
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; fences_pkey, workers_pkey
--- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where hungry changes
+--          It has the part `roused` instead of `fresh` where nothing is free, `many` where more than 16 are wanted, and `top` where tasks wait for slots
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where nothing is free; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; fences_pkey, workers_pkey
+-- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
 WITH RECURSIVE fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
      WHERE f.worker_id = @worker AND f.channel = 'claim'
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
-    SELECT a.lane_id, a.limited, a.halted, l.dag_id = 0 AS shared, l.resets, a.resets <> l.resets AS moved,
-           CASE WHEN a.resets = l.resets THEN a.floor ELSE '-infinity' END AS floor, a.first
-      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @limited::bool[], @halted::bool[])
-           WITH ORDINALITY a (lane_id, resets, floor, first, limited, halted, n)
+    SELECT a.n, a.lane_id, a.limited, a.halted, a.most, l.priority, l.dag_id = 0 AS shared, l.resets, a.resets <> l.resets AS moved,
+           CASE WHEN a.resets = l.resets THEN a.floor WHEN a.resets >= l.low_from THEN least(a.floor, l.low_at) ELSE '-infinity' END AS floor,
+           CASE WHEN a.resets < l.resets AND (l.low_at, l.low_run) < (a.floor, a.first) THEN l.low_run ELSE a.first END AS first
+      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @most::int[], @limited::bool[], @halted::bool[])
+           WITH ORDINALITY a (lane_id, resets, floor, first, most, limited, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
--- part others
-), share AS MATERIALIZED ( -- others want some, too
-    SELECT CASE WHEN @part::int > 0 THEN least(@part, @want)
-           ELSE (@others::int + (SELECT count(*) FROM (
-                    SELECT FROM lane CROSS JOIN LATERAL (
-                           (SELECT FROM oarlock.runs r
-                             WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
-                               AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-                               AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
-                             ORDER BY r.run_at, r.run_id LIMIT @want)
-                           UNION ALL
-                           (SELECT FROM oarlock.runs r
-                             WHERE lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
-                               AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
-                               AND r.started_at IS NOT NULL
-                             ORDER BY r.run_at, r.run_id LIMIT @want)) head
-                     WHERE NOT lane.limited LIMIT @want) due)) / (@others + 1) END AS n
--- end others
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
+           -- part fresh
            SELECT due.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
                    WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
-                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) due
+                   ORDER BY r.run_at, r.run_id LIMIT least(@want, lane.most) FOR NO KEY UPDATE SKIP LOCKED) due
            UNION ALL
            SELECT begun.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
                    WHERE lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND r.started_at IS NOT NULL
-                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun) head
+                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun
+           -- part roused
+           UNION ALL
+           -- end roused
+           -- end fresh
+           -- part roused
+           SELECT roused.run_id FROM (
+                  SELECT r.run_id FROM oarlock.runs r
+                   WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
+                     AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.started_at IS NOT NULL
+                   ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) roused
+           -- end roused
+           ) head
      WHERE NOT lane.limited
-     LIMIT coalesce(
-           -- part others
-           (SELECT s.n FROM share s),
-           -- end others
-           @want::int)
+     LIMIT @want::int
 ), chosen AS MATERIALIZED (
     SELECT ARRAY(SELECT run_id FROM picked) AS ids
 -- part many
@@ -67,7 +59,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
 -- end many
 ), claimed AS (
     UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, queue_deadline = NULL, wake_at = NULL,
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL, slot_wanted = false,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest((SELECT c.ids[:coalesce(
                           -- part many
@@ -75,51 +67,95 @@ WITH RECURSIVE fence AS MATERIALIZED (
                           -- end many
                           16)] FROM chosen c), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING p.n, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+    RETURNING p.n, (r.started_at < date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
               r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
-), hunger AS ( -- whoever wakes workers asks only whether they are: each change would be one more dead row for those who ask
-    UPDATE oarlock.workers w SET hungry = @want - h.n FROM (SELECT count(*)::int AS n FROM picked) h
-     WHERE w.worker_id = @worker AND w.state = 'live' AND (w.hungry > 0) <> (@want > h.n)
+), told AS ( -- who wakes workers asks whether they are hungry, and what their tasks rank: each change would be one more dead row for those who ask
+    UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least, busy = @busy, waiting = @waiting
+      FROM (SELECT least(count(*), @free)::int AS n FROM picked) h
+     WHERE w.worker_id = @worker AND w.state = 'live'
+       AND ((w.hungry > 0) <> (@free > h.n) OR w.least IS DISTINCT FROM @least::int OR @show AND (w.busy, w.waiting) <> (@busy::int, @waiting::int))
 ), peer AS (
-    SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.hungry > 0 AS hungry FROM oarlock.workers w
+    SELECT w.worker_id, w.beat, w.ttl_ms, w.kind, w.state = 'live' AS live, w.hungry > 0 AS hungry FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
 ), dead AS ( -- whose runs wait for somebody who takes them from it
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
+-- part fresh
+), passed AS MATERIALIZED ( -- what stands between a floor and the first run that was claimed, or now, is locked: the floor is not to pass it
+    SELECT l.lane_id, head.run_at, head.run_id
+      FROM lane l
+      LEFT JOIN LATERAL (SELECT c.run_at, c.run_id FROM claimed c WHERE c.lane_id = l.lane_id ORDER BY c.run_at, c.run_id LIMIT 1) f ON true
+     CROSS JOIN LATERAL (
+           SELECT r.run_at, r.run_id FROM oarlock.runs r
+            WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND (r.run_at, r.run_id) >= (l.floor, l.first)
+              AND (r.run_at, r.run_id) < (coalesce(f.run_at, statement_timestamp()), coalesce(f.run_id, 0))
+              AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
+            ORDER BY r.run_at, r.run_id LIMIT 1) head
+     WHERE NOT l.limited AND NOT l.halted AND @want > 0
+-- end fresh
 ), facts AS (
-    SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now, coalesce(
-           -- part others
-           (SELECT s.n FROM share s),
-           -- end others
-           @want::int) AS share,
+    SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now,
+           pg_current_xact_id()::text AS xid, pg_current_snapshot()::text AS snapshot,
            EXISTS (SELECT FROM fence) -- asked first: who waited for it in vain has an old snapshot, in which it is still there
                OR EXISTS (SELECT FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'draining'
                            WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
            (SELECT true FROM oarlock.runs r
              WHERE r.state = 'waiting' AND r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
            (SELECT true FROM oarlock.runs r
-             WHERE r.state = 'queued' AND r.queue_deadline > @waited::timestamptz AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
+             WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline > @waited::timestamptz AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
            ARRAY(SELECT d.worker_id FROM dead d) AS dead,
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
+                    -- part fresh
                     AND CASE WHEN l.halted
                         THEN (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0
                                  AND r.run_at <= statement_timestamp() AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
                         ELSE (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
-                                 AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END) AS limited,
+                                 AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END
+                    -- end fresh
+                    -- part roused
+                    AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
+                            AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
+                    -- end roused
+                ) AS limited,
+           -- part top
+           (SELECT l.priority FROM lane l
+             WHERE l.priority > @least AND NOT l.halted
+               AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                       AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp()
+                       AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL) ORDER BY r.run_at, r.run_id LIMIT 1)
+             ORDER BY l.n LIMIT 1) AS top,
+           -- end top
            ARRAY(SELECT l.lane_id FROM lane l
-                  WHERE NOT l.halted AND l.shared AND @held <> '{}'
-                    AND (SELECT r.dag_id = ANY (@held) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+                  WHERE NOT l.halted AND l.shared AND @held::bigint[] <> '{}'
+                    AND (SELECT r.dag_id = ANY (@held::bigint[]) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                             AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS blocked,
            ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
+           ARRAY(SELECT l.floor FROM lane l WHERE l.moved ORDER BY l.lane_id) AS floors,
+           ARRAY(SELECT l.first FROM lane l WHERE l.moved ORDER BY l.lane_id) AS froms,
+           -- part fresh
+           ARRAY(SELECT p.lane_id FROM passed p ORDER BY p.lane_id) AS passed,
+           ARRAY(SELECT p.run_at FROM passed p ORDER BY p.lane_id) AS passed_at,
+           ARRAY(SELECT p.run_id FROM passed p ORDER BY p.lane_id) AS passed_runs,
+           -- end fresh
            (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
            (SELECT array_agg(p.beat ORDER BY p.worker_id) FROM peer p) AS beats,
            (SELECT array_agg(p.ttl_ms ORDER BY p.worker_id) FROM peer p) AS ttls,
-           (SELECT count(*) FROM peer p WHERE p.hungry) AS hungry
+           (SELECT array_agg(p.kind ORDER BY p.worker_id) FROM peer p) AS kinds,
+           (SELECT array_agg(p.live ORDER BY p.worker_id) FROM peer p) AS lives,
+           (SELECT array_agg(p.hungry ORDER BY p.worker_id) FROM peer p) AS hungry
 )
-SELECT f.terms, f.now, f.share, f.fenced, f.wakes, f.expires, f.dead, f.limited, f.blocked, f.moved, f.resets, f.peers, f.beats, f.ttls, f.hungry,
-       d.name, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
+SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.wakes, f.expires, f.dead, f.limited,
+       -- part top
+       f.top,
+       -- end top
+       f.blocked, f.moved, f.resets, f.floors, f.froms,
+       -- part fresh
+       f.passed, f.passed_at, f.passed_runs,
+       -- end fresh
+       f.peers, f.beats, f.ttls, f.kinds, f.lives, f.hungry,
+       d.name, c.begun, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
               c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
               c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
   FROM facts f

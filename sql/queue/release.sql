@@ -1,5 +1,6 @@
--- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss
--- Index: runs_worker for all, runs_pkey, lanes_pkey
+-- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
+--          generation is as if it had never been claimed. The part `waiting` says that they wait for slots, so that a worker without one leaves them
+-- Index: runs_worker for all, runs_pkey, tasks_pkey, lanes_pkey
 -- Locks: the runs in the order of their ids, passing over those that somebody holds; their lanes
 WITH idle AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
@@ -12,13 +13,20 @@ WITH idle AS MATERIALIZED (
        -- end some
      ORDER BY r.run_id + 0 LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED -- + 0: in the order of the key, the plan would go through all runs there are
 ), queued AS (
-    UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL
-     WHERE r.run_id = ANY (ARRAY(SELECT i.run_id FROM idle i)) AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
-    RETURNING r.run_id, r.lane_id
+    UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL,
+           -- part some
+           slot_wanted = @waiting,
+           -- end some
+           started_at = CASE WHEN i.acted THEN r.started_at END, deadline = CASE WHEN i.acted THEN r.deadline END
+      FROM (SELECT i.run_id, r.ending <> '' OR r.paused_by <> ''
+                   OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation) AS acted
+              FROM idle i JOIN oarlock.runs r USING (run_id)) i
+     WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
+    RETURNING r.run_id, r.lane_id, r.run_at
 ), lane AS (
-    SELECT q.lane_id, count(*) AS n FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
+    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
 ), reset AS (
-    UPDATE oarlock.lanes l SET resets = l.resets + 1 FROM lane n WHERE l.lane_id = n.lane_id RETURNING oarlock.wake(l.lane_id, n.n)
+    SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n) FROM lane n
 ), told AS (
     SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
 )

@@ -8,15 +8,15 @@ WITH orphan AS MATERIALIZED (
 ), queued AS (
     UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL, losses = r.losses + 1
      WHERE r.run_id = ANY (ARRAY(SELECT o.run_id FROM orphan o)) AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
-    RETURNING r.run_id, r.lane_id, r.epoch
+    RETURNING r.run_id, r.lane_id, r.epoch, r.run_at
 ), noted AS (
     INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
     SELECT q.run_id, 'lost', w.name, q.epoch, format('worker %s was lost: queued again', coalesce(w.name, @worker::text))
       FROM queued q LEFT JOIN oarlock.workers w ON w.worker_id = @worker ORDER BY q.run_id
 ), lane AS (
-    SELECT q.lane_id, count(*) AS n FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
+    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
 ), reset AS (
-    UPDATE oarlock.lanes l SET resets = l.resets + 1 FROM lane n WHERE l.lane_id = n.lane_id RETURNING oarlock.wake(l.lane_id, n.n)
+    SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
 ), told AS (
     SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
 )

@@ -43,7 +43,7 @@ func BenchmarkChains(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			bench := setup(b)
 			bench.put(b, chain("chain", body))
-			bench.start(b, rig.Config{Slots: 512, High: 32, Low: 4}, func(r *rig.Rig) {
+			bench.start(b, rig.Config{Slots: 512}, func(r *rig.Rig) {
 				r.Handle("nothing", func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
 			})
 			loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
@@ -82,7 +82,7 @@ func BenchmarkCommands(b *testing.B) {
 	bench := setup(b)
 	bench.put(b, "name: nothing\nsteps: [{id: a, command: /bin/true}]\n")
 	memory := inMemory(b)
-	bench.start(b, rig.Config{Slots: commandSlots, High: 32, Low: 4, Commands: &proc.Config{Dir: b.TempDir(), RunDir: memory}}, nil)
+	bench.start(b, rig.Config{Slots: commandSlots, Commands: &proc.Config{Dir: b.TempDir(), RunDir: memory}}, nil)
 	loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
 	if err != nil {
 		b.Fatal(err)

@@ -29,8 +29,6 @@ type Config struct {
 	Labels  map[string]string // that selectors of DAGs are compared with
 	Only    queue.RunID       // not 0: it serves this run and the children it waits for, and nothing else
 	Slots   int               // 0: DefaultSlots
-	High    int               // claims stop at slots × High tasks; 0: 4
-	Low     int               // and go on at slots × Low; 0: 2
 
 	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
 	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it

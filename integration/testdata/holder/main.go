@@ -34,7 +34,7 @@ func run() error {
 		return err
 	}
 	w, err := rig.New(rig.Config{
-		Database: queue.Config{URL: os.Getenv("DATABASE_URL")}, Slots: slots, High: 32, Folder: os.Getenv("FOLDER"),
+		Database: queue.Config{URL: os.Getenv("DATABASE_URL")}, Slots: slots, Folder: os.Getenv("FOLDER"),
 	})
 	if err != nil {
 		return err

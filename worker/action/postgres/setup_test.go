@@ -197,7 +197,7 @@ func (reader) Cached(context.Context, int64, string, string) (dagrun.JSON, bool,
 type writer struct{ *queue.Session }
 
 func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ string) error {
-	return w.Release(ctx, c)
+	return w.Release(ctx, c, false)
 }
 
 // execute is an executor made of a function.

@@ -1,0 +1,216 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	// soonEnough is for how long a run may wait for a slot here though another worker may have one.
+	soonEnough = 250 * time.Millisecond
+	// shareEvery is how often a worker looks whether runs wait longer than that.
+	shareEvery = 50 * time.Millisecond
+	// shareMost bounds the runs that it gives back at a time.
+	shareMost = 1000
+	// aloneFor is for how long after that it claims for free slots alone.
+	aloneFor = time.Second
+	// rousedMost bounds the runs without a slot that a worker holds though it has none free: what brought them back is to be
+	// decided all the same.
+	rousedMost = 64
+	// fastEnds is how many bodies end within soonEnough where a worker polls for several runs at a time.
+	fastEnds = 100
+)
+
+// errGivenBack ends a drive whose run went back to the queue.
+var errGivenBack = errors.New("the run went back to the queue")
+
+// appetite is what to claim: what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended
+// lately.
+func (w *Worker) appetite() queue.Appetite {
+	stats := w.gate.Stats()
+	a := queue.Appetite{Busy: stats.Slots - stats.Free, Waiting: stats.Waiting, Least: w.gate.Next()}
+	if w.stopping() {
+		return a
+	}
+	if n := w.gate.Urgent(); n > 0 && a.Least != nil {
+		a.Free, a.Above = n, a.Least
+		return a
+	}
+	a.Free = w.gate.Room()
+	if back := w.gaveBack.Load(); back == 0 || w.config.Boot()-time.Duration(back) > aloneFor {
+		a.Ahead = max(0, w.ends.count()-stats.Waiting)
+	}
+	if a.Free+a.Ahead == 0 {
+		a.Roused = max(0, rousedMost-w.fleet.stalls())
+	}
+	return a
+}
+
+// hungers says whether a poll is due because there is room. What is claimed ahead is filled up once half of it is gone.
+func (w *Worker) hungers() bool {
+	if w.stopping() {
+		return false
+	}
+	ends := w.ends.count()
+	return w.gate.Room() > 0 || w.gate.Urgent() > 0 || ends > 1 && w.gate.Stats().Waiting < ends/2
+}
+
+// share gives runs back that wait for a slot while another worker may have one.
+func (w *Worker) share() {
+	tick := time.NewTimer(time.Hour)
+	tick.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.stuck:
+		case <-tick.C:
+			w.giveBack()
+		}
+		if w.fleet.stalls() > 0 {
+			tick.Reset(shareEvery)
+		}
+	}
+}
+
+// stalled has share look.
+func (w *Worker) stalled() {
+	select {
+	case w.stuck <- struct{}{}:
+	default:
+	}
+}
+
+// giveBack asks drivers to give back runs that have nothing under way and that more tasks go before than have ended within
+// soonEnough. Only where another worker may serve the lane: else they are as well here.
+func (w *Worker) giveBack() {
+	shared := w.shared.Load()
+	ends := w.ends.count()
+	if shared == nil || len(*shared) == 0 || w.gate.Stats().Waiting <= ends || w.stopping() {
+		return
+	}
+	stalled := w.fleet.stalled()
+	tickets := make([]*Ticket, 0, len(stalled))
+	for t, d := range stalled {
+		if _, may := slices.BinarySearch(*shared, d.claim.Lane); may {
+			tickets = append(tickets, t)
+		}
+	}
+	late := w.gate.After(ends, tickets)
+	if len(late) == 0 {
+		return
+	}
+	slices.SortFunc(late, func(a, b *Ticket) int { return inOrder(b, a) })
+	w.gaveBack.Store(int64(w.config.Boot()))
+	for _, t := range late[:min(len(late), shareMost)] {
+		stalled[t].post.put(happening{yield: true})
+	}
+}
+
+// forgo lets the slot go that was kept for the run.
+func (d *driver) forgo() {
+	if d.waited {
+		d.waited = false
+		d.worker.gate.Forgo()
+	}
+}
+
+// stuckFor is the first ticket of a run that has nothing under way and waits for a slot; nil: it is no such run.
+func (d *driver) stuckFor() *Ticket {
+	if len(d.tickets) == 0 || len(d.spare) > 0 || d.opens.Load() > 0 || !d.bodies.none() || !d.run.Idle() {
+		return nil
+	}
+	var first *Ticket
+	for _, t := range d.tickets {
+		if !t.waits() {
+			return nil
+		}
+		if first == nil || inOrder(t, first) < 0 {
+			first = t
+		}
+	}
+	return first
+}
+
+// yield gives the run back: as it was claimed if nothing of this drive is durable, else in the way of a drain.
+func (d *driver) yield(ctx context.Context) error {
+	if d.acted || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
+		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
+	}
+	if err := d.worker.session.Release(ctx, d.claim, true); err != nil {
+		return err
+	}
+	return fmt.Errorf("run %d: %w", d.claim.Run, errGivenBack)
+}
+
+// rate counts what happened within soonEnough.
+type rate struct {
+	mu    sync.Mutex
+	since time.Time
+	now   int // of the part that goes on
+	parts [rateParts]int
+}
+
+const (
+	rateParts = 10
+	ratePart  = soonEnough / rateParts
+)
+
+func (r *rate) add() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.roll()
+	r.parts[r.now]++
+}
+
+func (r *rate) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.roll()
+	for _, part := range r.parts {
+		n += part
+	}
+	return n
+}
+
+// roll begins new parts for the time that went by.
+func (r *rate) roll() {
+	now := time.Now()
+	if now.Sub(r.since) >= soonEnough {
+		r.parts, r.since = [rateParts]int{}, now
+		return
+	}
+	for now.Sub(r.since) >= ratePart {
+		r.since = r.since.Add(ratePart)
+		r.now = (r.now + 1) % rateParts
+		r.parts[r.now] = 0
+	}
+}
+
+// allowance bounds how often something is done a second.
+type allowance struct {
+	mu    sync.Mutex
+	since time.Time
+	taken int
+}
+
+func (a *allowance) take(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.since) >= time.Second {
+		a.since, a.taken = now, 0
+	}
+	if a.taken >= tellMost {
+		return false
+	}
+	a.taken++
+	return true
+}
