@@ -54,6 +54,13 @@ func newEntry(b *Batch, held *holding) *entry {
 	return e
 }
 
+// acts says whether anything happened of the run, beside that it began.
+func (e *entry) acts() bool {
+	rec := &e.batch.Records
+	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(e.batch.Chunks) > 0 ||
+		rec.Run != nil && (rec.Run.Ending != dagrun.EndingNone || rec.Run.PausedBy != "")
+}
+
 func (e *entry) measure() {
 	rec := &e.batch.Records
 	e.rows = 1 + len(rec.Tasks) + len(rec.Attempts) + len(rec.Controls) + len(rec.Notes) + len(e.batch.Chunks)

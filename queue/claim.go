@@ -63,6 +63,14 @@ func NewClaim(run RunID, id uuid.UUID) *Claim {
 // Fresh says that the run has no tasks and no controls yet: there is nothing to Load.
 func (c *Claim) Fresh() bool { return c.Epoch == 1 && c.Inbox == 0 }
 
+// Begins says whether a record of the run only says that it is running, as its row does since the claim.
+func (c *Claim) Begins(rec *dagrun.RunRecord) bool {
+	was, is := c.Row, *rec
+	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // which the claim stored, and nothing changes
+	was.Counts, is.Counts = dagrun.Counts{}, dagrun.Counts{}
+	return was == is
+}
+
 // Results are what was handed in with the request instead of running steps, by step; nil for none.
 func (c *Claim) Results() (map[string]dagrun.Result, error) {
 	if len(c.Precomputed) == 0 {

@@ -29,7 +29,7 @@ type holding struct {
 
 	followed   bool        // somebody reads the log while it is written
 	written    bool        // the run's own row, since the claim
-	acted      bool        // something of the run was committed since the claim
+	acted      bool        // something that happened of the run was committed since the claim
 	calmed     bool        // its losses were set back in this drive
 	committing atomic.Bool // the journal has a batch of it
 }
@@ -40,10 +40,7 @@ func (h *holding) begins(rec *dagrun.RunRecord) bool {
 	if rec == nil || h.written {
 		return false
 	}
-	was, is := h.claim.Row, *rec
-	was.State, was.StartedAt = dagrun.RunRunning, is.StartedAt // which the claim stored, and nothing changes
-	was.Counts, is.Counts = dagrun.Counts{}, dagrun.Counts{}
-	h.written = was != is
+	h.written = !h.claim.Begins(rec)
 	return !h.written
 }
 

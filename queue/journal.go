@@ -303,7 +303,7 @@ func (j *journal) conclude(p *piece) {
 		return
 	}
 	if p.err == nil {
-		e.held.acked, e.held.acted = max(e.held.acked, p.highest()), true
+		e.held.acked, e.held.acted = max(e.held.acked, p.highest()), e.held.acted || e.acts()
 		if !p.last {
 			return
 		}

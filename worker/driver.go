@@ -136,6 +136,9 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
 	}
+	if !d.acted && d.onlyBegins(batch) {
+		return nil // the next commit says it, too
+	}
 	err := d.worker.session.Commit(ctx, batch)
 	if err == nil {
 		d.acted = true
@@ -143,6 +146,13 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 		d.count(ready)
 	}
 	return err
+}
+
+// onlyBegins says whether a batch holds nothing that the run's row does not say since the claim.
+func (d *driver) onlyBegins(b *queue.Batch) bool {
+	rec := &b.Records
+	return b.Leave == nil && b.Result == nil && rec.Run != nil && d.claim.Begins(rec.Run) &&
+		len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Details)+len(b.Chunks) == 0
 }
 
 // farewell tells in the run's own log that another worker is to go on with it.

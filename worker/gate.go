@@ -212,13 +212,13 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 		return false
 	}
 	if len(g.waiting) > 0 {
-		if g.grants++; g.grants >= oldestEvery {
-			return false // the slot is for what has waited longest
-		}
 		first := g.waiting[0]
 		before := cmp.Or(cmp.Compare(first.order.Run, order.Run), cmp.Compare(first.order.Step, order.Step))
 		if before > 0 || before == 0 && time.Since(first.since) >= handOnFor {
 			return false
+		}
+		if g.grants++; before < 0 && g.grants >= oldestEvery {
+			return false // the slot is for what has waited longest
 		}
 	}
 	t.order = order

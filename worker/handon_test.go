@@ -51,7 +51,7 @@ func TestDriver_ARunKeepsItsSlotFromStepToStep(t *testing.T) {
 				t.Errorf("the log of b is %+v, %v", log, err)
 			}
 		}
-		if n := commits.commits.Load(); n < runs*perRun || n > runs*(perRun+1) { // one more where a run begins and has to wait
+		if n := commits.commits.Load(); n < runs*perRun || n > runs*perRun+runs/4 {
 			t.Errorf("%d commits for %d runs, want %d for each", n, runs, perRun)
 		}
 	})

@@ -30,7 +30,11 @@ changed AS (
            ending_by   = CASE WHEN u.recorded THEN u.ending_by ELSE r.ending_by END,
            ending_text = CASE WHEN u.recorded THEN u.ending_text ELSE r.ending_text END,
            paused_by   = CASE WHEN u.recorded THEN u.paused_by ELSE r.paused_by END,
-           deadline    = CASE WHEN u.recorded THEN u.deadline ELSE r.deadline END,
+           deadline    = CASE WHEN u.recorded THEN u.deadline
+                              -- part other
+                              WHEN u.unbegun THEN NULL
+                              -- end other
+                              ELSE r.deadline END,
            left_ms     = CASE WHEN u.recorded THEN u.left_ms ELSE r.left_ms END,
            tolerated   = CASE WHEN u.recorded THEN u.tolerated ELSE r.tolerated END,
            counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
