@@ -38,7 +38,7 @@ func workerKeys() []config.Key {
 		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
 		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: behind a pooler in transaction mode"},
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
-		{Name: "lease_ttl", Default: "30s", Check: aLease, Usage: "how long a worker may be silent before others take over"},
+		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
 		{Name: "claim_high", Default: "4", Check: aCount, Usage: "claim no more at slots × this many tasks"},
 		{Name: "claim_low", Default: "2", Check: aCount, Usage: "claim again below slots × this many tasks"},

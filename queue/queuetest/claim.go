@@ -16,7 +16,7 @@ var noTime time.Time
 func (s *MemorySession) Poll(ctx context.Context, want int) (queue.Polled, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
-		s.forget()
+		s.overlook()
 		return queue.Polled{}, err
 	}
 	defer m.mu.Unlock()

@@ -33,7 +33,7 @@ type Config struct {
 	Low     int               // and go on at slots × Low; 0: 2
 
 	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
-	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it
+	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // 0: worker.DefaultDrain
 
 	Commands   *proc.Config // nil: it runs no commands; Dir "" is made below Folder
