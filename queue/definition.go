@@ -11,7 +11,7 @@ import (
 type Definition struct {
 	Spec  *dagspec.Spec
 	Graph *dagrun.Graph
-	Path  string // of the file it was put from, on the host where that was done; "" for none
+	Path  string // of the file it was put from last, on the host where that was done; "" for none
 }
 
 // LogQuery picks chunks of one attempt's log, in their order. Without a Step, what a Store reads is the logs of all tasks

@@ -18,6 +18,9 @@ type Config struct {
 	PollOnly bool          // never LISTEN: behind a pooler in transaction mode
 	MaxConns int32         // of the pool made for URL; 0: 8
 	Meter    Meter         // told what sessions do
+
+	// FreshPaths has Session.Definition look each time where a version was put from last: its file may have moved.
+	FreshPaths bool
 }
 
 const defaultMaxConns = 8
@@ -30,13 +33,14 @@ type Store struct {
 	prepare  pglink.Prepare  // and what the pool that it is of does before
 	pollOnly bool
 	meter    Meter
+	fresh    bool         // Config.FreshPaths
 	ears     *ears        // one LISTEN connection for all followers, made when the first appears
 	specs    *definitions // compiled DAG versions
 }
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths}
 	if s.pool == nil {
 		pool, err := pglink.NewPool(ctx, c.URL, pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)})
 		if err != nil {

@@ -36,6 +36,7 @@ type Config struct {
 
 	// LocalFiles says that DAGs are put from files of this host: tasks learn their folder, where the file is there.
 	LocalFiles bool
+	Source     string // of the run that Self.Only names: the file it was made of; "": where its DAG was put from last
 
 	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,12 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if failed := invalidFiles([]*dagFile{file}); failed != nil {
 		return e.reportInvalid([]*dagFile{file}, failed)
 	}
+	if widest := file.spec.WidestStep(); o.slots > 0 && o.slots < widest {
+		return &usageError{
+			msg:  fmt.Sprintf("--slots %d: a step of %s takes %d slots", o.slots, file.spec.Name, widest),
+			hint: fmt.Sprintf("give --slots %d or more, or leave it out", widest),
+		}
+	}
 	request, err := o.request(file)
 	if err != nil {
 		return err
@@ -137,7 +144,7 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		return err
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
-		put, err := store.PutDAGHere(ctx, h.file.spec, h.file.source, h.file.path)
+		put, err := store.PutDAG(ctx, h.file.spec, h.file.source, h.file.path)
 		if err != nil {
 			return err
 		}
@@ -150,11 +157,20 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
+// width is how many slots the worker of the run has: those of the flag, else those of the settings, or more for a wide step.
+func (h *here) width(e *env) int {
+	return cmp.Or(h.slots, max(e.number("slots"), h.file.spec.WidestStep()))
+}
+
 // driveHere ends by the end of the run, not by the signal that asked for it.
 func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID, h here) error {
 	waiting, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	worker, err := e.startWorker([]string{"--only", decimal(int64(id)), "--slots", decimal(int64(max(h.slots, e.number("slots"), h.file.spec.WidestStep())))})
+	args := []string{"--only", decimal(int64(id)), "--slots", decimal(int64(h.width(e)))}
+	if h.file.path != "" {
+		args = append(args, "--source", h.file.path)
+	}
+	worker, err := e.startWorker(args)
 	if err != nil {
 		return err
 	}

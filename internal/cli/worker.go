@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/guard"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
@@ -21,7 +20,8 @@ func newWorkerCommand(e *env) *cli.Command {
 		Usage: "claim runs and execute their tasks until told to stop",
 		Flags: append(
 			workerFlags(),
-			&cli.Int64Flag{Name: "only", Usage: "serve only this `RUN` and the children it waits for, wherever they are queued, and end with it"},
+			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, and the children it waits for, in any queue, and end with it"},
+			&cli.StringFlag{Name: "source", Usage: "with --only: the run was made of this `FILE`, whose folder is OARLOCK_SOURCE_DIR"},
 			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
 		),
 		Description: manual{
@@ -34,11 +34,13 @@ file; see docs/worker.md.`,
 				"oarlock worker --slots 32 --queue etl --queue reports --label gpu=true",
 				"oarlock worker --name big-1 --drain-timeout 10m",
 				"oarlock worker --only 41",
+				"oarlock retry @latest && oarlock worker --only @latest",
 			},
 			exits: []exitNote{
 				{exitOK, "it was told to stop, and did"},
 				{exitError, "it could not work, or its guard was killed"},
 				usageNote,
+				{exitNotFound, "--only: there is no such run"},
 				{exitUnreachable, "the database refuses it: its schema, the role, or the password. One that is away is waited for"},
 				settingsNote,
 			},
@@ -56,14 +58,14 @@ func runWorker(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	own := ownership{run: queue.RunID(c.Int64("only")), untilEOF: c.Bool("until-eof")}
-	if err := own.apply(c, &config); err != nil {
+	own := ownership{untilEOF: c.Bool("until-eof")}
+	if err := own.apply(c, e, &config); err != nil {
 		return err
 	}
 	if !guarded {
 		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard sees to signals itself
 		defer stop()
-		return e.guardWorker(ctx, config)
+		return e.guardWorker(ctx, config, own.named(os.Args))
 	}
 	config.Link = link
 	if config.Commands != nil {
@@ -75,14 +77,14 @@ func runWorker(c *cli.Context, e *env) error {
 // finalExits of the process that works are those that starting it again would not change.
 var finalExits = []int{int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
 
-// guardWorker starts this program again, and watches it.
-func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
+// guardWorker starts this program again with args, and watches it.
+func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string) error {
 	state, err := e.stateDir()
 	if err != nil {
 		return err
 	}
 	code, err := guard.Run(ctx, guard.Config{
-		Name: config.Name, StateDir: state, Final: finalExits, Say: e.sayGuard,
+		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: e.sayGuard,
 	})
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ type Config struct {
 	Secrets    worker.SecretPolicy
 	Logs       logship.Config // its limits; Dir "" is made below Folder
 	LocalFiles bool           // DAGs are put from files of this host: tasks learn their folder
+	Source     string         // with Only: the file that run was made of; "": where its DAG was put from last
 
 	Folder string // for working folders and spooled logs; "": one for this user below os.TempDir
 
@@ -65,6 +66,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("%d slots: a worker needs one or more", c.Slots)
 	}
 	c.Name = orElse(c.Name, hostName())
+	c.Database.FreshPaths = c.LocalFiles
 	c.Slots = orElse(c.Slots, DefaultSlots)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
