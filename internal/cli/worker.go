@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -75,7 +76,7 @@ func runWorker(c *cli.Context, e *env) error {
 }
 
 // finalExits of the process that works are those that starting it again would not change.
-var finalExits = []int{int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
+var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
 
 // guardWorker starts this program again with args, and watches it.
 func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string) error {
@@ -88,9 +89,6 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string)
 	})
 	if err != nil {
 		return err
-	}
-	if code == int(exitFinal) {
-		code = int(exitError)
 	}
 	if code != 0 {
 		return statusError(code) // that process said why
@@ -106,7 +104,7 @@ func (e *env) sayGuard(event guard.Event) {
 	case guard.Started, guard.Swept:
 		e.log.Debug("guard: " + event.String())
 	case guard.Ended:
-		if event.Code == 0 {
+		if event.Code == 0 || slices.Contains(finalExits, event.Code) { // that process said why
 			e.log.Debug("guard: " + event.String())
 			return
 		}
@@ -139,16 +137,22 @@ func (e *env) work(ctx context.Context, config rig.Config, own ownership) error 
 	close(over)
 	<-heard
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // it ends now; one that comes late would make a failure of it
-	return endOf(errors.Join(err, watch.end()))
+	return e.endOf(errors.Join(err, watch.end()))
 }
 
+// unfitLogin is a worker's end by a database that lets its user do something else only.
+var unfitLogin = kind{denied.code, exitUnreachable}
+
 // endOf says what to do about the end of a worker.
-func endOf(err error) error {
+func (e *env) endOf(err error) error {
+	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
+		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
+	}
 	if errors.Is(err, guard.ErrGone) {
 		return &failure{kind: general, err: err, hint: "start the worker again"}
 	}
 	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "listen" {
-		return &failure{kind: final, err: err, hint: "set --listen, or listen in the settings file, or end what listens there"}
+		return e.refuse("listen", err, "set --listen, or listen in the settings file, or end what listens there")
 	}
 	return err
 }
