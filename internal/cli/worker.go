@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/guard"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
