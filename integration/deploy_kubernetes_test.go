@@ -200,7 +200,7 @@ var (
 	secretRow   = regexp.MustCompile("(?m)^\\| `([a-z]+-url)` \\| ")
 	loginRow    = regexp.MustCompile("(?m)^\\| `(oarlock_app_[a-z]+)` \\| `(oarlock_[a-z]+)` \\|")
 	loginNamed  = regexp.MustCompile(`oarlock_app_[a-z]+`)
-	granted     = regexp.MustCompile(`(oarlock_[a-z]+) TO (oarlock_app_[a-z]+);$`)
+	granted     = regexp.MustCompile(`(oarlock_[a-z]+) TO (oarlock_app_[a-z]+);`)
 )
 
 // The page says which logins there are, and which URLs a secret needs, as the files have it.
