@@ -22,7 +22,7 @@ type LogQuery struct {
 	Item    string
 	Alt     int
 	Attempt int    // 0: the task's latest; FollowLogs goes on with later ones
-	After   int    // as many chunks of it are known already: those numbered from After on are returned
+	From    int    // the number of the first chunk that is wanted
 	Limit   int    // 0: as many as the store gives at once; FollowLogs has no limit
 	Last    *Chunk // without a Step: the last chunk of the page before
 
