@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -44,6 +45,7 @@ type asking struct {
 type answered struct {
 	queue.Control
 	retryOf queue.RunID // a new run was made of this one
+	waits   string      // why no worker has the run, where a cancel needs one
 }
 
 // sending is how most verbs are asked for.
@@ -144,6 +146,9 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	defer cancel()
 	for _, got := range open {
 		got, err := a.decided(patience, got)
+		if err == nil {
+			got, err = a.unheld(ctx, got)
+		}
 		if err == nil && a.wait {
 			got, err = a.ended(ctx, got)
 		}
@@ -193,6 +198,28 @@ func (a *asking) decided(patience context.Context, got answered) (answered, erro
 		err = nil // it is decided later
 	}
 	return got, err
+}
+
+// unheld finds out why no worker takes a run whose cancel needs one, and says so before a long wait.
+func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
+	if got.Outcome != dagrun.Accepted || got.Message == "" {
+		return got, nil
+	}
+	r, err := a.store.Get(ctx, got.Run)
+	if err != nil || r.State != "queued" {
+		return got, err
+	}
+	got.waits = r.Reason
+	if a.wait {
+		a.env.remark("run %d: %s", got.Run, waitsFor(&got))
+	}
+	return got, nil
+}
+
+// waitsFor says what a cancel waits for: cancel accepted, ends when a worker takes it (none is live): @exit is to run first.
+func waitsFor(c *answered) string {
+	_, needs, _ := strings.Cut(c.Message, ": ")
+	return printable(c.waits + ": " + needs)
 }
 
 // ended waits for the end of a run, unless it refused.

@@ -35,8 +35,9 @@ func newCancelCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended"},
 		}, selectionFlags("any that has not ended")...),
 		Description: manual{
-			about: `A run that has not started is canceled at once. What runs gets its kill signal and its grace, then handlers run; an
-accepted cancel always wins. A STEP is canceled with all that depends on it and has not started.
+			about: `A run that has not started, or that no worker holds, is canceled at once. What runs gets its kill signal and its
+grace, then handlers run; an accepted cancel always wins. Where handlers are to run or a child run is open, it takes a
+worker to end the run, and the answer says so. A STEP is canceled with all that depends on it and has not started.
 ` + askAbout,
 			examples: []string{
 				"oarlock cancel 41",

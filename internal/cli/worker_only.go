@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -93,6 +94,7 @@ type ownWatch struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 	failed   error
+	givenUp  atomic.Bool // with its owner
 }
 
 // watch stops the worker when its run is over. It is nil for a worker of many runs.
@@ -136,6 +138,11 @@ func (w *ownWatch) stopper(e *env, r *rig.Rig) []func() {
 
 // cancel gives the run up: nobody else is to go on with it.
 func (w *ownWatch) cancel() {
+	w.givenUp.Store(true)
+	w.cancelNow()
+}
+
+func (w *ownWatch) cancelNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
 	defer cancel()
 	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true}) // refused: it is over
@@ -147,6 +154,9 @@ func (w *ownWatch) end() error {
 	}
 	w.stop()
 	w.watching.Wait()
+	if w.givenUp.Load() {
+		w.cancelNow() // the worker may have handed the run on before it read the first cancel
+	}
 	w.store.Close()
 	if w.failed != nil {
 		return fmt.Errorf("watch run %d: %w", w.run, w.failed)
