@@ -25,19 +25,20 @@ func newRunCommand(e *env) *cli.Command {
 		Name:      "run",
 		Usage:     "apply a DAG file and run it here and now",
 		ArgsUsage: "FILE",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print what the tasks write, as they write it"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or what the widest step takes"},
-		},
+		}, progressFlags("live, plain or none")...),
 		Description: manual{
 			about: `Needs nothing but PostgreSQL's programs: without a database in the settings it starts a private server, which ends
 with the last command that uses it and keeps what happened, for ` + "`oarlock status @latest`" + ` and the like. A database in
 the settings is used as it is, and never migrated. The run has a worker of its own, which serves nothing else and is
-gone with this command, however that ends; other workers leave the run alone. On a terminal this shows the run as it
-goes, elsewhere a line for each change; -o json prints one object at the end. Ctrl-C cancels the run and waits for its
-handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURCE_DIR. "-" is standard input.`,
+gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
+Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
+$OARLOCK_SOURCE_DIR. "-" is standard input.
+` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",
 				"oarlock run etl.yaml -p day=2026-11-20 --logs",
@@ -60,6 +61,10 @@ handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURC
 			if c.IsSet("slots") && o.slots < 1 {
 				return &usageError{msg: "--slots must be a whole number, at least 1"}
 			}
+			var err error
+			if o.progress, err = e.readProgress(c, true); err != nil {
+				return err
+			}
 			return runRun(c.Context, e, c.Args().Slice(), o)
 		},
 	}
@@ -69,6 +74,7 @@ handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURC
 type runOptions struct {
 	params, labels []string
 	logs           bool
+	progress       progress
 	slots          int // 0: as many as fit
 }
 
@@ -102,7 +108,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	return e.runHere(ctx, here{
 		file: file, request: request, slots: o.slots,
 		show: func(ctx context.Context, store *queue.Store, id queue.RunID) error {
-			return e.awaitLive(ctx, store, id, o.logs)
+			return e.awaitLive(ctx, store, id, o.logs, o.progress)
 		},
 	})
 }
