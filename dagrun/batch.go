@@ -33,13 +33,14 @@ type action struct {
 	task *task
 }
 
-// Ready shows what the caller must do now, and whether there is anything. It changes nothing; WakeAt is always filled.
+// Ready shows what the caller must do now, and whether there is anything. It changes nothing; WakeAt is always filled. It is
+// now where expressions cost so much that some tasks are not judged yet: any event goes on with them.
 func (r *Run) Ready() (Ready, bool) {
 	if r.over {
 		return Ready{}, false
 	}
 	out := &r.out
-	r.shown = true
+	r.shown, r.spent = true, 0
 	r.showRecords(&out.Records)
 	r.showActions()
 	r.showWants()

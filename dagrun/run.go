@@ -32,6 +32,7 @@ type Run struct {
 	left      map[TaskID]*TaskRecord // rows of tasks that have not grown (again)
 	restoring bool
 	effort    int // elementary moves made, for tests of linearity
+	spent     int // by expressions since the last Ready
 
 	batch // what the caller has not acknowledged yet
 }
@@ -166,15 +167,22 @@ func (r *Run) enqueue(t *task) {
 	}
 }
 
-// judgeAll judges what was enqueued, and what that enqueues in turn.
-func (r *Run) judgeAll() bool {
-	for i := 0; i < len(r.work); i++ { //nolint:intrange // the list grows meanwhile
+// maxSpent is what expressions may cost between two Readys, about 100 ms of one core. Then the caller gets to see to what
+// came in meanwhile, a cancel above all, and the rest is judged with the next event.
+const maxSpent = 20_000_000
+
+func (r *Run) exhausted() bool { return r.spent >= maxSpent }
+
+// judgeAll judges what was enqueued, and what that enqueues in turn, as far as expressions leave room for it.
+func (r *Run) judgeAll() (some bool) {
+	i := 0
+	for ; i < len(r.work) && !r.exhausted(); i++ { // the list grows meanwhile
 		t := r.work[i]
 		t.queued = false
 		r.judge(t)
 	}
-	some := len(r.work) > 0
-	clear(r.work)
-	r.work = r.work[:0]
-	return some
+	rest := copy(r.work, r.work[i:])
+	clear(r.work[rest:])
+	r.work = r.work[:rest]
+	return i > 0
 }

@@ -9,6 +9,9 @@ type scope struct {
 
 func (r *Run) scope(t *task) *scope { return &scope{run: r, task: t} }
 
+// Spend counts what expressions cost: see Run.exhausted.
+func (s *scope) Spend(units int) { s.run.spent += units }
+
 func (s *scope) Context() any { return s.run.opts.Context }
 
 func (s *scope) Step(name string) (StepView, bool) {

@@ -197,6 +197,10 @@ type Scope interface {
 	Run() RunView
 }
 
+// Spender is a Scope that counts what expressions cost, in units of about 5 ns of work. The same expression over the same
+// values costs the same everywhere.
+type Spender interface{ Spend(units int) }
+
 // StepView is a step or an item as expressions see it. Outputs are "" unless it succeeded.
 type StepView struct {
 	State    State

@@ -107,6 +107,9 @@ func (r *Run) wakeAt() Time {
 	if !r.begun {
 		return 0
 	}
+	if len(r.work) > 0 {
+		return max(r.now, 1)
+	}
 	at := Time(0)
 	if t := r.nextAlarm(); t != nil {
 		at = t.alarm

@@ -38,6 +38,8 @@ func (r *Run) parks() bool {
 		return false
 	case r.rec.PausedBy != "":
 		return true
+	case len(r.work) > 0:
+		return false
 	case r.bags[probing].len()+r.bags[opening].len()+r.bags[offered].len()+r.bags[wanting].len() > 0:
 		return false
 	}

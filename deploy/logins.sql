@@ -1,17 +1,24 @@
--- Logins for workers and for operators, with one of Oarlock's roles each and nothing else; for psql 15 or newer, after
--- `oarlock migrate roles`, as often as you like. Their passwords come from the environment, and never stand in a log.
+-- Logins with one of Oarlock's roles each and nothing else: workers, operators, applications, and readers such as autoscalers.
+-- For psql 15 or newer, after `oarlock migrate roles`, as often as you like. Their passwords come from the environment, and
+-- never stand in a log.
 \getenv worker_password OARLOCK_WORKER_PASSWORD
 \getenv operator_password OARLOCK_OPERATOR_PASSWORD
+\getenv submitter_password OARLOCK_SUBMITTER_PASSWORD
+\getenv reader_password OARLOCK_READER_PASSWORD
 BEGIN;
 SET LOCAL client_min_messages = 'warning';
 SET LOCAL log_statement = 'none';
 SET LOCAL log_min_duration_statement = -1;
 SET LOCAL log_min_error_statement = 'panic';
 SELECT format('CREATE ROLE %I', wanted)
-  FROM unnest(ARRAY['oarlock_app_worker', 'oarlock_app_operator']) wanted
+  FROM unnest(ARRAY['oarlock_app_worker', 'oarlock_app_operator', 'oarlock_app_submitter', 'oarlock_app_reader']) wanted
  WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) \gexec
 ALTER ROLE oarlock_app_worker LOGIN PASSWORD :'worker_password';
 ALTER ROLE oarlock_app_operator LOGIN PASSWORD :'operator_password';
+ALTER ROLE oarlock_app_submitter LOGIN PASSWORD :'submitter_password';
+ALTER ROLE oarlock_app_reader LOGIN PASSWORD :'reader_password';
 GRANT oarlock_worker TO oarlock_app_worker;
 GRANT oarlock_admin TO oarlock_app_operator;
+GRANT oarlock_submit TO oarlock_app_submitter;
+GRANT oarlock_read TO oarlock_app_reader;
 COMMIT;

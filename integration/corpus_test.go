@@ -36,10 +36,10 @@ func (b *bench) account(t *testing.T, run queue.RunID, step string) (a account) 
 			return a
 		}
 		for _, c := range chunks {
-			if c.Seq != q.After {
-				t.Fatalf("run %d, %s: chunk %d follows %d others", run, step, c.Seq, q.After)
+			if c.Seq != q.From {
+				t.Fatalf("run %d, %s: chunk %d follows %d others", run, step, c.Seq, q.From)
 			}
-			q.After++
+			q.From++
 			a.Dropped += c.Dropped
 			if c.Stream != queue.StreamOarlock {
 				a.Stored += int64(len(c.Data))

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,14 +69,45 @@ func (c *container) deployed(where string) deployed {
 	return d
 }
 
-// manifests reads all objects that kustomization.yaml names, by kind and name.
-func manifests(t *testing.T) map[string]*object {
+// kustomization is what a folder of manifests applies.
+type kustomization struct {
+	Resources []string
+	Images    []struct {
+		Name   string
+		NewTag string `yaml:"newTag"`
+	}
+	Patches []struct {
+		Target struct{ Kind, Name string }
+		Patch  string
+	}
+}
+
+func readKustomization(t *testing.T, folder string) (k kustomization) {
 	t.Helper()
-	var index struct{ Resources []string }
-	const folder = "../deploy/kubernetes"
-	if err := yaml.Unmarshal([]byte(read(t, folder+"/kustomization.yaml")), &index); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, folder+"/kustomization.yaml")), &k); err != nil {
 		t.Fatal(err)
 	}
+	return k
+}
+
+const (
+	plainFolder = "../deploy/kubernetes"
+	kedaFolder  = "../deploy/kubernetes-keda"
+)
+
+// deployedObjects are those of both folders.
+func deployedObjects(t *testing.T) map[string]*object {
+	t.Helper()
+	all := manifests(t, plainFolder)
+	maps.Copy(all, manifests(t, kedaFolder))
+	return all
+}
+
+// manifests reads all objects that the kustomization.yaml of a folder names, by kind and name.
+func manifests(t *testing.T, folder string) map[string]*object {
+	t.Helper()
+	index := readKustomization(t, folder)
+	index.Resources = slices.DeleteFunc(index.Resources, func(r string) bool { return strings.HasPrefix(r, "../") })
 	files, _ := filepath.Glob(folder + "/*.yaml")
 	if len(files) != len(index.Resources)+1 {
 		t.Errorf("%d files, of which kustomization.yaml names %d", len(files), len(index.Resources))
@@ -99,7 +132,7 @@ func manifests(t *testing.T) map[string]*object {
 
 func TestDeploy_KubernetesFitsTheProgram(t *testing.T) {
 	t.Parallel()
-	all := manifests(t)
+	all := deployedObjects(t)
 	for name, o := range all {
 		for _, pod := range []*podTemplate{&o.Spec.Template, &o.Spec.JobTemplate.Spec.Template} {
 			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -134,6 +167,84 @@ func TestDeploy_KubernetesFitsTheProgram(t *testing.T) {
 		t.Error("the disruption budget is about other pods")
 	}
 	checkScaling(t, all["ScaledObject oarlock-worker"], d)
+}
+
+// A cluster without KEDA refuses its objects, a Job that exists refuses another image, and replicas in a manifest undo what KEDA
+// decided.
+func TestDeploy_KubernetesCanBeAppliedAgain(t *testing.T) {
+	t.Parallel()
+	plain, keda := readKustomization(t, plainFolder), readKustomization(t, kedaFolder)
+	for _, file := range plain.Resources {
+		if strings.Contains(read(t, filepath.Join(plainFolder, file)), "keda.sh") {
+			t.Errorf("%s needs KEDA", file)
+		}
+	}
+	if len(plain.Images) != 1 || !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(plain.Images[0].NewTag) {
+		t.Fatalf("the image has no version: %+v", plain.Images)
+	}
+	name := "oarlock-migrate-" + strings.ReplaceAll(plain.Images[0].NewTag, ".", "-")
+	if p := plain.Patches; len(p) != 1 || p[0].Target.Kind != "Job" || p[0].Target.Name != "oarlock-migrate" || !strings.Contains(p[0].Patch, "/metadata/name, value: "+name+"}") {
+		t.Errorf("the Job of a version has no name of its own, want %s: %+v", name, p)
+	}
+	if p := keda.Patches; len(p) != 1 || p[0].Target.Kind != "Deployment" || !strings.Contains(p[0].Patch, "remove, path: /spec/replicas}") {
+		t.Errorf("replicas fight with KEDA: %+v", p)
+	}
+	if !slices.Contains(keda.Resources, "../kubernetes") {
+		t.Errorf("with KEDA there are other objects: %v", keda.Resources)
+	}
+}
+
+var (
+	secretKey   = regexp.MustCompile(`key: ([a-z]+-url)\b`)
+	secretGiven = regexp.MustCompile(`--from-literal=([a-z]+-url)=`)
+	secretRow   = regexp.MustCompile("(?m)^\\| `([a-z]+-url)` \\| ")
+	loginRow    = regexp.MustCompile("(?m)^\\| `(oarlock_app_[a-z]+)` \\| `(oarlock_[a-z]+)` \\|")
+	loginNamed  = regexp.MustCompile(`oarlock_app_[a-z]+`)
+	granted     = regexp.MustCompile(`(oarlock_[a-z]+) TO (oarlock_app_[a-z]+);`)
+)
+
+// The page says which logins there are, and which URLs a secret needs, as the files have it.
+func TestDeploy_ThePageNamesEachLoginAndURL(t *testing.T) {
+	t.Parallel()
+	page := read(t, "../deploy/README.md")
+	var files strings.Builder
+	for _, folder := range []string{plainFolder, kedaFolder} {
+		paths, _ := filepath.Glob(folder + "/*.yaml")
+		for _, p := range paths {
+			files.WriteString(read(t, p))
+		}
+	}
+	used := found(secretKey, files.String(), 1)
+	for what, named := range map[string][]string{"command": found(secretGiven, page, 1), "table": found(secretRow, page, 1)} {
+		if !slices.Equal(used, named) {
+			t.Errorf("the %s for the secret names %v, the manifests use %v", what, named, used)
+		}
+	}
+	made := map[string]string{}
+	for _, m := range granted.FindAllStringSubmatch(read(t, "../deploy/logins.sql"), -1) {
+		made[m[2]] = m[1]
+	}
+	shown := map[string]string{}
+	for _, m := range loginRow.FindAllStringSubmatch(page, -1) {
+		shown[m[1]] = m[2]
+	}
+	if !maps.Equal(made, shown) || len(made) != 4 {
+		t.Errorf("logins.sql makes %v, the page shows %v", made, shown)
+	}
+	for _, login := range found(loginNamed, page+read(t, "../compose.yaml"), 0) {
+		if made[login] == "" {
+			t.Errorf("nothing makes the login %s", login)
+		}
+	}
+}
+
+// found are the matches of an expression, or a group of it, in order and once each.
+func found(expr *regexp.Regexp, text string, group int) (all []string) {
+	for _, m := range expr.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[group])
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // checkScaling has the database answer what KEDA asks.

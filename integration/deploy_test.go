@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -110,6 +112,9 @@ func (d deployed) port(t *testing.T) string {
 	return port
 }
 
+// pinned is an image of one minor version.
+var pinned = regexp.MustCompile(`^[a-z]+:\d+\.\d+-`)
+
 type composeService struct {
 	Image, Build  string
 	Init          bool
@@ -147,10 +152,14 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 	t.Parallel()
 	f := readCompose(t)
 	for name, s := range f.Services {
-		if !s.Init && s.Image != "oarlock" { // that one has tini
+		ours := s.Image == "oarlock:local"
+		if !s.Init && !ours { // ours has tini
 			t.Errorf("%s has no init", name)
 		}
-		if s.Image == "oarlock" && (s.Build == "" || !slices.Contains(s.CapDrop, "ALL")) {
+		if !ours && !pinned.MatchString(s.Image) {
+			t.Errorf("%s: the image %s is not pinned to a minor version", name, s.Image)
+		}
+		if ours && (s.Build == "" || !slices.Contains(s.CapDrop, "ALL")) {
 			t.Errorf("%s is not built here, or has capabilities", name)
 		}
 		for _, port := range s.Ports {
@@ -161,6 +170,11 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 		if name != "postgres" && name != "migrate" && name != "logins" && strings.Contains(fmt.Sprint(s.Environment), "POSTGRES_PASSWORD") {
 			t.Errorf("%s is a superuser", name)
 		}
+	}
+	if prune := f.Services["prune"]; !strings.Contains(strings.Join(prune.Command, " "), "oarlock prune") || prune.Restart != "unless-stopped" {
+		t.Error("nothing deletes what is past its retention")
+	} else {
+		deployed{"prune", []string{"prune"}, prune.Environment}.check(t)
 	}
 	order := []string{"postgres", "migrate", "logins", "worker"}
 	for i, name := range order[1:] {
@@ -234,7 +248,8 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	}
 	for range 2 { // it may be run again
 		logins := exec.Command("psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", "../deploy/logins.sql", node.URL())
-		logins.Env = append(os.Environ(), "OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another")
+		logins.Env = append(os.Environ(), "OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another",
+			"OARLOCK_SUBMITTER_PASSWORD=a third", "OARLOCK_READER_PASSWORD=a fourth")
 		if out, err := logins.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -247,8 +262,20 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	if out := operator.oarlock(t, "dag", "apply", filepath.Join("..", "examples", "first", "hello.yaml")); !strings.Contains(out, "hello") {
 		t.Errorf("an operator cannot apply a DAG: %s", out)
 	}
-	if out := operator.oarlock(t, "enqueue", "hello", "--wait"); !strings.Contains(out, "succeeded") {
+	application := *b
+	application.url = as(t, node.URL(), "oarlock_app_submitter", "a third")
+	if out := application.oarlock(t, "enqueue", "hello", "--wait"); !strings.Contains(out, "succeeded") {
 		t.Errorf("its run: %s", out)
+	}
+	var wanted int
+	hint := deployedObjects(t)["ScaledObject oarlock-worker"].Spec.Triggers[0].Metadata["query"]
+	reader, err := pgx.Connect(t.Context(), as(t, node.URL(), "oarlock_app_reader", "a fourth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close(context.WithoutCancel(t.Context()))
+	if err := reader.QueryRow(t.Context(), hint).Scan(&wanted); err != nil {
+		t.Errorf("a reader cannot ask what KEDA asks: %v", err)
 	}
 	operator.oarlock(t, "prune")
 }
@@ -292,7 +319,7 @@ func TestDeploy_PasswordsAreNewEachTime(t *testing.T) {
 			seen[value] = true
 		}
 	}
-	if len(seen) != 2*len(wanted) || len(wanted) != 3 {
+	if len(seen) != 2*len(wanted) || len(wanted) != 5 {
 		t.Errorf("%d passwords for %v", len(seen)/2, wanted)
 	}
 }

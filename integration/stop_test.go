@@ -44,10 +44,10 @@ func TestStop_HandsOnOnceRunningTasksEnded(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.put(t, handsOn)
-			w := b.worker(t, "w1")
+			w := b.worker(t, "w1", anHour...)
 			run := b.enqueue(t, "handson", nil)
 			b.untilSeen(t, run, "start a")
-			other := b.worker(t, "w2", "drain_timeout=1ms")
+			other := b.worker(t, "w2", "drain_timeout=1ms", "lease_ttl=1h")
 			b.driver(t, "w2")
 
 			quit(t, b, w)
@@ -63,7 +63,7 @@ func TestStop_HandsOnOnceRunningTasksEnded(t *testing.T) {
 				t.Errorf("the run is on %s in epoch %d: %v", r.Worker, r.Epoch, err)
 			}
 			b.once(t, run, "start a", "end a", "start b#1")
-			if figures(t, name+": from the end of the last task until another worker goes on", []time.Duration{goneOn}) > defaultTTL/10 {
+			if figures(t, name+": from the end of the last task until another worker goes on", []time.Duration{goneOn}) > prompt {
 				t.Errorf("handed on after %v", goneOn)
 			}
 			b.checkEpochs(t)

@@ -68,7 +68,7 @@ func measure(t *testing.T, what string, bound time.Duration, try func(n int) tim
 
 func TestTakeover_AfterKillOfTheDriverProcess(t *testing.T) {
 	b := setup(t)
-	measure(t, "kill -9 of the driver process until its run goes on", defaultTTL/3, func(n int) time.Duration {
+	measure(t, "kill -9 of the driver process until its run goes on", 3*prompt, func(n int) time.Duration {
 		w := b.worker(t, fmt.Sprint("w", n))
 		run := b.relayed(t, n)
 		_, pid := b.driver(t, fmt.Sprint("w", n))
@@ -85,7 +85,7 @@ func TestTakeover_AfterKillOfTheDriverProcess(t *testing.T) {
 
 func TestTakeover_AfterSIGTERM(t *testing.T) {
 	b := setup(t)
-	measure(t, "SIGTERM: from the end of the last running task until another worker goes on", defaultTTL/3, func(n int) time.Duration {
+	measure(t, "SIGTERM: from the end of the last running task until another worker goes on", 3*prompt, func(n int) time.Duration {
 		w := b.worker(t, fmt.Sprint("w", n))
 		run := b.relayed(t, n)
 		other := b.worker(t, fmt.Sprint("other", n))
@@ -154,7 +154,7 @@ func TestTakeover_AfterLossOfGuardAndDriverProcess(t *testing.T) {
 func TestTakeover_AfterAPostgresRestart(t *testing.T) {
 	b, node := setupOn(t, nil)
 	b.worker(t, "w")
-	measure(t, "Postgres restarted: from its first answer until the next step starts", defaultTTL/3, func(n int) time.Duration {
+	measure(t, "Postgres restarted: from its first answer until the next step starts", 3*prompt, func(n int) time.Duration {
 		run := b.relayed(t, n)
 		node.Stop(t)
 		b.letGo(t, n)

@@ -148,10 +148,10 @@ func (b *bench) log(t *testing.T, run queue.RunID, step string, attempt int) (te
 			t.Fatal(err)
 		}
 		for _, c := range chunks {
-			if c.Seq != q.After {
-				t.Fatalf("run %d, %s#%d: chunk %d follows %d others", run, step, attempt, c.Seq, q.After)
+			if c.Seq != q.From {
+				t.Fatalf("run %d, %s#%d: chunk %d follows %d others", run, step, attempt, c.Seq, q.From)
 			}
-			q.After++
+			q.From++
 			all.Write(c.Data)
 			if c.Final {
 				end = c.Reason

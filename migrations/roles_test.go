@@ -175,7 +175,7 @@ func (b bundle) mustHavePrivileges(t *testing.T) {
 	defer b.exec(t, "DROP TABLE oarlock.tomorrow")
 	want := map[string]string{
 		"oarlock_worker": "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job rw",
-		"oarlock_submit": "oarlock.schema_history -; oarlock.tomorrow -; oarlock_river.river_job -",
+		"oarlock_submit": "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
 		"oarlock_read":   "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
 		"oarlock_admin":  "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
 	}

@@ -11,7 +11,7 @@ import (
 type Definition struct {
 	Spec  *dagspec.Spec
 	Graph *dagrun.Graph
-	Path  string // of the file it was put from, on the host where that was done; "" for none
+	Path  string // of the file it was put from last, on the host where that was done; "" for none
 }
 
 // LogQuery picks chunks of one attempt's log, in their order. Without a Step, what a Store reads is the logs of all tasks
@@ -22,7 +22,7 @@ type LogQuery struct {
 	Item    string
 	Alt     int
 	Attempt int    // 0: the task's latest; FollowLogs goes on with later ones
-	After   int    // as many chunks of it are known already: those numbered from After on are returned
+	From    int    // the number of the first chunk that is wanted
 	Limit   int    // 0: as many as the store gives at once; FollowLogs has no limit
 	Last    *Chunk // without a Step: the last chunk of the page before
 

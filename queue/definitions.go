@@ -16,7 +16,10 @@ import (
 // maxDefinitions bounds the compiled versions that a store keeps.
 const maxDefinitions = 256
 
-var readDefinition = sql.Named("queue/definition")
+var (
+	readDefinition = sql.Named("queue/definition")
+	readSourcePath = sql.Named("queue/source_path")
+)
 
 // version names a version of a DAG.
 type version struct {
@@ -24,7 +27,8 @@ type version struct {
 	number int
 }
 
-// definitions are DAG versions, compiled. A version never changes, so what is kept is never stale.
+// definitions are DAG versions, compiled. What a version says never changes, so what is kept is never stale; its
+// path may, see Config.FreshPaths.
 type definitions struct {
 	mu      sync.Mutex
 	kept    map[version]*Definition
@@ -99,7 +103,23 @@ func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Def
 	if err != nil {
 		return nil, fmt.Errorf("read version %d of DAG %d: %w", number, dagID, err)
 	}
+	if s.store.fresh {
+		return s.store.placed(ctx, v, def)
+	}
 	return def, nil
+}
+
+// placed is a definition with the path that its version has now.
+func (s *Store) placed(ctx context.Context, v version, def *Definition) (*Definition, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var path zeronull.Text
+	if err := s.pool.QueryRow(ctx, readSourcePath, v.dag, v.number).Scan(&path); err != nil {
+		return nil, fmt.Errorf("read the path of version %d of DAG %d: %w", v.number, v.dag, err)
+	}
+	here := *def
+	here.Path = string(path)
+	return &here, nil
 }
 
 func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, error) {

@@ -67,8 +67,8 @@ func TestReadLogs_PicksByTaskAndAttempt(t *testing.T) {
 	}{
 		{LogQuery{Step: "a"}, []string{"2 0 two", "2 1 three", "2 2  succeeded"}},
 		{LogQuery{Step: "a", Attempt: 1}, []string{"1 0 one", "1 1  failed"}},
-		{LogQuery{Step: "a", After: 1, Limit: 1}, []string{"2 1 three"}},
-		{LogQuery{Step: "a", After: 3}, nil},
+		{LogQuery{Step: "a", From: 1, Limit: 1}, []string{"2 1 three"}},
+		{LogQuery{Step: "a", From: 3}, nil},
 		{LogQuery{Step: "a", Attempt: 7}, nil},
 		{LogQuery{Step: "b"}, nil},
 		{LogQuery{Step: "b~1"}, []string{"1 0 instead"}},
@@ -228,7 +228,7 @@ func TestFollowLogs_GoesOnWithTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	w, run := told(t)
 	var got []Chunk
-	for c, err := range w.store.FollowLogs(t.Context(), LogQuery{Run: run, Step: "a", After: 1}) {
+	for c, err := range w.store.FollowLogs(t.Context(), LogQuery{Run: run, Step: "a", From: 1}) {
 		if err != nil {
 			t.Fatal(err)
 		}

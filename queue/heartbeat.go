@@ -20,6 +20,11 @@ type heartbeat struct {
 	misses int           // renewals running that did not find the claims we know of as we do
 }
 
+// LeaseEnds says when a lease ends by itself, from the moment in which the last good renewal was sent.
+func LeaseEnds(ttl time.Duration) (soft, hard time.Duration) {
+	return ttl * softPercent / 100, ttl * hardPercent / 100
+}
+
 func newHeartbeat(ttl, sent time.Duration) *heartbeat {
 	return &heartbeat{ttl: ttl, sent: sent}
 }
@@ -34,7 +39,8 @@ func (h *heartbeat) renewed(sent time.Duration) {
 func (h *heartbeat) deadline() (soft, hard time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.sent + h.ttl*softPercent/100, h.sent + h.ttl*hardPercent/100
+	soft, hard = LeaseEnds(h.ttl)
+	return h.sent + soft, h.sent + hard
 }
 
 // compared takes in whether a renewal found the claims that we know of as we do. It says whether so many running did not that

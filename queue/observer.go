@@ -6,28 +6,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// How far apart two polls may be for a silence to go on from one to the other: half a TTL, within these bounds. Over a
+// How far apart two polls may be for the time between them to count as silence: half a TTL, within these bounds. Over a
 // longer gap the observer itself was asleep or cut off, and knows nothing of the others.
 const (
 	shortestGap = PollEvery + PollEvery/2
 	longestGap  = 5 * PollEvery
 )
 
-// lively is the part of its TTL for which a worker may be silent and is still counted on to take runs: two renewals.
-const lively = 3
+// A worker that is silent for longer than this part of its TTL, two renewals, or than livelyMost, is not counted on to take runs.
+const (
+	lively     = 3
+	livelyMost = 10 * time.Second
+)
 
 // observer counts how long other workers have been silent, by its own clock and nobody else's.
 type observer struct {
 	now    func() time.Duration // never goes back
 	last   time.Duration        // of the last poll that succeeded
+	failed bool                 // a poll failed since
 	seen   map[uuid.UUID]sighting
 	others []peer // those at work that were heard of lately
 }
 
 type sighting struct {
-	beat  int64
-	since time.Duration // it has not moved in consecutive polls
-	ttl   time.Duration
+	beat   int64
+	silent time.Duration // for how long this observer watched it stand still
+	ttl    time.Duration
 }
 
 // peer is another worker as a poll shows it.
@@ -44,26 +48,30 @@ func newObserver(now func() time.Duration) *observer {
 	return &observer{now: now, seen: map[uuid.UUID]sighting{}}
 }
 
-// fail starts all counting anew: after a poll that failed, silence proves nothing.
-func (o *observer) fail() { clear(o.seen) }
+// fail leaves out the time from the last poll that succeeded to the next one: nobody could show a sign of life meanwhile.
+// What was watched before still counts. A long TTL would otherwise never pass without a failure.
+func (o *observer) fail() { o.failed = true }
 
 // see takes in a poll that succeeded, and returns those whose beat stood still for their whole TTL.
 func (o *observer) see(peers []peer) (silent []peer) {
 	now := o.now()
-	gap := now - o.last
-	o.last = now
+	gap, blind := now-o.last, o.failed
+	o.last, o.failed = now, false
 	next := make(map[uuid.UUID]sighting, len(peers))
 	o.others = o.others[:0]
 	for _, p := range peers {
 		was, known := o.seen[p.id]
-		if !known || was.beat != p.beat || was.ttl != p.ttl || gap > min(longestGap, max(shortestGap, p.ttl/2)) {
-			was = sighting{beat: p.beat, since: now, ttl: p.ttl}
+		switch {
+		case !known || was.beat != p.beat || was.ttl != p.ttl:
+			was = sighting{beat: p.beat, ttl: p.ttl}
+		case !blind && gap <= min(longestGap, max(shortestGap, p.ttl/2)):
+			was.silent += gap
 		}
 		next[p.id] = was
-		if p.live && p.kind != 0 && now-was.since <= p.ttl/lively+PollEvery {
+		if p.live && p.kind != 0 && was.silent <= min(p.ttl/lively, livelyMost)+PollEvery {
 			o.others = append(o.others, p)
 		}
-		if now-was.since >= p.ttl {
+		if was.silent >= p.ttl {
 			silent = append(silent, p)
 		}
 	}

@@ -64,12 +64,24 @@ func TestObserver_StartsAnewWhenTheBeatMoves(t *testing.T) {
 	w.want(w.polls(50), 11)
 }
 
-func TestObserver_StartsAnewAfterAFailedPoll(t *testing.T) {
+func TestObserver_LeavesOutTheTimeOfAFailedPoll(t *testing.T) {
 	t.Parallel()
 	w := newWatch(t)
-	w.want(w.polls(10), 0)
+	w.want(w.polls(6), 0) // five seconds
 	w.o.fail()
-	w.want(w.polls(50), 11)
+	w.want(w.polls(50), 6) // the first of them counts nothing
+}
+
+// In an hour a poll fails now and then. A worker that was lost must be found nevertheless.
+func TestObserver_FindsALeaseOfAnHourThroughFailures(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.peer.ttl = time.Hour
+	for range 6 {
+		w.want(w.polls(500), 0)
+		w.o.fail()
+	}
+	w.want(w.polls(3600), 607)
 }
 
 func TestObserver_OwnSleepIsNoSilenceOfOthers(t *testing.T) {
@@ -77,7 +89,7 @@ func TestObserver_OwnSleepIsNoSilenceOfOthers(t *testing.T) {
 	w := newWatch(t)
 	w.want(w.polls(5), 0)
 	w.clock.pass(time.Hour) // frozen, suspended, or waiting for the database
-	w.want(w.polls(50), 11)
+	w.want(w.polls(50), 7)  // the first of them counts nothing
 }
 
 func TestObserver_ForgetsWhoIsGone(t *testing.T) {
@@ -96,7 +108,7 @@ func TestObserver_AShortTTLIsSeenByPollsASecondApart(t *testing.T) {
 	w := newWatch(t)
 	w.peer.ttl = time.Second
 	w.want(w.polls(50), 2)
-	w.o.fail()
+	w.peer.beat++
 	w.want(w.polls(1), 0)
 	w.clock.pass(time.Second)
 	w.want(w.polls(1), 0) // one was left out

@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -21,26 +19,16 @@ var (
 )
 
 // PutDAG registers a version of a DAG, and makes it current. source is the text that the spec was made of, path where it
-// came from ("" for nowhere). The content that is current already changes nothing. For administrators.
+// came from ("" for nowhere). The content that is current already makes no version: only its path is then the new one. For
+// administrators.
 func (s *Store) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
-	return s.putDAG(ctx, spec, source, path, spec.Hash())
-}
-
-// PutDAGHere is PutDAG for workers on this host, which tell tasks where the file is: the same content in another place is
-// another version.
-func (s *Store) PutDAGHere(ctx context.Context, spec *dagspec.Spec, source, path string) (Put, error) {
-	sum := sha256.Sum256([]byte(spec.Hash() + "\n" + path))
-	return s.putDAG(ctx, spec, source, path, hex.EncodeToString(sum[:]))
-}
-
-func (s *Store) putDAG(ctx context.Context, spec *dagspec.Spec, source, path, hash string) (Put, error) {
 	const op = "put a dag"
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return Put{}, said(op, err)
 	}
 	args := pgx.StrictNamedArgs{
-		"spec": string(text), "source": source, "hash": hash, "needs": spec.Needs(), "slots": spec.WidestStep(),
+		"spec": string(text), "source": source, "hash": spec.Hash(), "needs": spec.Needs(), "slots": spec.WidestStep(),
 		"queue_timeout": spec.QueueTimeout.Std().Milliseconds(), "path": given(path),
 	}
 	started := time.Now()

@@ -24,6 +24,21 @@ func TestPutDAG_StoresWhatEnqueueAndWorkersNeed(t *testing.T) {
 	}
 }
 
+func TestPutDAG_OfTheSameContentElsewhereRemembersThePlaceAndMakesNoVersion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	places := []struct{ put, want string }{{"/a/report.yaml", "/a/report.yaml"}, {"/b/report.yaml", "/b/report.yaml"}, {"", "/b/report.yaml"}}
+	for _, place := range places {
+		put, err := d.store.PutDAG(t.Context(), parsed(t, reportDAG), reportDAG, place.put)
+		if err != nil || put.IsNew || put.Version != 1 {
+			t.Errorf("put from %q: %+v, %v", place.put, put, err)
+		}
+		if v, err := d.store.GetDAG(t.Context(), "report", 1); err != nil || v.SourcePath != place.want {
+			t.Errorf("put from %q: its place is %q, want %q, %v", place.put, v.SourcePath, place.want, err)
+		}
+	}
+}
+
 func TestPutDAG_RefusesWhatCannotBeExecuted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

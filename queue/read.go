@@ -239,8 +239,8 @@ func (r *logReader) from(l *openLog) *openLog {
 	last := r.query.Last
 	switch {
 	case r.task != nil:
-		l.next = r.query.After
-		r.query.After = 0 // of later attempts, all
+		l.next = r.query.From
+		r.query.From = 0 // of later attempts, all
 	case last != nil:
 		if order := l.compare(last.attempt()); order < 0 {
 			l.end = true
@@ -331,7 +331,7 @@ func bare(page []placed) []Chunk { return column(page, func(p *placed) Chunk { r
 // chunks reads on in some logs, at most so many chunks of each.
 func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int) ([]placed, error) {
 	args := r.places(logs)
-	args["afters"] = of(logs, func(l *openLog) int { return l.next })
+	args["froms"] = of(logs, func(l *openLog) int { return l.next })
 	args["max_rows"], args["max_each"] = limit, each
 	return list(ctx, r.store, chunksSQL, args, func(row pgx.CollectableRow) (c placed, err error) {
 		err = row.Scan(&c.place, &c.Seq, &c.Stream, &c.At, &c.Data, &c.Final, &c.Reason, &c.Dropped)

@@ -26,7 +26,8 @@ const MinTTL = 300 * time.Millisecond
 
 // Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
 // again as long as it lives. What it replaces is queued again before Register returns. A database that the worker could not
-// work with is refused before anything is written: ErrPooled, or a *migrations.VersionError.
+// work with is refused before anything is written: ErrPooled, a *migrations.VersionError, or an *Error that names the role
+// which the user lacks.
 func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
@@ -34,6 +35,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	claims := s.newLink(steady(s.connConfig(appName(w.ID))))
 	sent, err := s.enter(ctx, &w, claims)
 	if err != nil {
+		err = lacks(err, "lacks the role "+roleWorker, roleWorker, claims.config.User)
 		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), claims.close(ctx))
 	}
 	session := newSession(s, w, claims, sent)

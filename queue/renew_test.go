@@ -10,10 +10,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
+func halfAMinute(w *queue.Worker) { w.TTL = 30 * time.Second }
+
 func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	s := f.register(t)
+	s := f.register(t, halfAMinute)
 	for _, channel := range []string{"commit", "claim", "logs", "settle"} {
 		f.hold(t, s.ID(), channel)
 	}
@@ -67,7 +69,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	proxy, url := netfault.Through(t, f.url)
-	s := f.registerAt(t, f.open(t, url))
+	s := f.registerAt(t, f.open(t, url), halfAMinute)
 	listening(t, s)
 	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
 	renewed := make(chan error, 1)

@@ -37,6 +37,7 @@ var roles = map[string]string{
 
 const (
 	roleSubmit = "oarlock_submit"
+	roleWorker = "oarlock_worker"
 	roleRead   = "oarlock_read"
 	roleAdmin  = "oarlock_admin"
 )
@@ -54,12 +55,28 @@ func said(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
+const insufficientPrivilege = "42501"
+
+// lacks names the role that a user lacks who was refused, and leaves every other error alone. A refused connection is not
+// about a role of ours.
+func lacks(err error, what, role, user string) error {
+	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege || errors.As(err, &connect) {
+		return err
+	}
+	return &Error{
+		Code: pg.Code, Message: fmt.Sprintf("user %s %s: %s", user, what, pg.Message),
+		Hint: fmt.Sprintf(hints[pg.Code], role), Detail: pg.Detail, cause: pg,
+	}
+}
+
 func refusal(op string, pg *pgconn.PgError) *Error {
 	hint := pg.Hint
 	if ours, ok := hints[pg.Code]; ok && (hint == "" || pg.Code[:2] == "42") {
 		hint = ours
 	}
-	if pg.Code == "42501" {
+	if pg.Code == insufficientPrivilege {
 		role, ok := roles[op]
 		if !ok {
 			role = roleSubmit

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 // Config says how to reach the database. URL or Pool is required.
@@ -18,6 +19,13 @@ type Config struct {
 	PollOnly bool          // never LISTEN: behind a pooler in transaction mode
 	MaxConns int32         // of the pool made for URL; 0: 8
 	Meter    Meter         // told what sessions do
+
+	// FreshPaths has Session.Definition look each time where a version was put from last: its file may have moved.
+	FreshPaths bool
+
+	// OwnSchema has Open refuse a schema that this program does not work with: a *migrations.VersionError. It costs no
+	// round trip. Without it, clients may call the functions of a schema that is newer than they are.
+	OwnSchema bool
 }
 
 const defaultMaxConns = 8
@@ -30,15 +38,20 @@ type Store struct {
 	prepare  pglink.Prepare  // and what the pool that it is of does before
 	pollOnly bool
 	meter    Meter
+	fresh    bool         // Config.FreshPaths
 	ears     *ears        // one LISTEN connection for all followers, made when the first appears
 	specs    *definitions // compiled DAG versions
 }
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths}
 	if s.pool == nil {
-		pool, err := pglink.NewPool(ctx, c.URL, pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)})
+		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)}
+		if c.OwnSchema {
+			options.Probe = checkSchema
+		}
+		pool, err := pglink.NewPool(ctx, c.URL, options)
 		if err != nil {
 			return nil, fmt.Errorf("open: %w", err)
 		}
@@ -55,6 +68,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.ears = newEars(s)
 	s.specs = newDefinitions()
 	return s, nil
+}
+
+// checkSchema refuses a schema of another version, and a user who may not even ask for it.
+func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	return lacks(migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, pool.Config().ConnConfig.User)
 }
 
 // Close ends what the store opened. Sessions are to be closed before.

@@ -28,8 +28,8 @@ type Worker struct {
 	Replaces []uuid.UUID
 }
 
-// DefaultTTL of a lease.
-const DefaultTTL = 30 * time.Second
+// DefaultTTL of a lease: tasks live through a failover of two minutes, as managed databases take.
+const DefaultTTL = 5 * time.Minute
 
 // WorkerState is the state of a worker.
 type WorkerState string

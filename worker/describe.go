@@ -25,7 +25,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
 	}
 	if d.worker.config.LocalFiles {
-		t.Source = folderOf(d.def.Path)
+		t.Source = folderOf(d.sourcePath())
 	}
 	if c, ok := scope.Context().(dagspec.Context); ok {
 		t.Params = c.Params
@@ -45,6 +45,14 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		t.RunState, t.Failed = view.State.String(), view.Failed
 	}
 	return t, nil
+}
+
+// sourcePath is the file of the run's DAG. The same content may have been put from elsewhere since the run was made.
+func (d *driver) sourcePath() string {
+	if c := &d.worker.config; c.Source != "" && d.claim.Run == c.Self.Only {
+		return c.Source
+	}
+	return d.def.Path
 }
 
 // folderOf is the folder of a file that is there, else "".

@@ -8,11 +8,28 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Signs of life per TTL: several may fail before the lease is in danger.
+// Signs of life per TTL: several may fail before the lease is in danger. However long it is, one comes every few seconds:
+// it also brings what was asked of runs, where a notification was lost.
 const (
-	renewals      = 6
-	leastRenewals = 3
+	renewals        = 6
+	leastRenewals   = 3
+	longestInterval = 5 * time.Second
 )
+
+// After a sign of life that failed the next one follows sooner, so that the end of an outage is noticed soon.
+const (
+	renewTimeout = 5 * time.Second
+	hasten       = 5 // of the interval, this part
+	longestPause = time.Second
+)
+
+// heartbeatOf is the interval of a lease whose configuration names none.
+func heartbeatOf(ttl time.Duration) time.Duration { return min(ttl/renewals, longestInterval) }
+
+// renewalLimits are how long one sign of life may take, and the pause after one that failed.
+func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
+	return min(every, renewTimeout), min(every/hasten, longestPause)
+}
 
 // keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
 func (w *Worker) keepLease() {
@@ -29,11 +46,10 @@ func (w *Worker) keepLease() {
 			return
 		case <-next.C:
 			w.endangered(soft, hard) // what is due comes first: a renewal may take a while
-			w.renew(every)
-			next.Reset(every)
+			next.Reset(w.renew(every))
 		case <-w.renewNow:
 			w.endangered(soft, hard)
-			w.renew(every)
+			next.Reset(w.renew(every))
 		case <-danger.C:
 			w.endangered(soft, hard)
 		}
@@ -41,24 +57,25 @@ func (w *Worker) keepLease() {
 	}
 }
 
-// renew gives one sign of life. It may not take so long that the next one would be late.
-func (w *Worker) renew(every time.Duration) {
-	ctx, cancel := context.WithTimeout(w.ctx, every)
+// renew gives one sign of life, and says after how long the next one is due.
+func (w *Worker) renew(every time.Duration) time.Duration {
+	timeout, pause := renewalLimits(every)
+	ctx, cancel := context.WithTimeout(w.ctx, timeout)
 	defer cancel()
 	asked := w.config.Boot()
 	soft, _ := w.session.Deadline()
 	renewal, err := w.session.Renew(ctx, w.busy(), w.gate.Stats().Waiting)
 	if w.ctx.Err() != nil {
-		return
+		return every
 	}
 	w.renewed(asked, soft, err)
 	switch {
 	case errors.Is(err, queue.ErrLeaseLost):
 		w.stop(err)
-		return
+		return every
 	case err != nil:
 		w.unrenewed.Failed(w.log, "no sign of life reached the database", err)
-		return
+		return pause
 	}
 	w.unrenewed.Over(w.log, "signs of life reach the database again")
 	w.warned = 0
@@ -75,6 +92,7 @@ func (w *Worker) renew(every time.Duration) {
 		w.log.Info("asked to stop", "desired", renewal.Desired)
 		w.Stop()
 	}
+	return every
 }
 
 // renewed tells what came of the sign of life that was sent at asked, when the lease held until soft.
@@ -91,12 +109,20 @@ const (
 	forget                // at the hard deadline the runs are somebody else's
 )
 
-// graceShare of the time until the soft deadline is left to bodies that end by themselves.
-const graceShare = 6
+// This share of the time until the soft deadline is left to bodies that end by themselves, and no more than that.
+const (
+	graceShare   = 6
+	longestGrace = 10 * time.Second
+)
+
+// graceOf is how long before the soft deadline bodies are asked to end.
+func graceOf(ttl time.Duration) time.Duration {
+	soft, _ := queue.LeaseEnds(ttl)
+	return min(soft/graceShare, longestGrace)
+}
 
 func (w *Worker) dangers(soft, hard time.Duration) [forget + 1]time.Duration {
-	span := time.Duration(float64(w.config.Self.TTL) * 0.6)
-	return [...]time.Duration{0, soft - span/graceShare, soft, hard}
+	return [...]time.Duration{0, soft - graceOf(w.config.Self.TTL), soft, hard}
 }
 
 // nextDanger is how long it is to the next thing to do.

@@ -35,8 +35,9 @@ type Config struct {
 
 	// LocalFiles says that DAGs are put from files of this host: tasks learn their folder, where the file is there.
 	LocalFiles bool
+	Source     string // of the run that Self.Only names: the file it was made of; "": where its DAG was put from last
 
-	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it
+	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches
 	Log          *slog.Logger  // nil: silent
@@ -115,7 +116,7 @@ func New(c Config) (*Worker, error) {
 		c.Self.TTL = queue.DefaultTTL
 	}
 	if c.Heartbeat == 0 {
-		c.Heartbeat = c.Self.TTL / renewals
+		c.Heartbeat = heartbeatOf(c.Self.TTL)
 	}
 	if c.Heartbeat < 0 || c.Self.TTL < leastRenewals*c.Heartbeat {
 		return nil, fmt.Errorf("a lease of %v with a sign of life every %v: it must last for %d of them", c.Self.TTL, c.Heartbeat, leastRenewals)
@@ -166,6 +167,7 @@ func (w *Worker) StopNow() {
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
 	defer w.view.enter(Stopped)
+	w.config.Log.Info(OutagesOf(w.config.Self.TTL, w.config.Heartbeat).String())
 	for {
 		lost, err := w.live(ctx)
 		if lost == nil || err != nil || w.stopping() {

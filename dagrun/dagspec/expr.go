@@ -146,6 +146,9 @@ func (s *refScan) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		s.chains = append(s.chains, n)
+		if n.Value == "$env" {
+			s.problems = append(s.problems, problem{"$env", "$env is not known", "write the name itself: params.x, steps.a.outputs.n, env.NAME"})
+		}
 	case *ast.MemberNode:
 		s.chains = append(s.chains, n)
 		s.inner[n.Node] = true
@@ -331,25 +334,54 @@ func goNoun(t string) string {
 	return t
 }
 
-// eval runs the expression.
+// eval runs the expression, and tells the scope what that cost.
 func (e *expression) eval(scope dagrun.Scope) (any, error) {
+	m := newMeter(exprUnits)
+	defer func() { spent(scope, m) }()
 	v, err := newView(scope, e.names)
 	if err != nil {
 		return nil, err
 	}
-	env, err := v.exprEnv(e.refs)
+	env, err := v.exprEnv(e.refs, m)
 	if err != nil {
+		return nil, err
+	}
+	return e.run(env, m)
+}
+
+// spent tells a scope that counts what was spent.
+func spent(scope dagrun.Scope, m *meter) {
+	if s, ok := scope.(dagrun.Spender); ok {
+		s.Spend(m.spent)
+	}
+}
+
+// run evaluates within an environment that was made for it.
+func (e *expression) run(env map[string]any, m *meter) (any, error) {
+	if err := m.spend(evalUnits); err != nil {
 		return nil, err
 	}
 	machine := vm.VM{MemoryBudget: maxExprMemory}
 	out, err := machine.Run(e.program, env)
+	if errors.Is(err, errCost) {
+		return nil, errCost
+	}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
 		if got, ok := strings.CutPrefix(fe.Message, "invalid operation: bool("); ok {
 			return nil, fmt.Errorf("gives %s, not true or false", goNoun(strings.TrimSuffix(got, ")")))
 		}
-		return nil, errors.New(fe.Message)
+		return nil, errors.New(shortened(fe.Message))
 	}
 	return out, err
+}
+
+// shortened keeps a message short that quotes a value.
+func shortened(text string) string {
+	const most = 500
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
 }
 
 // String is the expression as it was written.
@@ -392,8 +424,10 @@ func (e *expression) Number(scope dagrun.Scope) (int, error) {
 }
 
 // Text gives a key.
-func (e *expression) Text(scope dagrun.Scope) (string, error) {
-	out, err := e.eval(scope)
+func (e *expression) Text(scope dagrun.Scope) (string, error) { return e.asKey(e.eval(scope)) }
+
+// asKey makes a key of what an evaluation gave.
+func (e *expression) asKey(out any, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", e.text, err)
 	}

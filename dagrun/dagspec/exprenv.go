@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/types"
+	"github.com/expr-lang/expr/vm/runtime"
 )
 
 // The functions that stand guard over values that may be missing. No expression can name them: they are no identifiers.
@@ -26,8 +28,9 @@ func (n *names) options(refs []ref, want wanted) []expr.Option {
 		expr.MaxNodes(maxExprNodes),
 		expr.DisableBuiltin("now"),
 		expr.Patch(&guards{names: n}),
+		expr.Patch(&metered{}),
 	}
-	options = append(options, functions...)
+	options = append(append(options, functions...), counters...)
 	switch want {
 	case wantBool:
 		options = append(options, expr.AsBool())
@@ -54,6 +57,45 @@ var functions = []expr.Option{
 	expr.Function("keys", overSorted(func(k string, _ any) any { return k }), new(func(any) []any)),
 	expr.Function("values", overSorted(func(_ string, v any) any { return v }), new(func(any) []any)),
 	expr.Function("toPairs", overSorted(func(k string, v any) any { return []any{k, v} }), new(func(any) []any)),
+	expr.DisableBuiltin("uniq"),
+	expr.Function("uniq", func(p ...any) (any, error) { return uniq(p[0]) }, new(func(any) []any)),
+}
+
+// uniq is the library's, but for its time: that compares each with each.
+func uniq(list any) ([]any, error) {
+	v := reflect.ValueOf(list)
+	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
+		return nil, errors.New("this is not a list")
+	}
+	kept := []any{}
+	alike := map[any][]any{} // what is equal is under one key, and perhaps more
+	for i := range v.Len() {
+		item := v.Index(i).Interface()
+		key := sortOf(item)
+		if !slices.ContainsFunc(alike[key], func(other any) bool { return runtime.Equal(item, other) }) {
+			alike[key] = append(alike[key], item)
+			kept = append(kept, item)
+		}
+	}
+	return kept, nil
+}
+
+// sortOf is the same for values that are equal.
+func sortOf(v any) any {
+	switch x := v.(type) {
+	case string, bool, nil:
+		return x
+	}
+	switch r := reflect.ValueOf(v); {
+	case r.CanInt():
+		return float64(r.Int())
+	case r.CanUint():
+		return float64(r.Uint())
+	case r.CanFloat():
+		return r.Float()
+	default:
+		return r.Type()
+	}
 }
 
 func guarded(p ...any) (any, error) {
@@ -192,7 +234,7 @@ var exprTypes = map[valueType]types.Type{
 
 // exprTypes are the types of what the references name.
 func (n *names) exprTypes(refs []ref) types.Map {
-	env := types.Map{}
+	env := types.Map{meterName: types.Any}
 	for _, f := range refs {
 		if len(f.path) == 1 && f.root() == "params" {
 			for name := range n.params {
@@ -223,23 +265,52 @@ func (n *names) declare(env types.Map, f ref) {
 	at[path[len(path)-1]] = exprTypes[kind]
 }
 
-// exprEnv holds the values of the references, and no more.
-func (v *view) exprEnv(refs []ref) (map[string]any, error) {
-	env := map[string]any{}
+// exprEnv holds the values of the references, and no more. To gather them is a part of what an evaluation costs.
+func (v *view) exprEnv(refs []ref, m *meter) (map[string]any, error) {
+	env := map[string]any{meterName: m}
+	v.meter = m
 	for _, f := range refs {
 		if len(f.path) == 1 && f.root() == "params" {
 			for name := range v.names.params {
-				store(env, []string{"params", name}, exprValue(v.param(name)))
+				if err := v.provide(env, ref{path: []string{"params", name}}); err != nil {
+					return nil, err
+				}
 			}
 			continue
 		}
-		value, err := v.base(f)
-		if err != nil {
+		if err := v.provide(env, f); err != nil {
 			return nil, err
 		}
-		store(env, f.path[:min(named(f.path), len(f.path))], exprValue(value))
 	}
 	return env, nil
+}
+
+// provide stores the value of a reference, without the path into it, unless it is there.
+func (v *view) provide(env map[string]any, f ref) error {
+	path := f.path[:min(named(f.path), len(f.path))]
+	if stored(env, path) {
+		return nil
+	}
+	value, err := v.base(f)
+	if err != nil {
+		return err
+	}
+	if err := v.meter.see(value, costOfValue); err != nil {
+		return err
+	}
+	store(env, path, exprValue(value))
+	return nil
+}
+
+// costOfValue is of each part of a value that an expression looks at: it is checked, and copied.
+const costOfValue = 8
+
+func stored(env map[string]any, path []string) bool {
+	for _, key := range path[:len(path)-1] {
+		env, _ = env[key].(map[string]any)
+	}
+	_, ok := env[path[len(path)-1]]
+	return ok
 }
 
 func store(env map[string]any, path []string, value any) {

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -25,6 +26,11 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 	}
 	batch := max(1, x.foreach.Batch)
 	items := make([]dagrun.Item, 0, (len(list)+batch-1)/batch)
+	key, err := x.keys(scope, len(list))
+	if err != nil {
+		return nil, err
+	}
+	defer key.done()
 	for i := 0; i < len(list); i += batch {
 		item := dagrun.Item{Key: strconv.Itoa(i)}
 		value := list[i]
@@ -35,11 +41,7 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 			return nil, err
 		}
 		if x.key != nil {
-			first, err := compactJSON(list[i])
-			if err != nil {
-				return nil, err
-			}
-			if item.Key, err = x.key.Text(oneItem{scope, first}); err != nil {
+			if item.Key, err = key.of(list[i]); err != nil {
 				return nil, fmt.Errorf("foreach.key of item %d: %w", i, err)
 			}
 		}
@@ -68,11 +70,50 @@ func (x *expander) list(scope dagrun.Scope) ([]any, error) {
 	return list, nil
 }
 
-// oneItem shows a key expression the element it names.
-type oneItem struct {
-	dagrun.Scope
-	value dagrun.JSON
+// keys evaluates foreach.key for one element after the other. Together they may cost what one evaluation may, and a little
+// for each.
+type keys struct {
+	*expression
+
+	scope dagrun.Scope
+	meter *meter
+	env   map[string]any
 }
 
-// Item is the element.
-func (o oneItem) Item() (dagrun.Item, bool) { return dagrun.Item{Value: o.value}, true }
+const unitsOfKey = 2 * evalUnits
+
+func (x *expander) keys(scope dagrun.Scope, n int) (*keys, error) {
+	k := &keys{expression: x.key, scope: scope, meter: newMeter(exprUnits + n*unitsOfKey)}
+	if x.key == nil {
+		return k, nil
+	}
+	v, err := newView(scope, x.names)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(slices.Clone(x.key.refs), func(f ref) bool { return f.root() == x.names.item })
+	if k.env, err = v.exprEnv(others, k.meter); err != nil {
+		k.done()
+		return nil, fmt.Errorf("foreach.key: %s: %w", x.key.text, err)
+	}
+	return k, nil
+}
+
+// of is the key of one element.
+func (k *keys) of(element any) (string, error) {
+	if err := k.meter.see(element, costOfValue); err != nil {
+		return "", fmt.Errorf("%s: %w", k.text, err)
+	}
+	text, err := compactJSON(element)
+	if err != nil {
+		return "", err
+	}
+	value, err := decodeJSON(text) // as expressions of the item will see it
+	if err != nil {
+		return "", err
+	}
+	k.env[k.names.item] = exprValue(value)
+	return k.asKey(k.run(k.env, k.meter))
+}
+
+func (k *keys) done() { spent(k.scope, k.meter) }

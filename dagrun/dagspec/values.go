@@ -30,6 +30,7 @@ type view struct {
 	level int // how many layers of env are visible: 0 inherited, 1 the DAG's too, 2 the step's too
 
 	secrets map[string]string // nil: none is known here
+	meter   *meter            // of the evaluation that looks; nil: nobody counts
 }
 
 func newView(scope dagrun.Scope, n *names) (*view, error) {
@@ -174,18 +175,32 @@ func (v *view) step(f ref) (any, error) {
 		}
 		return int64(s.ExitCode), nil
 	case "items":
-		return v.count(f.path[1], f.path[3]), nil
+		return v.count(f.path[1], f.path[3])
 	}
 	if v.names.gathers(f.path[1]) {
 		return v.gather(f.path[1], f.path[3])
 	}
+	if err := v.decodes(s); err != nil {
+		return nil, err
+	}
 	return output(s, f.path[3])
+}
+
+// decodes counts what reading the outputs of a step costs.
+func (v *view) decodes(s dagrun.StepView) error {
+	if v.meter == nil {
+		return nil
+	}
+	return v.meter.spend(20 + 2*len(s.Outputs))
 }
 
 func (v *view) gather(id, name string) (any, error) {
 	items := v.Items(id)
 	list := make([]any, len(items))
 	for i, item := range items {
+		if err := v.decodes(item); err != nil {
+			return nil, err
+		}
 		value, err := output(item, name)
 		if err != nil {
 			return nil, err
@@ -195,10 +210,15 @@ func (v *view) gather(id, name string) (any, error) {
 	return list, nil
 }
 
-func (v *view) count(id, field string) any {
+func (v *view) count(id, field string) (any, error) {
 	items := v.Items(id)
+	if v.meter != nil {
+		if err := v.meter.spend(20 * len(items)); err != nil {
+			return nil, err
+		}
+	}
 	if field == "total" {
-		return int64(len(items))
+		return int64(len(items)), nil
 	}
 	n := int64(0)
 	for _, item := range items {
@@ -207,7 +227,7 @@ func (v *view) count(id, field string) any {
 			n++
 		}
 	}
-	return n
+	return n, nil
 }
 
 func output(s dagrun.StepView, name string) (any, error) {

@@ -152,14 +152,42 @@ func (a *audit) asked(c *queue.Control) {
 		r.cancels[c.ID] = r.rounds
 		a.count(func(n *Counts) { n.Cancels++ })
 		if c.Outcome == dagrun.Applied {
-			r.state, r.finished = dagrun.RunCanceled, true
-			delete(r.cancels, c.ID)
+			clear(r.cancels)
+			a.endedUnheld(r)
 		}
 	case c.Verb == dagrun.VerbRetry && c.Outcome != dagrun.Refused:
 		r.rounds++
 		r.finished = false
 		a.count(func(c *Counts) { c.Generations++ })
 	}
+}
+
+// endedUnheld takes in what became of the tasks of a run that the store canceled by itself, since no worker held it.
+func (a *audit) endedUnheld(r *row) {
+	tasks, err := a.memory.Tasks(context.Background(), r.id)
+	if err != nil {
+		a.breaks("run %d: %v", r.id, err)
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		id, err := r.graph.ParseTask(t.Step)
+		if err != nil {
+			a.breaks("run %d: %v", r.id, err)
+		}
+		id.Item = t.Item
+		rec, known := r.tasks[id]
+		switch {
+		case known && rec.State.Terminal() && rec.State.String() != t.State:
+			a.breaks("S1: run %d: %s was %s and becomes %s", r.id, r.graph.TaskName(id), rec.State, t.State)
+		case known && rec.State.Terminal() || t.State != dagrun.TaskCanceled.String():
+			continue
+		case !known:
+			rec = dagrun.TaskRecord{ID: id, Generation: r.rounds}
+		}
+		rec.State, rec.Reason = dagrun.TaskCanceled, t.Reason
+		r.tasks[id] = rec
+	}
+	a.ends(r, &dagrun.Verdict{State: dagrun.RunCanceled, Reason: "no worker held it"})
 }
 
 // committed takes in a batch that the store took.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -29,9 +30,11 @@ type asking struct {
 	choose selection
 	within time.Duration // to wait for decisions
 	wait   bool          // for the end of the runs
+	how    waiting
 	send   func(context.Context, *queue.Store, queue.RunID) (answered, error)
 
 	store *queue.Store
+	until context.Context // ends with the time to wait
 	many  bool
 	done  []jsonControl
 	count int   // runs asked
@@ -44,6 +47,7 @@ type asking struct {
 type answered struct {
 	queue.Control
 	retryOf queue.RunID // a new run was made of this one
+	waits   string      // why no worker has the run, where a cancel needs one
 }
 
 // sending is how most verbs are asked for.
@@ -84,7 +88,23 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*aski
 	return a, nil
 }
 
+// waitFlags go with --wait.
+func waitFlags() []cli.Flag {
+	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION` in all; the runs go on"}
+	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
+}
+
+// readWait reads --wait and what goes with it.
+func (a *asking) readWait(c *cli.Context) (err error) {
+	a.wait = c.Bool("wait")
+	a.how, err = a.env.readWaiting(c, "wait", false)
+	return err
+}
+
 func (a *asking) run(ctx context.Context) error {
+	var stop context.CancelFunc
+	a.until, stop = a.how.bounded(ctx)
+	defer stop()
 	if a.env.settings.Text("output") == "json" {
 		a.done = []jsonControl{}
 	}
@@ -140,12 +160,21 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 		}
 		open = append(open, got)
 	}
-	patience, cancel := context.WithTimeout(ctx, a.within)
+	patience, cancel := context.WithTimeout(a.until, a.within)
 	defer cancel()
 	for _, got := range open {
+		watch := a.watcher(got.Run)
+		if a.wait && got.Outcome == "" {
+			if err := watch.look(ctx); err != nil { // what the decision itself waits for
+				return err
+			}
+		}
 		got, err := a.decided(patience, got)
+		if err == nil {
+			got, err = a.unheld(ctx, got)
+		}
 		if err == nil && a.wait {
-			got, err = a.ended(ctx, got)
+			got, err = a.ended(ctx, watch, got)
 		}
 		if err != nil {
 			return err
@@ -195,16 +224,53 @@ func (a *asking) decided(patience context.Context, got answered) (answered, erro
 	return got, err
 }
 
+// unheld finds out why no worker takes a run whose cancel needs one, and says so before a long wait.
+func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
+	if got.Outcome != dagrun.Accepted || got.Message == "" {
+		return got, nil
+	}
+	r, err := a.store.Get(ctx, got.Run)
+	if err != nil || r.State != "queued" {
+		return got, err
+	}
+	got.waits = r.Reason
+	if a.wait && a.how.progress == progressPlain {
+		a.env.remark("run %d: %s", got.Run, waitsFor(&got))
+	}
+	return got, nil
+}
+
+// waitsFor says what a cancel waits for: cancel accepted, ends when a worker takes it (none is live): @exit is to run first.
+func waitsFor(c *answered) string {
+	_, needs, _ := strings.Cut(c.Message, ": ")
+	return printable(c.waits + ": " + needs)
+}
+
+// watcher is of one of the runs; of several it tells how they are and nothing of their tasks.
+func (a *asking) watcher(id queue.RunID) *watcher {
+	w := a.env.newWatcher(a.store, id, a.how.progress)
+	w.brief = a.many
+	return w
+}
+
 // ended waits for the end of a run, unless it refused.
-func (a *asking) ended(ctx context.Context, got answered) (answered, error) {
+func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answered, error) {
 	if got.Outcome == dagrun.Refused {
 		return got, nil
 	}
-	r, err := a.store.Await(ctx, got.Run)
+	if err := watch.follow(a.until); err != nil && (ctx.Err() != nil || a.until.Err() == nil) {
+		return got, err
+	}
+	r, err := a.store.Get(ctx, got.Run)
 	if err != nil {
 		return got, err
 	}
 	got.State = r.State
+	if !r.Over() {
+		late := a.how.late(r)
+		a.blame(late.kind, late)
+		return got, nil
+	}
 	switch end := runEnd(got.Run, r.State, r.Reason); {
 	case a.verb == dagrun.VerbRetry && end != nil:
 		a.blame(end.kind, end)

@@ -78,6 +78,8 @@ func (a *asking) line(c *answered) string {
 		return fmt.Sprintf("%s: %s %s, %s\n", what, a.verb, paint.bad("refused"), printable(c.Message))
 	case c.Outcome == "":
 		return fmt.Sprintf("%s: %s %s, its next driver decides (%s)\n", what, a.verb, paint.warn("asked for"), c.State)
+	case c.waits != "" && !a.wait:
+		return fmt.Sprintf("%s: %s\n", what, waitsFor(c))
 	}
 	return fmt.Sprintf("%s: %s %s (%s)\n", what, a.verb, paint.good(string(c.Outcome)), c.State)
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -33,25 +35,29 @@ func newCancelCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "now", Usage: "skip the handlers abort and exit; a second cancel does so, too"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended"},
-		}, selectionFlags("any that has not ended")...),
+		}, slices.Concat(waitFlags(), selectionFlags("any that has not ended"))...),
 		Description: manual{
-			about: `A run that has not started is canceled at once. What runs gets its kill signal and its grace, then handlers run; an
-accepted cancel always wins. A STEP is canceled with all that depends on it and has not started.
-` + askAbout,
+			about: `A run that has not started, or that no worker holds, is canceled at once. What runs gets its kill signal and its
+grace, then handlers run; an accepted cancel always wins. Where handlers are to run or a child run is open, it takes a
+worker to end the run, and the answer says so. A STEP is canceled with all that depends on it and has not started.
+` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock cancel 41",
 				"oarlock cancel 41 --now --wait",
 				"oarlock cancel 41 load/eu",
 				"oarlock cancel --dag etl --state queued --dry-run",
 			},
-			exits: askExits,
+			exits: append(slices.Clip(askExits), lateNote),
 		}.String(),
 		Action: func(c *cli.Context) error {
 			a, err := newAsking(c, e, dagrun.VerbCancel, unfinished)
 			if err != nil {
 				return err
 			}
-			if a.wait = c.Bool("wait"); a.wait && a.target.step != "" {
+			if err := a.readWait(c); err != nil {
+				return err
+			}
+			if a.wait && a.target.step != "" {
 				return &usageError{msg: "--wait is for whole runs", hint: "leave out --wait, or the step"}
 			}
 			a.send = sending(queue.Ask{Verb: a.verb, Step: a.target.step, Item: a.target.item, Now: c.Bool("now")})

@@ -55,6 +55,6 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 	if pglink.Classify(err) == pglink.WrongNode {
 		p.kind, p.hint = readOnly, primaryHint
 	}
-	p.hint = cmp.Or(p.hint, "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
 	p.message = doctor.Explain(err)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (d *dev) run(ctx context.Context, slots int) error {
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	worker, err := e.startWorker([]string{"--drain-timeout", devDrain, "--slots", decimal(int64(max(slots, e.number("slots"))))})
+	worker, err := e.startWorker([]string{"--drain-timeout", devDrain, "--slots", decimal(int64(cmp.Or(slots, e.number("slots"))))})
 	if err != nil {
 		return err
 	}

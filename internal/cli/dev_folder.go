@@ -94,7 +94,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	put, err := d.store.PutDAGHere(ctx, file.spec, file.source, file.path)
+	put, err := d.store.PutDAG(ctx, file.spec, file.source, file.path)
 	if err != nil {
 		if p := diagnose(ctx, err); p.kind == invalid {
 			e.remark("%s: %s", file.name, p.message)

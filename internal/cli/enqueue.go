@@ -24,7 +24,7 @@ type enqueueOptions struct {
 	priority       *int
 	version        int
 	wait           bool
-	timeout        string
+	how            waiting
 }
 
 func newEnqueueCommand(e *env) *cli.Command {
@@ -32,7 +32,7 @@ func newEnqueueCommand(e *env) *cli.Command {
 		Name:      "enqueue",
 		Usage:     "ask for a run of a registered DAG",
 		ArgsUsage: "DAG",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "key", Usage: "idempotence: the same request with the same `KEY` is one run"},
 			&cli.StringFlag{Name: "at", Usage: "not before this `TIME`: RFC 3339, or +10m"},
@@ -41,12 +41,13 @@ func newEnqueueCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			versionFlag(),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
-			&cli.StringFlag{Name: "timeout", Usage: "with --wait: for at most this `DURATION`; the run goes on"},
-		},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
+		}, progressFlags("live, plain or none")...),
 		Description: manual{
 			about: `Prints the run; -o id prints its number alone. Values of params are read by the types that the DAG declares: a json
 param takes JSON, others take the text as it is. What may be overridden is up to the DAG (allow:). An interrupted
---wait leaves the run alone. With --key the command may be repeated after any failure.`,
+--wait leaves the run alone. With --key the command may be repeated after any failure.
+` + progressAbout,
 			examples: []string{
 				"oarlock enqueue etl -p day=2026-11-20",
 				"run=$(oarlock enqueue etl -p day=2026-11-20 --key etl-2026-11-20 -o id)",
@@ -69,7 +70,11 @@ param takes JSON, others take the text as it is. What may be overridden is up to
 		Action: func(c *cli.Context) error {
 			o := enqueueOptions{
 				params: c.StringSlice("param"), labels: c.StringSlice("label"), key: c.String("key"), at: c.String("at"),
-				queue: c.String("queue"), version: c.Int("version"), wait: c.Bool("wait"), timeout: c.String("timeout"),
+				queue: c.String("queue"), version: c.Int("version"), wait: c.Bool("wait"),
+			}
+			var err error
+			if o.how, err = e.readWaiting(c, "wait", true); err != nil {
+				return err
 			}
 			if c.IsSet("priority") {
 				o.priority = new(c.Int("priority"))
@@ -84,7 +89,7 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 	if err != nil {
 		return err
 	}
-	request, timeout, err := o.request(name, time.Now())
+	request, err := o.request(name, time.Now())
 	if err != nil {
 		return err
 	}
@@ -101,28 +106,24 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 			return orNoDAG(ctx, store, name, err)
 		}
 		if o.wait {
-			return e.awaitRun(ctx, store, id, timeout)
+			return e.awaitRun(ctx, store, id, o.how)
 		}
 		return e.sayEnqueued(ctx, store, id)
 	})
 }
 
 // request is everything but the params, whose types the database knows.
-func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, timeout time.Duration, err error) {
+func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
 	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
-	var errs [3]error
+	var errs [2]error
 	r.RunAt, errs[0] = upcoming("--at", o.at, now)
 	r.Labels, errs[1] = pairs("--label", o.labels)
-	timeout, errs[2] = duration("--timeout", o.timeout)
 	for _, err := range errs {
 		if err != nil {
-			return r, 0, err
+			return r, err
 		}
 	}
-	if o.timeout != "" && !o.wait {
-		return r, 0, &usageError{msg: "--timeout bounds a --wait, and there is none", hint: "add --wait, or leave it out"}
-	}
-	return r, timeout, nil
+	return r, nil
 }
 
 // typedParams reads texts by the types that the DAG declares. Defaults are left to the database, so that a request with

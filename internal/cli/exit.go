@@ -16,8 +16,6 @@ const (
 	exitTimeout     exit = 124
 	exitInterrupt   exit = 130
 	exitTerminate   exit = 143
-
-	exitFinal exit = 70 // of the process below a guard: exitError, and starting it again would not change that
 )
 
 // kind is a class of errors: what scripts see in -o json, and the exit status.
@@ -29,7 +27,6 @@ type kind struct {
 // The kinds of errors. Codes are a contract: they may be added, never renamed.
 var (
 	general       = kind{"error", exitError}
-	final         = kind{"error", exitFinal}
 	checkFailed   = kind{"check_failed", exitError}
 	denied        = kind{"permission_denied", exitError}
 	noPostgres    = kind{"postgres_missing", exitError}

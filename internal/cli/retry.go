@@ -23,19 +23,19 @@ func newRetryCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "latest", Usage: "make a new run, in the current version of the DAG"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "make a new run, with this param as `NAME=VALUE`; may be given again"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs have ended, and exit as they did"},
-		}, selectionFlags("failed")...),
+		}, slices.Concat(waitFlags(), selectionFlags("failed"))...),
 		Description: manual{
 			about: `By default what failed or was canceled runs again, with what depends on it, in the same run: it keeps its number,
 version and params, and begins its next generation. A run that has not ended refuses. With --latest or -p a new
 run is made of it, which says retry_of.
-` + askAbout,
+` + plainAbout + askAbout,
 			examples: []string{
 				"oarlock retry 41",
 				"oarlock retry 41 --from load --wait",
 				"oarlock retry 41 --latest -p day=2026-11-21",
 				"oarlock retry --state failed --dag etl --since 2h --dry-run",
 			},
-			exits: append(slices.Clip(askExits), runFailedNote, runCanceledNote),
+			exits: append(slices.Clip(askExits), runFailedNote, runCanceledNote, lateNote),
 		}.String(),
 		Action: func(c *cli.Context) error { return runRetry(c, e) },
 	}
@@ -60,7 +60,9 @@ func runRetry(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	a.wait = c.Bool("wait")
+	if err := a.readWait(c); err != nil {
+		return err
+	}
 	a.send = sending(ask)
 	if latest := c.Bool("latest"); latest || params != nil {
 		if ask.Mode != dagrun.RetryFailed {

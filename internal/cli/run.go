@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,19 +25,20 @@ func newRunCommand(e *env) *cli.Command {
 		Name:      "run",
 		Usage:     "apply a DAG file and run it here and now",
 		ArgsUsage: "FILE",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.BoolFlag{Name: "logs", Aliases: []string{"l"}, Usage: "print what the tasks write, as they write it"},
 			&cli.StringSliceFlag{Name: "label", Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8, or what the widest step takes"},
-		},
+		}, progressFlags("live, plain or none")...),
 		Description: manual{
 			about: `Needs nothing but PostgreSQL's programs: without a database in the settings it starts a private server, which ends
 with the last command that uses it and keeps what happened, for ` + "`oarlock status @latest`" + ` and the like. A database in
 the settings is used as it is, and never migrated. The run has a worker of its own, which serves nothing else and is
-gone with this command, however that ends; other workers leave the run alone. On a terminal this shows the run as it
-goes, elsewhere a line for each change; -o json prints one object at the end. Ctrl-C cancels the run and waits for its
-handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURCE_DIR. "-" is standard input.`,
+gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
+Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
+$OARLOCK_SOURCE_DIR. "-" is standard input.
+` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",
 				"oarlock run etl.yaml -p day=2026-11-20 --logs",
@@ -59,6 +61,10 @@ handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURC
 			if c.IsSet("slots") && o.slots < 1 {
 				return &usageError{msg: "--slots must be a whole number, at least 1"}
 			}
+			var err error
+			if o.progress, err = e.readProgress(c, true); err != nil {
+				return err
+			}
 			return runRun(c.Context, e, c.Args().Slice(), o)
 		},
 	}
@@ -68,6 +74,7 @@ handlers, once more ends at once. Tasks find the file's folder in $OARLOCK_SOURC
 type runOptions struct {
 	params, labels []string
 	logs           bool
+	progress       progress
 	slots          int // 0: as many as fit
 }
 
@@ -88,6 +95,12 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if failed := invalidFiles([]*dagFile{file}); failed != nil {
 		return e.reportInvalid([]*dagFile{file}, failed)
 	}
+	if widest := file.spec.WidestStep(); o.slots > 0 && o.slots < widest {
+		return &usageError{
+			msg:  fmt.Sprintf("--slots %d: a step of %s takes %d slots", o.slots, file.spec.Name, widest),
+			hint: fmt.Sprintf("give --slots %d or more, or leave it out", widest),
+		}
+	}
 	request, err := o.request(file)
 	if err != nil {
 		return err
@@ -95,7 +108,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	return e.runHere(ctx, here{
 		file: file, request: request, slots: o.slots,
 		show: func(ctx context.Context, store *queue.Store, id queue.RunID) error {
-			return e.awaitLive(ctx, store, id, o.logs)
+			return e.awaitLive(ctx, store, id, o.logs, o.progress)
 		},
 	})
 }
@@ -137,7 +150,7 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		return err
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
-		put, err := store.PutDAGHere(ctx, h.file.spec, h.file.source, h.file.path)
+		put, err := store.PutDAG(ctx, h.file.spec, h.file.source, h.file.path)
 		if err != nil {
 			return err
 		}
@@ -150,11 +163,20 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
+// width is how many slots the worker of the run has: those of the flag, else those of the settings, or more for a wide step.
+func (h *here) width(e *env) int {
+	return cmp.Or(h.slots, max(e.number("slots"), h.file.spec.WidestStep()))
+}
+
 // driveHere ends by the end of the run, not by the signal that asked for it.
 func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID, h here) error {
 	waiting, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	worker, err := e.startWorker([]string{"--only", decimal(int64(id)), "--slots", decimal(int64(max(h.slots, e.number("slots"), h.file.spec.WidestStep())))})
+	args := []string{"--only", decimal(int64(id)), "--slots", decimal(int64(h.width(e)))}
+	if h.file.path != "" {
+		args = append(args, "--source", h.file.path)
+	}
+	worker, err := e.startWorker(args)
 	if err != nil {
 		return err
 	}

@@ -114,11 +114,11 @@ func (l *liveLines) Write(p []byte) (int, error) {
 
 // awaitLive is awaitRun with what the tasks write: on a terminal the last line of each beside it, and all of it if it is asked
 // for, between what else is shown.
-func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID, all bool) error {
+func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID, all bool, how progress) error {
 	shown := *e
-	live := shown.settings.Text("output") == "table" && e.StdoutTTY
+	live := how == progressLive
 	if !live && !all {
-		return e.awaitRun(ctx, store, id, 0)
+		return e.awaitRun(ctx, store, id, waiting{progress: how})
 	}
 	shown.Stdout = &sharedOutput{to: e.Stdout}
 	logs := shown
@@ -138,7 +138,7 @@ func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID,
 	}
 	defer beside.Wait()
 	defer stop()
-	return shown.awaitRun(ctx, store, id, 0)
+	return shown.awaitRun(ctx, store, id, waiting{progress: how})
 }
 
 // followLines hands on what tasks write until the run is over. Where that fails, the logs are there to be looked up.

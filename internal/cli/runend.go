@@ -26,6 +26,7 @@ func runEnd(run queue.RunID, state, reason string) *failure {
 
 // Exit statuses of commands that wait for a run.
 var (
+	lateNote        = exitNote{exitTimeout, "--wait: a run did not end in time; it goes on"}
 	runFailedNote   = exitNote{exitRunFailed, "the run failed"}
 	runCanceledNote = exitNote{exitRunCanceled, "the run was canceled"}
 )

@@ -172,15 +172,18 @@ func taken(ts *testscript.TestScript, neg bool, args []string) {
 type databases struct {
 	tb               testing.TB
 	private, standby func() string // servers of their own, started when first wanted
+	logins           func() string // the private one, with a login for each role
 }
 
 func newDatabases(tb testing.TB) *databases {
 	tb.Helper()
-	return &databases{
+	d := &databases{
 		tb:      tb,
 		private: sync.OnceValue(func() string { return startPrivate(tb) }),
 		standby: sync.OnceValue(func() string { return startStandby(tb) }),
 	}
+	d.logins = sync.OnceValue(func() string { return makeLogins(tb, d.private()) })
+	return d
 }
 
 func (d *databases) database(ts *testscript.TestScript, neg bool, args []string) {
@@ -201,12 +204,47 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = d.standby()
 	case "wrong-password":
 		address = withPassword(d.private(), "hunter2")
+	case "submitter", "reader", "stranger":
+		address = d.loginAs(kind)
 	default:
 		db := pgtest.New(d.tb)
 		execFile(d.tb, db, kind+".sql")
 		address = db.URL
 	}
 	ts.Setenv("DATABASE_URL", address)
+}
+
+// loginAs is the private server's database, as a login of one role or of none sees it.
+func (d *databases) loginAs(role string) string {
+	u, err := url.Parse(d.logins())
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "s")
+	return u.String()
+}
+
+// makeLogins makes the roles, and a login for each.
+func makeLogins(tb testing.TB, address string) string {
+	tb.Helper()
+	if err := migrations.Roles(tb.Context(), address); err != nil {
+		tb.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", "sql", "logins.sql"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn, err := pgx.Connect(tb.Context(), address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := conn.Exec(tb.Context(), string(text)); err != nil {
+		tb.Fatal(err)
+	}
+	if err := conn.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return address
 }
 
 func libpq(ts *testscript.TestScript, neg bool, args []string) {

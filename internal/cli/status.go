@@ -14,13 +14,14 @@ func newStatusCommand(e *env) *cli.Command {
 		Name:      "status",
 		Usage:     "show a run: its steps, what failed and why, what it waits for, what to do next",
 		ArgsUsage: "RUN",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit by it"},
-		},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with -w: for at most this `DURATION`; the run goes on"},
+		}, progressFlags("live, plain or none")...),
 		Description: manual{
-			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers. With -w
-a terminal shows the run as it goes; elsewhere, each change is a line. -o json prints one object, with -w at the end;
--o jsonl with -w prints one for each change. Submitters see their own runs.`,
+			about: `RUN is a number or @latest. Steps come in the order of the graph, with items, replacements and handlers.
+With -w, -o json prints one object at the end, and -o jsonl one for each change. Submitters see their own runs.
+` + progressAbout,
 			examples: []string{
 				"oarlock status 41",
 				"oarlock status @latest -w",
@@ -34,13 +35,20 @@ a terminal shows the run as it goes; elsewhere, each change is a line. -o json p
 				settingsNote,
 				{exitRunFailed, "-w: the run failed"},
 				{exitRunCanceled, "-w: the run was canceled"},
+				{exitTimeout, "-w: the run did not end in time; it goes on"},
 			},
 		}.String(),
-		Action: func(c *cli.Context) error { return runStatus(c.Context, e, c.Args().Slice(), c.Bool("watch")) },
+		Action: func(c *cli.Context) error {
+			how, err := e.readWaiting(c, "watch", true)
+			if err != nil {
+				return err
+			}
+			return runStatus(c.Context, e, c.Args().Slice(), c.Bool("watch"), how)
+		},
 	}
 }
 
-func runStatus(ctx context.Context, e *env, args []string, watch bool) error {
+func runStatus(ctx context.Context, e *env, args []string, watch bool, how waiting) error {
 	arg, err := oneRun("status", args)
 	if err != nil {
 		return err
@@ -51,7 +59,7 @@ func runStatus(ctx context.Context, e *env, args []string, watch bool) error {
 			return err
 		}
 		if watch {
-			return e.awaitRun(ctx, store, id, 0)
+			return e.awaitRun(ctx, store, id, how)
 		}
 		page, err := e.readPage(ctx, store, id, nil)
 		if err != nil {

@@ -13,7 +13,7 @@ const (
 
 // refresh draws what is known already, as time goes by.
 func (w *watcher) refresh() error {
-	if w.last == nil || w.env.settings.Text("output") != "table" || !w.env.StdoutTTY {
+	if w.last == nil || w.progress != progressLive {
 		return nil
 	}
 	page := *w.last

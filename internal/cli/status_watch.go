@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -19,20 +16,26 @@ const (
 	frameEvery = 250 * time.Millisecond // between two drawings of a page on which only durations changed
 )
 
-// awaitRun follows a run to its end, shows it, and fails as it did. 0 waits for ever.
-func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, timeout time.Duration) error {
-	waiting, stop := ctx, context.CancelFunc(func() {})
-	if timeout > 0 {
-		waiting, stop = context.WithTimeout(ctx, timeout)
-	}
+// awaitRun follows a run to its end, shows it, and fails as it did.
+func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, how waiting) error {
+	bounded, stop := how.bounded(ctx)
 	defer stop()
-	return e.newWatcher(store, id).await(ctx, waiting, timeout)
+	w := e.newWatcher(store, id, how.progress)
+	if e.settings.Text("output") == "jsonl" {
+		w.show = append(w.show, w.tellJSON)
+	}
+	return w.await(ctx, bounded, how)
 }
 
-// await shows the run until it is over, or waiting ends, which is ctx but for the time it takes.
-func (w *watcher) await(ctx, waiting context.Context, timeout time.Duration) error {
-	followed := w.follow(waiting)
-	if followed != nil && (ctx.Err() != nil || waiting.Err() == nil) {
+// await shows the run until it is over, or bounded ends, which is ctx but for the time it takes.
+func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
+	if w.env.settings.Text("output") == "id" {
+		if err := w.env.printLines([]string{decimal(int64(w.id))}); err != nil {
+			return err
+		}
+	}
+	followed := w.follow(bounded)
+	if followed != nil && (ctx.Err() != nil || bounded.Err() == nil) {
 		return followed // a signal, or what cannot be waited out
 	}
 	w.lines.settle()
@@ -44,20 +47,19 @@ func (w *watcher) await(ctx, waiting context.Context, timeout time.Duration) err
 		return err
 	}
 	if !page.run.Over() {
-		return &failure{
-			kind: timedOut, err: fmt.Errorf("run %d is still %s after %s", w.id, page.run.State, dagspec.Duration(timeout.Milliseconds())),
-			hint: fmt.Sprintf("it goes on: `oarlock status %d -w`", w.id),
-		}
+		return how.late(page.run)
 	}
 	return ended(page.run)
 }
 
 // watcher shows a run while it goes on: as a page that is drawn again on a terminal, else as a line for each change.
 type watcher struct {
-	env   *env
-	store *queue.Store
-	id    queue.RunID
-	show  func(*runPage) error // nil: only the end is of interest
+	env      *env
+	store    *queue.Store
+	id       queue.RunID
+	progress progress
+	brief    bool                   // of the tasks nothing is told
+	show     []func(*runPage) error // none: only the end is of interest
 
 	last  *runPage          // read
 	lines *liveLines        // what tasks write; nil: nobody listens
@@ -65,15 +67,14 @@ type watcher struct {
 	seen  map[string]string // what was said of the run and its tasks
 }
 
-func (e *env) newWatcher(store *queue.Store, id queue.RunID) *watcher {
-	w := &watcher{env: e, store: store, id: id, seen: map[string]string{}, lines: e.lines}
-	switch format := e.settings.Text("output"); {
-	case format == "table" && e.StdoutTTY:
-		w.show = w.redraw
-	case format == "table":
-		w.show = w.tell
-	case format == "jsonl":
-		w.show = w.tellJSON
+func (e *env) newWatcher(store *queue.Store, id queue.RunID, how progress) *watcher {
+	w := &watcher{env: e, store: store, id: id, progress: how, seen: map[string]string{}, lines: e.lines}
+	switch how {
+	case progressLive:
+		w.show = append(w.show, w.redraw)
+	case progressPlain:
+		w.show = append(w.show, w.tell)
+	case progressNone:
 	}
 	return w
 }
@@ -81,11 +82,6 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID) *watcher {
 // follow shows what there is until the run is over: whenever something is heard of it, and now and then, since a task may
 // change without its run.
 func (w *watcher) follow(ctx context.Context) error {
-	if w.env.settings.Text("output") == "id" {
-		if err := w.env.printLines([]string{decimal(int64(w.id))}); err != nil {
-			return err
-		}
-	}
 	changes, stop := w.changes(ctx)
 	defer stop()
 	tick := time.NewTicker(lookEvery)
@@ -149,7 +145,7 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 
 // look shows the run as it is now. While the database is away there is nothing to show, and no reason to give up.
 func (w *watcher) look(ctx context.Context) error {
-	if w.show == nil {
+	if len(w.show) == 0 {
 		return nil
 	}
 	page, err := w.env.readPage(ctx, w.store, w.id, w.last)
@@ -164,7 +160,12 @@ func (w *watcher) look(ctx context.Context) error {
 		return nil // its end is shown by finish
 	}
 	page.watched = true
-	return w.show(page)
+	for _, show := range w.show {
+		if err := show(page); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish shows the end, in full.
@@ -172,13 +173,12 @@ func (w *watcher) finish(page *runPage) error {
 	switch format := w.env.settings.Text("output"); {
 	case format == "id":
 		return nil // said at first
-	case format == "table" && w.env.StdoutTTY:
+	case w.progress == progressLive:
 		return w.env.print(w.over(w.lines.take() + page.String()))
-	case format == "table" && !w.env.StdoutTTY:
+	case w.progress == progressPlain:
 		if err := w.tell(page); err != nil {
 			return err
 		}
-		return w.env.print("\n" + page.String())
 	}
 	return w.env.say(w.env.pageAnswer(page))
 }
@@ -191,38 +191,4 @@ func (w *watcher) tellJSON(page *runPage) error {
 	}
 	w.seen[""] = line
 	return w.env.print(line + "\n")
-}
-
-// tell says what changed since it was called last, a line each.
-func (w *watcher) tell(page *runPage) error {
-	var b strings.Builder
-	line := func(key, state, text string) {
-		if w.seen[key] != state {
-			w.seen[key] = state
-			fmt.Fprintf(&b, "%s  %s\n", page.now.Format(time.TimeOnly), text)
-		}
-	}
-	run := page.run
-	if !run.Over() {
-		text := fmt.Sprintf("run %d %s", run.ID, run.State)
-		if run.Reason != "" && !page.starting() {
-			text += ": " + printable(run.Reason)
-		}
-		line("", text, text)
-	}
-	for i := range page.tasks {
-		t := &page.tasks[i]
-		if t.State == "pending" {
-			continue
-		}
-		parts := []string{printable(taskArg(t)), t.State}
-		if !t.FinishedAt.IsZero() && !t.StartedAt.IsZero() {
-			parts = append(parts, "after "+page.taskTime(t))
-		}
-		if note := page.taskNote(t); note != "" {
-			parts = append(parts, "("+note+")")
-		}
-		line(taskArg(t), fmt.Sprint(t.State, t.Attempt), strings.Join(parts, " "))
-	}
-	return w.env.print(b.String())
 }

@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/internal/screen"
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // terminal is one that a person may make another size while something is drawn on it.
@@ -77,7 +79,7 @@ func mustPrint(t *testing.T, e *env, text string) {
 func TestWatch_TellsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	e := &env{Env: Env{Stdout: &out}}
+	e := &env{Env: Env{Stderr: &out}}
 	w := &watcher{env: e, seen: map[string]string{}}
 	page := waitingPage(t)
 	for range 3 {
@@ -95,5 +97,36 @@ func TestWatch_TellsEachChangeOnce(t *testing.T) {
 	}
 	if got := out.String(); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestWatch_SumsUpManyItems(t *testing.T) {
+	t.Parallel()
+	const items = 5000
+	var out strings.Builder
+	w := &watcher{env: &env{Env: Env{Stderr: &out}}, seen: map[string]string{}}
+	page := &runPage{run: &queue.Run{ID: 7, State: "running"}}
+	page.tasks = append(page.tasks, queue.Task{Step: "each", Kind: "foreach", State: "running"})
+	for i := range items {
+		page.tasks = append(page.tasks, queue.Task{Step: "each", Item: strconv.Itoa(i), State: "pending"})
+	}
+	for i := range items {
+		task := &page.tasks[i+1]
+		task.State, task.FinishedAt = "succeeded", page.now.Add(1)
+		if i%10 == 0 {
+			task.State = "failed"
+		}
+		if err := w.tell(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) > 20 {
+		t.Errorf("%d lines for %d items, the first are\n%s", len(lines), items, strings.Join(lines[:20], "\n"))
+	}
+	for _, want := range []string{"each/10 failed", "each: 2500 of 5000 items ended, 250 failed", "each: 5000 of 5000 items ended, 500 failed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("nothing says %q", want)
+		}
 	}
 }

@@ -12,7 +12,7 @@ func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err e
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err = queue.Open(ctx, queue.Config{URL: url})
+	store, err = queue.Open(ctx, queue.Config{URL: url, OwnSchema: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -21,7 +22,8 @@ func newWorkerCommand(e *env) *cli.Command {
 		Usage: "claim runs and execute their tasks until told to stop",
 		Flags: append(
 			workerFlags(),
-			&cli.Int64Flag{Name: "only", Usage: "serve only this `RUN` and the children it waits for, wherever they are queued, and end with it"},
+			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, and the children it waits for, in any queue, and end with it"},
+			&cli.StringFlag{Name: "source", Usage: "with --only: the run was made of this `FILE`, whose folder is OARLOCK_SOURCE_DIR"},
 			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
 		),
 		Description: manual{
@@ -34,11 +36,13 @@ file; see docs/worker.md.`,
 				"oarlock worker --slots 32 --queue etl --queue reports --label gpu=true",
 				"oarlock worker --name big-1 --drain-timeout 10m",
 				"oarlock worker --only 41",
+				"oarlock retry @latest && oarlock worker --only @latest",
 			},
 			exits: []exitNote{
 				{exitOK, "it was told to stop, and did"},
 				{exitError, "it could not work, or its guard was killed"},
 				usageNote,
+				{exitNotFound, "--only: there is no such run"},
 				{exitUnreachable, "the database refuses it: its schema, the role, or the password. One that is away is waited for"},
 				settingsNote,
 			},
@@ -56,14 +60,14 @@ func runWorker(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	own := ownership{run: queue.RunID(c.Int64("only")), untilEOF: c.Bool("until-eof")}
-	if err := own.apply(c, &config); err != nil {
+	own := ownership{untilEOF: c.Bool("until-eof")}
+	if err := own.apply(c, e, &config); err != nil {
 		return err
 	}
 	if !guarded {
 		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard sees to signals itself
 		defer stop()
-		return e.guardWorker(ctx, config)
+		return e.guardWorker(ctx, config, own.named(os.Args))
 	}
 	config.Link = link
 	if config.Commands != nil {
@@ -73,22 +77,19 @@ func runWorker(c *cli.Context, e *env) error {
 }
 
 // finalExits of the process that works are those that starting it again would not change.
-var finalExits = []int{int(exitNotFound), int(exitUnreachable), int(exitInvalid), int(exitFinal)}
+var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
 
-// guardWorker starts this program again, and watches it.
-func (e *env) guardWorker(ctx context.Context, config rig.Config) error {
+// guardWorker starts this program again with args, and watches it.
+func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string) error {
 	state, err := e.stateDir()
 	if err != nil {
 		return err
 	}
 	code, err := guard.Run(ctx, guard.Config{
-		Name: config.Name, StateDir: state, Final: finalExits, Say: e.sayGuard,
+		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: e.sayGuard,
 	})
 	if err != nil {
 		return err
-	}
-	if code == int(exitFinal) {
-		code = int(exitError)
 	}
 	if code != 0 {
 		return statusError(code) // that process said why
@@ -104,7 +105,7 @@ func (e *env) sayGuard(event guard.Event) {
 	case guard.Started, guard.Swept:
 		e.log.Debug("guard: " + event.String())
 	case guard.Ended:
-		if event.Code == 0 {
+		if event.Code == 0 || slices.Contains(finalExits, event.Code) { // that process said why
 			e.log.Debug("guard: " + event.String())
 			return
 		}
@@ -137,16 +138,22 @@ func (e *env) work(ctx context.Context, config rig.Config, own ownership) error 
 	close(over)
 	<-heard
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // it ends now; one that comes late would make a failure of it
-	return endOf(errors.Join(err, watch.end()))
+	return e.endOf(errors.Join(err, watch.end()))
 }
 
+// unfitLogin is a worker's end by a database that lets its user do something else only.
+var unfitLogin = kind{denied.code, exitUnreachable}
+
 // endOf says what to do about the end of a worker.
-func endOf(err error) error {
+func (e *env) endOf(err error) error {
+	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
+		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
+	}
 	if errors.Is(err, guard.ErrGone) {
 		return &failure{kind: general, err: err, hint: "start the worker again"}
 	}
 	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "listen" {
-		return &failure{kind: final, err: err, hint: "set --listen, or listen in the settings file, or end what listens there"}
+		return e.refuse("listen", err, "set --listen, or listen in the settings file, or end what listens there")
 	}
 	return err
 }

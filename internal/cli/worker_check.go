@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -45,7 +46,11 @@ func (e *env) refuse(name string, why error, hint ...string) error {
 	if where := e.settings.Value(name).Origin.Where; where != "" {
 		why = fmt.Errorf("%s: %w", where, why)
 	}
-	return &failure{kind: invalid, err: why, hint: strings.Join(append(hint, "see `oarlock config show --origin`"), "; ")}
+	k := invalid
+	if e.settings.Value(name).Origin.Kind == config.FromFlag {
+		k = usage
+	}
+	return &failure{kind: k, err: why, hint: strings.Join(append(hint, "see `oarlock config show --origin`"), "; ")}
 }
 
 // workerName is the host's where none is given.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,15 +26,51 @@ type ownership struct {
 	untilEOF bool        // it belongs to whoever writes to its standard input
 }
 
-func (o ownership) apply(c *cli.Context, config *rig.Config) error {
-	if c.IsSet("only") && o.run < 1 {
-		return &usageError{msg: "--only takes the number of a run", hint: runHint}
+func (o *ownership) apply(c *cli.Context, e *env, config *rig.Config) error {
+	source := c.String("source")
+	switch {
+	case c.IsSet("only"):
+		arg, err := parseRun(c.String("only"))
+		if err != nil {
+			return err
+		}
+		if o.run, err = e.findRun(c.Context, arg); err != nil {
+			return err
+		}
+	case source != "":
+		return &usageError{msg: "--source is about the one run of --only, and there is none", hint: "add --only RUN, or leave it out"}
+	}
+	if source != "" {
+		config.Source = e.absolute(source)
 	}
 	config.Only = o.run
 	if o.untilEOF {
 		config.Listen = "" // the address in the settings is another worker's
 	}
 	return nil
+}
+
+// findRun asks the database for the newest run. A run that is named by its number is not looked for.
+func (e *env) findRun(ctx context.Context, arg runArg) (id queue.RunID, err error) {
+	if !arg.latest {
+		return arg.id, nil
+	}
+	err = e.withStore(ctx, func(store *queue.Store) (err error) {
+		id, err = arg.find(ctx, store)
+		return err
+	})
+	return id, err
+}
+
+// named are the arguments of this program with the number of the run in place of @latest, which names another one later.
+func (o *ownership) named(args []string) []string {
+	named := slices.Clone(args)
+	for i, arg := range named {
+		if head, ok := strings.CutSuffix(arg, latestWord); ok && (head == "" || strings.HasSuffix(head, "=")) {
+			named[i] = head + decimal(int64(o.run))
+		}
+	}
+	return named
 }
 
 // guarding is the context of a guard: it ends with standard input where that is wanted. Who reads that waits until then, or
@@ -55,6 +94,7 @@ type ownWatch struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 	failed   error
+	givenUp  atomic.Bool // with its owner
 }
 
 // watch stops the worker when its run is over. It is nil for a worker of many runs.
@@ -98,6 +138,11 @@ func (w *ownWatch) stopper(e *env, r *rig.Rig) []func() {
 
 // cancel gives the run up: nobody else is to go on with it.
 func (w *ownWatch) cancel() {
+	w.givenUp.Store(true)
+	w.cancelNow()
+}
+
+func (w *ownWatch) cancelNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
 	defer cancel()
 	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true}) // refused: it is over
@@ -109,6 +154,9 @@ func (w *ownWatch) end() error {
 	}
 	w.stop()
 	w.watching.Wait()
+	if w.givenUp.Load() {
+		w.cancelNow() // the worker may have handed the run on before it read the first cancel
+	}
 	w.store.Close()
 	if w.failed != nil {
 		return fmt.Errorf("watch run %d: %w", w.run, w.failed)

@@ -17,10 +17,11 @@ func newWorkersCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "workers",
 		Usage: "list workers, or ask one to drain",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped lately"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped or were lost lately"}},
 		Description: manual{
-			about: `Lists workers at work, and those that were lost: found silent, their runs taken over by others. SLOTS are those in
-use and all, BEAT is the age of the last sign of life, by the database's clock. For readers (role oarlock_read).`,
+			about: `Lists workers at work; with --all also those that stopped, and those that were lost: found silent, their runs taken
+over by others. SLOTS are those in use and all, BEAT is the age of the last sign of life, by the database's clock. For
+readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock workers",
 				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
@@ -93,13 +94,20 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 			return err
 		}
 		var listed []queue.WorkerInfo
+		lost := 0
 		for i := range workers {
-			if all || workers[i].State != queue.WorkerGone {
-				listed = append(listed, workers[i])
+			switch w := &workers[i]; {
+			case all || w.EndedAt.IsZero():
+				listed = append(listed, *w)
+			case w.State == queue.WorkerLost:
+				lost++
 			}
 		}
 		if len(listed) == 0 {
 			e.remark("no worker is at work: start one with `oarlock worker`")
+		}
+		if lost > 0 {
+			e.remark("lost lately: %s, listed by `%s workers --all`", count(lost, "worker"), program)
 		}
 		return e.say(e.workersAnswer(listed))
 	})
@@ -117,7 +125,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, j.ID)
 		t.rows = append(t.rows, []string{
-			printable(w.Name), printable(w.Host), paint.workerState(w), fmt.Sprintf("%d/%d", w.Busy, w.Slots), decimal(int64(w.Runs)),
+			printable(w.Name), printable(w.Host), paint.workerState(w), slotsInUse(w), decimal(int64(w.Runs)),
 			paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
 			labelText(w.Labels),
 		})
@@ -127,6 +135,14 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 		a.text = t.String()
 	}
 	return a
+}
+
+// slotsInUse are those in use and all; of a worker that ended none can be.
+func slotsInUse(w *queue.WorkerInfo) string {
+	if !w.EndedAt.IsZero() {
+		return fmt.Sprintf("–/%d", w.Slots)
+	}
+	return fmt.Sprintf("%d/%d", w.Busy, w.Slots)
 }
 
 func (p painter) workerState(w *queue.WorkerInfo) string {

@@ -3,13 +3,16 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -171,7 +174,30 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 
 // broken is a check that could not be made.
 func broken(doing string, err error) Check {
-	return fail("%s: %s", doing, Explain(err))
+	return fail("%s: %s", doing, Explain(err)).todo("run it again; if it says the same, look into the server's log")
+}
+
+// unseen is a check that could not be made because of the schema, or of who asks. It is nil for any other error.
+func unseen(err error) *Check {
+	var c Check
+	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
+	switch {
+	case isVersion && wrong.Have == 0:
+		c = skip("the database has no Oarlock schema: see migrations")
+	case isVersion:
+		c = skip("this binary does not work with the schema: see migrations")
+	case mayNot(err):
+		c = skip("this user may not look at runs of others: a login with oarlock_read, oarlock_admin or oarlock_worker may")
+	default:
+		return nil
+	}
+	return &c
+}
+
+// mayNot says whether the server refused a statement for lack of a privilege.
+func mayNot(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refused.Code == "42501"
 }
 
 func round(d time.Duration) string {

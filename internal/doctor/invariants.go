@@ -25,8 +25,12 @@ func invariantNames() []string {
 
 // invariants looks whether what must always hold of runs does. A row counts that is there at a second look, too.
 func (x *examination) invariants(ctx context.Context) Check {
-	if err := migrations.Check(ctx, x.conn); err != nil {
-		return skip("there is no schema that they could be looked at in")
+	err := migrations.Check(ctx, x.conn)
+	if c := unseen(err); c != nil {
+		return *c
+	}
+	if err != nil {
+		return skip("%s", Explain(err))
 	}
 	names := invariantNames()
 	var broken []string
@@ -35,6 +39,8 @@ func (x *examination) invariants(ctx context.Context) Check {
 		switch {
 		case ctx.Err() != nil:
 			return skip("%d of %d hold; the rest takes longer than %s to look at here", i-len(broken), len(names), checkTimeout)
+		case mayNot(err):
+			return *unseen(err)
 		case err != nil:
 			return skip("%s: %s", strings.TrimPrefix(name, invariantsFolder), Explain(err))
 		case len(rows) > 0:

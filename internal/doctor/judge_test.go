@@ -110,13 +110,14 @@ func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 func TestTransport_WantsTheCertificateChecked(t *testing.T) {
 	t.Parallel()
 	state := tls.ConnectionState{Version: tls.VersionTLS13}
-	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}), Warn, "TLS 1.3, but")
-	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}), OK, "TLS 1.3, the server's certificate is checked")
+	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, false), Warn, "TLS 1.3, but")
+	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, true), OK, "TLS 1.3, on this host")
+	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}, false), OK, "TLS 1.3, the server's certificate is checked")
 	verifyCA := &tls.Config{ // how pgx does sslmode=verify-ca
 		InsecureSkipVerify:    true,
 		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil },
 	}
-	wantCheck(t, describeTLS(state, verifyCA), OK, "checked")
+	wantCheck(t, describeTLS(state, verifyCA, false), OK, "checked")
 }
 
 func TestTarget_NamesEveryHostOnce(t *testing.T) {

@@ -41,7 +41,11 @@ func address(host string, port uint16) string {
 func Explain(err error) string {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
-		return pglink.Redact(err.Error())
+		text := err.Error()
+		if server, said := errors.AsType[*pgconn.PgError](err); said {
+			text = strings.ReplaceAll(text, server.Error(), server.Message)
+		}
+		return pglink.Redact(text)
 	}
 	all := reasons(connect.Unwrap())
 	if mayGoUnencrypted(connect.Config) && len(all) > 1 { // then no TLS is no reason, but the first half of an attempt
@@ -87,8 +91,8 @@ func reason(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("no address for host %q", e.Name)
 	}
-	if isCertificate(err) {
-		return "the server's certificate is not trusted: " + err.Error()
+	if why := distrust(err); why != nil {
+		return "the server's certificate is not trusted: " + why.Error()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return "no answer in time"
@@ -99,8 +103,28 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func isCertificate(err error) bool {
-	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	return verification || authority
+// distrust is why the server's certificate was refused; nil: it was not.
+func distrust(err error) error {
+	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return e
+	}
+	return nil
+}
+
+// CertificateHint says what to do about a server's certificate that is not trusted; "" where that is not what err is about.
+func CertificateHint(err error) string {
+	why := distrust(err)
+	if why == nil {
+		return ""
+	}
+	if _, ok := errors.AsType[x509.HostnameError](why); ok {
+		return "write the host in the URL as the certificate has it, or have a certificate made for this host"
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](why); ok {
+		return "add the certificate of the authority that signed it to the URL: sslrootcert=/path/ca.pem"
+	}
+	return "have the server's certificate made anew; sslrootcert=/path/ca.pem in the URL names the authority to trust"
 }

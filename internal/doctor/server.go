@@ -28,25 +28,34 @@ func (x *examination) encoding(context.Context) Check {
 // transport looks at our end of the connection: behind a pooler the server would tell about the pooler's.
 func (x *examination) transport(context.Context) Check {
 	peer := x.conn.PgConn().Conn()
-	if encrypted, isTLS := peer.(*tls.Conn); isTLS {
-		return describeTLS(encrypted.ConnectionState(), x.conn.Config().TLSConfig)
-	}
 	addr := peer.RemoteAddr()
-	if addr.Network() == "unix" {
-		return ok("unix socket")
+	here := false
+	if tcp, isTCP := addr.(*net.TCPAddr); isTCP {
+		here = tcp.IP.IsLoopback()
 	}
-	if tcp, isTCP := addr.(*net.TCPAddr); isTCP && tcp.IP.IsLoopback() {
+	if encrypted, isTLS := peer.(*tls.Conn); isTLS {
+		return describeTLS(encrypted.ConnectionState(), x.conn.Config().TLSConfig, here)
+	}
+	switch {
+	case addr.Network() == "unix":
+		return ok("unix socket")
+	case here:
 		return ok("%s, on this host", addr)
 	}
 	return warn("%s, not encrypted", addr).todo("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
 }
 
-func describeTLS(state tls.ConnectionState, config *tls.Config) Check {
+// describeTLS warns of a certificate that nobody checks, unless the server is on this host, where nobody is in between.
+func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check {
 	name := tls.VersionName(state.Version)
-	if config != nil && config.InsecureSkipVerify && config.VerifyPeerCertificate == nil && config.VerifyConnection == nil {
-		return warn("%s, but the server's certificate is not checked", name).todo("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
+	checked := config == nil || !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
+	switch {
+	case checked:
+		return ok("%s, the server's certificate is checked", name)
+	case here:
+		return ok("%s, on this host; the server's certificate is not checked", name)
 	}
-	return ok("%s, the server's certificate is checked", name)
+	return warn("%s, but the server's certificate is not checked", name).todo("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
 }
 
 func (x *examination) writable(context.Context) Check {
@@ -66,8 +75,10 @@ func (x *examination) migrations(ctx context.Context) Check {
 	switch {
 	case err == nil:
 		return ok("the schema is one that this binary works with")
+	case mayNot(err):
+		return fail("this user may not read the schema version").todo("it lacks a role of Oarlock: see privileges")
 	case !isVersion:
-		return broken("read the schema version", err)
+		return fail("%s", Explain(err)).todo("run it again; if it says the same, look into the server's log")
 	}
 	seen, _, _ := strings.Cut(wrong.Error(), ": ")
 	if wrong.Command != "" {
@@ -96,14 +107,14 @@ func (x *examination) privileges(ctx context.Context) Check {
 		return skip("there is no schema oarlock yet")
 	case !p.HasUsage:
 		return fail("user %s may not use the schema oarlock", p.UserName).
-			todo("let an administrator grant it a role, for a worker: GRANT oarlock_worker TO %s", p.UserName) // sql-shown: advice
+			todo("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
 	case !p.HasRoles:
 		return warn("the group roles do not exist").todo("run `oarlock migrate roles`, so that applications and workers need not be owner")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
 		return warn("user %s has none of the group roles", p.UserName).
-			todo("GRANT oarlock_worker, oarlock_submit, oarlock_read or oarlock_admin TO it") // sql-shown: advice
+			todo("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }

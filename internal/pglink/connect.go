@@ -86,20 +86,21 @@ func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := newPool(ctx, config)
+	probe := o.withDefaults().Probe
+	pool, err := newPool(ctx, config, probe)
 	if refusesOwn(err) {
 		withoutOwn(config.ConnConfig)
-		pool, err = newPool(ctx, config)
+		pool, err = newPool(ctx, config, probe)
 	}
 	return pool, err
 }
 
-func newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+func newPool(ctx context.Context, config *pgxpool.Config, probe func(context.Context, *pgxpool.Pool) error) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, config.Copy())
 	if err != nil {
 		return nil, fmt.Errorf("make a pool: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	if err := probe(ctx, pool); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}

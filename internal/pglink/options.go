@@ -2,8 +2,11 @@ package pglink
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Defaults of Options.
@@ -20,6 +23,9 @@ type Options struct {
 	PingTimeout    time.Duration // proof of life of a pooled connection that idled
 	MaxConns       int32         // pool_max_conns in the URL wins; 0 = the driver's default
 	MinConns       int32         // pool_min_conns in the URL wins
+
+	// Probe is asked of a new pool in place of a ping: what it says fails NewPool. nil: a ping.
+	Probe func(context.Context, *pgxpool.Pool) error
 
 	// Writer asks the server to give up on a client that vanished half-way through a statement, within seconds:
 	// without it such a backend keeps its locks for hours, and no statement or idle timeout ends it. Poolers that
@@ -41,6 +47,9 @@ const defaultAppName = "oarlock"
 func (o Options) withDefaults() Options {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.PingTimeout = cmp.Or(o.PingTimeout, DefaultPingTimeout)
+	if o.Probe == nil {
+		o.Probe = func(ctx context.Context, pool *pgxpool.Pool) error { return pool.Ping(ctx) }
+	}
 	return o
 }
 

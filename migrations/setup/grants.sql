@@ -45,6 +45,8 @@ BEGIN
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
+        -- Every program first looks whether the schema is one that it works with.
+        ('SELECT', 'schema_history', 'oarlock_submit'),
         ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('SELECT', 'claim_terms', 'oarlock_worker')
       ) g (privileges, tables, roles),

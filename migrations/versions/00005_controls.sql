@@ -224,6 +224,88 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What a run that no worker holds still needs one for, before a cancel can end it; null: nothing. Handlers run first, unless
+-- they are skipped. Only a worker cancels children, and records what a task committed by itself.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel_needs(r oarlock.runs, now bool) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    child    bigint := (SELECT min(c.run_id) FROM oarlock.runs c WHERE c.parent_run = r.run_id AND c.finished_at IS NULL);
+    handlers text;
+BEGIN
+    IF child IS NOT NULL THEN
+        RETURN format('child run %s is to end first', child);
+    ELSIF EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.state = 'running' AND t.settled IS NOT NULL) THEN
+        RETURN 'a task has committed its result, which is to be recorded first';
+    ELSIF NOT now THEN
+        SELECT string_agg('@' || h.name, ' and ' ORDER BY h.name) INTO handlers
+          FROM oarlock.dag_versions v, unnest(ARRAY['abort', 'exit']) h (name)
+         WHERE v.dag_id = r.dag_id AND v.version = r.version AND v.spec -> 'handler_on' ? h.name;
+        RETURN handlers || ' is to run first';
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Ends the tasks of a canceled run, also those that have no row yet: a retry is about all of them. The log of an attempt
+-- that its worker could not end gets its final marker.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel_tasks(r oarlock.runs, why text, ended timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason)
+    SELECT t.log_day, t.run_id, t.step, t.item, t.alt, t.attempt, coalesce(l.last + 1, 0), 0, ended, '', true,
+           CASE WHEN t.state = 'running' THEN 'lost' ELSE 'canceled' END
+      FROM oarlock.tasks t
+     CROSS JOIN LATERAL (SELECT max(c.seq) AS last, coalesce(bool_or(c.final), false) AS final FROM oarlock.log_chunks c
+                          WHERE (c.log_day, c.run_id, c.step, c.item, c.alt, c.attempt) = (t.log_day, t.run_id, t.step, t.item, t.alt, t.attempt)) l
+     WHERE t.run_id = r.run_id AND t.log_day IS NOT NULL AND NOT l.final
+       AND (t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing);
+    INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, epoch, seq, reason, finished_at)
+    SELECT r.run_id, p.step, p.item, 'canceled', 0, r.generation, r.epoch, 0, why, ended
+      FROM (SELECT s.step, '' AS item FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
+             WHERE v.dag_id = r.dag_id AND v.version = r.version AND s.kind <> 'handler'
+             UNION ALL
+            SELECT t.step, i.item ->> 'key' FROM oarlock.tasks t, jsonb_array_elements(t.grown -> 'items') i (item)
+             WHERE t.run_id = r.run_id AND t.item = '' AND t.alt = 0 AND t.state = 'running') p
+        ON CONFLICT DO NOTHING;
+    UPDATE oarlock.tasks t
+       SET state = 'canceled', reason = why, failure_kind = NULL, publishing = false, request = '', request_by = '', marked = '',
+           next_attempt_at = NULL, deadline = NULL, finished_at = ended
+     WHERE t.run_id = r.run_id AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
+END $$;
+-- +goose StatementEnd
+
+-- Cancels a run that has begun and that no worker holds, in the statement that asks. It may be the run of a worker that is
+-- gone for good, and no other one may fit.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel_unheld(r oarlock.runs, now bool) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    ended timestamptz := clock_timestamp();
+    first text := CASE WHEN r.ending IN ('cancel', 'now') THEN r.ending_by
+                       ELSE (SELECT c.by FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL AND c.verb = 'cancel' AND c.step IS NULL
+                              ORDER BY c.control_id LIMIT 1) END;
+    asker text := coalesce(first, session_user);
+    why   text := 'canceled by ' || asker;
+BEGIN
+    PERFORM oarlock.cancel_tasks(r, why, ended);
+    UPDATE oarlock.controls c SET decided_at = ended, outcome = 'applied', state = 'canceled', message = NULL
+     WHERE c.run_id = r.run_id AND c.decided_at IS NULL AND c.verb = 'cancel' AND c.step IS NULL;
+    PERFORM oarlock.refuse_open(r.run_id, 'canceled', why);
+    UPDATE oarlock.runs o
+       SET state = 'canceled', reason = why, ending = CASE WHEN now THEN 'now' ELSE 'cancel' END, ending_by = asker, ending_text = '',
+           paused_by = '', deadline = NULL, left_ms = 0, wake_at = NULL, inbox = o.inbox + 1, finished_at = ended,
+           counts = o.counts || jsonb_build_object('open', 0, 'canceled', (o.counts ->> 'open')::int + (o.counts ->> 'canceled')::int)
+     WHERE o.run_id = r.run_id;
+    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why || ' while no worker held it');
+    PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
+    IF r.parent_run IS NOT NULL THEN
+        PERFORM oarlock.tell_parent(r, 'canceled', why);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- Opens the next generation of a finished run; its next driver learns from the control what to do again.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.reopen(r oarlock.runs) RETURNS void
@@ -238,10 +320,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What can be answered at once, is: [outcome, state, message]. The rest waits for the run's driver, and is null.
+-- Whether a cancel has been asked for before: then another one skips the handlers.
+CREATE FUNCTION oarlock.is_canceling(r oarlock.runs) RETURNS bool
+LANGUAGE sql STABLE
+RETURN (r).ending IN ('cancel', 'now')
+    OR EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = (r).run_id AND c.decided_at IS NULL AND c.verb = 'cancel' AND c.step IS NULL);
+
+-- What can be answered at once, is: [outcome, state, message]. The rest waits for the run's driver: its outcome is null, and
+-- its message says what a cancel still needs a worker for, where no worker holds the run.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text) RETURNS text[]
+CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text, now bool) RETURNS text[]
 LANGUAGE plpgsql AS $$
+DECLARE
+    needs text;
 BEGIN
     IF verb = 'retry' AND r.finished_at IS NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
@@ -250,12 +341,21 @@ BEGIN
     ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.started_at IS NULL THEN
         PERFORM oarlock.cancel_queued(r);
         RETURN ARRAY['applied', 'canceled', NULL];
+    ELSIF verb = 'cancel' AND step IS NULL AND r.claim_id IS NULL THEN
+        now := now OR oarlock.is_canceling(r);
+        needs := oarlock.cancel_needs(r, now);
+        IF needs IS NULL THEN
+            PERFORM oarlock.cancel_unheld(r, now);
+            RETURN ARRAY['applied', 'canceled', NULL];
+        END IF;
+        PERFORM oarlock.rouse(r);
+        RETURN ARRAY[NULL, NULL, 'ends when a worker takes it: ' || needs];
     ELSIF verb = 'retry' THEN
         PERFORM oarlock.reopen(r);
     ELSE
         PERFORM oarlock.rouse(r);
     END IF;
-    RETURN NULL;
+    RETURN ARRAY[NULL, NULL, NULL];
 END $$;
 -- +goose StatementEnd
 
@@ -294,18 +394,18 @@ BEGIN
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
-    answer := oarlock.decide(r, step, verb);
+    answer := oarlock.decide(r, step, verb, coalesce((args ->> 'now')::bool, false));
     -- the run's next driver reads all of them at once; a cancel of the run always finds room
-    IF answer IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
+    IF answer[1] IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
                                OR verb <> 'cancel' AND coalesce(sum(octet_length(c.args::text)), 0) + octet_length(args::text) > 16777216
                              FROM oarlock.controls c WHERE c.run_id = run AND c.decided_at IS NULL AND c.verb <> 'child_ended') THEN
         RAISE EXCEPTION 'run % has too many controls that are not decided yet', run USING ERRCODE = 'OA012', HINT = 'wait until its driver has decided them, or cancel the run';
     END IF;
     IF verb = 'retry' THEN
-        args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer IS NULL THEN 1 ELSE 0 END);
+        args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer[1] IS NULL THEN 1 ELSE 0 END);
     END IF;
     INSERT INTO oarlock.controls (run_id, step, item, verb, args, by, decided_at, outcome, state, message)
-    VALUES (run, step, nullif(item, ''), verb, args, session_user, CASE WHEN answer IS NOT NULL THEN clock_timestamp() END, answer[1], answer[2], answer[3])
+    VALUES (run, step, nullif(item, ''), verb, args, session_user, CASE WHEN answer[1] IS NOT NULL THEN clock_timestamp() END, answer[1], answer[2], answer[3])
     RETURNING * INTO made;
     made.state := coalesce(made.state, CASE WHEN r.claim_id IS NULL THEN 'queued' ELSE r.state END);
     RETURN oarlock.answer_of(made);
@@ -332,7 +432,7 @@ END $$;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.cancel IS $$Cancels a run, or one step of it with what depends on it and has not started.
 
-A run that has not started, or not since its last retry, is canceled at once (`applied`). One that did **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. A finished run says which state won (`refused`).
+A run that has not started, or not since its last retry, is canceled at once (`applied`). So is one that no worker holds, if no handler is to run and no child run is open. Any other **will** end canceled (`accepted`): what runs gets its kill signal, then the handlers `abort` and `exit` run; `now => true`, or a second cancel, skips them. Where no worker holds the run, `message` says what it needs one for. A finished run says which state won (`refused`).
 
 ```sql
 SELECT outcome, state FROM oarlock.cancel(41);
@@ -486,8 +586,12 @@ DROP FUNCTION oarlock.pause(bigint, text, text);
 DROP FUNCTION oarlock.cancel(bigint, text, text, bool);
 DROP FUNCTION oarlock.need_step(text, text);
 DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb);
-DROP FUNCTION oarlock.decide(oarlock.runs, text, text);
+DROP FUNCTION oarlock.decide(oarlock.runs, text, text, bool);
+DROP FUNCTION oarlock.is_canceling(oarlock.runs);
 DROP FUNCTION oarlock.reopen(oarlock.runs);
+DROP FUNCTION oarlock.cancel_unheld(oarlock.runs, bool);
+DROP FUNCTION oarlock.cancel_tasks(oarlock.runs, text, timestamptz);
+DROP FUNCTION oarlock.cancel_needs(oarlock.runs, bool);
 DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
 DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);

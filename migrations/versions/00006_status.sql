@@ -1,8 +1,8 @@
 -- +goose Up
 
--- Why a queued run does not start, in words a person can act on: the first thing in its way.
+-- Why no worker takes a queued run, in words a person can act on: the first thing in its way.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.why_queued(r oarlock.runs) RETURNS text
+CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     l      oarlock.lanes;
@@ -57,6 +57,12 @@ BEGIN
     RETURN 'waits for a worker with room';
 END $$;
 -- +goose StatementEnd
+
+-- Why a queued run is queued. Of one that is to be canceled it says so first: who asked would wait in the dark.
+CREATE FUNCTION oarlock.why_queued(r oarlock.runs) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when a worker takes it (%s)', oarlock.why_not_taken(r))
+            ELSE oarlock.why_not_taken(r) END;
 
 -- One run, if the session user may see it.
 -- +goose StatementBegin
@@ -192,3 +198,4 @@ DROP FUNCTION oarlock.task_status(bigint);
 DROP FUNCTION oarlock.run_status(bigint);
 DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
+DROP FUNCTION oarlock.why_not_taken(oarlock.runs);

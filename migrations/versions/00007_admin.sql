@@ -64,6 +64,9 @@ BEGIN
     IF NOT is_new THEN
         UPDATE oarlock.dags d SET removed_at = NULL WHERE d.dag_id = put_dag.dag_id AND d.removed_at IS NOT NULL;
         SELECT d.current_version INTO version FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id;
+        UPDATE oarlock.dag_versions v SET source_path = put_dag.source_path
+         WHERE v.dag_id = put_dag.dag_id AND v.version = put_dag.version AND v.source_path IS DISTINCT FROM put_dag.source_path
+           AND put_dag.source_path IS NOT NULL;
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
@@ -90,7 +93,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it current; for administrators. `oarlock dag apply` calls it with a spec that it has checked: call that rather than this. The same `hash` as the current version's changes nothing (`is_new` is false), but brings a removed DAG back. What this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version.
+COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it current; for administrators. `oarlock dag apply` calls it with a spec that it has checked: call that rather than this. The same `hash` as the current version's makes no version (`is_new` is false). It brings a removed DAG back, and `source_path` is then where it was put from last. What this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version.
 
 `needs` is what a worker must offer, `max_slots` what the widest step takes, `queue_timeout_ms` how long a run may wait to start (0: for ever).
 

@@ -124,24 +124,24 @@ COMMENT ON FUNCTION oarlock.silent_end(bigint, int, text, int, int, date) IS 'In
 -- Chunks of several attempts of a run, each from a number on, and so many of each: attempt by attempt in the order given.
 -- place is an attempt's in the arrays. A log without a chunk has its final one all the same.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], afters int[], max_rows int,
+CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], froms int[], max_rows int,
     max_each int)
 RETURNS TABLE (place int, seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT w.n::int, c.seq, c.stream, c.at, c.data, c.final, c.reason, c.dropped_bytes
       FROM oarlock.visible_run(run) r
-     CROSS JOIN unnest(steps, items, alts, attempts, days, afters) WITH ORDINALITY w (step, item, alt, attempt, log_day, after, n)
+     CROSS JOIN unnest(steps, items, alts, attempts, days, froms) WITH ORDINALITY w (step, item, alt, attempt, log_day, first, n)
      CROSS JOIN LATERAL (
            (SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes -- one range of the key in one partition
               FROM oarlock.log_chunks x
              WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
-               AND x.attempt = w.attempt AND x.seq >= coalesce(w.after, 0)
+               AND x.attempt = w.attempt AND x.seq >= coalesce(w.first, 0)
              ORDER BY x.seq LIMIT coalesce(max_each, 1000))
            UNION ALL
            SELECT 0, 0::smallint, e.at, ''::bytea, true, e.word, 0
              FROM oarlock.silent_end(r.run_id, w.step, w.item, w.alt, w.attempt, w.log_day) e
-            WHERE coalesce(w.after, 0) = 0 AND coalesce(max_each, 1000) > 0) c
+            WHERE coalesce(w.first, 0) = 0 AND coalesce(max_each, 1000) > 0) c
      ORDER BY w.n, c.seq LIMIT coalesce(max_rows, 1000);
 END;
 -- +goose StatementEnd
@@ -193,7 +193,7 @@ END $$;
 COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz) IS 'Internal: where the end of a log begins.';
 
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.read_log(run bigint, step text, item text DEFAULT NULL, attempt int DEFAULT NULL, after int DEFAULT 0, max_rows int DEFAULT 1000)
+CREATE FUNCTION oarlock.read_log(run bigint, step text, item text DEFAULT NULL, attempt int DEFAULT NULL, after int DEFAULT -1, max_rows int DEFAULT 1000)
 RETURNS TABLE (seq int, stream text, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
@@ -204,14 +204,15 @@ BEGIN ATOMIC
                                                      coalesce(substring(read_log.step FROM '~([0-9]{1,2})$'), '0')::int) l
                      WHERE s.name = regexp_replace(read_log.step, '~[0-9]{1,2}$', '') AND (read_log.attempt IS NULL OR l.attempt = read_log.attempt)
                      ORDER BY l.attempt DESC LIMIT 1) a) w
-     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[after], least(max_rows, 1000), least(max_rows, 1000)) c;
+     CROSS JOIN oarlock.read_chunks(run, w.steps, w.items, w.alts, w.attempts, w.days, ARRAY[least(greatest(coalesce(after, -1), -1), 2147483646) + 1], least(max_rows, 1000), least(max_rows, 1000)) c;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; from number `after` on, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes: of an attempt that wrote nothing it is the only one.
+COMMENT ON FUNCTION oarlock.read_log IS $$What a task put out, in numbered pieces that end anywhere, also within a line or a character: join them before you decode. Of its latest attempt, unless you name one; those numbered above `after`, the last number that you have seen, at most `max_rows` (1,000) pieces. `dropped_bytes` were lost before a piece; after the one that is `final`, whose `reason` says how the attempt ended, nothing comes: of an attempt that wrote nothing it is the only one.
 
 ```sql
 SELECT convert_from(string_agg(data, '' ORDER BY seq), 'UTF8') FROM oarlock.read_log(41, 'load');
+SELECT seq, data FROM oarlock.read_log(41, 'load', after => 7); -- 7 is the last number seen
 ```$$;
 -- +goose StatementEnd
 

@@ -16,7 +16,7 @@ var noTime time.Time
 func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
-		s.forget()
+		s.overlook()
 		return queue.Polled{}, err
 	}
 	defer m.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.d
 func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
 	for _, w := range m.workers {
 		seen, known := s.peers[w.ID]
-		lively := known && m.boot()-seen.since <= w.TTL/3+queue.PollEvery
+		lively := known && seen.silent <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
 		if w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && lively && w.serves(l) && counts(w) {
 			return true
 		}

@@ -32,7 +32,7 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 		shown = "queued"
 	}
 	c := &queue.Control{Run: r.id, Verb: a.Verb, Step: a.Step, Item: a.Item, By: m.user, At: m.now()}
-	m.decide(r, c)
+	m.decide(r, c, a.Now)
 	if a.Verb == dagrun.VerbRetry {
 		args["generation"] = r.rec.Generation
 	}
@@ -97,8 +97,8 @@ func (m *Memory) file(r *run, c *queue.Control) {
 }
 
 // decide answers what can be answered at once. The rest waits for the run's driver.
-func (m *Memory) decide(r *run, c *queue.Control) {
-	retry := c.Verb == dagrun.VerbRetry
+func (m *Memory) decide(r *run, c *queue.Control, now bool) {
+	retry, cancel := c.Verb == dagrun.VerbRetry, c.Verb == dagrun.VerbCancel && c.Step == ""
 	switch {
 	case retry && !r.over():
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
@@ -109,9 +109,11 @@ func (m *Memory) decide(r *run, c *queue.Control) {
 		if c.Verb != dagrun.VerbCancel {
 			c.Message += ": retry it"
 		}
-	case c.Verb == dagrun.VerbCancel && c.Step == "" && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
+	case cancel && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
 		c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
 		m.cancelQueued(r)
+	case cancel && r.claim == nil:
+		m.cancelUnheld(r, c, now)
 	case retry:
 		m.reopen(r)
 	default:

@@ -36,14 +36,16 @@ type MemorySession struct {
 	closed bool
 	held   map[queue.RunID]*queue.Claim
 	peers  map[uuid.UUID]silence
+	looked time.Duration // when it last saw the others
+	blind  bool          // a poll failed since
 	soft   time.Duration
 	hard   time.Duration
 }
 
-// silence is since when a worker's beat stands still, as one observer saw it.
+// silence is for how long a worker's beat stands still, as one observer saw it.
 type silence struct {
-	beat  int64
-	since time.Duration
+	beat int64
+	took time.Duration
 }
 
 // Register makes a worker known. The same id again gives another session of the same worker.
@@ -219,15 +221,23 @@ func (s *MemorySession) Close(ctx context.Context) error {
 func (s *MemorySession) reap(p *queue.Polled) int {
 	m, n := s.store, 0
 	now := m.boot()
+	gap := now - s.looked
+	if s.blind {
+		gap = 0
+	}
+	s.looked, s.blind = now, false
 	for _, w := range m.workers {
 		if w == s.worker || !w.fenced {
 			continue
 		}
 		seen, ok := s.peers[w.ID]
-		switch {
-		case !ok || seen.beat != w.Beat:
-			s.peers[w.ID] = silence{w.Beat, now}
-		case now-seen.since >= w.TTL:
+		if !ok || seen.beat != w.Beat {
+			s.peers[w.ID] = silence{beat: w.Beat}
+			continue
+		}
+		seen.took += gap
+		s.peers[w.ID] = seen
+		if seen.took >= w.TTL {
 			n += m.lose(w)
 			p.Lost = append(p.Lost, w.ID)
 		}
@@ -235,11 +245,11 @@ func (s *MemorySession) reap(p *queue.Polled) int {
 	return n
 }
 
-// forget starts the counting of silences anew: a poll failed.
-func (s *MemorySession) forget() {
+// overlook leaves out the time until the next poll: one failed.
+func (s *MemorySession) overlook() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	clear(s.peers)
+	s.blind = true
 }
 
 // lose is the end of a worker: no write of it lands any more, then its runs go to others.

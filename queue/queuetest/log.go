@@ -161,7 +161,7 @@ func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
 		attempt = r.latest(id)
 	}
 	chunks := m.chunks(r, attemptKey{r.id, id, attempt})
-	from, _ := slices.BinarySearchFunc(chunks, q.After, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	from, _ := slices.BinarySearchFunc(chunks, q.From, func(c queue.Chunk, seq int) int { return c.Seq - seq })
 	return chunks[from:], nil
 }
 

@@ -83,8 +83,8 @@ func NewMemory(o Options) *Memory {
 	return m
 }
 
-// Break makes every call fail with err, which changes nothing, until Break(nil): the database is away. Polls that fail
-// make observers count the silence of others anew.
+// Break makes every call fail with err, which changes nothing, until Break(nil): the database is away. Observers
+// do not count the time around a poll that failed as silence of others.
 func (m *Memory) Break(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 
 var controlPromises = []promise{
 	{"a cancel of what never started is applied at once", cancelQueued},
-	{"a cancel of what was claimed before waits for the next driver", cancelReleased},
 	{"a cancel waits for no pause to end", cancelPaused},
 	{"a retry opens a generation, of a finished run only", retryOpens},
 	{"a control is decided once", decidedOnce},
@@ -41,22 +40,6 @@ func cancelQueued(s *setup) {
 	}
 }
 
-func cancelReleased(s *setup) {
-	id := s.start(chain)
-	w := s.worker()
-	s.must(w.Release(s.Context(), s.claimOne(w), false))
-	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Accepted || answer.State != "queued" {
-		s.Errorf("answer %+v", answer)
-	}
-	s.wantState(id, "queued")
-	c := s.claimOne(w)
-	s.drive(w, c, Behaviour{Body: func(b Body) dagrun.Result {
-		s.Errorf("%s was started", b.Name)
-		return dagrun.Result{}
-	}})
-	s.wantState(id, "canceled")
-}
-
 func cancelPaused(s *setup) {
 	s.put(single)
 	for name, pause := range map[string]func(paused bool){
@@ -85,11 +68,7 @@ func cancelPaused(s *setup) {
 				s.Errorf("%s: left behind: %+v", name, c)
 			}
 		}
-		if answer := s.ask(queue.Ask{Run: released, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Accepted {
-			s.Errorf("%s: of what was released: %+v", name, answer)
-		}
-		s.drive(w, s.claimOne(w), Behaviour{})
-		s.wantState(released, "canceled")
+		s.cancels(released, false)
 		s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
 		s.idle(w, "it is paused")
 		pause(false)

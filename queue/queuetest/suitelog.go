@@ -34,7 +34,7 @@ func (s *setup) logged(id queue.RunID) []queue.Chunk {
 	s.Helper()
 	var all []queue.Chunk
 	for {
-		some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, After: len(all)})
+		some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, From: len(all)})
 		s.must(err)
 		if len(some) == 0 {
 			return all
@@ -74,7 +74,7 @@ func logsWhole(s *setup) {
 	if last.Stream != queue.StreamStderr || last.Dropped != 77 || !last.At.Equal(special[0].At) || last.Final || !last.Day.Equal(special[0].Day) {
 		s.Errorf("chunk %+v", last)
 	}
-	some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, After: 1, Limit: 2})
+	some, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a", Attempt: 1, From: 1, Limit: 2})
 	s.must(err)
 	if len(some) != 2 || some[0].Seq != 1 || some[1].Seq != 2 {
 		s.Errorf("read %+v", some)

@@ -2,4 +2,4 @@
 -- Index: log_chunks' key, a range per attempt
 -- Locks: none
 SELECT c.place, c.seq, c.stream, c.at, c.data, c.final, coalesce(c.reason, ''), c.dropped_bytes
-  FROM oarlock.read_chunks(@run, @steps, @items, @alts, @attempts, @days, @afters, @max_rows, @max_each) c
+  FROM oarlock.read_chunks(@run, @steps, @items, @alts, @attempts, @days, @froms, @max_rows, @max_each) c

@@ -17,7 +17,8 @@ func Environ(workerID string) string { return WorkerEnv + "=" + workerID }
 
 // Config says what to guard.
 type Config struct {
-	Command  []string // path and arguments of the driver process; empty: this program with its arguments
+	Command  []string // path and arguments of the driver process; empty: this program with Args
+	Args     []string // of this program, its name first; nil: those that it was started with
 	Env      []string // its environment; nil: that of the guard
 	StateDir string   // folder of the lock file; made if missing, for this user alone
 	Name     string   // of the worker: one at a time per name and folder
@@ -59,6 +60,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if len(c.Command) > 0 && !filepath.IsAbs(c.Command[0]) {
 		return c, fmt.Errorf("command %q: give an absolute path", c.Command[0])
+	}
+	if c.Args == nil {
+		c.Args = os.Args
 	}
 	if c.Env == nil {
 		c.Env = os.Environ()

@@ -71,7 +71,7 @@ func (g *guard) start() error {
 		return fmt.Errorf("start the driver process: %w", err)
 	}
 	defer pipes.closeTheirs()
-	path, args := thisProgram, os.Args
+	path, args := thisProgram, g.Args
 	if len(g.Command) > 0 {
 		path, args = g.Command[0], g.Command
 	}

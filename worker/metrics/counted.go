@@ -17,8 +17,8 @@ var (
 	tripBuckets = prometheus.ExponentialBuckets(0.00025, 2, 16)
 	// What people write and wait for: 5 ms to a day.
 	workBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
-	// Of a lease of the usual 30 s, and of shorter and longer ones.
-	marginBuckets = []float64{0, 0.25, 0.5, 1, 2, 4, 8, 12, 16, 32, 64}
+	// Of a lease of the usual 5 minutes, and of shorter and longer ones.
+	marginBuckets = []float64{0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024}
 	sizeBuckets   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 )
 

@@ -31,7 +31,7 @@ type Config struct {
 	Slots   int               // 0: DefaultSlots
 
 	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
-	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it
+	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // 0: worker.DefaultDrain
 
 	Commands   *proc.Config // nil: it runs no commands; Dir "" is made below Folder
@@ -40,6 +40,7 @@ type Config struct {
 	Secrets    worker.SecretPolicy
 	Logs       logship.Config // its limits; Dir "" is made below Folder
 	LocalFiles bool           // DAGs are put from files of this host: tasks learn their folder
+	Source     string         // with Only: the file that run was made of; "": where its DAG was put from last
 
 	Folder string // for working folders and spooled logs; "": one for this user below os.TempDir
 
@@ -63,6 +64,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("%d slots: a worker needs one or more", c.Slots)
 	}
 	c.Name = orElse(c.Name, hostName())
+	c.Database.FreshPaths = c.LocalFiles
 	c.Slots = orElse(c.Slots, DefaultSlots)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

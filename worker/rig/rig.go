@@ -129,7 +129,7 @@ func (r *Rig) workerConfig() worker.Config {
 			Labels: c.Labels, Queues: c.Queues, Containment: c.Link.Containment(), TTL: c.TTL, Only: c.Only,
 		},
 		Slots: c.Slots, Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout,
-		Executors: r.executors, Prober: r.web, Secrets: c.Secrets, LocalFiles: c.LocalFiles, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
+		Executors: r.executors, Prober: r.web, Secrets: c.Secrets, LocalFiles: c.LocalFiles, Source: c.Source, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
 	}
 	if r.commands != nil {
 		wc.Env = r.commands.LookupEnv

@@ -9,8 +9,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// condition is the expression language of scripts, just enough for rules: true, false, error, or left==right, where
-// left is state(step), outputs(step), item, kind, exit, attempt or run.
+// condition is the expression language of scripts, just enough for rules: true, false, error, costly (true, and costs as
+// much as an expression may), or left==right, where left is state(step), outputs(step), item, kind, exit, attempt or run.
 type condition string
 
 func (c condition) String() string { return string(c) }
@@ -23,6 +23,11 @@ func (c condition) Eval(s dagrun.Scope) (bool, error) {
 		return false, nil
 	case "error":
 		return false, errBroken
+	case "costly":
+		if meter, ok := s.(dagrun.Spender); ok {
+			meter.Spend(mostUnits)
+		}
+		return true, nil
 	}
 	left, right, ok := strings.Cut(string(c), "==")
 	if !ok {
@@ -31,6 +36,9 @@ func (c condition) Eval(s dagrun.Scope) (bool, error) {
 	got, err := lookUp(s, left)
 	return got == right, err
 }
+
+// mostUnits is what an expression may cost.
+const mostUnits = 20_000_000
 
 var errBroken = errors.New("no such thing")
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package dagspec
+
+const raceFactor = 1

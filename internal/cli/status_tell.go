@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// What is told of a step with more items than a page shows: so many lines of how far it is, and so many items that failed.
+const (
+	toldParts = 10
+	toldItems = 3
+)
+
+// tell says what changed since it was called last, a line each, on standard error.
+func (w *watcher) tell(page *runPage) error {
+	plain := *page
+	plain.painter = false
+	t := teller{watcher: w, page: &plain}
+	run := page.run
+	if !run.Over() {
+		text := fmt.Sprintf("run %d %s", run.ID, run.State)
+		if run.Reason != "" && !page.starting() {
+			text += ": " + printable(run.Reason)
+		}
+		t.line("", text, text)
+	}
+	for i := 0; i < len(page.tasks) && !w.brief; {
+		n := page.itemsFrom(i)
+		if n <= maxItemsShown {
+			t.task(&page.tasks[i])
+			i++
+			continue
+		}
+		t.items(page.tasks[i : i+n])
+		i += n
+	}
+	if _, err := fmt.Fprint(w.env.Stderr, t.text.String()); err != nil {
+		return fmt.Errorf("write to standard error: %w", err)
+	}
+	return nil
+}
+
+// teller gathers the lines of one call.
+type teller struct {
+	*watcher
+
+	page *runPage
+	text strings.Builder
+}
+
+// line is said unless it was, in this state.
+func (t *teller) line(key, state, text string) {
+	if t.seen[key] != state {
+		t.seen[key] = state
+		fmt.Fprintf(&t.text, "%s  %s\n", t.page.now.Format(time.TimeOnly), text)
+	}
+}
+
+func (t *teller) task(task *queue.Task) {
+	if task.State == "pending" {
+		return
+	}
+	parts := []string{printable(taskArg(task)), task.State}
+	if !task.FinishedAt.IsZero() && !task.StartedAt.IsZero() {
+		parts = append(parts, "after "+t.page.taskTime(task))
+	}
+	if note := t.page.taskNote(task); note != "" {
+		parts = append(parts, "("+note+")")
+	}
+	t.line(taskArg(task), fmt.Sprint(task.State, task.Attempt), strings.Join(parts, " "))
+}
+
+// items says of many items how far they are, and which failed first.
+func (t *teller) items(tasks []queue.Task) {
+	ended, failed := 0, 0
+	for i := range tasks {
+		task := &tasks[i]
+		if !task.FinishedAt.IsZero() {
+			ended++
+		}
+		if task.State == "failed" {
+			if failed++; failed <= toldItems {
+				t.task(task)
+			}
+		}
+	}
+	step := stepOf(tasks[0].Step)
+	text := fmt.Sprintf("%s: %d of %s ended", printable(step), ended, count(len(tasks), "item"))
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	t.line(step+"/", fmt.Sprint(ended*toldParts/len(tasks), failed > toldItems), text)
+}
