@@ -73,7 +73,7 @@ func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.d
 func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
 	for _, w := range m.workers {
 		seen, known := s.peers[w.ID]
-		lively := known && seen.silent <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
+		lively := known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
 		if w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && lively && w.serves(l) && counts(w) {
 			return true
 		}
