@@ -65,7 +65,8 @@ type bench struct {
 	url string // for workers: a login with no role but theirs
 	dir string
 
-	within []string // a command that starts the program somewhere else
+	desk   *pgx.Conn // for questions of the test itself; nil: none yet
+	within []string  // a command that starts the program somewhere else
 }
 
 func setup(t *testing.T) *bench {

@@ -1,0 +1,258 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// How work is shared: `make share` measures it, the other times this only shows that it happens.
+var shareTrials = flag.Int("share.trials", 1, "how often each way of sharing work is tried")
+
+// staying is a graph of one step that ends once the test lets it.
+const staying = `
+name: held
+queue: four
+steps:
+  - {id: a, run: '. $DIR/lib; hold go'}
+`
+
+// tally is what one row says about all runs.
+func tally[T any](t *testing.T, b *bench, sql string, args ...any) T {
+	t.Helper()
+	if b.desk == nil {
+		b.desk = b.db.Conn(t)
+	}
+	rows, err := b.desk.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// underWay waits until so many tasks run at the same time.
+func (b *bench) underWay(t *testing.T, n int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d tasks under way", n), func() bool {
+		return tally[int](t, b, "SELECT count(*) FROM oarlock.tasks WHERE state = 'running'") == n
+	})
+}
+
+// longestWait is the longest that a run waited for its first task to start, in the trial that began after run.
+func (b *bench) longestWait(t *testing.T, after queue.RunID) time.Duration {
+	t.Helper()
+	seconds := tally[float64](t, b, `SELECT coalesce(max(extract(epoch FROM t.attempt_at - r.created_at)), 0)::float8
+	                                 FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id) WHERE r.run_id > $1 AND t.step = 0`, after)
+	return time.Duration(seconds * float64(time.Second))
+}
+
+func (b *bench) lastRun(t *testing.T) queue.RunID {
+	t.Helper()
+	return tally[queue.RunID](t, b, "SELECT coalesce(max(run_id), 0) FROM oarlock.runs")
+}
+
+// end lets all held tasks end, and waits until they have.
+func (b *bench) end(t *testing.T) {
+	t.Helper()
+	b.write(t, "go", "")
+	until(t, "nothing left to do", func() bool {
+		return tally[int](t, b, "SELECT count(*) FROM oarlock.runs WHERE finished_at IS NULL") == 0
+	})
+	if err := os.Remove(filepath.Join(b.dir, "go")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fleet starts a worker for each number of slots, and waits until they are hungry.
+func (b *bench) fleet(t *testing.T, slots ...int) {
+	t.Helper()
+	for i, n := range slots {
+		b.worker(t, fmt.Sprint("w", i), fmt.Sprint("slots=", n), "$DIR="+b.dir)
+	}
+	b.hungry(t, len(slots))
+}
+
+func (b *bench) hungry(t *testing.T, n int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d hungry workers", n), func() bool {
+		return tally[int](t, b, "SELECT count(*) FROM oarlock.workers WHERE state = 'live' AND hungry > 0") == n
+	})
+}
+
+// As many runs as there are slots all start at once, however they are asked for, and whatever the sizes of the workers.
+func TestShare_RunsGoWhereSlotsAreFree(t *testing.T) {
+	t.Parallel()
+	oneByOne := func(t *testing.T, b *bench, n int) {
+		for range n {
+			b.enqueue(t, "held", nil)
+		}
+	}
+	for name, try := range map[string]struct {
+		slots []int
+		ask   func(t *testing.T, b *bench, n int)
+	}{
+		"asked one by one": {[]int{4, 4, 4}, oneByOne},
+		"two and six":      {[]int{2, 6}, oneByOne},
+		"asked at once": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
+			tally[int](t, b, "SELECT count(*) FROM oarlock.enqueue_many('held', array_fill('{}'::jsonb, ARRAY[$1::int]))", n)
+		}},
+		"behind a limit that is lifted": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
+			limit := func(n int) {
+				if _, err := b.db.Conn(t).Exec(t.Context(), "SELECT oarlock.set_queue('four', max_running => $1)", n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			limit(1)
+			oneByOne(t, b, n)
+			b.underWay(t, 1)
+			limit(0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.put(t, staying)
+			b.fleet(t, try.slots...)
+			total := 0
+			for _, n := range try.slots {
+				total += n
+			}
+			for trial := range *shareTrials {
+				last := b.lastRun(t)
+				try.ask(t, b, total)
+				b.underWay(t, total)
+				t.Logf("measured trial %d: the last of %d runs started after %v", trial, total, b.longestWait(t, last))
+				b.end(t)
+				b.hungry(t, len(try.slots))
+			}
+		})
+	}
+}
+
+// A worker holds no more than it can start, so one that joins finds what waits.
+func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
+	t.Parallel()
+	for trial := range *shareTrials {
+		b := setup(t)
+		b.put(t, staying)
+		b.worker(t, "small", "slots=2", "$DIR="+b.dir)
+		b.hungry(t, 1)
+		for range 8 {
+			b.enqueue(t, "held", nil)
+		}
+		b.underWay(t, 2)
+		b.worker(t, "large", "slots=6", "$DIR="+b.dir)
+		b.underWay(t, 8)
+		joined := tally[float64](t, b, `SELECT extract(epoch FROM max(t.attempt_at) - (SELECT max(w.started_at) FROM oarlock.workers w))::float8 FROM oarlock.tasks t`)
+		t.Logf("measured trial %d: all were under way %.3f s after it joined", trial, joined)
+		b.end(t)
+	}
+}
+
+// Runs whose first step is short and whose second is long are all begun by the worker that is alone. One that joins gets what
+// waits for slots there.
+func TestShare_BegunRunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
+	t.Parallel()
+	for trial := range *shareTrials {
+		b := setup(t)
+		b.put(t, `
+name: burst
+steps:
+  - {id: a, action: noop}
+  - {id: b, run: '. $DIR/lib; hold go', depends: [a]}
+`)
+		b.worker(t, "first", "slots=4", "$DIR="+b.dir)
+		b.hungry(t, 1)
+		tally[int](t, b, "SELECT count(*) FROM oarlock.enqueue_many('burst', array_fill('{}'::jsonb, ARRAY[60]))")
+		b.underWay(t, 4)
+		b.worker(t, "second", "slots=4", "$DIR="+b.dir)
+		b.underWay(t, 8)
+		joined := tally[float64](t, b, `SELECT extract(epoch FROM max(t.attempt_at) - (SELECT max(w.started_at) FROM oarlock.workers w))::float8
+		                                FROM oarlock.tasks t WHERE t.step = 1`)
+		t.Logf("measured trial %d: it was busy %.3f s after it joined", trial, joined)
+		b.end(t)
+	}
+}
+
+// A run of a high priority gets the next slot that ends, whatever waits for slots on the only worker there is.
+func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: plow
+params: [{name: items, type: json, required: true}]
+steps:
+  - id: each
+    foreach: {items: '${params.items}', max_concurrent: 0}
+    run: sleep 0.5
+`)
+	b.put(t, "name: urgent\npriority: 100\nsteps: [{id: a, run: 'true'}]\n")
+	b.worker(t, "only", "slots=2")
+	b.hungry(t, 1)
+	plow := b.enqueue(t, "plow", map[string]any{"items": make([]int, 1000)})
+	b.underWay(t, 2)
+	for trial := range *shareTrials * 3 {
+		run := b.enqueue(t, "urgent", nil)
+		b.untilOver(t, run)
+		before := tally[int](t, b, `SELECT count(*) FROM oarlock.tasks i, oarlock.runs r JOIN oarlock.tasks u USING (run_id)
+		                           WHERE i.run_id = $1 AND r.run_id = $2 AND i.attempt_at > r.created_at + interval '200 ms' AND i.attempt_at < u.attempt_at`, plow, run)
+		t.Logf("measured trial %d: it started after %v", trial, b.longestWait(t, run-1))
+		if before > 0 {
+			t.Errorf("trial %d: %d other tasks started while it waited", trial, before)
+		}
+	}
+	b.oarlock(t, "cancel", fmt.Sprint(plow), "--now")
+	b.untilOver(t, plow)
+}
+
+// Children that a foreach asks for at once all start at once on another worker: none is left behind a floor.
+func TestShare_ChildrenStartAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: child\nqueue: children\nsteps: [{id: a, run: 'true'}]\n")
+	b.put(t, `
+name: parent
+queue: parents
+params: [{name: items, type: json, required: true}]
+steps:
+  - id: each
+    foreach: {items: '${params.items}', max_concurrent: 0}
+    action: dag.run
+    with: {dag: child}
+`)
+	b.worker(t, "parents", "slots=4", "queues=parents")
+	b.worker(t, "children", "slots=8", "queues=children")
+	b.hungry(t, 2)
+	var waits []time.Duration
+	for range *shareTrials * 10 {
+		b.untilOver(t, b.enqueue(t, "parent", map[string]any{"items": []int{1, 2, 3}}))
+	}
+	rows, err := b.db.Conn(t).Query(t.Context(), `SELECT extract(epoch FROM t.attempt_at - r.created_at)::float8 FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id) WHERE r.parent_run IS NOT NULL`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range seconds {
+		waits = append(waits, time.Duration(s*float64(time.Second)))
+	}
+	slices.Sort(waits)
+	t.Logf("measured %d children: median %v, p99 %v, max %v", len(waits), waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+	if late := waits[len(waits)*9/10]; late >= queue.PollEvery {
+		t.Errorf("one child of ten waits %v: as long as if nobody had been told of it", late)
+	}
+}
