@@ -202,7 +202,9 @@ steps:
 	b.worker(t, "only", "slots=2")
 	b.hungry(t, 1)
 	plow := b.enqueue(t, "plow", map[string]any{"items": make([]int, 1000)})
-	b.underWay(t, 2)
+	until(t, "items under way", func() bool {
+		return tally[int](t, b, "SELECT count(*) FROM oarlock.tasks WHERE state = 'running' AND item <> ''") > 0
+	})
 	for trial := range *shareTrials * 3 {
 		run := b.enqueue(t, "urgent", nil)
 		b.untilOver(t, run)

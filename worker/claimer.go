@@ -18,17 +18,21 @@ const pollGap = 5 * time.Millisecond
 // more often.
 const deafGap = 20 * time.Millisecond
 
+// rankGap is the least time between two polls that only let others know how the waiting tasks rank.
+const rankGap = 250 * time.Millisecond
+
 // crowdedPause is how often a worker polls whose runs wait for slots: another one may have come that has some.
 const crowdedPause = 200 * time.Millisecond
 
 // claim polls as long as the worker lives, also when it wants nothing: a poll looks after other workers' runs.
 func (w *Worker) claim() {
 	var pace queue.Pace
+	var last time.Time
+	due := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	var last time.Time
 	for {
-		gap := time.Duration(0)
+		var gap time.Duration // that there has to be between two polls
 		select {
 		case <-w.ctx.Done():
 			return
@@ -37,6 +41,8 @@ func (w *Worker) claim() {
 			if !w.hungers() {
 				gap = deafGap
 			}
+		case <-w.ranked:
+			gap = rankGap
 		case <-w.nudge:
 			if !w.hungers() {
 				continue // every slot that ends says so, and there is no room yet
@@ -47,8 +53,11 @@ func (w *Worker) claim() {
 		case <-next.C:
 			w.hush(&pace)
 		}
-		if early := gap - time.Since(last); early > 0 {
-			next.Reset(early)
+		if at := last.Add(gap); time.Until(at) > 0 {
+			if at.Before(due) {
+				due = at
+				next.Reset(time.Until(due))
+			}
 			continue
 		}
 		last = time.Now()
@@ -56,7 +65,8 @@ func (w *Worker) claim() {
 		polled, err := w.session.Poll(w.ctx, a)
 		w.polled(PollEnd{Wanted: a.Free + a.Ahead, Got: polled, Took: time.Since(last), Err: err})
 		w.take(a, &polled)
-		next.Reset(w.pause(pace.After(polled)))
+		due = time.Now().Add(w.pause(pace.After(polled)))
+		next.Reset(time.Until(due))
 	}
 }
 
@@ -94,6 +104,14 @@ func (w *Worker) hush(pace *queue.Pace) {
 	select {
 	case <-w.heard:
 		pace.Hear()
+	default:
+	}
+}
+
+// crowded is told by the gate when tasks begin to wait.
+func (w *Worker) crowded() {
+	select {
+	case w.ranked <- struct{}{}:
 	default:
 	}
 }

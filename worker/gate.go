@@ -38,6 +38,8 @@ type Gate struct {
 	expected int    // slots kept for runs that were just claimed and have not asked yet
 	urgent   *int   // tasks of runs that rank below get nothing: a run above them waits in the database for a slot
 	freed    func() // told when there may be room for another run
+	crowded  func() // told when tasks begin to wait
+	crowd    bool   // tasks waited the last time
 
 	head      *Ticket // the waiter that slots are kept for
 	headSince time.Time
@@ -59,7 +61,7 @@ type GateStats struct {
 
 // NewGate makes a gate with all its slots free.
 func NewGate(slots int) *Gate {
-	return &Gate{slots: slots, free: slots, idleSince: time.Now(), freed: func() {}}
+	return &Gate{slots: slots, free: slots, idleSince: time.Now(), freed: func() {}, crowded: func() {}}
 }
 
 // Ticket is a place in the queue, then a grant, until Release.
@@ -176,12 +178,17 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 func (g *Gate) giveOut() {
 	given := g.give()
 	room := g.free-g.expected > 0 && (g.urgent != nil || g.waiting.Len() == 0)
+	begins := !g.crowd && g.waiting.Len() > 0
+	g.crowd = g.waiting.Len() > 0
 	g.mu.Unlock()
 	for _, t := range given {
 		t.grant(t)
 	}
 	if room {
 		g.freed()
+	}
+	if begins {
+		g.crowded()
 	}
 }
 

@@ -89,6 +89,7 @@ type Worker struct {
 	drain     chan struct{} // closed: claim nothing more, let run what runs
 	drained   sync.Once
 	nudge     chan struct{}         // the claimer is to poll if there is room
+	ranked    chan struct{} // tasks began to wait: others are to know how they rank
 	heard     chan struct{}         // notifications told of runs
 	stuck     chan struct{}         // a run waits for a slot, and has nothing else to do
 	ends      rate                  // of bodies
@@ -137,9 +138,9 @@ func New(c Config) (*Worker, error) {
 		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
 		gate:  NewGate(c.Slots),
 		hurry: make(chan struct{}), drain: make(chan struct{}),
-		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
+		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), ranked: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
 	}
-	w.gate.freed = w.freed
+	w.gate.freed, w.gate.crowded = w.freed, w.crowded
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
 		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
