@@ -367,7 +367,7 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	b.leave(t, run, "failed")
 	reopen := map[string]string{
 		"generation": "generation + 1", "state": "'queued'", "reason": "''", "losses": "0", "inbox": "inbox + 1", "ending": "''", "ending_by": "''",
-		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "started_at": "NULL", "finished_at": "NULL",
+		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "slot_wanted": "false", "started_at": "NULL", "finished_at": "NULL",
 	}
 	for _, column := range b.list(t, `SELECT a.attname || ' ' || format_type(a.atttypid, NULL) FROM pg_attribute a
 		WHERE a.attrelid = 'oarlock.runs'::regclass AND a.attnum > 0 AND a.attidentity = '' ORDER BY a.attnum`) {
@@ -375,6 +375,7 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 		hostile := maps.Clone(reopen)
 		hostile[name] = map[string]string{
 			"text": "'manual'", "jsonb": `'{"a": 1}'`, "uuid": "gen_random_uuid()", "timestamp with time zone": "'2020-01-01'", "bigint": "77", "integer": "77",
+			"boolean": "true",
 		}[kind]
 		wantCode(t, worker, "OA010", updateRuns(hostile))
 	}

@@ -47,6 +47,7 @@ func goodCalls() map[string]string {
 		"make_log_days": "1",
 		"end_backends":  "gen_random_uuid()",
 		"child_ended":   "2",
+		"come_back":     "1; now(); 1",
 		"condemn":       "1; gen_random_uuid(); 1; 'r'",
 		"put_away":      "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",
 		"keep":          "1; 's'; 'k'; '{}'; 1; 0",

@@ -84,7 +84,7 @@ func TestNamed_ClaimsAreAlike(t *testing.T) {
 	t.Parallel()
 	set := regexp.MustCompile(`(?s)UPDATE oarlock\.runs r\s+SET (.*?)\s+FROM`)
 	where := regexp.MustCompile(`(?s)WHERE (r\.run_id = p\.run_id .*?)\s+RETURNING (?:p\.n, )?(.*?)\n\)`)
-	brought := regexp.MustCompile(`(?s)SELECT [^;]*?\bd\.name, ([cr]\..*?)\n  FROM`)
+	brought := regexp.MustCompile(`(?s)SELECT [^;]*?\bd\.name, ((?:c\.begun|EXISTS).*?)\n  FROM`)
 	parts := func(name string) (all []string) {
 		for _, part := range []*regexp.Regexp{set, where} {
 			all = append(all, part.FindStringSubmatch(Named(name))[1:]...)

@@ -24,10 +24,13 @@ CREATE TABLE oarlock.lanes (
     dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
     made_for bigint, -- the DAG whose submitters asked for it; 0: a version of one, or who operates; null: what waits, when its DAG is paused or limited
     resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, which may be below the floors of workers
-    reset_at timestamptz,               -- when it moved last
     low_from bigint NOT NULL DEFAULT 0, -- all that came back since resets had this value is at low_at, low_run or later
     low_at   timestamptz NOT NULL DEFAULT '-infinity',
     low_run  bigint NOT NULL DEFAULT 0,
+    low_since timestamptz,              -- when resets had that value
+    old_from bigint NOT NULL DEFAULT 0, -- the same of a longer time, which began before low_since
+    old_at   timestamptz NOT NULL DEFAULT '-infinity',
+    old_run  bigint NOT NULL DEFAULT 0,
     UNIQUE (queue, priority, selector, needs, slots, dag_id)
 ) WITH (fillfactor = 50);
 
@@ -579,4 +582,4 @@ DROP FUNCTION oarlock.make_log_days(int);
 DROP FUNCTION oarlock.guard_control();
 DROP FUNCTION oarlock.guard_task();
 DROP FUNCTION oarlock.guard_run();
-DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, timestamptz, timestamptz, timestamptz);
+DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, timestamptz, timestamptz);

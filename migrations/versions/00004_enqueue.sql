@@ -397,19 +397,33 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:ROWS` to workers that have room.';
 
--- Says that a run came back to a lane, at its old place. A worker that looked at the lane since low_from goes back to the
--- lowest of these places; others forget how far they had looked. The lane is locked, so clocks are read in the order of commits.
+-- Says that a run came back to a lane, at its old place. Who looked at the lane lately goes back to the lowest such place
+-- since then; others forget how far they had looked. What came back is remembered for two spans of time: were it one, places
+-- of long ago would count as long as runs come back. The lane is locked first, so spans begin in the order of commits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.come_back(lane int, at timestamptz, run bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    l     oarlock.lanes;
+    place timestamptz := coalesce(at, '-infinity');
+    id    bigint := coalesce(run, 0);
 BEGIN
-    UPDATE oarlock.lanes l
-       SET resets = l.resets + 1, reset_at = clock_timestamp(),
-           low_from = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() THEN l.low_from ELSE l.resets END,
-           low_at = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() THEN least(l.low_at, at) ELSE at END,
-           low_run = CASE WHEN l.reset_at BETWEEN clock_timestamp() - interval '10 s' AND clock_timestamp() AND (l.low_at, l.low_run) < (at, run)
-                          THEN l.low_run ELSE run END
-     WHERE l.lane_id = lane;
+    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = lane FOR NO KEY UPDATE;
+    IF l.low_since IS NULL OR l.low_since NOT BETWEEN clock_timestamp() - interval '3 s' AND clock_timestamp() THEN
+        l.old_from := l.low_from; l.old_at := l.low_at; l.old_run := l.low_run;
+        l.low_from := l.resets;   l.low_at := place;    l.low_run := id;
+        l.low_since := clock_timestamp();
+    END IF;
+    IF (place, id) < (l.low_at, l.low_run) THEN
+        l.low_at := place; l.low_run := id;
+    END IF;
+    IF (place, id) < (l.old_at, l.old_run) THEN
+        l.old_at := place; l.old_run := id;
+    END IF;
+    UPDATE oarlock.lanes x
+       SET resets = l.resets + 1, low_from = l.low_from, low_at = l.low_at, low_run = l.low_run, low_since = l.low_since,
+           old_from = l.old_from, old_at = l.old_at, old_run = l.old_run
+     WHERE x.lane_id = lane;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.come_back(int, timestamptz, bigint) IS 'Internal: says that a run came back to its lane.';

@@ -35,9 +35,9 @@ BEGIN
          WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state || '' = 'waiting' -- by key: planned on an empty table, the plan would go through all that waits
         RETURNING r.run_id, r.lane_id, r.run_at
     ), lane AS (
-        SELECT m.lane_id, count(*)::int AS n, min(m.run_at) AS at FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
+        SELECT m.lane_id, count(*)::int AS n, min(m.run_at) AS at, min(m.run_id) AS run FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
     ), reset AS (
-        SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
+        SELECT oarlock.come_back(n.lane_id, n.at, n.run), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
     ), told AS (
         SELECT pg_notify(f.channel, 'run:' || m.run_id) FROM moved m JOIN oarlock.followers f USING (run_id)
     )

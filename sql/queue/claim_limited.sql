@@ -12,11 +12,14 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
      WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
 ), lane AS MATERIALIZED (
     SELECT l.lane_id, a.halted,
-           CASE WHEN a.resets = l.resets THEN a.floor WHEN a.resets >= l.low_from THEN least(a.floor, l.low_at) ELSE '-infinity' END AS floor,
-           CASE WHEN a.resets < l.resets AND (l.low_at, l.low_run) < (a.floor, a.first) THEN l.low_run ELSE a.first END AS first
+           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.at ELSE a.floor END AS floor,
+           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.run ELSE a.first END AS first
       FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @halted::bool[])
            WITH ORDINALITY a (lane_id, resets, floor, first, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
+     CROSS JOIN LATERAL ( -- the lowest place that came back since the worker looked
+           SELECT CASE WHEN a.resets >= l.low_from THEN l.low_at WHEN a.resets >= l.old_from THEN l.old_at ELSE '-infinity' END AS at,
+                  CASE WHEN a.resets >= l.low_from THEN l.low_run WHEN a.resets >= l.old_from THEN l.old_run ELSE 0 END AS run) b
      ORDER BY a.n
 ), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them. Where nothing is free, only what needs no slot
     SELECT head.run_id

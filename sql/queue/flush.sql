@@ -129,7 +129,7 @@ chunk AS (
 ),
 -- What was drained keeps its place in its lane.
 lane AS (
-    SELECT c.lane_id, count(*) AS rows, min(c.run_at) AS at FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id
+    SELECT c.lane_id, count(*) AS rows, min(c.run_at) AS at, min(c.run_id) AS run FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id
 ),
 -- end other
 announced AS (
@@ -146,7 +146,7 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
        -- part other
      , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
-       (SELECT count(oarlock.come_back(l.lane_id, l.at, 0)) + count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
+       (SELECT count(oarlock.come_back(l.lane_id, l.at, l.run)) + count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
        (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached

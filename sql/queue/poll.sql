@@ -8,11 +8,14 @@ WITH RECURSIVE fence AS MATERIALIZED (
        FOR NO KEY UPDATE OF f
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
     SELECT a.n, a.lane_id, a.limited, a.halted, a.most, l.priority, l.dag_id = 0 AS shared, l.resets, a.resets <> l.resets AS moved,
-           CASE WHEN a.resets = l.resets THEN a.floor WHEN a.resets >= l.low_from THEN least(a.floor, l.low_at) ELSE '-infinity' END AS floor,
-           CASE WHEN a.resets < l.resets AND (l.low_at, l.low_run) < (a.floor, a.first) THEN l.low_run ELSE a.first END AS first
+           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.at ELSE a.floor END AS floor,
+           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.run ELSE a.first END AS first
       FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @most::int[], @limited::bool[], @halted::bool[])
            WITH ORDINALITY a (lane_id, resets, floor, first, most, limited, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
+     CROSS JOIN LATERAL ( -- the lowest place that came back since the worker looked
+           SELECT CASE WHEN a.resets >= l.low_from THEN l.low_at WHEN a.resets >= l.old_from THEN l.old_at ELSE '-infinity' END AS at,
+                  CASE WHEN a.resets >= l.low_from THEN l.low_run WHEN a.resets >= l.old_from THEN l.old_run ELSE 0 END AS run) b
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed

@@ -24,9 +24,9 @@ WITH idle AS MATERIALIZED (
      WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
     RETURNING r.run_id, r.lane_id, r.run_at
 ), lane AS (
-    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
+    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at, min(q.run_id) AS run FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
 ), reset AS (
-    SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n) FROM lane n
+    SELECT oarlock.come_back(n.lane_id, n.at, n.run), oarlock.wake(n.lane_id, n.n) FROM lane n
 ), told AS (
     SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
 )

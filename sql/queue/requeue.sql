@@ -14,9 +14,9 @@ WITH orphan AS MATERIALIZED (
     SELECT q.run_id, 'lost', w.name, q.epoch, format('worker %s was lost: queued again', coalesce(w.name, @worker::text))
       FROM queued q LEFT JOIN oarlock.workers w ON w.worker_id = @worker ORDER BY q.run_id
 ), lane AS (
-    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
+    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at, min(q.run_id) AS run FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
 ), reset AS (
-    SELECT oarlock.come_back(n.lane_id, n.at, 0), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
+    SELECT oarlock.come_back(n.lane_id, n.at, n.run), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
 ), told AS (
     SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
 )
