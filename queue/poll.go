@@ -110,30 +110,33 @@ func (s *Session) catchUp(ctx context.Context, p *Polled) (dead []uuid.UUID, err
 	return s.sweep(ctx)
 }
 
-// claim adds to p.Claims: first from limits that had to wait, then from the lanes, then ahead of free slots.
+// claim adds to p.Claims: first from limits that had to wait, then from the lanes.
 func (s *Session) claim(ctx context.Context, a Appetite, p *Polled) (*pollFacts, error) {
-	want := a.Free
-	if a.Free+a.Ahead == 0 {
-		want = a.Roused
-	}
 	room := func() int {
 		if bytesOf(p.Claims) >= claimBytes {
 			return 0
 		}
-		return max(want-len(p.Claims), 0)
+		return max(a.want()-len(p.Claims), 0)
 	}
 	if s.worker.Only != 0 {
 		if err := s.claimFamily(ctx, room, p); err != nil {
 			return nil, err
 		}
-		return s.pollLanes(ctx, Appetite{Busy: a.Busy, Waiting: a.Waiting}, nil, p) // which it has none of: what is left is to look after others
+		return s.pollLanes(ctx, Appetite{Busy: a.Busy, Waiting: a.Waiting}, nil, 0, p) // which it has none of: what is left is to look after others
 	}
-	if err := s.claimLimited(ctx, s.lanes.owed, a, room, p); err != nil {
-		return nil, err
+	ahead := a.Free == 0 && a.Ahead > 0 // and so behind no limit
+	if !ahead {
+		if err := s.claimLimited(ctx, s.lanes.owed, a, room, p); err != nil {
+			return nil, err
+		}
 	}
-	seen, err := s.claimLanes(ctx, a, room, p)
-	if err != nil {
-		return nil, err
+	ordered := above(s.lanes.order(), a.Above)
+	if ahead {
+		ordered = s.withoutRoom(ordered)
+	}
+	seen, err := s.pollLanes(ctx, a, ordered, room(), p)
+	if err != nil || ahead {
+		return seen, err
 	}
 	due := s.lanes.gatesOf(seen.limited)
 	err = s.claimLimited(ctx, due, a, room, p)
@@ -141,45 +144,22 @@ func (s *Session) claim(ctx context.Context, a Appetite, p *Polled) (*pollFacts,
 	return seen, err
 }
 
-// claimLanes claims from lanes without a limit. What is ahead of free slots comes with the rest where no other worker has room
-// in any lane, or else from those lanes where none has.
-func (s *Session) claimLanes(ctx context.Context, a Appetite, room func() int, p *Polled) (*pollFacts, error) {
-	ordered := above(s.lanes.order(), a.Above)
-	full, ahead := a.Ahead, a
-	var alone []*lane
-	if a.Ahead > 0 {
-		if alone = s.withoutRoom(ordered); len(alone) == len(ordered) {
-			alone = nil
-		} else {
-			a.Ahead = 0
-		}
+// want is how many runs to claim at the most.
+func (a *Appetite) want() int {
+	switch {
+	case a.Free > 0:
+		return a.Free
+	case a.Ahead > 0:
+		return a.Ahead
 	}
-	if a.Free+a.Ahead == 0 && len(alone) == 0 {
-		a.Roused = room()
-	} else {
-		a.Free = room()
-	}
-	seen, err := s.pollLanes(ctx, a, ordered, p)
-	if err != nil || len(alone) == 0 || room() > 0 || bytesOf(p.Claims) >= claimBytes {
-		return seen, err
-	}
-	ahead.Free, ahead.Ahead, ahead.Roused = 0, full, 0
-	more, err := s.pollLanes(ctx, ahead, alone, p)
-	if more != nil && seen != nil {
-		more.limited = seen.limited
-	}
-	return more, err
+	return a.Roused
 }
 
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
-func (s *Session) pollLanes(ctx context.Context, a Appetite, ordered []*lane, p *Polled) (*pollFacts, error) {
+func (s *Session) pollLanes(ctx context.Context, a Appetite, ordered []*lane, want int, p *Polled) (*pollFacts, error) {
 	for try := 0; ; try++ {
-		want := a.Free + a.Ahead
-		if want == 0 {
-			want = a.Roused
-		}
-		ids := newClaimIDs(min(want, MaxClaims))
+		ids := newClaimIDs(want)
 		r, err := s.sendPoll(ctx, a, ordered, ids, claimBytes-bytesOf(p.Claims), p)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
@@ -202,7 +182,9 @@ func (s *Session) pollLanes(ctx context.Context, a Appetite, ordered []*lane, p 
 		if err := s.readLanes(ctx); err != nil {
 			return nil, err
 		}
-		ordered = above(s.lanes.order(), a.Above)
+		if ordered = above(s.lanes.order(), a.Above); a.Free == 0 && a.Ahead > 0 {
+			ordered = s.withoutRoom(ordered)
+		}
 	}
 }
 
@@ -290,7 +272,7 @@ func (s *Session) pollArgs(a Appetite, parts pollParts, ordered []*lane, ids []u
 		l.most[0] = most
 	}
 	args := pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "free": a.Free, "claims": plain(ids), "terms": s.lanes.terms, "show": show,
+		"worker": s.worker.ID, "want": len(ids), "free": min(a.Free, len(ids)), "claims": plain(ids), "terms": s.lanes.terms, "show": show,
 		"least": a.Least, "busy": a.Busy, "waiting": a.Waiting, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": s.lanes.held,
 		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),

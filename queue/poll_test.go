@@ -203,20 +203,23 @@ func TestPoll_TakesNothingAheadWhereAnotherHasRoom(t *testing.T) {
 		return p
 	}
 	f.ask(t, "plain", 30)
-	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 7 || p.Hungry {
+	if p := pollFor(a, queue.Appetite{Ahead: 7}); len(p.Claims) != 7 || p.Hungry {
 		t.Errorf("alone: claimed %d", len(p.Claims))
 	}
 	pollFor(b, queue.Appetite{Free: 1})
 	for range 2 { // the first one sees b
 		pollFor(a, queue.Appetite{})
 	}
-	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 7 {
+	if p := pollFor(a, queue.Appetite{Ahead: 7}); len(p.Claims) != 7 {
 		t.Errorf("beside one that is full: claimed %d", len(p.Claims))
 	}
 	f.exec(t, "UPDATE oarlock.workers SET hungry = 1 WHERE worker_id = $1", b.ID())
 	pollFor(a, queue.Appetite{})
-	if p := pollFor(a, queue.Appetite{Free: 2, Ahead: 5}); len(p.Claims) != 2 || len(p.Shared) == 0 {
+	if p := pollFor(a, queue.Appetite{Ahead: 5}); len(p.Claims) != 0 || len(p.Shared) == 0 {
 		t.Errorf("beside one that has room: claimed %d, shares %v", len(p.Claims), p.Shared)
+	}
+	if p := pollFor(a, queue.Appetite{Free: 2}); len(p.Claims) != 2 {
+		t.Errorf("to start now: claimed %d", len(p.Claims))
 	}
 }
 

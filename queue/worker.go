@@ -45,7 +45,7 @@ const (
 // Appetite is what a worker would claim, and what it lets others know.
 type Appetite struct {
 	Free    int  // runs that it can start now
-	Ahead   int  // runs beside them that its slots get to soon: claimed only where no other worker has room, and behind no limit
+	Ahead   int  // where nothing is free: runs that its slots get to soon. Only where no other worker has room, behind no limit, and none that was given back
 	Roused  int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
 	Above   *int // claim only from lanes of a higher priority; nil: from all
 	Least   *int // the run priority of the next task that waits for a slot; nil: none waits
@@ -55,7 +55,7 @@ type Appetite struct {
 
 // Polled is what came of a Poll.
 type Polled struct {
-	Claims []*Claim    // first those for Free
+	Claims []*Claim
 	Hungry bool        // less was claimed than the worker can start now
 	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
 	Shared []int       // lanes that another live worker may serve, sorted

@@ -80,6 +80,8 @@ func (w *Worker) pause(pause time.Duration) time.Duration {
 
 // take launches what a poll claimed.
 func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
+	w.sated.Store(!polled.Hungry)
+	w.shared.Store(&polled.Shared)
 	expected := min(len(polled.Claims), a.Free)
 	w.gate.Expect(expected)                            // before the gate goes by its order again
 	if a.Above == nil || len(polled.Claims) < a.Free { // else there may be another one that ranks above
@@ -88,8 +90,6 @@ func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
 	for i, c := range polled.Claims {
 		w.launch(c, i < expected)
 	}
-	w.sated.Store(!polled.Hungry)
-	w.shared.Store(&polled.Shared)
 	for _, id := range polled.Lost {
 		w.log.Info("took over from a lost worker", "lost", id)
 	}

@@ -67,6 +67,17 @@ func (f *fleet) stalled() map[*Ticket]*driver {
 	return all
 }
 
+// stuck are the runs of stalled drivers, sorted.
+func (f *fleet) stuck() (runs []queue.RunID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d := range f.idle {
+		runs = append(runs, d.claim.Run)
+	}
+	slices.Sort(runs)
+	return runs
+}
+
 func (f *fleet) stalls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

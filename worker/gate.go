@@ -55,6 +55,7 @@ const oldestEvery = 16
 // GateStats count what a gate does.
 type GateStats struct {
 	Slots, Free     int
+	Expected        int     // of the free ones, those that are kept for runs that were just claimed
 	Waiting, Active int     // tickets
 	IdleSlotSeconds float64 // of slots that were free while something waited
 }
@@ -162,9 +163,9 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 	g.asked++
 	t := &Ticket{gate: g, order: order, nth: g.asked, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
-	if n == 0 {
+	if n == 0 || arrives && !g.shut && t.slots <= g.free-g.expected { // the slot was kept for it, whoever else waits by now
 		g.hold(t)
-		g.mu.Unlock()
+		g.giveOut() // one that needs no slot leaves the one that was kept for it
 		t.grant(t)
 		return t
 	}
@@ -374,7 +375,7 @@ func (g *Gate) Stats() GateStats {
 	defer g.mu.Unlock()
 	g.account()
 	return GateStats{
-		Slots: g.slots, Free: g.free, Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
+		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
 	}
 }
 

@@ -44,7 +44,7 @@ func (w *Worker) appetite() queue.Appetite {
 		return a
 	}
 	a.Free = w.gate.Room()
-	if back := w.gaveBack.Load(); back == 0 || w.config.Boot()-time.Duration(back) > aloneFor {
+	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
 		a.Ahead = max(0, w.ends.count()-stats.Waiting)
 	}
 	if a.Free+a.Ahead == 0 {

@@ -35,9 +35,10 @@ type Status struct {
 	Renewed    time.Duration // when the last sign of life that was answered was sent, by the time since boot
 	RenewErr   error         // of the last sign of life; nil: it was answered
 
-	Registrations int // so far
-	Losses        int // of its lease, so far
-	Runs          int // under way here
+	Registrations int           // so far
+	Losses        int           // of its lease, so far
+	Runs          int           // under way here
+	Stalled       []queue.RunID // of these, those that can do nothing until they get a slot
 	Gate          GateStats
 	Session       queue.SessionStats
 }
@@ -58,7 +59,7 @@ func (w *Worker) Status() Status {
 	s.Gate = w.gate.Stats()
 	if session.Lease != nil {
 		s.Soft, s.Hard = session.Deadline()
-		s.Session, s.Runs = session.Stats(), fleet.size()
+		s.Session, s.Runs, s.Stalled = session.Stats(), fleet.size(), fleet.stuck()
 	}
 	if s.Phase == Live && w.stopping() {
 		s.Phase = Draining

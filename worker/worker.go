@@ -89,7 +89,7 @@ type Worker struct {
 	drain     chan struct{} // closed: claim nothing more, let run what runs
 	drained   sync.Once
 	nudge     chan struct{}         // the claimer is to poll if there is room
-	ranked    chan struct{} // tasks began to wait: others are to know how they rank
+	ranked    chan struct{}         // tasks began to wait: others are to know how they rank
 	heard     chan struct{}         // notifications told of runs
 	stuck     chan struct{}         // a run waits for a slot, and has nothing else to do
 	ends      rate                  // of bodies

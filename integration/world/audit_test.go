@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -24,6 +25,7 @@ import (
 //	S7 nothing is written under a claim that is gone
 //	S8 attempts are numbered without a gap, each closed before the next begins
 //	W1 W2 W3: see sees and over
+//	C2 C3: see share_test.go
 //	A2 a control is decided once, and a cancel that was accepted wins
 //	G2 the log of an attempt has one end
 type audit struct {
@@ -34,6 +36,9 @@ type audit struct {
 	claims map[uuid.UUID]bool
 	owners map[uuid.UUID]*process // of workers
 	alive  map[*sighting]bool
+
+	registrations []uuid.UUID // of workers, in order
+	sharing       sharing
 }
 
 // row is a run as it was written.
@@ -60,7 +65,7 @@ type attempt struct {
 func newAudit(h *history, m *queuetest.Memory) *audit {
 	return &audit{
 		history: h, memory: m, runs: map[queue.RunID]*row{}, claims: map[uuid.UUID]bool{}, owners: map[uuid.UUID]*process{},
-		alive: map[*sighting]bool{},
+		alive: map[*sighting]bool{}, sharing: newSharing(),
 	}
 }
 
@@ -84,6 +89,8 @@ func (a *audit) row(id queue.RunID) *row {
 
 func (a *audit) registered(p *process, id uuid.UUID, replaces []uuid.UUID) {
 	a.owners[id] = p
+	a.registrations = append(a.registrations, id)
+	a.sharing.renewed[p] = time.Now()
 	for _, dead := range replaces {
 		a.lost(dead)
 	}
@@ -108,6 +115,7 @@ func (a *audit) lost(id uuid.UUID) {
 }
 
 func (a *audit) polled(p *process, polled *queue.Polled) {
+	a.sharing.polled[p] = time.Now()
 	for _, id := range polled.Lost {
 		a.lost(id)
 	}
@@ -146,6 +154,7 @@ func (a *audit) bore(c queue.Child, id queue.RunID) {
 
 func (a *audit) asked(c *queue.Control) {
 	a.count(func(n *Counts) { n.Controls++ })
+	delete(a.sharing.moves, c.Run)
 	r := a.row(c.Run)
 	switch {
 	case c.Verb == dagrun.VerbCancel && c.Step == "" && c.Outcome != dagrun.Refused:
@@ -200,6 +209,7 @@ func (a *audit) committed(p *process, b *queue.Batch) {
 		a.breaks("S2: run %d: a write after its end", r.id)
 	}
 	a.count(func(c *Counts) { c.Commits++; c.Transitions += len(b.Records.Tasks) })
+	a.movedBy(b)
 	for i := range b.Records.Attempts {
 		a.closes(r, &b.Records.Attempts[i])
 	}

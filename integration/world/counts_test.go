@@ -8,7 +8,7 @@ type Counts struct {
 
 	Kills, HostsLost, Freezes, HostFreezes, Cuts, Stops, Drains, GuardKills int
 	FailedBefore, FailedAfter, Twice, Slow, Late, LateRefused, Unheard      int
-	Takeovers, LostLeases, LostAttempts, Fenced, Moved                      int
+	Takeovers, LostLeases, LostAttempts, Fenced, Moved, Shared              int
 	Parked, Waited, Published, Children, Items, Generations, Handlers       int
 	Succeeded, Failed, Canceled, OutlivedTTL, Cancels                       int
 }

@@ -14,6 +14,9 @@ const childDAG = "name: child\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: x, 
 func randomDAG(r *rand.Rand, name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nmax_drives: %d\n", name, 3+r.IntN(4))
+	if oneIn(r, 4) {
+		fmt.Fprintf(&b, "priority: %d\n", 1+r.IntN(9))
+	}
 	if oneIn(r, 6) {
 		b.WriteString("fail_fast: true\n")
 	}

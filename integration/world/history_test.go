@@ -53,6 +53,7 @@ func (h *history) play(ctx context.Context) {
 	h.setUp(ctx)
 	over, end := context.WithCancel(ctx)
 	h.all.Go(func() { h.people(over) })
+	h.all.Go(func() { h.watchSharing(over) })
 	for _, p := range h.places {
 		h.all.Go(func() { p.inhabit(over) })
 	}
@@ -73,7 +74,11 @@ func (h *history) setUp(ctx context.Context) {
 		h.put(ctx, name, randomDAG(r, name))
 		names = append(names, name)
 	}
-	for range 2 + r.IntN(5) {
+	runs := 2 + r.IntN(5)
+	if oneIn(r, 4) {
+		runs *= 5
+	}
+	for range runs {
 		id, err := h.store.memory.Enqueue(ctx, queue.Request{DAG: names[r.IntN(len(names))]})
 		if err != nil {
 			panic(err)

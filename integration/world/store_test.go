@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
@@ -35,7 +36,11 @@ func (s *store) renew(ctx context.Context, l *link, busy, waiting int) (queue.Re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	return l.inner.Renew(context.WithoutCancel(ctx), busy, waiting)
+	renewal, err := l.inner.Renew(context.WithoutCancel(ctx), busy, waiting)
+	if err == nil {
+		s.audit.sharing.renewed[l.process] = time.Now()
+	}
+	return renewal, err
 }
 
 func (s *store) load(ctx context.Context, l *link, claims []*queue.Claim) ([]*queue.Loaded, error) {
@@ -76,6 +81,9 @@ func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool
 	s.audit.count(func(c *Counts) { c.Calls++ })
 	err := l.inner.Release(context.WithoutCancel(ctx), c, waits)
 	if err == nil {
+		if waits {
+			s.audit.moved(c.Run)
+		}
 		s.audit.gaveBack(c)
 	}
 	return err

@@ -60,9 +60,8 @@ func (s *MemorySession) claimAll(a queue.Appetite, p *queue.Polled) {
 		take(a.Roused, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
 		return
 	}
-	take(a.Free, above)
-	if len(p.Claims) == a.Free {
-		take(a.Ahead, func(r *run) bool { return above(r) && !r.limited() && !m.roomElsewhere(s, r.lane) })
+	if take(a.Free, above); a.Free == 0 {
+		take(a.Ahead, func(r *run) bool { return above(r) && !r.slotWanted && !r.limited() && !m.roomElsewhere(s, r.lane) })
 	}
 }
 

@@ -22,12 +22,13 @@ WITH RECURSIVE fence AS MATERIALIZED (
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            -- part fresh
-           SELECT due.run_id FROM (
-                  SELECT r.run_id FROM oarlock.runs r
+           SELECT due.run_id FROM ( -- what was given back for want of a slot, only for a free one
+                  SELECT r.run_id, r.slot_wanted FROM oarlock.runs r
                    WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
                    ORDER BY r.run_at, r.run_id LIMIT least(@want, lane.most) FOR NO KEY UPDATE SKIP LOCKED) due
+            WHERE @free > 0 OR NOT due.slot_wanted
            UNION ALL
            SELECT begun.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
