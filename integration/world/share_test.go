@@ -1,0 +1,141 @@
+package world
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// How the audit looks at the sharing of work.
+//
+//	C2 no run waits for idleMost while a worker that may serve it could start its first ready task; a worker counts while its polls
+//	   and signs of life get through
+//	C3 a run is moved for want of a slot by each worker once at most, unless something of it starts, ends or is asked meanwhile
+const (
+	idleEvery = 100 * time.Millisecond
+	idleMost  = 1500 * time.Millisecond
+	pollFresh = queue.PollEvery + queue.PollEvery/2
+)
+
+// sharing is since when a worker with a free slot and a run that waits for one stand side by side.
+type sharing struct {
+	polled  map[*process]time.Time // last, with success
+	renewed map[*process]time.Time
+	idle    map[queue.RunID]time.Time // since when
+	moves   map[queue.RunID]int       // since something of the run went on
+}
+
+func newSharing() sharing {
+	return sharing{
+		polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
+	}
+}
+
+// moved counts a run that went back for want of a slot.
+func (a *audit) moved(run queue.RunID) {
+	a.count(func(c *Counts) { c.Shared++ })
+	if a.sharing.moves[run]++; a.sharing.moves[run] > len(a.places) {
+		a.breaks("C3: run %d: moved %d times between %d workers, and nothing of it starts", run, a.sharing.moves[run], len(a.places))
+	}
+}
+
+// movedBy counts moves and starts in what a drive wrote.
+func (a *audit) movedBy(b *queue.Batch) {
+	for i := range b.Records.Tasks {
+		if state := b.Records.Tasks[i].State; state == dagrun.TaskRunning || state == dagrun.TaskWaiting || state.Terminal() {
+			delete(a.sharing.moves, b.Claim.Run)
+		}
+	}
+	for _, n := range b.Records.Notes {
+		if n.Kind == "handed_on" && strings.Contains(n.Text, "no free slot") {
+			a.moved(b.Claim.Run)
+		}
+	}
+}
+
+// watchSharing looks again and again, until everything is over.
+func (h *history) watchSharing(ctx context.Context) {
+	every := time.NewTicker(idleEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			h.store.lookAtSharing()
+		}
+	}
+}
+
+func (s *store) lookAtSharing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, now := s.audit, time.Now()
+	room, stalled := a.roomAndStalled(now)
+	waits := map[queue.RunID]bool{}
+	if room != nil {
+		for _, id := range a.order {
+			if r, err := a.memory.Get(context.Background(), id); err == nil && r.State == "queued" && !r.RunAt.After(now) {
+				waits[id] = true
+			}
+		}
+		for _, run := range stalled {
+			waits[run] = true
+		}
+	}
+	for run := range a.sharing.idle {
+		if !waits[run] {
+			delete(a.sharing.idle, run)
+		}
+	}
+	for run := range waits {
+		since, known := a.sharing.idle[run]
+		switch {
+		case !known:
+			a.sharing.idle[run] = now
+		case now.Sub(since) > idleMost:
+			a.breaks("C2: run %d waits for %v while %s has a free slot", run, now.Sub(since), room.name)
+			a.sharing.idle[run] = now
+		}
+	}
+}
+
+// roomAndStalled finds a worker with a free slot whose calls get through, and runs that can do nothing until they get one on another
+// worker.
+func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.RunID) {
+	for _, id := range a.registrations {
+		p := a.owners[id]
+		if !p.current(id) || now.Sub(a.sharing.polled[p]) > pollFresh || now.Sub(a.sharing.renewed[p]) > beatEvery+queue.PollEvery {
+			continue
+		}
+		status := p.worker.Status()
+		if status.Phase != worker.Live || p.stands() {
+			continue
+		}
+		if status.Gate.Free > status.Gate.Expected && status.Gate.Waiting == 0 {
+			room = p
+		}
+		stalled = append(stalled, status.Stalled...)
+	}
+	return room, stalled
+}
+
+// current says whether the process is alive under this registration.
+func (p *process) current(id uuid.UUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.isDead() && len(p.ids) > 0 && p.ids[len(p.ids)-1] == id
+}
+
+// stands says whether the process is frozen or cut off.
+func (p *process) stands() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.frozen) || time.Now().Before(p.cut)
+}
