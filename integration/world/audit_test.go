@@ -115,7 +115,6 @@ func (a *audit) lost(id uuid.UUID) {
 }
 
 func (a *audit) polled(p *process, polled *queue.Polled) {
-	a.sharing.polled[p] = time.Now()
 	for _, id := range polled.Lost {
 		a.lost(id)
 	}
@@ -138,6 +137,7 @@ func (a *audit) polled(p *process, polled *queue.Polled) {
 }
 
 func (a *audit) gaveBack(c *queue.Claim) {
+	a.say("run %d: given back in epoch %d", c.Run, c.Epoch)
 	if r := a.row(c.Run); r.claim == c.ID {
 		r.claim = uuid.Nil
 	}

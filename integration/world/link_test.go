@@ -148,11 +148,13 @@ func (l *link) Stats() queue.SessionStats { return queue.SessionStats{} }
 // Poll keeps claims that came in an answer nobody heard, to be given back by a renewal.
 func (l *link) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
 	var got queue.Polled
+	l.store.polls(l.process)
 	polled, err := call(ctx, l.process, "poll", "", func() (queue.Polled, error) {
 		var err error
 		got, err = l.store.poll(ctx, l, a)
 		return got, err
 	})
+	l.store.heard(l.process, err)
 	if err != nil && len(got.Claims) > 0 {
 		l.count(func(c *Counts) { c.Unheard += len(got.Claims) })
 		l.lmu.Lock()

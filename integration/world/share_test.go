@@ -25,6 +25,7 @@ const (
 
 // sharing is since when a worker with a free slot and a run that waits for one stand side by side.
 type sharing struct {
+	polling map[*process]time.Time // since when a poll is under way
 	polled  map[*process]time.Time // last, with success
 	renewed map[*process]time.Time
 	idle    map[queue.RunID]time.Time // since when
@@ -33,8 +34,27 @@ type sharing struct {
 
 func newSharing() sharing {
 	return sharing{
-		polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
+		polling: map[*process]time.Time{}, polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
 	}
+}
+
+// heard takes in that a worker got an answer to a poll, or none: then it is not counted on until it gets one.
+func (s *store) heard(p *process, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.audit.sharing.polling, p)
+	if err != nil {
+		delete(s.audit.sharing.polled, p)
+		return
+	}
+	s.audit.sharing.polled[p] = time.Now()
+}
+
+// polls says that a worker sends a poll, which may take a while.
+func (s *store) polls(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.sharing.polling[p] = time.Now()
 }
 
 // moved counts a run that went back for want of a slot.
@@ -115,7 +135,8 @@ func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.Ru
 			continue
 		}
 		status := p.worker.Status()
-		if status.Phase != worker.Live || p.stands() {
+		since, polling := a.sharing.polling[p]
+		if status.Phase != worker.Live || p.stands() || polling && now.Sub(since) > idleEvery {
 			continue
 		}
 		if status.Gate.Free > status.Gate.Expected && status.Gate.Waiting == 0 {
