@@ -1,6 +1,9 @@
 package dagspec
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Needs are what must be able to execute the DAG, sorted, each once. A DAG with a need that nobody serves is refused
 // when it is put, never half-obeyed. The needs there are:
@@ -52,6 +55,34 @@ func (s *Step) needs(found map[string]bool) {
 	for _, rule := range s.OnError {
 		for i := range rule.With {
 			rule.With[i].needs(found)
+		}
+	}
+}
+
+// Starts names the DAGs whose runs the DAG starts by dag.run and dag.enqueue, sorted, each once. A name that is made of values is
+// known only to a run, and is left out.
+func (s *Spec) Starts() []string {
+	found := map[string]bool{}
+	for i := range s.Steps {
+		s.Steps[i].starts(found)
+	}
+	for _, h := range s.HandlerOn.all() {
+		h.step.starts(found)
+	}
+	return slices.Clip(sortedKeys(found))
+}
+
+func (s *Step) starts(found map[string]bool) {
+	name, _ := s.With["dag"].(string)
+	if (s.Action == "dag.run" || s.Action == "dag.enqueue") && name != "" && !strings.Contains(name, "${") {
+		found[name] = true
+	}
+	if s.Publish != nil {
+		s.Publish.starts(found)
+	}
+	for _, rule := range s.OnError {
+		for i := range rule.With {
+			rule.With[i].starts(found)
 		}
 	}
 }
