@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -53,7 +54,7 @@ func (d *driver) start(a dagrun.Action) {
 	log := d.kept[a.Task]
 	delete(d.kept, a.Task)
 	if log == nil {
-		log = d.worker.logs.Open(d.logName(a), task.Secrets)
+		log = d.worker.logs.Open(d.logName(a))
 	}
 	d.worker.bodies.Add(1)
 	d.running.Go(func() {
@@ -76,7 +77,7 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 		}
 	}
 	start := time.Now()
-	res := task.outcome(d.execute(ctx, task))
+	res := task.outcome(d.execute(ctx, task, log))
 	took := time.Since(start)
 	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
 	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {
@@ -93,11 +94,17 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 }
 
 // execute calls the executor; a panic in it is the task's failure, not the worker's.
-func (d *driver) execute(ctx context.Context, task *Task) (res dagrun.Result) {
+func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.Result) {
 	executor, ok := d.worker.executors[kindOf(task.Body)]
 	if !ok {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: fmt.Sprintf("this worker does not execute %s", kindOf(task.Body))}
 	}
+	if err := d.reveal(ctx, task); errors.Is(err, errSecretStopped) {
+		return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
+	} else if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	log.Mask(task.masked())
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(task.Stderr, "panic: %v\n\n%s", p, debug.Stack())

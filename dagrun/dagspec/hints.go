@@ -58,7 +58,7 @@ func unknownKeyHint(name string, known []string) string {
 	case slices.Contains(known, "steps") && slices.Contains([]string{"timeout", "retry_policy", "pool", "kill"}, snake):
 		return "put it into defaults: or into a step"
 	}
-	if len(known) > 12 {
+	if len(known) > 13 {
 		return "oarlock dag schema lists the keys"
 	}
 	return "known here: " + strings.Join(known, ", ")
@@ -88,7 +88,7 @@ func DidYouMean(word string, known []string) string {
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < min(best, max(len(word), len(k))) {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < min(best, max(len(word), len(k))) {
 			best, name = d, k
 		}
 	}

@@ -14,8 +14,9 @@ import (
 //	cache          a step has cache
 //	pool           a step or publish names a pool
 //	schedule       the DAG has schedules
-//	secrets:env    a secret comes from the environment of the worker
-//	secrets:file   a secret comes from a file on the worker
+//	secrets:env      a secret comes from the environment of the worker
+//	secrets:file     a secret comes from a file on the worker
+//	secrets:command  a secret comes from a program that the worker is configured with
 //
 // Everything else in a DAG file every version executes.
 func (s *Spec) Needs() []string {
@@ -26,7 +27,7 @@ func (s *Spec) Needs() []string {
 	for _, h := range s.HandlerOn.all() {
 		h.step.needs(found)
 	}
-	for _, secret := range s.Secrets {
+	for _, secret := range s.AllSecrets() {
 		found["secrets:"+secret.From] = true
 	}
 	if len(s.Schedule) > 0 {

@@ -122,6 +122,7 @@ func (r *Rig) close() error {
 
 func (r *Rig) workerConfig() worker.Config {
 	c := &r.config
+	c.Secrets.WorkerVariable = guard.WorkerEnv
 	wc := worker.Config{
 		Register: r.register, Cancel: r.cancelChild, Ended: r.ended, Logs: r.newLogs,
 		Self: queue.Worker{
