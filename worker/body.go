@@ -71,6 +71,9 @@ func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
 // runBody executes a body and posts its end. Its log is closed with it, unless a publish follows.
 func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
+	if noting, ok := log.(interface{ Note(text string) }); ok {
+		task.Note = noting.Note
+	}
 	task.Started = func() {
 		if b.timed {
 			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})

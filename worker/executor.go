@@ -41,6 +41,7 @@ type Task struct {
 	Failed   []string               // of handlers: the tasks that failed
 
 	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
+	Note           func(string)  // adds a line of Oarlock's own to that log; nil: it takes none
 	Started        func()        // to be called once, when the body is under way: its timeout counts from then
 	Now            chan struct{} // closed when there is no time for grace
 

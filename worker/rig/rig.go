@@ -106,6 +106,10 @@ func (r *Rig) prepare() (err error) {
 		return err
 	}
 	r.executors["process"] = r.commands
+	if why := r.commands.Unbound(); why != "" {
+		r.config.Log.Warn("resources: pids does not bound the commands of this worker", "why", why,
+			"hint", "let the worker run as another user, or where a cgroup v2 with the pids controller is delegated to it")
+	}
 	return nil
 }
 
