@@ -133,9 +133,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 		c.add(key.pos(), "remove it", "%s takes no slots", cmp.Or(s.Action, "a precomputed result"))
 	}
 	if s.Command != "" && strings.ContainsAny(s.Command, " \t\n") && !n.has("args") {
-		name, rest, _ := strings.Cut(s.Command, " ")
-		hint := fmt.Sprintf("for a shell command write run:; else command: %s with args: [%s]", name, strings.Join(strings.Fields(rest), ", "))
-		c.add(n.get("command").pos(), hint, "command is a program, not a command line")
+		c.add(n.get("command").pos(), commandHint(s.Command), "command is a program, not a command line")
 	}
 	if s.ContinueOn.MarkSuccess && !s.ContinueOn.Failure && len(s.ContinueOn.ExitCode) == 0 {
 		c.add(n.in("continue_on", "mark_success").pos(), "add failure: true or exit_code: [..]", "mark_success without a failure to tolerate")
@@ -151,6 +149,7 @@ func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 		c.texts(n.get(key), known.in(key))
 	}
 	c.script(n.get("run"), "run", known)
+	c.noBrackets(n.get("run"), s.Shell)
 	c.noReferences(n.get("command"))
 	c.noReferences(n.get("working_dir"))
 	c.noReferences(n.get("pool"))

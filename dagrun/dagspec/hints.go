@@ -40,6 +40,9 @@ func unknownKeyHint(name string, known []string) string {
 	if slices.Contains(known, snake) {
 		return "write " + snake
 	}
+	if hint := foreignHint(snake, known); hint != "" {
+		return hint
+	}
 	here, _, _ := strings.Cut(elsewhere[snake], ".")
 	here, _, _ = strings.Cut(here, ":")
 	if slices.Contains(known, here) {
@@ -133,12 +136,14 @@ var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "
 func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
 	switch {
+	case key == "schedule":
+		return unscheduled
 	case strings.Contains(title, "duration") && n.kind == kindInt:
 		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
 	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":
 		return "write " + yaml11[strings.ToLower(n.text())] + ": only true and false are booleans"
 	case slices.Contains(want, "array") && scalar && key != "steps":
-		return fmt.Sprintf("write %s: [%v]", key, n.value)
+		return fmt.Sprintf("write %s: %s", key, flowList([]string{fmt.Sprint(n.value)}))
 	case slices.Equal(want, []string{"array"}) && n.kind == kindMap:
 		return "begin each entry with a dash"
 	case slices.Contains(want, "string") && (n.kind == kindBool || n.kind == kindFloat || n.kind == kindInt):
