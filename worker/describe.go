@@ -38,7 +38,8 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 		return nil, err
 	}
 	if a.Publish {
-		t.Body = spec.Publish
+		row, _ := d.run.Task(a.Task)
+		t.Body, t.PublishTry = spec.Publish, row.PublishTries+1
 	}
 	t.Upstream = d.upstream(a.Task, scope)
 	if d.stepName(a.Task)[0] == '@' {

@@ -26,6 +26,7 @@ type Task struct {
 	Item        string // key of its item, "" without foreach
 	Attempt     int
 	Publish     bool   // the body is the publish of one that has succeeded
+	PublishTry  int    // of a publish, from 1: its attempt stays the one that succeeded
 	Fence       int64  // grows with every drive of the run: systems that compare it can refuse a stale task
 	Traceparent string // of the trace that the run belongs to; "": none
 	Key         string // the same in every attempt: an idempotency key for systems that take one

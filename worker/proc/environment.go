@@ -84,6 +84,9 @@ func ours(t *worker.Task) environment {
 		"OARLOCK_FENCE":           strconv.FormatInt(t.Fence, 10),
 		"OARLOCK_IDEMPOTENCY_KEY": t.Key,
 	}
+	if t.PublishTry > 0 {
+		env["OARLOCK_PUBLISH_TRY"] = strconv.Itoa(t.PublishTry)
+	}
 	if t.Source != "" {
 		env["OARLOCK_SOURCE_DIR"] = t.Source
 	}

@@ -29,6 +29,20 @@ func printed(t *testing.T, x *bench, task *worker.Task) map[string]string {
 	return env
 }
 
+func TestEnvironment_APublishFindsTheNumberOfItsTry(t *testing.T) {
+	t.Parallel()
+	x := setup(t)
+	body := shell("")
+	if got, ok := printed(t, x, body)["OARLOCK_PUBLISH_TRY"]; ok {
+		t.Errorf("a body that is no publish finds %q", got)
+	}
+	publish := shell("")
+	publish.Publish, publish.PublishTry = true, 3
+	if got := printed(t, x, publish)["OARLOCK_PUBLISH_TRY"]; got != "3" {
+		t.Errorf("a publish finds %q", got)
+	}
+}
+
 func TestEnvironment_LaterLayersWin(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) {
