@@ -161,6 +161,11 @@ func (n *names) checkVariable(f ref) (valueType, *problem) {
 	return typeAny, nil
 }
 
+// isSource says whether a secret of the DAG is read from a variable of the worker: no text takes it from there.
+func (n *names) isSource(variable string) bool {
+	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
+}
+
 const secretPlaces = "secrets go into env, and into with.headers and with.body of http.request: the program reads its variable"
 
 // holdsSecret says whether a secret is filled into a variable of the step or the DAG.

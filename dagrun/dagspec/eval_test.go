@@ -210,6 +210,18 @@ func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
 	}
 }
 
+// The variable that a secret is read from is no way around the places that secrets may go to.
+func TestResolve_TakesNoTextFromWhereASecretIs(t *testing.T) {
+	t.Parallel()
+	env := func(name string) (string, bool) { return "s3cret", name == "TOKEN" || name == "OTHER" }
+	scope := fakeScope{context: Context{Env: env}}
+	step := secretStep(t, `{id: a, command: x, args: ['${env.OTHER} ${env.TOKEN | default("none")}']}`)
+	got, err := step.Resolve(scope)
+	if err != nil || got.Args[0] != "s3cret none" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // What a step does not say, its publish and its replacements take from it.
 func TestResolve_SecretsOfAStepAreThoseOfItsOtherBodies(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func (v *view) lookup(name string) (any, error) {
 			return below.filled("env."+name, text)
 		}
 	}
-	if v.ctx.Env != nil {
+	if v.ctx.Env != nil && !v.names.isSource(name) {
 		if text, ok := v.ctx.Env(name); ok {
 			return text, nil
 		}
