@@ -33,7 +33,7 @@ RUN ?=
 # Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
 # and a dozen other servers they would be about the machine.
 PACKAGES = $(shell go list $(PKG))
-ALONE = $(filter %/integration %/integration/chaos,$(PACKAGES))
+ALONE = $(filter %/integration,$(PACKAGES))
 REST = $(filter-out $(ALONE),$(PACKAGES))
 
 .PHONY: help

@@ -63,6 +63,7 @@ func (r *Run) showRecords(rec *Records) {
 			rec.Tasks = append(rec.Tasks, c.task.TaskRecord)
 		}
 	}
+	rec.Tasks = r.leaveOut(rec.Tasks)
 	rec.Attempts, rec.Controls, rec.Notes, rec.Run = r.attempts, r.decisions, r.notes, nil
 	r.shownRun = r.record()
 	if !sameRun(r.shownRun, r.saved) {

@@ -5,19 +5,12 @@
 //
 // # The loop
 //
-// A driver owns one Run and repeats four moves:
+// A driver owns one Run, which [New] or [Restore] makes, and repeats four moves. The package's example is such a driver.
 //
-//	run, _ := dagrun.New(graph, options)             // or Restore(graph, options, saved)
-//	run.Step(dagrun.Event{Kind: dagrun.EvBegin, At: now})
-//	for !run.Over() {
-//		if ready, ok := run.Ready(); ok {
-//			for _, w := range ready.Wants { … gate … }  // a slot that is free now: Step(EvGranted), then Ready again
-//			commit(ready.Records)                       // one fenced commit; refused: Step what moved, Ready again
-//			perform(ready.Actions)                      // only after the commit
-//			run.Advance()
-//		}
-//		run.Step(next event, or a Tick at ready.WakeAt)
-//	}
+//   - [Run.Step] tells the run an event: first EvBegin, then what happened, or EvTick once [Ready.WakeAt] has come.
+//   - [Run.Ready] shows what follows. For a want that a free slot can serve the driver steps EvGranted, and calls Ready again.
+//   - The driver commits [Ready.Records] in one fenced commit. If the commit is refused, it steps what moved, and calls Ready again.
+//   - [Run.Advance] acknowledges the commit. Only now does the driver perform [Ready.Actions], which it copied before.
 //
 // # What the caller owes
 //

@@ -131,9 +131,22 @@ func (r *Run) explainWait(t *task) string {
 // explainTime says how far away a time is. The core knows no calendar: it counts from the latest event.
 func (r *Run) explainTime(at Time) string {
 	if at > r.now {
-		return "in " + Duration(at-r.now).String()
+		return "in " + Duration(at-r.now).about()
 	}
-	return Duration(r.now-at).String() + " ago"
+	return Duration(r.now-at).about() + " ago"
+}
+
+// about is a duration as people say it: 4h, not 3h59m59s992ms.
+func (d Duration) about() string {
+	const second, hour = Duration(1000), Duration(3_600_000)
+	step := Duration(1)
+	switch {
+	case d >= hour:
+		step = 60 * second
+	case d >= second:
+		step = second
+	}
+	return ((d + step/2) / step * step).String()
 }
 
 // Reason says why the run is as it is, "" while it simply runs.

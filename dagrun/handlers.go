@@ -1,5 +1,7 @@
 package dagrun
 
+import "slices"
+
 // handler is the node of a handler, nil when the spec has none of the kind.
 func (r *Run) handler(kind int) *node {
 	if i := r.graph.handlers[kind]; i >= 0 {
@@ -145,4 +147,39 @@ func (r *Run) endHandler(kind int, toCome bool) {
 	if n := r.handler(kind); n != nil && (toCome || n.begun()) {
 		n.tasks(func(t *task) { r.stop(t, r.rec.EndingBy, r.endingReason(), r.rec.Ending == EndingNow) })
 	}
+}
+
+// leftOut says whether a handler has a row that waits for a turn: it ran in an earlier generation, or was about to run.
+func (t *task) leftOut() bool { return t.State <= TaskReady && (t.stored || t.Seq > 0) }
+
+// leaveOut ends, with the run, the rows of handlers that had no turn in this generation. Like the verdict that is a proposal:
+// a cancel that comes before Advance may give one of them its turn. So the tasks themselves stay as they are.
+func (r *Run) leaveOut(rows []TaskRecord) []TaskRecord {
+	if r.verdict == nil {
+		return rows
+	}
+	seq := r.seq
+	for i := r.graph.plain; i < len(r.nodes); i++ {
+		t := r.nodes[i].main
+		if !t.leftOut() {
+			continue
+		}
+		seq++
+		row := t.TaskRecord
+		row.Seq, row.State, row.Generation = seq, TaskSkipped, r.rec.Generation
+		row.Reason, row.FinishedAt = "the run "+r.verdict.State.String(), r.now
+		rows = slices.DeleteFunc(rows, func(old TaskRecord) bool { return old.ID == row.ID })
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// leftOutCount is how many rows leaveOut ends.
+func (r *Run) leftOutCount() (n int) {
+	for i := r.graph.plain; i < len(r.nodes); i++ {
+		if r.nodes[i].main.leftOut() {
+			n++
+		}
+	}
+	return n
 }

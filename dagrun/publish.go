@@ -1,5 +1,7 @@
 package dagrun
 
+import "fmt"
+
 // land brings the publish of a finishing task under way, as soon as it may.
 func (r *Run) land(t *task) {
 	switch {
@@ -55,6 +57,7 @@ func (r *Run) retryPublish(t *task, res Result) {
 	t.PublishTries++
 	t.Publishing = true
 	t.Reason = "publish: " + res.reason()
+	r.note(t, "publish", fmt.Sprintf("publish of attempt %d, try %d: %s; tries again in %s", t.Attempt, t.PublishTries, res.reason(), Duration(t.NextAt-r.now)))
 	r.to(t, TaskRetrying)
 }
 

@@ -62,6 +62,8 @@ func (r *Run) record() RunRecord {
 	case r.verdict != nil:
 		rec.State, rec.Reason, rec.FinishedAt = r.verdict.State, r.verdict.Reason, r.now
 		rec.Deadline = 0
+		n := r.leftOutCount()
+		rec.Counts.Total, rec.Counts.Skipped = rec.Counts.Total+n, rec.Counts.Skipped+n
 	case r.leave == nil:
 	case r.leave.Drained:
 		rec.State = RunQueued

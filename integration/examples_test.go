@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,13 +71,22 @@ var examplesByFile = map[string]example{
 		want: "succeeded each-day=succeeded each-day/2026-11-16=succeeded each-day/2026-11-17=succeeded each-day/2026-11-18=succeeded cleanup=succeeded report=succeeded",
 		says: map[string]string{"report": "3 days are done"},
 	},
+	"spread/spread": {
+		want: "succeeded prepare=succeeded train=succeeded train/1=succeeded train/2=succeeded train/3=succeeded train/4=succeeded collect=succeeded",
+		says: map[string]string{"collect": "4 parts are trained"},
+	},
+	"spread/train-part": {
+		request: queue.Request{Params: map[string]any{"part": 7}},
+		want:    "succeeded train=succeeded",
+		says:    map[string]string{"train": "part 7 on "},
+	},
 	"cache/sums": {
 		want:  "succeeded sum=succeeded show=succeeded",
 		says:  map[string]string{"show": "the sum is 42"},
 		after: cachedNextTime,
 	},
 	"http/publish": {
-		want: "succeeded post=succeeded visible=succeeded tell=succeeded",
+		want: "succeeded where=succeeded service=succeeded post=succeeded visible=succeeded tell=succeeded",
 		says: map[string]string{"tell": "published with status 201"},
 	},
 	"report/nightly-report": {
@@ -128,7 +139,7 @@ func TestExamples_Run(t *testing.T) {
 	people := *b
 	people.url = b.db.URL
 	people.oarlock(t, append([]string{"dag", "apply"}, absolute(t, files)...)...)
-	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8")
+	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8", "labels=gpu=true")
 	site := site(t)
 	t.Run("example", func(t *testing.T) {
 		for _, file := range files {
@@ -293,12 +304,75 @@ func site(t *testing.T) string {
 	return server.URL
 }
 
+// listed is a row of the list of examples: what people type, in the order shown.
+type listed struct {
+	commands [][]string
+	fails    bool // on purpose
+}
+
+var shownCommand = regexp.MustCompile("`oarlock ([^`]+)`")
+
+func listOf(t *testing.T) (rows []listed) {
+	t.Helper()
+	for line := range strings.Lines(read(t, "../examples/README.md")) {
+		first, _, _ := strings.Cut(line, "](")
+		if !strings.HasPrefix(line, "| [") {
+			continue
+		}
+		cells := strings.Split(line, " | ")
+		row := listed{fails: strings.Contains(line, "fails on purpose")}
+		for _, m := range shownCommand.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			row.commands = append(row.commands, strings.Fields(m[1]))
+		}
+		if len(row.commands) == 0 {
+			t.Errorf("%s has no command", first)
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Whoever types what the list of examples shows, line by line, sees each of them run.
+func TestExamples_CommandsOfTheListRun(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3, which stands in for a service")
+	}
+	b := setup(t)
+	home := t.TempDir()
+	command := func(words []string) *exec.Cmd {
+		cmd := exec.Command(program, words...)
+		cmd.Dir = ".."
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + home, "DATABASE_URL=" + b.db.URL}
+		return cmd
+	}
+	rows := listOf(t)
+	for _, row := range rows {
+		var out strings.Builder
+		cmd := command(row.commands[0])
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for _, beside := range row.commands[1:] {
+			until(t, strings.Join(beside, " "), func() bool { return command(beside).Run() == nil })
+		}
+		if err := cmd.Wait(); err != nil != row.fails {
+			t.Errorf("oarlock %v: %v\n%s", row.commands[0], err, out.String())
+		}
+	}
+	if len(rows) < 18 {
+		t.Errorf("only %d rows", len(rows))
+	}
+}
+
 // Every example says in the list of examples what it teaches.
 func TestExamples_AreListed(t *testing.T) {
 	t.Parallel()
 	list := read(t, "../examples/README.md")
 	for name := range examplesByFile {
-		if !strings.Contains(list, "("+name+".yaml)") && !strings.HasPrefix(name, "enqueue/") {
+		if !strings.Contains(list, "("+name+".yaml)") {
 			t.Errorf("examples/README.md does not list %s.yaml", name)
 		}
 		if _, err := os.Stat("../examples/" + name + ".yaml"); err != nil {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -53,7 +54,7 @@ func (d *driver) start(a dagrun.Action) {
 	log := d.kept[a.Task]
 	delete(d.kept, a.Task)
 	if log == nil {
-		log = d.worker.logs.Open(d.logName(a), task.Secrets)
+		log = d.worker.logs.Open(d.logName(a))
 	}
 	d.worker.bodies.Add(1)
 	d.running.Go(func() {
@@ -70,13 +71,16 @@ func ended(a dagrun.Action, res dagrun.Result) dagrun.Event {
 // runBody executes a body and posts its end. Its log is closed with it, unless a publish follows.
 func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	task.Stdout, task.Stderr = log.Stdout(), log.Stderr()
+	if noting, ok := log.(interface{ Note(text string) }); ok {
+		task.Note = noting.Note
+	}
 	task.Started = func() {
 		if b.timed {
 			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})
 		}
 	}
 	start := time.Now()
-	res := task.outcome(d.execute(ctx, task))
+	res := task.outcome(d.execute(ctx, task, log))
 	took := time.Since(start)
 	d.worker.ends.add()
 	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
@@ -94,11 +98,17 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 }
 
 // execute calls the executor; a panic in it is the task's failure, not the worker's.
-func (d *driver) execute(ctx context.Context, task *Task) (res dagrun.Result) {
+func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.Result) {
 	executor, ok := d.worker.executors[kindOf(task.Body)]
 	if !ok {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: fmt.Sprintf("this worker does not execute %s", kindOf(task.Body))}
 	}
+	if err := d.reveal(ctx, task); errors.Is(err, errSecretStopped) {
+		return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
+	} else if err != nil {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	log.Mask(task.masked())
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(task.Stderr, "panic: %v\n\n%s", p, debug.Stack())

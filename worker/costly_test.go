@@ -69,7 +69,9 @@ func TestDriver_ACancelGetsInBetweenCostlyExpressions(t *testing.T) {
 // untilState waits until some task of a run is in a state.
 func (b *bench) untilState(t *testing.T, id queue.RunID, state string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick.C {
 		tasks, err := b.Tasks(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)

@@ -2,11 +2,15 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -21,7 +25,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	scope := d.run.Scope(a.Task)
 	t := &Task{
 		Worker: d.worker.idText, Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
-		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}),
+		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}), Traceparent: traceparent(d.claim.Traceparent),
 		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
 	}
 	if d.worker.config.LocalFiles {
@@ -30,14 +34,12 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	if c, ok := scope.Context().(dagspec.Context); ok {
 		t.Params = c.Params
 	}
-	if t.Secrets, err = d.worker.config.Secrets.resolve(d.def.Spec.Secrets); err != nil {
-		return nil, err
-	}
-	if t.Resolved, err = d.resolve(a, spec, scope, t.Secrets); err != nil {
+	if t.Resolved, err = d.resolve(a, spec, scope); err != nil {
 		return nil, err
 	}
 	if a.Publish {
-		t.Body = spec.Publish
+		row, _ := d.run.Task(a.Task)
+		t.Body, t.PublishTry = spec.Publish, row.PublishTries+1
 	}
 	t.Upstream = d.upstream(a.Task, scope)
 	if d.stepName(a.Task)[0] == '@' {
@@ -53,6 +55,28 @@ func (d *driver) sourcePath() string {
 		return c.Source
 	}
 	return d.def.Path
+}
+
+// traceparent is what an application said of its trace, if a header can carry it.
+func traceparent(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return text
+}
+
+// reveal reads the secrets of a task and fills them in.
+func (d *driver) reveal(ctx context.Context, t *Task) error {
+	if len(t.Resolved.Declared) == 0 {
+		return nil
+	}
+	values, err := d.worker.secrets.read(ctx, t.Worker, t.Resolved.Secrets)
+	if err != nil {
+		return err
+	}
+	t.hidden = append(slices.Collect(maps.Values(values)), d.worker.secrets.atHand(t.Resolved.Declared)...)
+	t.Secrets = t.Resolved.Reveal(values)
+	return nil
 }
 
 // folderOf is the folder of a file that is there, else "".
@@ -72,12 +96,12 @@ func (d *driver) bodyOf(id dagrun.TaskID) (*dagspec.Step, error) {
 	return nil, fmt.Errorf("task %s has no body that package dagspec made", d.def.Graph.TaskName(id))
 }
 
-func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope, secrets map[string]string) (*dagspec.Resolved, error) {
+func (d *driver) resolve(a dagrun.Action, body *dagspec.Step, scope dagrun.Scope) (*dagspec.Resolved, error) {
 	if !a.Publish {
-		return body.Resolve(scope, secrets)
+		return body.Resolve(scope)
 	}
 	row, _ := d.run.Task(a.Task)
-	return body.ResolvePublish(scope, row.Outputs, secrets)
+	return body.ResolvePublish(scope, row.Outputs)
 }
 
 // stepName is the step as people write it: a replacement's is search~1.

@@ -150,7 +150,7 @@ func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 		source string
 		why    string
 	}{
-		"slots":            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken"},
+		"slots":            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0"},
 		"max_active_steps": {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached"},
 		"max_concurrent":   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "max_concurrent 1 of s reached"},
 	} {

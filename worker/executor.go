@@ -19,15 +19,17 @@ type Executor interface {
 
 // Task is one attempt as executors see it.
 type Task struct {
-	Worker  string // id of the worker it runs under
-	Run     int64
-	DAG     string
-	Step    string // its name: a replacement's as step~1, a handler's as @exit
-	Item    string // key of its item, "" without foreach
-	Attempt int
-	Publish bool   // the body is the publish of one that has succeeded
-	Fence   int64  // grows with every drive of the run: systems that compare it can refuse a stale task
-	Key     string // the same in every attempt: an idempotency key for systems that take one
+	Worker      string // id of the worker it runs under
+	Run         int64
+	DAG         string
+	Step        string // its name: a replacement's as step~1, a handler's as @exit
+	Item        string // key of its item, "" without foreach
+	Attempt     int
+	Publish     bool   // the body is the publish of one that has succeeded
+	PublishTry  int    // of a publish, from 1: its attempt stays the one that succeeded
+	Fence       int64  // grows with every drive of the run: systems that compare it can refuse a stale task
+	Traceparent string // of the trace that the run belongs to; "": none
+	Key         string // the same in every attempt: an idempotency key for systems that take one
 
 	Body     *dagspec.Step     // what to run; Publish is a body of its own
 	Resolved *dagspec.Resolved // its texts, with all references filled in
@@ -35,14 +37,16 @@ type Task struct {
 
 	Params   map[string]any
 	Upstream func() ([]byte, error) // JSON of the direct parents, what $OARLOCK_UPSTREAM holds
-	Secrets  map[string]string      // resolved; also masked in logs
+	Secrets  map[string]string      // that the step names, read; all that it uses are masked in its log
 	RunState string                 // of handlers: the verdict so far
 	Failed   []string               // of handlers: the tasks that failed
 
 	Stdout, Stderr io.Writer     // the log of the attempt; never block for long
+	Note           func(string)  // adds a line of Oarlock's own to that log; nil: it takes none
 	Started        func()        // to be called once, when the body is under way: its timeout counts from then
 	Now            chan struct{} // closed when there is no time for grace
 
+	hidden   []string // values that are masked wherever the task shows something
 	claim    *queue.Claim
 	id       dagrun.TaskID
 	clock    *clock

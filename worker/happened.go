@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -145,7 +148,7 @@ func (d *driver) tellLine(now time.Time) {
 				d.line[0].due = now.Add(tellAfter)
 				return
 			}
-			_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: first.task, Text: why})
+			_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: first.task, Text: why + d.ownShare(why)})
 		}
 		d.line = d.line[1:]
 	}
@@ -168,3 +171,29 @@ func (d *driver) giveBack(task dagrun.TaskID) {
 }
 
 func (d *driver) priority() int { return d.claim.Priority }
+
+// tellShare bounds how many tasks of a run a reason names.
+const tellShare = 3
+
+// ownShare adds to a reason which tasks of this run hold slots. Without it nobody sees that steps of one run wait for each
+// other: a client that needs its server started holds the slot that the server waits for.
+func (d *driver) ownShare(why string) string {
+	if !strings.HasSuffix(why, "are taken") {
+		return ""
+	}
+	slots, names := 0, []string{}
+	for task := range d.bodies.byTask {
+		if t := d.tickets[task]; t != nil && t.slots > 0 {
+			slots += t.slots
+			names = append(names, d.def.Graph.TaskName(task))
+		}
+	}
+	if slots == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	if more := len(names) - tellShare; more > 0 {
+		names = append(names[:tellShare], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf(", %d by this run: %s", slots, strings.Join(names, ", "))
+}

@@ -11,7 +11,7 @@ import (
 
 // Logs takes what bodies write.
 type Logs interface {
-	Open(name LogName, secrets map[string]string) Log
+	Open(name LogName) Log
 	Close() // once nothing is under way any more
 }
 
@@ -19,6 +19,7 @@ type Logs interface {
 type Log interface {
 	Stdout() io.Writer
 	Stderr() io.Writer
+	Mask(secrets []string) // from the next write on, besides what is masked already
 	// Close ends the log. What it returns, the last pieces with the final marker, rides with the record of the end.
 	Close(ctx context.Context, reason string) (last []queue.Chunk, lastLine string)
 }

@@ -42,6 +42,7 @@ func (d *driver) open(a dagrun.Action) {
 		if task.Body.Action == "wait" {
 			open = func() dagrun.Event { return d.openWait(ctx, task, &row) }
 		}
+		task.hidden = d.worker.secrets.atHand(task.Resolved.Declared)
 		e := open()
 		if e.Text = task.Masked(e.Text); e.Result != nil {
 			e.Result.Reason = task.Masked(e.Result.Reason)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -97,7 +98,7 @@ func (t *Task) declares(name, kind string) bool {
 // Masked takes secrets out of a text that is stored and shown as it is: a reason, an answer that repeats what it was sent.
 func (t *Task) Masked(text string) string {
 	var shapes []string
-	for _, secret := range t.Secrets {
+	for _, secret := range t.masked() {
 		for _, s := range []string{secret, strings.TrimSpace(secret)} {
 			quoted := strconv.Quote(s)
 			shapes = append(shapes, s, quoted[1:len(quoted)-1], url.QueryEscape(s), url.PathEscape(s))
@@ -110,6 +111,11 @@ func (t *Task) Masked(text string) string {
 		}
 	}
 	return text
+}
+
+// masked are the values that nobody is to see.
+func (t *Task) masked() []string {
+	return slices.AppendSeq(slices.Clone(t.hidden), maps.Values(t.Secrets))
 }
 
 // holdsNUL finds what JSON allows and Postgres refuses: \u0000, unless its backslash is one that is escaped.

@@ -95,14 +95,17 @@ func TestReason_HoldsNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setup(t, "name: d\nsecrets: [{name: token, from: file, key: "+file+"}]\nsteps:\n"+
-		"  - {id: error, action: my.func, continue_on: failed}\n  - {id: panic, action: my.func}\n"+
-		"  - {id: wait, action: wait, with: {http: {url: http://x}}}\n")
+		"  - {id: error, action: my.func, continue_on: failed, secrets: [token]}\n  - {id: panic, action: my.func, secrets: all}\n"+
+		"  - {id: none, action: my.func, continue_on: failed}\n  - {id: wait, action: wait, with: {http: {url: http://x}}}\n")
 	id := b.enqueue(t, "d")
 	b.start(t, "w", func(c *worker.Config) {
 		c.Prober = prober(func() (bool, string, error) { return false, "", errors.New("no pass word/1") })
 		c.Executors["action:my.func"] = worker.Func(func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
-			if task.Step == "panic" {
+			switch task.Step {
+			case "panic":
 				panic("with " + task.Secrets["token"])
+			case "none":
+				return nil, errors.New("it has " + task.Secrets["token"] + "pass word/1")
 			}
 			return nil, fmt.Errorf("Get http://x?t=pass+word%%2F1: %q", task.Secrets["token"])
 		})
@@ -112,7 +115,7 @@ func TestReason_HoldsNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"error": `Get http://x?t=***: "***"`, "panic": "panic: with ***", "wait": "no ***"}
+	want := map[string]string{"error": `Get http://x?t=***: "***"`, "panic": "panic: with ***", "wait": "no ***", "none": "it has ***"}
 	for _, task := range tasks {
 		if task.Reason != want[task.Step] {
 			t.Errorf("%s: %q, want %q", task.Step, task.Reason, want[task.Step])

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,11 @@ type SecretPolicy struct {
 
 	NeverEnv   []string // variables, besides ownVariables
 	NeverFiles []string // files, by whatever path they are named
+
+	// Command prints the secret whose key it gets as its last argument; none: no secret comes from a command. It runs with
+	// this process's environment, without ownVariables and NeverEnv.
+	Command        []string
+	WorkerVariable string // holds the id of the worker in the command's environment; "": none does
 }
 
 // ownVariables hold the worker's way to its database.
@@ -35,11 +41,21 @@ const (
 	maxSecretBytes = 64 << 10 // of a file: each secret is a variable of the environment, and masked in every line of a log
 )
 
-// resolve reads secrets where the worker has them. No value is in an error.
-func (p *SecretPolicy) resolve(wanted []dagspec.Secret) (map[string]string, error) {
+// secretReader reads secrets where the worker has them. No value is in an error.
+type secretReader struct {
+	SecretPolicy
+	running chan struct{} // a place for each command under way
+}
+
+func newSecretReader(p SecretPolicy) *secretReader {
+	return &secretReader{SecretPolicy: p, running: make(chan struct{}, maxSecretCommands)}
+}
+
+// read gives the values of secrets, by name. Some may take a while.
+func (r *secretReader) read(ctx context.Context, worker string, wanted []dagspec.Secret) (map[string]string, error) {
 	secrets := make(map[string]string, len(wanted))
 	for _, s := range wanted {
-		value, err := p.read(s)
+		value, err := r.one(ctx, worker, s)
 		if err == nil && len(value) < minSecretBytes {
 			err = fmt.Errorf("it has fewer than %d bytes, too few to be masked in logs", minSecretBytes)
 		}
@@ -51,16 +67,37 @@ func (p *SecretPolicy) resolve(wanted []dagspec.Secret) (map[string]string, erro
 	return secrets, nil
 }
 
-func (p *SecretPolicy) read(s dagspec.Secret) (string, error) {
-	if s.From == "env" {
-		return p.variable(s.Key)
+func (r *secretReader) one(ctx context.Context, worker string, s dagspec.Secret) (string, error) {
+	switch s.From {
+	case "env":
+		return r.variable(s.Key)
+	case "command":
+		return r.ask(ctx, worker, s.Key)
 	}
-	return p.file(filepath.Clean(s.Key))
+	return r.file(filepath.Clean(s.Key))
+}
+
+// atHand are the values of all secrets that a look at this host gives: they are masked in logs of tasks that do not get
+// them, too.
+func (r *secretReader) atHand(declared []dagspec.Secret) (values []string) {
+	for _, s := range declared {
+		if s.From == "command" {
+			continue
+		}
+		if value, err := r.one(context.Background(), "", s); err == nil && len(value) >= minSecretBytes {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+func (p *SecretPolicy) isOwnVariable(name string) bool {
+	return slices.Contains(ownVariables, name) || slices.Contains(p.NeverEnv, name)
 }
 
 func (p *SecretPolicy) variable(name string) (string, error) {
 	switch {
-	case slices.Contains(ownVariables, name) || slices.Contains(p.NeverEnv, name):
+	case p.isOwnVariable(name):
 		return "", fmt.Errorf("variable %s is the worker's own: no secrets_env hands it out", name)
 	case !allows(p.Env, name):
 		return "", fmt.Errorf("variable %s is not among secrets_env of this worker", name)

@@ -1,10 +1,13 @@
 package worker_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/oarlock-dev/oarlock/worker"
 )
@@ -55,7 +58,7 @@ func TestSecrets_AreThoseThatTheWorkerAllows(t *testing.T) {
 		{none, "env, key: OTHER", "secrets_env"},
 		{none, "file, key: " + dir + "/token", "secrets_files"},
 	} {
-		b := setup(t, "name: d\nsecrets: [{name: s, from: "+tt.secret+"}]\nsteps: [{id: a, run: x}]\n")
+		b := setup(t, "name: d\nsecrets: [{name: s, from: "+tt.secret+"}]\nsteps: [{id: a, run: x, secrets: [s]}]\n")
 		b.start(t, "w", func(c *worker.Config) { c.Secrets = tt.policy })
 		id := b.enqueue(t, "d")
 		state := b.await(t, id).State
@@ -68,5 +71,62 @@ func TestSecrets_AreThoseThatTheWorkerAllows(t *testing.T) {
 			!strings.Contains(tasks[0].Reason, tt.want), strings.Contains(tasks[0].Reason, "hunter2"):
 			t.Errorf("%s: %s: %s (%s)", tt.secret, state, tasks[0].Reason, tasks[0].FailureKind)
 		}
+	}
+}
+
+// A secret goes to the bodies that name it, and to no other one; a missing one fails those alone, and the handler that
+// raises the alarm runs.
+func TestSecrets_GoToTheBodiesThatNameThem(t *testing.T) {
+	t.Setenv("DB_WORD", "hunter2")
+	b := setup(t, `
+name: d
+secrets: [{name: DB, from: env, key: DB_WORD}, {name: gone, from: env, key: NOT_THERE}]
+handler_on:
+  failure: {run: alarm}
+  exit: {run: bye, env: {SAID: 'no ${secrets.gone}'}}
+steps:
+  - {id: named, run: x, secrets: [DB], publish: {run: y}}
+  - {id: refers, depends: [named], command: x, env: {PGPASSWORD: 'p:${secrets.DB}'}}
+  - {id: none, depends: [refers], run: x}
+  - {id: own, depends: [none], run: x, secrets: [{name: OWN, from: env, key: DB_WORD}]}
+  - {id: lacks, depends: [own], run: x, secrets: all}
+`)
+	id := b.enqueue(t, "d")
+	b.start(t, "w", nil)
+	r := b.await(t, id)
+	if !strings.Contains(r.Reason, "secret gone: the worker has no environment variable NOT_THERE") {
+		t.Errorf("the run is %s: %s", r.State, r.Reason)
+	}
+	if got := b.states(t, id); !strings.Contains(got, "lacks=failed") || !strings.Contains(got, "@failure=succeeded") || !strings.Contains(got, "@exit=failed") {
+		t.Errorf("tasks: %s", got)
+	}
+	want := map[string]string{
+		"named": "map[DB:hunter2] map[]", "named publish": "map[DB:hunter2] map[]", "refers": "map[] map[PGPASSWORD:p:hunter2]",
+		"none": "map[] map[]", "own": "map[OWN:hunter2] map[]", "@failure": "map[] map[]",
+	}
+	close(b.bodies.started)
+	got := map[string]string{}
+	for task := range b.bodies.started {
+		name := task.Step
+		if task.Publish {
+			name += " publish"
+		}
+		got[name] = fmt.Sprint(task.Secrets, " ", task.Resolved.Env)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A worker without the command does not offer what it cannot do: the run waits for one that has it.
+func TestSecrets_AreOfferedFromACommandWhereThereIsOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "name: d\nsecrets: [{name: s, from: command, key: k}]\nsteps: [{id: a, run: x, secrets: [s]}]\n")
+	id := b.enqueue(t, "d")
+	b.start(t, "without", nil)
+	b.start(t, "with", func(c *worker.Config) { c.Secrets.Command = []string{"/bin/echo", "the secret of"} })
+	task := <-b.bodies.started
+	if r := b.await(t, id); r.State != "succeeded" || task.Secrets["s"] != "the secret of k" {
+		t.Errorf("%s: %s: %v", r.State, r.Reason, task.Secrets)
 	}
 }

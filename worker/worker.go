@@ -74,6 +74,7 @@ type Worker struct {
 	session   Session
 	executors map[string]Executor
 	prober    Prober
+	secrets   *secretReader
 	env       func(string) (string, bool)
 	logs      Logs
 	log       *slog.Logger
@@ -135,7 +136,7 @@ func New(c Config) (*Worker, error) {
 		c.Meter = silent{}
 	}
 	w := &Worker{
-		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env,
+		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env, secrets: newSecretReader(c.Secrets),
 		gate:  NewGate(c.Slots),
 		hurry: make(chan struct{}), drain: make(chan struct{}),
 		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), ranked: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
@@ -285,6 +286,9 @@ func (w *Worker) extend(session Session) {
 // offers is what the worker can execute.
 func (w *Worker) offers() []string {
 	all := slices.Concat(offered, w.config.Offers)
+	if len(w.config.Secrets.Command) > 0 {
+		all = append(all, "secrets:command")
+	}
 	for what := range w.executors {
 		all = append(all, what)
 	}

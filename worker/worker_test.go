@@ -163,13 +163,14 @@ func (b *bodies) order() string {
 // logs drops everything.
 type logs struct{}
 
-func (logs) Open(worker.LogName, map[string]string) worker.Log { return log{} }
-func (logs) Close()                                            {}
+func (logs) Open(worker.LogName) worker.Log { return log{} }
+func (logs) Close()                         {}
 
 type log struct{}
 
 func (log) Stdout() io.Writer { return io.Discard }
 func (log) Stderr() io.Writer { return io.Discard }
+func (log) Mask([]string)     {}
 
 func (log) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 

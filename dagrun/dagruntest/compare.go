@@ -224,15 +224,33 @@ func (p *Pair) compareRun(ready dagrun.Ready) error {
 	if c, m := show(core), show(p.Model.Run()); c != m {
 		return fmt.Errorf("run row\n  core  %s\n  model %s", c, m)
 	}
-	return p.compareCounts(core.Counts, ready.Result != nil)
+	return p.compareCounts(core.Counts, ready)
 }
 
-func (p *Pair) compareCounts(c dagrun.Counts, final bool) error {
+// leftOut finds the handlers that have a row and had no turn: the last batch of a run ends these rows, too.
+func (p *Pair) leftOut(ready dagrun.Ready) (ids []dagrun.TaskID) {
+	for _, c := range p.Model.sorted() {
+		_, kept := p.Kept.Tasks[c.ID]
+		written := slices.ContainsFunc(ready.Records.Tasks, func(t dagrun.TaskRecord) bool { return t.ID == c.ID })
+		if p.Model.isHandler(c) && !c.State.Terminal() && (kept || written) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+func (p *Pair) compareCounts(c dagrun.Counts, ready dagrun.Ready) error {
 	if sum := c.Open + c.Succeeded + c.Failed + c.Skipped + c.UpstreamFailed + c.Canceled + c.Replaced; sum != c.Total {
 		return fmt.Errorf("counts do not add up: %+v", c)
 	}
-	if !final {
+	if ready.Result == nil {
 		return nil
+	}
+	left := p.leftOut(ready)
+	for _, id := range left {
+		if !slices.ContainsFunc(ready.Records.Tasks, func(t dagrun.TaskRecord) bool { return t.ID == id && t.State == dagrun.TaskSkipped }) {
+			return fmt.Errorf("the run ends, and the row of %s does not", p.Graph.TaskName(id))
+		}
 	}
 	var m dagrun.Counts
 	count := map[dagrun.State]*int{
@@ -245,6 +263,7 @@ func (p *Pair) compareCounts(c dagrun.Counts, final bool) error {
 			m.Total++
 		}
 	}
+	m.Total, m.Skipped = m.Total+len(left), m.Skipped+len(left)
 	if c != m {
 		return fmt.Errorf("counts\n  core  %+v\n  model %+v", c, m)
 	}

@@ -16,12 +16,13 @@ type checker struct {
 	spec  *Spec
 	root  *node
 	names *names
-	uses  []use // references to steps, judged once the graph is known
+	uses  []use           // references to steps, judged once the graph is known
+	asked map[string]bool // secrets that some body gets
 }
 
 // checkSpec reports everything that is wrong although its form is right.
 func checkSpec(r *report, spec *Spec, root *node) {
-	c := &checker{report: r, spec: spec, root: root, names: newNames(spec)}
+	c := &checker{report: r, spec: spec, root: root, names: newNames(spec), asked: map[string]bool{}}
 	c.names.vague = findVague(root)
 	c.dag()
 	c.params()
@@ -35,13 +36,15 @@ func checkSpec(r *report, spec *Spec, root *node) {
 		c.body(h.step, n, "", c.names.of(h.step).at(h.place))
 	}
 	c.graph(steps)
+	c.unasked()
 }
 
 // vague is what could not be read: a reference to it is no second mistake.
 type vague struct {
-	ids    map[string]bool // of steps that are there, but not as they should be
-	steps  bool            // some step has no id
-	params bool
+	ids     map[string]bool // of steps that are there, but not as they should be
+	steps   bool            // some step has no id
+	params  bool
+	secrets bool
 }
 
 func findVague(root *node) vague {
@@ -59,11 +62,23 @@ func findVague(root *node) vague {
 		}
 	}
 	v.steps = v.steps || steps == nil || steps.bad
-	v.params = params == nil && root.unreadable() || params != nil && params.bad
-	for _, p := range params.itemsOrNone() {
-		v.params = v.params || p.bad || p.unreadable()
+	v.params = unreadableList(root, params)
+	_, secrets := root.find("secrets")
+	v.secrets = unreadableList(root, secrets)
+	for _, step := range steps.itemsOrNone() {
+		if _, own := step.find("secrets"); own != nil {
+			v.secrets = v.secrets || unreadableList(step, own)
+		}
 	}
 	return v
+}
+
+// unreadableList says whether there may be more in a list than could be read; nil where a map has none.
+func unreadableList(of, list *node) bool {
+	if list == nil {
+		return of.unreadable()
+	}
+	return list.bad || slices.ContainsFunc(list.items, func(item *node) bool { return item.bad || item.unreadable() })
 }
 
 func (n *node) itemsOrNone() []*node {
@@ -89,11 +104,9 @@ func (n *node) unreadable() bool {
 func (c *checker) dag() {
 	n := c.root
 	c.ownVariables(n.get("env"))
-	c.texts(n.get("env"), c.names)
+	c.texts(n.get("env"), c.names.withSecrets())
 	c.noReferences(n.get("working_dir"))
-	for item := range n.get("shell").list() {
-		c.noReferences(item)
-	}
+	c.shell(n.get("shell"))
 	for _, v := range n.get("labels").fields() {
 		c.noReferences(v)
 	}
@@ -217,20 +230,6 @@ func (c *checker) applies(p *Param, n *node) {
 				hint = "it applies to integers and numbers"
 			}
 			c.add(v.pos(), hint, "%s does nothing for a param of type %s", key, p.Type)
-		}
-	}
-}
-
-func (c *checker) secrets() {
-	seen := map[string]pos{}
-	nodes := slices.Collect(c.root.get("secrets").list())
-	for i, s := range c.spec.Secrets {
-		c.twice(seen, s.Name, nodes[i].get("name"), "secret")
-		if key := nodes[i].get("key"); s.From == "file" && key != nil && !strings.HasPrefix(s.Key, "/") {
-			c.add(key.pos(), "write the whole path, from /", "the file of secret %q is a relative path", s.Name)
-		}
-		if _, ok := c.spec.Env[s.Name]; ok {
-			c.add(nodes[i].get("name").pos(), "give one of the two another name", "secret %q and a variable of env have the same name", s.Name)
 		}
 	}
 }

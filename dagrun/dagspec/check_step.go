@@ -48,7 +48,7 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 			c.add(items.pos(), "raise max_items", "%d items are more than max_items, %d", len(items.items), s.Foreach.MaxItems)
 		}
 	}
-	if slices.Contains([]string{"params", "steps", "env", "run", "error", "default", "true", "false", "nil", "not", "in", "let", "if", "else"}, s.Foreach.As) {
+	if slices.Contains([]string{"params", "steps", "env", "run", "error", "default", "true", "false", "nil", "not", "in", "let", "if", "else", "secrets"}, s.Foreach.As) {
 		c.add(f.get("as").pos(), "choose another name", "as: %s has a meaning already", s.Foreach.As)
 		return
 	}
@@ -58,7 +58,8 @@ func (c *checker) foreach(s *Step, n, f *node, known *names) {
 // body checks what steps, handlers and replacements share. Inherited is the body's kind where the step itself may have
 // none: that of the step it replaces.
 func (c *checker) body(s *Step, n *node, inherited string, known *names) {
-	known.env = s.Env
+	known.env = merged(known.env, s.Env)
+	known.declareSecrets(s.Secrets)
 	kind := c.oneBody(s, n, inherited)
 	c.bodyParts(s, n, kind)
 	c.bodyTexts(s, n, known)
@@ -115,6 +116,7 @@ var goesWith = []struct {
 	{"shell", []string{"run"}},
 	{"stdin", []string{"run", "command"}},
 	{"working_dir", []string{"run", "command"}},
+	{"secrets", []string{"run", "command", "action"}},
 }
 
 // bodyParts refuses fields that do nothing for this body.
@@ -131,9 +133,7 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 		c.add(key.pos(), "remove it", "%s takes no slots", cmp.Or(s.Action, "a precomputed result"))
 	}
 	if s.Command != "" && strings.ContainsAny(s.Command, " \t\n") && !n.has("args") {
-		name, rest, _ := strings.Cut(s.Command, " ")
-		hint := fmt.Sprintf("for a shell command write run:; else command: %s with args: [%s]", name, strings.Join(strings.Fields(rest), ", "))
-		c.add(n.get("command").pos(), hint, "command is a program, not a command line")
+		c.add(n.get("command").pos(), commandHint(s.Command), "command is a program, not a command line")
 	}
 	if s.ContinueOn.MarkSuccess && !s.ContinueOn.Failure && len(s.ContinueOn.ExitCode) == 0 {
 		c.add(n.in("continue_on", "mark_success").pos(), "add failure: true or exit_code: [..]", "mark_success without a failure to tolerate")
@@ -143,13 +143,17 @@ func (c *checker) bodyParts(s *Step, n *node, kind string) {
 // bodyTexts checks every text of a body.
 func (c *checker) bodyTexts(s *Step, n *node, known *names) {
 	c.ownVariables(n.get("env"))
-	for _, key := range []string{"env", "args", "labels", "name"} {
-		c.texts(n.get(key), known)
+	c.stepSecrets(s, n, known)
+	c.texts(n.get("env"), known.withSecrets())
+	for _, key := range []string{"args", "labels", "name"} {
+		c.texts(n.get(key), known.in(key))
 	}
 	c.script(n.get("run"), "run", known)
+	c.noBrackets(n.get("run"), s.Shell)
 	c.noReferences(n.get("command"))
 	c.noReferences(n.get("working_dir"))
 	c.noReferences(n.get("pool"))
+	c.shell(n.get("shell"))
 	if in := n.get("stdin"); in != nil {
 		c.text(in, known)
 		c.text(in.get("text"), known)
@@ -185,8 +189,8 @@ func (c *checker) statements(n, params *node, known *names) {
 // ownVariables refuses names that every task gets from us: what is written here would be overwritten.
 func (c *checker) ownVariables(env *node) {
 	for key := range env.fields() {
-		if strings.HasPrefix(key.text(), "OARLOCK_") {
-			c.add(key.pos(), "choose another name", "%s: variables that begin with OARLOCK_ are set for every task", key.text())
+		if strings.HasPrefix(key.text(), ownPrefix) {
+			c.add(key.pos(), "choose another name", "%s: variables that begin with %s are set for every task", key.text(), ownPrefix)
 		}
 	}
 }

@@ -22,12 +22,22 @@ func (c *checker) text(n *node, known *names) {
 	for _, p := range problems {
 		c.problem(n, p)
 	}
-	for _, f := range t.refs() {
-		if _, p := known.check(f); p != nil {
+	for _, s := range t {
+		if s.ref == nil {
+			continue
+		}
+		_, p := known.check(*s.ref)
+		if p == nil && s.ref.root() == "secrets" {
+			c.asked[s.ref.path[1]] = true
+			if s.orElse != nil {
+				p = s.ref.wrong("remove the default: without the secret the task fails", "a secret has no default")
+			}
+		}
+		if p != nil {
 			c.problem(n, *p)
 			continue
 		}
-		c.used(n, known, f)
+		c.used(n, known, *s.ref)
 	}
 }
 
@@ -84,7 +94,11 @@ func (c *checker) noReferences(n *node) {
 		return
 	}
 	for _, part := range ours.FindAllString(n.text(), -1) {
-		c.problem(n, problem{part, part + " is not filled in here", "references work in env, with, args, stdin, foreach.items, labels and name"})
+		hint := "references work in env, with, args, stdin, foreach.items, labels and name"
+		if isSecret(part) {
+			hint = secretPlaces
+		}
+		c.problem(n, problem{part, part + " is not filled in here", hint})
 	}
 }
 
@@ -103,7 +117,12 @@ func (c *checker) script(n *node, key string, known *names) {
 	}
 }
 
+func isSecret(part string) bool { return strings.HasPrefix(strings.TrimLeft(part, "${ "), "secrets.") }
+
 func scriptHint(part, key string) string {
+	if key == "sql" && isSecret(part) {
+		return "SQL takes no secret; the password of a database belongs into the worker's connections"
+	}
 	if key == "sql" {
 		return "write $1 and add it to params:"
 	}

@@ -88,6 +88,7 @@ func (c *compiler) inherit(s *Step) {
 func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	c.inherit(s)
 	n.env = s.Env
+	n.declareSecrets(s.Secrets)
 	s.names = n
 	out := dagrun.Step{
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
@@ -207,7 +208,7 @@ func (c *compiler) parts(s *Step, n *names, out *dagrun.Step) {
 // publish is the second body, with what it takes from its step.
 func (c *compiler) publish(s *Step, n *names) *Step {
 	p := *s.Publish
-	p.Env = merged(s.Env, p.Env)
+	p.Env, p.Secrets = merged(s.Env, p.Env), or(p.Secrets, s.Secrets)
 	if p.Shell == nil {
 		p.Shell = s.Shell
 	}
@@ -220,6 +221,7 @@ func (c *compiler) publish(s *Step, n *names) *Step {
 	c.inherit(&p)
 	p.names = n.at(inPublish)
 	p.names.env = p.Env
+	p.names.declareSecrets(p.Secrets)
 	return &p
 }
 
@@ -233,12 +235,13 @@ func merged(base, over map[string]string) map[string]string {
 }
 
 // replacing is a replacement with what it takes from the step that failed: env, timeout, kill, pool, slots, retry_policy,
-// outputs, and the fields of the body where that is of the same kind.
+// outputs, secrets, and the fields of the body where that is of the same kind.
 func (s Step) replacing(failed *Step) Step {
 	s.ID, s.Foreach = failed.ID, nil
 	s.Env = merged(failed.Env, s.Env)
 	s.Timeout = or(s.Timeout, failed.Timeout)
 	s.Kill = or(s.Kill, failed.Kill)
+	s.Secrets = or(s.Secrets, failed.Secrets)
 	s.Pool = or(s.Pool, failed.Pool)
 	s.RetryPolicy = or(s.RetryPolicy, failed.RetryPolicy)
 	if s.Slots == 0 {

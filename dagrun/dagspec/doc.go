@@ -7,7 +7,7 @@
 //	params, err := spec.Params(given)              // err is a ParamErrors
 //	graph, err := spec.Graph()
 //	run := dagrun.New(graph, dagrun.Options{Context: dagspec.Context{Params: params, …}})
-//	task, err := step.Resolve(run.Scope(id), nil)  // step is the Data of the graph's step: ${…} filled in
+//	task, err := step.Resolve(run.Scope(id))       // step is the Data of the graph's step: ${…} filled in
 //
 // A Spec is stored as JSON and read back with FromJSON: same meaning, same Hash. What `defaults:` says is merged into
 // the steps when a file is read, so a stored spec has none.

@@ -109,25 +109,83 @@ func evalStep(t *testing.T, id string) (*Step, fakeScope) {
 	return g.Step(i).Data.(*Step), scope
 }
 
-func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
-	t.Parallel()
+func secretStep(t *testing.T, body string) *Step {
+	t.Helper()
 	spec := mustParse(t, `
 name: s
 params: [{name: p}]
-secrets: [{name: token, from: env, key: TOKEN}]
+env: {FROM_DAG: '${secrets.top}', PLAIN: x}
+secrets: [{name: top, from: env, key: TOP}, {name: token, from: env, key: TOKEN}]
 steps:
-  - {id: a, action: http.request, with: {url: "http://x/${params.p}", headers: {A: "Bearer ${secrets.token}"}, body: {t: ["${secrets.token}", "${params.p}"]}}}
-`)
+  - {id: all, run: x, secrets: all}
+  - `+body+"\n")
 	g, err := spec.Graph()
 	if err != nil {
 		t.Fatal(err)
 	}
-	step, secrets := g.Step(0).Data.(*Step), map[string]string{"token": "s3cret"}
+	return g.Step(1).Data.(*Step)
+}
+
+func secretNames(r *Resolved) (names []string) {
+	for _, s := range r.Secrets {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestResolve_SecretsStaySealedUntilTheyAreRead(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"top": "t0p!", "token": "s3cret", "OWN": "mine"}
 	scope := fakeScope{context: Context{Params: map[string]any{"p": "${secrets.token}"}}}
-	got, err := step.Resolve(scope, secrets)
+	for _, tt := range []struct {
+		name, body string
+		wanted     []string
+		env        map[string]string
+		variables  map[string]string
+	}{
+		{"named", `{id: a, run: x, secrets: [token]}`, []string{"token", "top"}, map[string]string{"FROM_DAG": "t0p!", "PLAIN": "x"}, map[string]string{"token": "s3cret"}},
+		{"referred to", `{id: a, command: psql, env: {PGPASSWORD: 'x${secrets.token}y', FROM_DAG: none, P: '${params.p}'}}`, []string{"token"},
+			map[string]string{"PGPASSWORD": "xs3crety", "FROM_DAG": "none", "PLAIN": "x", "P": "${secrets.token}"}, map[string]string{}},
+		{"through another variable", `{id: a, run: x, env: {URL: 'u:${env.FROM_DAG}@h', FROM_DAG: ''}}`, []string{"top"},
+			map[string]string{"URL": "u:t0p!@h", "FROM_DAG": "", "PLAIN": "x"}, map[string]string{}},
+		{"its own", `{id: a, run: x, secrets: [{name: OWN, from: file, key: /own}], env: {FROM_DAG: '${secrets.OWN}'}}`, []string{"OWN"},
+			map[string]string{"FROM_DAG": "mine", "PLAIN": "x"}, map[string]string{"OWN": "mine"}},
+		{"all", `{id: a, run: x, secrets: all, env: {FROM_DAG: ''}}`, []string{"token", "top"},
+			map[string]string{"FROM_DAG": "", "PLAIN": "x"}, map[string]string{"token": "s3cret", "top": "t0p!"}},
+		{"a body without an environment", `{id: a, action: noop}`, nil, map[string]string{"PLAIN": "x"}, map[string]string{}},
+	} {
+		got, err := secretStep(t, tt.body).Resolve(scope)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.wanted, secretNames(got)); diff != "" {
+			t.Errorf("%s: wanted: %s", tt.name, diff)
+		}
+		for name, value := range got.Env {
+			if strings.Contains(value, "s3cret") || strings.Contains(value, "t0p!") {
+				t.Errorf("%s: %s holds a secret before it was read", tt.name, name)
+			}
+		}
+		variables := got.Reveal(values)
+		if diff := cmp.Diff(tt.env, got.Env); diff != "" {
+			t.Errorf("%s: env: %s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.variables, variables); diff != "" {
+			t.Errorf("%s: variables: %s", tt.name, diff)
+		}
+	}
+}
+
+func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
+	t.Parallel()
+	scope := fakeScope{context: Context{Params: map[string]any{"p": "${secrets.token}"}}}
+	step := secretStep(t, `{id: a, action: http.request, with: {url: "http://x/${params.p}", headers: {A: "Bearer ${secrets.token}"}, body: {t: ["${secrets.token}", "${params.p}"]}}}`)
+	got, err := step.Resolve(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got.Reveal(map[string]string{"token": "s3cret"})
 	want := map[string]any{
 		"url": "http://x/${secrets.token}", "headers": map[string]any{"A": "Bearer s3cret"},
 		"body": map[string]any{"t": []any{"s3cret", "${secrets.token}"}}, // what a submitter gives stays a text
@@ -135,19 +193,64 @@ steps:
 	if diff := cmp.Diff(want, got.With); diff != "" {
 		t.Error(diff)
 	}
-	step.With["url"] = "http://x/${secrets.token}" // as if it came past the checks
-	if _, err := step.Resolve(scope, secrets); err == nil || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("a secret in a URL: %v", err)
+	for _, place := range []func(*Step){ // as if it came past the checks
+		func(s *Step) { s.With = map[string]any{"url": "http://x/${secrets.token}"} },
+		func(s *Step) { s.Args = []string{"${secrets.token}"} },
+		func(s *Step) { s.Args = []string{"${env.T}"} },
+		func(s *Step) { s.Name = "${secrets.token}" },
+		func(s *Step) { s.Labels = map[string]string{"l": "${env.T}"} },
+		func(s *Step) { s.Stdin = &Stdin{Text: "${secrets.token}"} },
+		func(s *Step) { s.With = map[string]any{"headers": "${secrets.none}"} },
+	} {
+		step := secretStep(t, `{id: a, action: http.request, with: {url: "http://x/"}, env: {T: "${secrets.token}"}}`)
+		place(step)
+		if _, err := step.Resolve(scope); err == nil {
+			t.Errorf("a secret went where it may not: %+v", step)
+		}
 	}
-	if _, err := step.Resolve(scope, nil); err == nil {
-		t.Error("a secret that is not there is no error")
+}
+
+// The variable that a secret is read from is no way around the places that secrets may go to.
+func TestResolve_TakesNoTextFromWhereASecretIs(t *testing.T) {
+	t.Parallel()
+	env := func(name string) (string, bool) { return "s3cret", name == "TOKEN" || name == "OTHER" }
+	scope := fakeScope{context: Context{Env: env}}
+	step := secretStep(t, `{id: a, command: x, args: ['${env.OTHER} ${env.TOKEN | default("none")}']}`)
+	got, err := step.Resolve(scope)
+	if err != nil || got.Args[0] != "s3cret none" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What a step does not say, its publish and its replacements take from it.
+func TestResolve_SecretsOfAStepAreThoseOfItsOtherBodies(t *testing.T) {
+	t.Parallel()
+	step := secretStep(t, `{id: a, run: x, env: {FROM_DAG: ''}, secrets: [token], publish: {run: y}, on_error: [{do: replace, with: [{run: z}, {run: z, secrets: []}]}]}`)
+	for i, tt := range []struct {
+		body *Step
+		want []string
+	}{{step, []string{"token"}}, {step.Publish, []string{"token"}}} {
+		got, err := tt.body.Resolve(fakeScope{context: Context{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, secretNames(got)); diff != "" {
+			t.Errorf("body %d: %s", i, diff)
+		}
+	}
+	for i, want := range []string{"token", ""} {
+		alt := step.OnError[0].With[i].replacing(step)
+		alt.names = step.names
+		if got := strings.Join(alt.named(), " "); got != want {
+			t.Errorf("replacement %d gets %q, want %q", i, got, want)
+		}
 	}
 }
 
 func TestResolve_FillsTexts(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "t")
-	got, err := step.Resolve(scope, nil)
+	got, err := step.Resolve(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +261,7 @@ func TestResolve_FillsTexts(t *testing.T) {
 		Env:   map[string]string{"GREETING": "hello world", "BASE": "/base", "PATH": "/bin:/dag:/step", "TEXT": " a b ", "OLD": "hello world"},
 		Stdin: &stdin,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Resolved{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -166,7 +269,7 @@ func TestResolve_FillsTexts(t *testing.T) {
 func TestResolve_KeepsTypesInWith(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "typed")
-	got, err := step.Resolve(scope, nil)
+	got, err := step.Resolve(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +291,7 @@ func TestResolve_RefusesWhatHasNoValue(t *testing.T) {
 		"unset":   "args: env.NOPE has no value",
 	} {
 		step, scope := evalStep(t, id)
-		if _, err := step.Resolve(scope, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := step.Resolve(scope); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -198,7 +301,7 @@ func TestResolve_NeedsAContext(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "t")
 	scope.context = "nothing"
-	if _, err := step.Resolve(scope, nil); err == nil {
+	if _, err := step.Resolve(scope); err == nil {
 		t.Error("no error")
 	}
 }
@@ -207,7 +310,7 @@ func TestResolve_SeesTheItem(t *testing.T) {
 	t.Parallel()
 	step, scope := evalStep(t, "each")
 	scope.item = &dagrun.Item{Key: "0", Value: `{"name":"n1","x":[1, 2]}`}
-	got, err := step.Resolve(scope, nil)
+	got, err := step.Resolve(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +332,7 @@ steps:
 		t.Fatal(err)
 	}
 	step := g.Step(0).Data.(*Step)
-	got, err := step.ResolvePublish(fakeScope{context: Context{}, item: &dagrun.Item{Value: "1"}, steps: map[string]dagrun.StepView{"a": {}}}, `{"n":"five"}`, nil)
+	got, err := step.ResolvePublish(fakeScope{context: Context{}, item: &dagrun.Item{Value: "1"}, steps: map[string]dagrun.StepView{"a": {}}}, `{"n":"five"}`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,44 @@ func (s Stdin) MarshalJSON() ([]byte, error) {
 	return json.Marshal(long(s))
 }
 
+func (s *Secret) fromNode(d *decoder, n *node) {
+	if n.kind == kindString {
+		s.Name = n.text()
+		return
+	}
+	d.fields(n, reflect.ValueOf(s).Elem())
+}
+
+// MarshalJSON writes the name alone of a secret that is declared elsewhere.
+func (s Secret) MarshalJSON() ([]byte, error) {
+	type long Secret
+	if s.From == "" {
+		return json.Marshal(s.Name)
+	}
+	return json.Marshal(long(s))
+}
+
+func (s *StepSecrets) fromNode(d *decoder, n *node) {
+	if n.kind == kindString {
+		s.All = n.text() == allSecrets
+		return
+	}
+	s.List = []Secret{}
+	for item := range n.list() {
+		var secret Secret
+		secret.fromNode(d, item)
+		s.List = append(s.List, secret)
+	}
+}
+
+// MarshalJSON writes the word or the list.
+func (s StepSecrets) MarshalJSON() ([]byte, error) {
+	if s.All {
+		return json.Marshal(allSecrets)
+	}
+	return json.Marshal(s.List)
+}
+
 func (c *ContinueOn) fromNode(d *decoder, n *node) {
 	switch n.text() {
 	case "failed":

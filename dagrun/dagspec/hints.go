@@ -40,6 +40,9 @@ func unknownKeyHint(name string, known []string) string {
 	if slices.Contains(known, snake) {
 		return "write " + snake
 	}
+	if hint := foreignHint(snake, known); hint != "" {
+		return hint
+	}
 	here, _, _ := strings.Cut(elsewhere[snake], ".")
 	here, _, _ = strings.Cut(here, ":")
 	if slices.Contains(known, here) {
@@ -58,7 +61,7 @@ func unknownKeyHint(name string, known []string) string {
 	case slices.Contains(known, "steps") && slices.Contains([]string{"timeout", "retry_policy", "pool", "kill"}, snake):
 		return "put it into defaults: or into a step"
 	}
-	if len(known) > 12 {
+	if len(known) > 13 {
 		return "oarlock dag schema lists the keys"
 	}
 	return "known here: " + strings.Join(known, ", ")
@@ -88,7 +91,7 @@ func DidYouMean(word string, known []string) string {
 func nearest(word string, known []string) (string, bool) {
 	best, name := 1+max(1, len(word)/3), ""
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d < min(best, max(len(word), len(k))) {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < min(best, max(len(word), len(k))) {
 			best, name = d, k
 		}
 	}
@@ -133,12 +136,14 @@ var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "
 func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
 	switch {
+	case key == "schedule":
+		return unscheduled
 	case strings.Contains(title, "duration") && n.kind == kindInt:
 		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
 	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":
 		return "write " + yaml11[strings.ToLower(n.text())] + ": only true and false are booleans"
 	case slices.Contains(want, "array") && scalar && key != "steps":
-		return fmt.Sprintf("write %s: [%v]", key, n.value)
+		return fmt.Sprintf("write %s: %s", key, flowList([]string{fmt.Sprint(n.value)}))
 	case slices.Equal(want, []string{"array"}) && n.kind == kindMap:
 		return "begin each entry with a dash"
 	case slices.Contains(want, "string") && (n.kind == kindBool || n.kind == kindFloat || n.kind == kindInt):

@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -47,7 +48,28 @@ func (x *expander) Expand(scope dagrun.Scope) ([]dagrun.Item, error) {
 		}
 		items = append(items, item)
 	}
+	if x.key == nil && batch == 1 && tellApart(list) {
+		for i := range items {
+			items[i].Key, _ = list[i].(string)
+		}
+	}
 	return items, nil
+}
+
+// itemName is a text that can stand for its item in a tree, a log and a command line.
+var itemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
+
+// tellApart says whether items are short texts, each another one: then they are their own keys.
+func tellApart(list []any) bool {
+	seen := make(map[string]bool, len(list))
+	for _, value := range list {
+		text, ok := value.(string)
+		if !ok || seen[text] || !itemName.MatchString(text) {
+			return false
+		}
+		seen[text] = true
+	}
+	return true
 }
 
 func (x *expander) list(scope dagrun.Scope) ([]any, error) {

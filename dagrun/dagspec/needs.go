@@ -1,6 +1,9 @@
 package dagspec
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Needs are what must be able to execute the DAG, sorted, each once. A DAG with a need that nobody serves is refused
 // when it is put, never half-obeyed. The needs there are:
@@ -11,8 +14,9 @@ import "slices"
 //	cache          a step has cache
 //	pool           a step or publish names a pool
 //	schedule       the DAG has schedules
-//	secrets:env    a secret comes from the environment of the worker
-//	secrets:file   a secret comes from a file on the worker
+//	secrets:env      a secret comes from the environment of the worker
+//	secrets:file     a secret comes from a file on the worker
+//	secrets:command  a secret comes from a program that the worker is configured with
 //
 // Everything else in a DAG file every version executes.
 func (s *Spec) Needs() []string {
@@ -23,7 +27,7 @@ func (s *Spec) Needs() []string {
 	for _, h := range s.HandlerOn.all() {
 		h.step.needs(found)
 	}
-	for _, secret := range s.Secrets {
+	for _, secret := range s.AllSecrets() {
 		found["secrets:"+secret.From] = true
 	}
 	if len(s.Schedule) > 0 {
@@ -52,6 +56,34 @@ func (s *Step) needs(found map[string]bool) {
 	for _, rule := range s.OnError {
 		for i := range rule.With {
 			rule.With[i].needs(found)
+		}
+	}
+}
+
+// Starts names the DAGs whose runs the DAG starts by dag.run and dag.enqueue, sorted, each once. A name that is made of values is
+// known only to a run, and is left out.
+func (s *Spec) Starts() []string {
+	found := map[string]bool{}
+	for i := range s.Steps {
+		s.Steps[i].starts(found)
+	}
+	for _, h := range s.HandlerOn.all() {
+		h.step.starts(found)
+	}
+	return slices.Clip(sortedKeys(found))
+}
+
+func (s *Step) starts(found map[string]bool) {
+	name, _ := s.With["dag"].(string)
+	if (s.Action == "dag.run" || s.Action == "dag.enqueue") && name != "" && !strings.Contains(name, "${") {
+		found[name] = true
+	}
+	if s.Publish != nil {
+		s.Publish.starts(found)
+	}
+	for _, rule := range s.OnError {
+		for i := range rule.With {
+			rule.With[i].starts(found)
 		}
 	}
 }

@@ -88,16 +88,22 @@ type names struct {
 	self    string            // id of the step, "" in handlers
 	item    string            // the name of the item, "" outside foreach
 	failure bool              // error is known
-	secret  bool              // secrets are known
+	secret  bool              // secrets may go here
+	field   string            // args where the text is an argument
 	env     map[string]string // of the step
+	secrets map[string]Secret // of the DAG and the step
+	all     []Secret          // of the DAG and all its steps
 }
 
 func newNames(spec *Spec) *names {
-	n := &names{spec: spec, steps: make(map[string]*Step, len(spec.Steps)), params: make(map[string]*Param, len(spec.ParamDefs)), place: inDAG}
+	n := &names{spec: spec, steps: make(map[string]*Step, len(spec.Steps)), params: make(map[string]*Param, len(spec.ParamDefs)), secrets: make(map[string]Secret, len(spec.Secrets)), all: spec.AllSecrets(), place: inDAG}
 	for i := range spec.Steps {
 		if s := &spec.Steps[i]; n.steps[s.ID] == nil {
 			n.steps[s.ID] = s
 		}
+	}
+	for _, s := range spec.Secrets {
+		n.secrets[s.Name] = s
 	}
 	for i := range spec.ParamDefs {
 		n.params[spec.ParamDefs[i].Name] = &spec.ParamDefs[i]
@@ -127,7 +133,14 @@ func (n *names) withFailure() *names {
 	return &own
 }
 
-// withSecrets are the names known where an action takes secrets.
+// in are the names known in a field.
+func (n *names) in(field string) *names {
+	own := *n
+	own.field = field
+	return &own
+}
+
+// withSecrets are the names known where secrets may go.
 func (n *names) withSecrets() *names {
 	own := *n
 	own.secret = true
@@ -145,10 +158,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 	case "steps":
 		return n.checkStep(f)
 	case "env":
-		if len(f.path) != 2 {
-			return 0, f.wrong("write env.NAME", "env needs the name of a variable")
-		}
-		return typeAny, nil
+		return n.checkVariable(f)
 	case "run":
 		return f.field(runFields, 1)
 	case "error":
@@ -157,9 +167,7 @@ func (n *names) check(f ref) (valueType, *problem) {
 		}
 		return f.field(errorFields, 1)
 	case "secrets":
-		if n.secret && n.item != "secrets" {
-			return n.checkSecret(f)
-		}
+		return n.secretHere(f)
 	}
 	if n.item != "" && f.root() == n.item || n.self != "" && n.vague.ids[n.self] {
 		return typeAny, nil
@@ -182,8 +190,6 @@ func (n *names) unknown(f ref) *problem {
 	hint, ok := nearest(f.root(), known)
 	switch {
 	case ok:
-	case f.root() == "secrets":
-		hint = "a secret arrives as the environment variable of its name, and in with.headers and with.body of http.request"
 	case n.params[f.root()] != nil:
 		hint = "write params." + f.root()
 	case n.steps[f.root()] != nil:
@@ -214,20 +220,6 @@ func (n *names) checkParam(f ref) (valueType, *problem) {
 		return typeAny, nil // may have no value
 	}
 	return paramTypes[p.Type], nil
-}
-
-func (n *names) checkSecret(f ref) (valueType, *problem) {
-	if len(f.path) != 2 {
-		return 0, f.wrong("write secrets.name", "secrets needs the name of a secret")
-	}
-	var known []string
-	for _, s := range n.spec.Secrets {
-		known = append(known, s.Name)
-	}
-	if !slices.Contains(known, f.path[1]) {
-		return 0, f.wrong(knownHint(f.path[1], known, "add it to secrets:"), "unknown secret %q", f.path[1])
-	}
-	return typeString, nil
 }
 
 func (n *names) checkStep(f ref) (valueType, *problem) {

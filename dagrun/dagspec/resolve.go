@@ -2,7 +2,6 @@ package dagspec
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -18,21 +17,26 @@ type Resolved struct {
 	With   map[string]any
 
 	StdinFile string
+
+	Secrets   []Secret          // that must be read before Reveal, by name
+	Declared  []Secret          // of the whole DAG
+	sealed    map[string]sealed // variables that hold secrets
+	variables []string          // secrets that are variables by their own names
 }
 
 // Resolve fills in the references of a step that came out of a Graph. What has no value is an error: the task is
-// then `failed: config`. Secrets go where the step's action takes them; keep such a With out of everything that is stored.
-func (s *Step) Resolve(scope dagrun.Scope, secrets map[string]string) (*Resolved, error) {
+// then `failed: config`. Secrets stay sealed until Reveal.
+func (s *Step) Resolve(scope dagrun.Scope) (*Resolved, error) {
 	v, err := newView(scope, s.names)
 	if err != nil {
 		return nil, err
 	}
-	return v.resolve(s, secrets)
+	return v.resolve(s)
 }
 
 // ResolvePublish is Resolve for a step's publish, which may also refer to the outputs of the body that just succeeded.
-func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON, secrets map[string]string) (*Resolved, error) {
-	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs}, secrets)
+func (s *Step) ResolvePublish(scope dagrun.Scope, outputs dagrun.JSON) (*Resolved, error) {
+	return s.Publish.Resolve(ownOutputs{Scope: scope, id: s.names.self, outputs: outputs})
 }
 
 // ownOutputs shows a step its own outputs before they are anybody else's.
@@ -51,25 +55,10 @@ func (o ownOutputs) Step(id string) (dagrun.StepView, bool) {
 	return s, ok
 }
 
-// environment resolves what the DAG and the step say, each seeing only the layers below.
-func (v *view) environment() (map[string]string, error) {
-	env := map[string]string{}
-	for level := 1; level <= 2; level++ {
-		below := *v
-		below.level = level - 1
-		filled, err := below.texts("env", v.layer(level))
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(env, filled)
-	}
-	return env, nil
-}
-
-func (v *view) resolve(s *Step, secrets map[string]string) (*Resolved, error) {
+func (v *view) resolve(s *Step) (*Resolved, error) {
 	var err error
 	out := &Resolved{}
-	if out.Env, err = v.environment(); err != nil {
+	if err = v.environment(s, out); err != nil {
 		return nil, err
 	}
 	if out.Name, err = v.text("name", s.Name); err != nil {
@@ -85,22 +74,23 @@ func (v *view) resolve(s *Step, secrets map[string]string) (*Resolved, error) {
 		}
 		out.Args = append(out.Args, text)
 	}
-	if out.With, err = v.with(s, secrets); err != nil {
+	if out.With, err = v.with(s); err != nil {
+		return nil, err
+	}
+	if err = out.want(s); err != nil {
 		return nil, err
 	}
 	return out, v.stdin(s.Stdin, out)
 }
 
-func (v *view) with(s *Step, secrets map[string]string) (map[string]any, error) {
+func (v *view) with(s *Step) (map[string]any, error) {
 	if s.With == nil {
 		return nil, nil
 	}
 	with := make(map[string]any, len(s.With))
 	for _, key := range sortedKeys(s.With) {
 		sees := *v
-		if s.takesSecrets(key) {
-			sees.secrets = secrets
-		}
+		sees.open = s.takesSecrets(key)
 		var err error
 		if with[key], err = sees.fill("with."+key, s.With[key]); err != nil {
 			return nil, err
@@ -145,25 +135,56 @@ func (v *view) texts(field string, m map[string]string) (map[string]string, erro
 	return filled, nil
 }
 
-// text fills in a text.
+// text fills in a text that no secret may go into.
 func (v *view) text(field, text string) (string, error) {
+	pieces, err := v.pieces(field, text)
+	if err != nil {
+		return "", err
+	}
+	plain, ok := pieces.plain()
+	if !ok {
+		return "", fmt.Errorf("%s: a secret may not go here", field)
+	}
+	return plain, nil
+}
+
+// filled is a text, or what it is until its secrets are read.
+func (v *view) filled(field, text string) (any, error) {
+	pieces, err := v.pieces(field, text)
+	if err != nil {
+		return nil, err
+	}
+	if plain, ok := pieces.plain(); ok {
+		return plain, nil
+	}
+	return pieces, nil
+}
+
+// pieces fills in a text, but for its secrets.
+func (v *view) pieces(field, text string) (sealed, error) {
 	t, problems := parseTemplate(text)
 	if len(problems) > 0 {
-		return "", fmt.Errorf("%s: %s", field, problems[0].msg)
+		return nil, fmt.Errorf("%s: %s", field, problems[0].msg)
 	}
-	out := ""
+	var out sealed
 	for _, s := range t {
-		filled := s.literal
-		if s.ref != nil {
-			value, err := v.span(field, s)
-			if err != nil {
-				return "", err
-			}
-			if filled, err = asText(value); err != nil {
-				return "", err
-			}
+		if s.ref == nil {
+			out = append(out, piece{text: s.literal})
+			continue
 		}
-		out += filled
+		value, err := v.span(field, s)
+		if err != nil {
+			return nil, err
+		}
+		if inner, ok := value.(sealed); ok {
+			out = append(out, inner...)
+			continue
+		}
+		filled, err := asText(value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, piece{text: filled})
 	}
 	return out, nil
 }
@@ -191,7 +212,7 @@ func (v *view) fill(field string, value any) (any, error) {
 			value, err := v.span(field, *s)
 			return plainTime(value), err
 		}
-		return v.text(field, x)
+		return v.filled(field, x)
 	case []any:
 		list := make([]any, len(x))
 		for i := range x {

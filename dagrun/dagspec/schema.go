@@ -144,6 +144,9 @@ func (s *structure) leaf(n *node, key string, e *jsonschema.ValidationError) {
 		}
 	case *fault.Enum:
 		hint, _ := nearest(n.text(), words(k.Want))
+		if key == "secrets" {
+			hint = "write [" + n.text() + "] for the secret of that name"
+		}
 		s.add(n.pos(), hint, "%s must be %s, not %s", subject(key), oneOf(words(k.Want)), n.show())
 	case *fault.MinItems, *fault.MinProperties:
 		s.add(n.pos(), emptyHint(title), "%s is empty", subject(key))

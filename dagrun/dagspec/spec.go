@@ -9,7 +9,7 @@ type Spec struct {
 	Priority       int               `json:"priority"`
 	WorkerSelector map[string]string `json:"worker_selector,omitempty"`
 	MaxActiveRuns  int               `json:"max_active_runs,omitempty"`  // 0 = no limit
-	MaxActiveSteps int               `json:"max_active_steps,omitempty"` // 0 = the worker's slots
+	MaxActiveSteps int               `json:"max_active_steps,omitempty"` // 0 = no limit
 	Timeout        Duration          `json:"timeout,omitempty"`          // of the whole run, waiting and paused time excluded
 	QueueTimeout   Duration          `json:"queue_timeout,omitempty"`
 	FailFast       bool              `json:"fail_fast,omitempty"`
@@ -49,11 +49,17 @@ type Allow struct {
 	Selector bool `json:"selector,omitempty"`
 }
 
-// Secret is resolved on the worker when a task starts, and arrives as the environment variable Name.
+// Secret is a value that the worker reads right before a body starts. From is "" where a step names one of the DAG's.
 type Secret struct {
 	Name string `json:"name"`
-	From string `json:"from"` // env or file
-	Key  string `json:"key"`  // the variable's name, or the file's path
+	From string `json:"from"` // env, file or command
+	Key  string `json:"key"`  // the variable's name, the file's path, or what the worker's command is asked for
+}
+
+// StepSecrets are the secrets that a body gets as variables.
+type StepSecrets struct {
+	All  bool // all of the DAG's
+	List []Secret
 }
 
 // Schedule starts runs by time: one of Cron, Every and At is set.
@@ -105,6 +111,7 @@ type Step struct {
 	Shell      []string          `json:"shell,omitempty"`
 	Stdin      *Stdin            `json:"stdin,omitempty"`
 	Env        map[string]string `json:"env,omitempty"`
+	Secrets    *StepSecrets      `json:"secrets,omitempty"` // nil: not given
 	WorkingDir string            `json:"working_dir,omitempty"`
 	Timeout    *Duration         `json:"timeout,omitempty"` // nil: not given; 0: none
 	Kill       *Kill             `json:"kill,omitempty"`

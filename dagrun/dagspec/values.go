@@ -29,8 +29,8 @@ type view struct {
 	ctx   Context
 	level int // how many layers of env are visible: 0 inherited, 1 the DAG's too, 2 the step's too
 
-	secrets map[string]string // nil: none is known here
-	meter   *meter            // of the evaluation that looks; nil: nobody counts
+	meter *meter // of the evaluation that looks; nil: nobody counts
+	open  bool   // secrets may be filled in here
 }
 
 func newView(scope dagrun.Scope, n *names) (*view, error) {
@@ -48,7 +48,7 @@ func newView(scope dagrun.Scope, n *names) (*view, error) {
 
 // value is what a reference refers to; nil where it has no value.
 func (v *view) value(f ref) (any, error) {
-	if f.root() == "secrets" && v.names.item != "secrets" {
+	if f.root() == "secrets" {
 		return v.secret(f)
 	}
 	base, err := v.base(f)
@@ -80,11 +80,11 @@ func (v *view) base(f ref) (any, error) {
 }
 
 func (v *view) secret(f ref) (any, error) {
-	value, ok := v.secrets[f.path[len(f.path)-1]]
-	if !ok {
+	name := f.path[len(f.path)-1]
+	if _, ok := v.names.secrets[name]; !ok || !v.open {
 		return nil, errors.New("no such secret is known here")
 	}
-	return value, nil
+	return sealed{{secret: name}}, nil
 }
 
 func (v *view) param(name string) any {
@@ -103,10 +103,10 @@ func (v *view) lookup(name string) (any, error) {
 	below := *v
 	for below.level--; below.level >= 0; below.level-- {
 		if text, ok := v.layer(below.level + 1)[name]; ok {
-			return below.text("env."+name, text)
+			return below.filled("env."+name, text)
 		}
 	}
-	if v.ctx.Env != nil {
+	if v.ctx.Env != nil && !v.names.isSource(name) {
 		if text, ok := v.ctx.Env(name); ok {
 			return text, nil
 		}

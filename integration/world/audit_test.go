@@ -332,7 +332,7 @@ func (a *audit) ends(r *row, v *dagrun.Verdict) {
 	bad := false
 	for i := range r.graph.Len() {
 		t, known := r.tasks[dagrun.TaskID{Step: i}]
-		if handler := r.graph.StepName(i)[0] == '@'; handler && (!known || t.State == dagrun.TaskPending) {
+		if handler := r.graph.StepName(i)[0] == '@'; handler && !known {
 			continue // not every end has use for every handler
 		}
 		if !known || !t.State.Terminal() {

@@ -307,7 +307,7 @@ func keyOf(c *queue.Claim) string { return fmt.Sprint(c.Run, " ", c.Epoch) }
 // logs are a line and a marker for each attempt.
 type logs struct{ sink worker.Writer }
 
-func (l logs) Open(name worker.LogName, _ map[string]string) worker.Log {
+func (l logs) Open(name worker.LogName) worker.Log {
 	return &log{name: name, sink: l.sink}
 }
 func (logs) Close() {}
@@ -321,6 +321,7 @@ type log struct {
 
 func (l *log) Stdout() io.Writer { return l }
 func (*log) Stderr() io.Writer   { return io.Discard }
+func (*log) Mask([]string)       {}
 
 func (l *log) Write(p []byte) (int, error) {
 	if len(l.sent) == 0 {

@@ -34,6 +34,7 @@ var Rules = []Rule{
 	{"sleep", "tests wait for something, not for some time", checkSleep},
 	{"unfinished", "nothing is left for later in a comment", checkUnfinished},
 	{"documents", "links, paths and make targets in documents exist", checkDocuments},
+	{"documented", "what tables, the Makefile and documents name exists: packages, paths, identifiers", checkDocumented},
 	{"commands", "every command says its exit status", checkCommands},
 }
 

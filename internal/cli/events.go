@@ -122,8 +122,11 @@ func (s *story) tell(run *queue.Run, tasks []queue.Task, attempts []queue.Attemp
 			s.taskStarted(t)
 		}
 	}
+	lost := lostAttempts(events)
 	for i := range attempts {
-		s.attempt(&attempts[i])
+		if a := &attempts[i]; !lost[attemptName{a.Step, a.Item, a.Attempt}] {
+			s.attempt(a)
+		}
 	}
 	for i := range controls {
 		s.asked(&controls[i])
@@ -185,6 +188,24 @@ func (s *story) taskEnded(t *queue.Task) {
 		message += ": " + t.Reason
 	}
 	s.add(t.FinishedAt, jsonEvent{Kind: "task_ended", Worker: orNull(t.Worker), Step: &t.Step, Item: orNull(t.Item), Message: message})
+}
+
+type attemptName struct {
+	step, item string
+	attempt    int
+}
+
+// lostAttempts are those whose loss the run's own log tells of: the story has each once.
+func lostAttempts(events []queue.Event) map[attemptName]bool {
+	lost := map[attemptName]bool{}
+	for i := range events {
+		e := &events[i]
+		var n int
+		if _, err := fmt.Sscanf(e.Message, "attempt %d ", &n); e.Kind == "lost" && err == nil {
+			lost[attemptName{e.Step, e.Item, n}] = true
+		}
+	}
+	return lost
 }
 
 func (s *story) attempt(a *queue.Attempt) {

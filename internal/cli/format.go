@@ -70,11 +70,16 @@ func printable(text string) string {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
 			return ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+		case commands(r):
 			return utf8.RuneError
 		}
 		return r
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// commands says whether a character would command a terminal rather than be shown. Line ends are not among them.
+func commands(r rune) bool {
+	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // shown is printable text that leaves what stands beside it in order, whichever way it reads.

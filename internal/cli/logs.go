@@ -48,7 +48,7 @@ that was stored, with text, or base64 where it is no UTF-8.`,
 			exits: []exitNote{
 				{exitOK, "it was printed; with -f: the run succeeded"},
 				usageNote,
-				{exitNotFound, "there is no such run or step, or it is not yours"},
+				{exitNotFound, "there is no such run, step or attempt, or it is not yours"},
 				unreachableNote,
 				settingsNote,
 				{exitRunFailed, "-f: the run failed"},
@@ -183,6 +183,9 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 		if err := hasItem(ctx, store, o); err != nil {
 			return err
 		}
+		if err := hasAttempt(ctx, store, o); err != nil {
+			return err
+		}
 		e.remark("run %d: nothing was written%s", o.query.Run, yet(reader))
 	}
 	return sink.end()
@@ -201,6 +204,37 @@ func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 		kind: notFound, err: fmt.Errorf("run %d has no %s", o.query.Run, printable(taskName(o.query.Step, o.query.Item))),
 		hint: fmt.Sprintf("`%s status %d` shows its items", program, o.query.Run),
 	}
+}
+
+// hasAttempt refuses an attempt that no task in question has had.
+func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
+	if o.query.Attempt == 0 {
+		return nil
+	}
+	tasks, err := store.Tasks(ctx, o.query.Run)
+	if err != nil {
+		return err
+	}
+	latest := 0
+	for i := range tasks {
+		t := &tasks[i]
+		switch {
+		case o.query.Step == "", t.Step == o.query.Step && t.Item == o.query.Item, o.query.Whole && stepOf(t.Step) == o.query.Step:
+			latest = max(latest, t.Attempt)
+		}
+	}
+	if o.query.Attempt <= latest {
+		return nil
+	}
+	what := fmt.Sprintf("run %d", o.query.Run)
+	if o.query.Step != "" {
+		what += " " + printable(taskName(o.query.Step, o.query.Item))
+	}
+	hint := "it has attempts 1 to " + decimal(int64(latest))
+	if latest == 0 {
+		hint = "it has not begun"
+	}
+	return &failure{kind: notFound, err: fmt.Errorf("%s has no attempt %d", what, o.query.Attempt), hint: hint}
 }
 
 func yet(reader *queue.LogReader) string {

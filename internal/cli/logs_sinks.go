@@ -98,7 +98,7 @@ func (s *jsonSink) add(c *queue.Chunk) error {
 		between = ",\n  "
 	}
 	s.any = true
-	return s.env.print(between + string(text))
+	return s.env.print(between + inert(string(text)))
 }
 
 func (s *jsonSink) live() error { return nil }

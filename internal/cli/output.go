@@ -27,7 +27,7 @@ func (e *env) sayAs(format string, a answer) error {
 		if err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
-		return e.print(string(text) + "\n")
+		return e.print(inert(string(text)) + "\n")
 	case "jsonl":
 		if a.lines == nil {
 			return e.print(compactJSON(a.object) + "\n")
@@ -44,6 +44,23 @@ func (e *env) sayAs(format string, a answer) error {
 		return e.printLines(a.ids)
 	}
 	return e.print(a.text)
+}
+
+// inert is the same JSON with nothing in it that would command a terminal, or turn the order of what it shows: texts of a
+// submitter may hold that. Outside of texts JSON has no such characters.
+func inert(text string) string {
+	if !strings.ContainsFunc(text, commands) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if commands(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // print writes data, and says so when it could not: a full disk must not look like success.

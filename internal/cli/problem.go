@@ -264,5 +264,5 @@ func compactJSON(v any) string {
 	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("cli: %T has no JSON form: %v", v, err))
 	}
-	return strings.TrimSuffix(text.String(), "\n")
+	return inert(strings.TrimSuffix(text.String(), "\n"))
 }

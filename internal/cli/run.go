@@ -37,7 +37,8 @@ with the last command that uses it and keeps what happened, for ` + "`oarlock st
 the settings is used as it is, and never migrated. The run has a worker of its own, which serves nothing else and is
 gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
 Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
-$OARLOCK_SOURCE_DIR. "-" is standard input.
+$OARLOCK_SOURCE_DIR. DAGs that the file starts with dag.run or dag.enqueue are applied as well, where their files stand
+in the same folder. "-" is standard input.
 ` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",
@@ -105,8 +106,12 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	children, missing, err := e.startedBeside(file)
+	if err != nil {
+		return err
+	}
 	return e.runHere(ctx, here{
-		file: file, request: request, slots: o.slots,
+		file: file, request: request, slots: o.slots, children: children, missing: missing,
 		show: func(ctx context.Context, store *queue.Store, id queue.RunID) error {
 			return e.awaitLive(ctx, store, id, o.logs, o.progress)
 		},
@@ -137,10 +142,12 @@ func (o *runOptions) request(f *dagFile) (r queue.Request, err error) {
 
 // here is a run that is to happen here and now.
 type here struct {
-	file    *dagFile
-	request queue.Request
-	slots   int                                                                 // 0: as many as fit
-	show    func(ctx context.Context, store *queue.Store, id queue.RunID) error // until its end, and fail as it did
+	file     *dagFile
+	children []*dagFile // beside it, for the DAGs that it starts
+	missing  []string   // DAGs that it starts and that are not beside it
+	request  queue.Request
+	slots    int                                                                 // 0: as many as fit
+	show     func(ctx context.Context, store *queue.Store, id queue.RunID) error // until its end, and fail as it did
 }
 
 // runHere puts the DAG, asks for the run, and drives it to its end by a worker of its own.
@@ -150,6 +157,9 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		return err
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
+		if err := e.putStarted(ctx, store, &h); err != nil {
+			return err
+		}
 		put, err := store.PutDAG(ctx, h.file.spec, h.file.source, h.file.path)
 		if err != nil {
 			return err
@@ -165,7 +175,11 @@ func (e *env) runHere(ctx context.Context, h here) error {
 
 // width is how many slots the worker of the run has: those of the flag, else those of the settings, or more for a wide step.
 func (h *here) width(e *env) int {
-	return cmp.Or(h.slots, max(e.number("slots"), h.file.spec.WidestStep()))
+	widest := h.file.spec.WidestStep()
+	for _, child := range h.children {
+		widest = max(widest, child.spec.WidestStep())
+	}
+	return cmp.Or(h.slots, max(e.number("slots"), widest))
 }
 
 // driveHere ends by the end of the run, not by the signal that asked for it.

@@ -35,6 +35,14 @@ func (e *env) checkWorker(c *rig.Config) error {
 			return e.refuse("direct_url", fmt.Errorf("direct_url: %w", err))
 		}
 	}
+	if msg, hint := dagspec.CheckShell(e.settings.Value("shell").Items); msg != "" {
+		return e.refuse("shell", fmt.Errorf("shell: %s", msg), hint)
+	}
+	if command := c.Secrets.Command; len(command) > 0 {
+		if err := aProgram(command[0]); err != nil {
+			return e.refuse("secrets_command", fmt.Errorf("secrets_command: %w", err))
+		}
+	}
 	if err := rig.OwnFolder(c.Folder); err != nil {
 		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder, or mend this one: state_dir in the settings file, or OARLOCK_STATE_DIR")
 	}
@@ -91,7 +99,7 @@ func (e *env) connections() (map[string]postgres.Connection, error) {
 // secrets says what DAGs may ask for: nothing that leads to a database of the worker.
 func (e *env) secrets() worker.SecretPolicy {
 	s := e.settings
-	p := worker.SecretPolicy{Env: s.Value("secrets_env").Items, Files: s.Value("secrets_files").Items}
+	p := worker.SecretPolicy{Env: s.Value("secrets_env").Items, Files: s.Value("secrets_files").Items, Command: s.Value("secrets_command").Items}
 	for _, where := range s.Value("connections").Pairs() {
 		if name, ok := strings.CutPrefix(where, "env:"); ok {
 			p.NeverEnv = append(p.NeverEnv, name)
@@ -171,6 +179,19 @@ func aVariable(item string) error {
 func aFileGlob(text string) error {
 	if _, err := path.Match(text, ""); err != nil || !path.IsAbs(text) {
 		return errors.New("must be a pattern of an absolute path, such as /run/secrets/*")
+	}
+	return nil
+}
+
+func aProgram(text string) error {
+	info, err := os.Stat(text)
+	switch {
+	case !filepath.IsAbs(text):
+		return fmt.Errorf("%q must be the absolute path of a program", text)
+	case err != nil:
+		return err
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is no program", text)
 	}
 	return nil
 }

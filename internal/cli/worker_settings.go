@@ -31,7 +31,7 @@ import (
 // workerKeys declares the settings of workers. Their flags are those of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
-		{Name: "name", Flag: "--name", Check: guard.CheckName, Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
+		{Name: "name", Implied: hostName(), Flag: "--name", Check: guard.CheckName, Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
 		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
@@ -49,10 +49,11 @@ func workerKeys() []config.Key {
 		{Name: "local_files", Default: "false", Allowed: []string{"true", "false"}, Usage: "whether DAGs are applied from files of this host: OARLOCK_SOURCE_DIR then names a DAG's folder"},
 		{Name: "env", Shape: config.Map, Show: hiddenValue, Check: aVariable, Usage: "variables for every task"},
 		{Name: "env_inherit", Default: "true", Allowed: []string{"true", "false"}, Usage: "whether tasks inherit the worker's environment"},
-		{Name: "env_deny", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
+		{Name: "env_deny", Shape: config.List, Implied: proc.StandardDenyList, Check: proc.CheckNameGlob, Usage: "globs of variables that are not inherited; [] trusts all; the standard list if none is given"},
 		{Name: "secrets_env", Shape: config.List, Check: proc.CheckNameGlob, Usage: "globs of variables that DAGs may name as secrets; [] allows none; all if none is given"},
 		{Name: "secrets_files", Shape: config.List, Check: aFileGlob, Usage: "globs of files that DAGs may name as secrets; [] allows none; all if none is given"},
-		{Name: "shell", Shape: config.List, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
+		{Name: "secrets_command", Shape: config.List, Usage: "program and arguments that print the secret whose key is added as the last one; absolute; none if none is given"},
+		{Name: "shell", Shape: config.List, Implied: proc.StandardShell, Usage: "program and arguments that `run:` goes to; /bin/sh -eu if none is given"},
 		{Name: "command_allow", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may be started; all if none is given"},
 		{Name: "command_deny", Shape: config.List, Check: proc.CheckProgramGlob, Usage: "globs of programs that may not be started"},
 		{Name: "resources", Shape: config.Map, Check: aResource, Usage: "bounds of each command: memory, pids, nice"},
@@ -65,6 +66,15 @@ func workerKeys() []config.Key {
 		keys[i].Env = []string{"OARLOCK_" + strings.ToUpper(keys[i].Name)}
 	}
 	return keys
+}
+
+// hostName is what workers are called that have no other name.
+func hostName() []string {
+	name, err := os.Hostname()
+	if err != nil {
+		return nil
+	}
+	return []string{name}
 }
 
 func workerFlags() (flags []cli.Flag) {
@@ -143,7 +153,7 @@ func (e *env) commands() *proc.Config {
 	bounds := s.Value("resources").Pairs()
 	c := &proc.Config{
 		RunDir: memoryDir(), KeepWorkDir: s.Text("keep_workdir") == "true",
-		Env: s.Value("env").Pairs(), EnvInherit: s.Text("env_inherit") == "true", EnvDeny: s.Value("env_deny").Items,
+		Env: s.Value("env").Pairs(), EnvInherit: s.Text("env_inherit") == "true", EnvDeny: s.Value("env_deny").Items, EnvSecrets: s.Value("secrets_env").Items,
 		Shell: s.Value("shell").Items, Allow: s.Value("command_allow").Items, Deny: s.Value("command_deny").Items,
 	}
 	c.Resources.Memory, _ = parseSize(bounds["memory"])

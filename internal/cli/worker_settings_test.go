@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,17 +51,20 @@ func TestRigConfig_HandsOutNoWayToItsDatabases(t *testing.T) {
 	}
 	c, err := configured(t, map[string]string{
 		"OARLOCK_CONNECTIONS": "a=file:" + file + ",b=env:B_URL", "B_URL": "postgres://h/b", "HOME": "/home/w",
-		"OARLOCK_SECRETS_ENV": "SHOP_*,X", "OARLOCK_SECRETS_FILES": "[]",
+		"OARLOCK_SECRETS_ENV": "SHOP_*,X", "OARLOCK_SECRETS_FILES": "[]", "OARLOCK_SECRETS_COMMAND": "/bin/true,--of,etl",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := worker.SecretPolicy{
-		Env: []string{"SHOP_*", "X"}, Files: []string{},
+		Env: []string{"SHOP_*", "X"}, Files: []string{}, Command: []string{"/bin/true", "--of", "etl"},
 		NeverEnv: []string{"B_URL"}, NeverFiles: []string{file, "/home/w/.pgpass"},
 	}
 	if diff := cmp.Diff(want, c.Secrets); diff != "" {
 		t.Error(diff)
+	}
+	if got := c.Commands.EnvSecrets; !slices.Equal(got, want.Env) {
+		t.Errorf("tasks inherit what may be a secret: %v", got)
 	}
 	if c, err = configured(t, nil); err != nil || c.Secrets.Env != nil || c.Secrets.Files != nil {
 		t.Errorf("without settings all is allowed: %+v, %v", c.Secrets, err)

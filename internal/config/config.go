@@ -28,6 +28,7 @@ type Key struct {
 	Flag    string                    // as the user types it: --log-level
 	Env     []string                  // variables in order of precedence: OARLOCK_LOG_LEVEL
 	Default string                    // the value when nobody gives one
+	Implied []string                  // what is in force when nobody gives one, to be shown: for lists, and where it is found out later
 	Usage   string                    // one sentence for people
 	Allowed []string                  // the values it may have; empty means any that Check accepts
 	Check   func(string) error        // optional, of each value; the error says what is wrong with it
@@ -75,11 +76,15 @@ func (v Value) Shown() string {
 	if show == nil {
 		show = func(text string) string { return text }
 	}
+	items := v.Items
 	if v.Key.Shape == Plain {
-		return show(v.Text)
+		items = []string{v.Text}
 	}
-	shown := make([]string, len(v.Items))
-	for i, item := range v.Items {
+	if v.Origin.Kind == FromDefault && len(v.Key.Implied) > 0 {
+		items = v.Key.Implied
+	}
+	shown := make([]string, len(items))
+	for i, item := range items {
 		shown[i] = show(item)
 	}
 	return strings.Join(shown, ", ")

@@ -73,7 +73,26 @@ func Classify(err error) Class {
 	return Permanent
 }
 
+// isOutdated says whether a session still knows a type by a number that it had before it was made anew. Only a new
+// connection helps.
+func isOutdated(pg *pgconn.PgError) bool {
+	return pg.Code == "XX000" && strings.HasPrefix(pg.Message, "cache lookup failed for ") || pg.Routine == "lookup_type_cache"
+}
+
+// closeOutdated has a connection of config close itself when it turns out to be of no more use. As a broken one it is then
+// replaced, by whoever uses it.
+func closeOutdated(config *pgconn.Config) {
+	before := config.OnPgError
+	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		keep := !isOutdated(err)
+		return (before == nil || before(conn, err)) && keep
+	}
+}
+
 func classifyServer(pg *pgconn.PgError) Class {
+	if isOutdated(pg) {
+		return SessionLost
+	}
 	if class, ok := classes[pg.Code]; ok {
 		return class
 	}

@@ -129,6 +129,7 @@ func applyConn(c *pgx.ConnConfig, o Options) {
 		c.ConnectTimeout = o.ConnectTimeout
 	}
 	c.DialFunc = dialer(c.ConnectTimeout).DialContext
+	closeOutdated(&c.Config)
 	switch {
 	case o.AppName != "":
 		c.RuntimeParams["application_name"] = o.AppName
@@ -169,6 +170,7 @@ func dialer(timeout time.Duration) *net.Dialer {
 // AsOurs keeps to itself a connection whose settings somebody else made: see Options.AnyPath. What it commits is durable,
 // and its statements see what is committed as they begin, whatever the role or the database has as defaults.
 func AsOurs(c *pgx.ConnConfig) {
+	closeOutdated(&c.Config)
 	maps.Copy(c.RuntimeParams, ownParams)
 	c.RuntimeParams["synchronous_commit"] = "on"
 	c.RuntimeParams["default_transaction_isolation"] = "read committed"

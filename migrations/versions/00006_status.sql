@@ -108,8 +108,11 @@ BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
     -- each item.
     WITH grew AS MATERIALIZED (
-        SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation
-          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL)
+        SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation, t.grown -> 'items' AS items
+          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL
+    ), listed AS MATERIALIZED (
+        SELECT g.step, i.item ->> 'key' AS item, i.place
+          FROM grew g CROSS JOIN jsonb_array_elements(g.items) WITH ORDINALITY i (item, place) WHERE g.item = '')
     SELECT s.name || coalesce('~' || nullif(t.alt, 0), ''), nullif(t.item, ''), CASE WHEN t.alt > 0 THEN 'replacement' ELSE s.kind END,
            coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
            coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
@@ -121,14 +124,15 @@ BEGIN ATOMIC
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
       LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
       LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
+      LEFT JOIN listed ON listed.step = t.step AND listed.item = t.item
      WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
        AND (t.run_id IS NULL OR t.item = '' OR t.generation >= item.generation)
        AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= alt.generation)
-     ORDER BY s.step, t.item, t.alt;
+     ORDER BY s.step, t.item <> '', listed.place, t.item, t.alt;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0.
 
 ```sql
 SELECT step, item, state, reason FROM oarlock.task_status(41);

@@ -340,7 +340,7 @@ func (d *drive) open(ctx context.Context, b Body) error {
 }
 
 func (d *drive) child(ctx context.Context, b Body) (queue.RunID, error) {
-	resolved, err := b.Step.Resolve(d.core.Scope(b.Task), nil)
+	resolved, err := b.Step.Resolve(d.core.Scope(b.Task))
 	if err != nil {
 		return 0, err
 	}

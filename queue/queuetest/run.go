@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -88,6 +89,31 @@ func (r *run) sortedTasks() []*taskRow {
 	return slices.SortedFunc(maps.Values(r.tasks), func(a, b *taskRow) int { return inOrder(a.ID, b.ID) })
 }
 
+// listedTasks are sorted as people want them: items in the order of their list.
+func (r *run) listedTasks() []*taskRow {
+	place := map[dagrun.TaskID]int{}
+	for id, row := range r.tasks {
+		if id.Item != "" || id.Alt > 0 || row.Growth == nil {
+			continue
+		}
+		for i, item := range row.Growth.Items {
+			place[dagrun.TaskID{Step: id.Step, Item: item.Key}] = i + 1
+		}
+	}
+	at := func(id dagrun.TaskID) int {
+		id.Alt = 0
+		if id.Item == "" {
+			return 0
+		}
+		return cmp.Or(place[id], math.MaxInt)
+	}
+	rows := r.sortedTasks()
+	slices.SortStableFunc(rows, func(a, b *taskRow) int {
+		return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(at(a.ID), at(b.ID)))
+	})
+	return rows
+}
+
 func inOrder(a, b dagrun.TaskID) int {
 	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Item, b.Item), cmp.Compare(a.Alt, b.Alt))
 }
@@ -157,7 +183,7 @@ func (m *Memory) Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error
 	if err != nil {
 		return nil, err
 	}
-	g, rows := r.version.graph, r.sortedTasks()
+	g, rows := r.version.graph, r.listedTasks()
 	var shown []queue.Task
 	for step := range g.Len() {
 		before := len(shown)

@@ -11,6 +11,7 @@ import (
 
 var commitPromises = []promise{
 	{"what is committed is restored exactly", restoredExactly},
+	{"items are shown in the order of their list", itemsInOrder},
 	{"a later record wins, an earlier one changes nothing", laterWins},
 	{"a stale claim writes nothing", staleWritesNothing},
 	{"a moved inbox refuses a finish, and nothing of it is written", inboxRefuses},
@@ -97,6 +98,32 @@ func restoredExactly(s *setup) {
 		rows[i].Seq, loaded.Saved.Tasks[i].Seq = 0, 0
 	}
 	s.same("the tasks", plainRows(s, loaded.Saved.Tasks), plainRows(s, rows))
+}
+
+func itemsInOrder(s *setup) {
+	id := s.start(strings.TrimPrefix(rich, "\n"))
+	a := s.worker()
+	c := s.claimOne(a)
+	at := s.now(a)
+	keys := []string{"lr0.1", "lr0.001", "10", "9", "a"}
+	each := dagrun.TaskRecord{ID: dagrun.TaskID{Step: 0}, Seq: 1, Generation: 1, State: dagrun.TaskRunning, StartedAt: at, AttemptAt: at, Growth: &dagrun.Growth{Generation: 1}}
+	rows := []dagrun.TaskRecord{each}
+	for i, key := range keys {
+		each.Growth.Items = append(each.Growth.Items, dagrun.Item{Key: key, Value: "1"})
+		rows = append(rows, dagrun.TaskRecord{ID: dagrun.TaskID{Item: key}, Seq: int64(i + 2), Generation: 1, State: dagrun.TaskReady})
+	}
+	rec := driven(c)
+	rec.Counts = dagrun.Counts{Total: 7, Open: 7}
+	s.must(a.Commit(s.Context(), &queue.Batch{Claim: c, Records: dagrun.Records{Tasks: rows, Run: rec}}))
+	tasks, err := s.Client.Tasks(s.Context(), id)
+	s.must(err)
+	var shown []string
+	for i := range tasks {
+		if tasks[i].Item != "" {
+			shown = append(shown, tasks[i].Item)
+		}
+	}
+	s.same("the items", shown, keys)
 }
 
 // plainRows spell JSON in one way.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -25,6 +26,7 @@ func Attach() (*Link, bool) {
 	if !marked || !fits(value) {
 		return nil, false
 	}
+	nameProcess(filepath.Base(os.Args[0]))
 	for _, fd := range []int{fromGuardFD, toGuardFD, lockFD} {
 		unix.CloseOnExec(fd)
 	}

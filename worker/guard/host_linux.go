@@ -22,6 +22,8 @@ const (
 	waitAll = unix.WALL
 
 	thisProgram = "/proc/self/exe" // also after its file was replaced by a newer version
+
+	maxComm = 15 // bytes of a process's name
 )
 
 // adoptOrphans makes this process the parent of every descendant that loses its own.
@@ -34,6 +36,11 @@ func adoptOrphans() error {
 		return fmt.Errorf("become a child subreaper: %w", err)
 	}
 	return nil
+}
+
+// nameProcess says what ps and top call this process. It was started by the path of thisProgram, so they would say "exe".
+func nameProcess(name string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(name[:min(len(name), maxComm)]), 0) // else it has an odd name
 }
 
 // thisHost names what must be the same for the processes of a list to be found, or to be gone. The number of a namespace

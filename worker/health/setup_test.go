@@ -89,8 +89,9 @@ type (
 	log  struct{}
 )
 
-func (logs) Open(worker.LogName, map[string]string) worker.Log    { return log{} }
+func (logs) Open(worker.LogName) worker.Log                       { return log{} }
 func (logs) Close()                                               {}
 func (log) Stdout() io.Writer                                     { return io.Discard }
 func (log) Stderr() io.Writer                                     { return io.Discard }
+func (log) Mask([]string)                                         {}
 func (log) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }

@@ -3,6 +3,7 @@ package logship
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ type Log struct {
 	streams [2]stream
 
 	mu      sync.Mutex
+	secrets []string
 	maskers [2]masker
 	pieces  []*piece // not sent, or without an answer; the loop takes them off the front
 	waiting int64    // bytes in pieces
@@ -50,6 +52,17 @@ func (l *Log) Stdout() io.Writer { return &l.streams[0] }
 
 // Stderr takes what the body writes to its standard error.
 func (l *Log) Stderr() io.Writer { return &l.streams[1] }
+
+// Mask takes more secrets out of what is written from now on.
+func (l *Log) Mask(secrets []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secrets = append(slices.Clip(l.secrets), secrets...)
+	patterns := newPatterns(l.secrets)
+	for i := range l.maskers {
+		l.maskers[i].patterns = patterns
+	}
+}
 
 type stream struct {
 	log *Log

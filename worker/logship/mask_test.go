@@ -108,6 +108,24 @@ func TestMask_ReachesAcrossWritesChunksAndTheLastLine(t *testing.T) {
 	})
 }
 
+// A publish goes on with the log of its body, and may have secrets that the body had not.
+func TestMask_TakesMoreSecretsOnTheWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newStore()
+		s := New(Config{Sink: sink})
+		defer s.Close()
+		l := s.Open(attempt(1), []string{"hunter2"})
+		write(t, l.Stdout(), []byte("hunter2 and later, hun"))
+		l.Mask([]string{"later", "second"})
+		write(t, l.Stdout(), []byte("ter2, later, second\n"))
+		sink.put(l.Close("succeeded"))
+		if got := sink.text(1, queue.StreamStdout); got != "*** and later, ***, ***, ***\n" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 func TestLastLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

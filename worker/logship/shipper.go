@@ -113,8 +113,8 @@ func (s *Shipper) Close() {
 
 // Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, and from which Seq on. Secrets are masked in it.
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
-	patterns := newPatterns(secrets)
-	l := &Log{shipper: s, at: at, maskers: [2]masker{{patterns: patterns}, {patterns: patterns}}}
+	l := &Log{shipper: s, at: at}
+	l.Mask(secrets)
 	l.streams = [2]stream{{l, queue.StreamStdout}, {l, queue.StreamStderr}}
 	l.line = &line{log: l, spool: s.spool, next: at.Seq}
 	return l

@@ -34,13 +34,14 @@ func (easy) Execute(_ context.Context, task *worker.Task) dagrun.Result {
 	return dagrun.Result{}
 }
 
-func (easy) Open(worker.LogName, map[string]string) worker.Log { return nothing{} }
-func (easy) Close()                                            {}
+func (easy) Open(worker.LogName) worker.Log { return nothing{} }
+func (easy) Close()                         {}
 
 type nothing struct{}
 
 func (nothing) Stdout() io.Writer                                     { return io.Discard }
 func (nothing) Stderr() io.Writer                                     { return io.Discard }
+func (nothing) Mask([]string)                                         {}
 func (nothing) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 
 // work runs a worker on a store until the test ends.

@@ -3,7 +3,9 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,7 +35,7 @@ const (
 	standardGrace  = 10 * time.Second
 )
 
-// start starts the command. Limits that no cgroup can hold are set the moment after.
+// start starts the command. It is nice from the first; limits that no cgroup can hold are set the moment after.
 func (a *attempt) start() (*body, error) {
 	left := a.x.config.Resources
 	if a.cgroup != nil {
@@ -81,7 +83,10 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 		theirs = append(theirs, end)
 	}
 	if err == nil {
-		pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD))
+		err = nicely(a.x.config.Resources.Nice, func() (err error) {
+			pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD))
+			return err
+		})
 	}
 	for _, fd := range theirs {
 		unix.Close(fd)
@@ -134,7 +139,13 @@ func (b *body) supervise(ctx context.Context) error {
 	return b.end(b.tree.kill())
 }
 
-// leftovers gives what a body that ended by itself left behind time to end too.
+// Bounds of the time that leftovers get: their task has ended, and waits for them with its slot.
+const (
+	leftoverPause = 250 * time.Millisecond // for what is just ending, such as the tee of a redirected output
+	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, where the step's grace is no shorter
+)
+
+// leftovers ends what a body that ended by itself left behind, and says so in its log.
 func (b *body) leftovers(ctx context.Context) error {
 	if b.tree.empty() {
 		return nil
@@ -142,11 +153,34 @@ func (b *body) leftovers(ctx context.Context) error {
 	if b.lives = b.keep && ctx.Err() == nil && b.kept.add(b); b.lives {
 		return nil
 	}
-	if b.settles(b.grace, ctx.Done()) {
+	if b.settles(min(leftoverPause, b.grace), ctx.Done()) {
+		return nil
+	}
+	b.note(b.tree.described())
+	b.tree.ask(b.signal)
+	if b.settles(min(leftoverGrace, b.grace), nil) {
 		return nil
 	}
 	return b.tree.kill()
 }
+
+// note says in the task's log which processes the body left behind.
+func (b *body) note(left []string) {
+	if len(left) == 0 || b.task.Note == nil {
+		return
+	}
+	what := "1 process that was"
+	if len(left) > 1 {
+		what = fmt.Sprintf("%d processes that were", len(left))
+	}
+	more := ""
+	if len(left) > leftoversNamed {
+		left, more = left[:leftoversNamed], ", …"
+	}
+	b.task.Note(fmt.Sprintf("ended %s left behind: %s%s", what, strings.Join(left, ", "), more))
+}
+
+const leftoversNamed = 10
 
 // settles waits for the tree to end by itself, at most for the grace. If asked is closed meanwhile, the tree gets the
 // signal that asks it to.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -19,7 +21,8 @@ const maxTextArg = 128 << 10
 
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-var standardShell = []string{"/bin/sh", "-eu"}
+// StandardShell is what `run:` goes to where nobody names a shell.
+var StandardShell = []string{"/bin/sh", "-eu"}
 
 // command is what to start: the file, how it is called, and where.
 type command struct {
@@ -74,15 +77,16 @@ func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
 
 // shellCommand passes the text of run: as it is, to the shell of the step (or its DAG), of the worker, or the standard one.
 func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
-	shell := standardShell
+	shell := StandardShell
 	for _, s := range [][]string{x.config.Shell, t.Body.Shell} {
 		if len(s) > 0 {
 			shell = s
 		}
 	}
-	argv := append([]string{}, shell...)
+	program, flag := dagspec.ShellCommand(shell)
+	argv := slices.Clone(program)
 	if len(t.Body.Run) < maxTextArg {
-		return append(argv, "-c", t.Body.Run), nil
+		return append(argv, flag, t.Body.Run), nil
 	}
 	path, err := f.write("run", []byte(t.Body.Run))
 	if err != nil {

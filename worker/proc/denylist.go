@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // StandardDenyList names the variables that bodies do not inherit unless somebody says otherwise.
 var StandardDenyList = []string{
-	"OARLOCK_*", "DATABASE_URL", "PG*", "*PASSWORD*", "*SECRET*", "*TOKEN*", "*_KEY", "*_DSN", "*CREDENTIAL*", "AWS_*",
-	"KUBERNETES_*", "SSH_AUTH_SOCK", "TMOUT", "BASH_ENV", "LD_PRELOAD",
+	"OARLOCK_*", "DATABASE_URL", "PG*", "AWS_*", "KUBERNETES_*",
+	"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*PASSCODE*", "*PASS", "*_PWD", "*SECRET*", "*TOKEN*", "*CREDENTIAL*", "*_CREDS",
+	"*_KEY", "*_KEYS", "*APIKEY*", "*API_KEY*", "*ACCESS_KEY*", "*PRIVATE_KEY*", "*_PAT", "*JWT*", "*BEARER*", "*COOKIE*", "*_SAS",
+	"*_AUTH", "*AUTH_CONFIG*", "*_DSN", "*CONNECTION_STRING*", "*CONN_STR*", "*WEBHOOK*",
+	"SSH_AUTH_SOCK", "TMOUT", "BASH_ENV", "LD_PRELOAD",
 	"NOTIFY_SOCKET", "WATCHDOG_*", // a body does not speak for the service
 }
 
@@ -35,6 +39,20 @@ func ParseDenyList(globs []string) (DenyList, error) {
 		list.globs[i] = strings.ToUpper(glob)
 	}
 	return list, nil
+}
+
+// withSecrets adds the variables that DAGs may name as secrets; * names none in particular. A list that trusts all stays empty.
+func withSecrets(globs, secrets []string) []string {
+	if len(globs) == 0 {
+		return globs
+	}
+	globs = slices.Clone(globs)
+	for _, glob := range secrets {
+		if strings.Trim(glob, "*?") != "" {
+			globs = append(globs, glob)
+		}
+	}
+	return globs
 }
 
 // CheckNameGlob says what is wrong with a glob over the names of variables.

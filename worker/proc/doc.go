@@ -5,8 +5,9 @@
 //
 // It starts the command, copies its two pipes into the task's Stdout and Stderr, waits, and returns how it ended. Once ctx
 // is done the whole tree gets the signal of the step's kill, after its grace SIGKILL; once task.Now is closed, SIGKILL at
-// once. What a body that ended by itself left behind has kill.grace to end too (`leftovers: keep` leaves it to Close, and
-// what it still writes is thrown away). A process that holds a pipe open never holds up the task: what is in the pipe is
+// once. What a body that ended by itself left behind has a quarter of a second to end too, then gets the signal, and SIGKILL
+// after the grace or two seconds (`leftovers: keep` leaves it to Close, and what it still writes is thrown away). The log
+// says what was ended. A process that holds a pipe open never holds up the task: what is in the pipe is
 // read, then the pipe is closed.
 //
 // The folder is empty, the body's own, and gone afterwards; one that its body left exactly as it was may serve another body.

@@ -12,6 +12,9 @@ import (
 // maxValueBytes is how much travels as a variable or an argument; a longer variable X arrives as the file that X_FILE names.
 const maxValueBytes = 32 << 10
 
+// traceVariable is where tracing tools look for the trace that a process belongs to.
+const traceVariable = "TRACEPARENT"
+
 // environment is what a body gets, layer over layer.
 type environment map[string]string
 
@@ -21,7 +24,7 @@ func inherit(c Config) (environment, error) {
 	if globs == nil {
 		globs = StandardDenyList
 	}
-	deny, err := ParseDenyList(globs)
+	deny, err := ParseDenyList(withSecrets(globs, c.EnvSecrets))
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +39,19 @@ func inherit(c Config) (environment, error) {
 	return env, nil
 }
 
-// layered adds what the DAG and its step say, secrets, params, and last what is ours.
-func (e environment) layered(t *worker.Task) (environment, error) {
+// layered adds the trace, what the DAG and its step say, secrets, params, and last what is ours.
+func (x *Executor) layered(t *worker.Task) (environment, error) {
 	added := environment{}
 	if t.Resolved != nil {
 		maps.Copy(added, t.Resolved.Env)
 	}
 	maps.Copy(added, t.Secrets)
+	if err := added.checkLoaders(x.config.Allow); err != nil {
+		return nil, err
+	}
+	if _, ok := added[traceVariable]; !ok && t.Traceparent != "" {
+		added[traceVariable] = t.Traceparent
+	}
 	for name, value := range t.Params {
 		if value == nil {
 			continue
@@ -74,6 +83,9 @@ func ours(t *worker.Task) environment {
 		"OARLOCK_ATTEMPT":         strconv.Itoa(t.Attempt),
 		"OARLOCK_FENCE":           strconv.FormatInt(t.Fence, 10),
 		"OARLOCK_IDEMPOTENCY_KEY": t.Key,
+	}
+	if t.PublishTry > 0 {
+		env["OARLOCK_PUBLISH_TRY"] = strconv.Itoa(t.PublishTry)
 	}
 	if t.Source != "" {
 		env["OARLOCK_SOURCE_DIR"] = t.Source
@@ -113,19 +125,32 @@ func (e environment) check() error {
 	return nil
 }
 
-// list is the environment as a process gets it, over a lower layer that was listed before.
-func (e environment) list(below []string) []string {
+// list is the environment as a process gets it, over a lower layer that was listed before and without what is withheld of that.
+func (e environment) list(below []string, withheld map[string]bool) []string {
 	list := make([]string, 0, len(e)+len(below))
 	for name, value := range e {
 		list = append(list, name+"="+value)
 	}
 	for _, entry := range below {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, ok := e[name]; !ok {
+		if _, ok := e[name]; !ok && !withheld[name] {
 			list = append(list, entry)
 		}
 	}
 	return list
+}
+
+// withheld are the variables of the worker that the DAG names as secrets: no task inherits them.
+func withheld(t *worker.Task) map[string]bool {
+	names := map[string]bool{}
+	if t.Resolved != nil {
+		for _, s := range t.Resolved.Declared {
+			if s.From == "env" {
+				names[s.Key] = true
+			}
+		}
+	}
+	return names
 }
 
 // path is where commands are looked for.

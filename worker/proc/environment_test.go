@@ -1,7 +1,9 @@
 package proc
 
 import (
+	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +27,20 @@ func printed(t *testing.T, x *bench, task *worker.Task) map[string]string {
 		env[name] = value
 	}
 	return env
+}
+
+func TestEnvironment_APublishFindsTheNumberOfItsTry(t *testing.T) {
+	t.Parallel()
+	x := setup(t)
+	body := shell("")
+	if got, ok := printed(t, x, body)["OARLOCK_PUBLISH_TRY"]; ok {
+		t.Errorf("a body that is no publish finds %q", got)
+	}
+	publish := shell("")
+	publish.Publish, publish.PublishTry = true, 3
+	if got := printed(t, x, publish)["OARLOCK_PUBLISH_TRY"]; got != "3" {
+		t.Errorf("a publish finds %q", got)
+	}
 }
 
 func TestEnvironment_LaterLayersWin(t *testing.T) {
@@ -120,6 +136,9 @@ func TestDenyList_HidesWhatLooksLikeASecret(t *testing.T) {
 		"OARLOCK_DATABASE=x": true, "oarlock_x=1": true, "DATABASE_URL=x": true, "MY_DATABASE_URL=x": false, "PGHOST=h": true, "PG=1": true, "pgpass=x": true,
 		"DB_PASSWORD=x": true, "PASSWORD_FILE=x": true, "MySecretThing=x": true, "GITHUB_TOKEN=x": true, "api_key=x": true, "SENTRY_DSN=x": true,
 		"GOOGLE_APPLICATION_CREDENTIALS=x": true, "AWS_REGION=x": true, "KUBERNETES_PORT=x": true, "SSH_AUTH_SOCK=x": true, "TMOUT=1": true,
+		"MYSQL_PWD=x": true, "GITHUB_PAT=x": true, "PASSPHRASE=x": true, "MY_APIKEY=x": true, "DB_PASSWD=x": true, "SSHPASS=x": true, "PWD=/x": false,
+		"OLDPWD=/x": false, "GIT_AUTHOR_NAME=x": false, "npm_config__auth=x": true, "ALIBABA_ACCESS_KEY_ID=x": true, "GCP_CREDS=x": true, "X_PATH=/x": false,
+		"DOCKER_AUTH_CONFIG=x": true, "SLACK_WEBHOOK_URL=x": true, "SESSION_JWT=x": true, "DISPLAY=:0": false, "TERM=xterm": false, "PATTERN=x": false,
 		"BASH_ENV=x": true, "NOTIFY_SOCKET=x": true, "WATCHDOG_PID=1": true, "LD_PRELOAD=x": true, "LD_LIBRARY_PATH=x": false,
 		"X=postgres://u:p@h/db": true, "X=see postgresql://u:p@h:5432/db?x=1 there": true, "X=redis://:p@h": true, "X=https://token@github.com/x": true,
 		"X=HTTP://A:B@C": true, "X=postgres://h/db": false, "X=https://example.com/a@b": false, "X=ssh://git@example.com/x": false,
@@ -219,7 +238,120 @@ func TestFindProgram_SearchesTheBodysPath(t *testing.T) {
 	if got := x.run(t, task); got.Kind != dagrun.KindNone {
 		t.Errorf("a relative command counts from the working folder: %+v", got)
 	}
-	if !slices.Equal(standardShell, []string{"/bin/sh", "-eu"}) {
-		t.Errorf("the standard shell became %v", standardShell)
+	if !slices.Equal(StandardShell, []string{"/bin/sh", "-eu"}) {
+		t.Errorf("the standard shell became %v", StandardShell)
+	}
+}
+
+func TestEnvironment_KeepsBackWhatIsNamedAsASecret(t *testing.T) {
+	t.Parallel()
+	environ := []string{"SHOP_CODE=hunter2", "SHOP_ID=hunter2", "ORDINARY=hunter2", "PLAIN=x", "PATH=/usr/bin:/bin"}
+	for _, tt := range []struct {
+		deny, secrets []string
+		want          string
+	}{
+		{nil, []string{"SHOP_*"}, "ORDINARY PATH PLAIN"},
+		{[]string{"PLAIN"}, []string{"SHOP_*"}, "ORDINARY PATH"},
+		{nil, nil, "ORDINARY PATH PLAIN SHOP_CODE SHOP_ID"},
+		{nil, []string{"*"}, "ORDINARY PATH PLAIN SHOP_CODE SHOP_ID"},
+		{[]string{}, []string{"SHOP_*"}, "ORDINARY PATH PLAIN SHOP_CODE SHOP_ID"},
+	} {
+		x := setup(t, func(c *Config) { c.Environ, c.EnvDeny, c.EnvSecrets = environ, tt.deny, tt.secrets })
+		if got := strings.Join(slices.Sorted(maps.Keys(x.base)), " "); got != tt.want {
+			t.Errorf("deny %v, secrets %v: %s, want %s", tt.deny, tt.secrets, got, tt.want)
+		}
+	}
+	x := setup(t, func(c *Config) { c.Environ = environ })
+	task := shell("")
+	task.Resolved.Declared = []dagspec.Secret{{Name: "s", From: "env", Key: "ORDINARY"}, {Name: "PLAIN", From: "file", Key: "/PLAIN"}}
+	env := printed(t, x, task)
+	if _, ok := env["ORDINARY"]; ok || env["PLAIN"] != "x" {
+		t.Errorf("what the DAG names as a secret is inherited: %v", env)
+	}
+}
+
+func TestEnvironment_CarriesTheTrace(t *testing.T) {
+	t.Parallel()
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	x := setup(t, func(c *Config) { c.Environ = []string{"TRACEPARENT=of the worker", "PATH=/usr/bin:/bin"} })
+	task := shell("")
+	task.Traceparent = trace
+	if got := printed(t, x, task)["TRACEPARENT"]; got != trace {
+		t.Errorf("TRACEPARENT is %q", got)
+	}
+	task = shell("")
+	task.Traceparent, task.Resolved.Env["TRACEPARENT"] = trace, "the step's"
+	if got := printed(t, x, task)["TRACEPARENT"]; got != "the step's" {
+		t.Errorf("the step's own is %q", got)
+	}
+}
+
+// Where only certain programs may be started, no variable of a DAG may have them start others.
+func TestEnvironment_SetsNoLoaderVariableWhereCommandsAreListed(t *testing.T) {
+	t.Parallel()
+	listed := setup(t, func(c *Config) {
+		c.Allow, c.Env = []string{"/usr/bin/env"}, map[string]string{"LD_LIBRARY_PATH": "/of/the/worker"}
+	})
+	free := setup(t)
+	for _, name := range []string{
+		"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "DYLD_INSERT_LIBRARIES", "GCONV_PATH", "BASH_ENV", "ENV", "IFS", "PATH", "HOME",
+		"PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT", "PERL5LIB", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
+		"GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "SHELLOPTS", "PS4", "TAR_OPTIONS", "LESSOPEN", "KUBECONFIG",
+	} {
+		for _, set := range []func(*worker.Task){
+			func(t *worker.Task) { t.Resolved.Env[name] = "/usr/bin" },
+			func(t *worker.Task) { t.Secrets = map[string]string{name: "/usr/bin"} },
+		} {
+			task := task(dagspec.Step{Command: "/usr/bin/env"})
+			set(task)
+			if got := listed.run(t, task); got.Kind != dagrun.KindConfig || !strings.Contains(got.Reason, name) || !strings.Contains(got.Reason, "command_allow") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		if name == "LD_PRELOAD" || name == "LD_AUDIT" {
+			continue
+		}
+		free1 := task(dagspec.Step{Command: "/usr/bin/env"})
+		free1.Resolved.Env[name] = ""
+		if got := free.run(t, free1); got.Kind != dagrun.KindNone {
+			t.Errorf("%s without command_allow: %+v", name, got)
+		}
+	}
+	ordinary := task(dagspec.Step{Command: "/usr/bin/env"})
+	ordinary.Resolved.Env = map[string]string{"LANG": "C", "GIT_AUTHOR_NAME": "x", "PYTHONUNBUFFERED": "1", "PGPASSWORD": "x", "TZ": "UTC", "MY_PATH": "x"}
+	ordinary.Params = map[string]any{"ld_preload": "x"}
+	if got := listed.run(t, ordinary); got.Kind != dagrun.KindNone || !strings.Contains(stdout(ordinary), "LD_LIBRARY_PATH=/of/the/worker") {
+		t.Errorf("ordinary variables: %+v: %s", got, stdout(ordinary))
+	}
+}
+
+func TestShell_MayBeAnInterpreterWithItsFlag(t *testing.T) {
+	t.Parallel()
+	x := setup(t)
+	for _, tt := range []struct {
+		shell []string
+		run   string
+	}{
+		{[]string{"python3", "-c"}, "print('ok')"},
+		{[]string{"python3"}, "print('ok')"},
+		{[]string{"perl", "-e"}, "print qq(ok\\n)"},
+		{[]string{"/bin/bash", "-euo", "pipefail", "-c"}, "[[ a == a ]] && echo ok"},
+		{[]string{"/bin/bash", "-ec"}, "echo ok; false; echo no"},
+		{[]string{"/bin/sh", "-c"}, "echo ok #" + strings.Repeat("x", maxTextArg)},
+	} {
+		if _, err := exec.LookPath(tt.shell[0]); err != nil {
+			t.Logf("no %s here", tt.shell[0])
+			continue
+		}
+		task := shell(tt.run)
+		task.Body.Shell = tt.shell
+		if x.run(t, task); stdout(task) != "ok\n" {
+			t.Errorf("%v: %q, %s", tt.shell, stdout(task), stderr(task))
+		}
+	}
+	task := shell("false | true")
+	task.Body.Shell = []string{"/bin/bash", "-euo", "pipefail"}
+	if got := x.run(t, task); got.ExitCode != 1 {
+		t.Errorf("pipefail: %+v", got)
 	}
 }

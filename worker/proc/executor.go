@@ -33,6 +33,7 @@ type Config struct {
 	Env        map[string]string // the worker's own, above what is inherited
 	EnvInherit bool              // whether Environ reaches bodies at all
 	EnvDeny    []string          // globs of what is not inherited; nil: StandardDenyList; empty: all is
+	EnvSecrets []string          // globs of variables that DAGs may name as secrets: not inherited either, unless EnvDeny is empty
 	Environ    []string          // what there is to inherit; nil: this process's environment
 
 	Shell     []string  // of run: where neither step nor DAG names one; nil: /bin/sh -eu
@@ -90,7 +91,7 @@ func New(c Config) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stdin of bodies: %w", err)
 	}
-	x := &Executor{config: c, base: base, listed: base.list(nil), programs: programs, prefix: prefix, null: null}
+	x := &Executor{config: c, base: base, listed: base.list(nil, nil), programs: programs, prefix: prefix, null: null}
 	if err := x.openSessions(); err != nil {
 		return nil, errors.Join(err, null.Close())
 	}
@@ -195,7 +196,7 @@ type attempt struct {
 func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	number := strconv.FormatInt(x.count.Add(1), 10)
 	a := &attempt{x: x, task: task, owner: x.prefix + number}
-	added, err := x.base.layered(task)
+	added, err := x.layered(task)
 	if err != nil {
 		return a, configError{err}
 	}
@@ -214,7 +215,7 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 		added[x.config.WorkerVariable] = task.Worker
 	}
 	added[ownerVariable] = a.owner
-	a.env = added.list(x.listed)
+	a.env = added.list(x.listed, withheld(task))
 	return a, a.group(number)
 }
 

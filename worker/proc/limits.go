@@ -3,6 +3,9 @@ package proc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +15,7 @@ const limitRounds = 8
 
 // limit bounds a tree that has just been started, where its cgroup could not. A limit goes over to what is forked later.
 func (t *tree) limit(r Resources) error {
-	if r == (Resources{}) {
+	if r.Memory == 0 && r.PIDs == 0 {
 		return nil
 	}
 	if r.PIDs > 0 {
@@ -53,12 +56,61 @@ func limitProcess(pid int, r Resources) error {
 			return fmt.Errorf("limit the body: %w", err)
 		}
 	}
-	if r.Nice > 0 {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, r.Nice); err != nil {
-			return fmt.Errorf("make the body nice: %w", err)
-		}
-	}
 	return nil
+}
+
+// nicely starts a process by a thread that is nice, for what is started has the niceness of the thread that starts it. To
+// set it afterwards is too late for a short command. The thread cannot go back, so it is thrown away: the Go runtime ends
+// a thread whose goroutine ends locked to it, and makes no thread by one that is locked. A new thread takes 50 µs.
+func nicely(nice int, start func() error) error {
+	if nice == 0 {
+		return start()
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == self { // the first thread is kept: ps shows its niceness as that of the process
+			defer runtime.UnlockOSThread()
+			started <- nicely(nice, start)
+			return
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, nice); err != nil {
+			started <- fmt.Errorf("make the body nice: %w", err)
+			return
+		}
+		started <- start()
+	}()
+	return <-started
+}
+
+// Unbound says why bodies may start more processes than Resources say, "" where they may not. Without a cgroup it is an
+// rlimit that bounds them, and the kernel asks root for none.
+func (x *Executor) Unbound() string {
+	if x.config.Resources.PIDs == 0 || !isRoot() {
+		return ""
+	}
+	if x.config.Cgroup == "" {
+		return "no cgroup v2 is writable here, and the kernel's limit for users is not for root"
+	}
+	trial, err := makeCgroup(filepath.Join(x.config.Cgroup, cgroupName(x.prefix, "limits")))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = trial.remove() }()
+	if trial.limit(Resources{PIDs: x.config.Resources.PIDs}) == (Resources{}) {
+		return ""
+	}
+	return "the cgroup of this worker has no pids controller, and the kernel's limit for users is not for root"
+}
+
+// isRoot says whether this is the root that the kernel bounds by no limit: not one of a user namespace.
+func isRoot() bool {
+	mapped, err := os.ReadFile(procRoot + "/self/uid_map")
+	if err != nil || os.Getuid() != 0 {
+		return os.Getuid() == 0
+	}
+	fields := strings.Fields(string(mapped))
+	return len(fields) == 3 && fields[0] == "0" && fields[1] == "0"
 }
 
 // tasksOfUser counts the threads a user has: the rlimit counts all of them.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
 // The kernel's limit of processes is not for root, so root runs this test as somebody else.
@@ -28,6 +29,35 @@ func TestLimits_BoundABomb(t *testing.T) {
 	}
 	if _, err := x.census.of(x.prefix + "1"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLimits_SaysWhereNoneBindsRoot(t *testing.T) {
+	t.Parallel()
+	bomb := setup(t, func(c *Config) { c.Resources = Resources{PIDs: 20} })
+	task := shell("i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i+1)); done; exit 0")
+	bounded := bomb.run(t, killedBy(task, "SIGKILL", 0)).Kind != dagrun.KindNone
+	if said := bomb.Unbound() == ""; said != bounded {
+		t.Errorf("the body was bounded: %t, and the executor says %q", bounded, bomb.Unbound())
+	}
+	if x := setup(t, func(c *Config) { c.Resources = Resources{Nice: 1, Memory: 1 << 30} }); x.Unbound() != "" {
+		t.Errorf("nothing was to be bounded, and it says %q", x.Unbound())
+	}
+}
+
+func TestLimits_AShortBodyIsNiceFromTheFirst(t *testing.T) {
+	t.Parallel()
+	x := setup(t, func(c *Config) { c.Resources = Resources{Nice: 5} })
+	plain := setup(t)
+	for i := range 20 {
+		task := task(dagspec.Step{Command: "/usr/bin/nice"})
+		if got := x.run(t, task); got.Kind != dagrun.KindNone || stdout(task) != "5\n" {
+			t.Errorf("body %d: got %+v, %q, %s", i, got, stdout(task), stderr(task))
+		}
+		task = shell("nice")
+		if plain.run(t, task); stdout(task) != "0\n" {
+			t.Errorf("body %d, not to be nice, is: %q", i, stdout(task))
+		}
 	}
 }
 

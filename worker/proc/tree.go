@@ -124,10 +124,21 @@ func (t *tree) survivors() error {
 	if err != nil {
 		return err
 	}
-	var names []string
+	return fmt.Errorf("after SIGKILL and %s these processes are still there: %s", survivorPatience, strings.Join(names(alive), ", "))
+}
+
+// described names what runs of the body.
+func (t *tree) described() []string {
+	alive, _ := t.alive()
+	return names(alive)
+}
+
+// names has programs and pids, not arguments: those may hold a secret.
+func names(alive []process) (named []string) {
 	for _, p := range alive {
-		name, _ := os.ReadFile(procPath(p.pid, "comm"))
-		names = append(names, fmt.Sprintf("%d (%s)", p.pid, strings.TrimSpace(string(name))))
+		if name, err := os.ReadFile(procPath(p.pid, "comm")); err == nil {
+			named = append(named, fmt.Sprintf("%s (pid %d)", strings.TrimSpace(string(name)), p.pid))
+		}
 	}
-	return fmt.Errorf("after SIGKILL and %s these processes are still there: %s", survivorPatience, strings.Join(names, ", "))
+	return named
 }

@@ -135,37 +135,54 @@ func TestKill_MeetsEveryProcessOfABomb(t *testing.T) {
 	})
 }
 
-func TestLeftovers_AreKilledAfterTheGrace(t *testing.T) {
+func TestLeftovers_AreEndedAtOnce(t *testing.T) {
 	inBoth(t, func(t *testing.T, change func(*Config)) {
 		for _, name := range []string{"daemon", "daemon-attached", "orphan-holder"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				x, tag := tagged(t, change)
-				task := killedBy(program(name), "SIGTERM", 50*time.Millisecond)
+				task, notes := noted(killedBy(program(name), "SIGTERM", time.Hour))
 				if got := x.run(t, task); got.Kind != dagrun.KindNone {
 					t.Errorf("got %+v: the body itself succeeded", got)
 				}
 				if left := carriers(t, tag); left > 0 {
 					t.Errorf("%d processes are left", left)
 				}
+				if text := notes.String(); !strings.Contains(text, "left behind: ") || !strings.Contains(text, "(pid ") {
+					t.Errorf("noted %q", text)
+				}
 			})
 		}
 	})
 }
 
-func TestLeftovers_MayFinishWithinTheGrace(t *testing.T) {
+func noted(task *worker.Task) (*worker.Task, *buffer) {
+	notes := &buffer{}
+	task.Note = func(text string) { _, _ = notes.Write([]byte(text)) }
+	return task, notes
+}
+
+func TestLeftovers_HearTheSignalThenAreKilled(t *testing.T) {
+	t.Parallel()
+	x, tag := tagged(t)
+	task := killedBy(shell("setsid sh -c 'trap \"echo asked\" USR1; >ready; while :; do sleep 0.01; done' & while [ ! -e ready ]; do sleep 0.01; done"), "SIGUSR1", time.Hour)
+	got := x.run(t, task)
+	if got.Kind != dagrun.KindNone || !strings.Contains(stdout(task), "asked\n") || carriers(t, tag) > 0 {
+		t.Errorf("got %+v, %q, %d left", got, stdout(task), carriers(t, tag))
+	}
+}
+
+func TestLeftovers_MayJustBeEnding(t *testing.T) {
 	t.Parallel()
 	x := setup(t)
-	task := killedBy(shell("{ while [ ! -e go ]; do sleep 0.01; done; echo late; } & echo early; exit 0"), "SIGTERM", time.Hour)
+	task, notes := noted(killedBy(shell("(trap 'echo asked' TERM; exec 3<pipe; echo late) & echo early; exec 3>pipe; exit 0"), "SIGTERM", time.Hour))
 	dir := t.TempDir()
-	task.Body.WorkingDir = dir
-	result := x.begin(t, t.Context(), task)
-	eventually(t, "early", func() bool { return stdout(task) == "early\n" })
-	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+	if err := unix.Mkfifo(dir+"/pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-result; got.Kind != dagrun.KindNone || stdout(task) != "early\nlate\n" {
-		t.Errorf("got %+v, %q", got, stdout(task))
+	task.Body.WorkingDir = dir
+	if got := x.run(t, task); got.Kind != dagrun.KindNone || stdout(task) != "early\nlate\n" || notes.String() != "" {
+		t.Errorf("got %+v, %q, noted %q", got, stdout(task), notes)
 	}
 }
 
@@ -173,11 +190,12 @@ func TestLeftovers_HearACancel(t *testing.T) {
 	t.Parallel()
 	x, tag := tagged(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	task := killedBy(shell("setsid sh -c 'trap \"echo asked; exit\" TERM; echo ready; while :; do sleep 0.01; done' & exit 0"), "SIGTERM", time.Hour)
+	const orphan = `trap "echo asked; exit" TERM; >ready; while grep -q "^PPid:[^0-9]*$PPID$" /proc/$$/status; do :; done; echo alone; while :; do sleep 0.01; done`
+	task := killedBy(shell("setsid sh -c '"+orphan+"' & while [ ! -e ready ]; do sleep 0.01; done"), "SIGTERM", time.Hour)
 	result := x.begin(t, ctx, task)
-	eventually(t, "ready", func() bool { return stdout(task) == "ready\n" })
+	eventually(t, "it is alone, or was asked already", func() bool { return stdout(task) != "" })
 	cancel()
-	if got := <-result; got.Kind != dagrun.KindNone || stdout(task) != "ready\nasked\n" || carriers(t, tag) > 0 {
+	if got := <-result; got.Kind != dagrun.KindNone || !strings.HasSuffix(stdout(task), "asked\n") || carriers(t, tag) > 0 {
 		t.Errorf("got %+v, %q", got, stdout(task))
 	}
 }

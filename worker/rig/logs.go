@@ -2,8 +2,6 @@ package rig
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -28,9 +26,9 @@ func (r *Rig) followed(run queue.RunID) bool {
 	return session != nil && session.Followed(run)
 }
 
-func (l logs) Open(name worker.LogName, secrets map[string]string) worker.Log {
+func (l logs) Open(name worker.LogName) worker.Log {
 	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day, Seq: name.Next}
-	return log{l.shipper.Open(at, slices.Collect(maps.Values(secrets)))}
+	return log{l.shipper.Open(at, nil)}
 }
 
 func (l logs) Close() { l.shipper.Close() }

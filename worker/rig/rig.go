@@ -106,6 +106,10 @@ func (r *Rig) prepare() (err error) {
 		return err
 	}
 	r.executors["process"] = r.commands
+	if why := r.commands.Unbound(); why != "" {
+		r.config.Log.Warn("resources: pids does not bound the commands of this worker", "why", why,
+			"hint", "let the worker run as another user, or where a cgroup v2 with the pids controller is delegated to it")
+	}
 	return nil
 }
 
@@ -122,6 +126,7 @@ func (r *Rig) close() error {
 
 func (r *Rig) workerConfig() worker.Config {
 	c := &r.config
+	c.Secrets.WorkerVariable = guard.WorkerEnv
 	wc := worker.Config{
 		Register: r.register, Cancel: r.cancelChild, Ended: r.ended, Logs: r.newLogs,
 		Self: queue.Worker{

@@ -81,6 +81,11 @@ func (s *store) checkVerdict(r *row, v *dagrun.Verdict) {
 		}
 		bad = bad || row.State == dagrun.TaskUpstreamFailed || row.State == dagrun.TaskFailed && !row.Tolerated && row.Growth == nil
 	}
+	for id, row := range sorted(r.tasks) {
+		if id.Step >= len(r.spec.Steps) && !row.State.Terminal() {
+			panic(fmt.Sprintf("S4: run %d is over, and handler %s is %s\n%s", r.id, r.graph.TaskName(id), row.State, r.describe()))
+		}
+	}
 	if bad && v.State == dagrun.RunSucceeded {
 		panic(fmt.Sprintf("S4: run %d succeeded although a step failed\n%s", r.id, r.describe()))
 	}
@@ -138,7 +143,7 @@ func (d *driver) checkStart(a dagrun.Action) {
 func (s *store) checkEnd() {
 	for _, r := range s.runs {
 		for id, t := range sorted(r.tasks) {
-			if grown := r.grown(id); grown && !t.State.Terminal() && id.Step < len(r.spec.Steps) {
+			if grown := r.grown(id); grown && !t.State.Terminal() {
 				panic(fmt.Sprintf("S4: run %d is over, and %s is %s\n%s", r.id, r.graph.TaskName(id), t.State, r.describe()))
 			}
 		}

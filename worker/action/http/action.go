@@ -42,6 +42,9 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	if r.headers.Get("Idempotency-Key") == "" {
 		r.headers.Set("Idempotency-Key", task.Key)
 	}
+	if task.Traceparent != "" && r.headers.Get("Traceparent") == "" {
+		r.headers.Set("Traceparent", task.Traceparent)
+	}
 	ctx, cancel := untilNow(ctx, task.Now)
 	defer cancel()
 	task.Started()

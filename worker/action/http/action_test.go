@@ -111,6 +111,31 @@ func TestExecute_CredentialsStayWithTheirHost(t *testing.T) {
 	}
 }
 
+func TestExecute_CarriesTheTrace(t *testing.T) {
+	t.Parallel()
+	seen := make(chan string, 1)
+	url := serve(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) { seen <- r.Header.Get("Traceparent") })
+	for _, tt := range []struct {
+		headers    map[string]any
+		run, wants string
+	}{
+		{nil, "00-1-2-01", "00-1-2-01"},
+		{map[string]any{"traceparent": "the step's"}, "00-1-2-01", "the step's"},
+		{nil, "", ""},
+	} {
+		task := &worker.Task{
+			Traceparent: tt.run, Resolved: &dagspec.Resolved{With: map[string]any{"url": url, "headers": tt.headers}},
+			Stdout: io.Discard, Stderr: io.Discard, Started: func() {}, Now: make(chan struct{}),
+		}
+		if res := http.New(http.Policy{}).Execute(t.Context(), task); res.Kind != dagrun.KindNone {
+			t.Fatalf("%+v", res)
+		}
+		if got := <-seen; got != tt.wants {
+			t.Errorf("run %q, step %v: %q, want %q", tt.run, tt.headers, got, tt.wants)
+		}
+	}
+}
+
 func TestExecute_ChecksAddressesAfterDNS(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"http://169.254.169.254/latest", "http://[fe80::1]/", "http://[::ffff:169.254.169.254]/", "http://100.100.100.200/"} {

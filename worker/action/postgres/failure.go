@@ -72,7 +72,7 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	if cause := context.Cause(ctx); cause != nil && !strings.Contains(r.Reason, cause.Error()) {
 		r.Reason = cause.Error() + ": " + r.Reason
 	}
-	r.Reason = masked(r.Reason, task.Secrets)
+	r.Reason = task.Masked(r.Reason)
 	return r
 }
 
@@ -128,16 +128,6 @@ func (s statement) hidden(text string) string {
 		text = strings.ReplaceAll(text, `"`+string(value)+`"`, name)
 		if len(value) >= distinct {
 			text = strings.ReplaceAll(text, string(value), name)
-		}
-	}
-	return text
-}
-
-// masked takes secrets out of a text that is stored as it is.
-func masked(text string, secrets map[string]string) string {
-	for _, secret := range secrets {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
 	return text

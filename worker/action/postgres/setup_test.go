@@ -263,13 +263,14 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 // logs writes what tasks say to one buffer.
 type logs struct{ y *yard }
 
-func (l logs) Open(worker.LogName, map[string]string) worker.Log { return attemptLog(l) }
-func (logs) Close()                                              {}
+func (l logs) Open(worker.LogName) worker.Log { return attemptLog(l) }
+func (logs) Close()                           {}
 
 type attemptLog struct{ y *yard }
 
 func (l attemptLog) Stdout() io.Writer { return &l.y.log }
 func (l attemptLog) Stderr() io.Writer { return &l.y.log }
+func (attemptLog) Mask([]string)       {}
 
 func (attemptLog) Close(context.Context, string) ([]queue.Chunk, string) { return nil, "" }
 

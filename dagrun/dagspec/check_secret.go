@@ -1,0 +1,190 @@
+package dagspec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// allSecrets is how a step names every secret of the DAG.
+const allSecrets = "all"
+
+// ownPrefix begins the variables that every task gets from us.
+const ownPrefix = "OARLOCK_"
+
+// secrets checks what the DAG declares.
+func (c *checker) secrets() {
+	seen := map[string]pos{}
+	nodes := slices.Collect(c.root.get("secrets").list())
+	for i, s := range c.spec.Secrets {
+		if !c.twice(seen, s.Name, nodes[i].get("name"), "secret") {
+			c.secret(s, nodes[i])
+		}
+	}
+}
+
+// secret checks one declaration.
+func (c *checker) secret(s Secret, n *node) {
+	if name := n.get("name"); strings.HasPrefix(s.Name, ownPrefix) {
+		c.add(name.pos(), "choose another name", "%s: variables that begin with %s are set for every task", s.Name, ownPrefix)
+	}
+	key := n.get("key")
+	switch {
+	case key == nil:
+	case s.From == "file" && !strings.HasPrefix(s.Key, "/"):
+		c.add(key.pos(), "write the whole path, from /", "the file of secret %q is a relative path", s.Name)
+	case s.From == "command" && strings.HasPrefix(s.Key, "-"):
+		c.add(key.pos(), "the worker's command gets it as an argument, and would take it for an option", "the key of secret %q begins with a dash", s.Name)
+	}
+}
+
+// stepSecrets checks what a step names, and that no variable of its env has the same name.
+func (c *checker) stepSecrets(s *Step, n *node, known *names) {
+	at := n.get("secrets")
+	if at == nil || s.Secrets == nil {
+		return
+	}
+	if b := builtins[s.Action]; b != nil && s.Action != "http.request" {
+		key, _ := n.find("secrets")
+		c.add(key.pos(), "remove it", "%s takes no secrets", s.Action)
+		return
+	}
+	if s.Secrets.All {
+		for _, secret := range c.spec.Secrets {
+			c.given(secret.Name, at, known)
+		}
+		return
+	}
+	seen := map[string]pos{}
+	nodes := slices.Collect(at.list())
+	for i, secret := range s.Secrets.List {
+		c.stepSecret(secret, nodes[i], seen, known)
+	}
+}
+
+func (c *checker) stepSecret(secret Secret, n *node, seen map[string]pos, known *names) {
+	name := n
+	if n.kind == kindMap {
+		name = n.get("name")
+	}
+	if c.twice(seen, secret.Name, name, "secret") {
+		return
+	}
+	if n.kind != kindMap {
+		if _, p := known.checkSecret(ref{path: []string{"secrets", secret.Name}, part: secret.Name}); p != nil {
+			c.problem(n, *p)
+			return
+		}
+	} else {
+		c.secret(secret, n)
+		if slices.ContainsFunc(c.spec.Secrets, func(s Secret) bool { return s.Name == secret.Name }) && name != nil {
+			c.add(name.pos(), "write its name alone, or give this one another", "the DAG has a secret %q", secret.Name)
+		}
+	}
+	c.given(secret.Name, name, known)
+}
+
+// given notes that a body gets a secret as a variable.
+func (c *checker) given(name string, at *node, known *names) {
+	c.asked[name] = true
+	_, ofStep := known.env[name]
+	if _, ofDAG := c.spec.Env[name]; at != nil && (ofStep || ofDAG) {
+		c.add(at.pos(), "remove one of the two, or give it another name", "secret %q and a variable of env have the same name", name)
+	}
+}
+
+// unasked reports the secrets of the DAG that go nowhere. Where something else is wrong, that may be why.
+func (c *checker) unasked() {
+	if c.failed() {
+		return
+	}
+	nodes := slices.Collect(c.root.get("secrets").list())
+	for i, s := range c.spec.Secrets {
+		if !c.asked[s.Name] {
+			c.add(nodes[i].get("name").pos(), "name it in the steps that need it: secrets: ["+s.Name+"], or env: {NAME: '${secrets."+s.Name+"}'}; secrets: all gives a step every one",
+				"no step gets the secret %q", s.Name)
+		}
+	}
+}
+
+// declareSecrets makes the secrets known that a step has besides the DAG's.
+func (n *names) declareSecrets(s *StepSecrets) {
+	if s == nil {
+		return
+	}
+	cloned := false
+	for _, secret := range s.List {
+		if secret.From == "" {
+			continue
+		}
+		if !cloned {
+			n.secrets, cloned = maps.Clone(n.secrets), true
+		}
+		n.secrets[secret.Name] = secret
+	}
+}
+
+// checkSecret says what is wrong with a reference to a secret.
+func (n *names) checkSecret(f ref) (valueType, *problem) {
+	if len(f.path) != 2 {
+		return 0, f.wrong("write secrets.name", "secrets needs the name of a secret")
+	}
+	_, ok := n.secrets[f.path[1]]
+	switch {
+	case ok || n.vague.secrets:
+		return typeString, nil
+	case len(n.secrets) == 0:
+		return 0, f.wrong("declare it: secrets: [{name: "+f.path[1]+", from: env, key: …}]", "unknown secret %q", f.path[1])
+	}
+	return 0, f.wrong(knownHint(f.path[1], sortedKeys(n.secrets), "add it to secrets:"), "unknown secret %q", f.path[1])
+}
+
+// secretHere refuses secrets where everybody could read them.
+func (n *names) secretHere(f ref) (valueType, *problem) {
+	switch {
+	case n.secret:
+		return n.checkSecret(f)
+	case n.field == "args":
+		return 0, f.wrong("write env: {NAME: '${"+f.String()+"}'} and have the program read its variable", "a secret in args could be read by everybody on the host")
+	}
+	return 0, f.wrong(secretPlaces, "a secret may not go here")
+}
+
+// checkVariable keeps a variable that holds a secret out of all places that no secret may go to.
+func (n *names) checkVariable(f ref) (valueType, *problem) {
+	if len(f.path) != 2 {
+		return 0, f.wrong("write env.NAME", "env needs the name of a variable")
+	}
+	if !n.secret && n.holdsSecret(f.path[1]) {
+		return 0, f.wrong(secretPlaces, "env.%s holds a secret, which may not go here", f.path[1])
+	}
+	return typeAny, nil
+}
+
+// isSource says whether a secret of the DAG is read from a variable of the worker: no text takes it from there.
+func (n *names) isSource(variable string) bool {
+	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
+}
+
+const secretPlaces = "secrets go into env, and into with.headers and with.body of http.request: the program reads its variable"
+
+// holdsSecret says whether a secret is filled into a variable of the step or the DAG.
+func (n *names) holdsSecret(name string) bool {
+	if n.place == inDAG {
+		return false // it sees what is inherited, and that alone
+	}
+	if text, ok := n.env[name]; ok {
+		return refersToSecret(text, n.spec.Env)
+	}
+	return refersToSecret(n.spec.Env[name], nil)
+}
+
+func refersToSecret(text string, below map[string]string) bool {
+	t, _ := parseTemplate(text)
+	return slices.ContainsFunc(t.refs(), func(f ref) bool {
+		if f.root() == "env" && len(f.path) == 2 {
+			return refersToSecret(below[f.path[1]], nil)
+		}
+		return f.root() == "secrets"
+	})
+}

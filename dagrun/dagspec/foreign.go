@@ -1,0 +1,140 @@
+package dagspec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	unscheduled = "no schedule starts runs yet: leave it out, and have cron run `oarlock enqueue NAME`"
+	asProcess   = "a step is a process on the worker: to have a container, run: docker run …"
+	perItem     = "a step runs once for each item of its foreach:"
+	fewAtOnce   = "max_active_runs: bounds the runs of this DAG, max_active_steps: the tasks of one run"
+)
+
+// foreign are keys of other systems that have no single key here, and what to use instead: in a DAG, and in a step.
+var foreign = map[string]struct{ dag, step string }{
+	"api_version":   {"a file has no version of its format: remove it", ""},
+	"kind":          {"a file is a DAG: remove it", ""},
+	"metadata":      {"write name:, description: and labels: themselves", ""},
+	"spec":          {"write what is in it by itself: steps:, params:, …", ""},
+	"on":            {unscheduled, ""},
+	"cron":          {unscheduled, ""},
+	"container":     {asProcess, asProcess},
+	"image":         {asProcess, asProcess},
+	"services":      {asProcess, asProcess},
+	"strategy":      {perItem, perItem},
+	"matrix":        {perItem, "here this is called foreach"},
+	"concurrency":   {fewAtOnce, "foreach: {max_concurrent: …} bounds items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
+	"runs_on":       {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
+	"node_selector": {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
+}
+
+// foreignHint knows what to use in place of a key of another system; "" where the key has none, or a namesake here.
+func foreignHint(snake string, known []string) string {
+	switch at := foreign[snake]; {
+	case slices.Contains(known, "steps"):
+		return at.dag
+	case slices.Contains(known, "run"):
+		return at.step
+	}
+	return ""
+}
+
+// brackets are references of other systems, and ours made like them.
+var brackets = regexp.MustCompile(`\$\{\{[^}\n]*(?:\}\}?)?`)
+
+// noBrackets refuses ${{ … }} in a shell script, where no shell can make sense of it: what is quoted singly, and a here
+// document, may hold it.
+func (c *checker) noBrackets(n *node, shell []string) {
+	if n == nil || len(shell) > 0 || strings.Contains(n.text(), "<<") {
+		return
+	}
+	for _, part := range brackets.FindAllString(unquoted(n.text()), -1) {
+		c.problem(n, problem{part, part + " is the syntax of another system", `in run: a param is "$PARAM_NAME"; else name a reference in env:, such as env: {ROWS: "${steps.a.outputs.rows}"}, and use "$ROWS"`})
+	}
+}
+
+// unquoted is a shell script without its comments and what stands between single quotes.
+func unquoted(script string) string {
+	var b strings.Builder
+	quote, before := rune(0), '\n'
+	comment := false
+	for _, r := range script {
+		comment = r != '\n' && (comment || r == '#' && quote == 0 && strings.ContainsRune(" \t\n", before))
+		before = r
+		switch {
+		case comment:
+			continue
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote = r
+		case r == quote:
+			quote = 0
+		case quote == '\'':
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// commandHint splits a command line as a shell does, where no shell is needed for it.
+func commandHint(line string) string {
+	const asShell = "for a shell command write run:"
+	words, ok := shellWords(line)
+	if !ok {
+		return asShell
+	}
+	return fmt.Sprintf("%s; else command: %s with args: %s", asShell, flowWord(words[0]), flowList(words[1:]))
+}
+
+// shellWords are the words of a command line without anything that only a shell can do.
+func shellWords(line string) (words []string, ok bool) {
+	var word strings.Builder
+	begun := false
+	quote := rune(0)
+	for _, r := range line {
+		switch {
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, begun = r, true
+		case quote == 0 && strings.ContainsRune("|&;<>()`*?[]{}~#!\\", r), quote != '\'' && (r == '$' || r == '\\' || r == '`'):
+			return nil, false
+		case quote == 0 && strings.ContainsRune(" \t\n", r):
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(r)
+			begun = true
+		}
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words, quote == 0 && len(words) > 0
+}
+
+func flowList(words []string) string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = flowWord(w)
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z./_=+-][A-Za-z0-9./_=+@%-]*$`)
+
+// flowWord is a text as it stands in a YAML list; what would be read as something else is quoted.
+func flowWord(word string) string {
+	reserved := []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "-"}
+	if plainWord.MatchString(word) && !slices.Contains(reserved, strings.ToLower(word)) {
+		return word
+	}
+	return fmt.Sprintf("%q", word)
+}

@@ -1,0 +1,209 @@
+package dagspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// sealed is a text with secrets in it that nobody has read yet.
+type sealed []piece
+
+// piece is a literal, or the name of a secret.
+type piece struct{ text, secret string }
+
+// plain is the text of what has no secret in it.
+func (s sealed) plain() (string, bool) {
+	var b strings.Builder
+	for _, p := range s {
+		if p.secret != "" {
+			return "", false
+		}
+		b.WriteString(p.text)
+	}
+	return b.String(), true
+}
+
+func (s sealed) reveal(values map[string]string) string {
+	var b strings.Builder
+	for _, p := range s {
+		b.WriteString(p.text)
+		b.WriteString(values[p.secret])
+	}
+	return b.String()
+}
+
+// Reveal fills in the secrets, by name, and gives those that are variables of the body. Every one of Secrets must be there.
+// Keep what it fills in out of everything that is stored.
+func (r *Resolved) Reveal(values map[string]string) (variables map[string]string) {
+	for name, text := range r.sealed {
+		r.Env[name] = text.reveal(values)
+	}
+	for key, value := range r.With {
+		r.With[key] = revealed(value, values)
+	}
+	variables = make(map[string]string, len(r.variables))
+	for _, name := range r.variables {
+		variables[name] = values[name]
+	}
+	return variables
+}
+
+func (r *Resolved) seal(variable string, text sealed) {
+	if r.sealed == nil {
+		r.sealed = map[string]sealed{}
+	}
+	r.sealed[variable] = text
+}
+
+func revealed(value any, values map[string]string) any {
+	switch x := value.(type) {
+	case sealed:
+		return x.reveal(values)
+	case []any:
+		for i := range x {
+			x[i] = revealed(x[i], values)
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = revealed(x[k], values)
+		}
+	}
+	return value
+}
+
+// want lists the secrets that must be read: those in texts, and those that are variables.
+func (r *Resolved) want(s *Step) error {
+	found := map[string]bool{}
+	for _, text := range r.sealed {
+		text.names(found)
+	}
+	for _, value := range r.With {
+		namesIn(value, found)
+	}
+	r.Declared = s.names.all
+	if s.hasVariables() {
+		r.variables = s.named()
+	}
+	for _, name := range r.variables {
+		found[name] = true
+	}
+	for _, name := range sortedKeys(found) {
+		secret, ok := s.names.secrets[name]
+		if !ok {
+			return fmt.Errorf("secret %s is not declared", name)
+		}
+		r.Secrets = append(r.Secrets, secret)
+	}
+	return nil
+}
+
+func (s sealed) names(found map[string]bool) {
+	for _, p := range s {
+		if p.secret != "" {
+			found[p.secret] = true
+		}
+	}
+}
+
+func namesIn(value any, found map[string]bool) {
+	switch x := value.(type) {
+	case sealed:
+		x.names(found)
+	case []any:
+		for _, item := range x {
+			namesIn(item, found)
+		}
+	case map[string]any:
+		for _, item := range x {
+			namesIn(item, found)
+		}
+	}
+}
+
+// hasVariables says whether a body has an environment: commands, and functions of the worker's program.
+func (s *Step) hasVariables() bool { return builtins[s.Action] == nil }
+
+// named are the secrets that a step lists under secrets:.
+func (s *Step) named() []string {
+	switch {
+	case s.Secrets == nil:
+		return nil
+	case s.Secrets.All:
+		var list []string
+		for _, secret := range s.names.spec.Secrets {
+			list = append(list, secret.Name)
+		}
+		return list
+	}
+	var list []string
+	for _, secret := range s.Secrets.List {
+		list = append(list, secret.Name)
+	}
+	return list
+}
+
+// AllSecrets are those of the DAG and of its steps, in no certain order.
+func (s *Spec) AllSecrets() []Secret {
+	all := slices.Clone(s.Secrets)
+	s.eachBody(func(b *Step) {
+		if b.Secrets == nil {
+			return
+		}
+		for _, secret := range b.Secrets.List {
+			if secret.From != "" {
+				all = append(all, secret)
+			}
+		}
+	})
+	return all
+}
+
+// eachBody visits every step and handler, and the bodies within them.
+func (s *Spec) eachBody(visit func(*Step)) {
+	for i := range s.Steps {
+		s.Steps[i].eachBody(visit)
+	}
+	for _, h := range s.HandlerOn.all() {
+		h.step.eachBody(visit)
+	}
+}
+
+func (s *Step) eachBody(visit func(*Step)) {
+	visit(s)
+	if s.Publish != nil {
+		s.Publish.eachBody(visit)
+	}
+	for _, rule := range s.OnError {
+		for i := range rule.With {
+			rule.With[i].eachBody(visit)
+		}
+	}
+}
+
+// environment resolves what the DAG and the step say, each seeing only the layers below. A variable of the DAG that the step
+// has too is left out, and one that holds a secret where the body has no environment.
+func (v *view) environment(s *Step, out *Resolved) error {
+	out.Env = map[string]string{}
+	for level := 1; level <= 2; level++ {
+		below := *v
+		below.level, below.open = level-1, true
+		layer := maps.Clone(v.layer(level))
+		if level == 1 {
+			maps.DeleteFunc(layer, func(name, _ string) bool { _, again := v.layer(2)[name]; return again })
+		}
+		for _, name := range sortedKeys(layer) {
+			text, err := below.pieces("env."+name, layer[name])
+			if err != nil {
+				return err
+			}
+			if plain, ok := text.plain(); ok {
+				out.Env[name] = plain
+			} else if s.hasVariables() {
+				out.seal(name, text)
+			}
+		}
+	}
+	return nil
+}
