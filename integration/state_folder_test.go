@@ -84,7 +84,7 @@ func TestStateFolder_TheSecondOfANameWaitsForTheFirst(t *testing.T) {
 	runs := b.beginTicking(t, 1)
 	id, _ := b.driver(t, "w1")
 	second := b.worker(t, "w1")
-	until(t, "the second waits", func() bool { return second.saw("guard: waiting") })
+	until(t, "the second waits", func() bool { return second.saw("guard: another worker named") })
 	b.undisturbed(t, runs[0])
 	if live := b.live(t); live != "w1" {
 		t.Errorf("live: %s", live)

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -21,11 +22,21 @@ const primaryHint = "connect to the primary: name all hosts and add target_sessi
 var adviceFor = map[string]advice{
 	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
 	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
-	"3D000": {unreachable, "create it with `createdb NAME`, or check the name in the URL"},
+	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
 	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
 	"25006": {readOnly, primaryHint},
 	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
+}
+
+// missingDatabase is the name that a server has no database of.
+func missingDatabase(server *pgconn.PgError) (name string, ok bool) {
+	if server.Code != "3D000" {
+		return "", false
+	}
+	_, rest, found := strings.Cut(server.Message, "\"") // in whatever language the server speaks
+	name, _, ok = strings.Cut(rest, "\"")
+	return name, found && ok && name != ""
 }
 
 // fromDatabase recognises what Postgres, or the way to it, said.
@@ -35,6 +46,9 @@ func (p *problem) fromDatabase(err error) bool {
 	if server != nil {
 		if a, ok := adviceFor[server.Code]; ok {
 			p.kind, p.hint = a.kind, a.hint
+		}
+		if name, ok := missingDatabase(server); ok {
+			p.hint = "create it with `createdb " + shellWord(name) + "`, or check the name in the URL"
 		}
 	}
 	if connect != nil {

@@ -19,5 +19,13 @@ func newLogger(e *env) *slog.Logger {
 			Level: level, TimeFormat: time.TimeOnly, NoColor: !bool(e.stderrPaint()),
 		}))
 	}
-	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))
+}
+
+// readableDuration writes durations as texts such as 1.033s: as a number nobody knows the unit.
+func readableDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

@@ -24,7 +24,7 @@ var queueAdvice = map[string]advice{
 	"OA003": {kind: invalid},
 	"OA004": {kind: conflict},
 	"OA005": {kind: invalid},
-	"OA006": {kind: conflict},
+	"OA006": {conflict, "try again later, start workers, or raise its limit: `oarlock queues set QUEUE --max-queued N`"},
 	"OA007": {kind: notFound},
 	"OA008": {kind: denied},
 	"OA009": {kind: invalid},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,7 +77,7 @@ func (p *runPage) facts() (rows [][]string) {
 			rows = append(rows, []string{p.dim(name), value})
 		}
 	}
-	fact("params", paramText(r.Params))
+	fact("params", p.params())
 	labels := maps.Clone(r.Labels)
 	if isHere(r) {
 		delete(labels, hereLabel)
@@ -104,6 +105,26 @@ func (p *runPage) facts() (rows [][]string) {
 		fact("tasks", fmt.Sprintf("%d: %s", len(p.tasks), counts))
 	}
 	return rows
+}
+
+// params are those that were given, and after them the defaults of the others.
+func (p *runPage) params() string {
+	text := paramText(p.run.Params)
+	var given map[string]json.RawMessage
+	if p.dag == nil || json.Unmarshal(p.run.Params, &given) != nil {
+		return text
+	}
+	defaults := map[string]any{}
+	for i := range p.dag.Spec.ParamDefs {
+		def := &p.dag.Spec.ParamDefs[i]
+		if _, ok := given[def.Name]; !ok && def.Default != nil {
+			defaults[def.Name] = def.Default
+		}
+	}
+	if len(defaults) == 0 {
+		return text
+	}
+	return strings.TrimPrefix(text+"  "+p.dim("by default "+paramText(json.RawMessage(compactJSON(defaults)))), "  ")
 }
 
 func (p *runPage) lane() string {
@@ -318,7 +339,7 @@ func (p *runPage) next() []string {
 	for i := range p.tasks {
 		t := &p.tasks[i]
 		switch {
-		case t.State == "failed" && t.Attempt > 0 && t.Kind != "foreach" && len(next) < tailTasks:
+		case t.State == "failed" && t.Attempt > 0 && hasLog(t) && len(next) < tailTasks:
 			say("oarlock logs %d %s", id, shellWord(taskArg(t)))
 		case t.State == "waiting" && p.isApproval(t):
 			say("oarlock approve %d %s", id, shellWord(taskArg(t)))
@@ -340,6 +361,9 @@ func (p *runPage) next() []string {
 	}
 	return next
 }
+
+// hasLog tells tasks that execute from foreach steps, whose items do.
+func hasLog(t *queue.Task) bool { return t.Kind != "foreach" || t.Item != "" }
 
 // taskArg is a task as commands take it: load, load~1, resize/a.png.
 func taskArg(t *queue.Task) string {

@@ -114,7 +114,7 @@ func stepOf(name string) string {
 func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if t.State != "failed" || t.Attempt == 0 || t.Kind == "foreach" {
+		if t.State != "failed" || t.Attempt == 0 || !hasLog(t) {
 			continue
 		}
 		if len(p.tails) == tailTasks {

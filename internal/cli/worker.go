@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -86,7 +85,7 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string)
 		return err
 	}
 	code, err := guard.Run(ctx, guard.Config{
-		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: e.sayGuard,
+		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: func(event guard.Event) { e.sayGuard(config.Name, event) },
 	})
 	if err != nil {
 		return err
@@ -95,24 +94,6 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string)
 		return statusError(code) // that process said why
 	}
 	return nil
-}
-
-// sayGuard logs what the guard sees; what is usual only for those who want to know everything.
-func (e *env) sayGuard(event guard.Event) {
-	switch event.Kind {
-	case guard.Uncontained:
-		e.log.Info("guard: "+event.String(), "hint", "without a cgroup the guard is a subreaper: nothing escapes it but what outlives its own death")
-	case guard.Started, guard.Swept:
-		e.log.Debug("guard: " + event.String())
-	case guard.Ended:
-		if event.Code == 0 || slices.Contains(finalExits, event.Code) { // that process said why
-			e.log.Debug("guard: " + event.String())
-			return
-		}
-		e.log.Warn("guard: " + event.String())
-	case guard.Waiting, guard.Evicted, guard.Ignored, guard.Overdue, guard.Blocked, guard.Delayed, guard.Unwritten:
-		e.log.Warn("guard: " + event.String())
-	}
 }
 
 // work is what the process below the guard does.
