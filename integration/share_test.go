@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -25,42 +23,36 @@ steps:
   - {id: a, run: '. $DIR/lib; hold go'}
 `
 
-// tally is what one row says about all runs.
-func tally[T any](t *testing.T, b *bench, sql string, args ...any) T {
+// tally is the only value of a statement about all runs.
+func tally[T any](t *testing.T, b *bench, name string, args ...any) (value T) {
 	t.Helper()
 	if b.desk == nil {
 		b.desk = b.db.Conn(t)
 	}
-	rows, err := b.desk.Query(t.Context(), sql, args...)
-	if err != nil {
+	if err := b.desk.QueryRow(t.Context(), chaosStatement(name), args...).Scan(&value); err != nil {
 		t.Fatal(err)
 	}
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return value
 }
 
 // underWay waits until so many tasks run at the same time.
 func (b *bench) underWay(t *testing.T, n int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d tasks under way", n), func() bool {
-		return tally[int](t, b, "SELECT count(*) FROM oarlock.tasks WHERE state = 'running'") == n
+		return tally[int](t, b, "share_running") == n
 	})
 }
 
 // longestWait is the longest that a run waited for its first task to start, in the trial that began after run.
 func (b *bench) longestWait(t *testing.T, after queue.RunID) time.Duration {
 	t.Helper()
-	seconds := tally[float64](t, b, `SELECT coalesce(max(extract(epoch FROM t.attempt_at - r.created_at)), 0)::float8
-	                                 FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id) WHERE r.run_id > $1 AND t.step = 0`, after)
+	seconds := tally[float64](t, b, "share_longest", after)
 	return time.Duration(seconds * float64(time.Second))
 }
 
 func (b *bench) lastRun(t *testing.T) queue.RunID {
 	t.Helper()
-	return tally[queue.RunID](t, b, "SELECT coalesce(max(run_id), 0) FROM oarlock.runs")
+	return tally[queue.RunID](t, b, "share_last")
 }
 
 // end lets all held tasks end, and waits until they have.
@@ -68,7 +60,7 @@ func (b *bench) end(t *testing.T) {
 	t.Helper()
 	b.write(t, "go", "")
 	until(t, "nothing left to do", func() bool {
-		return tally[int](t, b, "SELECT count(*) FROM oarlock.runs WHERE finished_at IS NULL") == 0
+		return tally[int](t, b, "open") == 0
 	})
 	if err := os.Remove(filepath.Join(b.dir, "go")); err != nil {
 		t.Fatal(err)
@@ -87,7 +79,7 @@ func (b *bench) fleet(t *testing.T, slots ...int) {
 func (b *bench) hungry(t *testing.T, n int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d hungry workers", n), func() bool {
-		return tally[int](t, b, "SELECT count(*) FROM oarlock.workers WHERE state = 'live' AND hungry > 0") == n
+		return tally[int](t, b, "share_hungry") == n
 	})
 }
 
@@ -106,14 +98,10 @@ func TestShare_RunsGoWhereSlotsAreFree(t *testing.T) {
 		"asked one by one": {[]int{4, 4, 4}, oneByOne},
 		"two and six":      {[]int{2, 6}, oneByOne},
 		"asked at once": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
-			tally[int](t, b, "SELECT count(*) FROM oarlock.enqueue_many('held', array_fill('{}'::jsonb, ARRAY[$1::int]))", n)
+			tally[int](t, b, "share_many", "held", n)
 		}},
 		"behind a limit that is lifted": {[]int{4, 4, 4}, func(t *testing.T, b *bench, n int) {
-			limit := func(n int) {
-				if _, err := b.db.Conn(t).Exec(t.Context(), "SELECT oarlock.set_queue('four', max_running => $1)", n); err != nil {
-					t.Fatal(err)
-				}
-			}
+			limit := func(n int) { tally[string](t, b, "share_limit", "four", n) }
 			limit(1)
 			oneByOne(t, b, n)
 			b.underWay(t, 1)
@@ -155,7 +143,7 @@ func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
 		b.underWay(t, 2)
 		b.worker(t, "large", "slots=6", "$DIR="+b.dir)
 		b.underWay(t, 8)
-		joined := tally[float64](t, b, `SELECT extract(epoch FROM max(t.attempt_at) - (SELECT max(w.started_at) FROM oarlock.workers w))::float8 FROM oarlock.tasks t`)
+		joined := tally[float64](t, b, "share_joined", 0)
 		t.Logf("measured trial %d: all were under way %.3f s after it joined", trial, joined)
 		b.end(t)
 	}
@@ -175,12 +163,11 @@ steps:
 `)
 		b.worker(t, "first", "slots=4", "$DIR="+b.dir)
 		b.hungry(t, 1)
-		tally[int](t, b, "SELECT count(*) FROM oarlock.enqueue_many('burst', array_fill('{}'::jsonb, ARRAY[60]))")
+		tally[int](t, b, "share_many", "burst", 60)
 		b.underWay(t, 4)
 		b.worker(t, "second", "slots=4", "$DIR="+b.dir)
 		b.underWay(t, 8)
-		joined := tally[float64](t, b, `SELECT extract(epoch FROM max(t.attempt_at) - (SELECT max(w.started_at) FROM oarlock.workers w))::float8
-		                                FROM oarlock.tasks t WHERE t.step = 1`)
+		joined := tally[float64](t, b, "share_joined", 1)
 		t.Logf("measured trial %d: it was busy %.3f s after it joined", trial, joined)
 		b.end(t)
 	}
@@ -203,13 +190,12 @@ steps:
 	b.hungry(t, 1)
 	plow := b.enqueue(t, "plow", map[string]any{"items": make([]int, 1000)})
 	until(t, "items under way", func() bool {
-		return tally[int](t, b, "SELECT count(*) FROM oarlock.tasks WHERE state = 'running' AND item <> ''") > 0
+		return tally[int](t, b, "share_items") > 0
 	})
 	for trial := range *shareTrials * 3 {
 		run := b.enqueue(t, "urgent", nil)
 		b.untilOver(t, run)
-		before := tally[int](t, b, `SELECT count(*) FROM oarlock.tasks i, oarlock.runs r JOIN oarlock.tasks u USING (run_id)
-		                           WHERE i.run_id = $1 AND r.run_id = $2 AND i.attempt_at > r.created_at + interval '200 ms' AND i.attempt_at < u.attempt_at`, plow, run)
+		before := tally[int](t, b, "share_overtaken", plow, run)
 		t.Logf("measured trial %d: it started after %v", trial, b.longestWait(t, run-1))
 		if before > 0 {
 			t.Errorf("trial %d: %d other tasks started while it waited", trial, before)
@@ -241,14 +227,7 @@ steps:
 	for range *shareTrials * 10 {
 		b.untilOver(t, b.enqueue(t, "parent", map[string]any{"items": []int{1, 2, 3}}))
 	}
-	rows, err := b.db.Conn(t).Query(t.Context(), `SELECT extract(epoch FROM t.attempt_at - r.created_at)::float8 FROM oarlock.runs r JOIN oarlock.tasks t USING (run_id) WHERE r.parent_run IS NOT NULL`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
-	if err != nil {
-		t.Fatal(err)
-	}
+	seconds := tally[[]float64](t, b, "share_children")
 	for _, s := range seconds {
 		waits = append(waits, time.Duration(s*float64(time.Second)))
 	}

@@ -1,0 +1,138 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// join has a worker with so many slots work on a simulated store.
+func (b *bench) join(t *testing.T, name string, slots int, boot func() time.Duration) *worker.Worker {
+	t.Helper()
+	return b.start(t, name, func(c *worker.Config) { c.Boot, c.Slots, c.Executors["process"] = boot, slots, sleeper{} })
+}
+
+// held counts the runs that workers hold, and the tasks of step that run.
+func (b *bench) held(t *testing.T, ids []queue.RunID, step string) (runs, running int) {
+	t.Helper()
+	for _, id := range ids {
+		r, err := b.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.State == "running" {
+			runs++
+		}
+		tasks, err := b.Tasks(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tasks {
+			if tasks[i].Step == step && tasks[i].State == "running" {
+				running++
+			}
+		}
+	}
+	return runs, running
+}
+
+func TestShare_AWorkerHoldsWhatItCanStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1h}\n", 8)
+		b.join(t, "small", 2, boot)
+		time.Sleep(time.Minute)
+		if runs, running := b.held(t, ids, "a"); runs != 2 || running != 2 {
+			t.Errorf("with 2 slots it holds %d runs, of which %d run", runs, running)
+		}
+		b.join(t, "large", 6, boot)
+		time.Sleep(time.Second)
+		if runs, running := b.held(t, ids, "a"); runs != 8 || running != 8 {
+			t.Errorf("with 6 slots more %d runs are held, of which %d run", runs, running)
+		}
+	})
+}
+
+// The first steps end at once, so the worker that is alone begins all runs. What then waits for its slots goes to another one.
+func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n  - {id: b, run: 1h, depends: [a]}\n", 40)
+		b.join(t, "first", 4, boot)
+		time.Sleep(time.Minute)
+		if _, running := b.held(t, ids, "b"); running != 4 {
+			t.Fatalf("alone it runs %d", running)
+		}
+		b.join(t, "second", 4, boot)
+		time.Sleep(500 * time.Millisecond)
+		if _, running := b.held(t, ids, "b"); running != 8 {
+			t.Errorf("half a second after another one joined %d run", running)
+		}
+	})
+}
+
+// A run that is under way stays where it is, however much of it waits.
+func TestShare_ARunThatIsUnderWayStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 10s}\n  - {id: b, run: 10s}\n  - {id: c, run: 10s}\n", 1)
+		b.join(t, "first", 1, boot)
+		time.Sleep(time.Second)
+		b.join(t, "second", 1, boot)
+		time.Sleep(40 * time.Second)
+		if r := b.await(t, ids[0]); r.Epoch != 1 || r.State != "succeeded" {
+			t.Errorf("it is %s after %d drives", r.State, r.Epoch)
+		}
+	})
+}
+
+// A run that ranks above all that waits gets the next slot that ends, and waits in the database until then.
+func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
+	t.Parallel()
+	for trial := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(100, "10m"), 1)
+			b.put(t, "name: urgent\npriority: 100\nsteps:\n  - {id: a, run: 1s}\n")
+			b.join(t, "only", 2, boot)
+			time.Sleep(time.Minute + time.Duration(trial)*29*time.Second)
+			id := b.enqueue(t, "urgent")
+			time.Sleep(100 * time.Millisecond)
+			if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" {
+				t.Errorf("trial %d: it is %s before a slot is free, %v", trial, r.State, err)
+			}
+			r := b.await(t, id)
+			asked := time.Minute + time.Duration(trial)*29*time.Second
+			next := (asked/(10*time.Minute) + 1) * 10 * time.Minute
+			if waited := r.FinishedAt.Sub(r.CreatedAt); waited > next-asked+2*time.Second {
+				t.Errorf("trial %d: it took %v, and the next slot ended after %v", trial, waited, next-asked)
+			}
+		})
+	}
+}
+
+// steps are so many roots that take as long.
+func steps(n int, span string) (text string) {
+	for i := range n {
+		text += fmt.Sprintf("  - {id: s%d, run: %s}\n", i, span)
+	}
+	return text
+}
+
+// Below a priority that never runs dry, one grant of sixteen goes to what has waited longest.
+func TestShare_NothingStarves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\npriority: 50\nsteps:\n  - {id: a, run: 1s}\n", 400)
+		b.put(t, "name: low\npriority: -50\nsteps:\n  - {id: a, run: 1s}\n")
+		low := b.enqueue(t, "low")
+		b.join(t, "only", 4, boot)
+		time.Sleep(30 * time.Second)
+		if r, err := b.Get(t.Context(), low); err != nil || r.State != "succeeded" {
+			t.Errorf("it is %s, %v", r.State, err)
+		}
+	})
+}
