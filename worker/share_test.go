@@ -40,6 +40,19 @@ func (b *bench) held(t *testing.T, ids []queue.RunID, step string) (runs, runnin
 	return runs, running
 }
 
+// over waits, in simulated time, until a run has ended.
+func (b *bench) over(t *testing.T, id queue.RunID) *queue.Run {
+	t.Helper()
+	for range 10_000 {
+		if r, err := b.Get(t.Context(), id); err != nil || r.Over() {
+			return r
+		}
+		time.Sleep(time.Second)
+	}
+	t.Fatalf("run %d does not end", id)
+	return nil
+}
+
 func TestShare_AWorkerHoldsWhatItCanStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +97,7 @@ func TestShare_ARunThatIsUnderWayStays(t *testing.T) {
 		time.Sleep(time.Second)
 		b.join(t, "second", 1, boot)
 		time.Sleep(40 * time.Second)
-		if r := b.await(t, ids[0]); r.Epoch != 1 || r.State != "succeeded" {
+		if r := b.over(t, ids[0]); r.Epoch != 1 || r.State != "succeeded" {
 			t.Errorf("it is %s after %d drives", r.State, r.Epoch)
 		}
 	})
@@ -104,7 +117,7 @@ func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 			if r, err := b.Get(t.Context(), id); err != nil || r.State != "queued" {
 				t.Errorf("trial %d: it is %s before a slot is free, %v", trial, r.State, err)
 			}
-			r := b.await(t, id)
+			r := b.over(t, id)
 			asked := time.Minute + time.Duration(trial)*29*time.Second
 			next := (asked/(10*time.Minute) + 1) * 10 * time.Minute
 			if waited := r.FinishedAt.Sub(r.CreatedAt); waited > next-asked+2*time.Second {
