@@ -33,10 +33,14 @@ func ReleaseStatement(all bool) string {
 	return releaseSome
 }
 
-// PollStatement is the next poll for so many free slots, as it is sent.
-func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
-	parts := pollParts{roused: want == 0, many: want > sizeless}
-	return pollTexts[parts], s.pollArgs(Appetite{Free: want}, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
+// PollStatement is the next poll, as it is sent.
+func (s *Session) PollStatement(a Appetite) (string, pgx.StrictNamedArgs) {
+	want := a.Free + a.Ahead
+	if want == 0 {
+		want = a.Roused
+	}
+	parts := pollParts{roused: a.Free+a.Ahead == 0, many: want > sizeless, top: a.Least != nil}
+	return pollTexts[parts], s.pollArgs(a, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
 }
 
 // RenewStatement is the next renewal, as it is sent.

@@ -147,7 +147,7 @@ func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 // floors.
 func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	tb.Helper()
-	statement, args := s.PollStatement(want)
+	statement, args := s.PollStatement(queue.Appetite{Free: want})
 	if !floors {
 		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
@@ -248,7 +248,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	s := f.register(t)
 	poll(t, s, 0) // reads the lanes
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		statement, args := s.PollStatement(5)
+		statement, args := s.PollStatement(queue.Appetite{Free: 5})
 		update := explain(t, conn, statement, args).find("ModifyTable")
 		var by []string
 		update.all(func(p *plan) {
@@ -359,12 +359,14 @@ func (c *crowded) plans(t *testing.T) {
 	for _, claim := range claims {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
-	poll, args := s.PollStatement(10)
+	poll, args := s.PollStatement(queue.Appetite{Free: 10})
 	renew, renewArgs := s.RenewStatement()
+	least := -1
+	roused, rousedArgs := s.PollStatement(queue.Appetite{Roused: 64, Least: &least})
 	late, lateArgs := s.LateStatement()
 	strays, straysArgs := s.StraysStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
-	for _, name := range []string{"worker", "want", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
+	for _, name := range []string{"worker", "want", "free", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
 	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}
@@ -376,6 +378,7 @@ func (c *crowded) plans(t *testing.T) {
 		args       pgx.StrictNamedArgs
 	}{
 		{"poll", poll, onClaims, args},
+		{"poll roused", roused, onClaims, rousedArgs},
 		{"claim_limited", sql.Named("queue/claim_limited"), onClaims, limited},
 		{"renew", renew, onReads, renewArgs},
 		{"late", late, onReads, lateArgs},
@@ -384,7 +387,7 @@ func (c *crowded) plans(t *testing.T) {
 		{"load_tasks", sql.Named("queue/load_tasks"), onReads, names},
 		{"requeue", sql.Named("queue/requeue"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
 		{"release all", queue.ReleaseStatement(true), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
-		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000}},
+		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000, "waiting": true}},
 		{"readback", sql.Named("queue/readback"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "claims": ids}},
 	} {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
