@@ -73,3 +73,19 @@ func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
 
 // Steady is how the connection that polls is set up.
 func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }
+
+// Floor is below which place nothing of a lane is looked for; zero: not known.
+func (s *Session) Floor(lane int) (time.Time, RunID) {
+	l := s.lanes.byID[lane]
+	return l.floor.at, l.floor.run
+}
+
+// SeenLater has the session have seen all it saw that much later.
+func (s *Session) SeenLater(d time.Duration) {
+	for i := range s.lanes.seen.marks {
+		s.lanes.seen.marks[i].now = s.lanes.seen.marks[i].now.Add(d)
+	}
+	for _, l := range s.lanes.all {
+		l.floor.at = l.floor.at.Add(d)
+	}
+}
