@@ -159,7 +159,7 @@ func TestFloors_RunsThatAreLocked(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			if c.limited {
-				f.exec(t, "SELECT oarlock.set_queue('default', max_running => 100)")
+				f.exec(t, "SELECT oarlock.set_queue('default', max_running => 100000)")
 			}
 			s := f.register(t)
 			poll(t, s, 1)

@@ -234,25 +234,23 @@ func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids
 			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed,
 		})
 	}
-	p.Back = s.goBack(forget, back, f.seen.now) || p.Back // after floors rose to where this poll came
+	p.Back = s.goBack(forget, back) || p.Back // after floors rose to where this poll came
 	s.lanes.due(f.wakes, f.expires, f.seen.now)
 	return &reply, nil
 }
 
 // goBack lowers floors to where runs may have become visible that the poll did not look for: those of transactions that floors
 // had passed. It says whether there are any; what is long ago is looked for beside the polls.
-func (s *Session) goBack(forget bool, back comeback, now time.Time) bool {
-	switch {
-	case forget:
-		s.lanes.forget()
-		return true
-	case back.some && now.Sub(back.from) <= stepBack:
-		s.lanes.fall(back.from)
-		return true
-	case back.some:
-		s.sweeps.since.add(back.from)
+func (s *Session) goBack(forget bool, back comebacks) bool {
+	if back.old.some {
+		s.sweeps.since.add(back.old.from)
 	}
-	return false
+	if forget {
+		s.lanes.forget()
+	} else if back.recent.some {
+		s.lanes.fall(back.recent.from)
+	}
+	return forget || back.recent.some
 }
 
 // showEvery is how often a worker lets others see how busy it is where nothing else has it write its row.
