@@ -25,7 +25,6 @@ func TestPoll_IsSentWithWhatItIsNeededFor(t *testing.T) {
 	}{
 		"few":         {queue.Appetite{Free: 5}, 5, []string{"fresh"}},
 		"many":        {queue.Appetite{Free: 50}, 50, []string{"fresh", "many"}},
-		"ahead":       {queue.Appetite{Free: 1, Ahead: 4}, 5, []string{"fresh"}},
 		"ahead alone": {queue.Appetite{Ahead: 50, Roused: 5}, 50, []string{"fresh", "many"}},
 		"ranked":      {queue.Appetite{Free: 5, Least: &waiting}, 5, []string{"fresh", "top"}},
 		"roused":      {queue.Appetite{Roused: 64, Least: &waiting}, 3, []string{"roused", "many", "top"}},

@@ -312,10 +312,11 @@ func aheadAlone(s *setup) {
 		s.poll(idle, queue.Appetite{Free: 1, Above: ptr(1000)}) // and is hungry
 	}
 	s.poll(w, queue.Appetite{}) // sees them
-	s.wantClaims("beside a hungry worker", s.poll(w, queue.Appetite{Free: 1, Ahead: 1}).Claims, ids[0])
+	s.wantClaims("beside a hungry worker", s.poll(w, queue.Appetite{Ahead: 1}).Claims)
+	s.wantClaims("where something is free", s.poll(w, queue.Appetite{Free: 1, Ahead: 1}).Claims, ids[0])
 	s.poll(other, queue.Appetite{})
 	s.poll(w, queue.Appetite{})
-	p := s.poll(w, queue.Appetite{Free: 1, Ahead: 2})
+	p := s.poll(w, queue.Appetite{Ahead: 3})
 	s.wantClaims("beside a full worker, and a hungry one of other queues", p.Claims, ids[1:]...)
 	if p.Hungry || len(p.Shared) == 0 {
 		s.Errorf("polled %+v", p)
