@@ -33,10 +33,14 @@ func ReleaseStatement(all bool) string {
 	return releaseSome
 }
 
-// PollStatement is the next poll for so many free slots, as it is sent.
-func (s *Session) PollStatement(want int) (string, pgx.StrictNamedArgs) {
-	parts := pollParts{roused: want == 0, many: want > sizeless}
-	return pollTexts[parts], s.pollArgs(Appetite{Free: want}, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
+// PollStatement is the next poll, as it is sent.
+func (s *Session) PollStatement(a Appetite) (string, pgx.StrictNamedArgs) {
+	want := a.Free + a.Ahead
+	if want == 0 {
+		want = a.Roused
+	}
+	parts := pollParts{roused: a.Free+a.Ahead == 0, many: want > sizeless, top: a.Least != nil}
+	return pollTexts[parts], s.pollArgs(a, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
 }
 
 // RenewStatement is the next renewal, as it is sent.
@@ -69,3 +73,19 @@ func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
 
 // Steady is how the connection that polls is set up.
 func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }
+
+// Floor is below which place nothing of a lane is looked for; zero: not known.
+func (s *Session) Floor(lane int) (time.Time, RunID) {
+	l := s.lanes.byID[lane]
+	return l.floor.at, l.floor.run
+}
+
+// SeenLater has the session have seen all it saw that much later.
+func (s *Session) SeenLater(d time.Duration) {
+	for i := range s.lanes.seen.marks {
+		s.lanes.seen.marks[i].now = s.lanes.seen.marks[i].now.Add(d)
+	}
+	for _, l := range s.lanes.all {
+		l.floor.at = l.floor.at.Add(d)
+	}
+}

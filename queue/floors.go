@@ -80,9 +80,15 @@ func (c *comeback) add(from time.Time) {
 	}
 }
 
+// comebacks are apart, so that what is long ago holds up nothing that was just committed.
+type comebacks struct {
+	recent comeback // within stepBack: the next poll goes back
+	old    comeback
+}
+
 // see takes in what a poll saw. It says whether time went back, after which no floor counts, and where transactions ended that
 // floors had passed.
-func (h *horizon) see(s snapshot) (forget bool, back comeback) {
+func (h *horizon) see(s snapshot) (forget bool, back comebacks) {
 	if n := len(h.marks); n > 0 && (s.xid <= h.marks[n-1].xid || s.now.Before(h.marks[n-1].now)) {
 		*h, forget = horizon{}, true
 	}
@@ -111,7 +117,7 @@ func (h *horizon) see(s snapshot) (forget bool, back comeback) {
 }
 
 // ended drops transactions that are not open any more.
-func (h *horizon) ended(s snapshot) (back comeback) {
+func (h *horizon) ended(s snapshot) (back comebacks) {
 	if h.open == nil {
 		h.open = map[uint64]*openWriter{}
 	}
@@ -120,8 +126,12 @@ func (h *horizon) ended(s snapshot) (back comeback) {
 			continue
 		}
 		delete(h.open, xid)
-		if w.passed {
-			back.add(w.low)
+		switch {
+		case !w.passed:
+		case s.now.Sub(w.low) <= stepBack:
+			back.recent.add(w.low)
+		default:
+			back.old.add(w.low)
 		}
 	}
 	return back

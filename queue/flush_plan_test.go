@@ -78,7 +78,7 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 	drained := func(c *Claim, _ int64) *Batch { return &Batch{Claim: c, Leave: &dagrun.Leave{Drained: true}} }
 	records := func(c *Claim, seq int64) *Batch { return batch(c, taskAt(0, seq, dagrun.TaskRunning)) }
 	tasks := []string{"fences fences_pkey", "followers followers_pkey", "runs runs_pkey"}
-	whole := []string{"controls controls_open", "fences fences_pkey", "followers followers_pkey", "lanes lanes_pkey", "runs runs_pkey", "tasks tasks_pkey"}
+	whole := []string{"controls controls_open", "fences fences_pkey", "followers followers_pkey", "runs runs_parent", "runs runs_pkey", "tasks tasks_pkey"}
 	flushes := []struct {
 		batch func(*Claim, int64) *Batch
 		text  *flushText

@@ -275,7 +275,7 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 	f.exec(t, `UPDATE oarlock.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE run_id = ANY (ARRAY(
 		SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_at, run_id LIMIT 20000))`)
 	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
-	statement, args := s.PollStatement(5)
+	statement, args := s.PollStatement(queue.Appetite{Free: 5})
 	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		if n := explain(t, conn, statement, args).buffers(); n > 100 {
 			t.Errorf("a poll of one limited lane reads %d buffers", n)

@@ -104,9 +104,12 @@ func (s *Session) claimBehind(ctx context.Context, g gate, a Appetite, want int,
 		return err
 	}
 	s.lanes.gave(claims)
+	p.Claims = append(p.Claims, claims...)
+	if a.Free == 0 {
+		return nil // what waits for a slot was left where it is
+	}
 	k.now = s.lanes.polled // of the last poll: whether a lane gave all it had, or the limit held back, is not known
 	s.lanes.saw(k)
-	p.Claims = append(p.Claims, claims...)
 	return nil
 }
 

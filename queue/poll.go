@@ -225,7 +225,8 @@ func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids
 		return nil, err
 	}
 	f := &reply.facts
-	p.Back = s.takeStock(f) || p.Back
+	s.lanes.moved(f)
+	forget, back := s.lanes.seen.see(f.seen)
 	s.lanes.gave(reply.claims)
 	if f.terms == s.lanes.terms && !parts.roused {
 		s.lanes.saw(look{
@@ -233,26 +234,23 @@ func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids
 			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed,
 		})
 	}
+	p.Back = s.goBack(forget, back) || p.Back // after floors rose to where this poll came
 	s.lanes.due(f.wakes, f.expires, f.seen.now)
 	return &reply, nil
 }
 
-// takeStock takes in what a poll saw beside its claims. It says whether runs may have become visible where the poll did not look:
-// those of transactions that floors had passed. What is long ago is looked for beside the polls.
-func (s *Session) takeStock(f *pollFacts) (again bool) {
-	s.lanes.moved(f)
-	forget, back := s.lanes.seen.see(f.seen)
-	switch {
-	case forget:
-		s.lanes.forget()
-		return true
-	case back.some && f.seen.now.Sub(back.from) <= stepBack:
-		s.lanes.fall(back.from)
-		return true
-	case back.some:
-		s.sweeps.since.add(back.from)
+// goBack lowers floors to where runs may have become visible that the poll did not look for: those of transactions that floors
+// had passed. It says whether there are any; what is long ago is looked for beside the polls.
+func (s *Session) goBack(forget bool, back comebacks) bool {
+	if back.old.some {
+		s.sweeps.since.add(back.old.from)
 	}
-	return false
+	if forget {
+		s.lanes.forget()
+	} else if back.recent.some {
+		s.lanes.fall(back.recent.from)
+	}
+	return forget || back.recent.some
 }
 
 // showEvery is how often a worker lets others see how busy it is where nothing else has it write its row.

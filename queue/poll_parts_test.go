@@ -2,40 +2,46 @@ package queue_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // What a poll is not needed for is not in its statement, and what is left of it claims as much.
 func TestPoll_IsSentWithWhatItIsNeededFor(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	s, other := f.register(t), f.register(t)
-	const few, many = 5, 50
-	for _, hungry := range []bool{false, true} {
-		if hungry {
-			poll(t, other, few) // and gets none
+	s := f.register(t)
+	poll(t, s, 0)
+	waiting := -1
+	for want, c := range map[string]struct {
+		appetite queue.Appetite
+		claims   int
+		parts    []string
+	}{
+		"few":         {queue.Appetite{Free: 5}, 5, []string{"fresh"}},
+		"many":        {queue.Appetite{Free: 50}, 50, []string{"fresh", "many"}},
+		"ahead alone": {queue.Appetite{Ahead: 50, Roused: 5}, 50, []string{"fresh", "many"}},
+		"ranked":      {queue.Appetite{Free: 5, Least: &waiting}, 5, []string{"fresh", "top"}},
+		"roused":      {queue.Appetite{Roused: 64, Least: &waiting}, 3, []string{"roused", "many", "top"}},
+		"nothing":     {queue.Appetite{}, 0, []string{"roused"}},
+	} {
+		f.ask(t, "plain", 100)
+		f.exec(t, `UPDATE oarlock.runs SET epoch = 1, started_at = now() WHERE run_id = ANY (ARRAY(SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_id LIMIT 3))`)
+		statement, args := s.PollStatement(c.appetite)
+		for part, mark := range map[string]string{"fresh": "passed AS", "roused": "roused.run_id", "many": "fitting (", "top": "AS top"} {
+			if got := strings.Contains(statement, mark); got != slices.Contains(c.parts, part) {
+				t.Errorf("%s: the part %s is there: %v", want, part, got)
+			}
 		}
-		poll(t, s, 0)
-		for _, want := range []int{few, many} {
-			f.ask(t, "plain", 2*many)
-			statement, args := s.PollStatement(want)
-			for part, there := range map[string]bool{"share AS": hungry, "fitting (": want == many} {
-				if strings.Contains(statement, part) != there {
-					t.Errorf("hungry %v, want %d: %q is there: %v", hungry, want, part, !there)
-				}
-			}
-			fall := want
-			if hungry {
-				fall = (want + 1) / 2 // the other one's half is left to it
-			}
-			if got := f.claimedBy(t, s.OnClaims, statement, args); got != fall {
-				t.Errorf("hungry %v, want %d: claimed %d of %d", hungry, want, got, fall)
-			}
-			f.exec(t, "UPDATE oarlock.runs SET state = 'succeeded', finished_at = now(), worker_id = NULL, claim_id = NULL WHERE state <> 'succeeded'")
+		if got := f.claimedBy(t, s.OnClaims, statement, args); got != c.claims {
+			t.Errorf("%s: claimed %d, want %d", want, got, c.claims)
 		}
+		f.exec(t, "UPDATE oarlock.runs SET state = 'succeeded', finished_at = now(), worker_id = NULL, claim_id = NULL WHERE state <> 'succeeded'")
 	}
 }
 

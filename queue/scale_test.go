@@ -147,7 +147,7 @@ func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 // floors.
 func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	tb.Helper()
-	statement, args := s.PollStatement(want)
+	statement, args := s.PollStatement(queue.Appetite{Free: want})
 	if !floors {
 		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
@@ -171,7 +171,7 @@ func (p *plan) locks(tb testing.TB) int {
 	if p.Node != "LockRows" {
 		return 0
 	}
-	if scan := p.find("Index Scan"); scan == nil || scan.Index != "runs_queued" && scan.Index != "runs_begun" {
+	if scan := p.find("Index Scan"); scan == nil || scan.Index != "runs_queued" && scan.Index != "runs_begun" && scan.Index != "runs_roused" {
 		tb.Errorf("a claim does not go by runs_queued: %+v", p)
 	}
 	return p.buffers()
@@ -216,6 +216,9 @@ func (c *crowded) promises(t *testing.T) {
 	t.Run("DeadEntriesUnderAnOldSnapshot", func(t *testing.T) {
 		c.underASnapshot(t, c.register(t, one), c.n/10)
 	})
+	t.Run("GivenBackUnderAnOldSnapshot", func(t *testing.T) {
+		c.givenBack(t, c.register(t, one), c.register(t, one))
+	})
 	t.Run("RequeuedBelowTheFloor", func(t *testing.T) {
 		s, dead := c.register(t, one), c.register(t, one)
 		lost := poll(t, dead, 1).Claims[0]
@@ -229,6 +232,48 @@ func (c *crowded) promises(t *testing.T) {
 	})
 	t.Run("Plans", c.plans)
 	t.Run("FunctionPlans", c.functionPlans)
+}
+
+// givenBack has a worker claim, end, and give back one run a second, while somebody holds an old snapshot: nothing that dies
+// is cleared away, and each second another worker goes back to what was given.
+func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
+	t.Helper()
+	for range 3 { // goes through what died before
+		poll(t, s, 1)
+	}
+	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	const second, rounds = 40, 24
+	const end = "UPDATE oarlock.runs SET state = 'succeeded', worker_id = NULL, claim_id = NULL, finished_at = now() WHERE worker_id = $1"
+	most := 0
+	for range rounds {
+		claims := poll(t, other, second).Claims
+		if len(claims) != second {
+			t.Fatalf("claimed %d", len(claims))
+		}
+		if err := other.Release(t.Context(), claims[second/2], true); err != nil {
+			t.Fatal(err)
+		}
+		c.exec(t, end, other.ID())
+		c.exec(t, "UPDATE oarlock.lanes SET low_since = low_since - interval '1 s'")
+		poll(t, s, 0) // sees that something came back
+		most = max(most, lockingSelect(t, s, 5, true))
+		if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != claims[second/2].Run {
+			t.Fatalf("claimed %v, want %d", runsOf(p.Claims), claims[second/2].Run)
+		}
+	}
+	c.exec(t, end, s.ID())
+	const spans = 6 // seconds
+	t.Logf("%d claimed: at most %d buffers to lock 5", rounds*second, most)
+	if limit := 20 + spans*second/10; most > limit {
+		t.Errorf("reads %d buffers to lock 5, at most %d", most, limit)
+	}
 }
 
 func (c *crowded) atMost(t *testing.T, s *queue.Session, want, limit int) {
@@ -248,7 +293,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	s := f.register(t)
 	poll(t, s, 0) // reads the lanes
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		statement, args := s.PollStatement(5)
+		statement, args := s.PollStatement(queue.Appetite{Free: 5})
 		update := explain(t, conn, statement, args).find("ModifyTable")
 		var by []string
 		update.all(func(p *plan) {
@@ -359,12 +404,14 @@ func (c *crowded) plans(t *testing.T) {
 	for _, claim := range claims {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
-	poll, args := s.PollStatement(10)
+	poll, args := s.PollStatement(queue.Appetite{Free: 10})
 	renew, renewArgs := s.RenewStatement()
+	least := -1
+	roused, rousedArgs := s.PollStatement(queue.Appetite{Roused: 64, Least: &least})
 	late, lateArgs := s.LateStatement()
 	strays, straysArgs := s.StraysStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
-	for _, name := range []string{"worker", "want", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
+	for _, name := range []string{"worker", "want", "free", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
 	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}
@@ -376,6 +423,7 @@ func (c *crowded) plans(t *testing.T) {
 		args       pgx.StrictNamedArgs
 	}{
 		{"poll", poll, onClaims, args},
+		{"poll roused", roused, onClaims, rousedArgs},
 		{"claim_limited", sql.Named("queue/claim_limited"), onClaims, limited},
 		{"renew", renew, onReads, renewArgs},
 		{"late", late, onReads, lateArgs},
@@ -384,7 +432,7 @@ func (c *crowded) plans(t *testing.T) {
 		{"load_tasks", sql.Named("queue/load_tasks"), onReads, names},
 		{"requeue", sql.Named("queue/requeue"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
 		{"release all", queue.ReleaseStatement(true), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
-		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000}},
+		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000, "waiting": true}},
 		{"readback", sql.Named("queue/readback"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "claims": ids}},
 	} {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {

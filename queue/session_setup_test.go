@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -31,7 +32,7 @@ func newFleet(tb testing.TB) *fleet {
 // describe is a worker that may claim anything of these tests.
 func describe() queue.Worker {
 	return queue.Worker{
-		ID: uuid.New(), Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 100, Containment: "none",
+		ID: uuid.New(), Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 100, Containment: "none", TTL: 30 * time.Second,
 		Offers: []string{"process", "approval", "on_error", "handlers"},
 	}
 }

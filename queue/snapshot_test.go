@@ -69,7 +69,7 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 // cost is what the next poll and the next renewal read in all.
 func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) (polled, renewed int) {
 	t.Helper()
-	poll, pollArgs := s.PollStatement(5)
+	poll, pollArgs := s.PollStatement(queue.Appetite{Free: 5})
 	renew, renewArgs := s.RenewStatement()
 	polled, renewed = c.reads(t, s, poll, pollArgs), c.reads(t, s, renew, renewArgs)
 	t.Logf("%d dead: a poll reads %d buffers, a renewal %d", dead, polled, renewed)

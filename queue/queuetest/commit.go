@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -255,7 +256,7 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool)
 func (s *MemorySession) release(r *run, waits bool) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
-	if !r.acted() {
+	if !s.store.acted(r) {
 		r.rec.StartedAt, r.rec.Deadline = 0, 0
 		if !r.queueDeadline.IsZero() {
 			s.store.expiring.push(alarm{r.queueDeadline, r})
@@ -265,14 +266,15 @@ func (s *MemorySession) release(r *run, waits bool) {
 	s.store.requeue(r, reachRanked)
 }
 
-// acted says whether anything happened of a run in this generation.
-func (r *run) acted() bool {
+// acted says whether anything happened of a run in this generation: a task's row, a request that it took, a child that is open.
+func (m *Memory) acted(r *run) bool {
 	for _, row := range r.tasks {
 		if row.Generation == r.rec.Generation {
 			return true
 		}
 	}
-	return r.rec.Ending != dagrun.EndingNone || r.rec.PausedBy != ""
+	open := func(k *run) bool { return k.parent == r.id && !k.over() }
+	return r.rec.Ending != dagrun.EndingNone || r.rec.PausedBy != "" || slices.ContainsFunc(m.runs, open)
 }
 
 // Condemn ends a run that nobody can drive as failed.

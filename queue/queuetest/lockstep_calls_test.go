@@ -223,12 +223,19 @@ func (s *side) poll(c call) any {
 	if c.C == pollAll {
 		want = 50
 	}
-	polled, err := w.session.Poll(s.ctx, queue.Appetite{Free: want})
+	appetite := queue.Appetite{Free: want}
+	switch above := 5; c.Luck % 8 { // what it would start, or what may need no slot
+	case 0:
+		appetite = queue.Appetite{Roused: 50}
+	case 1:
+		appetite.Above = &above
+	}
+	polled, err := w.session.Poll(s.ctx, appetite)
 	if err != nil {
 		return err
 	}
 	shown := []any{polled.Hungry}
-	if c.C == pollAll { // of several lanes each store may take another first
+	if c.C == pollAll || appetite.Roused > 0 { // of several lanes each store may take another first
 		slices.SortFunc(polled.Claims, func(a, b *queue.Claim) int { return int(a.Run - b.Run) })
 	}
 	for _, claim := range polled.Claims {
@@ -322,7 +329,7 @@ func (s *side) release(c call) any {
 	}
 	w.drop(claim)
 	s.gone = append(s.gone, past{w.session, []*queue.Claim{claim}})
-	return []any{w.session.Release(s.ctx, claim, false)}
+	return []any{w.session.Release(s.ctx, claim, c.Luck%2 == 0)}
 }
 
 const condemned = "nobody can drive it"

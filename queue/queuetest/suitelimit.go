@@ -103,6 +103,7 @@ func queueTimeout(s *setup) {
 	}
 	s.idle(a, "it has ended")
 	s.wantState(started, "running")
+	s.must(s.record(a, c, row(0, 1, dagrun.TaskSucceeded, s.now(a))))
 	s.must(a.Release(s.Context(), c, false))
 	s.idle(other, "it can serve nothing")
 	s.wantState(started, "queued") // what started once has no such deadline

@@ -1,6 +1,6 @@
 -- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim.
 --          Most have tasks to write, some the end of a run, few anything else: without the parts `other` and `run` it costs a third less
--- Index: fences_pkey, runs_pkey, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
+-- Index: fences_pkey, runs_pkey, runs_parent, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
 -- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id; cache by key, passing over what is locked
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
@@ -40,7 +40,8 @@ changed AS (
            counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
            started_at  =
            -- part other
-               CASE WHEN u.unbegun AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation) THEN NULL ELSE
+               CASE WHEN u.unbegun AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
+                    AND NOT EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = r.run_id AND k.finished_at IS NULL) THEN NULL ELSE
            -- end other
                coalesce(r.started_at, u.started_at)
            -- part other

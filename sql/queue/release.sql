@@ -1,6 +1,6 @@
 -- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
 --          generation is as if it had never been claimed. The part `waiting` says that they wait for slots, so that a worker without one leaves them
--- Index: runs_worker for all, runs_pkey, tasks_pkey, lanes_pkey
+-- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent, lanes_pkey
 -- Locks: the runs in the order of their ids, passing over those that somebody holds; their lanes
 WITH idle AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
@@ -19,7 +19,8 @@ WITH idle AS MATERIALIZED (
            -- end some
            started_at = CASE WHEN i.acted THEN r.started_at END, deadline = CASE WHEN i.acted THEN r.deadline END
       FROM (SELECT i.run_id, r.ending <> '' OR r.paused_by <> ''
-                   OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation) AS acted
+                   OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
+                   OR EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = r.run_id AND k.finished_at IS NULL) AS acted
               FROM idle i JOIN oarlock.runs r USING (run_id)) i
      WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
     RETURNING r.run_id, r.lane_id, r.run_at
