@@ -102,6 +102,8 @@ func (r *Run) start(t *task) {
 	case BodyTask, BodyChild:
 		t.priority = r.priority(t)
 		r.move(t, held)
+	case BodyApproval:
+		r.askPeople(t)
 	default:
 		r.wait(t)
 	}

@@ -195,22 +195,6 @@ func (r *Run) resume(t *task) {
 	r.again(t)
 }
 
-func (r *Run) answerApproval(t *task, c *Control) Decision {
-	if !t.waits() || t.step.Body != BodyApproval {
-		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
-	}
-	if c.Verb == VerbApprove {
-		r.weigh(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
-	} else {
-		reason := byWhom("rejected", c.By)
-		if c.Text != "" {
-			reason += ": " + c.Text
-		}
-		r.weigh(t, Result{Kind: KindRejected, Reason: reason})
-	}
-	return taskDecision(t, Applied)
-}
-
 // markTask settles a task as somebody says, once what is under way has ended.
 func (r *Run) markTask(t *task, c *Control) Decision {
 	if why := r.whyNotMark(t, c.As); why != "" {

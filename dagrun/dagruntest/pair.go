@@ -100,7 +100,7 @@ func (p *Pair) Commit() (dagrun.Ready, error) {
 	}
 	p.Stats.Commits++
 	p.Kept.Commit(ready.Records)
-	if err := p.Kept.toldTwice(); err != nil {
+	if err := errors.Join(p.Kept.toldTwice(), p.Kept.misasked(p.Core)); err != nil {
 		return ready, err
 	}
 	p.offers = p.offered(ready)

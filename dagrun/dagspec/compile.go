@@ -92,7 +92,7 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	s.names = n
 	out := dagrun.Step{
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
-		Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
+		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
 	if out.Body == dagrun.BodyTask && s.Result == nil {
 		out.Slots, out.Pool = max(1, s.Slots), value(s.Pool)

@@ -48,6 +48,7 @@ BEGIN ATOMIC
     SELECT p.body FROM possible p WHERE (p.depth > 0) = (step ~ '~0*[1-9][0-9]*$');
 END;
 -- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.bodies_of(text, jsonb) IS 'Internal: what a step, or one of its replacements, may execute.';
 
 CREATE FUNCTION oarlock.approvers_of(body jsonb) RETURNS text[]
 LANGUAGE sql IMMUTABLE
@@ -273,6 +274,7 @@ BEGIN
        SET state = 'canceled', reason = why, failure_kind = NULL, publishing = false, request = '', request_by = '', marked = '',
            next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = r.run_id AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
+    DELETE FROM oarlock.approvals_open a WHERE a.run_id = r.run_id;
 END $$;
 -- +goose StatementEnd
 

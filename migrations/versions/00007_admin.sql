@@ -209,6 +209,7 @@ BEGIN
      WHERE c.log_day = x.log_day AND c.run_id = x.run_id;
     DELETE FROM oarlock.tasks WHERE run_id = ANY (gone);
     DELETE FROM oarlock.attempts WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.approvals_open WHERE run_id = ANY (gone);
     DELETE FROM oarlock.controls WHERE run_id = ANY (gone);
     DELETE FROM oarlock.events WHERE run_id = ANY (gone);
     DELETE FROM oarlock.followers WHERE run_id = ANY (gone);

@@ -38,6 +38,11 @@ CREATE TYPE oarlock.flush_task AS (
     started_at timestamptz, attempt_at timestamptz, finished_at timestamptz
 );
 
+-- What an approval asks of people: opens says whether the row is written or deleted.
+CREATE TYPE oarlock.flush_approval AS (
+    n bigint, run_id bigint, step bigint, item text, alt bigint, opens bool, prompt text, inputs jsonb, approvers jsonb, since timestamptz
+);
+
 CREATE TYPE oarlock.flush_attempt AS (
     n bigint, run_id bigint, step bigint, item text, alt bigint, attempt bigint, generation bigint, state text, failure_kind text,
     exit_code bigint, signal bigint, reason text, log_day date, started_at timestamptz, finished_at timestamptz
@@ -118,6 +123,7 @@ BEGIN
     UPDATE oarlock.tasks t
        SET state = 'canceled', reason = condemn.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = run AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
+    DELETE FROM oarlock.approvals_open a WHERE a.run_id = run;
     UPDATE oarlock.controls c SET decided_at = ended, outcome = 'refused', state = 'failed', message = condemn.reason
      WHERE c.run_id = run AND c.decided_at IS NULL;
     UPDATE oarlock.runs o
@@ -139,4 +145,4 @@ COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends 
 DROP FUNCTION oarlock.condemn(bigint, uuid, int, text);
 DROP FUNCTION oarlock.child_ended(bigint);
 DROP FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint);
-DROP TYPE oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;
+DROP TYPE oarlock.flush_approval, oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;

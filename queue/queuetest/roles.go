@@ -28,8 +28,9 @@ type Administrator interface {
 	DrainWorker(ctx context.Context, worker string) (int, error)
 }
 
-// Historian tells what became of a run, beyond its state.
+// Historian tells what became of a run, beyond its state, and what waits for people.
 type Historian interface {
+	Approvals(ctx context.Context, all bool, most int) ([]queue.Approval, error)
 	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
 	Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error)
 	Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error)

@@ -45,7 +45,7 @@ type promise struct {
 // Run has a store show that it keeps every promise. fresh is called once for each.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
-	for _, group := range [][]promise{claimPromises, limitPromises, commitPromises, leasePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, logPromises, crashPromises} {
+	for _, group := range [][]promise{claimPromises, limitPromises, commitPromises, leasePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
