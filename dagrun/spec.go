@@ -43,7 +43,9 @@ type Step struct {
 	Rule    Rule
 	When    Condition // nil: always
 	Body    Body
-	Data    any // the caller's own description of the body; carried, never looked into
+	// Reserved: a BodyApproval that only those may decide whom it names: see Control.Decides.
+	Reserved bool
+	Data     any // the caller's own description of the body; carried, never looked into
 
 	Approval *Approval // of BodyApproval: what it asks; nil: just for a decision
 

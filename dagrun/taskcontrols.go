@@ -1,5 +1,7 @@
 package dagrun
 
+import "cmp"
+
 func (r *Run) decideTask(t *task, c *Control) Decision {
 	switch c.Verb {
 	case VerbCancel:
@@ -197,7 +199,7 @@ func (r *Run) resume(t *task) {
 
 // markTask settles a task as somebody says, once what is under way has ended.
 func (r *Run) markTask(t *task, c *Control) Decision {
-	if why := r.whyNotMark(t, c.As); why != "" {
+	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
 		return taskRefused(t, why)
 	}
 	reason := byWhom("marked", c.By)
@@ -215,6 +217,7 @@ func (r *Run) mark(t *task, as State, reason string) {
 	outputs := t.Outputs
 	r.clearResult(t)
 	r.put(t, outputs)
+	t.CacheKey = "" // what somebody says is no result that others may take for theirs
 	r.end(t, as, reason)
 }
 

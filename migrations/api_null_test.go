@@ -49,7 +49,7 @@ func goodCalls() map[string]string {
 		"child_ended":   "2",
 		"condemn":       "1; gen_random_uuid(); 1; 'r'",
 		"put_away":      "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",
-		"keep":          "1; 's'; 'k'; '{}'; 1; 0",
+		"keep":          "1; 's'; 'k'; '{}'; 1; 0; true",
 	}
 }
 

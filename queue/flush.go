@@ -95,7 +95,7 @@ type flush struct {
 func newFlush(j *journal) *flush {
 	f := &flush{
 		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
-		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 7},
+		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 8},
 		approvals: flushRows{columns: 10},
 		formats: []int16{1},
 	}
@@ -371,6 +371,7 @@ func (f *flush) addKeep(n int64, b *Batch, t *dagrun.TaskRecord, k *Keep) {
 	r.json(string(t.Outputs))
 	r.int(int64(b.Claim.Run))
 	r.int(k.TTL.Milliseconds())
+	r.bool(k.Shared)
 }
 
 func (f *flush) addApproval(n int64, b *Batch, t *dagrun.TaskRecord) {

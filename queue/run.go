@@ -188,6 +188,7 @@ type DAGChange struct {
 	Name    string
 	Paused  *bool // it takes runs and starts none
 	Removed *bool // it takes none
+	Oldest  *int  // versions before it are retired
 }
 
 // DAGVersion is one version of a DAG.

@@ -21,7 +21,7 @@ var everyLine = map[string]struct {
 	"run": {"run FILE", ""}, "exec": {"exec -- true", ""}, "dev": {"dev", ""},
 	"dag apply": {"dag apply FILE", ""}, "dag validate": {"dag validate FILE", ""}, "dag list": {"dag list", ""}, "dag show": {"dag show x", ""},
 	"dag versions": {"dag versions x", ""}, "dag graph": {"dag graph x", ""}, "dag schema": {"dag schema", ""}, "dag pause": {"dag pause x", ""},
-	"dag resume": {"dag resume x", ""}, "dag rm": {"dag rm x", ""}, "enqueue": {"enqueue x -p day=1", ""}, "list": {"list", ""}, "status": {"status 1", ""},
+	"dag resume": {"dag resume x", ""}, "dag rm": {"dag rm x", ""}, "dag retire": {"dag retire x", ""}, "enqueue": {"enqueue x -p day=1", ""}, "list": {"list", ""}, "status": {"status 1", ""},
 	"events": {"events 1", ""}, "logs": {"logs 1", ""}, "cancel": {"cancel 1", ""}, "pause": {"pause 1", ""}, "resume": {"resume 1", ""},
 	"retry": {"retry 1", ""}, "approvals": {"approvals", ""}, "approve": {"approve 1 a", ""}, "reject": {"reject 1 a", ""}, "mark": {"mark 1 a --as succeeded", ""}, "top": {"top", ""},
 	"stats": {"stats", ""}, "prune": {"prune --dry-run", ""}, "migrate up": {"migrate up", ""}, "migrate status": {"migrate status", ""},

@@ -31,6 +31,7 @@ CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
     current_version int NOT NULL CHECK (current_version > 0),
+    oldest_version  int NOT NULL DEFAULT 1 CHECK (oldest_version > 0), -- older ones are retired: nobody starts them
     max_active_runs int NOT NULL DEFAULT 0 CHECK (max_active_runs >= 0),
     paused_by       text,
     paused_at       timestamptz,
@@ -453,12 +454,13 @@ CREATE TABLE oarlock.schedules (
 CREATE INDEX schedules_due ON oarlock.schedules (next_at) WHERE enabled;
 CREATE TABLE oarlock.cache (
     dag_id     bigint NOT NULL,
+    submitter  text   NOT NULL, -- whose runs find it, '' for everybody's
     step       text   NOT NULL,
     key        text   NOT NULL,
     outputs    jsonb  NOT NULL,
     run_id     bigint NOT NULL,
     expires_at timestamptz NOT NULL,
-    PRIMARY KEY (dag_id, step, key)
+    PRIMARY KEY (dag_id, submitter, step, key)
 );
 CREATE INDEX cache_expires ON oarlock.cache (expires_at);
 CREATE TABLE oarlock.run_secrets (

@@ -153,7 +153,7 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        -- part other
      , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
        (SELECT count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
-       (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
+       (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms, k.shared))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached
        -- end other
