@@ -57,6 +57,9 @@ func (r *Run) pick(c *Control) (fates []fate, problem string) {
 	if problem := r.pickStep(fates, c.Task); problem != "" {
 		return nil, problem
 	}
+	if problem := r.whyNotPass(c.Task.Step, c); problem != "" {
+		return nil, problem
+	}
 	if c.Mode == RetryFrom {
 		r.pickDependants(fates)
 	}

@@ -60,7 +60,9 @@ func (r *Run) showRecords(rec *Records) {
 	rec.Tasks = slices.Grow(rec.Tasks[:0], len(r.changes))
 	for _, c := range r.changes {
 		if c.task.Seq == c.seq {
-			rec.Tasks = append(rec.Tasks, c.task.TaskRecord)
+			row := c.task.TaskRecord
+			row.Asks = c.task.question()
+			rec.Tasks = append(rec.Tasks, row)
 		}
 	}
 	rec.Tasks = r.leaveOut(rec.Tasks)

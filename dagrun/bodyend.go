@@ -233,6 +233,7 @@ func (r *Run) fail(t *task) {
 func (r *Run) failAs(t *task, tolerated bool) {
 	r.put(t, "")
 	if tolerated && t.step.ContinueOn.MarkSuccess {
+		t.CacheKey = ""
 		r.end(t, TaskSucceeded, "marked")
 		return
 	}

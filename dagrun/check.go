@@ -92,9 +92,12 @@ func checkBody(s *Step) error {
 		unless(s.OnLost <= LostFail, "on_lost %s", s.OnLost),
 		unless(s.Slots >= 0, "slots is negative"),
 		unless(s.Slots == 0 || s.Body == BodyTask, "a %s takes no slots", s.Body),
+		unless(s.Approval == nil || s.Body == BodyApproval, "a %s asks for no approval", s.Body),
 		unless(s.Timeout >= 0 && s.PublishTimeout >= 0, "the timeout is negative"),
 		unless(s.Publish || s.PublishPool == "", "a pool for a publish, but no publish"),
 		unless(s.Result == nil || s.Result.SnoozeUntil == 0, "a precomputed result cannot snooze"),
+		unless(!s.Reserved || s.Body == BodyApproval, "a %s has no approvers", s.Body),
+		unless(!s.Reserved || s.Result == nil && s.CacheKey == nil, "an approval that names approvers has neither a precomputed result nor a cache"),
 		checkRetry(s.Retry),
 	}
 	for i := range s.OnError {
@@ -150,11 +153,24 @@ func prefix(where string, err error) error {
 	return errors.Join(errs...)
 }
 
+const fewNames = 8 // are listed; of others only their number is said
+
 // some lists a few names, and says how many more there are.
 func some(names []string) string {
-	const few = 8
-	if len(names) <= few {
+	if len(names) <= fewNames {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
+}
+
+// anyOf names those of whom one is enough.
+func anyOf(names []string) string {
+	last := len(names) - 1
+	switch {
+	case last >= fewNames:
+		return fmt.Sprintf("%s or one of %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
+	case last > 0:
+		return strings.Join(names[:last], ", ") + " or " + names[last]
+	}
+	return names[0]
 }

@@ -87,4 +87,5 @@ type Control struct {
 	Ref        string
 	Result     *Result // VerbChildEnded
 	Text       string
+	Decides    []string // approvals, by step, that By may decide though they are reserved
 }

@@ -112,7 +112,7 @@ func (r *Run) explainWait(t *task) string {
 	case !t.waits():
 		return strings.TrimPrefix(t.Reason+"; goes on "+r.explainTime(t.NextAt), "; ")
 	case t.step.Body == BodyApproval:
-		parts = append(parts, "approval")
+		parts = append(parts, t.step.waitsForApproval())
 	case t.step.Body == BodyChild && t.Ref != "":
 		parts = append(parts, "child run "+t.Ref)
 	case t.step.Body == BodyChild:

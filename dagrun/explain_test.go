@@ -13,7 +13,7 @@ func TestExplain(t *testing.T) {
 	d.play("begin", "grant b", "exit3 b", "waits later", "named sub", "grant p", "end p", "grant fly", "cancel fly")
 	for task, want := range map[string]string{
 		"scan": "2 of 2 items open", "scan/a": "waits for a slot", "scan/b": "max_concurrent 1 of scan reached",
-		"b": "exit 3; retries in 5s", "c": "pool heavy", "d": "waits for: b, scan", "ask": "approval, times out in 1s",
+		"b": "exit 3; retries in 5s", "c": "pool heavy", "d": "waits for: b, scan", "ask": "waits for approval, times out in 1s",
 		"later": "waits until in 1m", "sub": "child run 77", "k": "looking in the cache", "p": "pool up",
 		"fly": "being canceled: canceled by ana", "@exit": "waits for the steps", "d~1": "no such task",
 	} {

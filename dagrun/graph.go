@@ -17,7 +17,9 @@ type Graph struct {
 	children adjacency
 	order    []int32 // the plain steps, parents first
 	handlers [handlerKinds]int32
-	bounded  bool // a limit of the run, or of a foreach, may hold ready tasks back
+	bounded  bool    // a limit of the run, or of a foreach, may hold ready tasks back
+	guards   []int32 // approvals that name who may decide them, see guard.go
+	passable []bool  // of these: a step behind it may start though nobody has approved
 }
 
 // Link is one end of an edge, seen from the other end.
@@ -58,6 +60,7 @@ func Compile(spec Spec) (*Graph, error) {
 	if g.sort(); len(g.order) < g.plain {
 		return nil, fmt.Errorf("steps depend on each other in a circle: %s", g.cycle())
 	}
+	g.findGuards()
 	return g, nil
 }
 

@@ -49,6 +49,18 @@ type TaskRecord struct {
 	StartedAt    Time    // first attempt of this generation; set also for what succeeds without a body
 	AttemptAt    Time    // start of this attempt
 	FinishedAt   Time
+
+	// Asks says what becomes of the question that an approval puts to people. Only records that are to be stored have it;
+	// nil leaves what is stored.
+	Asks *Asks
+}
+
+// Asks opens or closes the question of an approval: it is open as long as its task waits.
+type Asks struct {
+	Open      bool
+	Prompt    string // at most MaxPromptBytes
+	Inputs    []Input
+	Approvers []string
 }
 
 // LogGoesOn says whether the body has succeeded and its publish, which writes to the same log, is still to come.

@@ -134,6 +134,7 @@ func (r *Run) grownIn(t *task) int {
 // load takes a row over. That it was ready is worked out anew.
 func (t *task) load(row *TaskRecord) {
 	t.TaskRecord = *row
+	t.Asks = nil // stored already
 	t.stored = true
 	if t.State == TaskReady {
 		t.State, t.shown = TaskPending, true

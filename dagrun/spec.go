@@ -33,6 +33,7 @@ const (
 	MaxReplacements = 10      // of one step or item
 	MaxKeyBytes     = 200     // of a foreach item
 	MaxDepends      = 1_000_000
+	MaxPromptBytes  = 4 << 10 // of an approval, with its references filled in; the rest is cut off
 )
 
 // Step is one node. Fields that make no sense together are refused by Compile.
@@ -42,7 +43,11 @@ type Step struct {
 	Rule    Rule
 	When    Condition // nil: always
 	Body    Body
-	Data    any // the caller's own description of the body; carried, never looked into
+	// Reserved: a BodyApproval that only those may decide whom it names: see Control.Decides.
+	Reserved bool
+	Data     any // the caller's own description of the body; carried, never looked into
+
+	Approval *Approval // of BodyApproval: what it asks; nil: just for a decision
 
 	// WhenPerItem: a foreach step judges When for each item, not once for the node.
 	WhenPerItem bool
@@ -94,6 +99,19 @@ const (
 	BodyApproval             // waits for a VerbApprove or VerbReject control, or its Timeout
 	BodyChild                // ActOpen makes a child run; EvWaits with Ref names it; a ChildEnded control ends it
 )
+
+// Approval is what an approval asks of the people who decide it.
+type Approval struct {
+	Prompt    Text // nil: none
+	Inputs    []Input
+	Approvers []string // empty: whoever may control the run
+}
+
+// Input is a value that an approval asks for.
+type Input struct {
+	Name     string
+	Required bool
+}
 
 // Rule is a trigger rule over direct parents.
 type Rule uint8

@@ -49,7 +49,7 @@ func (t *task) conditional() bool {
 }
 
 func (r *Run) precomputed(t *task) *Result {
-	if t == t.node.main {
+	if t == t.node.main && !t.step.Reserved {
 		if res, ok := r.opts.Precomputed[t.step.Name]; ok {
 			return &res
 		}
@@ -102,6 +102,8 @@ func (r *Run) start(t *task) {
 	case BodyTask, BodyChild:
 		t.priority = r.priority(t)
 		r.move(t, held)
+	case BodyApproval:
+		r.askPeople(t)
 	default:
 		r.wait(t)
 	}

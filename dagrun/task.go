@@ -20,15 +20,16 @@ type task struct {
 	priority int
 	deadline Time // of the attempt, or the publish, under way
 	settled  *Result
-	stored   bool // restored from a row of its own
-	queued   bool // in Run.work
-	started  bool // EvStarted came
-	missed   bool // the cache had nothing
-	late     bool // its publish was told to end: its time is up
-	listed   bool // in Run.wants
-	told     bool // its want was shown before the last Advance
-	shown    bool // its row says that it is ready
-	known    bool // counted in Run.counts: a handler is only once it left pending and ready
+	asks     *Asks // of an approval that began to wait in this drive
+	stored   bool  // restored from a row of its own
+	queued   bool  // in Run.work
+	started  bool  // EvStarted came
+	missed   bool  // the cache had nothing
+	late     bool  // its publish was told to end: its time is up
+	listed   bool  // in Run.wants
+	told     bool  // its want was shown before the last Advance
+	shown    bool  // its row says that it is ready
+	known    bool  // counted in Run.counts: a handler is only once it left pending and ready
 }
 
 // group is one step or one item: the task and what replaced it. It settles when all its members did.

@@ -1,5 +1,7 @@
 package dagrun
 
+import "cmp"
+
 func (r *Run) decideTask(t *task, c *Control) Decision {
 	switch c.Verb {
 	case VerbCancel:
@@ -195,25 +197,9 @@ func (r *Run) resume(t *task) {
 	r.again(t)
 }
 
-func (r *Run) answerApproval(t *task, c *Control) Decision {
-	if !t.waits() || t.step.Body != BodyApproval {
-		return taskRefused(t, "it does not wait for an approval but is "+t.State.String())
-	}
-	if c.Verb == VerbApprove {
-		r.weigh(t, Result{Outputs: c.Outputs, Reason: byWhom("approved", c.By)})
-	} else {
-		reason := byWhom("rejected", c.By)
-		if c.Text != "" {
-			reason += ": " + c.Text
-		}
-		r.weigh(t, Result{Kind: KindRejected, Reason: reason})
-	}
-	return taskDecision(t, Applied)
-}
-
 // markTask settles a task as somebody says, once what is under way has ended.
 func (r *Run) markTask(t *task, c *Control) Decision {
-	if why := r.whyNotMark(t, c.As); why != "" {
+	if why := cmp.Or(r.whyNotMark(t, c.As), r.whyNotPass(t.ID.Step, c)); why != "" {
 		return taskRefused(t, why)
 	}
 	reason := byWhom("marked", c.By)
@@ -231,6 +217,7 @@ func (r *Run) mark(t *task, as State, reason string) {
 	outputs := t.Outputs
 	r.clearResult(t)
 	r.put(t, outputs)
+	t.CacheKey = "" // what somebody says is no result that others may take for theirs
 	r.end(t, as, reason)
 }
 

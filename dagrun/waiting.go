@@ -12,9 +12,7 @@ func (r *Run) wait(t *task) {
 		t.Deadline = after(r.now, t.step.Timeout)
 	}
 	r.to(t, TaskWaiting)
-	if t.step.Body != BodyApproval {
-		r.ask(t)
-	}
+	r.ask(t)
 }
 
 // ask has the caller open what a task waits for, as soon as it may.

@@ -315,6 +315,8 @@ func TestGuards_AWorkerAddsNothingToARunThatIsOver(t *testing.T) {
 		"INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state) VALUES ($1, 0, '', 0, 1, 1, 'failed')",
 		"INSERT INTO oarlock.events (run_id, kind, message) VALUES ($1, 'approved', 'by the boss')",
 		"INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data) VALUES ('2026-11-20', $1, 0, '', 0, 1, 0, 1, now(), 'x')",
+		"INSERT INTO oarlock.approvals_open VALUES ($1, 2, '', 0, 'Pay me?', '[]', NULL, now())",
+		"INSERT INTO oarlock.approvals_open VALUES ($1, 2, '', 0, 'Pay me?', '[]', NULL, now()) ON CONFLICT (run_id, step, item, alt) DO UPDATE SET prompt = 'Pay!'",
 	} {
 		wantCode(t, worker, "", statement, run)
 		wantCode(t, worker, "42501", statement, over)

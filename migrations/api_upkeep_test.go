@@ -187,7 +187,7 @@ func TestMakeLogDays_DoesNotWaitForOthers(t *testing.T) {
 	}
 }
 
-const keep = "SELECT oarlock.keep(1, 'load', $1, '{}', 1, $2)"
+const keep = "SELECT oarlock.keep(1, 'load', $1, '{}', 1, $2, true)"
 
 func TestPrune_TakesResultsWhoseTimeIsOver(t *testing.T) {
 	t.Parallel()

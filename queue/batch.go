@@ -13,6 +13,8 @@ const (
 	flushRowsMax  = 1000
 	flushBytesMax = 1 << 20
 	rowBytes      = 300 // about what a row takes besides its texts
+	inputBytes    = 100 // what an input of an approval takes at most
+	approverBytes = 103
 )
 
 // entry is a batch on its way through the journal.
@@ -96,6 +98,9 @@ func (e *entry) taskBytes(t *dagrun.TaskRecord) int {
 	size := rowBytes + len(t.ID.Item) + len(t.Reason) + len(t.Outputs) + len(t.CacheKey) + len(e.detail(t.ID).LastLine)
 	if e.batch.keepOf(t) != nil {
 		size += rowBytes + len(t.Outputs)
+	}
+	if t.Asks != nil {
+		size += rowBytes + len(t.Asks.Prompt) + inputBytes*len(t.Asks.Inputs) + approverBytes*len(t.Asks.Approvers)
 	}
 	if t.Growth != nil {
 		for i := range t.Growth.Items {

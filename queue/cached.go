@@ -18,12 +18,12 @@ const maxCacheKey = 500
 
 var readCached = sql.Named("queue/cached")
 
-// Cached is what an earlier task of a step put out under a cache key, unless its time is over. What Commit was told to
-// Keep is found by every worker.
-func (s *Session) Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error) {
+// Cached is what an earlier task of a step put out under a cache key, unless its time is over: a task of the same DAG and of
+// the same submitter as the run, or, shared, of any submitter. What Commit was told to Keep is found by every worker.
+func (s *Session) Cached(ctx context.Context, run RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	var stored []byte
 	err = s.reads.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, readCached, pgx.StrictNamedArgs{"dag": dagID, "step": step, "key": cacheKey(key)}).Scan(&stored)
+		return conn.QueryRow(ctx, readCached, pgx.StrictNamedArgs{"run": run, "step": step, "key": cacheKey(key), "shared": shared}).Scan(&stored)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, nil

@@ -161,6 +161,8 @@ type Keep struct {
 	Task dagrun.TaskID
 	Step string        // as Cached is asked for it
 	TTL  time.Duration // 0: for good
+
+	Shared bool // found by runs of other submitters too
 }
 
 // keepOf says whether a record's outputs are to be kept.

@@ -48,9 +48,9 @@ func (s *Store) DAGHistory(ctx context.Context, name string) ([]DAG, error) {
 	return versions, said("list versions", err)
 }
 
-// SetDAG pauses a DAG, resumes it, takes it out of service or back. For administrators.
+// SetDAG pauses a DAG, resumes it, takes it out of service or back, or retires versions. For administrators.
 func (s *Store) SetDAG(ctx context.Context, c DAGChange) error {
-	return said("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed}))
+	return said("set a dag", s.change(ctx, setDAGSQL, pgx.StrictNamedArgs{"name": c.Name, "paused": c.Paused, "removed": c.Removed, "oldest": c.Oldest}))
 }
 
 func noSuchDAG(name string, version int) error {

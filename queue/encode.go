@@ -33,11 +33,7 @@ func encodeGrowth(g *dagrun.Growth) string {
 	for _, item := range g.Items {
 		stored.Items = append(stored.Items, storedItem{Key: item.Key, Value: string(item.Value)})
 	}
-	text, err := json.Marshal(stored)
-	if err != nil {
-		panic(fmt.Sprintf("queue: growth %+v: %v", g, err)) // texts and numbers only
-	}
-	return string(text)
+	return encodePlain(stored)
 }
 
 func decodeGrowth(text string) (*dagrun.Growth, error) {
@@ -53,6 +49,37 @@ func decodeGrowth(text string) (*dagrun.Growth, error) {
 		g.Items = append(g.Items, dagrun.Item{Key: item.Key, Value: dagrun.JSON(item.Value)})
 	}
 	return g, nil
+}
+
+// Input is a value that an approval asks for, as rows and JSON have it.
+type Input struct {
+	Name     string `json:"name"`
+	Required bool   `json:"required"`
+}
+
+// encodeInputs makes a list, also of none.
+func encodeInputs(inputs []dagrun.Input) string {
+	list := make([]Input, len(inputs))
+	for i, in := range inputs {
+		list[i] = Input(in)
+	}
+	return encodePlain(list)
+}
+
+func encodeNames(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return encodePlain(names)
+}
+
+// encodePlain is for texts, numbers and booleans only.
+func encodePlain(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("queue: %+v: %v", v, err))
+	}
+	return string(text)
 }
 
 func encodeRequest(r dagrun.Request) string {

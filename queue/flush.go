@@ -27,9 +27,10 @@ const (
 	argNotes
 	argChunks
 	argKeeps
+	argApprovals
 )
 
-var flushArgs = []string{"worker", "name", "places", "lock", "runs", "claims", "tasks", "attempts", "decisions", "notes", "chunks", "keeps"}
+var flushArgs = []string{"worker", "name", "places", "lock", "runs", "claims", "tasks", "attempts", "decisions", "notes", "chunks", "keeps", "approvals"}
 
 var flushTypes = sql.Named("queue/flush_types")
 
@@ -44,9 +45,10 @@ type flushText struct {
 // has no rows for.
 var (
 	wholeFlush = newFlushText("oarlock_flush")
-	runsFlush  = newFlushText("oarlock_flush_runs", "other")
-	tasksFlush = newFlushText("oarlock_flush_tasks", "other", "run")
-	flushTexts = []*flushText{wholeFlush, runsFlush, tasksFlush}
+	otherFlush = newFlushText("oarlock_flush_other", "approval")
+	runsFlush  = newFlushText("oarlock_flush_runs", "approval", "other")
+	tasksFlush = newFlushText("oarlock_flush_tasks", "approval", "other", "run")
+	flushTexts = []*flushText{wholeFlush, otherFlush, runsFlush, tasksFlush}
 )
 
 func newFlushText(name string, without ...string) *flushText {
@@ -73,7 +75,7 @@ func numbered(statement string, names []string) (text string, order []int) {
 // flush is one statement: the arguments it is sent with. Its buffers are used again.
 type flush struct {
 	text      *flushText
-	args      [argKeeps + 1][]byte
+	args      [argApprovals + 1][]byte
 	params    [][]byte
 	formats   []int16
 	lock      []byte
@@ -86,21 +88,23 @@ type flush struct {
 	notes     flushRows
 	chunks    flushRows
 	keeps     flushRows
+	approvals flushRows
 	locks     []int64
 }
 
 func newFlush(j *journal) *flush {
 	f := &flush{
 		runs: flushRows{columns: 23}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
-		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 7},
-		formats: []int16{1},
+		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 8},
+		approvals: flushRows{columns: 10},
+		formats:   []int16{1},
 	}
 	f.args[argWorker], f.args[argName] = j.worker[:], []byte(j.name)
 	return f
 }
 
 func (f *flush) groups() []*flushRows {
-	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps}
+	return []*flushRows{&f.runs, &f.claims, &f.tasks, &f.attempts, &f.decisions, &f.notes, &f.chunks, &f.keeps, &f.approvals}
 }
 
 // fill encodes pieces. Their places are those in pieces, from 1; runs go by id, which is the order of locks.
@@ -126,10 +130,12 @@ func (f *flush) fill(pieces []*piece) {
 
 func (f *flush) textFor(pieces []*piece) *flushText {
 	switch {
+	case f.given(argApprovals):
+		return wholeFlush
 	case slices.ContainsFunc([]int{argLock, argAttempts, argDecisions, argNotes, argChunks, argKeeps}, f.given):
-		return wholeFlush
+		return otherFlush
 	case slices.ContainsFunc(pieces, (*piece).drained): // its lane is told
-		return wholeFlush
+		return otherFlush
 	case f.given(argRuns):
 		return runsFlush
 	default:
@@ -177,6 +183,9 @@ func (f *flush) add(n int64, p *piece) {
 		f.addTask(n, b, &p.tasks[i], p.entry.detail(p.tasks[i].ID))
 		if k := b.keepOf(&p.tasks[i]); k != nil {
 			f.addKeep(n, b, &p.tasks[i], k)
+		}
+		if p.tasks[i].Asks != nil {
+			f.addApproval(n, b, &p.tasks[i])
 		}
 	}
 	for i := range p.attempts {
@@ -364,4 +373,20 @@ func (f *flush) addKeep(n int64, b *Batch, t *dagrun.TaskRecord, k *Keep) {
 	r.json(string(t.Outputs))
 	r.int(int64(b.Claim.Run))
 	r.int(k.TTL.Milliseconds())
+	r.bool(k.Shared)
+}
+
+func (f *flush) addApproval(n int64, b *Batch, t *dagrun.TaskRecord) {
+	r := &f.approvals
+	r.row()
+	r.int(n)
+	r.int(int64(b.Claim.Run))
+	r.int(int64(t.ID.Step))
+	r.text(t.ID.Item)
+	r.int(int64(t.ID.Alt))
+	r.bool(t.Asks.Open)
+	r.text(t.Asks.Prompt)
+	r.json(encodeInputs(t.Asks.Inputs))
+	r.json(encodeNames(t.Asks.Approvers))
+	r.time(t.AttemptAt)
 }

@@ -88,9 +88,13 @@ func scanRun(row pgx.CollectableRow) (r Run, err error) {
 }
 
 func scanTask(row pgx.CollectableRow) (t Task, err error) {
+	var approval []byte
 	err = row.Scan(&t.Step, (*zeronull.Text)(&t.Item), &t.Kind, &t.State, &t.Reason, (*zeronull.Text)(&t.FailureKind), &t.ExitCode,
 		&t.Attempt, &t.Outputs, (*zeronull.Text)(&t.Worker), (*zeronull.Text)(&t.Replaces),
-		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt))
+		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt), &approval)
+	if err == nil {
+		t.Approval, err = decodeQuestion(approval)
+	}
 	return t, err
 }
 

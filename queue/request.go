@@ -104,6 +104,7 @@ type controlArgs struct {
 	Reason     string          `json:"reason"`
 	Ref        string          `json:"ref"`
 	State      string          `json:"state"`
+	Decides    []string        `json:"decides"`
 }
 
 func (c *Control) fill(core *dagrun.Control) (err error) {
@@ -114,7 +115,7 @@ func (c *Control) fill(core *dagrun.Control) (err error) {
 		}
 	}
 	core.Now, core.Generation, core.Ref = args.Now, args.Generation, args.Ref
-	core.Outputs, core.Text = dagrun.JSON(args.Outputs), args.Reason
+	core.Outputs, core.Text, core.Decides = dagrun.JSON(args.Outputs), args.Reason, args.Decides
 	switch c.Verb {
 	case dagrun.VerbRetry:
 		core.Mode, err = dagrun.ParseRetryMode(args.Mode)

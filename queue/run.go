@@ -55,6 +55,28 @@ type Task struct {
 	NextAttemptAt time.Time
 	StartedAt     time.Time
 	FinishedAt    time.Time
+	Approval      *Question // while it waits for approval
+}
+
+// Question is what an approval asks of people.
+type Question struct {
+	Prompt    string // with its references filled in; "" for none
+	Inputs    []Input
+	Approvers []string // nil: whoever may control the run
+	MayDecide bool     // the user who reads it may
+	Since     time.Time
+	Deadline  time.Time // it times out then
+}
+
+// Approval is one that waits for a decision.
+type Approval struct {
+	Run         RunID
+	DAG         string
+	Step        string
+	Item        string
+	SubmittedBy string
+
+	Question
 }
 
 // Result is how a run ended, and what its steps put out.
@@ -167,6 +189,7 @@ type DAGChange struct {
 	Name    string
 	Paused  *bool // it takes runs and starts none
 	Removed *bool // it takes none
+	Oldest  *int  // versions before it are retired
 }
 
 // DAGVersion is one version of a DAG.

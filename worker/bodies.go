@@ -30,12 +30,6 @@ func (b *bodies) remove(one *body) bool {
 	return true
 }
 
-func (b *bodies) none() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.byTask) == 0
-}
-
 // attempt is the body of an attempt, nil if it is not under way.
 func (b *bodies) attempt(task dagrun.TaskID, attempt int) *body {
 	b.mu.Lock()

@@ -175,7 +175,7 @@ func (d *driver) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 			continue
 		}
 		if body, err := d.bodyOf(t.ID); err == nil && body.Cache != nil {
-			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.stepName(t.ID), TTL: body.Cache.TTL.Std()})
+			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.stepName(t.ID), TTL: body.Cache.TTL.Std(), Shared: body.Cache.Shared()})
 		}
 	}
 	return keeps

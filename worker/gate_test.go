@@ -239,3 +239,98 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 		}
 	})
 }
+
+// Below a priority that never runs dry, one grant of oldestEvery goes to what has waited longest; also where slots would be handed
+// on from step to step.
+func TestGate_NothingStarves(t *testing.T) {
+	t.Parallel()
+	for name, hands := range map[string]bool{"asks anew": false, "hands on": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var r granted
+			g := NewGate(1)
+			high := g.Ask(1, Order{Run: 9}, r.to("high"))
+			g.Ask(1, Order{}, r.to("low"))
+			turns := 0
+			for r.take(); turns < 3*oldestEvery; turns++ {
+				if hands && high.HandOn(1, Order{Run: 9}) {
+					continue
+				}
+				next := g.Ask(1, Order{Run: 9}, r.to("high"))
+				high.Release()
+				if got := r.take(); slices.Contains(got, "low") {
+					break
+				}
+				high = next
+			}
+			if turns < oldestEvery/2 || turns > oldestEvery+1 {
+				t.Errorf("its turn came after %d grants", turns)
+			}
+		})
+	}
+}
+
+// A slot that a run was claimed for is its own, whoever asks before it arrives.
+func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(2)
+	g.Expect(1)
+	g.Ask(1, Order{Run: 9}, r.to("a"))
+	g.Ask(1, Order{Run: 9}, r.to("b"))
+	mustGrant(t, &r, "a")
+	g.Arrive(1, Order{}, r.to("expected"))
+	mustGrant(t, &r, "expected")
+	g.Expect(1)
+	if n := g.Room(); n != 0 {
+		t.Errorf("room for %d", n)
+	}
+	g.Forgo()
+	mustGrant(t, &r)
+}
+
+// While a run that ranks above all that waits is in the database, slots that end are kept for it.
+func TestGate_KeepsSlotsForWhatIsUrgent(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(1)
+	first := g.Ask(1, Order{Run: 1}, r.to("first"))
+	g.Ask(1, Order{Run: 1}, r.to("second"))
+	mustGrant(t, &r, "first")
+	above := 5
+	g.Urge(&above)
+	if first.HandOn(1, Order{Run: 1}) {
+		t.Error("the slot is handed on")
+	}
+	first.Release()
+	mustGrant(t, &r)
+	if n := g.Urgent(); n != 1 {
+		t.Errorf("%d slots are kept", n)
+	}
+	g.Expect(1)
+	g.Urge(nil)
+	mustGrant(t, &r)
+	g.Arrive(1, Order{Run: 9}, r.to("urgent")).Release()
+	mustGrant(t, &r, "urgent", "second")
+}
+
+func TestTickets_NthGoesDownTheHeapAsFarAsItMust(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := NewGate(1)
+		g.Shut()
+		var all []*Ticket
+		for _, p := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 50).Draw(t, "priorities") {
+			all = append(all, g.Ask(1, Order{Run: p}, func(*Ticket) {}))
+		}
+		slices.SortFunc(all, inOrder)
+		n := rapid.IntRange(0, len(all)).Draw(t, "n")
+		var want *Ticket
+		if n < len(all) {
+			want = all[n]
+		}
+		if g.waiting.nth(n) != want {
+			t.Fatalf("not the one that %d go before", n)
+		}
+	})
+}

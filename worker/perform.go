@@ -47,11 +47,13 @@ func (d *driver) cancelChild(a dagrun.Action) {
 // probeCache looks a result up. A cache that does not answer has nothing.
 func (d *driver) probeCache(a dagrun.Action) {
 	ctx, step := d.lifetime(), d.stepName(a.Task)
+	body, err := d.bodyOf(a.Task)
+	shared := err == nil && body.Cache != nil && body.Cache.Shared()
 	d.opens.Add(1)
 	d.opening.Go(func() {
 		defer d.opens.Add(-1)
 		event := dagrun.Event{Kind: dagrun.EvProbed}
-		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.DAGID, step, a.Key); err == nil && found {
+		if outputs, found, err := d.worker.session.Cached(ctx, d.claim.Run, step, a.Key, shared); err == nil && found {
 			event.Result = &dagrun.Result{Outputs: outputs}
 		}
 		d.answer(a, event)

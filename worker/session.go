@@ -25,7 +25,7 @@ type Reader interface {
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
 	Hear(ctx context.Context) (queue.Heard, error)
-	Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error)
+	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
 }
 
 // Writer is what drivers write.

@@ -125,7 +125,7 @@ func (d *driver) forgo() {
 
 // stuckFor is the first ticket of a run that has nothing under way and waits for a slot; nil: it is no such run.
 func (d *driver) stuckFor() *Ticket {
-	if len(d.tickets) == 0 || len(d.spare) > 0 || d.opens.Load() > 0 || !d.bodies.none() || !d.run.Idle() {
+	if len(d.tickets) == 0 || d.opens.Load() > 0 || !d.run.Idle() {
 		return nil
 	}
 	var first *Ticket

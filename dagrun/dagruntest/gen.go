@@ -142,6 +142,9 @@ func randomStep(c *Choices, f Features, depth int) dagrun.Step {
 		r := randomResult(c)
 		s.Result = &r
 	}
+	if s.Reserved = s.Body == dagrun.BodyApproval && s.Priority < 2; s.Reserved {
+		s.CacheKey, s.Result = nil, nil
+	}
 	if f.Errors {
 		randomErrors(c, f, &s, depth)
 	}

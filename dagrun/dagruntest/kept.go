@@ -15,6 +15,7 @@ type Kept struct {
 	Tasks    map[dagrun.TaskID]dagrun.TaskRecord
 	Attempts map[Try]dagrun.AttemptRecord
 	Decided  map[int64]dagrun.Decision
+	Asked    map[dagrun.TaskID]bool // approvals whose question is open
 }
 
 // Try names one attempt.
@@ -27,13 +28,13 @@ type Try struct {
 func NewKept() *Kept {
 	return &Kept{
 		Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
-		Decided: map[int64]dagrun.Decision{},
+		Decided: map[int64]dagrun.Decision{}, Asked: map[dagrun.TaskID]bool{},
 	}
 }
 
 // Clone is a copy.
 func (k *Kept) Clone() *Kept {
-	return &Kept{k.Run, maps.Clone(k.Tasks), maps.Clone(k.Attempts), maps.Clone(k.Decided)}
+	return &Kept{k.Run, maps.Clone(k.Tasks), maps.Clone(k.Attempts), maps.Clone(k.Decided), maps.Clone(k.Asked)}
 }
 
 // Commit keeps a whole batch.
@@ -55,7 +56,26 @@ func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
 	}
 	for _, t := range r.Tasks[:n] {
 		k.Tasks[t.ID] = t
+		if t.Asks != nil && t.Asks.Open {
+			k.Asked[t.ID] = true
+		} else if t.Asks != nil {
+			delete(k.Asked, t.ID)
+		}
 	}
+}
+
+// misasked finds an approval that waits without a question, or a question that nobody waits for.
+func (k *Kept) misasked(r *dagrun.Run) error {
+	for id, t := range k.Tasks {
+		step := r.Spec(id)
+		if step == nil {
+			continue // a row of what has not grown again
+		}
+		if waits := t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && step.Body == dagrun.BodyApproval; waits != k.Asked[id] {
+			return fmt.Errorf("task %+v is %s, and its question is open: %v", id, t.State, k.Asked[id])
+		}
+	}
+	return nil
 }
 
 // toldTwice finds an attempt that a row says succeeded, and that is recorded as superseded too.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -141,7 +143,12 @@ func moved(ev dagrun.Event, place []int) dagrun.Event {
 	if ev.Control != nil && ev.Control.Task != nil {
 		ct, id := *ev.Control, *ev.Control.Task
 		id.Step = place[id.Step]
-		ct.Task, ev.Control = &id, &ct
+		ct.Task, ev.Control, ct.Decides = &id, &ct, slices.Clone(ct.Decides)
+		for i, name := range ct.Decides {
+			if !strings.HasPrefix(name, "@") {
+				ct.Decides[i] = "other-" + name
+			}
+		}
 	}
 	return ev
 }

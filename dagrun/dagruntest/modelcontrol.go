@@ -206,7 +206,7 @@ func (m *Model) mark(c *cell, ct dagrun.Control) dagrun.Outcome {
 	if !slices.Contains(as, ct.As) || c.grown() || c.State.Terminal() || !free {
 		return dagrun.Refused
 	}
-	if !m.hadItsTurn(c) {
+	if !m.hadItsTurn(c) || m.barred(c.ID.Step, ct) {
 		return dagrun.Refused
 	}
 	running := c.State == dagrun.TaskRunning || (c.State == dagrun.TaskFinishing && c.published)

@@ -142,6 +142,7 @@ func (m *Model) pauseNow(c *cell, by string) {
 
 func (m *Model) marked(c *cell, as dagrun.State, by string, outputs dagrun.JSON) {
 	c.Kind, c.ExitCode, c.HasExit, c.Signal, c.Outputs = "", 0, false, 0, outputs
+	c.CacheKey = "" // said, not put out
 	m.end(c, as, "marked by "+by)
 }
 
@@ -285,6 +286,7 @@ func (m *Model) fail(c *cell, r dagrun.Result) {
 func (m *Model) tolerate(c *cell, r dagrun.Result) {
 	m.note(c, r)
 	if c.step.ContinueOn.MarkSuccess {
+		c.CacheKey = ""
 		c.Outputs = ""
 		m.end(c, dagrun.TaskSucceeded, "marked")
 		return

@@ -45,7 +45,7 @@ func (m *Model) handlersFailed() bool {
 func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]bool, ok bool) {
 	tasks, steps = map[*cell]bool{}, map[int]bool{}
 	if ct.Mode == dagrun.RetryFrom || ct.Mode == dagrun.RetryStep {
-		if ct.Task == nil || ct.Task.Step >= m.plain || m.cells[*ct.Task] == nil {
+		if ct.Task == nil || ct.Task.Step >= m.plain || m.cells[*ct.Task] == nil || m.barred(ct.Task.Step, ct) {
 			return nil, nil, false
 		}
 		if ct.Task.Item == "" {

@@ -100,7 +100,7 @@ func (p *Pair) Commit() (dagrun.Ready, error) {
 	}
 	p.Stats.Commits++
 	p.Kept.Commit(ready.Records)
-	if err := p.Kept.toldTwice(); err != nil {
+	if err := errors.Join(p.Kept.toldTwice(), p.Kept.misasked(p.Core)); err != nil {
 		return ready, err
 	}
 	p.offers = p.offered(ready)
@@ -182,6 +182,7 @@ func describe(s dagrun.Step) string {
 	add(s.WhenPerItem, "per item")
 	add(s.Foreach != nil, "foreach=%+v", s.Foreach)
 	add(s.Result != nil, "result=%+v", s.Result)
+	add(s.Reserved, "reserved")
 	add(s.CacheKey != nil, "cache=%v", s.CacheKey)
 	add(s.Publish, "publish=%q/%d", s.PublishPool, s.PublishTimeout)
 	add(s.Priority != 0 || s.PriorityExpr != nil, "priority=%d/%v", s.Priority, s.PriorityExpr)

@@ -15,14 +15,15 @@ type Play struct {
 	c   *Choices
 	now dagrun.Time
 
-	bodies   map[dagrun.TaskID]body // under way in this drive
-	opens    map[dagrun.TaskID]int  // ActOpen not answered: the attempt
-	probes   map[dagrun.TaskID]bool
-	requests []dagrun.Control // made, not known to be decided
-	lastID   int64
-	retries  int  // generations still allowed
-	safe     bool // no crash
-	torn     bool // the last crash cut a batch
+	bodies    map[dagrun.TaskID]body // under way in this drive
+	opens     map[dagrun.TaskID]int  // ActOpen not answered: the attempt
+	probes    map[dagrun.TaskID]bool
+	requests  []dagrun.Control // made, not known to be decided
+	lastID    int64
+	retries   int  // generations still allowed
+	strangers bool // nobody who asks may decide an approval
+	safe      bool // no crash
+	torn      bool // the last crash cut a batch
 }
 
 type body struct {
@@ -250,6 +251,11 @@ func (p *Play) nextGeneration() error {
 }
 
 func (p *Play) request(ct dagrun.Control) dagrun.Control {
+	if p.lastID%2 == 0 && !p.strangers {
+		for _, s := range slices.Concat(p.Spec.Steps, p.Spec.Handlers) {
+			ct.Decides = append(ct.Decides, s.Name) // an approver, or who operates
+		}
+	}
 	p.lastID++
 	ct.ID = p.lastID
 	p.requests = append(p.requests, ct)

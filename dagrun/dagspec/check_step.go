@@ -281,7 +281,7 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	with := n.get("with")
 	switch s.Action {
 	case "approval":
-		c.approval(s, with)
+		c.approval(s, n, with)
 	case "wait":
 		c.timeText(with.get("until"))
 	case "dag.enqueue":
@@ -294,7 +294,13 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	}
 }
 
-func (c *checker) approval(s *Step, with *node) {
+// approval refuses what would decide an approval in the place of a person.
+func (c *checker) approval(s *Step, n, with *node) {
+	for _, field := range []string{"cache", "precomputable"} {
+		if key, _ := n.find(field); key != nil {
+			c.add(key.pos(), "remove it: somebody has to approve", "%s does nothing for an approval", field)
+		}
+	}
 	if timeout := with.get("timeout"); timeout != nil {
 		if _, err := ParseDuration(timeout.text()); err != nil {
 			c.add(timeout.pos(), "", "%v", err)

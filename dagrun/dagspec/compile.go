@@ -92,8 +92,9 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 	s.names = n
 	out := dagrun.Step{
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
-		Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
+		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
+	out.Reserved = out.Body == dagrun.BodyApproval && len(stringList(s.With["approvers"])) > 0
 	if out.Body == dagrun.BodyTask && s.Result == nil {
 		out.Slots, out.Pool = max(1, s.Slots), value(s.Pool)
 	}
@@ -163,7 +164,7 @@ func (c *compiler) expressions(s *Step, n *names, out *dagrun.Step) {
 	}
 	if s.Cache != nil {
 		if e := c.expression(n, "cache.key", s.Cache.Key, wantText); e != nil {
-			out.CacheKey = e
+			out.CacheKey = cacheKey{e, s.digest(c.spec.Env)}
 		}
 	}
 	if s.Foreach != nil {

@@ -26,6 +26,8 @@ func (p *RetryPolicy) preset() {
 	*p = RetryPolicy{Interval: 5 * second, Backoff: 2, MaxInterval: 5 * minute, Jitter: 0.2}
 }
 
+func (c *Cache) preset() { c.Scope = "submitter" }
+
 func (f *Foreach) preset() {
 	f.As, f.Batch, f.MaxConcurrent, f.MaxItems = "item", 1, 10, 1000
 }

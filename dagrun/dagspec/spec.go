@@ -218,6 +218,10 @@ type Priority struct {
 
 // Cache keeps the outputs of a success under a key.
 type Cache struct {
-	Key string   `json:"key"`
-	TTL Duration `json:"ttl,omitempty"` // 0 = for good
+	Key   string   `json:"key"`
+	TTL   Duration `json:"ttl,omitempty"` // 0 = for good
+	Scope string   `json:"scope"`         // submitter: for runs of the same submitter; dag: for all runs of the DAG
 }
+
+// Shared says whether runs of other submitters find the outputs, too.
+func (c *Cache) Shared() bool { return c.Scope == "dag" }

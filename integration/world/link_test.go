@@ -206,8 +206,8 @@ func (l *link) Hear(ctx context.Context) (queue.Heard, error) {
 	}
 }
 
-func (l *link) Cached(ctx context.Context, dagID int64, step, key string) (dagrun.JSON, bool, error) {
-	return l.inner.Cached(ctx, dagID, step, key)
+func (l *link) Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (dagrun.JSON, bool, error) {
+	return l.inner.Cached(ctx, run, step, key, shared)
 }
 
 // Commit is sent until its outcome is known, as the journal does it: the copy before is dead by then.

@@ -15,16 +15,17 @@ func newApproveCommand(e *env) *cli.Command {
 		Usage:     "approve a step that waits for it",
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "input", Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be given again"},
+			&cli.StringSliceFlag{Name: "input", Aliases: []string{"i"}, Usage: "answer an input that the step asks for, as `NAME=VALUE`; may be given again"},
 			&cli.StringFlag{Name: "comment", Usage: "say why: `TEXT` becomes the output comment"},
 			withinFlag(),
 		},
 		Description: manual{
-			about: `The step succeeds, and what was given as inputs is its outputs. Where it names approvers, they decide, and nobody
-else. With several runs, there is one line for each, and the highest exit status counts.`,
+			about: `The step succeeds, and what was given as inputs is its outputs. "oarlock approvals" lists what waits for you, and
+which inputs each step asks for. Where a step names approvers, they decide, and nobody else. With several runs, there
+is one line for each, and the highest exit status counts.`,
 			examples: []string{
 				"oarlock approve 41 confirm",
-				"oarlock approve 41 confirm --input amount=700 --comment 'as agreed'",
+				"oarlock approve 41 confirm -i amount=700 --comment 'as agreed'",
 			},
 			exits: askExits,
 		}.String(),

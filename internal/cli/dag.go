@@ -40,6 +40,7 @@ registers a file as the next version of its DAG, which "oarlock enqueue" can the
 			newDAGPauseCommand(e),
 			newDAGResumeCommand(e),
 			newDAGRemoveCommand(e),
+			newDAGRetireCommand(e),
 		},
 	}
 }

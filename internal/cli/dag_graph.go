@@ -16,6 +16,9 @@ import (
 // graphFormats are what -o of dag graph may be.
 var graphFormats = []string{"text", "ascii", "dot", "mermaid", "svg", "json", "jsonl"}
 
+// unfolded is more columns than any graph takes.
+const unfolded = 1_000_000
+
 func newDAGGraphCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "graph",
@@ -24,10 +27,13 @@ func newDAGGraphCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "draw as `FORMAT`: " + config.OrList(graphFormats), DefaultText: "text"},
 			versionFlag(),
+			&cli.IntFlag{Name: "width", Usage: "draw text `N` columns wide", DefaultText: "the terminal's, or 80"},
+			&cli.BoolFlag{Name: "all", Usage: "draw text as wide as it takes to show every step"},
 		},
 		Description: manual{
 			about: `Draws a file, or a registered DAG. What has a slash in it or ends in .yaml, .yml or .json is a file, "-" is
-standard input; a file needs no database. text is as wide as the terminal; ascii is the same without other signs.`,
+standard input; a file needs no database. text is as wide as the terminal, and leaves out what does not fit: --all shows
+all of it, for a pager that scrolls sideways. ascii is the same without other signs.`,
 			examples: []string{
 				"oarlock dag graph etl.yaml",
 				"oarlock dag graph etl -o svg > etl.svg",
@@ -42,6 +48,16 @@ standard input; a file needs no database. text is as wide as the terminal; ascii
 			},
 		}.String(),
 		Action: func(c *cli.Context) error {
+			switch width := c.Int("width"); {
+			case c.IsSet("width") && c.Bool("all"):
+				return &usageError{msg: "--width and --all exclude each other", hint: "give one of them"}
+			case c.IsSet("width") && width < 1:
+				return &usageError{msg: "--width must be a whole number, at least 1"}
+			case c.IsSet("width"):
+				e.Columns = width
+			case c.Bool("all"):
+				e.Columns = unfolded
+			}
 			return runDAGGraph(c.Context, e, c.Args().Slice(), c.String("output"), c.Int("version"))
 		},
 	}

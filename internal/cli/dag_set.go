@@ -82,3 +82,56 @@ func runDAGChange(ctx context.Context, e *env, change dagChange, names []string)
 		return e.say(a)
 	})
 }
+
+func newDAGRetireCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "retire",
+		Usage:     "let nobody start old versions of a DAG",
+		ArgsUsage: "DAG",
+		Flags:     []cli.Flag{&cli.IntFlag{Name: "before", Usage: "the oldest version that may be started; 1 allows all again"}},
+		Description: manual{
+			about: `Versions before the one named are retired: no run of them is enqueued or made anew, and submitters do not retry the runs
+that there are. Runs that have not ended go on. Without --before only the current version stays.
+For administrators (role oarlock_admin).`,
+			examples: []string{"oarlock dag retire etl", "oarlock dag retire etl --before 7"},
+			exits: []exitNote{
+				{exitOK, "it is so now, whatever it was before"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG"},
+				unreachableNote,
+				{exitInvalid, "there is no such version, or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDAGRetire(c.Context, e, c.Int("before"), c.Args().Slice()) },
+	}
+}
+
+func runDAGRetire(ctx context.Context, e *env, oldest int, args []string) error {
+	name, err := oneDAG("dag retire", args)
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if oldest == 0 {
+			current, err := store.GetDAG(ctx, name, 0)
+			if err != nil {
+				return orNoDAG(ctx, store, name, err)
+			}
+			oldest = current.Current
+		}
+		if err := store.SetDAG(ctx, queue.DAGChange{Name: name, Oldest: &oldest}); err != nil {
+			return orNoDAG(ctx, store, name, err)
+		}
+		text := fmt.Sprintf("versions of %s before %d are %s\n", name, oldest, e.stdoutPaint().good("retired"))
+		if oldest == 1 {
+			text = fmt.Sprintf("all versions of %s may be started\n", name)
+		}
+		object := jsonRetired{Name: name, Oldest: oldest}
+		return e.say(answer{object: object, lines: []any{object}, ids: []string{name}, text: text})
+	})
+}
+
+type jsonRetired struct {
+	Name   string `json:"name"`
+	Oldest int    `json:"oldest"`
+}

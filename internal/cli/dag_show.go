@@ -64,7 +64,7 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 			return e.print(e.asSource(v.Source))
 		}
 		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, orNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source}
-		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec)})
+		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec, e.pageColumns())})
 	})
 }
 
@@ -101,7 +101,7 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 }
 
 // dagSheet is a DAG on a page.
-func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec) string {
+func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, columns int) string {
 	title := fmt.Sprintf("%s %s  %s", p.bold(v.Name), p.dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
 	if v.Version != v.Current {
 		title += p.dim(fmt.Sprintf("  (current: %d)", v.Current))
@@ -115,6 +115,11 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec) string {
 		sections = append(sections, p.paramTable(spec.ParamDefs))
 	}
 	sections = append(sections, p.stepTable(spec))
+	for i := range spec.Steps {
+		if a := spec.Steps[i].Approval(); a != nil {
+			sections = append(sections, p.approvalSheet(spec.Steps[i].ID, a, columns))
+		}
+	}
 	return strings.Join(sections, "\n")
 }
 
@@ -181,6 +186,19 @@ func (p painter) stepTable(spec *dagspec.Spec) string {
 		t.rows = append(t.rows, []string{s.ID, bodyText(s), p.dim(cmp.Or(strings.Join(after, ", "), "–"))})
 	}
 	return t.String()
+}
+
+// approvalSheet is what an approval asks, with the references of its prompt as they are written.
+func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) string {
+	q := &queue.Question{Prompt: a.Prompt, Inputs: make([]queue.Input, len(a.Inputs))}
+	for i, in := range a.Inputs {
+		q.Inputs[i] = queue.Input(in)
+	}
+	text := p.dim("approval ") + step + p.dim(", decided by ") + deciders(a.Approvers, "") + "\n"
+	for _, line := range questionLines(q) {
+		text += fold(p.dim(questionMark)+line, columns, width(questionMark)) + "\n"
+	}
+	return text
 }
 
 // bodyText says in a word or two what a step does.

@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // documented are the JSON shapes by what their row in the table of cli.head.md begins with.
 var documented = map[string][]any{
 	"`cancel`":              {jsonControl{}, jsonRehearsed{}},
+	"`approvals`":           {jsonApproval{}, queue.Input{}},
 	"`events`":              {jsonEvent{}},
 	"`logs -o jsonl`":       {jsonChunk{}},
 	"`workers`":             {jsonWorker{}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -83,8 +84,10 @@ func readEvents(ctx context.Context, store *queue.Store, id queue.RunID, after i
 
 // story gathers what is known of a run from where it is kept: the run, its tasks and attempts, requests, its own log.
 type story struct {
-	run    int64
-	events []jsonEvent
+	run       int64
+	submitter string
+	spec      *dagspec.Spec // of the run's version
+	events    []jsonEvent
 }
 
 func readStory(ctx context.Context, store *queue.Store, id queue.RunID) (*story, error) {
@@ -108,7 +111,11 @@ func readStory(ctx context.Context, store *queue.Store, id queue.RunID) (*story,
 	if err != nil {
 		return nil, err
 	}
-	s := &story{run: int64(id)}
+	_, spec, err := getDAG(ctx, store, run.DAG, run.Version)
+	if err != nil {
+		return nil, err
+	}
+	s := &story{run: int64(id), submitter: run.SubmittedBy, spec: spec}
 	s.tell(run, tasks, attempts, controls, events)
 	return s, nil
 }
@@ -174,9 +181,22 @@ func (s *story) end(r *queue.Run) {
 }
 
 func (s *story) taskStarted(t *queue.Task) {
-	if t.Attempt > 0 {
-		s.add(t.StartedAt, jsonEvent{Kind: "task_started", Worker: orNull(t.Worker), Step: &t.Step, Item: orNull(t.Item), Message: "started"})
+	if t.Attempt == 0 {
+		return
 	}
+	message := "started"
+	if a := s.approval(t); a != nil {
+		message = "waits for approval by " + deciders(a.Approvers, s.submitter)
+	}
+	s.add(t.StartedAt, jsonEvent{Kind: "task_started", Worker: orNull(t.Worker), Step: &t.Step, Item: orNull(t.Item), Message: message})
+}
+
+// approval is what a task asked for approval with; nil where it is something else, or the node of a foreach.
+func (s *story) approval(t *queue.Task) *dagspec.Approval {
+	if t.Kind == "foreach" && t.Item == "" {
+		return nil
+	}
+	return approvalOf(s.spec, t.Step)
 }
 
 func (s *story) taskEnded(t *queue.Task) {
@@ -187,7 +207,13 @@ func (s *story) taskEnded(t *queue.Task) {
 	if t.Reason != "" && t.Reason != "ran" {
 		message += ": " + t.Reason
 	}
-	s.add(t.FinishedAt, jsonEvent{Kind: "task_ended", Worker: orNull(t.Worker), Step: &t.Step, Item: orNull(t.Item), Message: message})
+	event := jsonEvent{Kind: "task_ended", Worker: orNull(t.Worker), Step: &t.Step, Item: orNull(t.Item)}
+	if given := paramText(t.Outputs); s.approval(t) != nil && given != "" {
+		message += " with " + given
+		event.Data = t.Outputs
+	}
+	event.Message = message
+	s.add(t.FinishedAt, event)
 }
 
 type attemptName struct {

@@ -77,6 +77,7 @@ func newApp(e *env) *cli.App {
 			newPauseCommand(e),
 			newResumeCommand(e),
 			newRetryCommand(e),
+			newApprovalsCommand(e),
 			newApproveCommand(e),
 			newRejectCommand(e),
 			newMarkCommand(e),

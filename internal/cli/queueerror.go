@@ -20,7 +20,7 @@ const poolerHint = "set poll_only: true, and direct_url to a URL that leads past
 // The hints are the server's where there are none here.
 var queueAdvice = map[string]advice{
 	"OA001": {notFound, "`oarlock dag list` shows what is there, `oarlock dag apply FILE` registers a DAG"},
-	"OA002": {notFound, "`oarlock dag apply FILE` brings it back"},
+	"OA002": {kind: notFound},
 	"OA003": {kind: invalid},
 	"OA004": {kind: conflict},
 	"OA005": {kind: invalid},

@@ -56,6 +56,7 @@ type jsonTask struct {
 	NextAttemptAt *time.Time      `json:"next_attempt_at"`
 	StartedAt     *time.Time      `json:"started_at"`
 	FinishedAt    *time.Time      `json:"finished_at"`
+	Approval      *jsonQuestion   `json:"approval"` // while it waits for approval
 }
 
 func runJSON(r *queue.Run) jsonRun {
@@ -73,11 +74,16 @@ func runJSON(r *queue.Run) jsonRun {
 }
 
 func taskJSON(t *queue.Task) jsonTask {
-	return jsonTask{
+	j := jsonTask{
 		Step: t.Step, Item: orNull(t.Item), Kind: t.Kind, State: t.State, Reason: orNull(t.Reason), FailureKind: orNull(t.FailureKind),
 		ExitCode: t.ExitCode, Attempt: t.Attempt, Outputs: orEmpty(t.Outputs), Worker: orNull(t.Worker), Replaces: orNull(t.Replaces),
 		NextAttemptAt: utcOrNull(t.NextAttemptAt), StartedAt: utcOrNull(t.StartedAt), FinishedAt: utcOrNull(t.FinishedAt),
 	}
+	if t.Approval != nil {
+		q := questionJSON(t.Approval)
+		j.Approval = &q
+	}
+	return j
 }
 
 func statusJSON(r *queue.Run, tasks []queue.Task) jsonStatus {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -50,11 +51,13 @@ func TestMain(m *testing.M) {
 //	says FILE RE                                 wait until a line of it matches
 //	ends FILE                                    wait until the process whose number it holds is gone
 //	runs, drive, hold                            bring runs about, see playing
+//	as, sql                                      speak SQL as a user, see speaking
 //	[db], [root]                                 tests with a database are wanted; they are root's
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	dbs := newDatabases(t)
 	commands := dbs.playing()
+	maps.Copy(commands, dbs.speaking())
 	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
 	commands["says"], commands["libpq"] = says, libpq
 	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable

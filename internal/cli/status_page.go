@@ -13,7 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const maxItemsShown = 12 // of one foreach step; how many others there are is said
+const (
+	maxItemsShown   = 12 // of one foreach step; how many others there are is said
+	hintedApprovals = 5  // of one run
+)
 
 // runState paints the state of a run.
 func (p painter) runState(state string) string {
@@ -215,12 +218,12 @@ func (p *runPage) taskLines() string {
 	for i := 0; i < len(p.tasks); {
 		n := p.itemsFrom(i)
 		if n == 0 {
-			add(p.taskRow(&p.tasks[i]), p.quoted(p.tails[i]))
+			add(p.taskRow(&p.tasks[i]), append(p.asked(&p.tasks[i]), p.quoted(p.tails[i])...))
 			i++
 			continue
 		}
 		for _, at := range p.shownItems(i, n) {
-			add(p.taskRow(&p.tasks[at]), p.quoted(p.tails[at]))
+			add(p.taskRow(&p.tasks[at]), append(p.asked(&p.tasks[at]), p.quoted(p.tails[at])...))
 		}
 		if n > maxItemsShown {
 			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+p.hiddenItems(i, n)))
@@ -335,14 +338,15 @@ func (p *runPage) quoted(lines []string) []string {
 func (p *runPage) next() []string {
 	var next []string
 	say := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
-	id := p.run.ID
+	id, approvals := p.run.ID, 0
 	for i := range p.tasks {
 		t := &p.tasks[i]
 		switch {
 		case t.State == "failed" && t.Attempt > 0 && hasLog(t) && len(next) < tailTasks:
 			say("oarlock logs %d %s", id, shellWord(taskArg(t)))
-		case t.State == "waiting" && p.isApproval(t):
-			say("oarlock approve %d %s", id, shellWord(taskArg(t)))
+		case t.Approval != nil && t.Approval.MayDecide && approvals < hintedApprovals:
+			approvals++
+			next = append(next, approveCommand(id, taskArg(t), t.Approval))
 		case t.State == "paused" && p.run.State != "paused" && len(next) < tailTasks:
 			say("oarlock resume %d %s", id, shellWord(taskArg(t)))
 		}
@@ -371,18 +375,6 @@ func taskArg(t *queue.Task) string {
 		return t.Step + "/" + t.Item
 	}
 	return t.Step
-}
-
-func (p *runPage) isApproval(t *queue.Task) bool {
-	if p.dag == nil {
-		return false
-	}
-	for i := range p.dag.Spec.Steps {
-		if s := &p.dag.Spec.Steps[i]; s.ID == t.Step {
-			return s.Action == "approval"
-		}
-	}
-	return false
 }
 
 // shellWord quotes what a shell would take apart.

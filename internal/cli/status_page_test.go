@@ -66,12 +66,18 @@ steps:
 		now: at(75),
 		dag: &queue.Definition{Spec: spec, Graph: graph},
 		run: &queue.Run{
-			ID: 7, DAG: "release", Version: 1, Generation: 1, State: "waiting", Reason: "step confirm: approval", Queue: "default",
+			ID: 7, DAG: "release", Version: 1, Generation: 1, State: "waiting", Reason: "step confirm: waits for approval by lead", Queue: "default",
 			Params: json.RawMessage(`{}`), Trigger: "sql", Epoch: 1, Worker: "w1", SubmittedBy: "app", CreatedAt: at(0), StartedAt: at(0.1),
 		},
 		tasks: []queue.Task{
 			{Step: "ship", Kind: "step", State: "pending"},
-			{Step: "confirm", Kind: "step", State: "waiting", Attempt: 1, StartedAt: at(1)},
+			{
+				Step: "confirm", Kind: "step", State: "waiting", Reason: "waits for approval by lead", Attempt: 1, StartedAt: at(1),
+				Approval: &queue.Question{
+					Prompt: "Ship it?\nAll 3 checks passed.", Inputs: []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}},
+					Approvers: []string{"lead"}, MayDecide: true, Since: at(1),
+				},
+			},
 			{Step: "call", Kind: "step", State: "retrying", Reason: "exit 1", Attempt: 2, StartedAt: at(2), NextAttemptAt: at(90)},
 		},
 	}
@@ -120,6 +126,7 @@ func TestStatus_ShowsNoControlBytesOfOthers(t *testing.T) {
 		p.tasks[i].Reason, p.tasks[i].Worker, p.tasks[i].Item = evil+"!", evil, evil
 	}
 	p.tails[2] = lastLines("ok\n" + evil)
+	p.tasks[0].Approval = &queue.Question{Prompt: evil, Inputs: []queue.Input{{Name: evil, Required: true}}, Approvers: []string{evil}, MayDecide: true}
 	p.events[0].Worker = evil
 	if text := p.String(); strings.ContainsAny(text, "\x1b\r\u202e") {
 		t.Errorf("control bytes in %q", text)
@@ -160,5 +167,23 @@ func TestStatus_NamesTheCommandForAPausedStep(t *testing.T) {
 	}
 	if got, want := strings.Join(page.next(), "\n"), "oarlock resume 41 load\noarlock resume 41 'resize/a b'\noarlock status 41 -w"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A person who may not decide is given no command that would be refused.
+func TestStatus_HintsNoApprovalToThoseWhoMayNotGiveIt(t *testing.T) {
+	t.Parallel()
+	p := waitingPage(t)
+	const command = "oarlock approve 7 confirm -i ticket=\n"
+	if text := p.String(); !strings.Contains(text, command) {
+		t.Errorf("no %q in\n%s", command, text)
+	}
+	for i := range p.tasks {
+		if q := p.tasks[i].Approval; q != nil {
+			q.MayDecide = false
+		}
+	}
+	if text := p.String(); strings.Contains(text, "oarlock approve") || !strings.Contains(text, "waits for approval by lead") {
+		t.Errorf("it hints what is refused, or does not say who decides:\n%s", text)
 	}
 }

@@ -70,7 +70,7 @@ func (t *teller) task(task *queue.Task) {
 	if note := t.page.taskNote(task); note != "" {
 		parts = append(parts, "("+note+")")
 	}
-	t.line(taskArg(task), fmt.Sprint(task.State, task.Attempt), strings.Join(parts, " "))
+	t.line(taskArg(task), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
 }
 
 // items says of many items how far they are, and which failed first.

@@ -92,7 +92,8 @@ func TestWatch_TellsEachChangeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"12:01:15  run 7 waiting: step confirm: approval", "12:01:15  confirm waiting",
+		"12:01:15  run 7 waiting: step confirm: waits for approval by lead", "12:01:15  confirm waiting (waits for approval by lead)",
+		"            │ Ship it?", "            │ All 3 checks passed.", "            │ inputs: ticket (required), note", "            │ oarlock approve 7 confirm -i ticket=",
 		"12:01:15  call retrying (attempt 2, exit 1, next at 12:01:30)", "12:01:15  call running (attempt 2, exit 1, next at 12:01:30)", "",
 	}
 	if got := out.String(); got != strings.Join(want, "\n") {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scenery has one run of each kind, all in order: 1 finished, 2 claimed, 3 parked, 4 queued.
+// scenery has one run of each kind, all in order: 1 finished, 2 claimed, 3 parked, 4 queued, 5 parked with an approval that waits.
 var scenery = []string{
 	`SELECT oarlock.put_dag('{"name": "d", "steps": [{"id": "a", "run": "x"}, {"id": "b", "run": "x", "depends": ["a"]}], "handler_on": {"exit": {"run": "x"}}}', 's', 'h', '{process}')`,
 	`SELECT oarlock.enqueue('d', run_key => 'k' || n) FROM generate_series(1, 4) n`,
@@ -24,12 +24,17 @@ var scenery = []string{
 	 SELECT n, 0, '', 0, 1, 1, 'failed', oarlock_test.at(1), oarlock_test.at(2) FROM generate_series(1, 3) n`,
 	`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at, finished_at)
 	 VALUES (1, 1, 'succeeded', 1, 1, 1, 1, oarlock_test.at(3), oarlock_test.at(3), oarlock_test.at(4)), (2, 1, 'running', 1, 1, 1, 1, oarlock_test.at(3), oarlock_test.at(3), NULL),
-	        (1, 2, 'pending', 0, 1, 1, 1, NULL, NULL, NULL)`,
+	        (1, 2, 'skipped', 0, 1, 1, 1, NULL, NULL, oarlock_test.at(4))`,
 	`INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final)
 	 SELECT '2026-11-20', 1, 0, '', 0, 2, n, 1, now(), '', n = 2 FROM generate_series(0, 2) n`,
 	`UPDATE oarlock.runs SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = oarlock_test.at(4) WHERE run_id = 1`,
 	`UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL, wake_at = now() + interval '1 hour' WHERE run_id = 3`,
 	`INSERT INTO oarlock.events (run_id, at, kind, epoch) VALUES (2, oarlock_test.at(5), 'lost', 0)`,
+	`SELECT oarlock.put_dag('{"name": "ask", "steps": [{"id": "a", "action": "approval"}, {"id": "b", "run": "x", "depends": ["a"]}]}', 's', 'h', '{process}')`,
+	`SELECT oarlock.enqueue('ask')`,
+	`UPDATE oarlock.runs SET state = 'waiting', epoch = 1, started_at = oarlock_test.at(0) WHERE run_id = 5`,
+	`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at) VALUES (5, 0, 'waiting', 1, 1, 1, 1, oarlock_test.at(1), oarlock_test.at(1))`,
+	`INSERT INTO oarlock.approvals_open VALUES (5, 0, '', 0, 'Well?', '[]', NULL, oarlock_test.at(1))`,
 }
 
 // planted breaks the scenery once for each part of each invariant.
@@ -73,6 +78,12 @@ var planted = map[string][]string{
 		`DELETE FROM oarlock.attempts WHERE run_id = 1`,
 		`UPDATE oarlock.attempts SET attempt = 3 WHERE run_id = 1`,
 		`UPDATE oarlock.tasks SET attempt = 1, state = 'running', finished_at = NULL WHERE run_id = 3`,
+	},
+	"s9_approval_without_row": {
+		`DELETE FROM oarlock.approvals_open`,
+		`UPDATE oarlock.tasks SET state = 'succeeded', finished_at = now() WHERE run_id = 5`,
+		`INSERT INTO oarlock.approvals_open VALUES (2, 1, '', 0, 'Well?', '[]', NULL, now())`,
+		`INSERT INTO oarlock.approvals_open VALUES (5, 0, 'x', 0, 'Well?', '[]', NULL, now())`,
 	},
 	"s8_two_running":    {`UPDATE oarlock.attempts SET state = 'running', finished_at = NULL WHERE run_id = 2`},
 	"g1_log_gap":        {`DELETE FROM oarlock.log_chunks WHERE seq = 1`, `DELETE FROM oarlock.log_chunks WHERE seq = 0`},

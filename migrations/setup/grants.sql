@@ -27,20 +27,20 @@ BEGIN
     SELECT format('GRANT %s ON %s TO %s', g.privileges, c.oid::regclass, g.roles)
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_offers worker_orders fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
-        ('INSERT', 'tasks attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
-        ('UPDATE', 'runs tasks workers fences pool_slots schedules', 'oarlock_worker'),
+        ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
+        ('UPDATE', 'runs tasks approvals_open workers fences pool_slots schedules', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
         -- Of queues and DAGs it only locks rows, which takes the right to some column: one that
         -- decides nothing.
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
-        ('DELETE', 'fences pool_slots', 'oarlock_worker'),
+        ('DELETE', 'approvals_open fences pool_slots', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
         -- a submitter.
-        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks attempts controls events workers worker_offers worker_orders fences
+        ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers pools pool_slots schedules cache', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
@@ -56,8 +56,8 @@ BEGIN
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, g.roles)
       FROM (VALUES
         ('enqueue enqueue_many rerun cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
-        ('control_status control_list run_status run_list task_status run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('scale_hint steps_of', 'oarlock_read, oarlock_worker'),
+        ('control_status control_list run_status run_list task_status waiting_approvals run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
         ('prune', 'oarlock_admin, oarlock_worker'),

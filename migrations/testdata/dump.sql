@@ -32,7 +32,7 @@ WITH relations AS (
     FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
   UNION ALL
   SELECT 1, r.name, 4500 + row_number() OVER (PARTITION BY r.oid ORDER BY p.polname),
-         format('  policy %s for %s using %s with check %s', p.polname, CASE p.polcmd WHEN 'r' THEN 'select' WHEN 'a' THEN 'insert' ELSE p.polcmd::text END,
+         format('  policy %s for %s using %s with check %s', p.polname, CASE p.polcmd WHEN 'r' THEN 'select' WHEN 'a' THEN 'insert' WHEN 'w' THEN 'update' WHEN 'd' THEN 'delete' ELSE p.polcmd::text END,
                 coalesce(pg_get_expr(p.polqual, p.polrelid), '-'), coalesce(regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g'), '-'))
     FROM relations r JOIN pg_class c ON c.oid = r.oid AND c.relrowsecurity JOIN pg_policy p ON p.polrelid = r.oid
   UNION ALL

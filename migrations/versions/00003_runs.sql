@@ -38,6 +38,7 @@ CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
     current_version int NOT NULL CHECK (current_version > 0),
+    oldest_version  int NOT NULL DEFAULT 1 CHECK (oldest_version > 0), -- older ones are retired: nobody starts them
     max_active_runs int NOT NULL DEFAULT 0 CHECK (max_active_runs >= 0),
     paused_by       text,
     paused_at       timestamptz,
@@ -257,6 +258,20 @@ CREATE TABLE oarlock.attempts (
     PRIMARY KEY (run_id, step, item, alt, attempt)
 );
 
+-- What approvals ask of people: a row for each that waits, as long as it does. The flush that records a task as waiting
+-- writes it, and whatever ends the wait deletes it. So nobody has to look through runs to find what waits for a decision.
+CREATE TABLE oarlock.approvals_open (
+    run_id    bigint NOT NULL,
+    step      int    NOT NULL,
+    item      text   NOT NULL,
+    alt       int    NOT NULL,
+    prompt    text   NOT NULL CHECK (octet_length(prompt) <= 4096), -- its references are filled in; '': none
+    inputs    jsonb  NOT NULL, -- [{"name": "ticket", "required": true}]
+    approvers text[], -- null: whoever may control the run
+    since     timestamptz NOT NULL,
+    PRIMARY KEY (run_id, step, item, alt)
+);
+
 -- Requests, and what became of them -------------------------------------------------------------------------------
 
 CREATE TABLE oarlock.controls (
@@ -451,12 +466,13 @@ CREATE TABLE oarlock.schedules (
 CREATE INDEX schedules_due ON oarlock.schedules (next_at) WHERE enabled;
 CREATE TABLE oarlock.cache (
     dag_id     bigint NOT NULL,
+    submitter  text   NOT NULL, -- whose runs find it, '' for everybody's
     step       text   NOT NULL,
     key        text   NOT NULL,
     outputs    jsonb  NOT NULL,
     run_id     bigint NOT NULL,
     expires_at timestamptz NOT NULL,
-    PRIMARY KEY (dag_id, step, key)
+    PRIMARY KEY (dag_id, submitter, step, key)
 );
 CREATE INDEX cache_expires ON oarlock.cache (expires_at);
 CREATE TABLE oarlock.run_secrets (
@@ -557,16 +573,23 @@ END $$;
 CREATE TRIGGER controls_guard BEFORE UPDATE ON oarlock.controls FOR EACH ROW WHEN (OLD.decided_at IS NOT NULL)
     EXECUTE FUNCTION oarlock.guard_control();
 
--- Nothing is added to the attempts, the history and the logs of a run that is over or was never there, whoever logs in as a
+-- Nothing is added to the open approvals, the attempts, the history and the logs of a run that is over or was never there, whoever logs in as a
 -- worker: what a flush brings is checked against the run as it was before. The owner, as whom functions run, is not asked.
 -- A subquery, and not EXISTS, which could be planned as a hash of all runs. Rows of tasks are not checked so: each flush has
 -- many, and would take a tenth longer.
+ALTER TABLE oarlock.approvals_open ENABLE ROW LEVEL SECURITY;
 ALTER TABLE oarlock.attempts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE oarlock.events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE oarlock.log_chunks ENABLE ROW LEVEL SECURITY;
+CREATE POLICY read ON oarlock.approvals_open FOR SELECT USING (true);
 CREATE POLICY read ON oarlock.attempts FOR SELECT USING (true);
 CREATE POLICY read ON oarlock.events FOR SELECT USING (true);
 CREATE POLICY read ON oarlock.log_chunks FOR SELECT USING (true);
+CREATE POLICY add ON oarlock.approvals_open FOR INSERT
+    WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = approvals_open.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
+CREATE POLICY change ON oarlock.approvals_open FOR UPDATE
+    USING (true) WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = approvals_open.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
+CREATE POLICY remove ON oarlock.approvals_open FOR DELETE USING (true);
 CREATE POLICY add ON oarlock.attempts FOR INSERT
     WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = attempts.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
 CREATE POLICY add ON oarlock.events FOR INSERT
@@ -576,7 +599,7 @@ CREATE POLICY add ON oarlock.log_chunks FOR INSERT
 
 -- +goose Down
 DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
-    oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.attempts, oarlock.tasks,
+    oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.approvals_open, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);
 DROP FUNCTION oarlock.guard_control();

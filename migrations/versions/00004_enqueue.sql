@@ -4,13 +4,13 @@
 
 CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA001', 'unknown dag', 'No DAG of this name, or no such version of it, is registered.', 'Apply it: `oarlock dag apply FILE`. Names are case-sensitive.'),
-    ('OA002', 'dag removed', 'The DAG was taken out of service with `oarlock dag rm`.', 'Apply it again, or enqueue its successor.'),
+    ('OA002', 'out of service', 'The DAG was removed with `oarlock dag rm`, or this version of it retired with `oarlock dag retire`.', 'Apply it again, enqueue its successor, or leave the version out.'),
     ('OA003', 'bad params', 'A param is missing, unknown, of another type, or outside of what the DAG allows.', 'The message names the param and what is wanted; `oarlock dag show DAG` lists all.'),
     ('OA004', 'run_key reused', 'The same submitter used this run_key before, for another DAG or with other params or overrides.', 'Use a key of its own for each request; repeat a request unchanged.'),
     ('OA005', 'override not allowed', 'The DAG does not let submitters choose this queue, priority, selector or precomputed result.', 'Leave it out, or have the DAG say `allow:` (`precomputable: true` for a result).'),
     ('OA006', 'queue full', 'The queue holds max_queued runs.', 'Try again later, start workers, or raise the limit: `oarlock queues set`.'),
     ('OA007', 'unknown run', 'There is no such run, or no such step in it, or the run is not yours.', 'Look the number up in `oarlock.inbox`, or with `oarlock list`.'),
-    ('OA008', 'not an approver', 'The approval names who may decide it, and you are not among them.', 'Ask one of those the message names.'),
+    ('OA008', 'not an approver', 'The approval names who may decide it, and you are not among them; or what you ask for could lead past it.', 'Ask one of those the message names.'),
     ('OA009', 'not supported', 'The DAG uses something that this installation cannot execute.', 'Leave it out of the DAG, or upgrade Oarlock.'),
     ('OA010', 'finished', 'Somebody tried to change a run or task that is finished.', 'Open a new generation: `oarlock.retry(run)`.'),
     ('OA011', 'stale writer', 'A write would take a run back to an earlier drive.', 'Nothing was written. Please report it: no worker should try.'),
@@ -342,6 +342,11 @@ BEGIN
     END IF;
     IF asked.precomputed IS NOT NULL THEN
         PERFORM oarlock.check_precomputed(asked.precomputed, dag.precomputable);
+        PERFORM oarlock.check_guard(v.spec, NULL, k, oarlock.decides_of(v.spec)) FROM oarlock.dag_versions v, jsonb_object_keys(asked.precomputed) k
+          WHERE v.dag_id = dag.dag_id AND v.version = dag.version;
+    END IF;
+    IF asked.version IS NOT NULL THEN
+        PERFORM oarlock.check_version(dag.dag_id, dag.version);
     END IF;
     IF NOT coalesce(isfinite(asked.run_at) AND isfinite(asked.logical_at), isfinite(asked.run_at), isfinite(asked.logical_at), true) THEN
         RAISE EXCEPTION 'run_at and logical_at must be moments, not infinity' USING ERRCODE = 'OA013', HINT = 'leave it out to start at once';
@@ -562,7 +567,7 @@ COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and
 - `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
 - `labels`: added to the DAG's. `traceparent`: passed on to tasks.
 - `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one.
+- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and nobody a retired one (OA002).
 - `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
 
 ```sql

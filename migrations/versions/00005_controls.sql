@@ -48,6 +48,7 @@ BEGIN ATOMIC
     SELECT p.body FROM possible p WHERE (p.depth > 0) = (step ~ '~0*[1-9][0-9]*$');
 END;
 -- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.bodies_of(text, jsonb) IS 'Internal: what a step, or one of its replacements, may execute.';
 
 CREATE FUNCTION oarlock.approvers_of(body jsonb) RETURNS text[]
 LANGUAGE sql IMMUTABLE
@@ -73,6 +74,137 @@ BEGIN
         approves := approves OR oarlock.operates();
     ELSE
         approves := oarlock.is_among(approvers);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Approvals that guard -------------------------------------------------------------------------------------------
+
+-- An approval that names approvers guards what stands behind it. What somebody else says opens no way past it: neither marks, nor
+-- retries of single steps, nor results that are handed in, nor an older version of the DAG. The core decides the same by the run
+-- as it is (dagrun/guard.go), and refuses what it knows better; here most is refused before it is asked.
+
+-- Who depends on whom, by name. All steps wait for init.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.edges_of(spec jsonb, OUT parent text, OUT child text, OUT state text) RETURNS SETOF record
+LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    SELECT coalesce(d.edge ->> 'step', d.edge #>> '{}'), s.name, coalesce(d.edge ->> 'state', 'succeeded')
+      FROM oarlock.steps_of(spec) s, jsonb_path_query(s.body, '$.depends[*]') d (edge)
+     WHERE s.kind <> 'handler'
+    UNION ALL
+    SELECT '@init', s.name, 'succeeded' FROM oarlock.steps_of(spec) s WHERE s.kind <> 'handler' AND spec -> 'handler_on' ? 'init';
+END;
+-- +goose StatementEnd
+
+-- All that comes after a step, near and far.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.steps_behind(spec jsonb, step text) RETURNS text[]
+LANGUAGE sql IMMUTABLE SET jit = off
+BEGIN ATOMIC
+    WITH RECURSIVE edge AS MATERIALIZED (SELECT e.parent, e.child FROM oarlock.edges_of(spec) e),
+    behind (name) AS (SELECT step UNION SELECT e.child FROM behind b JOIN edge e ON e.parent = b.name)
+    SELECT coalesce(array_agg(b.name) FILTER (WHERE b.name <> step), '{}') FROM behind b;
+END;
+-- +goose StatementEnd
+
+-- The steps that are, or may be replaced by, an approval that names approvers: a row for each such list, of its replacements where
+-- it is none itself. One is passable where a
+-- step behind it may start without its success, as its trigger rule says for instance, or where it may succeed by other means.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.guards_of(spec jsonb, OUT step int, OUT name text, OUT approvers text[], OUT passable bool, OUT behind text[]) RETURNS SETOF record
+LANGUAGE sql IMMUTABLE SET jit = off -- a spec is small, but the planner takes it for large: compiling the plan would take a second
+BEGIN ATOMIC
+    SELECT g.step, g.name, g.approvers,
+           g.body ->> 'action' IS DISTINCT FROM 'approval' OR g.body ?| '{foreach,on_error,continue_on}'
+           OR g.name <> '@init' AND EXISTS (
+              SELECT FROM oarlock.steps_of(spec) s
+               WHERE s.name = ANY (g.behind)
+                 AND (coalesce(s.body ->> 'trigger_rule', 'all_success') <> 'all_success'
+                      OR s.body @@ '$.continue_on == "skipped" || $.continue_on.skipped == true'
+                      OR s.body @@ '$.depends[*].state == "started"')),
+           g.behind
+      FROM (SELECT DISTINCT s.step, s.name, s.body, oarlock.approvers_of(b.body) AS approvers, oarlock.steps_behind(spec, s.name) AS behind
+              FROM oarlock.steps_of(spec) s,
+                   oarlock.bodies_of(CASE WHEN oarlock.approvers_of(s.body) IS NULL THEN s.name || '~1' ELSE s.name END, s.body) b (body)
+             WHERE oarlock.approvers_of(b.body) IS NOT NULL) g;
+END;
+-- +goose StatementEnd
+
+-- The approvals that the session user may decide.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.decides_of(spec jsonb) RETURNS text[]
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT coalesce(array_agg(g.name), '{}')
+      FROM (SELECT x.name FROM oarlock.guards_of(spec) x GROUP BY x.name HAVING bool_and(oarlock.is_among(x.approvers)) OR oarlock.operates()) g;
+END;
+-- +goose StatementEnd
+
+-- The approval that keeps somebody, who may decide these, from marking or retrying a step, or from handing its result in (then run
+-- is null), null for none. A step behind it is kept from the first two. Where the approval is passable, so is whatever leads to a
+-- step behind it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.guard_of(spec jsonb, run bigint, step text, decides text[]) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_variable
+BEGIN
+    RETURN (SELECT min(g.name) FROM oarlock.guards_of(spec) g
+             WHERE g.name <> ALL (decides)
+               AND (run IS NOT NULL AND step = ANY (g.behind)
+                    OR g.passable AND (array_append(oarlock.steps_behind(spec, step), step) && array_append(g.behind, g.name)))
+               AND NOT EXISTS ( -- given; of a replaced one only the core knows what became
+                   SELECT FROM oarlock.tasks t
+                    WHERE t.run_id = run AND t.step = g.step AND t.item = '' AND t.alt = 0
+                      AND (t.state IN ('succeeded', 'replaced') OR t.tolerated OR t.state = 'skipped' AND g.name = '@init')));
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA008 where an approval keeps somebody from a step.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_guard(spec jsonb, run bigint, step text, decides text[]) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    guard text := oarlock.guard_of(spec, run, step, decides);
+BEGIN
+    IF guard IS NOT NULL THEN
+        RAISE EXCEPTION 'approval % is not given, and step % could lead past it', guard, step
+            USING ERRCODE = 'OA008', HINT = format('ask one of its approvers: %s', (
+                SELECT string_agg(DISTINCT n, ', ') FROM oarlock.guards_of(spec) g, unnest(g.approvers) n WHERE g.name = guard));
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Whether the session user may start a version of a DAG: not a retired one, and none in which a step goes unguarded that an
+-- approval guards now. Who operates may start the latter.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_version(dag bigint, version int) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_variable
+DECLARE
+    d       oarlock.dags;
+    asked   jsonb;
+    now     jsonb;
+    missing record;
+BEGIN
+    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = dag;
+    IF version < d.oldest_version THEN
+        RAISE EXCEPTION 'version % of dag % is retired, the oldest is %', version, d.name, d.oldest_version
+            USING ERRCODE = 'OA002', HINT = 'leave the version out, or make a new run: oarlock retry RUN --latest';
+    ELSIF version = d.current_version OR oarlock.operates() THEN
+        RETURN;
+    END IF;
+    SELECT v.spec INTO asked FROM oarlock.dag_versions v WHERE v.dag_id = dag AND v.version = version;
+    SELECT v.spec INTO now FROM oarlock.dag_versions v WHERE v.dag_id = dag AND v.version = d.current_version;
+    SELECT g.name AS guard, s.name AS step INTO missing
+      FROM oarlock.guards_of(now) g, oarlock.steps_of(asked) s
+     WHERE s.name = ANY (g.behind) AND NOT oarlock.is_among(g.approvers)
+       AND NOT EXISTS (SELECT FROM oarlock.guards_of(asked) o
+                        WHERE s.name = ANY (o.behind) AND o.approvers = g.approvers AND (g.passable OR NOT o.passable))
+     ORDER BY s.step LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'version % of dag % does not keep step % behind the approval %, as version % does', version, d.name, missing.step, missing.guard, d.current_version
+            USING ERRCODE = 'OA008', HINT = 'leave the version out, or ask an administrator to start this one';
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -273,6 +405,7 @@ BEGIN
        SET state = 'canceled', reason = why, failure_kind = NULL, publishing = false, request = '', request_by = '', marked = '',
            next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = r.run_id AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
+    DELETE FROM oarlock.approvals_open a WHERE a.run_id = r.run_id;
 END $$;
 -- +goose StatementEnd
 
@@ -367,15 +500,17 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     r         oarlock.runs;
+    spec      jsonb;
     body      jsonb;
+    plain     text := regexp_replace(step, '~[0-9]+$', '');
+    decides   text[];
     approvers text[]; -- where only they may
     approves  bool;
     answer    text[];
     made      oarlock.controls;
 BEGIN
-    SELECT s.body INTO body
-      FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version), oarlock.steps_of(v.spec) s
-     WHERE o.run_id = run AND s.name = regexp_replace(step, '~[0-9]+$', '');
+    SELECT v.spec INTO spec FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version) WHERE o.run_id = run;
+    SELECT s.body INTO body FROM oarlock.steps_of(spec) s WHERE s.name = plain;
     IF verb IN ('approve', 'reject', 'mark') THEN
         SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body);
     END IF;
@@ -390,6 +525,13 @@ BEGIN
     END IF;
     IF verb = 'approve' THEN
         PERFORM oarlock.check_inputs(step, body, args -> 'outputs');
+    ELSIF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
+        decides := array_remove(oarlock.decides_of(spec) || CASE WHEN approves THEN plain END, NULL);
+        PERFORM oarlock.check_guard(spec, run, plain, decides);
+        args := args || jsonb_build_object('decides', decides);
+    END IF;
+    IF verb = 'retry' AND NOT oarlock.operates() THEN
+        PERFORM oarlock.check_version(r.dag_id, r.version);
     END IF;
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
@@ -551,7 +693,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses.
+COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. What stands behind an approval that names approvers is not marked by others before it is given (OA008).
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
@@ -602,6 +744,13 @@ DROP FUNCTION oarlock.run_comes_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
 DROP FUNCTION oarlock.check_inputs(text, jsonb, jsonb);
+DROP FUNCTION oarlock.check_version(bigint, int);
+DROP FUNCTION oarlock.check_guard(jsonb, bigint, text, text[]);
+DROP FUNCTION oarlock.guard_of(jsonb, bigint, text, text[]);
+DROP FUNCTION oarlock.decides_of(jsonb);
+DROP FUNCTION oarlock.guards_of(jsonb);
+DROP FUNCTION oarlock.steps_behind(jsonb, text);
+DROP FUNCTION oarlock.edges_of(jsonb);
 DROP FUNCTION oarlock.deciders(text, text, jsonb);
 DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);

@@ -99,10 +99,16 @@ SELECT state, reason FROM oarlock.run_status(41);
 ```$$;
 -- +goose StatementEnd
 
+-- Whether the session user may decide an open approval: one of its approvers, and where it names none, whoever may control
+-- the run.
+CREATE FUNCTION oarlock.may_decide(approvers text[], submitted_by text) RETURNS bool
+LANGUAGE sql STABLE
+RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.operates() ELSE oarlock.is_among(approvers) END;
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, outputs jsonb, worker text,
-    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz)
+    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
@@ -117,11 +123,15 @@ BEGIN ATOMIC
            coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
            coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
            nullif(t.failure_kind, ''), t.exit_code, coalesce(t.attempt, 0), coalesce(t.outputs, '{}'), t.worker,
-           CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at
+           CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at,
+           CASE WHEN a.run_id IS NOT NULL THEN
+               jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
+                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END
       FROM oarlock.visible_run(run) r
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
+      LEFT JOIN oarlock.approvals_open a ON a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt
       LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
       LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
       LEFT JOIN listed ON listed.step = t.step AND listed.item = t.item
@@ -132,10 +142,39 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run), `may_decide` (whether you may), `since` and `deadline`; null otherwise.
 
 ```sql
-SELECT step, item, state, reason FROM oarlock.task_status(41);
+SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.waiting_approvals() RETURNS TABLE (
+    run bigint, dag text, step text, item text, prompt text, inputs jsonb, approvers text[], may_decide bool, submitted_by text,
+    since timestamptz, deadline timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT a.run_id, d.name, s.name || coalesce('~' || nullif(a.alt, 0), ''), nullif(a.item, ''), a.prompt, a.inputs, a.approvers,
+           mine.may_decide, r.submitted_by, a.since, t.deadline
+      FROM oarlock.approvals_open a
+      JOIN oarlock.runs r USING (run_id)
+     CROSS JOIN LATERAL (SELECT oarlock.may_decide(a.approvers, r.submitted_by) AS may_decide) mine
+      JOIN oarlock.dags d USING (dag_id)
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+      JOIN LATERAL oarlock.steps_of(v.spec) s ON s.step = a.step
+      JOIN oarlock.tasks t ON t.run_id = a.run_id AND t.step = a.step AND t.item = a.item AND t.alt = a.alt
+     WHERE mine.may_decide OR r.submitted_by = session_user OR oarlock.sees_all()
+     ORDER BY a.since, a.run_id, a.step, a.item, a.alt;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.waiting_approvals IS $$The approvals that wait for a decision, the oldest first: of your own runs, and those that you may decide, whoever submitted the run. Readers and administrators see all.
+
+`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where whoever may control the run decides, and `may_decide` says whether you may. `deadline` is when it times out, null for never.
+
+```sql
+SELECT run, step, item, prompt, inputs FROM oarlock.waiting_approvals() WHERE may_decide;
 ```$$;
 -- +goose StatementEnd
 
@@ -198,7 +237,9 @@ SELECT wanted FROM oarlock.scale_hint('default');
 -- +goose Down
 DROP FUNCTION oarlock.scale_hint(text);
 DROP FUNCTION oarlock.run_result(bigint);
+DROP FUNCTION oarlock.waiting_approvals();
 DROP FUNCTION oarlock.task_status(bigint);
+DROP FUNCTION oarlock.may_decide(text[], text);
 DROP FUNCTION oarlock.run_status(bigint);
 DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);

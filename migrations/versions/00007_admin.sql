@@ -103,15 +103,19 @@ SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": 
 -- +goose StatementEnd
 
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.set_dag(dag text, paused bool DEFAULT NULL, removed bool DEFAULT NULL) RETURNS void
+CREATE FUNCTION oarlock.set_dag(dag text, paused bool DEFAULT NULL, removed bool DEFAULT NULL, oldest int DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed bigint;
 BEGIN
+    IF oldest < 1 OR oldest > (SELECT d.current_version FROM oarlock.dags d WHERE d.name = dag) THEN
+        RAISE EXCEPTION 'dag % has no version % that could be the oldest', dag, oldest USING ERRCODE = 'OA013', HINT = 'name one from 1 to the current version: oarlock dag versions DAG';
+    END IF;
     UPDATE oarlock.dags d
        SET paused_by = CASE paused WHEN true THEN coalesce(d.paused_by, session_user) WHEN false THEN NULL ELSE d.paused_by END,
            paused_at = CASE paused WHEN true THEN coalesce(d.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE d.paused_at END,
-           removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END
+           removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END,
+           oldest_version = coalesce(oldest, d.oldest_version)
      WHERE d.name = dag RETURNING d.dag_id INTO changed;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
@@ -122,10 +126,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.set_dag IS $$Pauses a DAG, resumes it, takes it out of service or back; for administrators. A paused DAG takes runs and starts none; a removed one takes none. Runs that started go on.
+COMMENT ON FUNCTION oarlock.set_dag IS $$Pauses a DAG, resumes it, takes it out of service or back; for administrators. A paused DAG takes runs and starts none; a removed one takes none. Runs that started go on. Versions before `oldest` are retired: no run of them is enqueued, nor retried by its submitter.
 
 ```sql
 SELECT oarlock.set_dag('report', paused => true);
+```
+
+```sql
+SELECT oarlock.set_dag('report', oldest => 1);
 ```$$;
 -- +goose StatementEnd
 
@@ -209,6 +217,7 @@ BEGIN
      WHERE c.log_day = x.log_day AND c.run_id = x.run_id;
     DELETE FROM oarlock.tasks WHERE run_id = ANY (gone);
     DELETE FROM oarlock.attempts WHERE run_id = ANY (gone);
+    DELETE FROM oarlock.approvals_open WHERE run_id = ANY (gone);
     DELETE FROM oarlock.controls WHERE run_id = ANY (gone);
     DELETE FROM oarlock.events WHERE run_id = ANY (gone);
     DELETE FROM oarlock.followers WHERE run_id = ANY (gone);
@@ -332,7 +341,7 @@ DROP FUNCTION oarlock.thin_logs(regclass, date, int);
 DROP FUNCTION oarlock.prune_runs(int);
 DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
-DROP FUNCTION oarlock.set_dag(text, bool, bool);
+DROP FUNCTION oarlock.set_dag(text, bool, bool, int);
 DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text);
 DROP FUNCTION oarlock.place_dag(bigint);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

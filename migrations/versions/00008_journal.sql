@@ -40,6 +40,11 @@ CREATE TYPE oarlock.flush_task AS (
     started_at timestamptz, attempt_at timestamptz, finished_at timestamptz
 );
 
+-- What an approval asks of people: opens says whether the row is written or deleted.
+CREATE TYPE oarlock.flush_approval AS (
+    n bigint, run_id bigint, step bigint, item text, alt bigint, opens bool, prompt text, inputs jsonb, approvers jsonb, since timestamptz
+);
+
 CREATE TYPE oarlock.flush_attempt AS (
     n bigint, run_id bigint, step bigint, item text, alt bigint, attempt bigint, generation bigint, state text, failure_kind text,
     exit_code bigint, signal bigint, reason text, log_day date, started_at timestamptz, finished_at timestamptz
@@ -57,31 +62,33 @@ CREATE TYPE oarlock.flush_chunk AS (
 );
 
 -- What a task put out, to be found again by the step's later tasks with the same key.
-CREATE TYPE oarlock.flush_keep AS (n bigint, dag_id bigint, step text, key text, outputs jsonb, run_id bigint, ttl_ms bigint);
+CREATE TYPE oarlock.flush_keep AS (n bigint, dag_id bigint, step text, key text, outputs jsonb, run_id bigint, ttl_ms bigint, shared bool);
 
--- Keeps a result in the cache. It waits for nobody who holds the row, be it another flush or a transaction that prunes and
--- stays open: the cache may do without this result, and a flush must not stand still for it. ttl_ms 0: for good.
+-- Keeps a result in the cache: for runs of the same submitter or, shared, of everybody. It waits for nobody who holds the row, be
+-- it another flush or a transaction that prunes and stays open: the cache may do without this result, and a flush must not stand
+-- still for it. ttl_ms 0: for good.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.keep(dag bigint, step text, key text, outputs jsonb, run bigint, ttl_ms bigint) RETURNS void
+CREATE FUNCTION oarlock.keep(dag bigint, step text, key text, outputs jsonb, run bigint, ttl_ms bigint, shared bool) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    expires timestamptz := CASE ttl_ms WHEN 0 THEN 'infinity' ELSE clock_timestamp() + ttl_ms * interval '1 millisecond' END;
+    expires   timestamptz := CASE ttl_ms WHEN 0 THEN 'infinity' ELSE clock_timestamp() + ttl_ms * interval '1 millisecond' END;
+    submitter text := CASE WHEN shared THEN '' ELSE (SELECT r.submitted_by FROM oarlock.runs r WHERE r.run_id = run) END;
 BEGIN
-    IF num_nulls(dag, step, key, run, ttl_ms) > 0 THEN
-        RAISE EXCEPTION 'keep: only outputs may be null' USING ERRCODE = '22004';
+    IF num_nulls(dag, step, key, run, ttl_ms, shared, submitter) > 0 THEN
+        RAISE EXCEPTION 'keep: only outputs may be null, and the run must exist' USING ERRCODE = '22004';
     END IF;
-    PERFORM FROM oarlock.cache c WHERE c.dag_id = dag AND c.step = step AND c.key = key FOR NO KEY UPDATE SKIP LOCKED;
+    PERFORM FROM oarlock.cache c WHERE c.dag_id = dag AND c.submitter = submitter AND c.step = step AND c.key = key FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN
         UPDATE oarlock.cache c SET outputs = coalesce(keep.outputs, '{}'), run_id = run, expires_at = expires
-         WHERE c.dag_id = dag AND c.step = step AND c.key = key;
-    ELSIF NOT EXISTS (SELECT FROM oarlock.cache c WHERE c.dag_id = dag AND c.step = step AND c.key = key) THEN
-        INSERT INTO oarlock.cache (dag_id, step, key, outputs, run_id, expires_at)
-        VALUES (dag, step, key, coalesce(outputs, '{}'), run, expires) ON CONFLICT DO NOTHING;
+         WHERE c.dag_id = dag AND c.submitter = submitter AND c.step = step AND c.key = key;
+    ELSIF NOT EXISTS (SELECT FROM oarlock.cache c WHERE c.dag_id = dag AND c.submitter = submitter AND c.step = step AND c.key = key) THEN
+        INSERT INTO oarlock.cache (dag_id, submitter, step, key, outputs, run_id, expires_at)
+        VALUES (dag, submitter, step, key, coalesce(outputs, '{}'), run, expires) ON CONFLICT DO NOTHING;
     END IF;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint) IS 'Internal: keeps the outputs of a task under its cache key.';
+COMMENT ON FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint, bool) IS 'Internal: keeps the outputs of a task under its cache key.';
 
 -- The end of a run, told to the run that waits for it. The flush locked the parent before the child; called in a later
 -- statement than the lock, this sees what the parent's row is now: parked in the meantime, or taken up again.
@@ -120,6 +127,7 @@ BEGIN
     UPDATE oarlock.tasks t
        SET state = 'canceled', reason = condemn.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = run AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
+    DELETE FROM oarlock.approvals_open a WHERE a.run_id = run;
     UPDATE oarlock.controls c SET decided_at = ended, outcome = 'refused', state = 'failed', message = condemn.reason
      WHERE c.run_id = run AND c.decided_at IS NULL;
     UPDATE oarlock.runs o
@@ -140,5 +148,5 @@ COMMENT ON FUNCTION oarlock.condemn(bigint, uuid, int, text) IS 'Internal: ends 
 -- +goose Down
 DROP FUNCTION oarlock.condemn(bigint, uuid, int, text);
 DROP FUNCTION oarlock.child_ended(bigint);
-DROP FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint);
-DROP TYPE oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;
+DROP FUNCTION oarlock.keep(bigint, text, text, jsonb, bigint, bigint, bool);
+DROP TYPE oarlock.flush_approval, oarlock.flush_keep, oarlock.flush_chunk, oarlock.flush_note, oarlock.flush_decision, oarlock.flush_attempt, oarlock.flush_task, oarlock.flush_run, oarlock.flush_claim;

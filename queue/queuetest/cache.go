@@ -11,8 +11,8 @@ import (
 
 // cacheKey is what a result is found by.
 type cacheKey struct {
-	dag       int64
-	step, key string
+	dag                  int64
+	submitter, step, key string // "": of everybody
 }
 
 type cached struct {
@@ -20,8 +20,8 @@ type cached struct {
 	until   time.Time // noTime: for good
 }
 
-// Cached is what an earlier task of a step put out under a cache key.
-func (s *MemorySession) Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error) {
+// Cached is what an earlier task of a step put out under a cache key, in a run of the same submitter or, shared, in any.
+func (s *MemorySession) Cached(ctx context.Context, id queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
 		return "", false, err
@@ -30,11 +30,22 @@ func (s *MemorySession) Cached(ctx context.Context, dagID int64, step, key strin
 	if err := s.usable(); err != nil {
 		return "", false, err
 	}
-	c, ok := m.cache[cacheKey{dagID, step, key}]
+	r, err := m.run(id)
+	if err != nil {
+		return "", false, nil //nolint:nilerr // as a join finds nothing
+	}
+	c, ok := m.cache[cacheKeyOf(r, step, key, shared)]
 	if !ok || c.until != noTime && !c.until.After(m.now()) {
 		return "", false, nil
 	}
 	return c.outputs, true, nil
+}
+
+func cacheKeyOf(r *run, step, key string, shared bool) cacheKey {
+	if shared {
+		return cacheKey{r.version.dag.id, "", step, key}
+	}
+	return cacheKey{r.version.dag.id, r.submittedBy, step, key}
 }
 
 // keep puts the results of a batch into the cache.
@@ -49,7 +60,7 @@ func (m *Memory) keep(b *queue.Batch) {
 			if k.TTL != 0 {
 				c.until = m.now().Add(k.TTL)
 			}
-			m.cache[cacheKey{b.Claim.DAGID, k.Step, rec.CacheKey}] = c
+			m.cache[cacheKeyOf(m.runs[b.Claim.Run-1], k.Step, rec.CacheKey, k.Shared)] = c
 		}
 	}
 }

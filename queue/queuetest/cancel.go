@@ -103,6 +103,7 @@ func (m *Memory) cancelTasks(r *run, why string) {
 		}
 		m.closeLog(r, row)
 		row.State, row.Reason, row.Kind, row.FinishedAt = dagrun.TaskCanceled, why, dagrun.KindNone, stamp(m.now())
+		row.asks = nil
 		row.NextAt, row.Deadline, row.Publishing, row.Request, row.RequestBy, row.Marked = 0, 0, false, dagrun.RequestNone, "", dagrun.TaskPending
 	}
 }

@@ -89,6 +89,9 @@ func acceptable(rec *dagrun.TaskRecord) error {
 	if err := clean(rec.ID.Item, rec.Reason, rec.RequestBy, rec.Ref, rec.CacheKey); err != nil {
 		return err
 	}
+	if a := rec.Asks; a != nil && a.Open && (len(a.Prompt) > dagrun.MaxPromptBytes || !storable(a.Prompt)) {
+		return fmt.Errorf("a prompt of %d bytes, or no text", len(a.Prompt))
+	}
 	if o := string(rec.Outputs); o != "" && (!json.Valid([]byte(o)) || strings.Contains(o, `\u0000`) || !utf8.ValidString(o)) {
 		return errors.New("outputs that are not JSON, or have a NUL")
 	}
@@ -155,6 +158,7 @@ func (m *Memory) writeTask(r *run, b *queue.Batch, rec *dagrun.TaskRecord) bool 
 		row.worker = r.owner.Name
 	}
 	row.TaskRecord, row.epoch = *rec, b.Claim.Epoch
+	row.ask(rec)
 	if rec.AttemptAt != 0 {
 		row.day = queue.LogDay(rec.AttemptAt)
 	}
@@ -221,6 +225,7 @@ func (m *Memory) condemn(r *run, reason string) {
 	for _, row := range r.tasks {
 		if !row.State.Terminal() {
 			row.State, row.Reason, row.FinishedAt, row.NextAt, row.Deadline = dagrun.TaskCanceled, reason, now, 0, 0
+			row.asks = nil
 		}
 	}
 	for _, c := range r.undecided() {

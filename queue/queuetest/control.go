@@ -36,6 +36,9 @@ func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error
 	if a.Verb == dagrun.VerbRetry {
 		args["generation"] = r.rec.Generation
 	}
+	if guards := r.version.graph.Guards(); len(guards) > 0 && a.Step != "" && (a.Verb == dagrun.VerbRetry || a.Verb == dagrun.VerbMark) {
+		args["decides"] = guards
+	}
 	c.Args = spell(args)
 	m.file(r, c)
 	answer := *c

@@ -19,6 +19,7 @@ type dag struct {
 	name    string
 	current *version
 	last    int
+	oldest  int // versions before it are retired
 	paused  bool
 	removed bool
 	limit   int // of active runs
@@ -167,6 +168,10 @@ func (m *Memory) SetDAG(ctx context.Context, c queue.DAGChange) error {
 	if d == nil {
 		return refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %s", c.Name)
 	}
+	if c.Oldest != nil && (*c.Oldest < 1 || *c.Oldest > d.current.number) {
+		return refusal(nil, "OA013", "name one from 1 to the current version", "dag %s has no version %d that could be the oldest", c.Name, *c.Oldest)
+	}
+	set(&d.oldest, c.Oldest)
 	set(&d.paused, c.Paused)
 	set(&d.removed, c.Removed)
 	return nil

@@ -272,7 +272,8 @@ func (d *drive) perform(ctx context.Context, a dagrun.Action) error {
 // probe looks into the cache, which has nothing where it does not answer.
 func (d *drive) probe(ctx context.Context, a dagrun.Action) error {
 	e := dagrun.Event{Kind: dagrun.EvProbed, Task: a.Task}
-	outputs, found, err := d.session.Cached(ctx, d.claim.DAGID, d.graph.StepName(a.Task.Step), a.Key)
+	step, _ := d.core.Spec(a.Task).Data.(*dagspec.Step)
+	outputs, found, err := d.session.Cached(ctx, d.claim.Run, d.graph.StepName(a.Task.Step), a.Key, step.Cache.Shared())
 	if err == nil && found {
 		e.Result = &dagrun.Result{Outputs: outputs}
 	}
@@ -288,7 +289,7 @@ func (d *drive) keeps(tasks []dagrun.TaskRecord) (keeps []queue.Keep) {
 			continue
 		}
 		if step, ok := d.core.Spec(t.ID).Data.(*dagspec.Step); ok && step.Cache != nil {
-			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.graph.StepName(t.ID.Step), TTL: step.Cache.TTL.Std()})
+			keeps = append(keeps, queue.Keep{Task: t.ID, Step: d.graph.StepName(t.ID.Step), TTL: step.Cache.TTL.Std(), Shared: step.Cache.Shared()})
 		}
 	}
 	return keeps

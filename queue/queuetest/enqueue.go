@@ -31,6 +31,11 @@ type childKey struct {
 
 // Enqueue asks for a run.
 func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error) {
+	return m.EnqueueAs(ctx, m.user, r)
+}
+
+// EnqueueAs asks for a run in the name of a user.
+func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (queue.RunID, error) {
 	params, err := object(r.Params)
 	if err != nil {
 		return 0, fmt.Errorf("enqueue: %w", err)
@@ -40,19 +45,19 @@ func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, err
 	}
 	defer m.mu.Unlock()
 	asked := contentOf(&r, params)
-	if id, err := m.keyed(m.user, r.Key, asked); id != 0 || err != nil {
+	if id, err := m.keyed(user, r.Key, asked); id != 0 || err != nil {
 		return id, err
 	}
 	made, err := m.insert(&r, params)
 	if err != nil {
 		return 0, fmt.Errorf("enqueue: %w", err)
 	}
-	made.trigger = "sql"
+	made.trigger, made.submittedBy = "sql", user
 	if r.Manual {
 		made.trigger = "manual"
 	}
 	if r.Key != "" {
-		m.keys[runKey{m.user, r.Key}] = keyed{made.id, asked}
+		m.keys[runKey{user, r.Key}] = keyed{made.id, asked}
 	}
 	m.list(made, reachRanked)
 	return made.id, nil
@@ -161,6 +166,9 @@ func (m *Memory) target(name string, number int) (*version, error) {
 	}
 	if d.removed {
 		return nil, refusal(nil, "OA002", "apply it again", "dag %s was removed", name)
+	}
+	if number != 0 && number < d.oldest {
+		return nil, refusal(nil, "OA002", "leave the version out", "version %d of dag %s is retired, the oldest is %d", number, name, d.oldest)
 	}
 	if number != 0 {
 		return m.versions[versionKey{d.id, number}], nil

@@ -91,9 +91,9 @@ func (s *faultySession) Hear(ctx context.Context) (queue.Heard, error) {
 }
 
 // Cached finds nothing where its reply is lost: a cache that does not answer has nothing.
-func (s *faultySession) Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error) {
+func (s *faultySession) Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
 	outputs, err = do(ctx, s.faults, OpCached, func() (dagrun.JSON, error) {
-		outputs, found, err = s.Session.Cached(ctx, dagID, step, key)
+		outputs, found, err = s.Session.Cached(ctx, run, step, key, shared)
 		return outputs, err
 	})
 	return outputs, found && err == nil, err

@@ -39,7 +39,8 @@ func inPostgres(t *testing.T) queuetest.Harness {
 	}
 	t.Cleanup(pool.Close)
 	return queuetest.Harness{
-		Client: store, Admin: store, Logs: fleet, History: store,
+		EnqueueAsAnother: fleet.Enqueue,
+		Client:           store, Admin: store, Logs: fleet, History: store,
 		Register: func(ctx context.Context, w queue.Worker) (queuetest.Session, error) {
 			s, err := fleet.Register(ctx, w)
 			if err != nil {

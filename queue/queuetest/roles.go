@@ -28,8 +28,9 @@ type Administrator interface {
 	DrainWorker(ctx context.Context, worker string) (int, error)
 }
 
-// Historian tells what became of a run, beyond its state.
+// Historian tells what became of a run, beyond its state, and what waits for people.
 type Historian interface {
+	Approvals(ctx context.Context, all bool, most int) ([]queue.Approval, error)
 	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
 	Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error)
 	Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error)
@@ -47,7 +48,7 @@ type Claimer interface {
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
 	Hear(ctx context.Context) (queue.Heard, error)
-	Cached(ctx context.Context, dagID int64, step, key string) (outputs dagrun.JSON, found bool, err error)
+	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
 }
 
 // Journal writes what drives decide.

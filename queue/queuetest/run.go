@@ -53,6 +53,7 @@ type taskRow struct {
 	settled  *queue.Settled
 	slot     int
 	lastLine string
+	asks     *dagrun.Asks // open
 }
 
 type attemptKey struct {
@@ -231,6 +232,7 @@ func (r *run) shownTask(row *taskRow) queue.Task {
 		Step: r.stepName(row.ID), Item: row.ID.Item, Kind: r.kind(row.ID), State: row.State.String(), Reason: row.Reason,
 		FailureKind: string(row.Kind), Attempt: row.Attempt, Outputs: json.RawMessage(cmp.Or(row.Outputs, "{}")), Worker: row.worker,
 		NextAttemptAt: moment(row.NextAt), StartedAt: moment(row.StartedAt), FinishedAt: moment(row.FinishedAt),
+		Approval: row.question(),
 	}
 	if row.HasExit {
 		code := row.ExitCode

@@ -21,11 +21,13 @@ const patience = 30 * time.Second
 
 // Harness is one store, fresh for one test.
 type Harness struct {
-	Client   Client
-	Admin    Administrator
-	Logs     LogReader
-	History  Historian
-	Register func(context.Context, queue.Worker) (Session, error)
+	Client Client
+	// EnqueueAsAnother asks for a run as another submitter than Client.
+	EnqueueAsAnother func(context.Context, queue.Request) (queue.RunID, error)
+	Admin            Administrator
+	Logs             LogReader
+	History          Historian
+	Register         func(context.Context, queue.Worker) (Session, error)
 	// Settle has a task's own transaction end with the settlement, and commit.
 	Settle func(context.Context, Session, queue.Settlement) error
 	// TTL is the shortest that a worker may have.
@@ -45,7 +47,7 @@ type promise struct {
 // Run has a store show that it keeps every promise. fresh is called once for each.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
-	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, commitPromises, leasePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, logPromises, crashPromises} {
+	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, commitPromises, leasePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()

@@ -16,6 +16,7 @@ func inMemory(*testing.T) queuetest.Harness {
 	sessions := map[queuetest.Lease]*queuetest.MemorySession{}
 	return queuetest.Harness{
 		Client: m, Admin: m, Logs: m, History: m,
+		EnqueueAsAnother: func(ctx context.Context, r queue.Request) (queue.RunID, error) { return m.EnqueueAs(ctx, "another", r) },
 		Register: func(ctx context.Context, w queue.Worker) (queuetest.Session, error) {
 			s, err := m.Register(ctx, w)
 			if err != nil {

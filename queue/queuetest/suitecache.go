@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"context"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -11,7 +12,10 @@ var cachePromises = []promise{
 	{"a result is found by later tasks with the same key, which run no body", cacheHits},
 	{"a result is found until its time is over", cacheExpires},
 	{"a result is kept with its record or not at all", cacheFenced},
-	{"two results with one key in one flush are one", cacheShared},
+	{"two results with one key in one flush are one", cacheTwice},
+	{"a result is found by runs of the same submitter, and by others only where the step shares it", cacheScopes},
+	{"what is marked is no result that others take for theirs", cacheTakesNoMarks},
+	{"an edited step does not answer with what the old one put out", cacheOfAnEditedStep},
 }
 
 const cachedDAG = `name: cached
@@ -59,9 +63,9 @@ func (s *setup) kept(w Session, c *queue.Claim, at dagrun.Time, step string, k q
 	return w.Commit(s.Context(), &queue.Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{rec}}, Keeps: []queue.Keep{k}})
 }
 
-func (s *setup) found(w Session, dag int64, step string) bool {
+func (s *setup) found(w Session, run queue.RunID, step string) bool {
 	s.Helper()
-	outputs, found, err := w.Cached(s.Context(), dag, step, "k")
+	outputs, found, err := w.Cached(s.Context(), run, step, "k", false)
 	s.must(err)
 	if found && outputs != `{"n":"2"}` {
 		s.Errorf("found %s of %s", outputs, step)
@@ -73,18 +77,19 @@ func cacheExpires(s *setup) {
 	s.start(chain)
 	w := s.worker()
 	c := s.claimOne(w)
+	other := s.start(lines("another", "b"))
 	at := s.now(w)
 	s.must(s.kept(w, c, at, "a", queue.Keep{TTL: s.TTL}))
 	s.must(s.kept(w, c, at, "b", queue.Keep{Task: dagrun.TaskID{Step: 1}}))
-	s.until("the result of a is too old", func() bool { return !s.found(w, c.DAGID, "a") })
-	if !s.found(w, c.DAGID, "b") {
+	s.until("the result of a is too old", func() bool { return !s.found(w, c.Run, "a") })
+	if !s.found(w, c.Run, "b") {
 		s.Error("a result without a TTL is gone")
 	}
-	if s.found(w, c.DAGID, "c") || s.found(w, c.DAGID+1, "b") {
+	if s.found(w, c.Run, "c") || s.found(w, other, "b") {
 		s.Error("a result of another step")
 	}
 	s.must(s.kept(w, c, at, "a", queue.Keep{Task: dagrun.TaskID{Step: 2}})) // over what is past
-	if !s.found(w, c.DAGID, "a") {
+	if !s.found(w, c.Run, "a") {
 		s.Error("a result does not take the place of one that is too old")
 	}
 }
@@ -98,7 +103,7 @@ func cacheFenced(s *setup) {
 	if err := s.kept(w, c, at, "a", queue.Keep{}); err == nil {
 		s.Error("a lost worker may write")
 	}
-	if s.found(next, c.DAGID, "a") {
+	if s.found(next, c.Run, "a") {
 		s.Error("a lost worker's result was kept")
 	}
 	again := s.claimOne(next)
@@ -107,12 +112,12 @@ func cacheFenced(s *setup) {
 	s.must(next.Commit(s.Context(), &queue.Batch{
 		Claim: again, Seen: again.Inbox, Records: dagrun.Records{Tasks: []dagrun.TaskRecord{rec}}, Keeps: []queue.Keep{{Step: "a"}},
 	}))
-	if s.found(next, c.DAGID, "a") {
+	if s.found(next, c.Run, "a") {
 		s.Error("a failure was kept")
 	}
 }
 
-func cacheShared(s *setup) {
+func cacheTwice(s *setup) {
 	s.start(chain)
 	w := s.worker()
 	c := s.claimOne(w)
@@ -125,7 +130,65 @@ func cacheShared(s *setup) {
 	}
 	batch.Claim, batch.Seen = c, c.Inbox
 	s.must(w.Commit(s.Context(), &batch))
-	if !s.found(w, c.DAGID, "a") {
+	if !s.found(w, c.Run, "a") {
 		s.Error("nothing was kept")
+	}
+}
+
+func cacheScopes(s *setup) {
+	s.put("name: scoped\nsteps:\n" +
+		"  - {id: own, run: \"true\", outputs: [n], cache: {key: '\"k\"'}}\n" +
+		"  - {id: shared, run: \"true\", outputs: [n], cache: {key: '\"k\"', scope: dag}}\n")
+	w, bodies := s.worker(), 0
+	for i, c := range []struct {
+		enqueue func(context.Context, queue.Request) (queue.RunID, error)
+		bodies  int
+	}{{s.Client.Enqueue, 2}, {s.Client.Enqueue, 2}, {s.EnqueueAsAnother, 3}, {s.EnqueueAsAnother, 3}} {
+		_, err := c.enqueue(s.Context(), queue.Request{DAG: "scoped"})
+		s.must(err)
+		s.drive(w, s.claimOne(w), counted(&bodies))
+		if bodies != c.bodies {
+			s.Errorf("run %d: %d bodies, not %d", i, bodies, c.bodies)
+		}
+	}
+}
+
+func cacheTakesNoMarks(s *setup) {
+	s.put("name: said\nsteps: [{id: a, run: \"true\", outputs: [n], cache: {key: '\"k\"', scope: dag}}]\n")
+	w, bodies := s.worker(), 0
+	marked := s.enqueue(queue.Request{DAG: "said"})
+	s.ask(queue.Ask{Run: marked, Verb: dagrun.VerbMark, Step: "a", As: dagrun.TaskSucceeded, Outputs: map[string]any{"n": "said"}})
+	s.drive(w, s.claimOne(w), counted(&bodies))
+	s.wantState(marked, "succeeded")
+	running := s.enqueue(queue.Request{DAG: "said"})
+	s.drive(w, s.claimOne(w), Behaviour{
+		Mail: func(Body) bool {
+			s.ask(queue.Ask{Run: running, Verb: dagrun.VerbMark, Step: "a", As: dagrun.TaskSucceeded, Outputs: map[string]any{"n": "said"}})
+			return true
+		},
+		Body: func(Body) dagrun.Result { return dagrun.Result{Outputs: `{"n":"put out"}`} },
+	})
+	s.wantState(running, "succeeded")
+	after := s.enqueue(queue.Request{DAG: "said"})
+	s.drive(w, s.claimOne(w), counted(&bodies))
+	if bodies != 1 {
+		s.Errorf("%d bodies ran, not 1: task a has %s", bodies, s.tasks(after)["a"].Outputs)
+	}
+}
+
+func cacheOfAnEditedStep(s *setup) {
+	w, bodies := s.worker(), 0
+	for i, c := range []struct {
+		body   string
+		bodies int
+	}{
+		{`run: "true"`, 1}, {`run: "true", timeout: 1h`, 1}, {`run: "echo"`, 2}, {`run: "echo", env: {X: y}`, 3}, {`run: "true"`, 3},
+	} {
+		s.put("name: edited\nsteps: [{id: a, " + c.body + ", outputs: [n], cache: {key: '\"k\"'}}]\n")
+		s.enqueue(queue.Request{DAG: "edited"})
+		s.drive(w, s.claimOne(w), counted(&bodies))
+		if bodies != c.bodies {
+			s.Errorf("version %d: %d bodies, not %d", i, bodies, c.bodies)
+		}
 	}
 }

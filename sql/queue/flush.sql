@@ -1,6 +1,6 @@
 -- Purpose: what several drives want to be durable, all of it in one statement; says which of them still hold their claim.
---          Most have tasks to write, some the end of a run, few anything else: without the parts `other` and `run` it costs a third less
--- Index: fences_pkey, runs_pkey, runs_parent, tasks_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
+--          Most have tasks to write, some the end of a run, few anything else: without the parts `other`, `run` and `approval` it costs a third less
+-- Index: fences_pkey, runs_pkey, runs_parent, tasks_pkey, approvals_open_pkey, attempts_pkey, controls_open, events_once, log_chunks_pkey, lanes_pkey, followers_pkey, cache_pkey
 -- Locks: our commit fence; then @lock, runs by id, where a parent has to be told; then runs that change, by id; what belongs to them; lanes by id; cache by key, passing over what is locked
 WITH fence AS MATERIALIZED (
     SELECT 1 FROM oarlock.fences f WHERE f.worker_id = @worker AND f.channel = 'commit' FOR NO KEY UPDATE
@@ -99,6 +99,22 @@ task AS (
            finished_at = excluded.finished_at
      WHERE (t.epoch, t.seq) < (excluded.epoch, excluded.seq)
 ),
+-- part approval
+-- A row for each approval that waits, and for nothing else. A task is once in a flush, so a row is opened or closed.
+opened AS (
+    INSERT INTO oarlock.approvals_open (run_id, step, item, alt, prompt, inputs, approvers, since)
+    SELECT u.run_id, u.step, u.item, u.alt, u.prompt, u.inputs,
+           CASE WHEN u.approvers IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(u.approvers)) END, u.since
+      FROM unnest(@approvals::oarlock.flush_approval[]) u WHERE u.opens AND (SELECT hits FROM held)[u.n]
+    ON CONFLICT (run_id, step, item, alt) DO UPDATE
+       SET prompt = excluded.prompt, inputs = excluded.inputs, approvers = excluded.approvers, since = excluded.since
+),
+closed AS (
+    DELETE FROM oarlock.approvals_open a
+     USING unnest(@approvals::oarlock.flush_approval[]) u
+     WHERE NOT u.opens AND (SELECT hits FROM held)[u.n] AND a.run_id = u.run_id AND a.step = u.step AND a.item = u.item AND a.alt = u.alt
+),
+-- end approval
 -- part other
 -- A superseded attempt ran where its task's row, as it was before this flush, says.
 attempt AS (
@@ -148,7 +164,7 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        -- part other
      , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
        (SELECT count(oarlock.come_back(l.lane_id, l.at, l.run)) + count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
-       (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms))
+       (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms, k.shared))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached
        -- end other

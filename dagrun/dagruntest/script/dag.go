@@ -117,9 +117,25 @@ var stepKeys = map[string]setter{
 		s.Body, err = dagrun.ParseBody(v)
 		return err
 	},
+	"prompt": func(_ *dagParser, s *dagrun.Step, v string) error { approvalOf(s).Prompt = text(v); return nil },
+	"inputs": func(_ *dagParser, s *dagrun.Step, v string) error {
+		for word := range strings.SplitSeq(v, ",") {
+			name, required := strings.CutSuffix(word, "!")
+			approvalOf(s).Inputs = append(approvalOf(s).Inputs, dagrun.Input{Name: name, Required: required})
+		}
+		return nil
+	},
+	"approvers": func(_ *dagParser, s *dagrun.Step, v string) error {
+		approvalOf(s).Approvers = strings.Split(v, ",")
+		return nil
+	},
 	"result": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
 		s.Result, err = parseResult(strings.Split(v, ","))
 		return err
+	},
+	"reserved": func(_ *dagParser, s *dagrun.Step, _ string) error {
+		s.Body, s.Reserved = dagrun.BodyApproval, true
+		return nil
 	},
 	"cache":   func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
 	"publish": func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
@@ -152,6 +168,14 @@ var stepKeys = map[string]setter{
 		return err
 	},
 	"item_fail_fast": func(_ *dagParser, s *dagrun.Step, _ string) error { s.Foreach.FailFast = true; return nil },
+}
+
+// approvalOf is what a step asks of people.
+func approvalOf(s *dagrun.Step) *dagrun.Approval {
+	if s.Approval == nil {
+		s.Approval = &dagrun.Approval{}
+	}
+	return s.Approval
 }
 
 // parseRetry reads limit[/interval[/backoff[/max]]] and then ,jitter:x ,exit:n+n ,kinds:a+b in any order.

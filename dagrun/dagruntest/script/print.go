@@ -88,6 +88,24 @@ func (s *session) record(t *dagrun.TaskRecord) string {
 	if t.Growth != nil {
 		parts = append(parts, growth(t.Growth))
 	}
+	return join(append(parts, asks(t.Asks))...)
+}
+
+// asks is what becomes of the question of an approval: an input that is required has an exclamation mark.
+func asks(a *dagrun.Asks) string {
+	switch {
+	case a == nil:
+		return ""
+	case !a.Open:
+		return "asks nothing"
+	}
+	parts := []string{"asks", quote(a.Prompt)}
+	for i, in := range a.Inputs {
+		parts = append(parts, []string{"for ", ""}[min(i, 1)]+in.Name+map[bool]string{true: "!"}[in.Required])
+	}
+	if len(a.Approvers) > 0 {
+		parts = append(parts, "of "+strings.Join(a.Approvers, "+"))
+	}
 	return join(parts...)
 }
 

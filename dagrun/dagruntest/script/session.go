@@ -311,7 +311,7 @@ func (s *session) result(words []string) (*dagrun.Result, error) {
 	return res, err
 }
 
-// control reads: verb [task] by=… now mode=… as=… out=… ref=… text=… , and for a child's end its result.
+// control reads: verb [task] by=… now mode=… as=… out=… ref=… text=… decides=… , and for a child's end its result.
 func (s *session) control(verb dagrun.Verb, words []string) (dagrun.Event, error) {
 	s.lastID++
 	c := &dagrun.Control{ID: s.lastID, Verb: verb, By: "ana"}
@@ -332,6 +332,8 @@ func (s *session) control(verb dagrun.Verb, words []string) (dagrun.Event, error
 			c.Outputs = dagrun.JSON(value)
 		case key == "ref" && isKey:
 			c.Ref = value
+		case key == "decides" && isKey:
+			c.Decides = strings.Split(value, ",")
 		case key == "text" && isKey:
 			c.Text = value
 		case key == "id" && isKey:

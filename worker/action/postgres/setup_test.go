@@ -189,7 +189,7 @@ func (y *yard) do(a *postgres.Action, w with, outputs ...dagspec.Output) (dagrun
 // reader is what a worker reads by, for versions of the queue that have no cache.
 type reader struct{ *queue.Session }
 
-func (reader) Cached(context.Context, int64, string, string) (dagrun.JSON, bool, error) {
+func (reader) Cached(context.Context, queue.RunID, string, string, bool) (dagrun.JSON, bool, error) {
 	return "", false, nil
 }
 

@@ -1,0 +1,29 @@
+package dagrun
+
+import (
+	"strings"
+	"testing"
+)
+
+// A store takes every prompt, however long it is and whatever is in it.
+func TestApproval_APromptIsBoundedAndFitToBeStored(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", MaxPromptBytes)
+	for prompt, want := range map[string]string{
+		"Well?":                               "Well?",
+		"a\x00b\xffc":                         "a\ufffdb\ufffdc",
+		strings.Repeat("x", MaxPromptBytes):   strings.Repeat("x", MaxPromptBytes),
+		strings.Repeat("x", MaxPromptBytes+1): strings.Repeat("x", MaxPromptBytes-len(cutMark)) + cutMark,
+		long:                                  long[:MaxPromptBytes-len(cutMark)-1] + cutMark,
+	} {
+		s := spec("a approval")
+		s.Steps[0].Approval = &Approval{Prompt: text(prompt)}
+		d := newDrive(t, s, Options{})
+		must(0, d.run.Step(Event{Kind: EvBegin, At: 1}))
+		ready, _ := d.run.Ready()
+		asks := ready.Records.Tasks[0].Asks
+		if asks == nil || !asks.Open || asks.Prompt != want || len(asks.Prompt) > MaxPromptBytes {
+			t.Errorf("of %.20q, %d bytes, it asks %+v", prompt, len(prompt), asks)
+		}
+	}
+}

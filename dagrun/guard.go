@@ -1,0 +1,162 @@
+package dagrun
+
+import "slices"
+
+// An approval that names approvers guards what stands behind it. What somebody else says, a mark or the retry of a step,
+// opens no way past it: such a request is refused where it could let a step behind the approval start.
+//
+// Usually each step behind it waits for the success of all its parents: nothing starts there before the approval is given,
+// whatever happens elsewhere, so that only those steps have to be kept. Where a step behind it may start without that success,
+// by its trigger rule for instance, whatever leads there may start it too, and is kept as well.
+
+// reserved says whether a step is an approval, or may be replaced by one, that only those whom it names may decide.
+func (s *Step) reserved() bool {
+	return s.Reserved || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
+		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.reserved() })
+	})
+}
+
+// plainApproval says whether a step succeeds by being approved, and by nothing else.
+func (s *Step) plainApproval() bool {
+	c := s.ContinueOn
+	return s.Reserved && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
+}
+
+// loose says whether a step may start, or count as a success, though a parent did not succeed.
+func (s *Step) loose() bool {
+	return s.Rule != AllSuccess || s.ContinueOn.Skipped || slices.ContainsFunc(s.Depends, func(e Edge) bool { return e.State == OnStarted })
+}
+
+// findGuards lists the steps that guard others, and says of which that what stands behind them is not kept by waiting.
+func (g *Graph) findGuards() {
+	for i := range g.Len() {
+		if g.Step(i).reserved() {
+			g.guards = append(g.guards, int32(i))
+		}
+	}
+	if len(g.guards) == 0 {
+		return
+	}
+	ahead := make([]bool, g.Len()) // a loose step is further down
+	for _, i := range slices.Backward(g.order) {
+		for _, l := range g.Children(int(i)) {
+			ahead[i] = ahead[i] || ahead[l.Step] || g.Step(l.Step).loose()
+		}
+	}
+	g.passable = make([]bool, g.Len())
+	for _, i := range g.guards {
+		g.passable[i] = ahead[i] || !g.Step(int(i)).plainApproval()
+	}
+}
+
+// Guards names the steps that only those may mark whom they name as approvers: see Control.Decides.
+func (g *Graph) Guards() []string {
+	names := make([]string, len(g.guards))
+	for i, guard := range g.guards {
+		names[i] = g.StepName(int(guard))
+	}
+	return names
+}
+
+// barrier is what keeps somebody from marking or retrying steps: by step, 1 + the approval that is in the way, 0 for none.
+type barrier struct {
+	closed []bool  // the step is an approval that is not given, and that the one who asks may not decide
+	behind []int32 // the step stands behind such an approval
+	near   []int32 // it is such an approval, or stands behind one, and that one is passable
+}
+
+// barrier finds what keeps somebody from a step, nil for nothing.
+func (r *Run) barrier(c *Control) *barrier {
+	decides := make(map[string]bool, len(c.Decides))
+	for _, name := range c.Decides {
+		decides[name] = true
+	}
+	var b *barrier
+	for _, i := range r.graph.guards {
+		if decides[r.graph.StepName(int(i))] || r.given(&r.nodes[i]) {
+			continue
+		}
+		if b == nil {
+			n := r.graph.Len()
+			b = &barrier{closed: make([]bool, n), behind: make([]int32, n), near: make([]int32, n)}
+		}
+		b.put(r.graph, i)
+	}
+	if b != nil {
+		b.spread(r.graph)
+	}
+	return b
+}
+
+// spread has each step stand behind what its parents stand behind.
+func (b *barrier) spread(g *Graph) {
+	for _, i := range g.order {
+		for _, l := range g.Parents(int(i)) {
+			b.behind[i] = max(b.behind[i], b.behind[l.Step])
+			b.near[i] = max(b.near[i], b.near[l.Step])
+			if b.closed[l.Step] {
+				b.behind[i] = max(b.behind[i], int32(l.Step)+1)
+			}
+		}
+	}
+}
+
+// put enters an approval. All steps wait for init, so they stand behind it.
+func (b *barrier) put(g *Graph, guard int32) {
+	b.closed[guard] = true
+	if g.passable[guard] {
+		b.near[guard] = guard + 1
+	}
+	if guard != g.handlers[handlerInit] {
+		return
+	}
+	for i := range g.plain {
+		b.behind[i] = guard + 1
+		if g.passable[guard] {
+			b.near[i] = guard + 1
+		}
+	}
+}
+
+// given says whether an approval is behind the run: it succeeded. An init that has nothing to do lets the steps start, too.
+func (r *Run) given(n *node) bool {
+	return n.class == classS || n.class == classK && n == r.handler(handlerInit)
+}
+
+// whyNotPass says why a step may not be marked or retried by the one who asks, "" where it may.
+func (r *Run) whyNotPass(step int, c *Control) string {
+	b := r.barrier(c)
+	switch {
+	case b == nil:
+		return ""
+	case b.behind[step] != 0:
+		return "it stands behind approval " + r.graph.StepName(int(b.behind[step])-1) + ", which nobody has given: ask one of its approvers"
+	case c.Verb == VerbMark && b.closed[step]:
+		return "only its approvers may decide it: ask one of them"
+	}
+	if guard := r.leadsNear(b, step); guard != 0 {
+		return "that could start what stands behind approval " + r.graph.StepName(int(guard)-1) + ", which nobody has given: ask one of its approvers"
+	}
+	return ""
+}
+
+// leadsNear finds a passable approval that a step stands beside: something is behind both. All steps are behind init.
+func (r *Run) leadsNear(b *barrier, step int) int32 {
+	if int32(step) == r.graph.handlers[handlerInit] {
+		return max(b.near[step], slices.Max(b.near[:r.graph.plain]))
+	}
+	seen := make([]bool, r.graph.Len())
+	reach := []int{step}
+	for k := 0; k < len(reach); k++ {
+		if guard := b.near[reach[k]]; guard != 0 {
+			return guard
+		}
+		for _, l := range r.graph.Children(reach[k]) {
+			if !seen[l.Step] {
+				seen[l.Step] = true
+				reach = append(reach, l.Step)
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const approvalsDefault = 20
+
+func newApprovalsCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "approvals",
+		Usage: "list the approvals that wait for you, and what each asks",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that others decide, as far as you may see them"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` approvals", Value: approvalsDefault},
+		},
+		Description: manual{
+			about: `Shows the approvals that you may decide, the oldest first: what each asks, which inputs it takes, who decides, since
+when it waits, and the command that approves it. An approval that names approvers waits for them, whoever submitted the
+run. One that names none waits for whoever may control the run. --all adds those of your own runs that others decide;
+readers and administrators see all of them. -o id prints RUN STEP, as "oarlock approve" takes them.`,
+			examples: []string{
+				"oarlock approvals",
+				"oarlock approvals --all -o json | jq -r '.[] | [.run, .step, .prompt] | @tsv'",
+				"oarlock approvals -n 1 -o id",
+			},
+			exits: []exitNote{
+				{exitOK, "the list was read; it may be empty"},
+				deniedNote, usageNote, unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return &usageError{msg: "approvals takes no arguments", hint: "`oarlock status RUN` shows what one run waits for"}
+			}
+			return runApprovals(c.Context, e, c.Bool("all"), c.Int("limit"))
+		},
+	}
+}
+
+func runApprovals(ctx context.Context, e *env, all bool, most int) error {
+	if most < 1 || most > queue.MaxApprovals {
+		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", queue.MaxApprovals, most), hint: "leave it out for the oldest 20"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		read := min(most+1, queue.MaxApprovals) // one more tells whether there are more
+		approvals, err := store.Approvals(ctx, all, read)
+		if err != nil {
+			return err
+		}
+		more := len(approvals) > most
+		approvals = approvals[:min(len(approvals), most)]
+		if err := e.say(e.approvalsAnswer(approvals, time.Now())); err != nil {
+			return err
+		}
+		switch {
+		case more:
+			e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are more: add -n %d", min(5*most, queue.MaxApprovals))))
+		case len(approvals) == 0 && all:
+			e.remark("no approval waits that you may see")
+		case len(approvals) == 0:
+			return e.othersDecide(ctx, store)
+		}
+		return nil
+	})
+}
+
+// othersDecide tells a person for whom nothing waits whether something waits for others.
+func (e *env) othersDecide(ctx context.Context, store *queue.Store) error {
+	if e.settings.Text("output") != "table" {
+		return nil
+	}
+	others, err := store.Approvals(ctx, true, 1)
+	if err != nil {
+		return err
+	}
+	if len(others) == 0 {
+		e.remark("no approval waits for you")
+	} else {
+		e.remark("no approval waits for you, but for others: `oarlock approvals --all`")
+	}
+	return nil
+}
+
+type jsonApproval struct {
+	Run         int64   `json:"run"`
+	DAG         string  `json:"dag"`
+	Step        string  `json:"step"`
+	Item        *string `json:"item"`
+	SubmittedBy string  `json:"submitted_by"`
+
+	jsonQuestion
+}
+
+// jsonQuestion is what an approval asks of people.
+type jsonQuestion struct {
+	Prompt    *string       `json:"prompt"`
+	Inputs    []queue.Input `json:"inputs"`
+	Approvers []string      `json:"approvers"` // null: whoever may control the run
+	MayDecide bool          `json:"may_decide"`
+	Since     *time.Time    `json:"since"`
+	Deadline  *time.Time    `json:"deadline"`
+}
+
+func questionJSON(q *queue.Question) jsonQuestion {
+	inputs := q.Inputs
+	if inputs == nil {
+		inputs = []queue.Input{}
+	}
+	return jsonQuestion{
+		Prompt: orNull(q.Prompt), Inputs: inputs, Approvers: q.Approvers, MayDecide: q.MayDecide,
+		Since: utcOrNull(q.Since), Deadline: utcOrNull(q.Deadline),
+	}
+}
+
+func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer {
+	objects := make([]jsonApproval, len(approvals))
+	a := answer{lines: []any{}, ids: []string{}, object: objects}
+	blocks := make([]string, len(approvals))
+	for i := range approvals {
+		p := &approvals[i]
+		objects[i] = jsonApproval{
+			Run: int64(p.Run), DAG: p.DAG, Step: p.Step, Item: orNull(p.Item), SubmittedBy: p.SubmittedBy, jsonQuestion: questionJSON(&p.Question),
+		}
+		a.lines = append(a.lines, objects[i])
+		a.ids = append(a.ids, fmt.Sprintf("%d %s", p.Run, shellWord(taskName(p.Step, p.Item))))
+		blocks[i] = e.stdoutPaint().approvalBlock(p, now, e.pageColumns())
+	}
+	a.text = strings.Join(blocks, "\n")
+	return a
+}
+
+// approvalBlock is an approval on some lines: what waits for whom, what it asks, and how to approve it.
+func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
+	q := &a.Question
+	head := []string{
+		p.bold(fmt.Sprintf("run %d", a.Run)) + " " + shown(a.DAG), p.bold(shown(taskName(a.Step, a.Item))),
+		p.dim("waits for " + span(now.Sub(q.Since))), "decided by " + deciders(q.Approvers, a.SubmittedBy),
+	}
+	if !q.Deadline.IsZero() {
+		head = append(head, p.warn("times out in "+span(q.Deadline.Sub(now))))
+	}
+	lines := []string{fold(strings.Join(head, "  "), columns, width(questionMark))}
+	for _, line := range questionLines(q) {
+		lines = append(lines, fold(p.dim(questionMark)+line, columns, width(questionMark)))
+	}
+	if q.MayDecide {
+		lines = append(lines, "  "+approveCommand(a.Run, taskName(a.Step, a.Item), q)) // as it is, to be copied
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

@@ -1,0 +1,114 @@
+package migrations_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// waits does what a flush does with an approval that begins to wait.
+func (b bundle) waits(t *testing.T, run int64, step int, prompt string, approvers []string) {
+	t.Helper()
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at)
+		VALUES ($1, $2, 'waiting', 1, 1, 1, 1, now(), now())`, run, step)
+	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, $2, '', 0, $3, '[{"name": "why", "required": true}]', $4, now())`, run, step, prompt, approvers)
+}
+
+// waiting is what a user sees, as RUN STEP PROMPT, with ! where it may decide.
+func waiting(t *testing.T, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, _ := conn.Query(t.Context(), `SELECT concat_ws(' ', run, step, prompt) || CASE WHEN may_decide THEN '!' ELSE '' END FROM oarlock.waiting_approvals()`)
+	seen, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// Each sees the approvals of its own runs and those it may decide, and decides exactly what it is told that it may.
+func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, boss, eve := b.user(t, "ana", "oarlock_submit"), b.user(t, "boss", "oarlock_submit"), b.user(t, "eve", "oarlock_submit")
+	reader, admin := b.user(t, "rea", "oarlock_read"), b.user(t, "adm", "oarlock_admin")
+	name := get[string](t, boss, "SELECT session_user::text")
+	b.put(t, fmt.Sprintf(`{"name": "pay", "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q]}}]}`, name))
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
+	b.claim(t, run)
+	b.waits(t, run, 0, "any?", nil)
+	b.waits(t, run, 1, "ok?", []string{name})
+	for _, c := range []struct {
+		who  string
+		conn *pgx.Conn
+		sees []string
+	}{
+		{"ana", ana, []string{"1 any any?!", "1 ok ok?"}},
+		{"boss", boss, []string{"1 ok ok?!"}},
+		{"eve", eve, nil},
+		{"reader", reader, []string{"1 any any?", "1 ok ok?"}},
+		{"admin", admin, []string{"1 any any?!", "1 ok ok?"}},
+	} {
+		if seen := waiting(t, c.conn); !slices.Equal(seen, c.sees) {
+			t.Errorf("%s sees %q, not %q", c.who, seen, c.sees)
+		}
+		if c.conn == reader {
+			continue // it may ask for nothing
+		}
+		for step, prompt := range map[string]string{"any": "1 any any?!", "ok": "1 ok ok?!"} {
+			_, err := c.conn.Exec(t.Context(), "SELECT oarlock.approve($1, $2)", run, step)
+			if may := slices.Contains(c.sees, prompt); may != (err == nil) {
+				t.Errorf("%s is told that it may decide %s: %v; it asks: %v", c.who, step, may, err)
+			}
+		}
+	}
+	if got := get[string](t, ana, "SELECT string_agg(concat_ws(' ', step, approval ->> 'prompt', approval ->> 'may_decide'), ', ' ORDER BY step) FROM oarlock.task_status($1)", run); got != "any any? true, ok ok? false" {
+		t.Errorf("task_status shows %q", got)
+	}
+}
+
+// Who may read the rows, and who may change them.
+func TestApprovals_AreTheWorkersToWriteAndNobodyElses(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	const no = "42501"
+	submit, read := b.user(t, "s", "oarlock_submit"), b.user(t, "r", "oarlock_read")
+	worker, admin := b.user(t, "w", "oarlock_worker"), b.user(t, "a", "oarlock_admin")
+	for statement, want := range map[string][4]string{
+		"SELECT * FROM oarlock.waiting_approvals()":      {"", "", "", ""},
+		"SELECT count(*) FROM oarlock.approvals_open":    {no, "", "", ""},
+		"UPDATE oarlock.approvals_open SET prompt = 'x'": {no, no, "", no},
+		"DELETE FROM oarlock.approvals_open":             {no, no, "", no},
+		"SELECT oarlock.may_decide(NULL, 'x')":           {no, no, no, no},
+	} {
+		for i, conn := range []*pgx.Conn{submit, read, worker, admin} {
+			wantCode(t, conn, want[i], statement)
+		}
+	}
+}
+
+// What a run that ends leaves behind goes with it, and a run that is pruned leaves nothing.
+func TestApprovals_AreGoneWithTheirRun(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	b.put(t, `{"name": "pay", "retention": {"days": 1}, "steps": [{"id": "any", "action": "approval"}]}`)
+	run := get[int64](t, b.conn, "SELECT oarlock.enqueue('pay')")
+	b.claim(t, run)
+	must(t, b.conn, "INSERT INTO oarlock.fences SELECT worker_id, 'commit' FROM oarlock.runs WHERE run_id = $1", run)
+	b.waits(t, run, 0, "any?", nil)
+	must(t, b.conn, "SELECT oarlock.condemn(r.run_id, r.claim_id, r.epoch, 'odd') FROM oarlock.runs r WHERE r.run_id = $1", run)
+	if seen := waiting(t, b.conn); len(seen) > 0 {
+		t.Errorf("a run that is over waits for %q", seen)
+	}
+	must(t, b.conn, "SET session_replication_role = replica") // as if somebody had left it there
+	must(t, b.conn, "INSERT INTO oarlock.approvals_open VALUES ($1, 0, '', 0, 'any?', '[]', NULL, now())", run)
+	must(t, b.conn, "UPDATE oarlock.runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", run)
+	must(t, b.conn, "RESET session_replication_role")
+	if runs := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); runs != 1 {
+		t.Fatalf("pruned %d runs", runs)
+	}
+	if left := get[int](t, b.conn, "SELECT count(*) FROM oarlock.approvals_open"); left > 0 {
+		t.Errorf("%d rows are left of a run that is gone", left)
+	}
+}
