@@ -89,3 +89,6 @@ func (s *Session) SeenLater(d time.Duration) {
 		l.floor.at = l.floor.at.Add(d)
 	}
 }
+
+// Horizon is how far below the last poll floors had to stay, because of transactions that were open.
+func (s *Session) Horizon() time.Duration { return s.lanes.polled.Sub(s.lanes.seen.safe) }

@@ -83,7 +83,7 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 		batch func(*Claim, int64) *Batch
 		text  *flushText
 		reads []string
-	}{{records, tasksFlush, tasks}, {over, runsFlush, tasks}, {full, wholeFlush, whole}, {drained, wholeFlush, whole}}
+	}{{records, tasksFlush, tasks}, {over, runsFlush, tasks}, {full, otherFlush, whole}, {drained, otherFlush, whole}}
 	for _, runs := range []int{1_000, 200_000} {
 		y.exec(`INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by)
 			SELECT 1, 1, 1, now(), now(), 'sql', 1, 'test' FROM generate_series(1, $1::int)`, runs)

@@ -249,10 +249,14 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
-	const second, rounds = 40, 24
+	const second, rounds, tries = 40, 24, 400
+	const quiet = 200 * time.Millisecond
 	const end = "UPDATE oarlock.runs SET state = 'succeeded', worker_id = NULL, claim_id = NULL, finished_at = now() WHERE worker_id = $1"
-	most := 0
-	for range rounds {
+	most, measured, calm := 0, 0, false
+	for range tries {
+		if measured == rounds {
+			break
+		}
 		claims := poll(t, other, second).Claims
 		if len(claims) != second {
 			t.Fatalf("claimed %d", len(claims))
@@ -262,15 +266,21 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 		}
 		c.exec(t, end, other.ID())
 		c.exec(t, "UPDATE oarlock.lanes SET low_since = low_since - interval '1 s'")
-		poll(t, s, 0) // sees that something came back
-		most = max(most, lockingSelect(t, s, 5, true))
+		poll(t, s, 0)            // sees that something came back
+		if calm && s.Horizon() < quiet { // else another test holds a transaction open, and floors stay below it
+			most, measured = max(most, lockingSelect(t, s, 5, true)), measured+1
+		}
 		if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != claims[second/2].Run {
 			t.Fatalf("claimed %v, want %d", runsOf(p.Claims), claims[second/2].Run)
 		}
+		calm = s.Horizon() < quiet
 	}
 	c.exec(t, end, s.ID())
 	const spans = 6 // seconds
-	t.Logf("%d claimed: at most %d buffers to lock 5", rounds*second, most)
+	t.Logf("%d times %d claimed: at most %d buffers to lock 5", measured, second, most)
+	if measured == 0 {
+		t.Error("other tests held transactions open all the time")
+	}
 	if limit := 20 + spans*second/10; most > limit {
 		t.Errorf("reads %d buffers to lock 5, at most %d", most, limit)
 	}
@@ -438,7 +448,7 @@ func (c *crowded) plans(t *testing.T) {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 			p := explain(t, conn, st.text, st.args)
 			fmt.Fprintf(shown, "%s\n%s", st.name, p.scans())
-			if n, most := p.buffers(), 100+40*len(claims); n > most && st.name != "late" && st.name != "strays" { // which pass over what an earlier test left dead
+			if n, most := p.buffers(), 100+50*len(claims); n > most && st.name != "late" && st.name != "strays" { // which pass over what an earlier test left dead
 				t.Errorf("%s reads %d buffers for %d claims of %d runs, at most %d", st.name, n, len(claims), 2*c.n, most)
 			}
 			return nil
