@@ -164,3 +164,8 @@ nightly: ## play far more histories than test does (an hour or so)
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -enumerate.large
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/world -seeds 50000
 	@$(MAKE) simulate SEEDS=50000
+
+.PHONY: share
+share: ## measure how workers share work: starts, joins, urgent runs, children (20 trials of each)
+	@tools/ensure-postgres
+	@go test -count=1 -v -timeout 1h -run '^TestShare' ./integration -share.trials 20 | grep -E 'measured|FAIL|^ok'
