@@ -89,6 +89,7 @@ func (s *Session) poll(ctx context.Context, a Appetite, p *Polled) error {
 	}
 	s.sortOut(p)
 	if err != nil {
+		s.told.add(told) // the next poll passes them on
 		s.peers.fail()
 		if len(dead) > 0 {
 			s.sweeps.doubt() // they are to be found again
