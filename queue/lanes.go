@@ -258,6 +258,7 @@ type look struct {
 	emptied bool // it claimed less than it wanted
 	now     time.Time
 	passed  map[int]place // by lane, the first run that was there and is not claimed
+	full    bool          // it left what waits for a slot where it is, because none is free
 }
 
 // first is where the first claimed run of each lane stood.
@@ -274,7 +275,7 @@ func (k *look) first() map[int]place {
 
 // saw raises the floors of lanes that a poll looked through from their floor on: to the first run it claimed, below which all
 // was claimed, by whomever; where a lane gave all it had, to now. Never past what may still be committed, nor past a run that
-// was only locked.
+// was only locked, or that a full worker left where it is.
 func (l *lanes) saw(k look) {
 	first := k.first()
 	last := -1
@@ -310,7 +311,7 @@ func (l *lanes) raise(lane *lane, p place, k look) {
 	case locked != lane.locked:
 		lane.locked, lane.since = locked, k.now
 	}
-	if some && locked.below(p) && (k.now.Sub(lane.since) < floorPatience || !l.seen.pass(locked.at)) {
+	if some && locked.below(p) && (k.full || k.now.Sub(lane.since) < floorPatience || !l.seen.pass(locked.at)) {
 		p = locked
 	}
 	if lane.floor.below(p) {

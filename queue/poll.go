@@ -71,6 +71,9 @@ func (s *Session) Poll(ctx context.Context, a Appetite) (Polled, error) {
 		return Polled{}, ended
 	}
 	p.Hungry, p.Again = len(p.Claims) < a.Free && bytesOf(p.Claims) < claimBytes, err == nil && s.sweeps.pressing()
+	if p.Hungry { // whoever ranks above and could be claimed would have been: it is locked, or its limit is full
+		p.Top = nil
+	}
 	p.Soon = s.hunger.waits(p.Hungry, &s.lanes.seen, s.sweeps.now())
 	if err != nil && len(p.Claims) == 0 {
 		return p, fmt.Errorf("poll: %w", err)
@@ -232,7 +235,7 @@ func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids
 	if f.terms == s.lanes.terms && !parts.roused {
 		s.lanes.saw(look{
 			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
-			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed,
+			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed, full: a.Free == 0,
 		})
 	}
 	p.Back = s.goBack(forget, back) || p.Back // after floors rose to where this poll came

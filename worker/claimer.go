@@ -82,13 +82,20 @@ func (w *Worker) pause(pause time.Duration) time.Duration {
 func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
 	w.sated.Store(!polled.Hungry)
 	w.shared.Store(&polled.Shared)
+	if a.Free > 0 && a.Above == nil {
+		w.ahead = 0
+	} else if a.Ahead > 0 {
+		w.ahead += len(polled.Claims)
+	}
 	expected := min(len(polled.Claims), a.Free)
 	w.gate.Expect(expected)                            // before the gate goes by its order again
 	if a.Above == nil || len(polled.Claims) < a.Free { // else there may be another one that ranks above
 		w.gate.Urge(polled.Top)
 	}
 	for i, c := range polled.Claims {
-		w.launch(c, i < expected)
+		d := newDriver(w, c, i < expected)
+		d.roused = a.Free+a.Ahead == 0
+		w.launch(d)
 	}
 	for _, id := range polled.Lost {
 		w.log.Info("took over from a lost worker", "lost", id)
@@ -144,8 +151,8 @@ func (w *Worker) busy() int {
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.
-func (w *Worker) launch(c *queue.Claim, expected bool) {
-	d := newDriver(w, c, expected)
+func (w *Worker) launch(d *driver) {
+	c := d.claim
 	if !c.Begun {
 		w.meter.RunStarted(c.DAG, max(0, at(w.clock.now()).Sub(c.RunAt)))
 	}

@@ -33,6 +33,7 @@ type driver struct {
 	extra   extra
 	timer   *time.Timer
 	waited  bool            // the run was expected at the gate, and has not asked yet
+	roused  bool            // the run was claimed though no slot was free
 	acted   bool            // something of this drive is durable
 	yields  bool            // it ends so that another worker starts what waits for a slot here
 	opens   atomic.Int32    // of opening, those that have not answered

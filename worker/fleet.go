@@ -78,6 +78,18 @@ func (f *fleet) stuck() (runs []queue.RunID) {
 	return runs
 }
 
+// roused counts the stalled drivers whose runs were claimed without a slot.
+func (f *fleet) roused() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d := range f.idle {
+		if d.roused {
+			n++
+		}
+	}
+	return n
+}
+
 func (f *fleet) stalls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -52,6 +52,9 @@ type Gate struct {
 // oldestEvery is how many grants a gate makes before one goes to what has waited longest, whatever its priority.
 const oldestEvery = 16
 
+// lineSlack is how many tickets that wait no longer may stand behind one that does, however few wait.
+const lineSlack = 64
+
 // GateStats count what a gate does.
 type GateStats struct {
 	Slots, Free     int
@@ -104,14 +107,19 @@ func (g *Gate) Forgo() {
 	g.giveOut()
 }
 
-// Room is how many slots are free for runs that are still to be claimed: none while a task waits.
+// Room is how many slots are free for runs that are still to be claimed: none while they are kept for a task that waits.
 func (g *Gate) Room() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut || g.waiting.Len() > 0 {
+	if g.shut || g.keeps() {
 		return 0
 	}
 	return max(0, g.free-g.expected)
+}
+
+// keeps says whether what is free is kept for what waits, a task or a run that ranks above.
+func (g *Gate) keeps() bool {
+	return g.waiting.Len() > 0 && (g.urgent != nil || g.head == nil || time.Since(g.headSince) < reserveFor)
 }
 
 // Next is the run priority of the next task that waits; nil: none does.
@@ -170,6 +178,9 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 		return t
 	}
 	heap.Push(&g.waiting, t)
+	if len(g.line) > 2*g.waiting.Len()+lineSlack {
+		g.line = slices.DeleteFunc(g.line, func(t *Ticket) bool { return t.place < 0 })
+	}
 	g.line = append(g.line, t)
 	g.giveOut()
 	return t
@@ -178,7 +189,7 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 // giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
 func (g *Gate) giveOut() {
 	given := g.give()
-	room := g.free-g.expected > 0 && (g.urgent != nil || g.waiting.Len() == 0)
+	room := g.free-g.expected > 0 && (g.urgent != nil || !g.keeps())
 	begins := !g.crowd && g.waiting.Len() > 0
 	g.crowd = g.waiting.Len() > 0
 	g.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,11 @@ const (
 	// rousedMost bounds the runs without a slot that a worker holds though it has none free: what brought them back is to be
 	// decided all the same.
 	rousedMost = 64
+	// againAfter is for how long a run that needs several slots stays here once it went back and was claimed again.
+	againAfter = 30 * time.Second
+	// turnAfter is how many runs a worker claims ahead before it claims one as for a free slot: from a limit, of the lane that waits
+	// longest, or what waits for a slot. Where bodies end fast, no slot is ever free at a poll, and these would starve.
+	turnAfter = 16
 	// fastEnds is how many bodies end within soonEnough where a worker polls for several runs at a time.
 	fastEnds = 100
 )
@@ -47,8 +53,11 @@ func (w *Worker) appetite() queue.Appetite {
 	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
 		a.Ahead = max(0, w.ends.count()-stats.Waiting)
 	}
+	if a.Ahead > 0 && w.ahead >= turnAfter {
+		a.Free, a.Ahead = 1, 0 // slots end fast: one is free soon
+	}
 	if a.Free+a.Ahead == 0 {
-		a.Roused = max(0, rousedMost-w.fleet.stalls())
+		a.Roused = max(0, rousedMost-w.fleet.roused())
 	}
 	return a
 }
@@ -90,29 +99,48 @@ func (w *Worker) stalled() {
 }
 
 // giveBack asks drivers to give back runs that have nothing under way and that more tasks go before than have ended within
-// soonEnough. Only where another worker may serve the lane: else they are as well here.
+// soonEnough.
 func (w *Worker) giveBack() {
-	shared := w.shared.Load()
 	ends := w.ends.count()
-	if shared == nil || len(*shared) == 0 || w.gate.Stats().Waiting <= ends || w.stopping() {
+	if w.gate.Stats().Waiting <= ends || w.stopping() {
 		return
 	}
 	stalled := w.fleet.stalled()
-	tickets := make([]*Ticket, 0, len(stalled))
-	for t, d := range stalled {
-		if _, may := slices.BinarySearch(*shared, d.claim.Lane); may {
-			tickets = append(tickets, t)
-		}
-	}
-	late := w.gate.After(ends, tickets)
+	late := w.gate.After(ends, w.returnable(stalled))
 	if len(late) == 0 {
 		return
 	}
 	slices.SortFunc(late, func(a, b *Ticket) int { return inOrder(b, a) })
 	w.gaveBack.Store(int64(w.config.Boot()))
 	for _, t := range late[:min(len(late), shareMost)] {
+		if t.slots > 1 {
+			w.returned[stalled[t].claim.Run] = w.config.Boot()
+			w.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
+		}
 		stalled[t].post.put(happening{yield: true})
 	}
+}
+
+// returnable are the tickets whose runs may go back. Only where another worker may serve the lane: else they are as well here.
+// But a worker that is full of runs that came back by themselves keeps none, so that it hears what is asked of the next one.
+// What needs several slots went where one is free, and would come and go for ever.
+func (w *Worker) returnable(stalled map[*Ticket]*driver) []*Ticket {
+	now := w.config.Boot()
+	maps.DeleteFunc(w.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= againAfter })
+	var shared []int
+	if known := w.shared.Load(); known != nil {
+		shared = *known
+	}
+	full := w.fleet.roused() >= rousedMost
+	tickets := make([]*Ticket, 0, len(stalled))
+	for t, d := range stalled {
+		_, elsewhere := slices.BinarySearch(shared, d.claim.Lane)
+		_, again := w.returned[d.claim.Run]
+		if (elsewhere || full && d.roused) && !again {
+			tickets = append(tickets, t)
+		}
+	}
+	return tickets
 }
 
 // forgo lets the slot go that was kept for the run.

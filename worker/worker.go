@@ -89,14 +89,16 @@ type Worker struct {
 	hurried   sync.Once
 	drain     chan struct{} // closed: claim nothing more, let run what runs
 	drained   sync.Once
-	nudge     chan struct{}         // the claimer is to poll if there is room
-	ranked    chan struct{}         // tasks began to wait: others are to know how they rank
-	heard     chan struct{}         // notifications told of runs
-	stuck     chan struct{}         // a run waits for a slot, and has nothing else to do
-	ends      rate                  // of bodies
-	tells     allowance             // of notes about what tasks wait for
-	shared    atomic.Pointer[[]int] // lanes that another worker may serve, as of the last poll
-	gaveBack  atomic.Int64          // when runs were last given back for want of a slot, by the time since boot; 0: never
+	nudge     chan struct{}                 // the claimer is to poll if there is room
+	ranked    chan struct{}                 // tasks began to wait: others are to know how they rank
+	heard     chan struct{}                 // notifications told of runs
+	stuck     chan struct{}                 // a run waits for a slot, and has nothing else to do
+	ends      rate                          // of bodies
+	tells     allowance                     // of notes about what tasks wait for
+	shared    atomic.Pointer[[]int]         // lanes that another worker may serve, as of the last poll
+	gaveBack  atomic.Int64                  // when runs were last given back for want of a slot, by the time since boot; 0: never
+	returned  map[queue.RunID]time.Duration // runs that need several slots and went back, and when; share's alone
+	ahead     int                           // claimed ahead since a run was claimed as for a free slot; the claimer's alone
 	renewNow  chan struct{}
 	sated     atomic.Bool // the last poll got all it wanted
 	unpolled  Outage      // the claimer's alone
@@ -141,6 +143,7 @@ func New(c Config) (*Worker, error) {
 		hurry: make(chan struct{}), drain: make(chan struct{}),
 		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), ranked: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
 	}
+	w.returned = map[queue.RunID]time.Duration{}
 	w.gate.freed, w.gate.crowded = w.freed, w.crowded
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{

@@ -1,0 +1,111 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// A run that needs more slots than are free anywhere waits for them where it is.
+func TestShare_AWideRunDoesNotGoBackAndForth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 10m}\n", 6)
+		b.put(t, "name: wide\nsteps:\n  - {id: a, run: 10m, slots: 4}\n")
+		b.join(t, "first", 4, boot)
+		b.join(t, "second", 4, boot)
+		time.Sleep(time.Minute)
+		if _, running := b.held(t, ids, "a"); running != 6 {
+			t.Fatalf("%d run", running)
+		}
+		id := b.enqueue(t, "wide")
+		time.Sleep(time.Minute)
+		if r, err := b.Get(t.Context(), id); err != nil || r.Epoch > 8 {
+			t.Errorf("it was claimed %d times within a minute, %v", r.Epoch, err)
+		}
+	})
+}
+
+// While a wide run waits for long, what it leaves free is for others.
+func TestShare_SmallRunsPassAWideOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 10m}\n", 3)
+		b.put(t, "name: wide\nsteps:\n  - {id: a, run: 10m, slots: 4}\n")
+		b.put(t, "name: small\nsteps:\n  - {id: a, run: 1s}\n")
+		b.join(t, "first", 4, boot)
+		time.Sleep(time.Minute)
+		b.enqueue(t, "wide")
+		time.Sleep(time.Second)
+		id := b.enqueue(t, "small")
+		time.Sleep(time.Minute)
+		r, err := b.Get(t.Context(), id)
+		if err != nil || r.State != "succeeded" {
+			t.Errorf("after a minute it is %s, though a slot is free", r.State)
+		}
+	})
+}
+
+// asked counts the polls of a worker by what they asked for.
+type asked struct {
+	worker.Reader
+	free, ahead atomic.Int32
+}
+
+func (a *asked) Poll(ctx context.Context, want queue.Appetite) (queue.Polled, error) {
+	if want.Free > 0 {
+		a.free.Add(1)
+	} else if want.Ahead > 0 {
+		a.ahead.Add(1)
+	}
+	return a.Reader.Poll(ctx, want)
+}
+
+// While slots are never free at a poll, some polls claim all the same as if one were: from limits, and of what waits for a slot.
+func TestShare_ABacklogOfShortBodiesLeavesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 10ms}\n", 5000)
+		polls := &asked{}
+		b.start(t, "only", func(c *worker.Config) {
+			c.Boot, c.Slots, c.Executors["process"] = boot, 4, sleeper{}
+			register := c.Register
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				polls.Reader, s.Reader = s.Reader, polls
+				return s, err
+			}
+		})
+		time.Sleep(2 * time.Second)
+		polls.free.Store(0)
+		polls.ahead.Store(0)
+		time.Sleep(8 * time.Second)
+		if last, err := b.Get(t.Context(), ids[len(ids)-1]); err != nil || last.Over() {
+			t.Fatalf("there is no backlog: %v", err)
+		}
+		if free, ahead := polls.free.Load(), polls.ahead.Load(); ahead == 0 || free < ahead/4 {
+			t.Errorf("%d polls as for free slots beside %d ahead", free, ahead)
+		}
+	})
+}
+
+// However many runs came back and wait for a slot, the next one is heard that needs none.
+func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, action: wait, with: {duration: 5m}}\n  - {id: b, run: 1h, depends: [a]}\n", 200)
+		b.put(t, "name: timer\nsteps:\n  - {id: a, action: wait, with: {duration: 10m}}\n")
+		timer := b.enqueue(t, "timer")
+		b.join(t, "first", 1, boot)
+		time.Sleep(11 * time.Minute)
+		_, running := b.held(t, ids, "b")
+		if r, err := b.Get(t.Context(), timer); err != nil || r.State != "succeeded" || running != 1 {
+			t.Errorf("a minute after its time it is %s beside %d that run, %v", r.State, running, err)
+		}
+	})
+}
