@@ -317,3 +317,59 @@ func TestFloors_ManyWritersThatCommitLate(t *testing.T) {
 		t.Errorf("claimed %d of %d, %d of them late", claimed, writers*each, late)
 	}
 }
+
+// Who enters a run may wait for the lane, which somebody else is making. The run is as old as the call, so workers have to know of
+// the transaction by then.
+func TestFloors_ACallThatWaitedForItsLane(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]string{
+		"one":  "SELECT oarlock.enqueue('plain', priority => -3)",
+		"many": "SELECT oarlock.enqueue_many('plain', ARRAY['{}']::jsonb[], priority => -3)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			s := f.register(t)
+			poll(t, s, 1)
+			makes := f.opened(t, "SELECT oarlock.enqueue('plain', priority => -3)")
+			waits := f.opened(t)
+			done := make(chan error, 1)
+			go func() {
+				_, err := waits.Exec(context.WithoutCancel(t.Context()), call)
+				done <- err
+			}()
+			f.waiting(t, call)
+			for since := f.now(t); f.now(t).Sub(since) < 2*floorsWait; {
+				poll(t, s, 1)
+			}
+			if err := makes.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			for since := f.now(t); f.now(t).Sub(since) < 2*floorsWait; {
+				for _, c := range poll(t, s, 1).Claims {
+					f.exec(t, finishClaim, c.ID)
+				}
+			}
+			if err := waits.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantSoon(t, s, value[queue.RunID](t, f.desk, "SELECT max(run_id) FROM oarlock.runs"))
+		})
+	}
+}
+
+// waiting waits until a statement waits for a lock.
+func (f *fleet) waiting(t *testing.T, statement string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		if value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND query = $1", statement) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not wait", statement)
+		}
+	}
+}

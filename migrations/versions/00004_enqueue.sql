@@ -498,6 +498,7 @@ CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key te
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
+    began   xid8 := pg_current_xact_id(); -- before the clock: workers count on it that no run is older than its transaction's id, and the call may wait for a lane
     started timestamptz := clock_timestamp();
     due     timestamptz := greatest(run_at, started);
     logical timestamptz := coalesce(logical_at, run_at, started);
@@ -631,7 +632,8 @@ BEGIN
     END IF;
     ids := ARRAY(SELECT nextval('oarlock.runs_run_id_seq') FROM generate_series(1, rows));
     kept := CASE WHEN run_keys IS NULL THEN ids ELSE oarlock.take_keys(asked, given, run_keys, ids) END;
-    started := clock_timestamp(); -- after the keys, which it may have waited for: workers count on it that a run is not much older than its transaction's id
+    PERFORM pg_current_xact_id(); -- before the clock, as in insert_run
+    started := clock_timestamp(); -- after the keys, which it may have waited for
     -- row by row: ids && kept compares each with each where no key is new, and cannot be canceled meanwhile
     IF run_keys IS NULL OR EXISTS (SELECT FROM unnest(ids, kept) u (id, kept) WHERE u.id = u.kept) THEN
         target := oarlock.find_target(asked, rows);
