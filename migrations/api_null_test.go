@@ -29,6 +29,7 @@ func goodCalls() map[string]string {
 		"run_list":      report + "; 'queued'; 'default'; '{}'; 1; now(); 9; 5",
 		"scale_hint":    "'default'",
 		"steps_of":      "'{}'",
+		"bodies_of":     "'a'; '{}'",
 		"read_log":      "1; 'extract'; ''; 1; -1; 9",
 		"read_chunks":   "1; '{0}'; '{\"\"}'; '{0}'; '{1}'; '{2026-11-20}'; '{0}'; 9; 9",
 		"log_attempts":  "1; 0; 0; 0; ''; 0",
