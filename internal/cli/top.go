@@ -27,7 +27,8 @@ func newTopCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
 queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
-under way the newest %d are looked at. Waiting are tasks that wait for a slot. While the database is away the last look stays. For readers (role oarlock_read).`, topRuns),
+under way the newest %d are looked at. WAITING is how many tasks wait for a slot. While the database is away the last
+look stays. For readers (role oarlock_read).`, topRuns),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
 				{exitOK, "it was shown; or Ctrl-C ended it"},
