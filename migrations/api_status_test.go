@@ -56,6 +56,30 @@ func TestRunStatus_NamesTheLimitThatIsReached(t *testing.T) {
 	}
 }
 
+func TestRunStatus_SaysThatARunWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	const taken = "running waits for a slot: 8 of 8 on worker w1 are taken"
+	for _, c := range []struct{ statement, want string }{
+		{"SELECT 1", "running "},
+		{"UPDATE oarlock.workers SET busy = 8, waiting = 1", taken},
+		{`INSERT INTO oarlock.tasks (run_id, step, item, alt, state, attempt, generation, epoch, seq) VALUES (1, 0, '', 0, 'running', 1, 1, 1, 1)`, "running "},
+		{"UPDATE oarlock.tasks SET state = 'succeeded'", taken},
+		{`INSERT INTO oarlock.tasks (run_id, step, item, alt, state, reason, attempt, generation, epoch, seq)
+			VALUES (1, 1, '', 0, 'ready', 'waits for 2 slots at once: 7 of 8 on worker w1 are taken', 0, 1, 1, 2)`, "running waits for 2 slots at once: 7 of 8 on worker w1 are taken"},
+		{"UPDATE oarlock.workers SET waiting = 0", "running "},
+		{"UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL, slot_wanted = true", "queued waits for a slot: its next task begins on the first worker that has one free"},
+		{"UPDATE oarlock.runs SET slot_wanted = false", "queued waits for a worker with room"},
+	} {
+		must(t, b.conn, c.statement)
+		if got := get[string](t, b.conn, "SELECT state || ' ' || reason FROM oarlock.run_status($1)", run); got != c.want {
+			t.Errorf("after %s: %q, want %q", c.statement, got, c.want)
+		}
+	}
+}
+
 func TestTaskStatus_ShowsEveryStepOfThisGeneration(t *testing.T) {
 	t.Parallel()
 	b := api(t)
@@ -95,11 +119,59 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 	b.claim(t, claimed)
 	must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, '{3}'))`)
 	must(t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', run_at => now() + interval '1 hour')`)
-	const query = "SELECT concat_ws(' ', queued, claimed, workers, slots, busy, wanted, oldest_ms >= 0) FROM oarlock.scale_hint($1)"
-	for queue, want := range map[any]string{"default": "3 1 1 8 0 4 t", nil: "3 1 1 8 0 4 t", "other": "0 0 1 8 0 0 t"} {
+	must(t, b.conn, "UPDATE oarlock.workers SET busy = 5, waiting = 2")
+	const query = "SELECT concat_ws(' ', queued, claimed, workers, slots, busy, waiting, wanted, oldest_ms >= 0) FROM oarlock.scale_hint($1)"
+	for queue, want := range map[any]string{"default": "3 1 1 8 5 2 10 t", nil: "3 1 1 8 5 2 10 t", "other": "0 0 1 8 5 2 7 t"} {
 		if got := get[string](t, b.conn, query, queue); got != want {
 			t.Errorf("queue %v: %s, want %s", queue, got, want)
 		}
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET kind = 0") // it serves one run
+	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 3 t" {
+		t.Errorf("with a worker of one run: %s", got)
+	}
+}
+
+// Each case begins with one run that a worker of 8 slots holds, one that has begun and was given back, and three that are new.
+func TestScaleHint_WantsNoSlotsForWhatMoreWorkersCannotStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ statement, want string }{
+		"nothing in the way":                   {"SELECT 1", "4 4"},
+		"queue paused":                         {"SELECT oarlock.set_queue('default', paused => true)", "4 1"},
+		"dag paused":                           {"SELECT oarlock.set_dag('report', paused => true)", "4 1"},
+		"dag paused, its runs where they were": {"UPDATE oarlock.dags SET paused_by = 'me', paused_at = now()", "4 1"},
+		"queue full":                           {"SELECT oarlock.set_queue('default', max_running => 1)", "4 0"},
+		"queue with room for two":              {"SELECT oarlock.set_queue('default', max_running => 3)", "4 2"},
+		"dag at its limit":                     {"UPDATE oarlock.dags SET max_active_runs = 2", "4 1"},
+		"dag beyond its limit":                 {"UPDATE oarlock.dags SET max_active_runs = 1", "4 1"},
+		"dag with room for two":                {"UPDATE oarlock.dags SET max_active_runs = 4", "4 3"},
+		"both limits":                          {"UPDATE oarlock.dags SET max_active_runs = 4; SELECT oarlock.set_queue('default', max_running => 2)", "4 1"},
+		"a selector":                           {`UPDATE oarlock.lanes SET selector = '{"gpu": "true"}'`, "4 0"},
+		"a selector that a worker has":         {`UPDATE oarlock.lanes SET selector = '{"gpu": "true"}'; UPDATE oarlock.workers SET labels = '{"gpu": "true"}'`, "4 4"},
+		"an action":                            {"UPDATE oarlock.lanes SET needs = '{action:mine}'", "4 0"},
+		"more slots than anybody has":          {"UPDATE oarlock.lanes SET slots = 9", "4 0"},
+		"workers of other queues":              {"UPDATE oarlock.workers SET queues = '{other}'", "4 4"},
+		"workers of other queues, a selector":  {`UPDATE oarlock.workers SET queues = '{other}'; UPDATE oarlock.lanes SET selector = '{"gpu": "true"}'`, "4 4"},
+		"a worker that drains":                 {"UPDATE oarlock.workers SET state = 'draining'", "4 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := api(t)
+			b.claim(t, enqueue(t, b.conn))
+			begun := enqueue(t, b.conn)
+			b.claim(t, begun)
+			b.leave(t, begun, "queued")
+			must(t, b.conn, "DELETE FROM oarlock.workers WHERE name = 'w' || $1::bigint", begun)
+			must(t, b.conn, `SELECT oarlock.enqueue_many('report', array_fill('{"day": "x"}'::jsonb, '{3}'))`)
+			for _, statement := range strings.Split(c.statement, "; ") {
+				must(t, b.conn, statement)
+			}
+			for _, queue := range []any{"default", nil} {
+				if got := get[string](t, b.conn, "SELECT concat_ws(' ', queued, wanted) FROM oarlock.scale_hint($1)", queue); got != c.want {
+					t.Errorf("queue %v: %s, want %s", queue, got, c.want)
+				}
+			}
+		})
 	}
 }
 

@@ -213,8 +213,14 @@ type Put struct {
 
 // Scale is what an autoscaler needs.
 type Scale struct {
-	Queued, Claimed, Workers, Slots, Busy, Wanted int64
-	Oldest                                        time.Duration
+	Queued  int64         // runs that are due and not claimed
+	Oldest  time.Duration // how long the oldest of them has been due
+	Claimed int64         // runs that some worker holds
+	Workers int64         // that are live and serve the queue
+	Slots   int64         // of these workers
+	Busy    int64         // slots in use
+	Waiting int64         // tasks that wait for a slot
+	Wanted  int64         // slots that leave nothing waiting: Busy, Waiting, and the queued runs that may start now
 }
 
 // Pruned says what a Prune deleted.

@@ -71,7 +71,7 @@ func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
 
 func scanScale(row pgx.CollectableRow) (h Scale, err error) {
 	var oldestMS int64
-	err = row.Scan(&h.Queued, &h.Claimed, &h.Workers, &h.Slots, &h.Busy, &h.Wanted, &oldestMS)
+	err = row.Scan(&h.Queued, &h.Claimed, &h.Workers, &h.Slots, &h.Busy, &h.Waiting, &h.Wanted, &oldestMS)
 	h.Oldest = time.Duration(oldestMS) * time.Millisecond
 	return h, err
 }

@@ -100,7 +100,7 @@ func (c Case) compares(side string) bool {
 func cases() []Case {
 	return []Case{
 		chainCase(), singleCase(), aloneCase(), startCase(), fanCase(), wideCase(), deepCase(), commandCase(), logsCase(), volumeCase(),
-		enqueueCase(), backlogCase(), growthCase(), idleCase(), memoryCase(), workersCase(), slowdiskCase(), soakCase(),
+		enqueueCase(), backlogCase(), growthCase(), idleCase(), memoryCase(), workersCase(), strangerCase(), slowdiskCase(), soakCase(),
 	}
 }
 

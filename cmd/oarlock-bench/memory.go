@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -13,6 +14,8 @@ var heldSQL = sql.Named("bench/ask_held")
 
 const (
 	heldRuns     = 10_000
+	executedRuns = 512 // of these, where there are as many
+	heldWaits    = 3   // steps of a run that waits: more than a minute
 	manyTasks    = 100_000
 	mostMB       = "MB resident at most"
 	tenThousand  = "10,000 runs at once"
@@ -24,9 +27,9 @@ const inMB = 1 << 20
 
 func memoryCase() Case {
 	return Case{
-		Name: "memory", About: "What a worker takes, guard and driver process together: 10,000 runs that it holds at once, of which 512 execute a command; then one run of 100,000 tasks, to its end.",
+		Name: "memory", About: "What a worker takes, guard and driver process together: 10,000 runs that it holds at once, of which 512 execute a command and the others wait in steps too short to be parked; then one run of 100,000 tasks, to its end.",
 		Bound:    "what the core keeps of each task, and the buffers of logs that are open",
-		Settings: []string{"`oarlock worker --slots 512`, claim_high 32; a new worker each round"},
+		Settings: []string{"`oarlock worker --slots 10000` for the runs, `--slots 512` for the tasks; a new worker each round"},
 		Prepare:  prepareMemory,
 		Goals: []Goal{
 			{Side: tenThousand, Metric: mostMB, AtMost: 300}, {Side: hundredTasks, Metric: mostMB, AtMost: 500},
@@ -42,18 +45,18 @@ func prepareMemory(_ context.Context, s *Stage) ([]Side, error) {
 }
 
 // within runs a worker of its own on a stage of its own.
-func (s *Stage) withWorker(ctx context.Context, source string, do func(d *Database, p *process) error) (err error) {
+func (s *Stage) withWorker(ctx context.Context, slots int, do func(d *Database, p *process) error, sources ...string) (err error) {
 	inner := s.stage(s.name)
 	defer func() {
 		if ended := inner.close(); err == nil {
 			err = ended
 		}
 	}()
-	d, err := inner.database(ctx, source)
+	d, err := inner.database(ctx, sources...)
 	if err != nil {
 		return err
 	}
-	p, err := inner.startWorker(d, "memory", "slots=512", "claim_high=32")
+	p, err := inner.startWorker(d, "memory", fmt.Sprint("slots=", slots))
 	if err != nil {
 		return err
 	}
@@ -63,19 +66,32 @@ func (s *Stage) withWorker(ctx context.Context, source string, do func(d *Databa
 	return do(d, p)
 }
 
+// idleOf is a DAG that a worker holds: each of its waits is shorter than one that gives a run back, and takes no slot.
+func idleOf(name string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nsteps:\n  - {id: w0, action: wait, with: {duration: 25s}}\n", name)
+	for i := range heldWaits - 1 {
+		fmt.Fprintf(&b, "  - {id: w%d, action: wait, with: {duration: 25s}, depends: [w%d]}\n", i+1, i)
+	}
+	return b.String()
+}
+
 func (s *Stage) holdMany(ctx context.Context) (sample Sample, err error) {
 	n := s.count(heldRuns, 20)
-	err = s.withWorker(ctx, "name: hold\nsteps: [{id: a, command: /bin/sleep, args: [\"600\"]}]\n", func(d *Database, p *process) error {
-		runs, err := d.enqueue(ctx, "hold", n)
-		if err != nil {
+	executed := min(executedRuns, n/2)
+	err = s.withWorker(ctx, n, func(d *Database, p *process) error {
+		if _, err := d.enqueue(ctx, "idle", n-executed); err != nil {
 			return err
 		}
-		if err := d.untilHeld(ctx, len(runs)); err != nil {
+		if _, err := d.enqueue(ctx, "hold", executed); err != nil {
+			return err
+		}
+		if err := d.untilHeld(ctx, n); err != nil {
 			return err
 		}
 		sample, err = residentSample(p)
 		return err
-	})
+	}, idleOf("idle"), "name: hold\nsteps: [{id: a, command: /bin/sleep, args: [\"600\"]}]\n")
 	return sample, err
 }
 
@@ -106,7 +122,7 @@ func (s *Stage) runMany(ctx context.Context) (sample Sample, err error) {
 		items[i] = i
 	}
 	const source = "name: many\nparams: [{name: items, type: json, required: true}]\nsteps: [{id: a, foreach: {items: '${params.items}', max_items: %d}, action: noop}]\n"
-	err = s.withWorker(ctx, fmt.Sprintf(source, len(items)), func(d *Database, p *process) error {
+	err = s.withWorker(ctx, 512, func(d *Database, p *process) error {
 		begun := time.Now()
 		run, err := d.Enqueue(ctx, queue.Request{DAG: "many", Params: map[string]any{"items": items}})
 		if err != nil {
@@ -124,6 +140,6 @@ func (s *Stage) runMany(ctx context.Context) (sample Sample, err error) {
 		}
 		sample.Values["seconds"] = time.Since(begun).Seconds()
 		return nil
-	})
+	}, fmt.Sprintf(source, len(items)))
 	return sample, err
 }

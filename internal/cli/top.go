@@ -27,7 +27,8 @@ func newTopCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
 queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
-under way the newest %d are looked at. While the database is away the last look stays. For readers (role oarlock_read).`, topRuns),
+under way the newest %d are looked at. WAITING is how many tasks wait for a slot. While the database is away the last
+look stays. For readers (role oarlock_read).`, topRuns),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
 				{exitOK, "it was shown; or Ctrl-C ended it"},
@@ -41,8 +42,9 @@ under way the newest %d are looked at. While the database is away the last look 
 // jsonTop is one look.
 type jsonTop struct {
 	At      *time.Time   `json:"at"`
-	Slots   int          `json:"slots"` // of live workers
-	Busy    int          `json:"busy"`
+	Slots   int          `json:"slots"`   // of live workers
+	Busy    int          `json:"busy"`    // of these slots
+	Waiting int          `json:"waiting"` // tasks that wait for one
 	Ended   float64      `json:"ended_per_second"`
 	Failed  float64      `json:"failed_per_second"`
 	Queues  []jsonQueue  `json:"queues"`

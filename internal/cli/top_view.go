@@ -38,7 +38,7 @@ func (v *topView) answer(columns int) answer {
 	object := jsonTop{
 		At: utcOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []jsonQueue{}, Workers: []jsonWorker{}, Runs: []jsonRun{},
 	}
-	object.Busy, object.Slots = v.slots()
+	object.Busy, object.Slots, object.Waiting = v.slots()
 	for i := range v.seen.Queues {
 		object.Queues = append(object.Queues, queueJSON(&v.seen.Queues[i]))
 	}
@@ -70,13 +70,13 @@ func (v *topView) lines(rows int) []string {
 }
 
 func (v *topView) headline() string {
-	busy, slots := v.slots()
+	busy, slots, waiting := v.slots()
 	failed := fmt.Sprintf("%s failed/s", rate(v.seen.Failed))
 	if v.seen.Failed > 0 {
 		failed = v.bad(failed)
 	}
-	return fmt.Sprintf("%s  %s   slots %s %d/%d   runs %s ended/s  %s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
-		v.bar(busy, slots), busy, slots, rate(v.seen.Ended), failed)
+	return fmt.Sprintf("%s  %s   slots %s %d/%d  waiting %s   runs %s ended/s  %s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
+		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn), rate(v.seen.Ended), failed)
 }
 
 func rate(perSecond float64) string {
@@ -102,14 +102,14 @@ func (v *topView) bar(part, whole int) string {
 	return text + v.dim(strings.Repeat("▯", barWidth-full))
 }
 
-// slots of the workers that may take something.
-func (v *topView) slots() (busy, slots int) {
+// slots are those of the workers that may take something, and the tasks that wait for one.
+func (v *topView) slots() (busy, slots, waiting int) {
 	for _, w := range v.workers() {
 		if w.State == queue.WorkerLive {
-			busy, slots = busy+w.Busy, slots+w.Slots
+			busy, slots, waiting = busy+w.Busy, slots+w.Slots, waiting+w.Waiting
 		}
 	}
-	return busy, slots
+	return busy, slots, waiting
 }
 
 // workers are those at work.
@@ -145,11 +145,11 @@ func (v *topView) queueTable() table {
 }
 
 func (v *topView) workerTable() table {
-	t := table{head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "RUNS", "BEAT")}
+	t := table{head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "WAITING", "RUNS", "BEAT")}
 	for _, w := range v.workers() {
 		t.rows = append(t.rows, []string{
 			shown(w.Name), shown(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
-			decimal(int64(w.Runs)), v.beat(w),
+			v.someOf(int64(w.Waiting), v.warn), decimal(int64(w.Runs)), v.beat(w),
 		})
 	}
 	return t

@@ -20,8 +20,8 @@ func newWorkersCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped or were lost lately"}},
 		Description: manual{
 			about: `Lists workers at work; with --all also those that stopped, and those that were lost: found silent, their runs taken
-over by others. SLOTS are those in use and all, BEAT is the age of the last sign of life, by the database's clock. For
-readers (role oarlock_read).`,
+over by others. SLOTS are those in use and all, WAITING is how many tasks wait for a slot, RUNS how many runs the
+worker holds. BEAT is the age of the last sign of life, by the database's clock. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock workers",
 				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
@@ -65,8 +65,9 @@ type jsonWorker struct {
 	Queues      []string          `json:"queues"` // none: all
 	Offers      []string          `json:"offers"`
 	Slots       int               `json:"slots"`
-	Busy        int               `json:"busy"`
-	Runs        int               `json:"runs"`
+	Busy        int               `json:"busy"`    // slots in use
+	Waiting     int               `json:"waiting"` // tasks that wait for a slot
+	Runs        int               `json:"runs"`    // that it holds
 	BeatAgeMs   int64             `json:"beat_age_ms"`
 	Containment string            `json:"containment"`
 	Version     string            `json:"version"`
@@ -77,8 +78,8 @@ type jsonWorker struct {
 func workerJSON(w *queue.WorkerInfo) jsonWorker {
 	j := jsonWorker{
 		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
-		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Runs: w.Runs,
-		BeatAgeMs: w.BeatAge.Milliseconds(), Containment: w.Containment, Version: w.Version, StartedAt: utcOrNull(w.StartedAt),
+		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
+		Runs: w.Runs, BeatAgeMs: w.BeatAge.Milliseconds(), Containment: w.Containment, Version: w.Version, StartedAt: utcOrNull(w.StartedAt),
 		EndedAt: utcOrNull(w.EndedAt),
 	}
 	if j.Labels == nil {
@@ -117,7 +118,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	paint := e.stdoutPaint()
 	object := []jsonWorker{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("NAME", "HOST", "STATE", "SLOTS", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
+	t := table{head: paint.head("NAME", "HOST", "STATE", "SLOTS", "WAITING", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
 	for i := range workers {
 		w := &workers[i]
 		j := workerJSON(w)
@@ -125,8 +126,8 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, j.ID)
 		t.rows = append(t.rows, []string{
-			printable(w.Name), printable(w.Host), paint.workerState(w), slotsInUse(w), decimal(int64(w.Runs)),
-			paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
+			printable(w.Name), printable(w.Host), paint.workerState(w), paint.ofLiving(w, w.Busy) + fmt.Sprintf("/%d", w.Slots), paint.ofLiving(w, w.Waiting),
+			paint.ofLiving(w, w.Runs), paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
 			labelText(w.Labels),
 		})
 	}
@@ -137,12 +138,12 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	return a
 }
 
-// slotsInUse are those in use and all; of a worker that ended none can be.
-func slotsInUse(w *queue.WorkerInfo) string {
+// ofLiving is a number of a worker; one that ended has none.
+func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 	if !w.EndedAt.IsZero() {
-		return fmt.Sprintf("–/%d", w.Slots)
+		return p.dim("–")
 	}
-	return fmt.Sprintf("%d/%d", w.Busy, w.Slots)
+	return decimal(int64(n))
 }
 
 func (p painter) workerState(w *queue.WorkerInfo) string {

@@ -54,7 +54,7 @@ BEGIN
             RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
         END IF;
     END IF;
-    RETURN 'waits for a worker with room';
+    RETURN CASE WHEN r.slot_wanted THEN 'waits for a slot: its next task begins on the first worker that has one free' ELSE 'waits for a worker with room' END;
 END $$;
 -- +goose StatementEnd
 
@@ -63,6 +63,19 @@ CREATE FUNCTION oarlock.why_queued(r oarlock.runs) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when a worker takes it (%s)', oarlock.why_not_taken(r))
             ELSE oarlock.why_not_taken(r) END;
+
+-- What a run that a worker holds waits for, where none of its tasks is under way: a slot; else its own reason. Tasks are read only where
+-- some task of that worker waits.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN (r).state = 'running' AND (r).reason = '' AND (w).waiting > 0
+             AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting'))
+            THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),
+                          CASE WHEN (w).busy >= (w).slots
+                               THEN format('waits for a slot: %s of %s on worker %s are taken', (w).busy, (w).slots, (w).name) END, '')
+            ELSE (r).reason END;
+-- +goose StatementEnd
 
 -- One run, if the session user may see it.
 -- +goose StatementBegin
@@ -82,7 +95,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 
 BEGIN ATOMIC
     SELECT r.run_id, d.name, r.version, r.generation,
            CASE WHEN r.state = 'queued' AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
-           CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE r.reason END,
+           CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
            r.tolerated, l.queue, l.priority, r.params, r.labels, r.run_key, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at
       FROM oarlock.visible_run(run) r
@@ -205,29 +218,65 @@ SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) W
 ```$$;
 -- +goose StatementEnd
 
--- Counts stop at 10,000 a lane: more changes no decision, and a scaler asks often.
+-- Counts stop at 10,000 a lane: more changes no decision, and a scaler asks often. A lane that no worker at work may serve is left
+-- out of `wanted`, but not where none serves its queue at all: from no workers, the first one has to be wanted.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
-    queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, wanted bigint)
+    queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, waiting bigint, wanted bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
-    SELECT q.queued, c.claimed, q.oldest_ms, w.workers, w.slots, w.busy, q.queued + greatest(c.claimed, w.busy)
-      FROM (SELECT coalesce(sum(h.n), 0)::bigint AS queued,
-                   coalesce((extract(epoch FROM clock_timestamp() - min(h.oldest)) * 1000)::bigint, 0) AS oldest_ms
-              FROM oarlock.lanes l
-             CROSS JOIN LATERAL (SELECT count(*) AS n, min(due.run_at) AS oldest
-                                   FROM (SELECT r.run_at FROM oarlock.runs r
-                                          WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp()
-                                          ORDER BY r.run_at LIMIT 10000) due) h
-             WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue) q,
-           (SELECT count(*) AS claimed FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
-             WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue)) c,
-           (SELECT count(*) AS workers, coalesce(sum(w.slots), 0)::bigint AS slots, coalesce(sum(w.busy), 0)::bigint AS busy FROM oarlock.workers w
-             WHERE w.state = 'live' AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))) w;
+    WITH worker AS MATERIALIZED ( -- one of kind 0 serves a single run, and no queue
+        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers
+          FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
+         WHERE w.state = 'live' AND w.kind <> 0 AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
+    ), held AS MATERIALIZED (
+        SELECT l.queue, count(*) AS runs FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
+         WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue
+    ), due AS MATERIALIZED ( -- what waits in each lane, by DAG; a pause and a limit of the DAG hold up only what has not begun
+        SELECT l.queue, h.dag_id, h.begun, h.runs, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
+               (EXISTS (SELECT FROM worker w WHERE (w.queues = '{}' OR l.queue = ANY (w.queues))
+                           AND w.labels @> l.selector AND w.slots >= l.slots AND w.offers @> l.needs)
+                OR NOT EXISTS (SELECT FROM worker w WHERE w.queues = '{}' OR l.queue = ANY (w.queues))) AS served
+          FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
+         CROSS JOIN LATERAL (
+               SELECT x.dag_id, x.begun, count(*) AS runs, min(x.run_at) AS oldest
+                 FROM ((SELECT r.dag_id, false AS begun, r.run_at FROM oarlock.runs r
+                         WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp() AND r.started_at IS NULL
+                         ORDER BY r.run_at, r.run_id LIMIT 10000)
+                       UNION ALL
+                       (SELECT r.dag_id, true, r.run_at FROM oarlock.runs r
+                         WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at <= clock_timestamp() AND r.started_at IS NOT NULL
+                         ORDER BY r.run_at, r.run_id LIMIT 10000)) x
+                GROUP BY x.dag_id, x.begun) h
+          JOIN oarlock.dags d ON d.dag_id = h.dag_id
+         WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue
+    ), fresh AS ( -- of a DAG with a limit, so many as it has left, over all of its queues
+        SELECT f.queue, CASE WHEN f.max_active_runs = 0 THEN f.runs ELSE greatest(least(f.runs, f.max_active_runs - f.before
+                   - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = f.dag_id)
+                   - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = f.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
+                         AND r.state IN ('queued', 'waiting', 'paused') AND r.started_at IS NOT NULL)), 0) END AS runs
+          FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.runs) AS runs,
+                       sum(sum(g.runs)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.runs) AS before
+                  FROM due g WHERE NOT g.begun AND g.moves AND g.served GROUP BY g.queue, g.dag_id, g.max_active_runs) f
+    ), startable AS ( -- of a queue with a limit, so many as it has left
+        SELECT CASE WHEN q.max_running = 0 THEN s.runs
+                    ELSE greatest(least(s.runs, q.max_running - coalesce((SELECT h.runs FROM held h WHERE h.queue = s.queue), 0)), 0) END AS runs
+          FROM (SELECT x.queue, sum(x.runs) AS runs
+                  FROM (SELECT f.queue, f.runs FROM fresh f UNION ALL SELECT g.queue, g.runs FROM due g WHERE g.begun AND g.served) x
+                 GROUP BY x.queue) s
+          JOIN oarlock.queues q ON q.name = s.queue)
+    SELECT d.queued, (SELECT coalesce(sum(h.runs), 0) FROM held h)::bigint, d.oldest_ms, w.workers, w.slots, w.busy, w.waiting,
+           w.busy + w.waiting + (SELECT coalesce(sum(s.runs), 0) FROM startable s)::bigint
+      FROM (SELECT coalesce(sum(g.runs), 0)::bigint AS queued,
+                   coalesce((extract(epoch FROM clock_timestamp() - min(g.oldest)) * 1000)::bigint, 0) AS oldest_ms FROM due g) d,
+           (SELECT count(*) AS workers, coalesce(sum(k.slots), 0)::bigint AS slots, coalesce(sum(k.busy), 0)::bigint AS busy,
+                   coalesce(sum(k.waiting), 0)::bigint AS waiting FROM worker k) w;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all: due runs that are `queued` (10,000 a lane at most), runs `claimed`, the age of the oldest that waits, live `workers`, their `slots`, how many of those are `busy`, and the slots `wanted` so that nothing waits: divide by the slots of a worker. Runs parked cost nothing and do not count.
+COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest of them, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+
+`wanted` is how many slots leave nothing waiting: `busy`, `waiting`, and one for each queued run that may start now. Divide it by the slots of a worker. Left out is what more workers of the same kinds cannot start: runs behind a pause or a limit of their queue or DAG, and runs that none of the workers of their queue may take, for want of a label, an action or slots. Where no worker serves the queue, these count, so that the first one starts: give each kind of worker a queue of its own. Parked runs cost nothing and do not count.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');
@@ -242,5 +291,6 @@ DROP FUNCTION oarlock.task_status(bigint);
 DROP FUNCTION oarlock.may_decide(text[], text);
 DROP FUNCTION oarlock.run_status(bigint);
 DROP FUNCTION oarlock.visible_run(bigint);
+DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
