@@ -49,7 +49,6 @@ func goodCalls() map[string]string {
 		"end_backends":  "gen_random_uuid()",
 		"child_ended":   "2",
 		"come_back":     "1; now(); 1",
-		"bodies_of":     "'a'; '{}'",
 		"condemn":       "1; gen_random_uuid(); 1; 'r'",
 		"put_away":      "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",
 		"keep":          "1; 's'; 'k'; '{}'; 1; 0; true",
