@@ -92,3 +92,6 @@ func (s *Session) SeenLater(d time.Duration) {
 
 // Horizon is how far below the last poll floors had to stay, because of transactions that were open.
 func (s *Session) Horizon() time.Duration { return s.lanes.polled.Sub(s.lanes.seen.safe) }
+
+// HungerPolls is how many polls a worker that has just become hungry sends beside the others, while older transactions are open.
+const HungerPolls = int64(hungerLasts / openEvery)

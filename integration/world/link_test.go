@@ -216,6 +216,8 @@ func (l *link) Commit(ctx context.Context, b *queue.Batch) error {
 }
 
 func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+	l.store.leaves(c.Run, 1)
+	defer l.store.leaves(c.Run, -1)
 	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits) })
 }
 

@@ -29,12 +29,13 @@ type sharing struct {
 	polled  map[*process]time.Time // last, with success
 	renewed map[*process]time.Time
 	idle    map[queue.RunID]time.Time // since when
+	leaving map[queue.RunID]int       // drives whose release is under way, which may take a while
 	moves   map[queue.RunID]int       // since something of the run went on
 }
 
 func newSharing() sharing {
 	return sharing{
-		polling: map[*process]time.Time{}, polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
+		polling: map[*process]time.Time{}, leaving: map[queue.RunID]int{}, polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
 	}
 }
 
@@ -55,6 +56,13 @@ func (s *store) polls(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.sharing.polling[p] = time.Now()
+}
+
+// leaves counts releases that are under way.
+func (s *store) leaves(run queue.RunID, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.sharing.leaving[run] += by
 }
 
 // moved counts a run that went back for want of a slot.
@@ -106,7 +114,7 @@ func (s *store) lookAtSharing() {
 			}
 		}
 		for _, run := range stalled {
-			waits[run] = true
+			waits[run] = a.sharing.leaving[run] == 0
 		}
 	}
 	for run := range a.sharing.idle {
@@ -114,9 +122,11 @@ func (s *store) lookAtSharing() {
 			delete(a.sharing.idle, run)
 		}
 	}
-	for run := range waits {
+	for run, really := range waits {
 		since, known := a.sharing.idle[run]
 		switch {
+		case !really:
+			delete(a.sharing.idle, run)
 		case !known:
 			a.sharing.idle[run] = now
 		case now.Sub(since) > idleMost:
