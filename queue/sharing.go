@@ -127,11 +127,11 @@ func idsOf(all []*lane) []int {
 	return ids
 }
 
-// sharedLanes are those of this worker that another one may serve that is at work, sorted.
-func (s *Session) sharedLanes() []int {
+// sharedLanes are those of this worker that another one may serve that is at work and counts, sorted.
+func (s *Session) sharedLanes(counts func(peer) bool) []int {
 	var shared []int
 	for _, l := range s.lanes.all {
-		if s.servedBy(l, func(peer) bool { return true }) {
+		if s.servedBy(l, counts) {
 			shared = append(shared, l.ID)
 		}
 	}

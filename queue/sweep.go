@@ -37,6 +37,7 @@ var (
 type sweeps struct {
 	now     func() time.Duration
 	since   comeback     // what was committed so late is looked for as soon as may be
+	under   comeback     // what the look under way is for, of that
 	recent  cadence      // of looks for what was committed late, as far back as lately
 	old     cadence      // and for all of it
 	strays  cadence      // of looks for claims that nobody knows of
@@ -173,7 +174,10 @@ func (s *Session) takeIn(ctx context.Context, f finding) (dead []uuid.UUID, err 
 	}
 	if f.late != nil {
 		s.lanes.late(f.late)
+	} else if w.under.some {
+		w.since.add(w.under.from) // it got no answer
 	}
+	w.under = comeback{}
 	if f.strays == nil {
 		return nil, nil
 	}
@@ -195,9 +199,8 @@ func (s *Session) nextLook() (*cadence, func(context.Context, *pgx.Conn, *findin
 	case w.old.due(now):
 		return &w.old, s.lookForLate(time.Time{})
 	case w.since.some && w.recent.may(now):
-		from := w.since.from
-		w.since = comeback{}
-		return &w.recent, s.lookForLate(from)
+		w.under, w.since = w.since, comeback{}
+		return &w.recent, s.lookForLate(w.under.from)
 	case w.recent.due(now):
 		return &w.recent, s.lookForLate(s.lanes.polled.Add(-lately))
 	}

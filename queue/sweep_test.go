@@ -98,3 +98,24 @@ func TestHoldings_WhatEndedMeanwhileIsNeitherMissingNorStrange(t *testing.T) {
 		t.Errorf("missing %v, want run %d", missing, claims[2].Run)
 	}
 }
+
+// What was committed late is looked for until a look got an answer.
+func TestSweeps_ALookWithoutAnAnswerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := &Session{lanes: newLanes()}
+	s.sweeps = &sweeps{now: func() time.Duration { return 0 }, strays: cadence{next: time.Hour, soonest: time.Hour}, old: cadence{next: time.Hour}}
+	from := time.Now()
+	s.sweeps.since.add(from)
+	of, look := s.nextLook()
+	if look == nil || s.sweeps.since.some {
+		t.Fatal("it does not look")
+	}
+	if _, err := s.takeIn(t.Context(), finding{of: of}); err != nil || !s.sweeps.since.some || !s.sweeps.since.from.Equal(from) {
+		t.Errorf("a look that failed is forgotten: %+v, %v", s.sweeps.since, err)
+	}
+	s.sweeps.recent.soonest = 0
+	of, _ = s.nextLook()
+	if _, err := s.takeIn(t.Context(), finding{of: of, late: &late{}}); err != nil || s.sweeps.since.some {
+		t.Errorf("a look that got an answer is made again: %+v, %v", s.sweeps.since, err)
+	}
+}

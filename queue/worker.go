@@ -59,6 +59,7 @@ type Polled struct {
 	Hungry bool        // less was claimed than the worker can start now
 	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
 	Shared []int       // lanes that another live worker may serve, sorted
+	Open   []int       // of these, the ones where one has room
 	Soon   bool        // runs may be committed any moment that no notification tells of: look again soon
 	Back   bool        // runs may have become visible where this poll did not look: look again at once
 	Again  bool        // the next one takes something further that others may be waiting for

@@ -81,7 +81,7 @@ func (w *Worker) pause(pause time.Duration) time.Duration {
 // take launches what a poll claimed.
 func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
 	w.sated.Store(!polled.Hungry)
-	w.shared.Store(&polled.Shared)
+	w.others.Store(&others{polled.Shared, polled.Open})
 	if a.Free > 0 && a.Above == nil {
 		w.ahead = 0
 	} else if a.Ahead > 0 {

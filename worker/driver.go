@@ -191,7 +191,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		alarm = d.timer.C
 	}
 	if t := d.stuckFor(); t != nil {
-		d.worker.fleet.stall(d, t)
+		d.worker.fleet.stall(stall{d, t, wake != 0})
 		defer d.worker.fleet.unstall(d)
 		d.worker.stalled()
 	}

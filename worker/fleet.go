@@ -13,12 +13,19 @@ import (
 type fleet struct {
 	mu     sync.Mutex
 	byRun  map[queue.RunID]*driver
-	idle   map[*driver]*Ticket // those that have nothing under way and wait for a slot, with their first ticket
+	idle   map[*driver]stall // those that have nothing under way and wait for a slot
 	closed bool
 	wg     sync.WaitGroup
 }
 
-func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]*Ticket{}} }
+// stall is a driver that can do nothing until it gets a slot.
+type stall struct {
+	driver *driver
+	ticket *Ticket // its first
+	timed  bool    // the run's time comes all the same: it times out, or a task of it is to go on
+}
+
+func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]stall{}} }
 
 // launch starts a driver; once the fleet is closed it does not.
 func (f *fleet) launch(d *driver, drive func()) bool {
@@ -44,10 +51,10 @@ func (f *fleet) remove(d *driver) {
 }
 
 // stall and unstall say that a driver can do nothing until it gets a slot, and that this is over.
-func (f *fleet) stall(d *driver, t *Ticket) {
+func (f *fleet) stall(s stall) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.idle[d] = t
+	f.idle[s.driver] = s
 }
 
 func (f *fleet) unstall(d *driver) {
@@ -57,12 +64,12 @@ func (f *fleet) unstall(d *driver) {
 }
 
 // stalled are the drivers that can do nothing until they get a slot, by their first ticket.
-func (f *fleet) stalled() map[*Ticket]*driver {
+func (f *fleet) stalled() map[*Ticket]stall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make(map[*Ticket]*driver, len(f.idle))
-	for d, t := range f.idle {
-		all[t] = d
+	all := make(map[*Ticket]stall, len(f.idle))
+	for _, s := range f.idle {
+		all[s.ticket] = s
 	}
 	return all
 }

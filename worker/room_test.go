@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -108,4 +109,36 @@ func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
 			t.Errorf("a minute after its time it is %s beside %d that run, %v", r.State, running, err)
 		}
 	})
+}
+
+// A run that waits for a slot times out in time, and its timers go on, though another worker serves its lane: that one is full, too.
+func TestShare_TimersOfWhatWaitsForASlotGoOn(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			b, boot, ids := simulated(t, `name: d
+timeout: 3h
+steps:
+  - {id: p, action: wait, with: {duration: 5m}}
+  - {id: s, run: 10h, depends: [p]}
+  - {id: w, action: wait, with: {duration: 30m}, depends: [p]}
+`, 1)
+			b.put(t, "name: long\nsteps:\n  - {id: a, run: 10h}\n")
+			for i := range workers {
+				b.join(t, fmt.Sprint("w", i), 1, boot)
+			}
+			time.Sleep(time.Minute)
+			for range workers {
+				b.enqueue(t, "long")
+			}
+			time.Sleep(4 * time.Hour)
+			if r, err := b.Get(t.Context(), ids[0]); err != nil || r.State != "failed" || r.FinishedAt.Sub(r.StartedAt) > 3*time.Hour+10*time.Minute {
+				t.Errorf("of %d workers: after four hours it is %s after %v, %v", workers, r.State, r.FinishedAt.Sub(r.StartedAt), err)
+			}
+			tasks, err := b.Tasks(t.Context(), ids[0])
+			if err != nil || len(tasks) != 3 || tasks[2].State != "succeeded" {
+				t.Errorf("of %d workers: the timer did not go on: %+v, %v", workers, tasks, err)
+			}
+		})
+	}
 }

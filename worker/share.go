@@ -114,29 +114,37 @@ func (w *Worker) giveBack() {
 	w.gaveBack.Store(int64(w.config.Boot()))
 	for _, t := range late[:min(len(late), shareMost)] {
 		if t.slots > 1 {
-			w.returned[stalled[t].claim.Run] = w.config.Boot()
+			w.returned[stalled[t].driver.claim.Run] = w.config.Boot()
 			w.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
 		}
-		stalled[t].post.put(happening{yield: true})
+		stalled[t].driver.post.put(happening{yield: true})
 	}
 }
 
+// others are the lanes that another worker may serve, and those where one has room.
+type others struct{ shared, open []int }
+
 // returnable are the tickets whose runs may go back. Only where another worker may serve the lane: else they are as well here.
-// But a worker that is full of runs that came back by themselves keeps none, so that it hears what is asked of the next one.
+// Nobody looks at the time of a run that waits in the database for a slot, so one whose time comes goes where there is room alone.
+// A worker that is full of runs that came back by themselves keeps none, so that it hears what is asked of the next one.
 // What needs several slots went where one is free, and would come and go for ever.
-func (w *Worker) returnable(stalled map[*Ticket]*driver) []*Ticket {
+func (w *Worker) returnable(stalled map[*Ticket]stall) []*Ticket {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= againAfter })
-	var shared []int
-	if known := w.shared.Load(); known != nil {
-		shared = *known
+	var known others
+	if at := w.others.Load(); at != nil {
+		known = *at
 	}
 	full := w.fleet.roused() >= rousedMost
 	tickets := make([]*Ticket, 0, len(stalled))
-	for t, d := range stalled {
-		_, elsewhere := slices.BinarySearch(shared, d.claim.Lane)
-		_, again := w.returned[d.claim.Run]
-		if (elsewhere || full && d.roused) && !again {
+	for t, s := range stalled {
+		lanes := known.shared
+		if s.timed {
+			lanes = known.open
+		}
+		_, may := slices.BinarySearch(lanes, s.driver.claim.Lane)
+		_, again := w.returned[s.driver.claim.Run]
+		if (may || full && s.driver.roused && !s.timed) && !again {
 			tickets = append(tickets, t)
 		}
 	}

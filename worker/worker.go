@@ -95,7 +95,7 @@ type Worker struct {
 	stuck     chan struct{}                 // a run waits for a slot, and has nothing else to do
 	ends      rate                          // of bodies
 	tells     allowance                     // of notes about what tasks wait for
-	shared    atomic.Pointer[[]int]         // lanes that another worker may serve, as of the last poll
+	others    atomic.Pointer[others]        // as of the last poll; nil: there was none
 	gaveBack  atomic.Int64                  // when runs were last given back for want of a slot, by the time since boot; 0: never
 	returned  map[queue.RunID]time.Duration // runs that need several slots and went back, and when; share's alone
 	ahead     int                           // claimed ahead since a run was claimed as for a free slot; the claimer's alone

@@ -38,7 +38,9 @@ func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polle
 	if w.Only == 0 {
 		w.hungry, w.least, w.Busy, w.Waiting = max(0, a.Free-len(p.Claims)), a.Least, a.Busy, a.Waiting
 		m.passOn(told, a.Free, p.Claims)
-		p.Top, p.Shared = m.top(w, a.Least), m.shared(s)
+		p.Top = m.top(w, a.Least)
+		p.Shared = m.shared(s, func(*worker) bool { return true })
+		p.Open = m.shared(s, func(w *worker) bool { return w.hungry > 0 })
 	}
 	return p, nil
 }
@@ -84,10 +86,10 @@ func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
 	return m.others(s, l, func(w *worker) bool { return w.hungry > 0 })
 }
 
-// shared are the lanes of a worker that another one may serve.
-func (m *Memory) shared(s *MemorySession) (lanes []int) {
+// shared are the lanes of a worker that another one may serve that counts.
+func (m *Memory) shared(s *MemorySession, counts func(*worker) bool) (lanes []int) {
 	for _, l := range m.lanes {
-		if s.worker.serves(l) && m.others(s, l, func(*worker) bool { return true }) {
+		if s.worker.serves(l) && m.others(s, l, counts) {
 			lanes = append(lanes, l.id)
 		}
 	}
