@@ -93,6 +93,7 @@ func (e *env) load(c *cli.Context) (err error) {
 		return err
 	}
 	e.log = newLogger(e)
+	e.sayMisspelled(c.Args().Slice())
 	return nil
 }
 
