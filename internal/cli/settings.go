@@ -156,6 +156,9 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 		}
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
 	}
+	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, since others may read it: chmod 600 %s", open, open))
+	}
 	return url, link, nil
 }
 
