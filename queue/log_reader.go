@@ -47,6 +47,17 @@ func (l *LogReader) Over() bool { return l.reader.over }
 // Steps are the names of the run's steps, handlers included, once something was asked for.
 func (l *LogReader) Steps() []string { return l.reader.steps }
 
+// Known are the names of tasks, step and item, that had a log to read so far.
+func (l *LogReader) Known() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for key := range l.reader.known {
+			if !yield(l.reader.name(key.task), key.task.Item) {
+				return
+			}
+		}
+	}
+}
+
 // Tasks counts the tasks that had a log to read so far.
 func (l *LogReader) Tasks() int {
 	tasks := map[dagrun.TaskID]bool{}

@@ -62,3 +62,6 @@ func (s *Step) kind() string {
 	}
 	return ""
 }
+
+// Actions are the names of the actions that Oarlock has itself. Others are those of programs that embed a worker.
+func Actions() []string { return sortedKeys(builtins) }

@@ -19,7 +19,8 @@ func newDAGApplyCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Checks all files first, and registers none when one of them is invalid. Takes files, the .yaml, .yml and .json
 files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
-Runs that exist keep the version they were asked for. For administrators (role oarlock_admin).`,
+Runs that exist keep the version they were asked for. An action that Oarlock does not have and no live worker offers is
+told of on standard error: its runs wait. For administrators (role oarlock_admin).`,
 			examples: []string{
 				"oarlock dag apply etl.yaml",
 				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
@@ -61,6 +62,7 @@ func runDAGApply(ctx context.Context, e *env, args []string) error {
 		if len(done) == 0 {
 			return failed
 		}
+		e.sayUnoffered(ctx, store, files)
 		return errors.Join(e.say(e.applied(done)), failed)
 	})
 }

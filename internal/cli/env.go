@@ -16,6 +16,7 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Lookup         func(name string) (string, bool) // the environment
+	Environ        func() []string                  // all variables, as name=value; nil: none are looked through
 	Dir            string                           // relative paths count from here
 
 	StdinTTY, StdoutTTY, StderrTTY bool
@@ -35,7 +36,7 @@ func SystemEnv() Env {
 	stderrColumns, _ := terminalSize(os.Stderr)
 	return Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Lookup:   os.LookupEnv,
+		Lookup: os.LookupEnv, Environ: os.Environ,
 		Dir:      dir,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
 		Columns: columns, Rows: rows,

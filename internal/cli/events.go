@@ -269,7 +269,7 @@ func (e *env) storyAnswer(s *story) answer {
 	for i := range s.events {
 		event := &s.events[i]
 		a.lines = append(a.lines, *event)
-		at := event.At.Local().Format("2006-01-02 15:04:05.000")
+		at := event.At.Local().Format("2006-01-02 15:04:05.000Z07:00")
 		rows = append(rows, []string{paint.dim(at), event.about(), paint.eventText(event)})
 	}
 	a.text = alignRows(rows)

@@ -18,12 +18,12 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func roundMs(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
-// localTime is how people get to see a time; "–" when there is none.
+// localTime is how people get to see a time: in the zone of $TZ, with its offset, "Z" for UTC; "–" when there is none.
 func localTime(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "–"
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return t.Local().Format("2006-01-02 15:04:05Z07:00")
 }
 
 // utcOrNull is how programs get to see a time.

@@ -30,6 +30,7 @@ type lineSink struct {
 	attempts map[dagrun.TaskID]int // of which something was shown
 	kept     *ring[string]         // nil: lines are printed as they come
 	named    bool                  // lines say whose they are
+	column   int                   // how wide the names of tasks are, as far as they are known
 	started  bool
 }
 
@@ -82,14 +83,31 @@ func (s *lineSink) add(c *queue.Chunk) error {
 func (s *lineSink) begin(c *queue.Chunk) {
 	if !s.started {
 		s.started = true
+		s.column = s.firstColumn()
 		s.named = s.options.query.Item == "" && s.options.follow && s.options.query.Step == "" && len(s.reader.Steps()) > 1 && !s.reader.Over()
 	}
 	s.named = s.named || s.reader.Tasks() > 1
 	last, known := s.attempts[c.Task]
+	if !known {
+		s.column = max(s.column, min(width(shown(taskName(c.Step, c.Task.Item))), maxNameColumn))
+	}
 	s.attempts[c.Task] = c.Attempt
 	if known && last != c.Attempt {
 		s.note(c, fmt.Sprintf("attempt %d", c.Attempt))
 	}
+}
+
+// firstColumn is as wide as the widest name of what has a log already, and of steps that may get one.
+func (s *lineSink) firstColumn() (column int) {
+	if s.options.query.Step == "" {
+		for _, step := range s.reader.Steps() {
+			column = max(column, min(width(step), maxNameColumn))
+		}
+	}
+	for step, item := range s.reader.Known() {
+		column = max(column, min(width(shown(taskName(step, item))), maxNameColumn))
+	}
+	return column
 }
 
 // take splits what was written into lines.
@@ -170,14 +188,8 @@ var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
 
 // prefix is the name of a task as a column of its own. The same step has the same colour in every run.
 func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
-	column := 0
-	if s.options.query.Step == "" {
-		for _, step := range s.reader.Steps() {
-			column = max(column, min(width(step), maxNameColumn))
-		}
-	}
 	name := shown(taskName(c.Step, c.Task.Item))
-	gap := strings.Repeat(" ", max(0, column-width(name)))
+	gap := strings.Repeat(" ", max(0, s.column-width(name)))
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(stepOf(c.Step)))
 	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")

@@ -86,6 +86,17 @@ func TestLogs_OfOneTaskAreItsBytes(t *testing.T) {
 	showChunks(t, false, ofStep(), nil, chunks).want(t, text, "")
 }
 
+func TestLogs_PadsNamesOfItemsThatAreLongerThanSteps(t *testing.T) {
+	t.Parallel()
+	item := piece("b", "two\n")
+	item.Task.Item, item.Task.Step = "eu-west", int('b')
+	long := piece("c", "four\n")
+	long.Task.Item = strings.Repeat("x", maxNameColumn)
+	chunks := []queue.Chunk{item, piece("a", "one\n"), long, piece("a", "three\n")}
+	showChunks(t, false, all(), chunks, nil).want(t, "b/eu-west | two\na         | one\nc/"+strings.Repeat("x", maxNameColumn)+" | four\na"+
+		strings.Repeat(" ", maxNameColumn-1)+" | three\n", "")
+}
+
 func TestLogs_FoldsEndlessLines(t *testing.T) {
 	t.Parallel()
 	got := showChunks(t, false, all(), []queue.Chunk{piece("a", strings.Repeat("x", maxLogLine)), piece("a", "yz\n")}, nil)

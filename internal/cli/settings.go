@@ -93,6 +93,7 @@ func (e *env) load(c *cli.Context) (err error) {
 		return err
 	}
 	e.log = newLogger(e)
+	e.sayMisspelled(c.Args().Slice())
 	return nil
 }
 
@@ -154,6 +155,9 @@ func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, e
 			hint += "; this one is from " + v.Origin.Where
 		}
 		return "", nil, &failure{kind: invalid, err: err, hint: hint}
+	}
+	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, since others may read it: chmod 600 %s", open, open))
 	}
 	return url, link, nil
 }

@@ -126,7 +126,7 @@ func (e *env) rigConfig(ctx context.Context) (rig.Config, error) {
 		Database: queue.Config{URL: url, Direct: s.Text("direct_url"), PollOnly: s.Text("poll_only") == "true"},
 		Version:  buildVersion(debug.ReadBuildInfo()).Version, Queues: s.Value("queues").Items, Labels: s.Value("labels").Pairs(),
 		Slots: e.number("slots"),
-		TTL: e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
+		TTL:   e.span("lease_ttl"), Heartbeat: e.span("heartbeat"), DrainTimeout: e.span("drain_timeout"),
 		Commands: e.commands(),
 		HTTP:     http.Policy{Allow: e.prefixes("http_allow"), Deny: e.prefixes("http_deny")},
 		Metrics:  metrics.Config{PerDAG: s.Text("metrics_per_dag") == "true"}, Listen: s.Text("listen"),

@@ -18,6 +18,7 @@ import (
 
 // Parse reads a URL or keyword=value string by libpq's rules: PG* variables, ~/.pgpass and service files fill in what
 // it leaves out, and an empty one leaves out everything. Its errors never show the string's secrets.
+// It ignores a password file that others may read: see OpenPassfile.
 func Parse(url string, o Options) (*pgx.ConnConfig, error) {
 	pool, err := parse(url, o)
 	if err != nil {
@@ -111,6 +112,9 @@ func newPool(ctx context.Context, config *pgxpool.Config, probe func(context.Con
 // out of a URL that serves both.
 func parse(url string, o Options) (*pgxpool.Config, error) {
 	o = o.withDefaults()
+	if OpenPassfile(url) != "" {
+		url = withoutPassfile(url)
+	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, parseError(err)

@@ -5,13 +5,13 @@
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.enqueue IS $$Asks for a run of a registered DAG, and returns its number. The run exists once your transaction commits, and never did if it rolls back.
 
-- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here, patterns by the worker.
+- `params`: what the DAG's `params:` ask for. Types, required, enum, minimum, maximum and lengths are checked here. A `pattern` is checked by the worker, since Postgres has other regular expressions: a run that breaks it fails as soon as a worker takes it. `oarlock enqueue` refuses it at once.
 - `run_key`: makes the call idempotent. The same key of the same user with the same `dag`, `params`, `priority`, `queue`, `selector`, `logical_at`, `precomputed` and `version` returns the same run; anything else is refused with OA004. A key is kept as long as its run, and at least 7 days.
 - `run_at`: not before then; a moment in the past is now. `logical_at`: the moment the run is about, by default `run_at` or now.
 - `priority`, `queue`, `selector`: other than the DAG's, as far as it says `allow:`. A lower priority is always allowed.
 - `labels`: added to the DAG's. `traceparent`: passed on to tasks.
 - `precomputed`: results of steps that say `precomputable: true`, by step.
-- `version`: a version of the DAG other than its current one.
+- `version`: a version of the DAG other than its current one. Submitters start none in which a step goes unguarded that an approval guards now (OA008), and nobody a retired one (OA002).
 - `trigger`: what `oarlock status` shows as the origin, `sql` or `manual`.
 
 A `run_key` that another open transaction has just taken makes the call wait for the end of that one. If it rolls back, this call makes the run. If it commits, this call returns its run in READ COMMITTED, and raises 40001 in REPEATABLE READ and SERIALIZABLE, whose snapshot cannot show that run: repeat the transaction, and the call returns the run. In SERIALIZABLE, 40001 may also come between calls that have nothing in common but a page of the table of keys (one finds its key while another adds one), or that both count what waits in a queue with `max_queued`.
