@@ -385,19 +385,21 @@ END $$;
 
 -- Tells workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each time, and
 -- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
--- has no room. reach 1: also workers whose next task ranks below the lane, which gets their next slot. reach 2: also any
--- other, because the run may need no slot. Nobody to tell, no NOTIFY.
+-- has no room. reach 1: also workers whose next task ranks below the lane. Where nobody is hungry, 16 of these are told even of one
+-- run, because nobody knows whose slot ends next. reach 2: also any other, because the run may need no slot. Nobody to tell, no NOTIFY.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8)))
-       FROM (SELECT w.channel, count(*) OVER () AS n FROM oarlock.workers w
+       FROM (SELECT w.channel, count(*) OVER () AS n, bool_or(w.hungry > 0) OVER () AS hungry,
+                    row_number() OVER (ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random()) AS nth
+               FROM oarlock.workers w
                JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes; offers by key: a join would begin with those of all workers
                 AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                 AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
-              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.kind <> 0)
-              ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random() LIMIT rows) w;
+              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.kind <> 0)) w
+      WHERE w.nth <= CASE WHEN reach = 1 AND NOT w.hungry THEN greatest(rows, 16) ELSE rows END;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:ROWS` to workers that have room.';

@@ -216,6 +216,9 @@ const (
 	reachAll           // also any other, since the run may need no slot
 )
 
+// rankedMost is how many workers without room are told of one run that ranks above what waits there.
+const rankedMost = 16
+
 // list puts a queued run where workers look for it, and tells one.
 func (m *Memory) list(r *run, reach int) {
 	if !r.listed {
@@ -227,7 +230,11 @@ func (m *Memory) list(r *run, reach int) {
 
 // spread tells as many workers of a lane as it has new runs, hungry ones first.
 func (m *Memory) spread(l *lane, rows, reach int) {
+	asked := rows
 	for kind := reachHungry; kind <= reach; kind++ {
+		if kind == reachRanked && reach == reachRanked && rows == asked {
+			rows = max(rows, rankedMost) // nobody knows whose slot ends next
+		}
 		for _, w := range m.workers {
 			if rows > 0 && w.State == queue.WorkerLive && w.Only == 0 && w.serves(l) && w.hears(l, kind) {
 				rows--
