@@ -14,7 +14,7 @@ import (
 
 // What differs from one time to the next in what people see.
 var (
-	shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+	shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|[-+]\d\d:\d\d)`)
 	shownWait = regexp.MustCompile(` after \S+ in the queue`)
 	shownSpan = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ms|s)\b *`)
 )

@@ -244,7 +244,7 @@ func (s *Step) body(r *rand.Rand, options Options) []string {
 			call(r.IntN(2), lines, 6),
 		}
 	case Fan:
-		return []string{fmt.Sprintf("foreach: {items: [%s], max_concurrent: %d}", strings.Join(strings.Split("abcdef"[:s.Items], ""), ", "), 1+r.IntN(4)), call(r.IntN(3), 1, 0)}
+		return []string{fmt.Sprintf("foreach: {items: [%s], max_concurrent: %d}", strings.Join(strings.Split("012345"[:s.Items], ""), ", "), 1+r.IntN(4)), call(r.IntN(3), 1, 0)}
 	case Flood:
 		return []string{fmt.Sprintf("run: '. $DIR/lib; flood %d'", 200+r.IntN(1800))}
 	case Daemon:
