@@ -63,6 +63,7 @@ var (
 	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	someSpan = regexp.MustCompile(`\bin \d+m?s`)
 	someSize = regexp.MustCompile(`(in TIME, |"Content-Length": ")\d+`) // of what holds the number of a run
+	somePID  = regexp.MustCompile(`\(pid \d+\)`)
 	digits   = regexp.MustCompile(`\d+`)
 )
 
@@ -74,6 +75,7 @@ func (s *scenario) told() string {
 	text := strings.NewReplacer(s.dir, "$DIR", s.server, "$SERVER", s.db.Name, "$DB").Replace(s.out.String())
 	text = someTime.ReplaceAllString(text, "TIME")
 	text = someSpan.ReplaceAllString(text, "in TIME")
+	text = somePID.ReplaceAllString(text, "(pid PID)")
 	text = someSize.ReplaceAllString(text, "${1}N")
 	return someRun.ReplaceAllStringFunc(text, func(m string) string { return digits.ReplaceAllString(m, "N") })
 }
