@@ -217,22 +217,6 @@ func TestPoll_TakesNothingAheadWhereAnotherHasRoom(t *testing.T) {
 	}
 }
 
-// hear waits until a session heard what is wanted.
-func hear(t *testing.T, s *queue.Session, wanted func(queue.Heard) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		heard, err := s.Hear(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if wanted(heard) {
-			return
-		}
-	}
-}
-
 func TestPoll_ReadsBackWhatItClaimedWhenTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

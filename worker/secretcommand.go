@@ -40,7 +40,7 @@ func (r *secretReader) ask(ctx context.Context, worker, key string) (string, err
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	out := &limited{left: maxSecretBytes + 1}
-	c := exec.CommandContext(ctx, r.Command[0], append(slices.Clone(r.Command[1:]), key)...) //nolint:gosec // the worker's configuration names it
+	c := exec.CommandContext(ctx, r.Command[0], append(slices.Clone(r.Command[1:]), key)...)
 	c.Env, c.Stdout, c.WaitDelay = r.environ(worker), out, secretPipes
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }

@@ -121,7 +121,7 @@ func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 			}
 			r := b.over(t, id)
 			asked := time.Minute + time.Duration(trial)*29*time.Second
-			next := (asked/(10*time.Minute) + 1) * 10 * time.Minute
+			next := asked.Truncate(10*time.Minute) + 10*time.Minute
 			if waited := r.FinishedAt.Sub(r.CreatedAt); waited > next-asked+2*time.Second {
 				t.Errorf("trial %d: it took %v, and the next slot ended after %v", trial, waited, next-asked)
 			}

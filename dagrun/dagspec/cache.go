@@ -27,7 +27,7 @@ func (k cacheKey) Text(scope dagrun.Scope) (string, error) {
 // digest names what a step does, and how: all of its body with what the body inherits. When it runs, how often it is tried and
 // how long it may take do not count.
 func (s *Step) digest(env map[string]string) string {
-	text, err := json.Marshal(struct {
+	text, err := json.Marshal(struct { //nolint:musttag // for a digest: nobody reads it
 		Run, Command, Action string
 		Args, Shell          []string
 		With                 map[string]any

@@ -17,7 +17,7 @@ var costs = map[string]cost{
 	"in":         membership,
 	"contains":   searching,
 	"startsWith": comparison, "endsWith": comparison,
-	"matches":     func(m *meter, p []any) error { return matching(m, p[0], p[1].(int)) },
+	"matches":     func(m *meter, p []any) error { return matching(m, p[0], p[1].(int)) }, //nolint:forcetypeassert // the visitor puts it there
 	"matches any": matchingAny,
 	"hash":        hashing,
 	"method":      func(m *meter, p []any) error { return seeAll(m, p, 10) },
@@ -89,7 +89,7 @@ func comparison(m *meter, p []any) error {
 	if len(p) < 2 || !isText(p[0]) || !isText(p[1]) {
 		return nil
 	}
-	return m.spend(min(len(p[0].(string)), len(p[1].(string))) / 16)
+	return m.spend(min(len(p[0].(string)), len(p[1].(string))) / 16) //nolint:forcetypeassert // isText looked
 }
 
 // equality looks at both as far as they are alike; lists and maps of other lengths are not.

@@ -144,14 +144,30 @@ func TestResolve_SecretsStaySealedUntilTheyAreRead(t *testing.T) {
 		variables  map[string]string
 	}{
 		{"named", `{id: a, run: x, secrets: [token]}`, []string{"token", "top"}, map[string]string{"FROM_DAG": "t0p!", "PLAIN": "x"}, map[string]string{"token": "s3cret"}},
-		{"referred to", `{id: a, command: psql, env: {PGPASSWORD: 'x${secrets.token}y', FROM_DAG: none, P: '${params.p}'}}`, []string{"token"},
-			map[string]string{"PGPASSWORD": "xs3crety", "FROM_DAG": "none", "PLAIN": "x", "P": "${secrets.token}"}, map[string]string{}},
-		{"through another variable", `{id: a, run: x, env: {URL: 'u:${env.FROM_DAG}@h', FROM_DAG: ''}}`, []string{"top"},
-			map[string]string{"URL": "u:t0p!@h", "FROM_DAG": "", "PLAIN": "x"}, map[string]string{}},
-		{"its own", `{id: a, run: x, secrets: [{name: OWN, from: file, key: /own}], env: {FROM_DAG: '${secrets.OWN}'}}`, []string{"OWN"},
-			map[string]string{"FROM_DAG": "mine", "PLAIN": "x"}, map[string]string{"OWN": "mine"}},
-		{"all", `{id: a, run: x, secrets: all, env: {FROM_DAG: ''}}`, []string{"token", "top"},
-			map[string]string{"FROM_DAG": "", "PLAIN": "x"}, map[string]string{"token": "s3cret", "top": "t0p!"}},
+		{
+			"referred to", `{id: a, command: psql, env: {PGPASSWORD: 'x${secrets.token}y', FROM_DAG: none, P: '${params.p}'}}`,
+			[]string{"token"},
+			map[string]string{"PGPASSWORD": "xs3crety", "FROM_DAG": "none", "PLAIN": "x", "P": "${secrets.token}"},
+			map[string]string{},
+		},
+		{
+			"through another variable", `{id: a, run: x, env: {URL: 'u:${env.FROM_DAG}@h', FROM_DAG: ''}}`,
+			[]string{"top"},
+			map[string]string{"URL": "u:t0p!@h", "FROM_DAG": "", "PLAIN": "x"},
+			map[string]string{},
+		},
+		{
+			"its own", `{id: a, run: x, secrets: [{name: OWN, from: file, key: /own}], env: {FROM_DAG: '${secrets.OWN}'}}`,
+			[]string{"OWN"},
+			map[string]string{"FROM_DAG": "mine", "PLAIN": "x"},
+			map[string]string{"OWN": "mine"},
+		},
+		{
+			"all", `{id: a, run: x, secrets: all, env: {FROM_DAG: ''}}`,
+			[]string{"token", "top"},
+			map[string]string{"FROM_DAG": "", "PLAIN": "x"},
+			map[string]string{"token": "s3cret", "top": "t0p!"},
+		},
 		{"a body without an environment", `{id: a, action: noop}`, nil, map[string]string{"PLAIN": "x"}, map[string]string{}},
 	} {
 		got, err := secretStep(t, tt.body).Resolve(scope)

@@ -3,6 +3,7 @@ package dagspec
 import (
 	"reflect"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 
 	"github.com/expr-lang/expr"
@@ -19,14 +20,14 @@ const (
 // counters are the functions that metered puts into expressions.
 var counters = []expr.Option{
 	expr.Function(tickName, func(p ...any) (any, error) {
-		return true, p[0].(*meter).spend(p[1].(int))
+		return true, p[0].(*meter).spend(p[1].(int)) //nolint:forcetypeassert // the visitor puts them there
 	}, new(func(any, int) bool)),
 	expr.Function(costName, func(p ...any) (any, error) {
-		m := p[0].(*meter)
+		m := p[0].(*meter) //nolint:forcetypeassert // the visitor puts it there
 		if err := m.spend(costOfCall); err != nil {
 			return true, err
 		}
-		return true, costs[p[1].(string)](m, p[2:])
+		return true, costs[p[1].(string)](m, p[2:]) //nolint:forcetypeassert // the visitor names it
 	}, new(func(any, string, ...any) bool)),
 }
 
@@ -156,8 +157,8 @@ func (v *metered) bound(node *ast.Node, op string, operands []*ast.Node, more ..
 	inner := *node
 	var whole ast.Node = &ast.SequenceNode{Nodes: []ast.Node{call(costName, append(args, more...)...), inner}}
 	whole.SetLocation(inner.Location())
-	for i := len(names) - 1; i >= 0; i-- {
-		let := &ast.VariableDeclaratorNode{Name: names[i], Value: values[i], Expr: whole}
+	for i, name := range slices.Backward(names) {
+		let := &ast.VariableDeclaratorNode{Name: name, Value: values[i], Expr: whole}
 		let.SetLocation(inner.Location())
 		whole = let
 	}

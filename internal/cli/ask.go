@@ -34,7 +34,7 @@ type asking struct {
 	send   func(context.Context, *queue.Store, queue.RunID) (answered, error)
 
 	store *queue.Store
-	until context.Context // ends with the time to wait
+	until context.Context //nolint:containedctx // ends with the time to wait
 	many  bool
 	done  []jsonControl
 	count int   // runs asked

@@ -26,8 +26,7 @@ import (
 
 // checkWorker refuses settings that contradict each other, and those that a look at this host tells are wrong.
 func (e *env) checkWorker(c *rig.Config) error {
-	switch {
-	case c.TTL < 3*c.Heartbeat:
+	if c.TTL < 3*c.Heartbeat {
 		return e.refuse("lease_ttl", fmt.Errorf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
 	}
 	if c.Database.Direct != "" {

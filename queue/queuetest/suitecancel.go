@@ -25,7 +25,7 @@ func cancelReleased(s *setup) {
 	c := s.claimOne(w)
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, false))
-	s.cancels(id, false)
+	s.cancels(id)
 	s.idle(w, "it was canceled")
 	for name, t := range s.tasks(id) {
 		if name != "a" && (t.State != "canceled" || t.Attempt != 0 || t.FinishedAt.IsZero()) {
@@ -38,9 +38,9 @@ func cancelReleased(s *setup) {
 }
 
 // cancels asks for the end of a run that no worker holds, and wants it there.
-func (s *setup) cancels(id queue.RunID, now bool) {
+func (s *setup) cancels(id queue.RunID) {
 	s.Helper()
-	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: now}); answer.Outcome != dagrun.Applied || answer.State != "canceled" || answer.DecidedAt.IsZero() {
+	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" || answer.DecidedAt.IsZero() {
 		s.Errorf("answer %+v", answer)
 	}
 	s.wantState(id, "canceled")
@@ -63,7 +63,7 @@ func cancelParked(s *setup) {
 	w := s.worker()
 	s.drive(w, s.claimOne(w), Behaviour{})
 	s.wantState(id, "waiting")
-	s.cancels(id, false)
+	s.cancels(id)
 	s.same("tasks", s.states(id), map[string]string{"a": "canceled", "b": "canceled", "c": "succeeded"})
 	if r := s.get(id); r.Counts != (dagrun.Counts{Total: 3, Succeeded: 1, Canceled: 2}) {
 		s.Errorf("counts %+v", r.Counts)
@@ -79,7 +79,7 @@ func cancelOrphan(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
 	s.must(w.AppendLogs(s.Context(), chunks(c, at, 0, "begun")))
 	next := s.successor(w, id)
-	s.cancels(id, false)
+	s.cancels(id)
 	s.same("tasks", s.states(id), map[string]string{"a": "canceled", "b": "canceled", "c": "canceled"})
 	log, err := s.Logs.ReadLogs(s.Context(), queue.LogQuery{Run: id, Step: "a"})
 	s.must(err)
@@ -99,7 +99,7 @@ func cancelHandled(s *setup) {
 		s.Errorf("answer %+v", answer)
 	}
 	s.wantState(id, "queued")
-	s.cancels(id, false) // the second one skips them
+	s.cancels(id) // the second one skips them
 	s.same("tasks", s.states(id), map[string]string{"a": "canceled"})
 }
 
@@ -115,8 +115,8 @@ func cancelWithChild(s *setup) {
 	if answer.Outcome != dagrun.Accepted || !strings.Contains(answer.Message, fmt.Sprintf("child run %d", child)) {
 		s.Errorf("answer %+v", answer)
 	}
-	s.cancels(child, false)
-	s.cancels(id, false)
+	s.cancels(child)
+	s.cancels(id)
 }
 
 func cancelSettled(s *setup) {
@@ -145,7 +145,7 @@ func cancelThenRetry(s *setup) {
 	done.ID.Item = "0"
 	s.must(s.record(w, c, grown, done))
 	next := s.successor(w, id)
-	s.cancels(id, false)
+	s.cancels(id)
 	s.same("tasks", s.states(id), map[string]string{"a": "canceled", "a/0": "succeeded", "a/1": "canceled", "b": "canceled"})
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	var started []string

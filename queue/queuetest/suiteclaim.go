@@ -183,7 +183,7 @@ func begunInPausedQueue(s *setup) {
 		s.ask(approve(ids[1], "a"))
 		s.drive(next, s.claimOne(next), Behaviour{})
 		s.wantState(ids[1], "succeeded")
-		s.cancels(ids[2], false)
+		s.cancels(ids[2])
 		s.idle(w, fmt.Sprintf("run %d has not begun", fresh))
 		s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: &no}))
 		c := s.claimOne(w)

@@ -68,7 +68,7 @@ func cancelPaused(s *setup) {
 				s.Errorf("%s: left behind: %+v", name, c)
 			}
 		}
-		s.cancels(released, false)
+		s.cancels(released)
 		s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
 		s.idle(w, "it is paused")
 		pause(false)

@@ -64,7 +64,7 @@ func releasedIsCanceled(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
 	s.giveBack(w, id, true)
-	s.cancels(id, false)
+	s.cancels(id)
 	s.idle(w, "it was canceled")
 }
 
@@ -72,12 +72,12 @@ func releasedIsPaused(s *setup) {
 	id := s.start(single)
 	w := s.worker()
 	s.giveBack(w, id, true)
-	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: ptr(true)}))
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: new(true)}))
 	s.idle(w, "its DAG is paused")
-	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: ptr(false)}))
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: ptr(true)}))
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: new(false)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
 	s.idle(w, "its queue is paused")
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: ptr(false)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(false)}))
 	s.drive(w, s.claimOne(w), Behaviour{})
 	s.wantState(id, "succeeded")
 }
@@ -87,7 +87,7 @@ func releasedIsNotActive(s *setup) {
 	first := s.enqueue(queue.Request{DAG: "few"})
 	w := s.worker()
 	s.giveBack(w, first, false)
-	urgent := s.enqueue(queue.Request{DAG: "few", Priority: ptr(5)})
+	urgent := s.enqueue(queue.Request{DAG: "few", Priority: new(5)})
 	if c := s.claimOne(w); c.Run != urgent {
 		s.Errorf("claimed %d, want %d: what nobody drives takes no place", c.Run, urgent)
 	}
@@ -96,11 +96,11 @@ func releasedIsNotActive(s *setup) {
 
 func releasedDoesNotRun(s *setup) {
 	s.put(single)
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: ptr(1)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(1)}))
 	first := s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
 	s.giveBack(w, first, false)
-	urgent := s.enqueue(queue.Request{DAG: "single", Priority: ptr(5)})
+	urgent := s.enqueue(queue.Request{DAG: "single", Priority: new(5)})
 	if c := s.claimOne(w); c.Run != urgent {
 		s.Errorf("claimed %d, want %d", c.Run, urgent)
 	}
@@ -169,7 +169,7 @@ func releasedBegun(s *setup) {
 	if r := s.get(id); r.State != "queued" || r.StartedAt.IsZero() {
 		s.Errorf("run %+v", r)
 	}
-	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "chain", Paused: ptr(true)}))
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "chain", Paused: new(true)}))
 	if c = s.claimOne(w); !c.Begun {
 		s.Error("it had begun")
 	}
@@ -245,11 +245,11 @@ func slotWanted(s *setup) {
 
 func rousedBehindLimit(s *setup) {
 	s.put("name: gate\nsteps: [{id: a, action: approval}]\n")
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: ptr(2)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(2)}))
 	roused := s.enqueue(queue.Request{DAG: "gate"})
 	w := s.worker()
 	s.drive(w, s.claimOne(w), Behaviour{})
-	fresh := s.enqueue(queue.Request{DAG: "gate", Priority: ptr(5)})
+	fresh := s.enqueue(queue.Request{DAG: "gate", Priority: new(5)})
 	s.ask(approve(roused, "a"))
 	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims, roused)
 	s.wantClaims("with a free slot", s.poll(w, queue.Appetite{Free: 1}).Claims, fresh)
@@ -295,7 +295,7 @@ func passesOn(s *setup) {
 	s.idle(told, "nothing is queued")
 	s.enqueue(queue.Request{DAG: "single"})
 	s.hears(told)
-	s.wantClaims("above all", s.poll(next, queue.Appetite{Free: 1, Above: ptr(1000)}).Claims)
+	s.wantClaims("above all", s.poll(next, queue.Appetite{Free: 1, Above: new(1000)}).Claims)
 	s.poll(told, queue.Appetite{})
 	s.hears(next)
 }
@@ -309,7 +309,7 @@ func aheadAlone(s *setup) {
 	w, other := s.worker(), s.worker()
 	stranger := s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
 	for _, idle := range []Session{other, stranger} {
-		s.poll(idle, queue.Appetite{Free: 1, Above: ptr(1000)}) // and is hungry
+		s.poll(idle, queue.Appetite{Free: 1, Above: new(1000)}) // and is hungry
 	}
 	s.poll(w, queue.Appetite{}) // sees them
 	s.wantClaims("beside a hungry worker", s.poll(w, queue.Appetite{Ahead: 1}).Claims)
@@ -329,7 +329,7 @@ func aheadAlone(s *setup) {
 
 func aheadBehindLimit(s *setup) {
 	s.put(single)
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: ptr(5)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(5)}))
 	first := s.enqueue(queue.Request{DAG: "single"})
 	s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
@@ -341,23 +341,23 @@ func topAndAbove(s *setup) {
 	s.put(single)
 	low := s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	if p := s.poll(w, queue.Appetite{Least: ptr(0)}); p.Top != nil {
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
 		s.Errorf("%d ranks above 0", *p.Top)
 	}
-	high := s.enqueue(queue.Request{DAG: "single", Priority: ptr(7)})
-	s.enqueue(queue.Request{DAG: "single", Priority: ptr(3)})
-	if p := s.poll(w, queue.Appetite{Least: ptr(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
+	high := s.enqueue(queue.Request{DAG: "single", Priority: new(7)})
+	s.enqueue(queue.Request{DAG: "single", Priority: new(3)})
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
 		s.Errorf("polled %+v", p)
 	}
-	s.wantClaims("above 3", s.poll(w, queue.Appetite{Free: 5, Above: ptr(3)}).Claims, high)
-	if p := s.poll(w, queue.Appetite{Least: ptr(3)}); p.Top != nil {
+	s.wantClaims("above 3", s.poll(w, queue.Appetite{Free: 5, Above: new(3)}).Claims, high)
+	if p := s.poll(w, queue.Appetite{Least: new(3)}); p.Top != nil {
 		s.Errorf("%d ranks above 3", *p.Top)
 	}
 	if p := s.poll(w, queue.Appetite{}); p.Top != nil {
 		s.Errorf("nothing waits, and %d ranks above it", *p.Top)
 	}
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: ptr(true)}))
-	if p := s.poll(w, queue.Appetite{Least: ptr(0)}); p.Top != nil {
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
 		s.Errorf("%d of a paused queue", *p.Top)
 	}
 	s.wantState(low, "queued")
@@ -376,5 +376,3 @@ func hungryForFree(s *setup) {
 		s.Error("it has a free slot, and is not hungry")
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

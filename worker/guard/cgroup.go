@@ -101,7 +101,7 @@ func (c cgroup) ours() bool {
 
 // join moves a process, with all its threads, to the leaf.
 func (c cgroup) join(pid int) error {
-	err := os.WriteFile(filepath.Join(c.leaf(), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) //nolint:gosec // a folder that this guard made
+	err := os.WriteFile(filepath.Join(c.leaf(), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 	if err != nil {
 		return fmt.Errorf("move the driver process to its cgroup: %w", err)
 	}

@@ -85,7 +85,7 @@ func listProcesses() ([]process, error) {
 var errGone = errors.New("the process is gone")
 
 func readProcess(pid int) (process, error) {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") //nolint:gosec // a number
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return process{}, errGone
 	}
