@@ -103,7 +103,7 @@ func (h *horizon) see(s snapshot) (forget bool, back comebacks) {
 			w = &openWriter{low: h.lowOf(xid), seen: s.now}
 			h.open[xid] = w
 		}
-		if !w.low.IsZero() && s.now.Sub(w.seen) < floorPatience {
+		if s.now.Sub(w.seen) < floorPatience { // of one that began before the first poll nothing is known, and no floor rises
 			h.safe = earlier(h.safe, w.low)
 		} else {
 			w.passed = true

@@ -206,9 +206,9 @@ func TestFloors_HungryBetweenTheStatementAndItsCommit(t *testing.T) {
 	poll(t, s, 0)
 	tx := f.opened(t, "SELECT oarlock.enqueue('plain')")
 	var pace queue.Pace
-	for range 10 {
+	for i := range 10 {
 		p := poll(t, s, 1)
-		if pause := pace.After(p); !p.Hungry || !p.Soon || pause > 40*time.Millisecond {
+		if pause := pace.After(p); !p.Hungry || !p.Soon && i > 1 || pause > 40*time.Millisecond { // the first polls may not see it yet, and are close to each other
 			t.Fatalf("polled %+v, next in %v", p, pause)
 		}
 	}
