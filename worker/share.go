@@ -76,15 +76,18 @@ func (w *Worker) share() {
 	tick := time.NewTimer(time.Hour)
 	tick.Stop()
 	defer tick.Stop()
+	armed := false // else runs that stall one after the other would put the look off again and again
 	for {
 		select {
 		case <-w.ctx.Done():
 			return
 		case <-w.stuck:
 		case <-tick.C:
+			armed = false
 			w.giveBack()
 		}
-		if w.fleet.stalls() > 0 {
+		if !armed && w.fleet.stalls() > 0 {
+			armed = true
 			tick.Reset(shareEvery)
 		}
 	}

@@ -90,6 +90,27 @@ func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	})
 }
 
+// Runs that begin to wait one after the other do not put off the look at those that wait already.
+func TestShare_ManyThatBeginToWaitPutNothingOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: b, run: 1ms}\n", 0)
+		var ids []queue.RunID
+		for i := range 40 {
+			name := fmt.Sprint("d", i)
+			b.put(t, fmt.Sprintf("name: %s\nsteps:\n  - {id: a, action: wait, with: {duration: %dms}}\n  - {id: b, run: 1h, depends: [a]}\n", name, 2000+20*i))
+			ids = append(ids, b.enqueue(t, name))
+		}
+		b.join(t, "first", 4, boot)
+		time.Sleep(1900 * time.Millisecond)
+		b.join(t, "second", 4, boot)
+		time.Sleep(750 * time.Millisecond) // until then one run after the other begins to wait
+		if _, running := b.held(t, ids, "b"); running != 8 {
+			t.Errorf("%d run", running)
+		}
+	})
+}
+
 // A run that is under way stays where it is, however much of it waits.
 func TestShare_ARunThatIsUnderWayStays(t *testing.T) {
 	t.Parallel()
