@@ -373,3 +373,16 @@ func (f *fleet) waiting(t *testing.T, statement string) {
 		}
 	}
 }
+
+// calm polls until floors may rise: a session that has just begun waits for transactions of other tests that began before it.
+func calm(t *testing.T, s *queue.Session) *queue.Session {
+	t.Helper()
+	poll(t, s, 0)
+	poll(t, s, 0)
+	for until := time.Now().Add(time.Minute); s.Horizon() > time.Second; {
+		if poll(t, s, 0); time.Now().After(until) {
+			t.Fatalf("floors stay %v below now", s.Horizon())
+		}
+	}
+	return s
+}

@@ -274,6 +274,7 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 	}
 	f.exec(t, `UPDATE oarlock.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE run_id = ANY (ARRAY(
 		SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_at, run_id LIMIT 20000))`)
+	calm(t, s)
 	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
 	statement, args := s.PollStatement(queue.Appetite{Free: 5})
 	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
