@@ -22,8 +22,8 @@ type entry struct {
 	batch   *Batch
 	held    *holding
 	begins  bool   // what it says of the run, the run's row says since the claim
-	release bool   // a Release: back to the queue, whatever was asked in the meantime
-	waits   bool   // its next task waits for a slot
+	release bool   // a Release: back to the queue
+	waits   bool   // of a Release: its next task waits for a slot, unless something was asked in the meantime
 	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
 	rows    int
 	bytes   int
@@ -138,7 +138,7 @@ func (e *entry) detail(id dagrun.TaskID) *Detail {
 func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends() }
 
 // compares says whether controls that the driver has not read keep the entry out.
-func (e *entry) compares() bool { return e.batch.ends() }
+func (e *entry) compares() bool { return e.waits || e.batch.ends() }
 
 func (e *entry) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {
@@ -192,9 +192,11 @@ func (p *piece) drained() bool {
 	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
 
-// wantsSlot says whether the run goes back to the queue so that it gets a slot. What a worker that stops hands on is to be
-// looked at by one with a free slot, too.
-func (p *piece) wantsSlot() bool { return p.drained() && (p.entry.waits || !p.entry.release) }
+// wantsSlot says whether the run goes back to the queue so that it gets a slot; not known where it goes back as it was claimed. What a
+// worker that stops hands on is to be looked at by one with a free slot, too.
+func (p *piece) wantsSlot() (wants, known bool) {
+	return p.drained(), p.entry.waits || !p.entry.release
+}
 
 // run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.
 func (p *piece) run() (rec *dagrun.RunRecord, state string) {

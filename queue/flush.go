@@ -212,7 +212,7 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.bool(rec != nil)
 	r.bool(p.last && e.ends())
 	r.bool(p.drained())
-	r.bool(p.wantsSlot())
+	r.boolIf(p.wantsSlot())
 	r.bool(p.drained() && e.release && !c.Begun && !e.held.acted)
 	r.bool(p.calms())
 	r.intIf(p.last && e.compares(), e.batch.Seen)

@@ -90,7 +90,9 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]
 			id, rows, _ := strings.Cut(number, ":")
 			if lane := positive(id); lane > 0 && lane <= math.MaxInt32 && len(lanes) < maxTold {
 				heard.Lanes = true
-				lanes[int(lane)] += min(positive(rows), MaxClaims)
+				n := min(positive(rows), MaxClaims)
+				heard.Rows = min(heard.Rows+int(n), MaxClaims)
+				lanes[int(lane)] += n
 			}
 		case "log":
 			if run := positive(number); run > 0 {

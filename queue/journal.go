@@ -90,9 +90,10 @@ func (j *journal) commit(ctx context.Context, b *Batch) error {
 	return j.put(ctx, b, func(*entry) {})
 }
 
-// release gives a claim back, whatever was asked of the run in the meantime; waits says that its next task waits for a slot.
+// release gives a claim back as it was claimed, or because its next task waits for a slot, unless something was asked of the run in the
+// meantime.
 func (j *journal) release(ctx context.Context, c *Claim, waits bool) error {
-	return j.put(ctx, &Batch{Claim: c}, func(e *entry) { e.release, e.waits = true, waits })
+	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *entry) { e.release, e.waits = true, waits })
 }
 
 // condemn ends a run as failed, whatever was asked of it in the meantime.

@@ -63,7 +63,7 @@ func (s *Session) Poll(ctx context.Context, a Appetite) (Polled, error) {
 	if err := s.end.get(); err != nil {
 		return Polled{}, err
 	}
-	a.Free, a.Ahead, a.Roused = between(a.Free), between(a.Ahead), between(a.Roused)
+	a.Free, a.Spare, a.Ahead, a.Roused = between(a.Free), between(a.Spare), between(a.Ahead), between(a.Roused)
 	var p Polled
 	err := s.poll(ctx, a, &p)
 	if ended := s.end.get(); ended != nil { // perhaps while the poll was under way
@@ -103,7 +103,7 @@ func (s *Session) poll(ctx context.Context, a Appetite, p *Polled) error {
 		s.sweeps.doubt()
 	}
 	p.Top = seen.top
-	return errors.Join(s.passOn(ctx, told, a.Free, p.Claims), s.lookAfter(ctx, seen, p))
+	return errors.Join(s.passOn(ctx, told, a.Free+a.Spare, p.Claims), s.lookAfter(ctx, seen, p))
 }
 
 // catchUp takes in what earlier polls left: claims whose replies were lost, and what was looked for beside them.
@@ -274,7 +274,7 @@ func (s *Session) pollArgs(a Appetite, parts pollParts, ordered []*lane, ids []u
 		l.most[0] = most
 	}
 	args := pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "want": len(ids), "free": min(a.Free, len(ids)), "claims": plain(ids), "terms": s.lanes.terms, "show": show,
+		"worker": s.worker.ID, "want": len(ids), "free": min(a.Free, len(ids)) + a.Spare, "claims": plain(ids), "terms": s.lanes.terms, "show": show,
 		"least": a.Least, "busy": a.Busy, "waiting": a.Waiting, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": s.lanes.held,
 		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),

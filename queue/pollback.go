@@ -63,7 +63,7 @@ func (s *Session) settle(ctx context.Context, found *strays) error {
 	}
 	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := s.release(ctx, conn, releaseSome, pgx.StrictNamedArgs{
-			"worker": s.worker.ID, "waiting": false, "runs": back.runs, "claims": plain(back.claims), "batch": releaseBatch,
+			"worker": s.worker.ID, "runs": back.runs, "claims": plain(back.claims), "batch": releaseBatch,
 		})
 		return err
 	})

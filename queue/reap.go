@@ -72,6 +72,7 @@ func (s *Session) lookAfter(ctx context.Context, f *pollFacts, p *Polled) error 
 	errs := []error{s.putAway(ctx), s.doChores(ctx, f, p), s.learnKinds(ctx)} // the dead do not wait for them
 	p.Shared = s.sharedLanes(func(peer) bool { return true })
 	p.Open = s.sharedLanes(func(p peer) bool { return p.hungry })
+	p.Rivals = s.rivals()
 	for _, w := range silent[:min(len(silent), reapLimit)] {
 		errs = append(errs, s.takeOver(ctx, w.id, &w.beat, p))
 	}

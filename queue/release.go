@@ -25,7 +25,8 @@ func (s *Session) Commit(ctx context.Context, b *Batch) error {
 
 // Release gives a run back before its drive has committed anything. Where nothing had happened of it before, it is as if it had
 // never been claimed, but for its epoch. It counts as no loss, and controls that came in the meantime stay for the next driver.
-// waits says that its next task waits for a slot: a worker without a free one leaves it. Errors are as of Commit.
+// waits says that its next task waits for a slot: a worker without a free one leaves it, so it is refused with ErrInboxMoved where
+// something was asked since the claim. Other errors are as of Commit.
 func (s *Session) Release(ctx context.Context, c *Claim, waits bool) error {
 	if err := s.journal.release(ctx, c, waits); err != nil {
 		return fmt.Errorf("release run %d: %w", c.Run, err)

@@ -139,6 +139,16 @@ func (s *Session) sharedLanes(counts func(peer) bool) []int {
 	return shared
 }
 
+// rivals counts the workers that have room and may serve a lane of this one's.
+func (s *Session) rivals() (n int) {
+	for _, p := range s.peers.others {
+		if p.hungry && slices.ContainsFunc(s.lanes.kinds[p.kind], func(id int) bool { return s.lanes.byID[id] != nil }) {
+			n++
+		}
+	}
+	return n
+}
+
 // withoutRoom are lanes that no hungry worker serves: what is claimed of them ahead of free slots, nobody else would start now.
 func (s *Session) withoutRoom(ordered []*lane) []*lane {
 	return slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool {

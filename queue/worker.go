@@ -45,6 +45,7 @@ const (
 // Appetite is what a worker would claim, and what it lets others know.
 type Appetite struct {
 	Free    int  // runs that it can start now
+	Spare   int  // more of them, that the next poll is for: others have room, too
 	Ahead   int  // where nothing is free: runs that its slots get to soon. Only where no other worker has room, behind no limit, and none that was given back
 	Roused  int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
 	Above   *int // claim only from lanes of a higher priority; nil: from all
@@ -60,6 +61,7 @@ type Polled struct {
 	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
 	Shared []int       // lanes that another live worker may serve, sorted
 	Open   []int       // of these, the ones where one has room
+	Rivals int         // live workers that have room and may serve a lane of this one's
 	Soon   bool        // runs may be committed any moment that no notification tells of: look again soon
 	Back   bool        // runs may have become visible where this poll did not look: look again at once
 	Again  bool        // the next one takes something further that others may be waiting for
@@ -83,6 +85,7 @@ type Mail struct {
 // Heard is what notifications told, gathered. They are hints: whoever misses them polls.
 type Heard struct {
 	Lanes bool    // there may be something to claim
+	Rows  int     // how many new runs are left to this worker, of those that others are told of as well
 	Runs  []RunID // with new controls
 	Drain bool    // renew: somebody wants something of the worker
 	All   bool    // notifications may have been missed: look at everything

@@ -28,6 +28,7 @@ const crowdedPause = 200 * time.Millisecond
 func (w *Worker) claim() {
 	var pace queue.Pace
 	var last time.Time
+	spare := false // slots were left for the next poll, so that others who heard of the same runs come first
 	due := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -53,6 +54,9 @@ func (w *Worker) claim() {
 		case <-next.C:
 			w.hush(&pace)
 		}
+		if spare {
+			gap = max(gap, pollGap)
+		}
 		if at := last.Add(gap); time.Until(at) > 0 {
 			if at.Before(due) {
 				due = at
@@ -65,7 +69,11 @@ func (w *Worker) claim() {
 		polled, err := w.session.Poll(w.ctx, a)
 		w.polled(PollEnd{Wanted: a.Free + a.Ahead, Got: polled, Took: time.Since(last), Err: err})
 		w.take(a, &polled)
-		due = time.Now().Add(w.pause(pace.After(polled)))
+		pause := w.pause(pace.After(polled))
+		if spare = a.Spare > 0 && !polled.Hungry; spare {
+			pause = pollGap
+		}
+		due = time.Now().Add(pause)
 		next.Reset(time.Until(due))
 	}
 }
@@ -81,7 +89,12 @@ func (w *Worker) pause(pause time.Duration) time.Duration {
 // take launches what a poll claimed.
 func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
 	w.sated.Store(!polled.Hungry)
-	w.others.Store(&others{polled.Shared, polled.Open})
+	w.others.Store(&others{polled.Shared, polled.Open, polled.Rivals})
+	if left := w.due.Load(); polled.Hungry {
+		w.due.Add(-left) // others were quicker
+	} else {
+		w.due.Add(-min(left, int64(len(polled.Claims))))
+	}
 	if a.Free > 0 && a.Above == nil {
 		w.ahead = 0
 	} else if a.Ahead > 0 {

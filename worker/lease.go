@@ -160,6 +160,7 @@ func (w *Worker) listen() {
 		if err != nil {
 			return // the session or the worker ends; polls and renewals find out everything by themselves
 		}
+		w.due.Add(int64(heard.Rows))
 		if heard.Lanes || heard.All {
 			select {
 			case w.heard <- struct{}{}:

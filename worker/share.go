@@ -30,6 +30,8 @@ const (
 	// turnAfter is how many runs a worker claims ahead before it claims one as for a free slot: from a limit, of the lane that waits
 	// longest, or what waits for a slot. Where bodies end fast, no slot is ever free at a poll, and these would starve.
 	turnAfter = 16
+	// mostParts is into how many parts a worker divides its free slots at most where others have room as well.
+	mostParts = 8
 	// fastEnds is how many bodies end within soonEnough where a worker polls for several runs at a time.
 	fastEnds = 100
 )
@@ -49,7 +51,9 @@ func (w *Worker) appetite() queue.Appetite {
 		a.Free, a.Above = n, a.Least
 		return a
 	}
-	a.Free = w.gate.Room()
+	room := w.gate.Room()
+	a.Free = w.portion(room)
+	a.Spare = room - a.Free
 	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
 		a.Ahead = max(0, w.ends.count()-stats.Waiting)
 	}
@@ -60,6 +64,21 @@ func (w *Worker) appetite() queue.Appetite {
 		a.Roused = max(0, rousedMost-w.fleet.roused())
 	}
 	return a
+}
+
+// portion is how many runs to claim at a time where others have room as well, so that a burst spreads over all of them: what is left to
+// this worker of what they were told of; else an even part of its free slots, an eighth of them at least.
+func (w *Worker) portion(room int) int {
+	left := int(w.due.Load())
+	known := w.others.Load()
+	switch {
+	case known == nil || known.rivals == 0:
+		return room
+	case left > 0:
+		return min(left, room)
+	}
+	parts := min(known.rivals+1, mostParts)
+	return (room + parts - 1) / parts
 }
 
 // hungers says whether a poll is due because there is room. What is claimed ahead is filled up once half of it is gone.
@@ -124,8 +143,11 @@ func (w *Worker) giveBack() {
 	}
 }
 
-// others are the lanes that another worker may serve, and those where one has room.
-type others struct{ shared, open []int }
+// others are the lanes that another worker may serve, those where one has room, and how many have.
+type others struct {
+	shared, open []int
+	rivals       int
+}
 
 // returnable are the tickets whose runs may go back. Only where another worker may serve the lane: else they are as well here.
 // Nobody looks at the time of a run that waits in the database for a slot, so one whose time comes goes where there is room alone.
@@ -181,10 +203,14 @@ func (d *driver) stuckFor() *Ticket {
 
 // yield gives the run back: as it was claimed if nothing of this drive is durable, else in the way of a drain.
 func (d *driver) yield(ctx context.Context) error {
-	if d.acted || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
+	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
-	if err := d.worker.session.Release(ctx, d.claim, true); err != nil {
+	switch err := d.worker.session.Release(ctx, d.claim, true); {
+	case errors.Is(err, queue.ErrInboxMoved):
+		d.mail = true // it may need no slot for what is asked
+		return nil
+	case err != nil:
 		return err
 	}
 	return fmt.Errorf("run %d: %w", d.claim.Run, errGivenBack)

@@ -72,6 +72,28 @@ func TestShare_AWorkerHoldsWhatItCanStart(t *testing.T) {
 	})
 }
 
+// A burst spreads over all workers that have room, though one could take all of it.
+func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1h}\n", 0)
+		var all []*worker.Worker
+		for i := range 3 {
+			all = append(all, b.join(t, fmt.Sprint("w", i), 16, boot))
+		}
+		time.Sleep(5 * time.Second)
+		for range 12 {
+			b.enqueue(t, "d")
+		}
+		time.Sleep(100 * time.Millisecond)
+		for i, w := range all {
+			if s := w.Status().Gate; s.Slots-s.Free != 4 {
+				t.Errorf("worker %d runs %d of 12", i, s.Slots-s.Free)
+			}
+		}
+	})
+}
+
 // The first steps need no slot, so the worker that is alone begins all runs. What then waits for its slots goes to another one.
 func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	t.Parallel()

@@ -92,6 +92,7 @@ type Worker struct {
 	nudge     chan struct{}                 // the claimer is to poll if there is room
 	ranked    chan struct{}                 // tasks began to wait: others are to know how they rank
 	heard     chan struct{}                 // notifications told of runs
+	due       atomic.Int64                  // how many of them are left to this worker, and not claimed yet
 	stuck     chan struct{}                 // a run waits for a slot, and has nothing else to do
 	ends      rate                          // of bodies
 	tells     allowance                     // of notes about what tasks wait for

@@ -254,7 +254,7 @@ CREATE FUNCTION oarlock.rouse(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     IF r.claim_id IS NOT NULL THEN
-        UPDATE oarlock.runs SET inbox = inbox + 1 WHERE run_id = r.run_id;
+        UPDATE oarlock.runs SET inbox = inbox + 1, slot_wanted = false WHERE run_id = r.run_id;
         PERFORM pg_notify(w.channel, 'run:' || r.run_id) FROM oarlock.workers w WHERE w.worker_id = r.worker_id;
         RETURN r.state;
     END IF;

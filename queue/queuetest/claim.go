@@ -36,11 +36,12 @@ func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polle
 	s.claimAll(a, &p)
 	p.Hungry = len(p.Claims) < a.Free
 	if w.Only == 0 {
-		w.hungry, w.least, w.Busy, w.Waiting = max(0, a.Free-len(p.Claims)), a.Least, a.Busy, a.Waiting
-		m.passOn(told, a.Free, p.Claims)
+		w.hungry, w.least, w.Busy, w.Waiting = max(0, a.Free+a.Spare-len(p.Claims)), a.Least, a.Busy, a.Waiting
+		m.passOn(told, a.Free+a.Spare, p.Claims)
 		p.Top = m.top(w, a.Least)
 		p.Shared = m.shared(s, func(*worker) bool { return true })
 		p.Open = m.shared(s, func(w *worker) bool { return w.hungry > 0 })
+		p.Rivals = m.rivals(s)
 	}
 	return p, nil
 }
@@ -73,13 +74,17 @@ func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.d
 // others are workers that may serve a lane beside this one, and were heard of lately.
 func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
 	for _, w := range m.workers {
-		seen, known := s.peers[w.ID]
-		lively := known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
-		if w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && lively && w.serves(l) && counts(w) {
+		if s.countsOn(w) && w.serves(l) && counts(w) {
 			return true
 		}
 	}
 	return false
+}
+
+// countsOn says whether another worker is at work and gives signs of life.
+func (s *MemorySession) countsOn(w *worker) bool {
+	seen, known := s.peers[w.ID]
+	return w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
 }
 
 func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
@@ -95,6 +100,16 @@ func (m *Memory) shared(s *MemorySession, counts func(*worker) bool) (lanes []in
 	}
 	slices.Sort(lanes)
 	return lanes
+}
+
+// rivals counts the workers that have room and may serve a lane of this one's.
+func (m *Memory) rivals(s *MemorySession) (n int) {
+	for _, w := range m.workers {
+		if s.countsOn(w) && w.hungry > 0 && slices.ContainsFunc(m.lanes, func(l *lane) bool { return s.worker.serves(l) && w.serves(l) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // top is the highest priority of a run that a worker may claim and that ranks above all its tasks that wait.
@@ -240,7 +255,7 @@ func (m *Memory) claimed(is func(*run) bool) int {
 func (s *MemorySession) claim(r *run) *queue.Claim {
 	m := s.store
 	r.epoch++
-	r.wakeAt, r.slotWanted = noTime, false
+	r.wakeAt = noTime
 	r.rec.WakeAt = 0
 	c := queue.NewClaim(r.id, m.newID())
 	c.Begun = r.rec.StartedAt != 0

@@ -190,6 +190,7 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 	m := s.store
 	m.letGo(r)
 	delete(s.held, r.id)
+	r.slotWanted = b.Leave != nil && b.Leave.Drained
 	switch {
 	case b.Result != nil:
 		r.rec.State, r.rec.Reason, r.rec.Tolerated = b.Result.State, b.Result.Reason, b.Result.Tolerated
@@ -198,7 +199,6 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 		}
 		m.tellParent(r)
 	case b.Leave.Drained:
-		r.slotWanted = true
 		m.requeue(r, reachRanked)
 	default:
 		m.park(r, b.Leave)
@@ -253,12 +253,16 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool)
 	if r == nil {
 		return fmt.Errorf("release run %d: %w", c.Run, queue.ErrLeaseLost)
 	}
-	s.release(r, waits)
+	if waits && r.inbox != c.Inbox {
+		return fmt.Errorf("release run %d: %w", c.Run, queue.ErrInboxMoved)
+	}
+	r.slotWanted = r.slotWanted || waits
+	s.release(r)
 	return nil
 }
 
 // release queues a run again. One of which nothing has happened in this generation is as if it had never been claimed.
-func (s *MemorySession) release(r *run, waits bool) {
+func (s *MemorySession) release(r *run) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
 	if !s.store.acted(r) {
@@ -267,7 +271,6 @@ func (s *MemorySession) release(r *run, waits bool) {
 			s.store.expiring.push(alarm{r.queueDeadline, r})
 		}
 	}
-	r.slotWanted = waits
 	s.store.requeue(r, reachRanked)
 }
 

@@ -156,11 +156,11 @@ func (m *Memory) reopen(r *run) {
 // rouse lets a driver see that there is something new: the owner hears of it, a parked run is queued.
 func (m *Memory) rouse(r *run) {
 	r.inbox++
+	r.slotWanted = false
 	if r.claim != nil {
 		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
 		return
 	}
-	r.slotWanted = false
 	m.requeue(r, reachAll)
 }
 

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -235,10 +236,10 @@ func (m *Memory) spread(l *lane, rows, reach int) {
 		if kind == reachRanked && reach == reachRanked && rows == asked {
 			rows = max(rows, rankedMost) // nobody knows whose slot ends next
 		}
-		for _, w := range m.workers {
+		for _, w := range m.byTold(l) {
 			if rows > 0 && w.State == queue.WorkerLive && w.Only == 0 && w.serves(l) && w.hears(l, kind) {
 				rows--
-				w.tell(func(h *queue.Heard) { h.Lanes = true })
+				w.tell(func(h *queue.Heard) { h.Lanes = true; h.Rows++ })
 				if w.told == nil {
 					w.told = map[int]int{}
 				}
@@ -246,6 +247,11 @@ func (m *Memory) spread(l *lane, rows, reach int) {
 			}
 		}
 	}
+}
+
+// byTold are the workers, those first that were told of the fewest runs of a lane since their last poll.
+func (m *Memory) byTold(l *lane) []*worker {
+	return slices.SortedStableFunc(slices.Values(m.workers), func(a, b *worker) int { return cmp.Compare(a.told[l.id], b.told[l.id]) })
 }
 
 // hears says whether a worker is one of those that are told next.

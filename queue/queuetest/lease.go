@@ -210,7 +210,8 @@ func (s *MemorySession) Close(ctx context.Context) error {
 		return nil
 	}
 	for _, r := range s.worker.sortedRuns() {
-		s.release(r, false)
+		r.slotWanted = false
+		s.release(r)
 	}
 	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
 	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
@@ -262,7 +263,7 @@ func (m *Memory) lose(w *worker) int {
 	runs := w.sortedRuns()
 	for _, r := range runs {
 		m.letGo(r)
-		r.losses++
+		r.losses, r.slotWanted = r.losses+1, false
 		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost: queued again"})
 		m.requeue(r, reachAll)
 	}

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,12 +24,15 @@ var sharePromises = []promise{
 	{"a full worker claims what a child's end brought back", rousedByChild},
 	{"a full worker claims what a loss brought back", rousedByLoss},
 	{"a full worker leaves what waits for a slot, until a request comes for it", slotWanted},
+	{"what waits for a slot still does after a claim that nobody drove", slotWantedStill},
+	{"what was asked in the meantime keeps a run from going back for a slot", askedMeanwhile},
 	{"what a full worker claims behind a limit leaves the rest to others", rousedBehindLimit},
 	{"a word of runs is passed on by who has no room", passesOn},
 	{"nothing is claimed ahead where another worker has room", aheadAlone},
 	{"nothing is claimed ahead behind a limit", aheadBehindLimit},
 	{"a worker sees what ranks above its tasks, and claims that alone", topAndAbove},
 	{"hunger is for free slots", hungryForFree},
+	{"a worker that leaves slots for its next poll is still hungry, and the others know how many are", rivals},
 }
 
 // giveBack claims the next run, and gives it back before anything of it was committed.
@@ -243,6 +247,30 @@ func slotWanted(s *setup) {
 	s.rouses(id)
 }
 
+func slotWantedStill(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+	s.must(w.Release(s.Context(), c, true))
+	s.giveBack(w, id, false)
+	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	s.claimOne(w)
+	s.worker(replacing(w))
+	s.rouses(id)
+}
+
+func askedMeanwhile(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	if err := w.Release(s.Context(), c, true); !errors.Is(err, queue.ErrInboxMoved) {
+		s.Errorf("for want of a slot: %v, want that its inbox moved", err)
+	}
+	s.must(w.Release(s.Context(), c, false))
+}
+
 func rousedBehindLimit(s *setup) {
 	s.put("name: gate\nsteps: [{id: a, action: approval}]\n")
 	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(2)}))
@@ -374,5 +402,29 @@ func hungryForFree(s *setup) {
 	}
 	if p := s.poll(w, queue.Appetite{Free: 1}); !p.Hungry {
 		s.Error("it has a free slot, and is not hungry")
+	}
+}
+
+func rivals(s *setup) {
+	s.put(single)
+	one, other, elsewhere := s.worker(), s.worker(), s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
+	for range 3 {
+		s.enqueue(queue.Request{DAG: "single"})
+	}
+	s.poll(elsewhere, queue.Appetite{Free: 4})
+	s.wantRivals(one, 0)
+	if p := s.poll(other, queue.Appetite{Free: 1, Spare: 3}); len(p.Claims) != 1 || p.Hungry {
+		s.Errorf("claimed %d, hungry %v: want one, and more to be there", len(p.Claims), p.Hungry)
+	}
+	s.wantRivals(one, 1)
+	s.poll(other, queue.Appetite{Free: 1})
+	s.wantRivals(one, 0)
+}
+
+func (s *setup) wantRivals(w Session, want int) {
+	s.Helper()
+	s.poll(w, queue.Appetite{})
+	if p := s.poll(w, queue.Appetite{}); p.Rivals != want {
+		s.Errorf("%d rivals, want %d", p.Rivals, want)
 	}
 }

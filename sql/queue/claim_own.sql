@@ -31,7 +31,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
        FOR NO KEY UPDATE OF r SKIP LOCKED
 ), claimed AS (
     UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL, slot_wanted = false,
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run

@@ -23,7 +23,7 @@ changed AS (
                               THEN u.wake_at END,
            claim_id    = CASE WHEN NOT u.leaves THEN r.claim_id END,
            worker_id   = CASE WHEN NOT u.leaves THEN r.worker_id END,
-           slot_wanted = u.slot_wanted,
+           slot_wanted = coalesce(u.slot_wanted, r.slot_wanted),
            losses      = CASE WHEN NOT u.calms THEN r.losses ELSE 0 END,
            reason      = CASE WHEN u.recorded THEN u.reason ELSE r.reason END,
            ending      = CASE WHEN u.recorded THEN u.ending ELSE r.ending END,

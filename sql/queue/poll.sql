@@ -63,7 +63,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
 -- end many
 ), claimed AS (
     UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL, slot_wanted = false,
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL,
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest((SELECT c.ids[:coalesce(
                           -- part many

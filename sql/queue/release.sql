@@ -1,5 +1,6 @@
 -- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
---          generation is as if it had never been claimed. The part `waiting` says that they wait for slots, so that a worker without one leaves them
+--          generation is as if it had never been claimed. What it waited for when it was claimed, a slot or anything,
+--          it waits for again, where it is one of `some`: no drive of it began
 -- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent, lanes_pkey
 -- Locks: the runs in the order of their ids, passing over those that somebody holds; their lanes
 WITH idle AS MATERIALIZED (
@@ -14,9 +15,9 @@ WITH idle AS MATERIALIZED (
      ORDER BY r.run_id + 0 LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED -- + 0: in the order of the key, the plan would go through all runs there are
 ), queued AS (
     UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL,
-           -- part some
-           slot_wanted = @waiting,
-           -- end some
+           -- part all
+           slot_wanted = false,
+           -- end all
            started_at = CASE WHEN i.acted THEN r.started_at END, deadline = CASE WHEN i.acted THEN r.deadline END
       FROM (SELECT i.run_id, r.ending <> '' OR r.paused_by <> ''
                    OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)

@@ -6,7 +6,7 @@ WITH orphan AS MATERIALIZED (
      WHERE r.worker_id = @worker AND NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker)
      ORDER BY r.run_id + 0 LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED -- + 0: in the order of the key, the plan would go through all runs there are
 ), queued AS (
-    UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL, losses = r.losses + 1
+    UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL, slot_wanted = false, losses = r.losses + 1
      WHERE r.run_id = ANY (ARRAY(SELECT o.run_id FROM orphan o)) AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
     RETURNING r.run_id, r.lane_id, r.epoch, r.run_at
 ), noted AS (
