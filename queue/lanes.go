@@ -16,8 +16,11 @@ const (
 	// passed: they may just be on their way, written before the poll and committed after it.
 	timerSlack = 2 * time.Second
 
-	// oldestEvery is how many claims a worker makes before one goes to the lane whose runs wait longest, whatever its priority.
-	oldestEvery = 16
+	// TurnEvery is how many turns go by priority or by speed before one goes to what would starve otherwise. Of the runs that a
+	// worker claims, that one is of the lane whose runs wait longest. Of the tasks that get its slots, it is the one that waits
+	// longest. Where bodies end so fast that no poll finds a free slot, a worker claims ahead; then that one is claimed as for a
+	// free slot, so that limited lanes and runs that were given back for want of a slot have their turn, too.
+	TurnEvery = 16
 )
 
 var readLanes = sql.Named("queue/lanes")
@@ -129,10 +132,10 @@ func above(ordered []*lane, priority *int) []*lane {
 	return slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.Priority <= *priority })
 }
 
-// oldestFirst moves the lane to the front whose runs wait longest, as far as its floor tells, where it is its turn: one claim of
-// oldestEvery is of it, so that nothing starves below a higher priority. It says how many runs of the first lane to claim.
+// oldestFirst moves the lane to the front whose runs wait longest, as far as its floor tells, where it is its turn:
+// see TurnEvery. It says how many runs of the first lane to claim.
 func (l *lanes) oldestFirst(ordered []*lane, want int) (most int) {
-	if l.claims < oldestEvery || len(ordered) == 0 || ordered[0].Priority == ordered[len(ordered)-1].Priority {
+	if l.claims < TurnEvery || len(ordered) == 0 || ordered[0].Priority == ordered[len(ordered)-1].Priority {
 		return want
 	}
 	oldest := 0
@@ -148,7 +151,7 @@ func (l *lanes) oldestFirst(ordered []*lane, want int) (most int) {
 	lane := ordered[oldest]
 	copy(ordered[1:oldest+1], ordered[:oldest])
 	ordered[0] = lane
-	return (want + oldestEvery - 1) / oldestEvery
+	return (want + TurnEvery - 1) / TurnEvery
 }
 
 // gave takes in which lanes gave runs, in the order in which they did.

@@ -181,7 +181,7 @@ func TestLanes_OneClaimOfSixteenIsForTheLaneThatWaitsLongest(t *testing.T) {
 	now := time.Now()
 	l.all[0].floor, l.all[1].floor, l.all[2].floor = place{at: now}, place{at: now}, place{at: now.Add(-time.Hour)}
 	firsts := map[int]int{}
-	for range 2 * oldestEvery {
+	for range 2 * TurnEvery {
 		ordered := l.order()
 		most := l.oldestFirst(ordered, 1)
 		firsts[ordered[0].ID]++

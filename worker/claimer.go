@@ -80,7 +80,8 @@ func (w *Worker) claim() {
 
 // pause is how long the claimer waits at most.
 func (w *Worker) pause(pause time.Duration) time.Duration {
-	if w.gate.Stats().Waiting > w.ends.count() && w.fleet.stalls() > 0 {
+	m := w.moment()
+	if _, idle := w.fleet.look(); m.Waiting > m.ends && len(idle) > 0 {
 		return min(pause, crowdedPause)
 	}
 	return pause
@@ -155,12 +156,6 @@ func (w *Worker) polled(p PollEnd) {
 		return
 	}
 	w.unpolled.Over(w.log, "the database answers polls again")
-}
-
-// busy is how many slots are in use.
-func (w *Worker) busy() int {
-	stats := w.gate.Stats()
-	return stats.Slots - stats.Free
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.

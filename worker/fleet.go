@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -63,44 +64,42 @@ func (f *fleet) unstall(d *driver) {
 	delete(f.idle, d)
 }
 
-// stalled are the drivers that can do nothing until they get a slot, by their first ticket.
-func (f *fleet) stalled() map[*Ticket]stall {
+// look counts the drivers, and lists those that can do nothing until they get a slot.
+func (f *fleet) look() (size int, idle stalls) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make(map[*Ticket]stall, len(f.idle))
-	for _, s := range f.idle {
-		all[s.ticket] = s
-	}
-	return all
+	return len(f.byRun), slices.Collect(maps.Values(f.idle))
 }
 
-// stuck are the runs of stalled drivers, sorted.
-func (f *fleet) stuck() (runs []queue.RunID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for d := range f.idle {
-		runs = append(runs, d.claim.Run)
+// stalls are stalled drivers, in no order.
+type stalls []stall
+
+// runs are sorted.
+func (all stalls) runs() (runs []queue.RunID) {
+	for _, s := range all {
+		runs = append(runs, s.driver.claim.Run)
 	}
 	slices.Sort(runs)
 	return runs
 }
 
 // roused counts the stalled drivers whose runs were claimed without a slot.
-func (f *fleet) roused() (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for d := range f.idle {
-		if d.roused {
+func (all stalls) roused() (n int) {
+	for _, s := range all {
+		if s.driver.roused {
 			n++
 		}
 	}
 	return n
 }
 
-func (f *fleet) stalls() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.idle)
+// byTicket finds a stalled driver by the first ticket of it.
+func (all stalls) byTicket() map[*Ticket]stall {
+	found := make(map[*Ticket]stall, len(all))
+	for _, s := range all {
+		found[s.ticket] = s
+	}
+	return found
 }
 
 // close lets nothing more start, and tells all that the worker drains.
@@ -140,12 +139,6 @@ func (w *Worker) giveUp(o order) {
 
 // mail tells a driver of controls that it may not know yet.
 func (f *fleet) mail(m queue.Mail) { f.tell([]queue.RunID{m.Run}, false) }
-
-func (f *fleet) size() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.byRun)
-}
 
 // tell says that runs have mail; of none in particular: all.
 func (f *fleet) tell(runs []queue.RunID, all bool) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // reserveFor is how long a waiter that needs several slots at once keeps smaller ones behind it from passing.
@@ -49,9 +51,6 @@ type Gate struct {
 	idleSince time.Time
 }
 
-// oldestEvery is how many grants a gate makes before one goes to what has waited longest, whatever its priority.
-const oldestEvery = 16
-
 // lineSlack is how many tickets that wait no longer may stand behind one that does, however few wait.
 const lineSlack = 64
 
@@ -61,6 +60,14 @@ type GateStats struct {
 	Expected        int     // of the free ones, those that are kept for runs that were just claimed
 	Waiting, Active int     // tickets
 	IdleSlotSeconds float64 // of slots that were free while something waited
+}
+
+// GateLook is a gate at one moment.
+type GateLook struct {
+	GateStats
+	Room   int  // slots that are free for runs that are still to be claimed: none while they are kept for a task that waits
+	Urgent int  // slots that are kept free for a run that waits in the database, of those that became free since Urge
+	Next   *int // the run priority of the next task that waits; nil: none does
 }
 
 // NewGate makes a gate with all its slots free.
@@ -107,11 +114,33 @@ func (g *Gate) Forgo() {
 	g.giveOut()
 }
 
-// Room is how many slots are free for runs that are still to be claimed: none while they are kept for a task that waits.
-func (g *Gate) Room() int {
+// Look shows the gate at this moment.
+func (g *Gate) Look() GateLook {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.account()
+	look := GateLook{GateStats: GateStats{
+		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
+	}}
+	look.Room, look.Urgent = g.room(), g.urgentRoom()
+	if g.waiting.Len() > 0 {
+		priority := g.waiting[0].order.Run
+		look.Next = &priority
+	}
+	return look
+}
+
+// room counts the slots that are free for runs that are still to be claimed: none while they are kept for a task that waits.
+func (g *Gate) room() int {
 	if g.shut || g.keeps() {
+		return 0
+	}
+	return max(0, g.free-g.expected)
+}
+
+// urgentRoom counts the slots that are kept free for a run that waits in the database, of those that became free since Urge.
+func (g *Gate) urgentRoom() int {
+	if g.urgent == nil || g.shut {
 		return 0
 	}
 	return max(0, g.free-g.expected)
@@ -122,17 +151,6 @@ func (g *Gate) keeps() bool {
 	return g.waiting.Len() > 0 && (g.urgent != nil || g.head == nil || time.Since(g.headSince) < reserveFor)
 }
 
-// Next is the run priority of the next task that waits; nil: none does.
-func (g *Gate) Next() *int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.waiting.Len() == 0 {
-		return nil
-	}
-	priority := g.waiting[0].order.Run
-	return &priority
-}
-
 // Urge keeps slots that become free from tasks of runs that rank below priority: a run of it waits in the database. nil is the
 // end of that.
 func (g *Gate) Urge(priority *int) {
@@ -140,16 +158,6 @@ func (g *Gate) Urge(priority *int) {
 	g.account()
 	g.urgent = priority
 	g.giveOut()
-}
-
-// Urgent is how many slots are kept free for a run that waits in the database, of those that became free since Urge.
-func (g *Gate) Urgent() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.urgent == nil || g.shut {
-		return 0
-	}
-	return max(0, g.free-g.expected)
 }
 
 // After finds the tickets that so many others go before.
@@ -236,7 +244,7 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 		if before > 0 || before == 0 && time.Since(first.since) >= handOnFor {
 			return false
 		}
-		if g.grants++; before < 0 && g.grants >= oldestEvery {
+		if g.grants++; before < 0 && g.grants >= queue.TurnEvery {
 			return false // the slot is for what has waited longest
 		}
 	}
@@ -293,7 +301,7 @@ func (g *Gate) give() (given []*Ticket) {
 		if !g.may(t) {
 			break
 		}
-		if g.grants++; g.grants > oldestEvery {
+		if g.grants++; g.grants > queue.TurnEvery {
 			g.grants = 0
 		}
 		given = append(given, g.take(t))
@@ -314,12 +322,12 @@ func (g *Gate) may(t *Ticket) bool {
 	return t.slots <= g.free-g.expected && (g.urgent == nil || t.order.Run >= *g.urgent)
 }
 
-// first is who is to be served next: by order, but one grant of oldestEvery is for what has waited longest.
+// first is who is to be served next: by order, but one grant of queue.TurnEvery is for what has waited longest.
 func (g *Gate) first() *Ticket {
 	for len(g.line) > 0 && g.line[0].place < 0 {
 		g.line = g.line[1:]
 	}
-	if g.grants >= oldestEvery && g.may(g.line[0]) {
+	if g.grants >= queue.TurnEvery && g.may(g.line[0]) {
 		return g.line[0]
 	}
 	return g.waiting[0]
@@ -381,14 +389,7 @@ func (g *Gate) account() {
 }
 
 // Stats tell how busy the gate is.
-func (g *Gate) Stats() GateStats {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.account()
-	return GateStats{
-		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
-	}
-}
+func (g *Gate) Stats() GateStats { return g.Look().GateStats }
 
 // inOrder compares by who goes first.
 func inOrder(a, b *Ticket) int {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // granted records who got a grant, in order.
@@ -240,7 +242,7 @@ func TestGate_NeverGivesMoreThanItHas(t *testing.T) {
 	})
 }
 
-// Below a priority that never runs dry, one grant of oldestEvery goes to what has waited longest; also where slots would be handed
+// Below a priority that never runs dry, one grant of queue.TurnEvery goes to what has waited longest; also where slots would be handed
 // on from step to step.
 func TestGate_NothingStarves(t *testing.T) {
 	t.Parallel()
@@ -252,7 +254,7 @@ func TestGate_NothingStarves(t *testing.T) {
 			high := g.Ask(1, Order{Run: 9}, r.to("high"))
 			g.Ask(1, Order{}, r.to("low"))
 			turns := 0
-			for r.take(); turns < 3*oldestEvery; turns++ {
+			for r.take(); turns < 3*queue.TurnEvery; turns++ {
 				if hands && high.HandOn(1, Order{Run: 9}) {
 					continue
 				}
@@ -263,7 +265,7 @@ func TestGate_NothingStarves(t *testing.T) {
 				}
 				high = next
 			}
-			if turns < oldestEvery/2 || turns > oldestEvery+1 {
+			if turns < queue.TurnEvery/2 || turns > queue.TurnEvery+1 {
 				t.Errorf("its turn came after %d grants", turns)
 			}
 		})
@@ -282,7 +284,7 @@ func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	g.Arrive(1, Order{}, r.to("expected"))
 	mustGrant(t, &r, "expected")
 	g.Expect(1)
-	if n := g.Room(); n != 0 {
+	if n := g.Look().Room; n != 0 {
 		t.Errorf("room for %d", n)
 	}
 	g.Forgo()
@@ -304,7 +306,7 @@ func TestGate_KeepsSlotsForWhatIsUrgent(t *testing.T) {
 	}
 	first.Release()
 	mustGrant(t, &r)
-	if n := g.Urgent(); n != 1 {
+	if n := g.Look().Urgent; n != 1 {
 		t.Errorf("%d slots are kept", n)
 	}
 	g.Expect(1)

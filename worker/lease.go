@@ -64,7 +64,8 @@ func (w *Worker) renew(every time.Duration) time.Duration {
 	defer cancel()
 	asked := w.config.Boot()
 	soft, _ := w.session.Deadline()
-	renewal, err := w.session.Renew(ctx, w.busy(), w.gate.Stats().Waiting)
+	stats := w.gate.Stats()
+	renewal, err := w.session.Renew(ctx, stats.Slots-stats.Free, stats.Waiting)
 	if w.ctx.Err() != nil {
 		return every
 	}

@@ -27,9 +27,6 @@ const (
 	rousedMost = 64
 	// againAfter is for how long a run that needs several slots stays here once it went back and was claimed again.
 	againAfter = 30 * time.Second
-	// turnAfter is how many runs a worker claims ahead before it claims one as for a free slot: from a limit, of the lane that waits
-	// longest, or what waits for a slot. Where bodies end fast, no slot is ever free at a poll, and these would starve.
-	turnAfter = 16
 	// mostParts is into how many parts a worker divides its free slots at most where others have room as well.
 	mostParts = 8
 	// fastEnds is how many bodies end within soonEnough where a worker polls for several runs at a time.
@@ -39,29 +36,24 @@ const (
 // errGivenBack ends a drive whose run went back to the queue.
 var errGivenBack = errors.New("the run went back to the queue")
 
-// appetite is what to claim: what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended
-// lately.
+// moment is what a worker goes by when it claims runs and gives some back.
+type moment struct {
+	GateLook
+	ends int // bodies that ended within soonEnough
+}
+
+func (w *Worker) moment() moment { return moment{w.gate.Look(), w.ends.count()} }
+
+// appetite is what a poll claims. Where nothing else is to be had, it takes what came back by itself and may need no slot.
 func (w *Worker) appetite() queue.Appetite {
-	stats := w.gate.Stats()
-	a := queue.Appetite{Busy: stats.Slots - stats.Free, Waiting: stats.Waiting, Least: w.gate.Next()}
-	if w.stopping() {
-		return a
-	}
-	if n := w.gate.Urgent(); n > 0 && a.Least != nil {
-		a.Free, a.Above = n, a.Least
-		return a
-	}
-	room := w.gate.Room()
-	a.Free = w.portion(room)
-	a.Spare = room - a.Free
-	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
-		a.Ahead = max(0, w.ends.count()-stats.Waiting)
-	}
-	if a.Ahead > 0 && w.ahead >= turnAfter {
+	m := w.moment()
+	a := w.wants(&m)
+	if a.Ahead > 0 && w.ahead >= queue.TurnEvery {
 		a.Free, a.Ahead = 1, 0 // slots end fast: one is free soon
 	}
-	if a.Free+a.Ahead == 0 {
-		a.Roused = max(0, rousedMost-w.fleet.roused())
+	if a.Free+a.Ahead == 0 && !w.stopping() {
+		_, idle := w.fleet.look()
+		a.Roused = max(0, rousedMost-idle.roused())
 	}
 	return a
 }
@@ -81,13 +73,29 @@ func (w *Worker) portion(room int) int {
 	return (room + parts - 1) / parts
 }
 
-// hungers says whether a poll is due because there is room. What is claimed ahead is filled up once half of it is gone.
+// hungers says whether a poll is due because it would claim something. What is claimed ahead is filled up once half of it is gone.
 func (w *Worker) hungers() bool {
+	m := w.moment()
+	a := w.wants(&m)
+	return a.Free > 0 || a.Ahead > 0 && m.Waiting < m.ends/2
+}
+
+// wants is what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended lately.
+func (w *Worker) wants(m *moment) queue.Appetite {
+	a := queue.Appetite{Busy: m.Slots - m.Free, Waiting: m.Waiting, Least: m.Next}
 	if w.stopping() {
-		return false
+		return a
 	}
-	ends := w.ends.count()
-	return w.gate.Room() > 0 || w.gate.Urgent() > 0 || ends > 1 && w.gate.Stats().Waiting < ends/2
+	if m.Urgent > 0 && a.Least != nil {
+		a.Free, a.Above = m.Urgent, a.Least
+		return a
+	}
+	a.Free = w.portion(m.Room)
+	a.Spare = m.Room - a.Free
+	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
+		a.Ahead = max(0, m.ends-m.Waiting)
+	}
+	return a
 }
 
 // share gives runs back that wait for a slot while another worker may have one.
@@ -105,7 +113,7 @@ func (w *Worker) share() {
 			armed = false
 			w.giveBack()
 		}
-		if !armed && w.fleet.stalls() > 0 {
+		if _, idle := w.fleet.look(); !armed && len(idle) > 0 {
 			armed = true
 			tick.Reset(shareEvery)
 		}
@@ -123,12 +131,13 @@ func (w *Worker) stalled() {
 // giveBack asks drivers to give back runs that have nothing under way and that more tasks go before than have ended within
 // soonEnough.
 func (w *Worker) giveBack() {
-	ends := w.ends.count()
-	if w.gate.Stats().Waiting <= ends || w.stopping() {
+	m := w.moment()
+	if m.Waiting <= m.ends || w.stopping() {
 		return
 	}
-	stalled := w.fleet.stalled()
-	late := w.gate.After(ends, w.returnable(stalled))
+	_, idle := w.fleet.look()
+	stalled := idle.byTicket()
+	late := w.gate.After(m.ends, w.returnable(idle))
 	if len(late) == 0 {
 		return
 	}
@@ -153,16 +162,16 @@ type others struct {
 // Nobody looks at the time of a run that waits in the database for a slot, so one whose time comes goes where there is room alone.
 // A worker that is full of runs that came back by themselves keeps none, so that it hears what is asked of the next one.
 // What needs several slots went where one is free, and would come and go for ever.
-func (w *Worker) returnable(stalled map[*Ticket]stall) []*Ticket {
+func (w *Worker) returnable(idle stalls) []*Ticket {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= againAfter })
 	var known others
 	if at := w.others.Load(); at != nil {
 		known = *at
 	}
-	full := w.fleet.roused() >= rousedMost
-	tickets := make([]*Ticket, 0, len(stalled))
-	for t, s := range stalled {
+	full := idle.roused() >= rousedMost
+	tickets := make([]*Ticket, 0, len(idle))
+	for _, s := range idle {
 		lanes := known.shared
 		if s.timed {
 			lanes = known.open
@@ -170,7 +179,7 @@ func (w *Worker) returnable(stalled map[*Ticket]stall) []*Ticket {
 		_, may := slices.BinarySearch(lanes, s.driver.claim.Lane)
 		_, again := w.returned[s.driver.claim.Run]
 		if (may || full && s.driver.roused && !s.timed) && !again {
-			tickets = append(tickets, t)
+			tickets = append(tickets, s.ticket)
 		}
 	}
 	return tickets

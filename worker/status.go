@@ -59,7 +59,9 @@ func (w *Worker) Status() Status {
 	s.Gate = w.gate.Stats()
 	if session.Lease != nil {
 		s.Soft, s.Hard = session.Deadline()
-		s.Session, s.Runs, s.Stalled = session.Stats(), fleet.size(), fleet.stuck()
+		var idle stalls
+		s.Runs, idle = fleet.look()
+		s.Session, s.Stalled = session.Stats(), idle.runs()
 	}
 	if s.Phase == Live && w.stopping() {
 		s.Phase = Draining
