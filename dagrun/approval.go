@@ -47,7 +47,7 @@ func storedPrompt(prompt string) string {
 
 // waitsForApproval says in a few words whose decision an approval waits for.
 func (s *Step) waitsForApproval() string {
-	if s.Approval == nil || len(s.Approval.Approvers) == 0 {
+	if !s.Reserved() {
 		return "waits for approval"
 	}
 	return "waits for approval by " + anyOf(s.Approval.Approvers)

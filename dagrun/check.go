@@ -96,8 +96,7 @@ func checkBody(s *Step) error {
 		unless(s.Timeout >= 0 && s.PublishTimeout >= 0, "the timeout is negative"),
 		unless(s.Publish || s.PublishPool == "", "a pool for a publish, but no publish"),
 		unless(s.Result == nil || s.Result.SnoozeUntil == 0, "a precomputed result cannot snooze"),
-		unless(!s.Reserved || s.Body == BodyApproval, "a %s has no approvers", s.Body),
-		unless(!s.Reserved || s.Result == nil && s.CacheKey == nil, "an approval that names approvers has neither a precomputed result nor a cache"),
+		unless(!s.Reserved() || s.Result == nil && s.CacheKey == nil, "an approval that names approvers has neither a precomputed result nor a cache"),
 		checkRetry(s.Retry),
 	}
 	for i := range s.OnError {

@@ -9,17 +9,22 @@ import "slices"
 // whatever happens elsewhere, so that only those steps have to be kept. Where a step behind it may start without that success,
 // by its trigger rule for instance, whatever leads there may start it too, and is kept as well.
 
-// reserved says whether a step is an approval, or may be replaced by one, that only those whom it names may decide.
-func (s *Step) reserved() bool {
-	return s.Reserved || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
-		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.reserved() })
+// Reserved says whether a step is an approval that only those may decide whom it names: see Control.Decides.
+func (s *Step) Reserved() bool {
+	return s.Body == BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
+}
+
+// guards says whether a step is reserved, or may be replaced by one that is.
+func (s *Step) guards() bool {
+	return s.Reserved() || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
+		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.guards() })
 	})
 }
 
 // plainApproval says whether a step succeeds by being approved, and by nothing else.
 func (s *Step) plainApproval() bool {
 	c := s.ContinueOn
-	return s.Reserved && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
+	return s.Reserved() && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
 }
 
 // loose says whether a step may start, or count as a success, though a parent did not succeed.
@@ -30,7 +35,7 @@ func (s *Step) loose() bool {
 // findGuards lists the steps that guard others, and says of which that what stands behind them is not kept by waiting.
 func (g *Graph) findGuards() {
 	for i := range g.Len() {
-		if g.Step(i).reserved() {
+		if g.Step(i).guards() {
 			g.guards = append(g.guards, int32(i))
 		}
 	}

@@ -43,9 +43,7 @@ type Step struct {
 	Rule    Rule
 	When    Condition // nil: always
 	Body    Body
-	// Reserved: a BodyApproval that only those may decide whom it names: see Control.Decides.
-	Reserved bool
-	Data     any // the caller's own description of the body; carried, never looked into
+	Data    any // the caller's own description of the body; carried, never looked into
 
 	Approval *Approval // of BodyApproval: what it asks; nil: just for a decision
 

@@ -49,7 +49,7 @@ func (t *task) conditional() bool {
 }
 
 func (r *Run) precomputed(t *task) *Result {
-	if t == t.node.main && !t.step.Reserved {
+	if t == t.node.main && !t.step.Reserved() {
 		if res, ok := r.opts.Precomputed[t.step.Name]; ok {
 			return &res
 		}

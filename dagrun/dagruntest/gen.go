@@ -142,7 +142,8 @@ func randomStep(c *Choices, f Features, depth int) dagrun.Step {
 		r := randomResult(c)
 		s.Result = &r
 	}
-	if s.Reserved = s.Body == dagrun.BodyApproval && s.Priority < 2; s.Reserved {
+	if s.Body == dagrun.BodyApproval && s.Priority < 2 {
+		s.Approval = &dagrun.Approval{Approvers: []string{"boss"}}
 		s.CacheKey, s.Result = nil, nil
 	}
 	if f.Errors {

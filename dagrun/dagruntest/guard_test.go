@@ -45,7 +45,7 @@ func guarded(spec *dagrun.Spec) {
 			s.Depends[k].State %= dagrun.OnStarted
 		}
 		if i%3 == 0 && s.Foreach == nil {
-			*s = dagrun.Step{Name: s.Name, Depends: s.Depends, When: s.When, Body: dagrun.BodyApproval, Reserved: true, Retry: s.Retry}
+			*s = dagrun.Step{Name: s.Name, Depends: s.Depends, When: s.When, Body: dagrun.BodyApproval, Approval: &dagrun.Approval{Approvers: []string{"boss"}}, Retry: s.Retry}
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (m *Model) barred(step int, ct dagrun.Control) bool {
 
 // reserved says whether a step is, or may become, an approval for which somebody is named.
 func reserved(s *dagrun.Step) bool {
-	found := s.Reserved
+	found := named(s)
 	for _, rule := range s.OnError {
 		for i := range rule.With {
 			found = found || reserved(&rule.With[i])
@@ -62,7 +62,7 @@ func (m *Model) given(step int) bool {
 func (m *Model) waitedFor(guard int, behind map[int]bool) bool {
 	g := &m.steps[guard]
 	c := g.ContinueOn
-	if !g.Reserved || g.Foreach != nil || len(g.OnError) > 0 || c.Failed || c.Skipped || len(c.ExitCodes) > 0 {
+	if !named(g) || g.Foreach != nil || len(g.OnError) > 0 || c.Failed || c.Skipped || len(c.ExitCodes) > 0 {
 		return false
 	}
 	if g.Name == dagrun.InitHandler {
@@ -76,4 +76,9 @@ func (m *Model) waitedFor(guard int, behind map[int]bool) bool {
 		}
 	}
 	return true
+}
+
+// named says whether a step is an approval for which somebody is named.
+func named(s *dagrun.Step) bool {
+	return s.Body == dagrun.BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
 }

@@ -122,7 +122,7 @@ func (m *Model) passesWhen(c *cell) bool {
 }
 
 func (m *Model) precomputed(c *cell) *dagrun.Result {
-	if c.ID.Alt == 0 && c.ID.Item == "" && !c.step.Reserved {
+	if c.ID.Alt == 0 && c.ID.Item == "" && !named(c.step) {
 		if r, ok := m.opts.Precomputed[c.step.Name]; ok {
 			return &r
 		}

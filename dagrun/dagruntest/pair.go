@@ -182,7 +182,7 @@ func describe(s dagrun.Step) string {
 	add(s.WhenPerItem, "per item")
 	add(s.Foreach != nil, "foreach=%+v", s.Foreach)
 	add(s.Result != nil, "result=%+v", s.Result)
-	add(s.Reserved, "reserved")
+	add(s.Reserved(), "approvers=%v", s.Approval)
 	add(s.CacheKey != nil, "cache=%v", s.CacheKey)
 	add(s.Publish, "publish=%q/%d", s.PublishPool, s.PublishTimeout)
 	add(s.Priority != 0 || s.PriorityExpr != nil, "priority=%d/%v", s.Priority, s.PriorityExpr)

@@ -94,7 +94,6 @@ func (c *compiler) step(name string, s *Step, n *names) dagrun.Step {
 		Name: name, Data: s, Body: s.body(), Timeout: s.attemptTimeout().core(),
 		Approval: s.approval(n), Retry: s.RetryPolicy.core(), ContinueOn: s.ContinueOn.core(), SkipExit: s.SkipExitCode, Priority: s.Priority.Value,
 	}
-	out.Reserved = out.Body == dagrun.BodyApproval && len(stringList(s.With["approvers"])) > 0
 	if out.Body == dagrun.BodyTask && s.Result == nil {
 		out.Slots, out.Pool = max(1, s.Slots), value(s.Pool)
 	}

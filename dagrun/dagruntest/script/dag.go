@@ -133,10 +133,6 @@ var stepKeys = map[string]setter{
 		s.Result, err = parseResult(strings.Split(v, ","))
 		return err
 	},
-	"reserved": func(_ *dagParser, s *dagrun.Step, _ string) error {
-		s.Body, s.Reserved = dagrun.BodyApproval, true
-		return nil
-	},
 	"cache":   func(_ *dagParser, s *dagrun.Step, v string) error { s.CacheKey = text(v); return nil },
 	"publish": func(_ *dagParser, s *dagrun.Step, v string) error { s.Publish, s.PublishPool = true, v; return nil },
 	"publish_timeout": func(_ *dagParser, s *dagrun.Step, v string) (err error) {
