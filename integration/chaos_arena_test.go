@@ -228,7 +228,7 @@ func one[T any](ctx context.Context, url, name string, args ...any) (value T, er
 	return answer[T](ctx, url, chaosStatement(name), args...)
 }
 
-// answer returns the only value of a statement.
+// answer returns the only value of a statement, on a connection of its own: the one before may have been broken.
 func answer[T any](ctx context.Context, url, statement string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -237,6 +237,11 @@ func answer[T any](ctx context.Context, url, statement string, args ...any) (val
 		return value, err
 	}
 	defer conn.Close(ctx)
+	return answerOn[T](ctx, conn, statement, args...)
+}
+
+// answerOn returns the only value of a statement, on a connection that the caller keeps.
+func answerOn[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) (value T, err error) {
 	err = conn.QueryRow(ctx, statement, args...).Scan(&value)
 	return value, err
 }

@@ -23,13 +23,14 @@ steps:
   - {id: a, run: '. $DIR/lib; hold go'}
 `
 
-// tally is the only value of a statement about all runs.
-func tally[T any](t *testing.T, b *bench, name string, args ...any) (value T) {
+// tally is the only value of a statement about all runs. It keeps its connection, since tests ask again and again.
+func tally[T any](t *testing.T, b *bench, name string, args ...any) T {
 	t.Helper()
 	if b.desk == nil {
 		b.desk = b.db.Conn(t)
 	}
-	if err := b.desk.QueryRow(t.Context(), chaosStatement(name), args...).Scan(&value); err != nil {
+	value, err := answerOn[T](t.Context(), b.desk, chaosStatement(name), args...)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return value
