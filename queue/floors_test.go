@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -132,16 +133,17 @@ func TestFloors_ATransactionThatIsOpenForLong(t *testing.T) {
 	}
 }
 
-// A transaction that is prepared is as open as any, though no session has it.
+// A transaction that is prepared is as open as any, though no session has it. PostgreSQL prepares none that has notified, so it
+// enters its run while nobody is hungry.
 func TestFloors_APreparedTransaction(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	if value[int](t, f.desk, "SELECT current_setting('max_prepared_transactions')::int") == 0 {
-		t.Skip("this server prepares no transactions")
-	}
+	o, node := alone(t, map[string]string{"max_prepared_transactions": "2"}) // the shared server prepares none
+	db := &pgtest.DB{URL: node.URL()}
+	f := &fleet{desk: &desk{db: db, conn: db.Conn(t), store: o.Store}, worker: o.Store}
+	f.put(t, plainDAG)
 	s := f.register(t)
 	poll(t, s, 1)
-	poll(t, s, 1)
+	poll(t, s, 0)
 	tx := f.opened(t, "SELECT oarlock.enqueue('plain')", "PREPARE TRANSACTION 'p'")
 	_ = tx.Rollback(t.Context()) // the session has none any more
 	f.raised(t, s, f.now(t).Add(floorsWait))
