@@ -2,19 +2,19 @@ package dagrun
 
 import "slices"
 
-// An approval that names approvers guards what stands behind it. What somebody else says, a mark or the retry of a step,
-// opens no way past it: such a request is refused where it could let a step behind the approval start.
+// An approval that names approvers guards the steps behind it. A mark or a retry by anybody else opens no way past the
+// approval. The core refuses such a request where it could let a step behind the approval start.
 //
-// Usually each step behind it waits for the success of all its parents: nothing starts there before the approval is given,
-// whatever happens elsewhere, so that only those steps have to be kept. Where a step behind it may start without that success,
-// by its trigger rule for instance, whatever leads there may start it too, and is kept as well.
+// Usually each step behind the approval waits for the success of all its parents. Nothing starts there before the approval is
+// given, so the core refuses marks and retries of those steps alone. A step may also start without that success, by its
+// trigger rule for instance. Then the steps that lead to it could start it too, and the core refuses those as well.
 
-// Reserved says whether a step is an approval that only those may decide whom it names: see Control.Decides.
+// Reserved says whether a step is an approval that only its approvers may decide: see Control.Decides.
 func (s *Step) Reserved() bool {
 	return s.Body == BodyApproval && s.Approval != nil && len(s.Approval.Approvers) > 0
 }
 
-// guards says whether a step is reserved, or may be replaced by one that is.
+// guards says whether a step is reserved, or whether a reserved step may replace it.
 func (s *Step) guards() bool {
 	return s.Reserved() || slices.ContainsFunc(s.OnError, func(rule ErrorRule) bool {
 		return slices.ContainsFunc(rule.With, func(with Step) bool { return with.guards() })
@@ -27,12 +27,13 @@ func (s *Step) plainApproval() bool {
 	return s.Reserved() && s.Foreach == nil && len(s.OnError) == 0 && !c.Failed && !c.Skipped && len(c.ExitCodes) == 0
 }
 
-// loose says whether a step may start, or count as a success, though a parent did not succeed.
+// loose says whether a step may start or count as a success although a parent of it did not succeed.
 func (s *Step) loose() bool {
 	return s.Rule != AllSuccess || s.ContinueOn.Skipped || slices.ContainsFunc(s.Depends, func(e Edge) bool { return e.State == OnStarted })
 }
 
-// findGuards lists the steps that guard others, and says of which that what stands behind them is not kept by waiting.
+// findGuards lists the steps that guard others. A guard is passable where it may succeed without an approval, or
+// where a step behind it need not wait for its success.
 func (g *Graph) findGuards() {
 	for i := range g.Len() {
 		if g.Step(i).guards() {
@@ -54,7 +55,7 @@ func (g *Graph) findGuards() {
 	}
 }
 
-// Guards names the steps that only those may mark whom they name as approvers: see Control.Decides.
+// Guards names the steps that only their approvers may mark: see Control.Decides.
 func (g *Graph) Guards() []string {
 	names := make([]string, len(g.guards))
 	for i, guard := range g.guards {
@@ -63,14 +64,15 @@ func (g *Graph) Guards() []string {
 	return names
 }
 
-// barrier is what keeps somebody from marking or retrying steps: by step, 1 + the approval that is in the way, 0 for none.
+// barrier holds the approvals that keep the sender of a control from marking or retrying steps. Its numbers are 1 + the step of
+// the approval that is in the way, and 0 for none.
 type barrier struct {
-	closed []bool  // the step is an approval that is not given, and that the one who asks may not decide
-	behind []int32 // the step stands behind such an approval
-	near   []int32 // it is such an approval, or stands behind one, and that one is passable
+	closed []bool  // by step: the step is an approval that is not given, and the sender may not decide it
+	behind []int32 // by step: a closed approval in front of the step
+	near   []int32 // by step: a closed and passable approval, either the step itself or one in front of it
 }
 
-// barrier finds what keeps somebody from a step, nil for nothing.
+// barrier finds the approvals that are in the way of a control. It returns nil where there are none.
 func (r *Run) barrier(c *Control) *barrier {
 	decides := make(map[string]bool, len(c.Decides))
 	for _, name := range c.Decides {
@@ -93,7 +95,7 @@ func (r *Run) barrier(c *Control) *barrier {
 	return b
 }
 
-// spread has each step stand behind what its parents stand behind.
+// spread puts each step behind the approvals that its parents stand behind.
 func (b *barrier) spread(g *Graph) {
 	for _, i := range g.order {
 		for _, l := range g.Parents(int(i)) {
@@ -106,7 +108,7 @@ func (b *barrier) spread(g *Graph) {
 	}
 }
 
-// put enters an approval. All steps wait for init, so they stand behind it.
+// put enters a closed approval. All steps wait for init, so they stand behind an approval in its place.
 func (b *barrier) put(g *Graph, guard int32) {
 	b.closed[guard] = true
 	if g.passable[guard] {
@@ -123,12 +125,12 @@ func (b *barrier) put(g *Graph, guard int32) {
 	}
 }
 
-// given says whether an approval is behind the run: it succeeded. An init that has nothing to do lets the steps start, too.
+// given says whether an approval has succeeded. A skipped init counts as well, since the steps start after it.
 func (r *Run) given(n *node) bool {
 	return n.class == classS || n.class == classK && n == r.handler(handlerInit)
 }
 
-// whyNotPass says why a step may not be marked or retried by the one who asks, "" where it may.
+// whyNotPass says why the sender of a control may not mark or retry a step. It returns "" where the sender may.
 func (r *Run) whyNotPass(step int, c *Control) string {
 	b := r.barrier(c)
 	switch {
@@ -145,7 +147,7 @@ func (r *Run) whyNotPass(step int, c *Control) string {
 	return ""
 }
 
-// leadsNear finds a passable approval that a step stands beside: something is behind both. All steps are behind init.
+// leadsNear finds a passable approval that shares a step behind it with the given step. All steps are behind init.
 func (r *Run) leadsNear(b *barrier, step int) int32 {
 	if int32(step) == r.graph.handlers[handlerInit] {
 		return max(b.near[step], slices.Max(b.near[:r.graph.plain]))

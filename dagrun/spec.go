@@ -3,10 +3,10 @@ package dagrun
 // Time is database time in milliseconds since the Unix epoch. It is a type of its own so that no wall clock slips in.
 type Time int64
 
-// Duration is a span in milliseconds; 0 means none wherever a limit is meant.
+// Duration is a span in milliseconds. As a limit, 0 means none.
 type Duration int64
 
-// JSON is one compact JSON value, carried and never looked into.
+// JSON is one compact JSON value. The core carries it and never looks into it.
 type JSON string
 
 // Spec is what Compile turns into a Graph. Package dagspec makes it from a file; tests make it by hand.
@@ -98,11 +98,11 @@ const (
 	BodyChild                // ActOpen makes a child run; EvWaits with Ref names it; a ChildEnded control ends it
 )
 
-// Approval is what an approval asks of the people who decide it.
+// Approval describes the question of an approval step to the people who decide it.
 type Approval struct {
 	Prompt    Text // nil: none
 	Inputs    []Input
-	Approvers []string // empty: whoever may control the run
+	Approvers []string // empty: everybody who may control the run
 }
 
 // Input is a value that an approval asks for.
@@ -127,10 +127,10 @@ const (
 	NoneSkipped
 )
 
-// OnLost says what follows an attempt whose driver was lost.
+// OnLost says how a task goes on after an attempt whose driver was lost.
 type OnLost uint8
 
-// What follows a lost attempt.
+// The ways on after a lost attempt, the default first.
 const (
 	LostRetry OnLost = iota // the next attempt, outside the retry budget
 	LostFail                // the task failed (kind lost), then on_error and so on
@@ -161,10 +161,10 @@ type RetryPolicy struct {
 	Kinds       []FailureKind // nil: every kind but output, config, publish, lost, rejected, child
 }
 
-// Do is what an ErrorRule does.
+// Do names the action of an ErrorRule.
 type Do uint8
 
-// What an ErrorRule may do.
+// The actions of error rules.
 const (
 	DoRetry    Do = iota // overrides the policy's ExitCodes and Kinds; Limit counts
 	DoFail               // final
@@ -203,7 +203,7 @@ type Text interface{ Text(Scope) (string, error) }
 // Expander gives the items of a foreach.
 type Expander interface{ Expand(Scope) ([]Item, error) }
 
-// Scope is what an expression may look at, seen from one task.
+// Scope shows an expression the run as one task sees it.
 type Scope interface {
 	Context() any                      // Options.Context: params and the identity of the run
 	Step(name string) (StepView, bool) // any step of the graph
@@ -234,7 +234,7 @@ type RunView struct {
 	Generation int
 }
 
-// Failure is what on_error looks at.
+// Failure describes a failed attempt to the conditions of on_error.
 type Failure struct {
 	Kind     FailureKind
 	ExitCode int

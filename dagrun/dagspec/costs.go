@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// cost counts what an operation is going to do, by its operands. The operands may be of any type: the operation itself
-// refuses what it cannot work with.
+// cost charges the meter for an operation before it runs, by its operands. The operands may be of any type: the operation
+// itself refuses types that it cannot work with.
 type cost func(m *meter, p []any) error
 
-// costs of operators and functions, by name. What is missing here costs the same whatever its operands are.
+// costs holds the cost of each operator and function by name. An operation without an entry costs the same for all operands.
 var costs = map[string]cost{
 	"==": equality, "!=": equality,
 	"<": comparison, ">": comparison, "<=": comparison, ">=": comparison,
@@ -45,7 +45,7 @@ var costs = map[string]cost{
 	"keys": mapSorting, "values": mapSorting, "toPairs": mapSorting,
 }
 
-// textSize is the bytes of all texts among some values.
+// textSize counts the bytes of all texts among some values.
 func textSize(p ...any) int {
 	n := 0
 	for _, v := range p {
@@ -65,7 +65,7 @@ func seeAll(m *meter, p []any, times int) error {
 	return nil
 }
 
-// made is about a text that an evaluation makes: this bounds memory too.
+// made charges for a text that an evaluation makes. This bounds its memory, too.
 func made(m *meter, bytes int) error { return m.spend(bytes / 2) }
 
 func copying(m *meter, p []any) error { return made(m, textSize(p...)) }
@@ -84,7 +84,7 @@ func shallow(m *meter, p []any) error {
 	return m.spend(10 * n)
 }
 
-// comparison looks at the shorter of two texts at most.
+// comparison charges for the shorter of two texts, because an operator looks at no more.
 func comparison(m *meter, p []any) error {
 	if len(p) < 2 || !isText(p[0]) || !isText(p[1]) {
 		return nil
@@ -92,7 +92,7 @@ func comparison(m *meter, p []any) error {
 	return m.spend(min(len(p[0].(string)), len(p[1].(string))) / 16) //nolint:forcetypeassert // isText looked
 }
 
-// equality looks at both as far as they are alike; lists and maps of other lengths are not.
+// equality charges for both operands. Lists and maps of different lengths cost nothing: the operator sees that at once.
 func equality(m *meter, p []any) error {
 	switch {
 	case isText(p[0]):
@@ -113,7 +113,7 @@ func membership(m *meter, p []any) error {
 	return m.spend(size(p[1]) * (10 + textSize(p[0])/16))
 }
 
-// matching has each byte meet each instruction at worst.
+// matching charges for the worst case, in which each byte of the text meets each instruction of the pattern.
 func matching(m *meter, text any, program int) error {
 	return m.spend(10 + (textSize(text)+1)*program)
 }
@@ -124,7 +124,7 @@ func matchingAny(m *meter, p []any) error {
 		return err
 	}
 	program := programSize(pattern)
-	if err := m.spend(100 * program); err != nil { // to compile it
+	if err := m.spend(100 * program); err != nil { // the compilation of the pattern
 		return err
 	}
 	return matching(m, p[0], program)
@@ -180,7 +180,7 @@ func replacement(m *meter, p []any) error {
 func repetition(m *meter, p []any) error {
 	n, ok := number(p[1])
 	if !ok || n < 0 || n > exprUnits {
-		return nil // it is refused
+		return nil // the operation refuses such a number
 	}
 	return made(m, textSize(p[0])*int(n))
 }
@@ -195,7 +195,7 @@ func joining(m *meter, p []any) error {
 	return made(m, size(p[0])*textSize(p[1]))
 }
 
-// distinct compares lists and maps with each other, and finds anything else at once.
+// distinct charges more for lists and maps, which uniq compares with each other. It looks any other value up.
 func distinct(m *meter, p []any) error {
 	if err := m.see(p[0], 10); err != nil {
 		return err
