@@ -134,19 +134,21 @@ func TestShare_RunsGoWhereSlotsAreFree(t *testing.T) {
 func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
 	t.Parallel()
 	for trial := range *shareTrials {
-		b := setup(t)
-		b.put(t, staying)
-		b.worker(t, "small", "slots=2", "$DIR="+b.dir)
-		b.hungry(t, 1)
-		for range 8 {
-			b.enqueue(t, "held", nil)
-		}
-		b.underWay(t, 2)
-		b.worker(t, "large", "slots=6", "$DIR="+b.dir)
-		b.underWay(t, 8)
-		joined := tally[float64](t, b, "share_joined", 0)
-		t.Logf("measured trial %d: all were under way %.3f s after it joined", trial, joined)
-		b.end(t)
+		t.Run(fmt.Sprint(trial), func(t *testing.T) { // its workers end with it
+			b := setup(t)
+			b.put(t, staying)
+			b.worker(t, "small", "slots=2", "$DIR="+b.dir)
+			b.hungry(t, 1)
+			for range 8 {
+				b.enqueue(t, "held", nil)
+			}
+			b.underWay(t, 2)
+			b.worker(t, "large", "slots=6", "$DIR="+b.dir)
+			b.underWay(t, 8)
+			joined := tally[float64](t, b, "share_joined", 0)
+			t.Logf("measured trial %d: all were under way %.3f s after it joined", trial, joined)
+			b.end(t)
+		})
 	}
 }
 
@@ -155,22 +157,24 @@ func TestShare_AWorkerThatJoinsFindsWhatWaits(t *testing.T) {
 func TestShare_BegunRunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	t.Parallel()
 	for trial := range *shareTrials {
-		b := setup(t)
-		b.put(t, `
+		t.Run(fmt.Sprint(trial), func(t *testing.T) { // its workers end with it
+			b := setup(t)
+			b.put(t, `
 name: burst
 steps:
   - {id: a, action: noop}
   - {id: b, run: '. $DIR/lib; hold go', depends: [a]}
 `)
-		b.worker(t, "first", "slots=4", "$DIR="+b.dir)
-		b.hungry(t, 1)
-		tally[int](t, b, "share_many", "burst", 60)
-		b.underWay(t, 4)
-		b.worker(t, "second", "slots=4", "$DIR="+b.dir)
-		b.underWay(t, 8)
-		joined := tally[float64](t, b, "share_joined", 1)
-		t.Logf("measured trial %d: it was busy %.3f s after it joined", trial, joined)
-		b.end(t)
+			b.worker(t, "first", "slots=4", "$DIR="+b.dir)
+			b.hungry(t, 1)
+			tally[int](t, b, "share_many", "burst", 60)
+			b.underWay(t, 4)
+			b.worker(t, "second", "slots=4", "$DIR="+b.dir)
+			b.underWay(t, 8)
+			joined := tally[float64](t, b, "share_joined", 1)
+			t.Logf("measured trial %d: it was busy %.3f s after it joined", trial, joined)
+			b.end(t)
+		})
 	}
 }
 
