@@ -209,6 +209,35 @@ func TestFlush_ThatIsHalfSentLetsGoOfItsFence(t *testing.T) {
 	}
 }
 
+// A statement that is refused while a connection is made ready leaves those before it prepared there.
+func TestFlush_GoesOnWhereItsConnectionWasHalfReady(t *testing.T) {
+	t.Parallel()
+	y, proxy := through(t)
+	y.journal, y.held, y.lost = y.open(must(proxy.URL(y.url)), patience) // does not give up by itself
+	c := y.claim()
+	second := func(m netfault.Message) bool {
+		return m.From == netfault.Client && m.Type == 'P' && bytes.HasPrefix(m.Body, []byte(otherFlush.name))
+	}
+	hold := proxy.Inject(netfault.Fault{When: second, Do: netfault.Hold})
+	defer hold.Release()
+	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
+	hold.MustFire(t)
+	tx := y.begin()
+	y.in(tx, "LOCK oarlock.tasks IN ACCESS EXCLUSIVE MODE")
+	hold.Release()
+	y.blocked(tx, appName(y.worker))
+	refused := proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Server, 'E'), Do: netfault.Hold})
+	defer refused.Release()
+	y.exec("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = $1", appName(y.worker))
+	refused.MustFire(t)
+	y.end(tx)
+	refused.Release()
+	y.must(y.outcome(done))
+	if got := y.tasks(c); !slices.Equal(got, []string{"0 running 1"}) {
+		t.Errorf("tasks %v", got)
+	}
+}
+
 func TestFlush_ThatIsHalfSentByADeadWorkerIsEnded(t *testing.T) {
 	t.Parallel()
 	y, proxy := through(t)

@@ -183,7 +183,8 @@ func runsOf(array []byte) []RunID {
 	return list
 }
 
-// prepare makes a new connection ready for flushes.
+// prepare makes a new connection ready for flushes. The connection keeps account of what is prepared, because a refusal in
+// the midst of it leaves the statements before it prepared, and their names are taken.
 func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if j.prepared == conn {
 		return nil
@@ -197,7 +198,7 @@ func (j *journal) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("prepare a flush: %w", err)
 	}
 	for _, text := range flushTexts {
-		if _, err := conn.PgConn().Prepare(ctx, text.name, text.sql, nil); err != nil {
+		if _, err := conn.Prepare(ctx, text.name, text.sql); err != nil {
 			return fmt.Errorf("prepare a flush: %w", err)
 		}
 	}
