@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/chaos/check"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
 	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pgcluster"
@@ -103,12 +104,15 @@ type arena struct {
 	asked   *answers
 	maxStep time.Duration // of the clock
 	broken  []string      // found while it went on
+	shared  check.Sharing // what the sampler saw
 }
 
 // awaited is a fault that waits for its message.
 type awaited struct {
 	kind  string
 	fault *netfault.Injected
+	unit  *station      // nil: it is a client's
+	since time.Duration // when it was seen to have fired first, by the sampler's clock
 }
 
 func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
@@ -283,6 +287,8 @@ type station struct {
 	busy    bool // something is being done to it
 	uses    int  // how often something was
 	leaving bool
+	storms  int // faults that could keep it from claiming
+	stormy  int // of these, those that go on
 }
 
 func (a *arena) startWorkers(t *testing.T) {
@@ -311,7 +317,7 @@ func (u *station) run(t *testing.T) {
 			u.mu.Unlock()
 			return
 		}
-		p := u.bench.worker(t, u.name, "lease_ttl="+chaosTTL.String(), "heartbeat="+chaosBeat.String(), "drain_timeout=1s", "log_level=info")
+		p := u.bench.worker(t, u.name, "lease_ttl="+chaosTTL.String(), "heartbeat="+chaosBeat.String(), "drain_timeout=1s", "log_level=info", fmt.Sprint("slots=", chaosSlots))
 		u.now = p
 		u.mu.Unlock()
 		<-p.ended

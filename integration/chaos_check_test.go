@@ -101,7 +101,7 @@ type judge struct {
 const starved = chaosTTL * 2 / 10
 
 func (j *judge) say(what string) {
-	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late)
+	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late) || strings.HasPrefix(what, "C2")
 	if j.res.LagMS > starved.Milliseconds() && timely {
 		j.res.Inconclusive = append(j.res.Inconclusive, what)
 		return
@@ -133,7 +133,7 @@ func (j *judge) readRuns() []ended {
 
 func (j *judge) readTrail() []check.Change {
 	return readAll(j, "trail", func(row pgx.CollectableRow) (c check.Change, err error) {
-		return c, row.Scan(&c.Tx, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim)
+		return c, row.Scan(&c.Tx, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim, &c.Asked, &c.GaveBack)
 	})
 }
 
@@ -175,6 +175,7 @@ func (j *judge) state(over bool) {
 	}
 	j.sayAll(check.Trail(j.trail, edges))
 	j.limits()
+	j.sharing()
 	j.kept()
 	for _, name := range pgtest.Invariants() {
 		if j.scene.meaningless(name) {
@@ -214,6 +215,16 @@ func (j *judge) limits() {
 		kinds[r.id] = []string{"queue " + r.queue, "DAG " + r.dag}
 	}
 	j.sayAll(check.Limits(j.trail, kinds, most))
+}
+
+// sharing checks C2 in what was sampled, and C3 in the order of changes.
+func (j *judge) sharing() {
+	s, r := &j.shared, j.res
+	r.Moments, r.Unsure, r.Open, r.Waits, r.Beside, r.LongestMS = s.Moments, s.Unsure, s.Open, s.Waits, s.Beside, s.Longest.Milliseconds()
+	j.sayAll(s.Broken)
+	moves, broken := check.Moves(j.trail)
+	r.Moves = moves
+	j.sayAll(broken)
 }
 
 // kept looks for what went away: runs that were accepted (S6), rows that are only added (S2), and whether each child is there,

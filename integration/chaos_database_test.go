@@ -45,10 +45,12 @@ func (a *arena) breakDatabase(r *rand.Rand, end time.Time) {
 func databaseFaults() []fault {
 	return []fault{
 		{"backends terminated", 4, func(a *arena, r *rand.Rand) bool {
+			defer a.storm()()
 			n, err := one[int](a.ctx, a.superURL(), "terminate", []int{1, 3, 100}[r.IntN(3)])
 			return err == nil && n > 0
 		}},
 		{"a backend killed with SIGKILL", 1, func(a *arena, r *rand.Rand) bool {
+			defer a.storm()()
 			pids := a.backendPIDs()
 			return len(pids) > 0 && syscall.Kill(pids[r.IntN(len(pids))], syscall.SIGKILL) == nil
 		}},
@@ -75,6 +77,7 @@ func databaseFaults() []fault {
 func (a *arena) superURL() string { return databaseURL(a.node(), a.name) }
 
 func (a *arena) restart(r *rand.Rand, leave func(*pgcluster.Node, testing.TB)) bool {
+	defer a.storm()()
 	leave(a.node(), a.t)
 	pause(a.ctx, between(r, 0, chaosTTL/2))
 	a.node().Start(a.t)
@@ -92,7 +95,7 @@ func (a *arena) hold(r *rand.Rand, name string) bool {
 	if err == nil {
 		_, err = tx.Exec(ctx, chaosStatement(name))
 	}
-	a.later(between(r, 100*time.Millisecond, chaosTTL), func() { _ = conn.Close(ctx) })
+	a.strike(between(r, 100*time.Millisecond, chaosTTL), func() { _ = conn.Close(ctx) })
 	return err == nil
 }
 
@@ -103,6 +106,7 @@ func lockBackwards(a *arena, r *rand.Rand) bool {
 		return false
 	}
 	defer conn.Close(context.WithoutCancel(a.ctx))
+	defer a.storm()()
 	ctx, cancel := context.WithTimeout(a.ctx, chaosTTL)
 	defer cancel()
 	tx, err := conn.Begin(ctx)
@@ -129,7 +133,7 @@ func shortTimeouts(a *arena, r *rand.Rand) bool {
 	if set(a.ctx, node, name, fmt.Sprint(10+r.IntN(190))) != nil {
 		return false
 	}
-	a.later(between(r, 200*time.Millisecond, chaosTTL), func() {
+	a.strike(between(r, 200*time.Millisecond, chaosTTL), func() {
 		ctx := context.WithoutCancel(a.ctx)
 		_ = script(ctx, url, "unset", "name", name)
 		_ = script(ctx, url, "reload")
@@ -149,8 +153,9 @@ func hogConnections(a *arena, r *rand.Rand) bool {
 		}
 		taken = append(taken, conn)
 	}
-	a.proxy(r).CutAll()
-	a.later(between(r, 300*time.Millisecond, chaosTTL), func() {
+	_, p := a.proxy(r)
+	p.CutAll()
+	a.strike(between(r, 300*time.Millisecond, chaosTTL), func() {
 		for _, conn := range taken {
 			_ = conn.Close(ctx)
 		}
@@ -198,6 +203,7 @@ func (a *arena) stepClock(ahead time.Duration) bool {
 
 // fillDisk leaves the server no room for a while.
 func fillDisk(a *arena, r *rand.Rand) bool {
+	defer a.storm()()
 	remove := fill(a.t, a.disk)
 	pause(a.ctx, between(r, 200*time.Millisecond, chaosTTL/2))
 	remove()

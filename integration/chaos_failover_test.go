@@ -53,6 +53,7 @@ func (a *arena) addStandby(t *testing.T) {
 
 // failOver loses the primary for good.
 func (a *arena) failOver(r *rand.Rand) {
+	defer a.storm()()
 	primary, standby := a.nodes[0], a.nodes[1]
 	if a.scene == asyncScene {
 		a.lost.began = time.Now()

@@ -62,6 +62,15 @@ func (a *arena) later(d time.Duration, undo func()) {
 	})
 }
 
+// strike does what later undoes, to these workers, or to all: until then they need not share work.
+func (a *arena) strike(d time.Duration, undo func(), units ...*station) {
+	over := a.storm(units...)
+	a.later(d, func() {
+		undo()
+		over()
+	})
+}
+
 func (a *arena) excuse(driver int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,6 +140,7 @@ func signalGuard(a *arena, r *rand.Rand, sig syscall.Signal) bool {
 		return false
 	}
 	u.use()
+	defer a.storm(u)()
 	return syscall.Kill(guard, sig) == nil
 }
 
@@ -146,6 +156,7 @@ func killDriver(a *arena, r *rand.Rand) bool {
 	defer free()
 	guard, driver := u.pids()
 	lives := livesBelow(guard, driver)
+	defer a.storm(u)()
 	if driver == 0 || syscall.Kill(driver, syscall.SIGKILL) != nil {
 		return false
 	}
@@ -194,6 +205,7 @@ func killBoth(a *arena, r *rand.Rand) bool {
 		return false
 	}
 	u.use()
+	defer a.storm(u)()
 	a.excuse(driver)
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		_ = syscall.Kill(guard, sig)
@@ -220,12 +232,12 @@ func (a *arena) freeze(r *rand.Rand, who func(guard, driver int) []int) bool {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 	}
-	a.later(spell(r), func() {
+	a.strike(spell(r), func() {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
 		free()
-	})
+	}, u)
 	return true
 }
 
@@ -262,10 +274,10 @@ func freezeAll(a *arena, r *rand.Rand) bool {
 // inject has a fault wait for its message, at one of the workers' connections.
 func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
 	return fault{kind, 2, func(a *arena, r *rand.Rand) bool {
-		p := a.proxy(r)
+		u, p := a.proxy(r)
 		injected := p.Inject(netfault.Fault{When: when(), Do: do, Nth: 1 + r.IntN(8)})
 		a.mu.Lock()
-		a.waiting = append(a.waiting, awaited{kind, injected})
+		a.waiting = append(a.waiting, awaited{kind: kind, fault: injected, unit: u})
 		a.mu.Unlock()
 		if do == netfault.Hold {
 			a.later(spell(r), injected.Release)
@@ -277,14 +289,19 @@ func inject(kind string, when func() netfault.Match, do netfault.Action) fault {
 func atFlush() netfault.Match { return flush }
 
 // proxy picks one of the workers' proxies to the server that takes writes.
-func (a *arena) proxy(r *rand.Rand) *netfault.Proxy {
+func (a *arena) proxy(r *rand.Rand) (*station, *netfault.Proxy) {
 	u := a.units[r.IntN(len(a.units))]
-	return u.proxies[a.takes]
+	return u, u.proxies[a.takes]
 }
 
 func networkFaults() []fault {
 	return []fault{
-		{"all connections of a worker cut", 3, func(a *arena, r *rand.Rand) bool { a.proxy(r).CutAll(); return true }},
+		{"all connections of a worker cut", 3, func(a *arena, r *rand.Rand) bool {
+			u, p := a.proxy(r)
+			defer a.storm(u)()
+			p.CutAll()
+			return true
+		}},
 		inject("a flush cut before the server has it", atFlush, netfault.Cut),
 		inject("a flush cut in half", atFlush, netfault.CutHalf),
 		inject("half a flush sent, the connection stays", atFlush, netfault.HalfSent),
@@ -295,22 +312,22 @@ func networkFaults() []fault {
 		inject("no more replies after a flush", written, netfault.Mute),
 		inject("a connection cut at any reply", func() netfault.Match { return netfault.OfType(netfault.Server, 'Z') }, netfault.Cut),
 		{"a worker's network silent", 3, func(a *arena, r *rand.Rand) bool {
-			p := a.proxy(r)
+			u, p := a.proxy(r)
 			p.Freeze()
-			a.later(spell(r), p.Thaw)
+			a.strike(spell(r), p.Thaw, u)
 			return true
 		}},
 		{"a slow network", 2, func(a *arena, r *rand.Rand) bool {
-			p := a.proxy(r)
+			u, p := a.proxy(r)
 			p.SetDelay(between(r, 5*time.Millisecond, 120*time.Millisecond))
-			a.later(spell(r), func() { p.SetDelay(0) })
+			a.strike(spell(r), func() { p.SetDelay(0) }, u)
 			return true
 		}},
 		{"connections refused", 2, func(a *arena, r *rand.Rand) bool {
-			p := a.proxy(r)
+			u, p := a.proxy(r)
 			p.Refuse(true)
 			p.CutAll()
-			a.later(spell(r), func() { p.Refuse(false) })
+			a.strike(spell(r), func() { p.Refuse(false) }, u)
 			return true
 		}},
 		{"a client's reply cut after it was done", 4, cutClient},
@@ -330,7 +347,7 @@ func cutClient(a *arena, r *rand.Rand) bool {
 	injected := a.clientProxy(r).Inject(netfault.Fault{When: match, Do: netfault.Cut})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waiting = append(a.waiting, awaited{"a client's reply cut after it was done", injected})
+	a.waiting = append(a.waiting, awaited{kind: "a client's reply cut after it was done", fault: injected})
 	return false
 }
 
@@ -338,7 +355,7 @@ func cutClient(a *arena, r *rand.Rand) bool {
 var pullCable = fault{"a network's link down", 8, func(a *arena, r *rand.Rand) bool {
 	cable := a.units[0].cable
 	cable.cut(a.t)
-	a.later(spell(r), func() { cable.mend(a.t) })
+	a.strike(spell(r), func() { cable.mend(a.t) }, a.units[0])
 	return true
 }}
 

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"crypto/rand"
 	mathrand "math/rand/v2"
 	"os/exec"
@@ -9,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/chaos/check"
 	"github.com/oarlock-dev/oarlock/integration/chaos/report"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
@@ -147,5 +150,100 @@ func TestJudge_FindsWhatIsPlanted(t *testing.T) {
 				t.Errorf("violations (- want, + got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// sampled is a database with a trail, and a sampler that looks at it until stop is called.
+func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
+	t.Helper()
+	b := setup(t)
+	if err := script(t.Context(), b.db.URL, "audit"); err != nil {
+		t.Fatal(err)
+	}
+	a := &arena{bench: b, t: t}
+	a.ctx, a.stop = context.WithCancel(t.Context())
+	a.atWork.Go(a.watchSharing)
+	stop = func() *check.Sharing {
+		a.stop()
+		a.atWork.Wait()
+		if len(a.broken) > 0 {
+			t.Error(a.broken)
+		}
+		return &a.shared
+	}
+	t.Cleanup(func() { stop() })
+	return &judge{arena: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: &report.Result{}}, stop
+}
+
+// A worker that polls and takes nothing, beside a run that waits.
+func TestWatchSharing_FindsARunThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	j, stop := sampled(t)
+	j.put(t, staying)
+	j.worker(t, "w1", "heartbeat=500ms", "slots=2", "$DIR="+j.dir)
+	j.hungry(t, 1)
+	if err := script(t.Context(), j.db.URL, "planted_claim"); err != nil {
+		t.Fatal(err)
+	}
+	run := j.enqueue(t, "held", nil)
+	beside := func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.shared.Broken) > 0
+	}
+	until(t, "the sampler finds it", beside)
+	shared := stop()
+	if found := shared.Broken[0]; found.Rule != "C2" || found.Run != int64(run) || !strings.Contains(found.What, "in the queue") {
+		t.Errorf("found %v", shared.Broken)
+	}
+}
+
+// A run that goes back because it waits for a slot is told in the trail from one that its worker hands on because it stops.
+func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("wants a database")
+	}
+	j := planted(t)
+	worker := queue.Worker{ID: uuid.New(), Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 4, Containment: "none", Offers: []string{"process", "action:noop"}}
+	session, err := j.Register(t.Context(), worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close(context.WithoutCancel(t.Context())) })
+	release := func(waits bool) func(*queue.Claim) error {
+		return func(c *queue.Claim) error { return session.Release(t.Context(), c, waits) }
+	}
+	drain := func(why string) func(*queue.Claim) error {
+		return func(c *queue.Claim) error {
+			return session.Commit(t.Context(), &queue.Batch{Claim: c, Leave: &dagrun.Leave{Drained: true}, Records: dagrun.Records{
+				Run: &dagrun.RunRecord{State: dagrun.RunQueued}, Notes: []dagrun.Note{{At: 5, Kind: "handed_on", Text: why}},
+			}})
+		}
+	}
+	for i, test := range []struct {
+		what  string
+		back  func(*queue.Claim) error
+		moves int // until now
+	}{
+		{"it waits for a slot", release(true), 1},
+		{"the worker began too late", release(false), 1},
+		{"it waits for its next slot", drain("worker w has no free slot: handed on"), 2},
+		{"the worker stops", drain("worker w stops: handed on"), 2},
+	} {
+		polled, err := session.Poll(t.Context(), queue.Appetite{Free: 1})
+		if err != nil || len(polled.Claims) != 1 {
+			t.Fatalf("%s: %d claims, %v", test.what, len(polled.Claims), err)
+		}
+		if err := test.back(polled.Claims[0]); err != nil {
+			t.Fatalf("%s: %v", test.what, err)
+		}
+		moves, broken := check.Moves(j.readTrail())
+		if moves != test.moves || len(broken) != max(0, test.moves-1) {
+			t.Errorf("%d: %s: %d moves, found %v, want %d", i, test.what, moves, broken, test.moves)
+		}
 	}
 }

@@ -35,6 +35,7 @@ const (
 	chaosBeat    = 500 * time.Millisecond
 	chaosFaults  = 12 * time.Second // for how long there are faults
 	chaosWorkers = 3
+	chaosSlots   = 4 // of each: fewer than there are tasks at a time
 	chaosRuns    = 26
 	chaosSettle  = 3 * time.Minute // by when all is over once nobody breaks anything any more: a deadline, no promise
 )
@@ -137,6 +138,9 @@ func (l *lane) play(t *testing.T, seed uint64) {
 	a.putAll(t, plan)
 	lag := watchLag()
 	a.startWorkers(t)
+	if a.scene != clockScene { // whose runs are due by one clock and ranked by another
+		a.atWork.Go(a.watchSharing)
+	}
 	var hands sync.WaitGroup
 	end := time.Now().Add(chaosFaults)
 	hands.Go(func() { a.ask(plan, rand.New(rand.NewPCG(seed, 1))) })
@@ -144,6 +148,7 @@ func (l *lane) play(t *testing.T, seed uint64) {
 	a.breakDatabase(rand.New(rand.NewPCG(seed, 3)), end)
 	hands.Wait()
 	a.heal(t)
+	a.rush(plan)
 	over := a.awaitAll(t)
 	a.stopClients()
 	a.stopWorkers(t)

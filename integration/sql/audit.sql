@@ -20,19 +20,22 @@ CREATE TABLE chaos.audit (
     generation  int NOT NULL,
     epoch       int NOT NULL,
     run_epoch   int NOT NULL,
-    claim       uuid
+    claim       uuid,
+    asked       bool NOT NULL DEFAULT false, -- its inbox moved
+    slotless    uuid -- the worker that gave it back, if its next task waits for a slot
 );
 
 -- Numbers are drawn while the row is locked, so those of one row are in the order of its changes.
 CREATE FUNCTION chaos.note_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO chaos.audit (run_id, was, became, generation, epoch, run_epoch, claim)
-    VALUES (NEW.run_id, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state, NEW.generation, NEW.epoch, NEW.epoch, NEW.claim_id);
+    INSERT INTO chaos.audit (run_id, was, became, generation, epoch, run_epoch, claim, asked, slotless)
+    VALUES (NEW.run_id, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state, NEW.generation, NEW.epoch, NEW.epoch, NEW.claim_id,
+            TG_OP = 'UPDATE' AND OLD.inbox <> NEW.inbox, CASE WHEN TG_OP = 'UPDATE' AND NEW.claim_id IS NULL AND NEW.slot_wanted THEN OLD.worker_id END);
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_new AFTER INSERT ON oarlock.runs FOR EACH ROW EXECUTE FUNCTION chaos.note_run();
 CREATE TRIGGER chaos_changed AFTER UPDATE ON oarlock.runs FOR EACH ROW
-    WHEN ((OLD.state, OLD.epoch, OLD.generation, OLD.claim_id) IS DISTINCT FROM (NEW.state, NEW.epoch, NEW.generation, NEW.claim_id)
+    WHEN ((OLD.state, OLD.epoch, OLD.generation, OLD.claim_id, OLD.inbox) IS DISTINCT FROM (NEW.state, NEW.epoch, NEW.generation, NEW.claim_id, NEW.inbox)
           OR OLD.finished_at IS NOT NULL AND OLD IS DISTINCT FROM NEW)
     EXECUTE FUNCTION chaos.note_run();
 

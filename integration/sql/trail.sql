@@ -1,9 +1,11 @@
--- Purpose: the trail, with names of tasks, in order
--- Index: audit_pkey
+-- Purpose: the trail, with names of tasks, in order. A run that a worker hands on because it stops wants a slot, too; the run's story tells these
+-- Index: audit_pkey; events_run
 -- Locks: none
 SELECT a.tx, a.run_id, coalesce(s.name || coalesce('~' || nullif(a.alt, 0), '') || coalesce('/' || nullif(a.item, ''), ''), '') AS task,
        coalesce(s.body ? 'run' AND NOT (s.kind = 'foreach' AND a.item = ''), false) OR coalesce(a.alt, 0) > 0 AS shell,
-       coalesce(a.was, ''), a.became, a.attempt, a.was_attempt, a.generation, a.epoch, a.run_epoch, coalesce(a.claim::text, '')
+       coalesce(a.was, ''), a.became, a.attempt, a.was_attempt, a.generation, a.epoch, a.run_epoch, coalesce(a.claim::text, ''), a.asked,
+       CASE WHEN a.slotless IS NULL OR EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = a.run_id AND e.epoch = a.epoch AND e.kind = 'handed_on'
+                                                  AND e.message NOT LIKE '%has no free slot%') THEN '' ELSE a.slotless::text END
   FROM chaos.audit a
   JOIN oarlock.runs r USING (run_id)
   JOIN oarlock.dag_versions v ON v.dag_id = r.dag_id AND v.version = r.version

@@ -24,6 +24,8 @@ type Change struct {
 	Epoch      int    // of the row
 	RunEpoch   int    // of the run at that moment
 	Claim      string // of the run at that moment, "": none
+	Asked      bool   // something was asked of the run
+	GaveBack   string // the worker that gave the run back for want of a slot, "": nobody did
 }
 
 var terminal = map[string]bool{
@@ -35,6 +37,7 @@ type history struct {
 	epoch, generation int
 	over              bool
 	overIn            int64            // the transaction that ended it
+	ends              map[int64]bool   // the transactions that end it, later ones included
 	parted            int64            // the transaction in which it was without a claim first
 	succeeded         map[taskOf]int64 // by which transaction
 	tasks             map[string]Change
@@ -48,12 +51,12 @@ type taskOf struct {
 // Trail finds what must not happen in the order of changes. Edges are the parents of each step, by run; a run that is not
 // there has none.
 func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Violation) {
-	runs := map[int64]*history{}
+	runs, ends := map[int64]*history{}, endsIn(changes)
 	claims := map[string]string{}
 	for _, c := range changes {
 		h := runs[c.Run]
 		if h == nil {
-			h = &history{succeeded: map[taskOf]int64{}, tasks: map[string]Change{}}
+			h = &history{ends: ends[c.Run], succeeded: map[taskOf]int64{}, tasks: map[string]Change{}}
 			runs[c.Run] = h
 		}
 		say := func(rule, format string, args ...any) {
@@ -73,6 +76,21 @@ func Trail(changes []Change, edges map[int64]map[string][]string) (broken []Viol
 	return broken
 }
 
+// endsIn finds the transactions that end each run: a cancel of one that nobody holds ends its tasks first.
+func endsIn(changes []Change) map[int64]map[int64]bool {
+	all := map[int64]map[int64]bool{}
+	for _, c := range changes {
+		if c.Task != "" || !terminal[c.Is] {
+			continue
+		}
+		if all[c.Run] == nil {
+			all[c.Run] = map[int64]bool{}
+		}
+		all[c.Run][c.Tx] = true
+	}
+	return all
+}
+
 type sayer func(rule, format string, args ...any)
 
 func (h *history) ofRun(c Change, say sayer) {
@@ -90,7 +108,7 @@ func (h *history) ofRun(c Change, say sayer) {
 	if h.over {
 		h.overIn = c.Tx
 	}
-	if c.Claim == "" {
+	if c.Claim == "" && (c.Is != c.Was || !c.Asked) {
 		h.parted = c.Tx
 	}
 }
@@ -114,7 +132,7 @@ func (h *history) ofTask(c Change, say sayer) {
 		say("S2", "%s became %s after the end of the run", c.Task, c.Is)
 	case c.Epoch != c.RunEpoch:
 		say("S7", "%s became %s, written in epoch %d while the run is in epoch %d", c.Task, c.Is, c.Epoch, c.RunEpoch)
-	case c.Claim == "" && c.Tx != h.overIn && c.Tx != h.parted:
+	case c.Claim == "" && !h.ends[c.Tx] && c.Tx != h.parted:
 		say("S7", "%s became %s while nobody held the run", c.Task, c.Is)
 	}
 	switch same := before.Generation == c.Generation; {

@@ -93,6 +93,31 @@ func TestTrail_FindsWhatMustNotHappen(t *testing.T) {
 	}
 }
 
+// A cancel of a run that nobody holds ends its tasks, then the run. What is asked of such a run changes no task else.
+func TestTrail_LetsNobodyButTheEndOfARunChangeTasksWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	end := task(5, "a", "running", "canceled", 1, 1)
+	end.Claim = ""
+	asked := run(5, "queued", 1, "")
+	asked.Was, asked.Asked = "queued", true
+	for name, test := range map[string]struct {
+		changes []Change
+		want    string
+	}{
+		"canceled": {[]Change{end, run(5, "canceled", 1, "")}, ""},
+		"later":    {[]Change{end, run(6, "canceled", 1, "")}, "S7"},
+		"asked":    {[]Change{asked, end}, "S7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := []Change{run(1, "queued", 0, ""), run(2, "running", 1, "x"), task(3, "a", "", "running", 1, 1), run(4, "queued", 1, "")}
+			if got := rules(Trail(append(before, test.changes...), edges)); got != test.want {
+				t.Errorf("broken: %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestLimits_FindsTooManyAtOnce(t *testing.T) {
 	t.Parallel()
 	of := func(tx, run int64, claim string) Change { return Change{Tx: tx, Run: run, Is: "running", Claim: claim} }

@@ -1,6 +1,7 @@
 // Package check judges what happened in a fault run: transitions of runs and tasks (S), what tasks wrote outside the database
-// (W), logs (G), and what clients were told (A).
+// (W), logs (G), what clients were told (A), and how work was shared (C).
 //
 // Its functions take records of the past and return what must not have happened. They know no database, no processes and no
-// clock: what is before what is said by the order of an audit trail and of a witness file, never by a time.
+// clock: what is before what is said by the order of an audit trail and of a witness file, never by a time. C2 alone is about times:
+// those at which a sampler looked, by its own clock.
 package check

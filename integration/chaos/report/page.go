@@ -41,6 +41,13 @@ func (t *total) add(r *Result) {
 	t.LogBytes += r.LogBytes
 	t.Calls += r.Calls
 	t.Canceled += r.Canceled
+	t.Moments += r.Moments
+	t.Unsure += r.Unsure
+	t.Open += r.Open
+	t.Waits += r.Waits
+	t.Beside += r.Beside
+	t.LongestMS = max(t.LongestMS, r.LongestMS)
+	t.Moves += r.Moves
 	t.TookMS += r.TookMS
 	t.LagMS = max(t.LagMS, r.LagMS)
 	t.Violations = append(t.Violations, named(r, r.Violations)...)
@@ -86,6 +93,13 @@ func Page(results []Result) string {
 		{"lines of the witness", int64(t.Sights)},
 		{"bytes of logs, compared with what tasks wrote", t.LogBytes},
 		{"calls of clients, checked for linearizability", int64(t.Calls)},
+		{"moments at which the sharing of work was looked at", int64(t.Moments)},
+		{"of these, moments that say nothing, since the sampler itself was late", int64(t.Unsure)},
+		{"moments at which a worker had a free slot, by all that is known", int64(t.Open)},
+		{"runs that waited for nothing but a slot, each time looked at", int64(t.Waits)},
+		{"of these, those that some worker had a free slot for", int64(t.Beside)},
+		{"the longest that one of these waited, in ms; 1500 are allowed", t.LongestMS},
+		{"moves of runs for want of a slot, each looked at", int64(t.Moves)},
 		{"**violations**", int64(len(t.Violations))},
 		{"inconclusive: seen while the machine itself stood still", int64(len(t.Inconclusive))},
 	} {

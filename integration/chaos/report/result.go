@@ -26,6 +26,13 @@ type Result struct {
 	LogBytes     int64          `json:"log_bytes"`
 	Calls        int            `json:"calls"`
 	Canceled     int            `json:"canceled"`
+	Moments      int            `json:"moments"`    // at which the sharing of work was looked at
+	Unsure       int            `json:"unsure"`     // of these, those at which the machine had kept the sampler waiting
+	Open         int            `json:"open"`       // moments at which a worker had a free slot
+	Waits        int            `json:"waits"`      // for a slot, that were looked at
+	Beside       int            `json:"beside"`     // of these, those beside a free slot
+	LongestMS    int64          `json:"longest_ms"` // of these
+	Moves        int            `json:"moves"`      // of runs, for want of a slot
 	Violations   []string       `json:"violations,omitempty"`
 	Inconclusive []string       `json:"inconclusive,omitempty"` // seen while the machine itself stood still for too long
 }

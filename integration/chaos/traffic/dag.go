@@ -102,6 +102,18 @@ func child(options Options) *DAG {
 	return d
 }
 
+// rush is a DAG whose first step ends at once, so that whoever claims a run of it has begun with it when the slots are taken.
+func rush(options Options) *DAG {
+	d := &DAG{Name: "rush", Ends: "succeeded"}
+	d.Steps = []Step{
+		{ID: "r0", Kind: Nothing, Ends: "succeeded"},
+		{ID: "r1", Kind: Steady, Parents: []string{"r0"}, Ends: "succeeded"},
+		{ID: "r2", Kind: Steady, Parents: []string{"r1"}, Ends: "succeeded"},
+	}
+	d.write(rand.New(rand.NewPCG(0, 0)), options)
+	return d
+}
+
 const (
 	minSteps = 4
 	maxSteps = 12

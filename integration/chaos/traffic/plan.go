@@ -58,7 +58,11 @@ type Demand struct {
 type Plan struct {
 	DAGs []*DAG
 	Asks []Ask
+	Rush *DAG // asked for RushRuns times at once when the faults are over
 }
+
+// RushRuns is how many runs a rush is: more than the slots of a few workers.
+const RushRuns = 20
 
 const dagsPerPlan = 5
 
@@ -74,6 +78,8 @@ func New(r *rand.Rand, options Options) *Plan {
 	for i := range dagsPerPlan {
 		p.DAGs = append(p.DAGs, newDAG(r, fmt.Sprintf("d%d", i), options))
 	}
+	p.Rush = rush(options)
+	p.DAGs = append(p.DAGs, p.Rush)
 	for i := range options.Runs {
 		p.Asks = append(p.Asks, p.newAsk(r, i, options))
 	}

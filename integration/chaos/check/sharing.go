@@ -1,0 +1,210 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How C2 looks at a fault run: no run waits for idleMost while a worker that may serve it has a free slot.
+const (
+	idleMost = 1500 * time.Millisecond
+	// beatFresh is for how long a worker counts after its last sign of life, or after its session was seen last. Shorter than idleMost:
+	// what died at one moment is not to count until a wait that began just before is too long.
+	beatFresh = time.Second
+	// gapMost is how far apart two moments may be, and tookMost how long one may take to be looked at: what happened in between is
+	// unknown else, and whoever keeps the sampler from running keeps workers from it, too.
+	gapMost  = 400 * time.Millisecond
+	tookMost = 250 * time.Millisecond
+)
+
+// Moment is what the database said of the sharing of work, and what is known of faults, at one time.
+type Moment struct {
+	At, Took time.Duration `json:"-"` // by the sampler's own clock
+	Seats    []Seat
+	Waits    []Wait
+}
+
+// Seat is a life of a worker.
+type Seat struct {
+	ID, Name string
+	Room     bool  // by its own account it has a free slot, and nothing of its own that waits for one
+	Beat     int64 // moves with each sign of life
+	Polled   int64 // moves with each poll; 0: unknown
+	Stuck    bool  // the server has not done with a statement of it for a while
+	Storms   int   `json:"-"` // moves with each fault that begins and could keep it from claiming
+	Stormy   bool  `json:"-"` // such a fault is under way
+	Mute     bool  `json:"-"` // its writes may hang: its own runs stay with it
+}
+
+// Wait is a run of which nothing is under way, and which wants nothing but a slot.
+type Wait struct {
+	Run      int64
+	Epoch    int
+	Progress int      // moves when something of it goes on
+	Holder   string   // the worker that has it; "": it is in the queue
+	May      []string // ids of workers that may serve it, but for the holder
+}
+
+// Sharing looks at moments one after the other, and finds runs that wait beside a free slot (C2). The zero value is ready to use.
+//
+// A worker counts once it was seen to beat and to poll since the last fault that could keep it from that, and for as long as its
+// beat goes on. A wait counts while the same worker has room at each moment.
+type Sharing struct {
+	Moments int           // that were looked at
+	Unsure  int           // of these, those that came late: what was known until then is forgotten
+	Open    int           // moments at which a worker that counts had a free slot
+	Waits   int           // that were looked at
+	Beside  int           // of these, those that went on beside a worker with room for two moments and more
+	Longest time.Duration // of these
+	Broken  []Violation
+
+	last  time.Duration
+	seats map[string]*seat
+	waits map[waitOf]*pending
+}
+
+type seat struct {
+	name             string
+	storms           int
+	beat, polled     int64
+	beatAt, polledAt time.Duration
+	beats, polls     bool // since the last storm
+}
+
+type waitOf struct {
+	run             int64
+	epoch, progress int
+	holder          string
+}
+
+type pending struct {
+	since  map[string]time.Duration // by the worker that has room
+	beside bool
+}
+
+// Forget says that nothing is known of what happens now.
+func (s *Sharing) Forget() { s.seats, s.waits = nil, nil }
+
+// Look takes in a moment.
+func (s *Sharing) Look(m *Moment) {
+	if s.Moments++; s.Moments > 1 && m.At-s.last > gapMost || m.Took > tookMost {
+		s.Unsure++
+		s.Forget()
+	}
+	s.last = m.At
+	awake, room := s.lookAtSeats(m)
+	for _, open := range room {
+		if open {
+			s.Open++
+			break
+		}
+	}
+	waits := map[waitOf]*pending{}
+	for _, w := range m.Waits {
+		if w.Holder != "" && !awake[w.Holder] {
+			continue
+		}
+		key := waitOf{w.Run, w.Epoch, w.Progress, w.Holder}
+		p := s.waits[key]
+		if p == nil {
+			s.Waits++
+			p = &pending{since: map[string]time.Duration{}}
+		}
+		waits[key] = p
+		s.lookAtWait(m.At, key, p, slices.DeleteFunc(slices.Clone(w.May), func(id string) bool { return !room[id] }))
+	}
+	s.waits = waits
+}
+
+// lookAtSeats says which workers can be counted on to give runs back, and which to take some.
+func (s *Sharing) lookAtSeats(m *Moment) (awake, room map[string]bool) {
+	seats := map[string]*seat{}
+	awake, room = map[string]bool{}, map[string]bool{}
+	for i := range m.Seats {
+		now := &m.Seats[i]
+		was := s.seats[now.ID]
+		if was == nil || was.storms != now.Storms || now.Stormy {
+			was = &seat{name: now.Name, storms: now.Storms, beat: now.Beat, polled: now.Polled, beatAt: m.At, polledAt: m.At}
+		}
+		seats[now.ID] = was
+		works := was.look(now, m.At)
+		awake[now.ID] = works && !now.Mute
+		room[now.ID] = works && now.Room
+	}
+	s.seats = seats
+	return awake, room
+}
+
+// look says whether a worker beats and polls.
+func (w *seat) look(now *Seat, at time.Duration) bool {
+	if now.Beat != w.beat {
+		w.beats, w.beat, w.beatAt = true, now.Beat, at
+	}
+	if now.Polled != 0 {
+		w.polls = w.polls || w.polled != 0 && now.Polled != w.polled
+		w.polled, w.polledAt = now.Polled, at
+	}
+	if at-w.polledAt > beatFresh { // its session is gone
+		w.polls, w.polled = false, 0
+	}
+	return w.beats && w.polls && at-w.beatAt <= beatFresh && !now.Stuck && !now.Stormy
+}
+
+// lookAtWait takes in which workers have room for a run.
+func (s *Sharing) lookAtWait(at time.Duration, w waitOf, p *pending, room []string) {
+	for id := range p.since {
+		if !slices.Contains(room, id) {
+			delete(p.since, id)
+		}
+	}
+	for _, id := range room {
+		since, known := p.since[id]
+		if !known {
+			p.since[id] = at
+			continue
+		}
+		if !p.beside {
+			p.beside = true
+			s.Beside++
+		}
+		s.Longest = max(s.Longest, at-since)
+		if at-since > idleMost {
+			s.Broken = append(s.Broken, Violation{"C2", w.run, fmt.Sprintf("it waits %s in epoch %d, from %v to %v at least, while worker %s (%s) has a free slot",
+				s.where(w.holder), w.epoch, since, at, s.seats[id].name, id)})
+			p.since[id] = at
+		}
+	}
+}
+
+func (s *Sharing) where(holder string) string {
+	if holder == "" {
+		return "in the queue"
+	}
+	return fmt.Sprintf("on worker %s (%s)", s.seats[holder].name, holder)
+}
+
+// Moves counts how often runs were given back for want of a slot, and finds those that one worker gave back twice though nothing
+// of them started, ended or was asked in between (C3).
+func Moves(trail []Change) (n int, broken []Violation) {
+	by := map[int64]map[string]int64{} // the transaction of each worker's move
+	for _, c := range trail {
+		switch {
+		case c.Task != "" && (c.Is == "running" || c.Is == "waiting" || terminal[c.Is]), c.Asked, terminal[c.Is]:
+			delete(by, c.Run)
+		}
+		if c.Task != "" || c.GaveBack == "" {
+			continue
+		}
+		n++
+		if by[c.Run] == nil {
+			by[c.Run] = map[string]int64{}
+		}
+		if first, twice := by[c.Run][c.GaveBack]; twice {
+			broken = append(broken, Violation{"C3", c.Run, fmt.Sprintf("worker %s gave it back for want of a slot in transaction %d and, in epoch %d, in transaction %d, and nothing of it went on in between",
+				c.GaveBack, first, c.Epoch, c.Tx)})
+		}
+		by[c.Run][c.GaveBack] = c.Tx
+	}
+	return n, broken
+}

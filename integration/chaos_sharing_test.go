@@ -1,0 +1,132 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/chaos/check"
+	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// How often the sharing of work is sampled, and how long one sample may take before it is given up.
+const (
+	sampleEvery = 100 * time.Millisecond
+	sampleMost  = time.Second
+)
+
+// storm notes that a fault begins which may keep these workers, or all, from claiming and giving back; over ends it.
+func (a *arena) storm(units ...*station) (over func()) {
+	if len(units) == 0 {
+		units = a.units
+	}
+	count := func(begun, under int) {
+		for _, u := range units {
+			u.mu.Lock()
+			u.storms += begun
+			u.stormy += under
+			u.mu.Unlock()
+		}
+	}
+	count(1, 1)
+	return func() { count(0, -1) }
+}
+
+// watchSharing samples who waits for a slot and who has one (C2), in a session of its own that no fault is meant for.
+func (a *arena) watchSharing() {
+	start := time.Now()
+	for a.ctx.Err() == nil {
+		if conn, err := connect(a.ctx, a.db.URL); err == nil {
+			a.sample(conn, start)
+			_ = conn.Close(context.WithoutCancel(a.ctx))
+		}
+		a.mu.Lock()
+		a.shared.Forget()
+		a.mu.Unlock()
+		pause(a.ctx, sampleEvery)
+	}
+}
+
+// sample looks until the session breaks.
+func (a *arena) sample(conn *pgx.Conn, start time.Time) {
+	for a.ctx.Err() == nil {
+		m := check.Moment{At: time.Since(start)}
+		text, err := a.moment(conn)
+		if err != nil {
+			return
+		}
+		m.Took = time.Since(start) - m.At
+		if err := json.Unmarshal(text, &m); err != nil {
+			a.say("C2: the sampler is wrong: %v", err)
+			return
+		}
+		a.addWeather(&m)
+		a.mu.Lock()
+		a.shared.Look(&m)
+		a.mu.Unlock()
+		pause(a.ctx, sampleEvery-m.Took)
+	}
+}
+
+func (a *arena) moment(conn *pgx.Conn) (text []byte, err error) {
+	ctx, cancel := context.WithTimeout(a.ctx, sampleMost)
+	defer cancel()
+	err = conn.QueryRow(ctx, chaosStatement("sharing")).Scan(&text)
+	var refused interface{ SQLState() string }
+	if errors.As(err, &refused) && refused.SQLState()[:2] == "42" {
+		a.say("C2: the sampler is wrong: %v", err)
+	}
+	return text, err
+}
+
+// muteFor is for how long the writes of a worker may hang after a message was held back or lost.
+const muteFor = 3 * chaosTTL
+
+// addWeather adds what is known of faults. A fault that began since the statement was sent is among them.
+func (a *arena) addWeather(m *check.Moment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range m.Seats {
+		s := &m.Seats[i]
+		for _, u := range a.units {
+			if u.name == s.Name {
+				u.mu.Lock()
+				s.Storms, s.Stormy = u.storms, u.stormy > 0
+				u.mu.Unlock()
+			}
+		}
+		for k := range a.waiting {
+			w := &a.waiting[k]
+			if w.unit != nil && w.unit.name == s.Name && w.firedBy(m.At) {
+				s.Mute = s.Mute || m.At-w.since < muteFor
+			}
+		}
+	}
+}
+
+// firedBy says whether a fault got its message, and keeps since when that is known.
+func (w *awaited) firedBy(at time.Duration) bool {
+	select {
+	case <-w.fault.Fired():
+		if w.since == 0 {
+			w.since = at
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// rush asks for more runs than there are slots, at once, when nothing is broken any more.
+func (a *arena) rush(plan *traffic.Plan) {
+	for range traffic.RushRuns {
+		run, err := a.Enqueue(a.ctx, queue.Request{DAG: plan.Rush.Name, Params: map[string]int{"n": 1}})
+		if err == nil {
+			a.asked.note(run)
+		}
+	}
+}
