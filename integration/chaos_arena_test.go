@@ -287,8 +287,9 @@ type station struct {
 	busy    bool // something is being done to it
 	uses    int  // how often something was
 	leaving bool
-	storms  int // faults that could keep it from claiming
-	stormy  int // of these, those that go on
+	away    bool // it is not started again yet
+	storms  int  // faults that could keep it from claiming
+	stormy  int  // of these, those that go on
 }
 
 func (a *arena) startWorkers(t *testing.T) {
@@ -321,7 +322,26 @@ func (u *station) run(t *testing.T) {
 		u.now = p
 		u.mu.Unlock()
 		<-p.ended
+		for u.isAway() {
+			time.Sleep(50 * time.Millisecond)
+		}
 		time.Sleep(200 * time.Millisecond) // as a service manager does, so that what fails does not fail in a loop
+	}
+}
+
+func (u *station) isAway() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.away && !u.leaving
+}
+
+// send has a worker end, and not come back before it is called; or calls it.
+func (u *station) send(away bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.away = away
+	if away && u.now != nil {
+		_ = u.now.Process.Signal(syscall.SIGTERM)
 	}
 }
 

@@ -220,7 +220,7 @@ func (j *judge) limits() {
 // sharing checks C2 in what was sampled, and C3 in the order of changes.
 func (j *judge) sharing() {
 	s, r := &j.shared, j.res
-	r.Moments, r.Unsure, r.Open, r.Waits, r.Beside, r.LongestMS = s.Moments, s.Unsure, s.Open, s.Waits, s.Beside, s.Longest.Milliseconds()
+	r.Moments, r.Unsure, r.Open, r.Waits, r.Held, r.Beside, r.LongestMS = s.Moments, s.Unsure, s.Open, s.Waits, s.Held, s.Beside, s.Longest.Milliseconds()
 	j.sayAll(s.Broken)
 	moves, broken := check.Moves(j.trail)
 	r.Moves = moves

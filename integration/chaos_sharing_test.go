@@ -36,6 +36,19 @@ func (a *arena) storm(units ...*station) (over func()) {
 	return func() { count(0, -1) }
 }
 
+// stormy says whether a fault goes on that may keep a worker from claiming.
+func (a *arena) stormy() bool {
+	for _, u := range a.units {
+		u.mu.Lock()
+		under := u.stormy > 0
+		u.mu.Unlock()
+		if under {
+			return true
+		}
+	}
+	return false
+}
+
 // watchSharing samples who waits for a slot and who has one (C2), in a session of its own that no fault is meant for.
 func (a *arena) watchSharing() {
 	start := time.Now()
@@ -121,8 +134,25 @@ func (w *awaited) firedBy(at time.Duration) bool {
 	}
 }
 
-// rush asks for more runs than there are slots, at once, when nothing is broken any more.
+// alone is for how long one worker is alone with a rush: it has begun with what its slots take by then.
+const alone = time.Second
+
+// rush asks for some runs at once when nothing is broken any more, and all other runs are over. One worker is alone with them at first.
 func (a *arena) rush(plan *traffic.Plan) {
+	for a.stormy() && a.ctx.Err() == nil {
+		pause(a.ctx, sampleEvery)
+	}
+	for _, u := range a.units[1:] {
+		u.send(true)
+		defer u.send(false)
+	}
+	for _, u := range a.units[1:] {
+		u.mu.Lock()
+		p := u.now
+		u.mu.Unlock()
+		<-p.ended
+	}
+	defer pause(a.ctx, alone)
 	for range traffic.RushRuns {
 		run, err := a.Enqueue(a.ctx, queue.Request{DAG: plan.Rush.Name, Params: map[string]int{"n": 1}})
 		if err == nil {

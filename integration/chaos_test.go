@@ -148,8 +148,11 @@ func (l *lane) play(t *testing.T, seed uint64) {
 	a.breakDatabase(rand.New(rand.NewPCG(seed, 3)), end)
 	hands.Wait()
 	a.heal(t)
-	a.rush(plan)
 	over := a.awaitAll(t)
+	if over {
+		a.rush(plan)
+		over = a.awaitAll(t)
+	}
 	a.stopClients()
 	a.stopWorkers(t)
 	res := a.judge(t, plan, over, lag.stop())

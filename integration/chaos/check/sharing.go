@@ -55,6 +55,7 @@ type Sharing struct {
 	Unsure  int           // of these, those that came late: what was known until then is forgotten
 	Open    int           // moments at which a worker that counts had a free slot
 	Waits   int           // that were looked at
+	Held    int           // of these, those on a worker
 	Beside  int           // of these, those that went on beside a worker with room for two moments and more
 	Longest time.Duration // of these
 	Broken  []Violation
@@ -109,6 +110,9 @@ func (s *Sharing) Look(m *Moment) {
 		p := s.waits[key]
 		if p == nil {
 			s.Waits++
+			if w.Holder != "" {
+				s.Held++
+			}
 			p = &pending{since: map[string]time.Duration{}}
 		}
 		waits[key] = p

@@ -115,7 +115,7 @@ func TestSharing_SaysWhatItLookedAt(t *testing.T) {
 			m.Waits = append(m.Waits, Wait{Run: 8, May: []string{"a"}})
 		}
 	}}.play()
-	if got, want := fmt.Sprint(s.Moments, s.Unsure, s.Open, s.Waits, s.Beside, s.Longest), "25 1 20 2 1 1.4s"; got != want {
+	if got, want := fmt.Sprint(s.Moments, s.Unsure, s.Open, s.Waits, s.Held, s.Beside, s.Longest), "25 1 20 2 0 1 1.4s"; got != want {
 		t.Errorf("looked at %s, want %s", got, want)
 	}
 	s = scene{to: 26}.play()

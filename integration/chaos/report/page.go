@@ -45,6 +45,7 @@ func (t *total) add(r *Result) {
 	t.Unsure += r.Unsure
 	t.Open += r.Open
 	t.Waits += r.Waits
+	t.Held += r.Held
 	t.Beside += r.Beside
 	t.LongestMS = max(t.LongestMS, r.LongestMS)
 	t.Moves += r.Moves
@@ -97,7 +98,8 @@ func Page(results []Result) string {
 		{"of these, moments that say nothing, since the sampler itself was late", int64(t.Unsure)},
 		{"moments at which a worker had a free slot, by all that is known", int64(t.Open)},
 		{"runs that waited for nothing but a slot, each time looked at", int64(t.Waits)},
-		{"of these, those that some worker had a free slot for", int64(t.Beside)},
+		{"of these, those on a worker that had claimed them", int64(t.Held)},
+		{"of these waits, those that some worker had a free slot for", int64(t.Beside)},
 		{"the longest that one of these waited, in ms; 1500 are allowed", t.LongestMS},
 		{"moves of runs for want of a slot, each looked at", int64(t.Moves)},
 		{"**violations**", int64(len(t.Violations))},

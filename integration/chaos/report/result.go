@@ -30,6 +30,7 @@ type Result struct {
 	Unsure       int            `json:"unsure"`     // of these, those at which the machine had kept the sampler waiting
 	Open         int            `json:"open"`       // moments at which a worker had a free slot
 	Waits        int            `json:"waits"`      // for a slot, that were looked at
+	Held         int            `json:"held"`       // of these, those on a worker
 	Beside       int            `json:"beside"`     // of these, those beside a free slot
 	LongestMS    int64          `json:"longest_ms"` // of these
 	Moves        int            `json:"moves"`      // of runs, for want of a slot

@@ -102,13 +102,14 @@ func child(options Options) *DAG {
 	return d
 }
 
-// rush is a DAG whose first step ends at once, so that whoever claims a run of it has begun with it when the slots are taken.
+// rush is a DAG whose first step ends at once and whose second takes long. A worker that is alone with runs of it claims some ahead,
+// since its slots end fast at first, and these wait.
 func rush(options Options) *DAG {
 	d := &DAG{Name: "rush", Ends: "succeeded"}
+	options.LongTicks += options.LongTicks / 2
 	d.Steps = []Step{
-		{ID: "r0", Kind: Nothing, Ends: "succeeded"},
-		{ID: "r1", Kind: Steady, Parents: []string{"r0"}, Ends: "succeeded"},
-		{ID: "r2", Kind: Steady, Parents: []string{"r1"}, Ends: "succeeded"},
+		{ID: "r0", Kind: Quick, Ends: "succeeded"},
+		{ID: "r1", Kind: Long, Parents: []string{"r0"}, Ends: "succeeded"},
 	}
 	d.write(rand.New(rand.NewPCG(0, 0)), options)
 	return d

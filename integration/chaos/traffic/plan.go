@@ -61,8 +61,8 @@ type Plan struct {
 	Rush *DAG // asked for RushRuns times at once when the faults are over
 }
 
-// RushRuns is how many runs a rush is: more than the slots of a few workers.
-const RushRuns = 20
+// RushRuns is how many runs a rush is: more than the slots of one worker, fewer than those of three.
+const RushRuns = 10
 
 const dagsPerPlan = 5
 
