@@ -229,8 +229,8 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 		back  func(*queue.Claim) error
 		moves int // until now
 	}{
+		{"the worker began too late", release(false), 0},
 		{"it waits for a slot", release(true), 1},
-		{"the worker began too late", release(false), 1},
 		{"it waits for its next slot", drain("worker w has no free slot: handed on"), 2},
 		{"the worker stops", drain("worker w stops: handed on"), 2},
 	} {
