@@ -120,13 +120,13 @@ func (r *Run) pickDependants(fates []fate) {
 	}
 }
 
+// handlersFailed says whether a handler failed, or what replaced it.
 func (r *Run) handlersFailed() bool {
+	failed := false
 	for i := r.graph.plain; i < len(r.nodes); i++ {
-		if r.toRetry(r.nodes[i].main) {
-			return true
-		}
+		r.nodes[i].tasks(func(t *task) { failed = failed || r.toRetry(t) })
 	}
-	return false
+	return failed
 }
 
 func (r *Run) resetSteps(fates []fate, c *Control) {

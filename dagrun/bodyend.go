@@ -18,11 +18,24 @@ func (r *Run) finished(t *task, e *Event) error {
 	case e.Result == nil:
 		return ErrEvent
 	case t.place == landing:
+		t.late = t.late && e.At >= t.deadline
 		r.publishEnded(t, *e.Result)
 	default:
+		if t.Request == RequestTimeout && r.inTime(t, e.At) {
+			t.Request = RequestNone
+		}
 		r.bodyEnded(t, *e.Result)
 	}
 	return nil
+}
+
+// inTime says whether a body ended before the timeout that was to end it, its own or the run's: the caller heard of the end later.
+func (r *Run) inTime(t *task, at Time) bool {
+	limit := t.deadline
+	if r.rec.Ending == EndingTimeout {
+		limit = earliest(limit, r.rec.Deadline)
+	}
+	return at < limit
 }
 
 // gaveUp takes in that this driver will see no end of an attempt.
@@ -31,13 +44,18 @@ func (r *Run) gaveUp(t *task, e *Event) error {
 		return ErrStale
 	}
 	if t.place == landing && t.Request == RequestNone {
-		r.move(t, nowhere)
-		r.setAlarm(t)
-		r.enqueue(t)
+		r.landAgain(t)
 		return nil
 	}
 	r.bodyEnded(t, lost(e.Text))
 	return nil
+}
+
+// landAgain has the publish of a task begin anew: this driver will see no end of it.
+func (r *Run) landAgain(t *task) {
+	r.move(t, nowhere)
+	r.setAlarm(t)
+	r.enqueue(t)
 }
 
 // committed says that what the body did is durable together with its success, which no request can undo.
@@ -64,7 +82,7 @@ func (r *Run) bodyEnded(t *task, res Result) {
 		r.honour(t, res)
 	case res.SnoozeUntil > 0:
 		r.snooze(t, res)
-	case res.Kind == KindLost && t.step.OnLost == LostRetry:
+	case res.Unstarted || res.Kind == KindLost && t.step.OnLost == LostRetry:
 		r.lostAttempt(t, res)
 	default:
 		r.weigh(t, res)

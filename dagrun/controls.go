@@ -70,15 +70,16 @@ func (r *Run) pauseRun(c *Control) Decision {
 	if r.rec.Ending != EndingNone || r.verdict != nil {
 		return r.refused("the run is ending")
 	}
+	paused := Decision{Outcome: Applied, State: RunPaused.String()} // a run that has not begun gets the state when it begins
 	if r.rec.PausedBy != "" {
-		return r.decision(Applied)
+		return paused
 	}
 	r.rec.PausedBy = cmp.Or(c.By, "somebody") // that it is set means that the run is paused
 	if r.begun {
 		r.rec.State = RunPaused
 	}
 	r.hold()
-	return r.decision(Applied)
+	return paused
 }
 
 // resumeRun lifts the pause: what it held up is judged from scratch, and timers that came due meanwhile fire.
@@ -87,7 +88,7 @@ func (r *Run) resumeRun() Decision {
 		return r.refused("the run is not paused")
 	}
 	r.unpause()
-	return r.decision(Applied)
+	return Decision{Outcome: Applied, State: RunRunning.String()} // or as soon as it begins
 }
 
 func (r *Run) unpause() {

@@ -22,7 +22,7 @@
 //     commit is refused (an inbox that moved), or to hand in grants, step the events instead and call Ready again: it
 //     shows the old and the new together.
 //   - Any prefix of Records.Tasks, in order, is a state that Restore continues from: a journal may split a large
-//     batch there. Attempts go with or before their task; Controls, Notes and Run go with the last piece.
+//     batch there. Attempts go with their task, which tells of them until then; Controls, Notes and Run go with the last piece.
 //   - Time never runs backwards: an event with an earlier At is taken as of the latest time seen.
 //   - What Ready returns is valid until the next Step or Advance and must not be changed.
 //

@@ -9,7 +9,7 @@ const (
 	EvTick                        // time has passed; step one at Ready.WakeAt at the latest
 	EvGranted                     // Task: the gate gave what a Want asked for
 	EvStarted                     // Task, Attempt: the body is under way, its timeout counts from At
-	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended
+	EvFinished                    // Task, Attempt, Result: the body (in TaskFinishing: the publish) ended at At, before its deadline or not
 	EvWaits                       // Task, Attempt, Until, Ref, Text: an opened body waits; Until 0 = unknown, Text = why
 	EvProbed                      // Task, Result: the cache's answer; nil = miss
 	EvLost                        // Task, Attempt, Text: this driver gave the attempt up (drain, self-fence)
@@ -21,7 +21,8 @@ const (
 	EvQueued                      // Task, Text: a Want of a body has waited for a while; the text says what for. Or one of Held: without text
 )
 
-// Event is one thing that happened, at a database time.
+// Event is one thing that happened, at a database time. The caller may hear of it late: At is when it happened, also when the
+// run has seen later events. It decides whether a body ended in time.
 type Event struct {
 	Kind    EventKind
 	At      Time
@@ -45,6 +46,7 @@ type Result struct {
 	Permanent   bool   // on_error and retry_policy may not retry it
 	Settled     bool   // its outputs are durable already, with what the body did: too late for a limit or a request
 	SnoozeUntil Time   // not an end: start the next attempt then, outside the retry budget
+	Unstarted   bool   // of KindLost: the caller's host could not start the body, so on_lost has no say. The caller drains, or grants no more
 }
 
 // Verb of a control.

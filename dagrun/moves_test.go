@@ -101,6 +101,7 @@ var moves = []struct {
 	{"retry of one step", spec("a", "b <- a", "c <- b"), "begin,grant a,end a,grant b,end b,grant c,end c,again,crash,retry step b,begin", "a=succeeded b=ready c=succeeded", "applied"},
 	{"retry from a step", spec("a", "b <- a", "c <- b"), "begin,grant a,end a,grant b,end b,grant c,end c,again,crash,retry from b,begin", "a=succeeded b=ready c=pending", "applied"},
 	{"retry of nothing", spec("a"), "begin,grant a,end a,again,crash,retry", "a=succeeded", "refused"},
+	{"retry of a handler whose replacement failed", spec("a", "@success replace=x"), "begin,grant a,end a,grant @success,exit3 @success,grant @success~1,exit3 @success~1,again,crash,retry,begin", "a=succeeded @success=ready", "applied"},
 	{"retry of an item", spec("a each=x+y", "b <- a"), "begin,grant a/x,end a/x,grant a/y,exit3 a/y,again,crash,retry,begin", "a=running a/x=succeeded a/y=ready b=pending", "applied"},
 	{"init is first, and cancelled with the run", spec("a", "@init", "@abort"), "begin,cancel,grant @abort,end @abort", "a=canceled @init=canceled @abort=succeeded", "canceled: canceled by ana"},
 }

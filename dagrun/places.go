@@ -1,5 +1,7 @@
 package dagrun
 
+import "slices"
+
 // place says where the run keeps a task that is neither pending nor settled. A task is in one place at a time, so that
 // each question of the kind "does anything still run?" is the length of a list.
 type place uint8
@@ -152,10 +154,11 @@ func (r *Run) hold() {
 	}
 }
 
-// release has everything judged again that was blocked.
+// release has everything judged again that was blocked, in the order of the graph: so does a drive that begins.
 func (r *Run) release() {
-	for r.bags[blocked].len() > 0 {
-		t := r.bags[blocked].tasks[0]
+	tasks := slices.Clone(r.bags[blocked].tasks)
+	slices.SortFunc(tasks, inOrder)
+	for _, t := range tasks {
 		r.move(t, nowhere)
 		r.enqueue(t)
 	}

@@ -34,6 +34,8 @@ func (r *Run) publishEnded(t *task, res Result) {
 		r.honour(t, res)
 	case res.Kind == KindNone:
 		r.to(t, TaskSucceeded)
+	case res.Unstarted:
+		r.landAgain(t)
 	case !r.stopping(t) && t.step.Retry.allowsPublish(res, t.PublishTries):
 		r.retryPublish(t, res)
 	default:

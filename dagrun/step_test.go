@@ -72,6 +72,86 @@ func TestStep_StaleEventsChangeNothing(t *testing.T) {
 	}
 }
 
+// Whether a body ended in time is decided by when it ended, not by when the caller heard of it.
+func TestStep_ABodyThatEndedInTimeHasNotTimedOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		after Time
+		want  string
+	}{
+		{999, "a=succeeded b=succeeded"},
+		{1000, "a=failed b=upstream_failed"},
+	} {
+		d := newDrive(t, spec("a timeout=x", "b noop <- a"), Options{})
+		d.play("begin", "grant a", "start a")
+		started := d.now
+		d.play("tick 5000")
+		end := d.move([]string{"end", "a"})
+		end.At = started + c.after
+		d.step(end)
+		d.loop()
+		d.want(c.want)
+	}
+}
+
+func TestStep_ABodyThatEndedBeforeItsRunTimedOutHasNot(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"a", "a timeout=x"} {
+		for _, c := range []struct {
+			after Time
+			want  string
+		}{
+			{499, "a=succeeded"},
+			{500, "a=failed"},
+		} {
+			s := spec(step)
+			s.Timeout = 500
+			d := newDrive(t, s, Options{})
+			d.play("begin")
+			began := d.now
+			d.play("grant a", "start a", "tick 5000")
+			end := d.move([]string{"end", "a"})
+			end.At = began + c.after
+			d.step(end)
+			d.loop()
+			d.want(c.want)
+		}
+	}
+}
+
+func TestStep_APublishThatEndedInTimeHasNotTimedOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		after Time
+		want  string
+	}{
+		{999, "a=succeeded"},
+		{1000, "a=failed"},
+	} {
+		s := spec("a publish=")
+		s.Steps[0].PublishTimeout = 1000
+		d := newDrive(t, s, Options{})
+		d.play("begin", "grant a", "start a", "end a", "start a")
+		started := d.now
+		d.play("tick 5000")
+		end := d.move([]string{"end", "a"})
+		end.At = started + c.after
+		d.step(end)
+		d.loop()
+		d.want(c.want)
+	}
+}
+
+// What was held up goes on as it would have in another drive: in the order of the graph.
+func TestStep_WhatIsReleasedIsJudgedInTheOrderOfTheGraph(t *testing.T) {
+	t.Parallel()
+	s := spec("@init", "a noop", "b each=x+x", "c noop", "d noop")
+	s.FailFast = true
+	d := newDrive(t, s, Options{})
+	d.play("begin", "grant @init", "end @init")
+	d.want("a=succeeded b=failed c=canceled d=canceled @init=succeeded")
+}
+
 func TestStep_AfterTheEndIsOver(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t, spec("a noop"), Options{})

@@ -88,7 +88,7 @@ func (b *bench) oarlock(t *testing.T, args ...string) string {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "DATABASE_URL=" + b.url}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("oarlock %v: %v", args, err)
+		t.Errorf("oarlock %v: %v\n%s", args, err, out)
 	}
 	return string(out)
 }

@@ -49,7 +49,7 @@ func (d deployed) check(t *testing.T) {
 		t.Errorf("%s: `oarlock %s` is no command: %v", d.where, strings.Join(words, " "), err)
 	}
 	for _, arg := range d.args {
-		if strings.HasPrefix(arg, "-") && !bytes.Contains(help, []byte(arg+" ")) {
+		if flag, _, _ := strings.Cut(arg, "="); strings.HasPrefix(flag, "-") && !bytes.Contains(help, []byte(flag+" ")) {
 			t.Errorf("%s: oarlock %s has no %s", d.where, words, arg)
 		}
 	}
@@ -185,6 +185,12 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 		if got := f.Services[name].DependsOn[order[i]].Condition; got != want {
 			t.Errorf("%s waits for %s by %q, want %q", name, order[i], got, want)
 		}
+	}
+	if ready := strings.Join(f.Services["postgres"].Healthcheck.Test, " "); !strings.Contains(ready, "--host 127.0.0.1") {
+		t.Errorf("the first start of the image answers its own socket, and so does this health check: %s", ready)
+	}
+	if up := strings.Join(f.Services["migrate"].Command, " "); !strings.Contains(up, "migrate up --wait=") {
+		t.Errorf("a server that stops once more after its first start fails the migration: %s", up)
 	}
 	if len(f.Services["postgres"].Healthcheck.Test) == 0 || !slices.ContainsFunc(f.Services["postgres"].Volumes, func(v string) bool {
 		name, _, _ := strings.Cut(v, ":")

@@ -59,7 +59,8 @@ func (s *scenario) tell(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 // Things that differ from one time to the next.
 var (
-	someRun  = regexp.MustCompile(`\brun[_id":]* ?\d+|oarlock-\d+-`)
+	someRun  = regexp.MustCompile(`\brun[_id":]* ?\d+`)
+	someKey  = regexp.MustCompile(`\boarlock-[0-9a-f-]{36}-`)
 	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	someSpan = regexp.MustCompile(`\bin \d+m?s`)
 	someSize = regexp.MustCompile(`(in TIME, |"Content-Length": ")\d+`) // of what holds the number of a run
@@ -76,6 +77,7 @@ func (s *scenario) told() string {
 	text = someTime.ReplaceAllString(text, "TIME")
 	text = someSpan.ReplaceAllString(text, "in TIME")
 	text = somePID.ReplaceAllString(text, "(pid PID)")
+	text = someKey.ReplaceAllString(text, "oarlock-N-")
 	text = someSize.ReplaceAllString(text, "${1}N")
 	return someRun.ReplaceAllStringFunc(text, func(m string) string { return digits.ReplaceAllString(m, "N") })
 }

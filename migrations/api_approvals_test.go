@@ -57,7 +57,7 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 			continue // it may ask for nothing
 		}
 		for step, prompt := range map[string]string{"any": "1 any any?!", "ok": "1 ok ok?!"} {
-			_, err := c.conn.Exec(t.Context(), "SELECT oarlock.approve($1, $2)", run, step)
+			_, err := c.conn.Exec(t.Context(), `SELECT oarlock.approve($1, $2, outputs => '{"why": "x"}')`, run, step)
 			if may := slices.Contains(c.sees, prompt); may != (err == nil) {
 				t.Errorf("%s is told that it may decide %s: %v; it asks: %v", c.who, step, may, err)
 			}

@@ -6,64 +6,74 @@ import (
 	"testing"
 )
 
-// calls is what each role may do: "" works, else the SQLSTATE. Run 1 is the administrator's, run 2 the submitter's.
+// may is how a call ends for each role: "" works, else the SQLSTATE.
+type may struct{ submit, read, worker, admin string }
+
+const no = "42501"
+
+// roleCalls is what each role may do. Run 1 is the administrator's, run 2 the submitter's.
+var roleCalls = map[string]may{
+	`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                {"", no, "", ""},
+	`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                         {"", no, "", ""},
+	`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`:                    {"", no, "", ""},
+	"SELECT * FROM oarlock.inbox":                                                              {"", "", "", ""},
+	"SELECT * FROM oarlock.error_codes":                                                        {"", "", "", ""},
+	"SELECT * FROM oarlock.run_status(1)":                                                      {"", "", "", ""},
+	"SELECT * FROM oarlock.task_status(1)":                                                     {"", "", "", ""},
+	"SELECT * FROM oarlock.run_result(1)":                                                      {"", "", "", ""},
+	"SELECT * FROM oarlock.control_status(1)":                                                  {"", "", "", ""},
+	"SELECT * FROM oarlock.pause(1)":                                                           {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.resume(1)":                                                          {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.retry(1)":                                                           {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.approve(1, 'confirm')":                                              {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.reject(1, 'confirm')":                                               {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.mark(1, 'load', 'failed')":                                          {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.cancel(1, 'load')":                                                  {"OA007", no, "", ""},
+	"SELECT * FROM oarlock.scale_hint()":                                                       {no, "", "", ""},
+	"SELECT oarlock.set_queue('q')":                                                            {no, no, no, ""},
+	"SELECT oarlock.set_dag('report', paused => false)":                                        {no, no, no, ""},
+	"SELECT oarlock.drain_worker('w')":                                                         {no, no, no, ""},
+	"SELECT oarlock.prune()":                                                                   {no, no, no, ""},
+	"SELECT oarlock.make_log_days(3)":                                                          {no, no, "", no},
+	"SELECT oarlock.wake(1, 1)":                                                                {no, no, "", no},
+	"SELECT oarlock.end_backends(gen_random_uuid())":                                           {no, no, "", no},
+	`SELECT oarlock.enqueue_child(1, 1, '', 0, 1, 1, 'report', '{"day": "x"}')`:                {no, no, "", no},
+	"SELECT oarlock.insert_checked(1, NULL, now())":                                            {no, no, no, no},
+	"SELECT oarlock.take_key(1, 'x', 'k', '')":                                                 {no, no, no, no},
+	"SELECT oarlock.request_control(1, NULL, NULL, 'cancel', '{}')":                            {no, no, no, no},
+	"SELECT oarlock.reopen(r) FROM oarlock.runs r":                                             {no, no, no, no},
+	"SELECT oarlock.prune_runs(1)":                                                             {no, no, no, no},
+	"SELECT count(*) FROM oarlock.runs":                                                        {no, "", "", ""},
+	"SELECT count(*) FROM oarlock.tasks":                                                       {no, "", "", ""},
+	"SELECT count(*) FROM oarlock.dag_versions":                                                {no, "", "", ""},
+	"SELECT count(*) FROM oarlock.log_chunks":                                                  {no, "", "", ""},
+	"SELECT count(*) FROM oarlock.run_secrets":                                                 {no, no, "", no},
+	"SELECT count(*) FROM oarlock_river.river_job":                                             {no, no, "", no},
+	"DELETE FROM oarlock.fences":                                                               {no, no, "", no},
+	"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},
+	"UPDATE oarlock.dag_versions SET spec = '{}'":                                              {no, no, no, no},
+	"UPDATE oarlock.worker_offers SET offers = '{}'":                                           {no, no, no, no},
+	"DELETE FROM oarlock.worker_offers":                                                        {no, no, no, no},
+	"UPDATE oarlock.runs SET reason = reason":                                                  {no, no, "", no},
+	"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, no, no},
+	"SELECT * FROM oarlock.identity()":                                                         {"", "", "", ""},
+	"SELECT oarlock.vouch()":                                                                   {no, no, "", no},
+	"SELECT oarlock.place()":                                                                   {no, no, no, no},
+	"SELECT oarlock.adopt(gen_random_uuid(), true)":                                            {no, no, no, no},
+	"SELECT oarlock.end_foreign(r, '') FROM oarlock.runs r":                                    {no, no, no, no},
+	"UPDATE oarlock.installation SET served_at = NULL":                                         {no, no, no, no},
+	"CREATE TABLE oarlock.mine (x int)":                                                        {no, no, no, no},
+	"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')": {no, no, no, ""},
+}
+
 func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 	t.Parallel()
-	const no = "42501"
-	type may struct{ submit, read, worker, admin string }
-	calls := map[string]may{
-		`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                {"", no, "", ""},
-		`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                         {"", no, "", ""},
-		`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`:                    {"", no, "", ""},
-		"SELECT * FROM oarlock.inbox":                                                              {"", "", "", ""},
-		"SELECT * FROM oarlock.error_codes":                                                        {"", "", "", ""},
-		"SELECT * FROM oarlock.run_status(1)":                                                      {"", "", "", ""},
-		"SELECT * FROM oarlock.task_status(1)":                                                     {"", "", "", ""},
-		"SELECT * FROM oarlock.run_result(1)":                                                      {"", "", "", ""},
-		"SELECT * FROM oarlock.control_status(1)":                                                  {"", "", "", ""},
-		"SELECT * FROM oarlock.pause(1)":                                                           {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.resume(1)":                                                          {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.retry(1)":                                                           {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.approve(1, 'confirm')":                                              {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.reject(1, 'confirm')":                                               {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.mark(1, 'load', 'failed')":                                          {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.cancel(1, 'load')":                                                  {"OA007", no, "", ""},
-		"SELECT * FROM oarlock.scale_hint()":                                                       {no, "", "", ""},
-		"SELECT oarlock.set_queue('q')":                                                            {no, no, no, ""},
-		"SELECT oarlock.set_dag('report', paused => false)":                                        {no, no, no, ""},
-		"SELECT oarlock.drain_worker('w')":                                                         {no, no, no, ""},
-		"SELECT oarlock.prune()":                                                                   {no, no, "", ""},
-		"SELECT oarlock.make_log_days(3)":                                                          {no, no, "", no},
-		"SELECT oarlock.wake(1, 1)":                                                                {no, no, "", no},
-		"SELECT oarlock.end_backends(gen_random_uuid())":                                           {no, no, "", no},
-		`SELECT oarlock.enqueue_child(1, 1, '', 0, 1, 1, 'report', '{"day": "x"}')`:                {no, no, "", no},
-		"SELECT oarlock.insert_checked(1, NULL, now())":                                            {no, no, no, no},
-		"SELECT oarlock.take_key(1, 'x', 'k', '')":                                                 {no, no, no, no},
-		"SELECT oarlock.request_control(1, NULL, NULL, 'cancel', '{}')":                            {no, no, no, no},
-		"SELECT oarlock.reopen(r) FROM oarlock.runs r":                                             {no, no, no, no},
-		"SELECT oarlock.prune_runs(1)":                                                             {no, no, no, no},
-		"SELECT count(*) FROM oarlock.runs":                                                        {no, "", "", ""},
-		"SELECT count(*) FROM oarlock.tasks":                                                       {no, "", "", ""},
-		"SELECT count(*) FROM oarlock.dag_versions":                                                {no, "", "", ""},
-		"SELECT count(*) FROM oarlock.log_chunks":                                                  {no, "", "", ""},
-		"SELECT count(*) FROM oarlock.run_secrets":                                                 {no, no, "", no},
-		"SELECT count(*) FROM oarlock_river.river_job":                                             {no, no, "", no},
-		"DELETE FROM oarlock.fences":                                                               {no, no, "", no},
-		"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},
-		"UPDATE oarlock.dag_versions SET spec = '{}'":                                              {no, no, no, no},
-		"UPDATE oarlock.worker_offers SET offers = '{}'":                                           {no, no, no, no},
-		"DELETE FROM oarlock.worker_offers":                                                        {no, no, no, no},
-		"UPDATE oarlock.runs SET reason = reason":                                                  {no, no, "", no},
-		"UPDATE oarlock.queues SET max_queued = 0":                                                 {no, no, no, no},
-		"CREATE TABLE oarlock.mine (x int)":                                                        {no, no, no, no},
-		"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')": {no, no, no, ""},
-	}
 	b := apiWithRoles(t)
 	admin, submit, read, worker := b.user(t, "ad", "oarlock_admin"), b.user(t, "su", "oarlock_submit"), b.user(t, "re", "oarlock_read"), b.user(t, "wo", "oarlock_worker")
 	nobody := b.user(t, "no")
 	enqueue(t, admin)
 	enqueue(t, submit)
-	for call, want := range calls {
+	for call, want := range roleCalls {
 		wantCode(t, submit, want.submit, call)
 		wantCode(t, read, want.read, call)
 		wantCode(t, worker, want.worker, call)

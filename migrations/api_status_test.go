@@ -24,6 +24,8 @@ func TestRunStatus_SaysWhyARunWaits(t *testing.T) {
 		{"UPDATE oarlock.worker_offers SET offers = '{process}'; UPDATE oarlock.workers SET slots = 1", "queued: waits for a worker with room"},
 		{"UPDATE oarlock.lanes SET slots = 2", "queued: needs 2 slots at once, no worker has more than 1"},
 		{"UPDATE oarlock.lanes SET slots = 1", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.workers SET unfit = 'no space left'", "queued: worker w claims nothing: no space left"},
+		{"UPDATE oarlock.workers SET unfit = ''", "queued: waits for a worker with room"},
 		{"SELECT oarlock.set_dag('report', paused => true)", "queued: dag report is paused by "},
 		{"SELECT oarlock.set_queue('default', paused => true)", "queued: queue default is paused by "},
 		{"SELECT oarlock.set_dag('report', paused => false), oarlock.set_queue('default', paused => false)", "queued: waits for a worker with room"},
@@ -125,6 +127,10 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 		if got := get[string](t, b.conn, query, queue); got != want {
 			t.Errorf("queue %v: %s, want %s", queue, got, want)
 		}
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'this host cannot start tasks'") // the slots in use are all that it has
+	if got := get[string](t, b.conn, query, nil); got != "3 1 0 5 5 2 10 t" {
+		t.Errorf("with a worker that claims nothing: %s", got)
 	}
 	must(t, b.conn, "UPDATE oarlock.workers SET kind = 0") // it serves one run
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 3 t" {

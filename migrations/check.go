@@ -13,8 +13,8 @@ import (
 
 // The schema versions this binary works with, both included.
 const (
-	MinVersion int64 = 11
-	MaxVersion int64 = 11
+	MinVersion int64 = 12
+	MaxVersion int64 = 12
 )
 
 const upCommand = "oarlock migrate up"

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	statement "github.com/oarlock-dev/oarlock/sql"
@@ -19,6 +18,7 @@ import (
 type database struct {
 	config
 	db   *sql.DB
+	link *pgx.ConnConfig
 	user string
 }
 
@@ -30,11 +30,9 @@ func open(ctx context.Context, url string, opts []Option) (*database, error) {
 	}
 	// Migrations change the tables that prepared statements look at, so none are kept.
 	conn.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
-	d.user = conn.User
-	d.db = stdlib.OpenDB(*conn)
-	if err := d.db.PingContext(ctx); err != nil {
-		d.close()
-		return nil, fmt.Errorf("connect: %w", err)
+	d.link, d.user = conn, conn.User
+	if d.db, err = pglink.OpenDB(ctx, conn); err != nil {
+		return nil, err
 	}
 	return d, nil
 }

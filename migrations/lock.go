@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -17,6 +18,9 @@ var (
 	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
 	// ErrReadOnlySession says that a setting forbids writes.
 	ErrReadOnlySession = errors.New("this session is read-only: look for default_transaction_read_only in the server, database, user and URL")
+	// ErrPooled says that the lock of migrations would be left behind in a connection of others.
+	ErrPooled = errors.New("a pooler in transaction mode stands between here and the server, and a migration must keep its session: " +
+		"connect past the pooler, or through one with pool_mode = session")
 	// ErrServerTooOld says that PostgreSQL itself is too old.
 	ErrServerTooOld = errors.New("PostgreSQL is too old")
 )
@@ -96,6 +100,9 @@ func refuseServer(version int, standby, readOnly bool) error {
 }
 
 func (s *session) lock(ctx context.Context, conn *sql.Conn) error {
+	if pglink.IsPooled(s.link) {
+		return ErrPooled
+	}
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 // administrators' are the statements that a worker may not execute.
 var administrators = map[string]bool{
 	"queue/put_dag": true, "queue/set_dag": true, "queue/set_queue": true, "queue/drain_worker": true,
+	"queue/prune": true,
 }
 
 // Every file is a statement that this schema understands; those of workers and clients, also one that a login may execute

@@ -33,8 +33,10 @@ type entry struct {
 	details map[dagrun.TaskID]*Detail // nil where there are few
 	all     piece                     // see whole
 
-	due   time.Time     // while it is set aside: when to look again
-	pause time.Duration // before that
+	due    time.Time     // while it is set aside: when to look again
+	pause  time.Duration // before that
+	aside  time.Time     // since when it is
+	holder string        // of the row that it waits for
 }
 
 // States of an entry: who waits for it may take it back as long as nobody has begun with it.
@@ -237,7 +239,7 @@ func (e *entry) whole() *piece {
 
 func (e *entry) fits() bool { return e.rows <= flushRowsMax && e.bytes <= flushBytesMax }
 
-// pieces are the entry in the order in which it has to be written: a task after its attempts and the ends of its logs,
+// pieces are the entry in the order in which it has to be written: a task with its attempts, after the ends of its logs,
 // so that every prefix is a state to go on from; what decides about the run last.
 func (e *entry) pieces() []*piece {
 	if e.fits() {
@@ -247,12 +249,10 @@ func (e *entry) pieces() []*piece {
 	attempts, chunks := e.byTask()
 	for i := range e.batch.Records.Tasks {
 		t := &e.batch.Records.Tasks[i]
-		c.withAttempts(attempts[t.ID])
 		c.withChunks(chunks[t.ID])
+		c.withTask(t, attempts[t.ID])
 		delete(attempts, t.ID)
 		delete(chunks, t.ID)
-		c.room(e.taskBytes(t))
-		c.piece.tasks = append(c.piece.tasks, *t)
 	}
 	for i := range e.batch.Records.Attempts { // of tasks that are not in the batch
 		id := e.batch.Records.Attempts[i].ID
@@ -264,7 +264,7 @@ func (e *entry) pieces() []*piece {
 		c.withChunks(chunks[id])
 		delete(chunks, id)
 	}
-	c.room(e.tailBytes())
+	c.room(1, e.tailBytes())
 	c.piece.last = true
 	return append(c.done, c.piece)
 }
@@ -288,26 +288,37 @@ type cutter struct {
 	rows, bytes int
 }
 
-// room begins a new piece when the row to come has no place in this one.
-func (c *cutter) room(size int) {
-	if c.rows > 0 && (c.rows+1 > flushRowsMax || c.bytes+size > flushBytesMax) {
+// room begins a new piece when the rows to come, which stay together, have no place in this one.
+func (c *cutter) room(rows, size int) {
+	if c.rows > 0 && (c.rows+rows > flushRowsMax || c.bytes+size > flushBytesMax) {
 		c.done = append(c.done, c.piece)
 		c.piece, c.rows, c.bytes = &piece{entry: c.entry}, 0, 0
 	}
-	c.rows++
+	c.rows += rows
 	c.bytes += size
+}
+
+// withTask keeps a task together with its attempts. The row as it is stored tells of the first of them until it is written.
+func (c *cutter) withTask(t *dagrun.TaskRecord, attempts []dagrun.AttemptRecord) {
+	size := c.entry.taskBytes(t)
+	for i := range attempts {
+		size += attemptBytes(&attempts[i])
+	}
+	c.room(1+len(attempts), size)
+	c.piece.attempts = append(c.piece.attempts, attempts...)
+	c.piece.tasks = append(c.piece.tasks, *t)
 }
 
 func (c *cutter) withAttempts(attempts []dagrun.AttemptRecord) {
 	for i := range attempts {
-		c.room(attemptBytes(&attempts[i]))
+		c.room(1, attemptBytes(&attempts[i]))
 		c.piece.attempts = append(c.piece.attempts, attempts[i])
 	}
 }
 
 func (c *cutter) withChunks(chunks []Chunk) {
 	for i := range chunks {
-		c.room(chunkBytes(&chunks[i]))
+		c.room(1, chunkBytes(&chunks[i]))
 		c.piece.chunks = append(c.piece.chunks, chunks[i])
 	}
 }

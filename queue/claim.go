@@ -18,6 +18,7 @@ type RunID int64
 // Claim is the ownership of a run by one drive, with the run as it was when it was claimed. Its fields must not be changed.
 type Claim struct {
 	Run   RunID
+	UID   uuid.UUID // of the run: what other systems are told is made of it, since numbers come again after a restore
 	ID    uuid.UUID // never used twice
 	Epoch int       // counts the drives of the run
 	Inbox int64     // when it was claimed

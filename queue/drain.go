@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -52,25 +54,44 @@ func (s *Session) close(ctx context.Context) error {
 	wasLost := errors.Is(s.end.get(), ErrLeaseLost)
 	var errs []error
 	s.end.set(fmt.Errorf("session of worker %s: %w", s.worker.ID, ErrClosed))
-	errs = append(errs, s.journal.close(ctx))
+	errs = append(errs, s.closeJournal(ctx))
 	if !wasLost {
 		errs = append(errs, s.leave(ctx))
 	}
 	s.held.forfeitAll()
-	s.hearing.close()
-	errs = append(errs, s.sweeps.close(ctx))
-	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks} {
-		errs = append(errs, l.close(ctx))
-	}
+	errs = append(errs, s.closeRest(ctx))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the session of worker %s: %w", s.worker.ID, err)
 	}
 	return nil
 }
 
+// closeRest closes what is left at the same time.
+func (s *Session) closeRest(ctx context.Context) error {
+	var swept error
+	var closing sync.WaitGroup
+	closing.Go(s.hearing.close)
+	closing.Go(func() { swept = s.sweeps.close(ctx) })
+	err := closeLinks(ctx, s.claims, s.lease, s.reads, s.chunks)
+	closing.Wait()
+	return errors.Join(swept, err)
+}
+
+// closeJournal leaves half of the time to what follows: a database that takes no records may still let the session go.
+func (s *Session) closeJournal(ctx context.Context) error {
+	if deadline, some := ctx.Deadline(); some {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	return s.journal.close(ctx)
+}
+
 // leave ends the lease and gives back what is left, in one transaction: nobody is to find runs without a fence. The fences
 // go in the first statement, so that the second sees everything that was claimed.
 func (s *Session) leave(ctx context.Context) error {
+	s.leaving.beat()
+	defer s.leaving.rest()
 	if err := take(ctx, s.polling); err != nil {
 		return err
 	}
@@ -84,14 +105,27 @@ func (s *Session) leave(ctx context.Context) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("leave: %w", err)
+		return fmt.Errorf("leave: %w", errors.Join(err, s.abandonFences(ctx, err)))
 	}
 	return nil
+}
+
+// abandonFences ends the lease alone, where the database refuses to queue runs: deleting takes no room on a disk that is full. The next
+// worker that looks finds the runs without a fence, and queues them.
+func (s *Session) abandonFences(ctx context.Context, refused error) error {
+	if pglink.Classify(refused) != pglink.Degraded {
+		return nil
+	}
+	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, leaveFleet, s.worker.ID)
+		return err
+	})
 }
 
 func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
 	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch}
 	for range requeueRounds {
+		s.leaving.beat()
 		n, err := s.release(ctx, tx, releaseAll, args)
 		if err != nil || n < releaseBatch {
 			return err

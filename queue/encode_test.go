@@ -16,7 +16,7 @@ import (
 func (y *yard) load(c *Claim) *Loaded {
 	y.tb.Helper()
 	if y.reads == nil {
-		y.reads = newLink(y.config, nil)
+		y.reads = newLink(y.link.config)
 		y.tb.Cleanup(func() { _ = y.reads.close(context.Background()) })
 	}
 	s := &Session{reads: y.reads}

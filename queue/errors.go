@@ -22,7 +22,9 @@ var (
 	// ErrClosed: the Store or Session was closed.
 	ErrClosed = errors.New("closed")
 	// ErrPooled: a pooler lends the worker's connections by the transaction. Config.Direct has to lead past it.
-	ErrPooled = errors.New("a pooler in transaction mode stands between the worker and the server, and its connections must keep their session")
+	ErrPooled = pglink.ErrPooled
+	// ErrWaiting: a pooler has no connection free.
+	ErrWaiting = pglink.ErrWaiting
 	// ErrUnknown: nobody knows whether a write happened. Treat it as "maybe applied".
 	ErrUnknown = pglink.ErrUnknown
 )

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // SetClock has the session count others' silence, floors and chores by another clock.
@@ -14,6 +16,14 @@ func (s *Session) SetClock(now func() time.Duration) {
 
 // Unread is how many claims a poll may have made whose reply was lost.
 func (s *Session) Unread() int { return len(s.unread) }
+
+// InUse is how many of the connections of the session are in use.
+func (s *Session) InUse() (n int) {
+	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks, s.journal.link} {
+		n += 1 - len(l.turn)
+	}
+	return n
+}
 
 // OnClaims uses the connection that polls.
 func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
@@ -45,7 +55,7 @@ func (s *Session) PollStatement(a Appetite) (string, pgx.StrictNamedArgs) {
 
 // RenewStatement is the next renewal, as it is sent.
 func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
-	return renewLease, s.renewArgs(1, 0)
+	return renewLease, s.renewArgs(Vitals{Busy: 1})
 }
 
 // LateStatement looks for all that was committed late, StraysStatement for claims that nobody knows of.
@@ -68,7 +78,7 @@ func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }
 
 // Own is a connection as a session makes them.
 func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.ConnectConfig(ctx, s.connConfig("test"))
+	return pglink.Dial(ctx, s.connConfig("test"), nil)
 }
 
 // Steady is how the connection that polls is set up.
@@ -95,3 +105,9 @@ func (s *Session) Horizon() time.Duration { return s.lanes.polled.Sub(s.lanes.se
 
 // HungerPolls is how many polls a worker that has just become hungry sends beside the others, while older transactions are open.
 const HungerPolls = int64(hungerLasts / openEvery)
+
+// Needs are the connections that a pooler must lend a worker by the session.
+func (s *Store) Needs() int { return s.needs() }
+
+// SetShortagePatience is for tests that cannot wait.
+func (s *Store) SetShortagePatience(d time.Duration) { s.shortage.patience = d }

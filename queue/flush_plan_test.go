@@ -50,7 +50,7 @@ func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *node
 // own is a connection with the settings of a journal's.
 func (y *yard) own() *pgx.Conn {
 	y.tb.Helper()
-	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.config)
+	conn, err := pgx.ConnectConfig(y.tb.Context(), y.journal.link.config)
 	y.must(err)
 	y.tb.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn

@@ -66,7 +66,7 @@ func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnCo
 
 // functionPlans are those of the functions that are called all the time, however many runs there are.
 func (c *crowded) functionPlans(t *testing.T) {
-	c.exec(t, `UPDATE oarlock.runs SET state = 'waiting', epoch = 1, wake_at = now() - interval '1 hour'
+	c.exec(t, `UPDATE oarlock.runs SET state = 'waiting', epoch = epoch + 1, wake_at = now() - interval '1 hour'
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)
 	c.exec(t, `UPDATE oarlock.runs SET queue_deadline = now() - interval '1 hour'
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)

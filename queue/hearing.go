@@ -31,9 +31,12 @@ func newHearing(store *Store, channel string) *hearing {
 	return h
 }
 
+// listenName is how a connection that listens calls itself.
+const listenName = "oarlock listen"
+
 // newListener makes a connection for notifications; the server notices when we vanish.
 func (s *Store) newListener() *listen.Listener {
-	return listen.New(listen.Options{Config: s.connConfig("oarlock listen"), Prepare: s.prepare})
+	return listen.New(listen.Options{Config: s.connConfig(listenName), Prepare: s.prepare})
 }
 
 func (h *hearing) close() {

@@ -150,6 +150,13 @@ func (h *holdings) runs() []RunID {
 	return slices.Collect(maps.Keys(h.byRun))
 }
 
+// count is the number of claims.
+func (h *holdings) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.byRun)
+}
+
 // sum is the number of claims and the xor of the first eight bytes of their ids. A renewal brings the same of what the
 // database holds.
 func (h *holdings) sum() (count int, hash int64) {

@@ -309,7 +309,7 @@ func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
 		}
 	}
 	for want := range 3 {
-		if r, err := s.Renew(t.Context(), 0, 0); err != nil || r.Desired != queue.WorkerLive {
+		if r, err := s.Renew(t.Context(), queue.Vitals{}); err != nil || r.Desired != queue.WorkerLive {
 			t.Errorf("renewal %+v, %v", r, err)
 		}
 		poll(t, s, want) // writes how hungry the worker is
@@ -317,7 +317,7 @@ func TestHost_DrainingAWorkerDoesNotHoldUpItsRenewals(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Renew(t.Context(), 0, 0); err != nil || r.Desired != queue.WorkerDraining {
+	if r, err := s.Renew(t.Context(), queue.Vitals{}); err != nil || r.Desired != queue.WorkerDraining {
 		t.Errorf("renewal %+v, %v", r, err)
 	}
 }

@@ -53,7 +53,7 @@ func idleMinute(t *testing.T, s *queue.Session, clock *clock) (polls int) {
 	var pace queue.Pace
 	for nextPoll, nextRenewal := time.Duration(0), renewEvery; clock.now() < time.Minute; {
 		if clock.now() >= nextRenewal {
-			if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+			if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 				t.Fatal(err)
 			}
 			nextRenewal += renewEvery
@@ -81,7 +81,7 @@ func warm(t *testing.T, s *queue.Session) *clock {
 	c := new(clock)
 	s.SetClock(c.now)
 	poll(t, s, 10)
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -11,19 +11,19 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // journalQueue bounds the batches that wait for the flush under way to end. More wait in Commit itself.
 const journalQueue = 1000
 
+// hopeEvery is how often a journal that is to end looks whether flushes fail.
+const hopeEvery = 20 * time.Millisecond
+
 // journalConfig is what a journal needs.
 type journalConfig struct {
 	worker  uuid.UUID
-	name    string          // of the worker, for people
-	config  *pgx.ConnConfig // of its connection, which it has for itself
-	prepare pglink.Prepare
+	name    string // of the worker, for people
+	link    *link  // which it has for itself
 	held    *holdings
 	flushed func(FlushTry) // told of every try; nil: nobody is
 	doubt   func()         // called where the database has a claim that was given up
@@ -39,7 +39,7 @@ type journalConfig struct {
 // before anything else is sent.
 type journal struct {
 	journalConfig
-	link  *link
+
 	queue chan *entry
 
 	closing   chan struct{} // closed: nothing more is taken
@@ -48,12 +48,14 @@ type journal struct {
 	cancel    context.CancelFunc
 	ended     chan struct{} // the goroutine has returned
 
-	aside    []*entry     // wait for a run that somebody else holds
-	carry    *entry       // taken out of the queue, but for the next flush
-	flush    *flush       // buffers
-	prepared *pgx.Conn    // knows the statement
-	flying   []*piece     // what is being written
-	pulse    pulse        // of the goroutine
+	aside    []*entry  // wait for a run that somebody else holds
+	carry    *entry    // taken out of the queue, but for the next flush
+	flush    *flush    // buffers
+	prepared *pgx.Conn // knows the statement
+	flying   []*piece  // what is being written
+	pulse    pulse     // of the goroutine
+	health   health
+	probeAt  time.Time    // when to probe; zero: nobody asked yet
 	tries    atomic.Int64 // flushes begun, also those that did not reach the database
 	dropped  atomic.Int64 // batches that were given up when it closed
 }
@@ -64,25 +66,11 @@ func newJournal(c journalConfig) *journal {
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	j.timeout = cmp.Or(j.timeout, callTimeout)
-	j.config = plainPlans(c.config)
-	j.config.RuntimeParams["lock_timeout"] = flushLockPatience
-	j.link = newLink(j.config, j.takeUp)
-	j.link.prepare = c.prepare
+	j.link.again = j.takeUp
 	j.flush = newFlush(j)
 	j.ctx, j.cancel = context.WithCancel(context.Background())
 	go j.write()
 	return j
-}
-
-// plainPlans keeps the server from thinking: the flush is planned once, for any number of rows, and every table in it is
-// reached by its key. Planning takes ten times as long as a small flush does.
-func plainPlans(c *pgx.ConnConfig) *pgx.ConnConfig {
-	c = c.Copy()
-	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
-		c.RuntimeParams[off] = "off"
-	}
-	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	return c
 }
 
 // commit writes a batch and says what came of it. A claim has one commit at a time.
@@ -147,28 +135,41 @@ func (j *journal) await(ctx context.Context, e *entry) error {
 	}
 }
 
-// close writes what is in the queue and ends. When ctx ends before, what is left gets ErrClosed.
+// close writes what is in the queue and ends. What is left when ctx ends before, or when flushes fail for long, gets ErrClosed.
 func (j *journal) close(ctx context.Context) error {
 	j.closeOnce.Do(func() { close(j.closing) })
-	defer j.cancel()
-	select {
-	case <-j.ended:
-	case <-ctx.Done():
-		j.cancel()
-		<-j.ended
-	}
-	j.link.drop() // nobody else uses it
+	j.untilWritten(ctx)
+	j.cancel()
+	<-j.ended
+	j.link.finish(ctx) // nobody else uses it
 	if n := j.dropped.Load(); n > 0 {
 		return fmt.Errorf("close the journal: %d batches were not written: %w", n, ErrUnknown)
 	}
 	return nil
 }
 
+// untilWritten waits for the end of the goroutine, as long as there is hope.
+func (j *journal) untilWritten(ctx context.Context) {
+	look := time.NewTicker(hopeEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-j.ended:
+			return
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if f := j.failure(); f.Failing() && time.Since(f.Since) >= answerPatience {
+				return
+			}
+		}
+	}
+}
+
 // write is the goroutine.
 func (j *journal) write() {
 	defer close(j.ended)
 	for {
-		j.pulse.rest()
 		e := j.next()
 		if e == nil {
 			return
@@ -197,12 +198,15 @@ func (j *journal) next() *entry {
 		if e := j.retake(); e != nil {
 			return e
 		}
+		j.pulse.rest()
 		select {
 		case e := <-j.queue:
 			if j.take(e) {
 				return e
 			}
 		case <-j.nextRetake():
+		case <-j.nextProbe():
+			j.probe()
 		case <-j.closing:
 			select {
 			case e := <-j.queue:
@@ -210,10 +214,13 @@ func (j *journal) next() *entry {
 					return e
 				}
 			default:
-				if len(j.aside) == 0 || j.ctx.Err() != nil {
+				if len(j.aside) == 0 {
 					return nil
 				}
-				<-j.nextRetake()
+				select {
+				case <-j.nextRetake():
+				case <-j.ctx.Done(): // then they are retaken at once
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,11 +13,8 @@ import (
 )
 
 // An application may keep a transaction open in which it asked something of a run, and with it the run's row. That run's
-// records wait for it; those of all others must not. So a flush waits for a lock only briefly, and what has to wait
+// records wait for it; those of all others must not. So a flush waits for a lock only briefly (pglink.AsFlush), and what has to wait
 // longer is set aside: with its entry, until a look says that the row is free.
-
-// flushLockPatience is how long one flush waits for locks.
-const flushLockPatience = "250ms"
 
 // Pauses between looks at a run that somebody holds.
 const (
@@ -24,7 +22,11 @@ const (
 	longestAsidePause = time.Second
 )
 
+// askHolderAfter is how long records wait before the server is asked for whom.
+const askHolderAfter = time.Second
+
 var (
+	whoHolds     = sql.Named("queue/holder")
 	whichAreFree = sql.Named("queue/free_runs")
 	errAside     = errors.New("somebody else holds the run's row")
 )
@@ -59,23 +61,72 @@ func (j *journal) isFree(e *entry) bool {
 func (j *journal) setAside(e *entry) {
 	e.pause = min(max(2*e.pause, firstAsidePause), longestAsidePause)
 	e.due = time.Now().Add(e.pause)
+	if e.aside.IsZero() {
+		e.aside = time.Now()
+	}
 	j.aside = append(j.aside, e)
+	j.tellAside()
+}
+
+// tellAside lets others know what waits, and for whom.
+func (j *journal) tellAside() {
+	if len(j.aside) == 0 {
+		j.health.setAside(Aside{})
+		return
+	}
+	first := slices.MinFunc(j.aside, func(a, b *entry) int { return a.aside.Compare(b.aside) })
+	j.health.setAside(Aside{Since: first.aside, Run: first.batch.Claim.Run, Runs: len(j.aside), Holder: first.holder})
 }
 
 // retake is an entry that was set aside and may go now, or whose claim is gone; nil for none.
 func (j *journal) retake() *entry {
 	for i, e := range j.aside {
-		if time.Now().Before(e.due) {
+		if time.Now().Before(e.due) && j.ctx.Err() == nil {
 			continue
 		}
 		j.aside = slices.Delete(j.aside, i, i+1)
+		j.tellAside()
 		if j.ctx.Err() != nil || j.held.of(e.batch.Claim) == nil || j.isFree(e) {
 			return e
+		}
+		if time.Since(e.aside) >= askHolderAfter {
+			e.holder = j.holderOf(e)
 		}
 		j.setAside(e)
 		return nil
 	}
 	return nil
+}
+
+// holderOf tells who holds what entries wait for; "" where the server does not tell.
+func (j *journal) holderOf(entries ...*entry) string {
+	var runs []int64
+	for _, e := range entries {
+		runs = append(runs, int64(e.batch.Claim.Run))
+		if e.batch.Claim.Parent != 0 {
+			runs = append(runs, int64(e.batch.Claim.Parent))
+		}
+	}
+	var holder string
+	_, _ = j.try(func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, whoHolds, pgx.StrictNamedArgs{"worker": j.worker, "runs": runs}).Scan(&holder)
+	})
+	return holder
+}
+
+// withHolder adds to an error who holds what the flush waited for, once it fails for a while.
+func (j *journal) withHolder(pieces []*piece, err error) error {
+	if f := j.health.failure(); !isLockTimeout(err) || !f.Failing() || time.Since(f.Since) < askHolderAfter {
+		return err
+	}
+	entries := make([]*entry, len(pieces))
+	for i, p := range pieces {
+		entries[i] = p.entry
+	}
+	if holder := j.holderOf(entries...); holder != "" {
+		return fmt.Errorf("%w: %s", err, holder)
+	}
+	return err
 }
 
 // nextRetake fires when it is time to look again; never, while nothing is set aside.

@@ -50,7 +50,7 @@ func BenchmarkFlush(b *testing.B) {
 
 // ownersOwn is a connection like the journal's for the bare loop, which makes its runs by itself, as no worker may.
 func (y *yard) ownersOwn() *pgx.Conn {
-	config := y.journal.config.Copy()
+	config := y.journal.link.config.Copy()
 	owner := y.conn.Config()
 	config.User, config.Password = owner.User, owner.Password
 	conn, err := pgx.ConnectConfig(y.tb.Context(), config)

@@ -64,6 +64,34 @@ func TestJournal_KeepsItsBounds(t *testing.T) {
 	}
 }
 
+// A crash may follow any piece. Were an attempt in an earlier piece than its task, the old row of the task would tell of the attempt again.
+func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
+	t.Parallel()
+	var rec dagrun.Records
+	for i := range 2500 {
+		task := taskAt(i, int64(i+1), dagrun.TaskPending)
+		rec.Tasks = append(rec.Tasks, task)
+		for attempt := range i % 3 {
+			rec.Attempts = append(rec.Attempts, dagrun.AttemptRecord{ID: task.ID, Attempt: attempt + 1, State: dagrun.TaskFailed})
+		}
+	}
+	attempts := 0
+	for i, p := range newEntry(&Batch{Records: rec}, &holding{}).pieces() {
+		if rows := len(p.tasks) + len(p.attempts); rows > flushRowsMax {
+			t.Errorf("piece %d has %d rows", i, rows)
+		}
+		for _, a := range p.attempts {
+			if !slices.ContainsFunc(p.tasks, func(task dagrun.TaskRecord) bool { return task.ID == a.ID }) {
+				t.Errorf("piece %d tells of attempt %d of task %d, but not of the task", i, a.Attempt, a.ID.Step)
+			}
+		}
+		attempts += len(p.attempts)
+	}
+	if attempts != len(rec.Attempts) {
+		t.Errorf("%d attempts, want %d", attempts, len(rec.Attempts))
+	}
+}
+
 // model is what the rows of one run must be: the plainest thing that could be right.
 type model struct {
 	claim *Claim

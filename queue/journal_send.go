@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -35,8 +34,12 @@ const reasonBytes = 500
 
 // deliver writes pieces of different claims, in one flush if the database takes them all, and tells who waits.
 func (j *journal) deliver(pieces []*piece) {
+	began := time.Now()
 	err := j.send(pieces)
-	if err != nil && isPoison(err) {
+	for isStrange(err) && len(pieces) == 1 && !j.takesOthers(began, err) {
+		err = j.send(pieces)
+	}
+	if isPoison(err) || isStrange(err) && len(pieces) > 1 {
 		j.isolate(pieces, err)
 		return
 	}
@@ -60,6 +63,26 @@ func (j *journal) isolate(pieces []*piece, err error) {
 	j.deliver(pieces[half:])
 }
 
+// isStrange says whether it cannot be told from an error if the fault is in a record or in the database.
+func isStrange(err error) bool {
+	return err != nil && !isPoison(err) && !errors.Is(err, ErrClosed) && !OfDatabase(err)
+}
+
+// takesOthers finds out whether the fault is in a record: then the database takes others.
+func (j *journal) takesOthers(began time.Time, err error) bool {
+	_, refused := j.try(tryRecords)
+	if refused == nil {
+		j.health.note(began, nil)
+		return true
+	}
+	j.health.note(began, err)
+	select {
+	case <-time.After(longestJournalPause):
+	case <-j.ctx.Done():
+	}
+	return false
+}
+
 // isPoison says whether an error is about what a record holds. 54: it is too large for a limit; 21: a row twice.
 func isPoison(err error) bool {
 	var pg *pgconn.PgError
@@ -75,7 +98,7 @@ func (j *journal) doom(p *piece, reason string, then error) {
 	c := p.entry.batch.Claim
 	err := j.persist([]*piece{p}, func(ctx context.Context, conn *pgx.Conn) error {
 		if len(j.open()) == 0 {
-			return nil
+			return errNothingLeft
 		}
 		return conn.QueryRow(ctx, condemnRun, pgx.StrictNamedArgs{
 			"run": c.Run, "claim": c.ID, "epoch": c.Epoch, "reason": reason,
@@ -107,6 +130,9 @@ func storableReason(text string) string {
 	return cmp.Or(strings.ToValidUTF8(text[:min(len(text), reasonBytes)], ""), "condemned")
 }
 
+// errNothingLeft ends a try that had nothing to ask the server for.
+var errNothingLeft = errors.New("nothing is left to be written")
+
 // send writes pieces in one flush, as often as it takes to know what came of it. Pieces are settled unless it returns an
 // error; then those that are not were not written.
 func (j *journal) send(pieces []*piece) error {
@@ -114,7 +140,7 @@ func (j *journal) send(pieces []*piece) error {
 	err := j.persist(pieces, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		open := j.open()
 		if len(open) == 0 {
-			return nil
+			return errNothingLeft
 		}
 		if err := j.prepare(ctx, conn); err != nil {
 			return err
@@ -273,18 +299,30 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 	for {
 		start := time.Now()
 		asked, err := j.try(do)
+		if errors.Is(err, errNothingLeft) {
+			return nil // it says nothing of what the database takes
+		}
 		if !asked {
 			j.meter(len(pieces), start, err) // somebody should hear why nothing is written
 		}
-		if err == nil || asked && isFinal(err) {
+		if err == nil {
+			j.health.note(start, nil)
+			j.health.flushed()
+			return nil
+		}
+		if asked && isFinal(err) {
 			return err
 		}
 		if stale(err) {
 			j.link.drop()
 		}
 		if isLockTimeout(err) && j.partFrom(pieces) {
+			if len(j.open()) == 0 {
+				return nil
+			}
 			continue
 		}
+		j.health.note(start, j.withHolder(pieces, err))
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-j.ctx.Done():
@@ -310,9 +348,9 @@ func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, er
 	return asked, err
 }
 
-// isFinal says whether asking the server again is of no use.
+// isFinal says whether asking the server the same again is of no use, or may be of none.
 func isFinal(err error) bool {
-	return (pglink.Classify(err) == pglink.Permanent || isPoison(err)) && !stale(err)
+	return (isPoison(err) || isStrange(err)) && !stale(err)
 }
 
 // stale says whether only a new connection can help: its prepared statement is gone, or fits the tables no more.

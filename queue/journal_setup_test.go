@@ -102,9 +102,10 @@ func (y *yard) open(url string, timeout time.Duration) (*journal, *holdings, cha
 		y.tb.Fatal(err)
 	}
 	pglink.AsWriter(config, appName(y.worker))
+	pglink.AsFlush(config)
 	held, lost := newHoldings(), make(chan struct{})
 	j := newJournal(journalConfig{
-		worker: y.worker, name: "w1", config: config, held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
+		worker: y.worker, name: "w1", link: newLink(config), held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
 	})
 	y.tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,16 +39,19 @@ type link struct {
 	prepare pglink.Prepare                         // of the pool that config was taken from, if it was
 	turn    chan struct{}                          // holds one token
 	conn    *pgx.Conn                              // nil: to be made
+	dropped *pgx.Conn                              // the last that was; nil: none yet
+	pooler  pglink.Pooler                          // that lends conn
 	server  backend                                // of conn, or of the last one; while again runs, of the one before
 	made    int                                    // connections so far
 	limit   time.Duration                          // of one use, where the caller names no shorter one
-	again   func(context.Context, *pgx.Conn) error // runs first on every connection but the first; may be nil
+	known   func(context.Context, *pgx.Conn) error // runs first on every connection, but those from before it was set; may be nil
+	again   func(context.Context, *pgx.Conn) error // runs next on every connection but the first; may be nil
 	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
 	end     context.CancelFunc
 }
 
-func newLink(config *pgx.ConnConfig, again func(context.Context, *pgx.Conn) error) *link {
-	l := &link{config: config, turn: make(chan struct{}, 1), again: again, limit: callTimeout}
+func newLink(config *pgx.ConnConfig) *link {
+	l := &link{config: config, turn: make(chan struct{}, 1), limit: callTimeout}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.turn <- struct{}{}
 	return l
@@ -98,6 +102,9 @@ func (l *link) connect(ctx context.Context) error {
 	l.conn = conn
 	var server backend
 	err = conn.QueryRow(ctx, whoServes, pgx.QueryExecModeExec).Scan(&server.pid, &server.started)
+	if err == nil && l.known != nil {
+		err = l.known(ctx, conn)
+	}
 	if err == nil && l.made > 0 && l.again != nil {
 		err = l.again(ctx, conn)
 	}
@@ -111,10 +118,11 @@ func (l *link) connect(ctx context.Context) error {
 }
 
 func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pglink.Dial(ctx, l.config, l.prepare)
+	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	l.pooler = found
 	return conn, nil
 }
 
@@ -157,7 +165,26 @@ func (l *link) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = l.conn.Close(ctx)
-	l.conn = nil
+	l.conn, l.dropped = nil, l.conn
+}
+
+// finish drops the connection for good. It waits for what the driver has still to do, in a hurry after the end of ctx.
+func (l *link) finish(ctx context.Context) {
+	l.drop()
+	if l.dropped != nil {
+		pglink.HangUp(ctx, l.dropped)
+	}
+}
+
+// closeLinks closes links at the same time: where nobody answers each takes as long as all.
+func closeLinks(ctx context.Context, links ...*link) error {
+	errs := make([]error, len(links))
+	var closing sync.WaitGroup
+	for i, l := range links {
+		closing.Go(func() { errs[i] = l.close(ctx) })
+	}
+	closing.Wait()
+	return errors.Join(errs...)
 }
 
 // close ends the connection, once nobody uses it. When ctx ends before, it ends that use.
@@ -170,6 +197,6 @@ func (l *link) close(ctx context.Context) (err error) {
 		<-l.turn
 		err = fmt.Errorf("close a connection: what used it was cut off: %w", ctx.Err())
 	}
-	l.drop()
+	l.finish(ctx)
 	return err
 }

@@ -17,7 +17,7 @@ func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
 	y := newYard(t)
 	block := y.begin()
 	y.in(block, "SELECT FROM oarlock.fences FOR UPDATE")
-	l := newLink(y.config, nil)
+	l := newLink(y.link.config)
 	used := make(chan error, 1)
 	go func() {
 		used <- l.use(context.Background(), func(ctx context.Context, conn *pgx.Conn) error {

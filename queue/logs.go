@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -50,14 +48,6 @@ func (e *AppendError) Error() string {
 // Is makes errors.Is work.
 func (e *AppendError) Is(target error) bool {
 	return target == ErrLeaseLost && len(e.Lost) > 0 || target == ErrConflict && len(e.Conflicts) > 0
-}
-
-// newChunkLink makes the connection for logs. A former one is ended before the next is used: what it was about to store
-// would come after what is sent again.
-func newChunkLink(store *Store, worker uuid.UUID) *link {
-	l := store.newLink(store.connConfig(appName(worker)))
-	l.again = l.endFormer
-	return l
 }
 
 // AppendLogs stores chunks of runs that the worker holds, in their order, and tells who follows them. One statement is

@@ -23,13 +23,21 @@ type FlushTry struct {
 type SessionStats struct {
 	Held    int           // runs
 	Waiting int           // batches that no flush has taken yet
-	Trying  time.Duration // how long the journal has been at what it does, which ends by a timeout; 0: it waits
+	Trying  time.Duration // how long the journal has waited for the server, or a close for one statement of it; 0: neither waits
+	Taken   int64         // flushes so far
+	Failing Failure       // why none are taken now
+	Aside   Aside         // what waits beside, for a row that somebody else holds
 }
 
 // Stats show the session at this moment. They wait for nobody.
 func (s *Session) Stats() SessionStats {
-	held, _ := s.held.sum()
-	return SessionStats{Held: held, Waiting: len(s.journal.queue), Trying: s.journal.pulse.at()}
+	s.journal.health.mu.Lock()
+	taken, aside := s.journal.health.taken, s.journal.health.aside
+	s.journal.health.mu.Unlock()
+	return SessionStats{
+		Held: s.held.count(), Waiting: len(s.journal.queue), Trying: max(s.journal.pulse.at(), s.leaving.at()),
+		Taken: taken, Failing: s.journal.failure(), Aside: aside,
+	}
 }
 
 // size of what a flush was filled with.

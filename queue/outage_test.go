@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/pgcluster"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
@@ -72,7 +69,7 @@ func (o outside) finishAll(t *testing.T, s *queue.Session, runs int) {
 				d.drive(t, begin(t, s, c))
 			}
 		}
-		if _, err := s.Renew(t.Context(), 0, 0); errors.Is(err, queue.ErrLeaseLost) {
+		if _, err := s.Renew(t.Context(), queue.Vitals{}); errors.Is(err, queue.ErrLeaseLost) {
 			t.Fatal("the lease is lost")
 		}
 		if o.left(t) == "0" {
@@ -169,7 +166,7 @@ func TestSession_WaitsForAReadOnlyDatabase(t *testing.T) {
 	go func() { done <- held.toEnd(t.Context()) }()
 	refused := false
 	for !refused {
-		_, err := s.Renew(t.Context(), 0, 0)
+		_, err := s.Renew(t.Context(), queue.Vitals{})
 		refused = pglink.Classify(err) == pglink.WrongNode
 		if err != nil && !refused {
 			t.Fatalf("renew on a read-only server: %v, which is %v", err, pglink.Classify(err))
@@ -193,7 +190,7 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 		o.enqueue(t)
 	}
 	d := claim(t, s)
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
 	d.starts(t)
@@ -204,7 +201,7 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 	if err := d.commit(t.Context()); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("commit without a free connection: %v", err)
 	}
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Errorf("renew without a free connection: %v", err)
 	}
 	free()
@@ -276,7 +273,7 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
-	folder := smallDisk(t, 400<<20)
+	folder := pgcluster.SmallDisk(t, 400<<20)
 	node := pgcluster.StartIn(t, folder, map[string]string{"max_wal_size": "64MB", "wal_keep_size": "0"})
 	node.Migrate(t)
 	o := open(t, node)
@@ -287,7 +284,7 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 	}
 	d := claim(t, s)
 	d.starts(t)
-	remove := fill(t, folder)
+	remove := pgcluster.Fill(t, folder)
 	full := errors.New("not full")
 	for end := time.Now().Add(time.Minute); pglink.Classify(full) == pglink.Permanent && time.Now().Before(end); {
 		_, full = o.EnqueueMany(t.Context(), queue.Bulk{DAG: "two", Params: make([]any, 10_000)})
@@ -308,43 +305,4 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 	}
 	o.exec(t, "DELETE FROM oarlock.runs WHERE run_id > $1", runs+1)
 	o.finishAll(t, s, runs)
-}
-
-// smallDisk is a file system of its own.
-func smallDisk(t *testing.T, size int64) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "oarlock-disk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = unix.Mount("oarlock", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", size))
-	if err != nil {
-		_ = os.Remove(dir)
-		t.Skipf("only root can make a small disk: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-		_ = os.Remove(dir)
-	})
-	return dir
-}
-
-// fill leaves no room in a folder, until it is undone.
-func fill(t *testing.T, folder string) (remove func()) {
-	t.Helper()
-	path := filepath.Join(folder, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	block := make([]byte, 1<<20)
-	for {
-		if _, err := f.Write(block); err != nil {
-			break
-		}
-	}
-	return func() { _ = os.Remove(path) }
 }

@@ -27,7 +27,7 @@ func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	if _, err := next.Load(t.Context(), polled.Claims); err != nil {
 		t.Error(err)
 	}
-	if _, err := next.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := next.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.store.List(t.Context(), queue.Filter{}); err != nil {

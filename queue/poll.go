@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -102,7 +103,7 @@ func (s *Session) poll(ctx context.Context, a Appetite, p *Polled) error {
 	if seen.dead = append(seen.dead, dead...); len(seen.dead) > reapLimit {
 		s.sweeps.doubt()
 	}
-	p.Top = seen.top
+	p.Top, p.Now = seen.top, dagrun.Time(seen.seen.now.UnixMilli())
 	return errors.Join(s.passOn(ctx, told, a.Free+a.Spare, p.Claims), s.lookAfter(ctx, seen, p))
 }
 

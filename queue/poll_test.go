@@ -33,7 +33,7 @@ func TestPoll_ClaimsWhatIsDueInItsOrder(t *testing.T) {
 	if p := poll(t, s, 3); len(p.Claims) > 0 || !p.Hungry {
 		t.Errorf("claimed %v twice", p.Claims)
 	}
-	r, err := s.Renew(t.Context(), 2, 0)
+	r, err := s.Renew(t.Context(), queue.Vitals{Busy: 2})
 	if err != nil || r.Desired != queue.WorkerLive || r.Now == 0 || len(r.Mail) > 0 {
 		t.Errorf("renewal %+v %v", r, err)
 	}
@@ -105,7 +105,7 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantSoon(t, w.Session, 1, 4)
+	f.wantSoon(t, w.Session, 1, 4)
 }
 
 func TestPoll_ClaimsWhatComesBackBelowItsFloor(t *testing.T) {
@@ -178,7 +178,7 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	if err != nil || len(mail) != 1 || len(mail[0].Controls) != 1 || mail[0].Controls[0].Verb != dagrun.VerbChildEnded || mail[0].Inbox != 1 {
 		t.Errorf("mail %+v %v", mail, err)
 	}
-	if r, err := s.Renew(t.Context(), 0, 0); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
+	if r, err := s.Renew(t.Context(), queue.Vitals{}); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
 		t.Errorf("renewal %+v %v", r, err)
 	}
 }

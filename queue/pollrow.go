@@ -42,6 +42,7 @@ func (r *pollReply) read(rows pgx.Rows, l *lanes, parts pollParts) (err error) {
 	var c claimRow
 	all := append(f.targets(parts), c.targets()...)
 	facts := len(all) - len(c.targets())
+	all = append(all, nil) // the claim's place in the statement
 	for rows.Next() {
 		if err := rows.Scan(all...); err != nil {
 			return err
@@ -129,7 +130,7 @@ func or[T any](p *T) (v T) {
 type claimRow struct {
 	run, inbox, dag, parent, root, left                               zeronull.Int8
 	epoch, version, lane, losses, depth, generation, tolerated, begun zeronull.Int4
-	id                                                                zeronull.UUID
+	uid, id                                                           zeronull.UUID
 	params, labels, precomputed, counts                               []byte
 	runAt, logicalAt, createdAt, startedAt, deadline                  zeronull.Timestamptz
 	name, trigger, submitter, key, trace, reason, ending, by, text, p zeronull.Text
@@ -137,7 +138,7 @@ type claimRow struct {
 
 func (c *claimRow) targets() []any {
 	return []any{
-		&c.name, &c.begun, &c.run, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
+		&c.name, &c.begun, &c.run, &c.uid, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
 	}
@@ -146,7 +147,7 @@ func (c *claimRow) targets() []any {
 // claim is the claim of a row, also of one that cannot be read.
 func (c *claimRow) claim(l *lanes) *Claim {
 	claim := NewClaim(RunID(c.run), uuid.UUID(c.id))
-	claim.Epoch, claim.Inbox, claim.Losses = int(c.epoch), int64(c.inbox), int(c.losses)
+	claim.UID, claim.Epoch, claim.Inbox, claim.Losses = uuid.UUID(c.uid), int(c.epoch), int64(c.inbox), int(c.losses)
 	claim.DAG, claim.DAGID, claim.Version = string(c.name), int64(c.dag), int(c.version)
 	claim.Lane, claim.Begun = int(c.lane), c.begun != 0
 	claim.Queue, claim.Priority = l.of(claim.Lane)

@@ -99,7 +99,7 @@ func TestReap_TakesOverFromAWorkerThatIsSilentForATTL(t *testing.T) {
 	poll(t, other, 1)
 	before := value[time.Time](t, f.desk, "SELECT run_at FROM oarlock.runs WHERE run_id = $1", ids[0])
 	w.silence(t)
-	if _, err := other.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := other.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
 	p := poll(t, w.Session, 0)
@@ -121,7 +121,7 @@ func mustBeLost(tb testing.TB, s *queue.Session, claims []*queue.Claim) {
 	if p, err := s.Poll(tb.Context(), queue.Appetite{Free: 1}); !errors.Is(err, queue.ErrLeaseLost) || len(p.Claims) > 0 {
 		tb.Errorf("poll of a lost worker: %v %v", p, err)
 	}
-	if _, err := s.Renew(tb.Context(), 0, 0); !errors.Is(err, queue.ErrLeaseLost) {
+	if _, err := s.Renew(tb.Context(), queue.Vitals{}); !errors.Is(err, queue.ErrLeaseLost) {
 		tb.Errorf("renewal of a lost worker: %v", err)
 	}
 	for _, c := range claims {
@@ -140,7 +140,7 @@ func TestReap_ARenewalTellsThatTheLeaseIsLost(t *testing.T) {
 	s := f.register(t)
 	claims := poll(t, s, 1).Claims
 	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id = $1", s.ID())
-	if _, err := s.Renew(t.Context(), 0, 0); !errors.Is(err, queue.ErrLeaseLost) {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("renewal of a lost worker: %v", err)
 	}
 	mustBeLost(t, s, claims)
@@ -251,7 +251,7 @@ func TestReap_LeavesAWorkerThatBeatsWhileItWaits(t *testing.T) {
 		polled <- p
 	}()
 	f.blocked(t, "queue/lose")
-	if _, err := slow.Renew(t.Context(), 0, 0); err != nil { // waits for nobody
+	if _, err := slow.Renew(t.Context(), queue.Vitals{}); err != nil { // waits for nobody
 		t.Fatal(err)
 	}
 	if err := flush.Commit(t.Context()); err != nil {
@@ -381,7 +381,7 @@ func TestRegister_ReplacesExactlyTheWorkersItNames(t *testing.T) {
 	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{one.ID(), three.ID(), uuid.New()} })
 	f.wantStates(t, "queued:3 running:1")
 	mustBeLost(t, one, claims)
-	if _, err := two.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := two.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Error(err)
 	}
 	if by := value[uuid.UUID](t, f.desk, "SELECT replaced_by FROM oarlock.workers WHERE worker_id = $1", one.ID()); by != next.ID() {
@@ -401,7 +401,7 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 	}
 	for range 32 {
 		for _, w := range watchers {
-			if _, err := w.Renew(t.Context(), 0, 0); err != nil {
+			if _, err := w.Renew(t.Context(), queue.Vitals{}); err != nil {
 				t.Fatal(err)
 			}
 		}

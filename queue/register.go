@@ -26,64 +26,82 @@ const MinTTL = 300 * time.Millisecond
 
 // Register announces a worker, and makes the session it claims and writes through. The same worker may be registered
 // again as long as it lives. What it replaces is queued again before Register returns. A database that the worker could not
-// work with is refused before anything is written: ErrPooled, a *migrations.VersionError, or an *Error that names the role
-// which the user lacks.
+// work with is refused before anything is written: ErrPooled, a *ShortError, a *migrations.VersionError, a
+// *migrations.CopyError, or an *Error that names the role which the user lacks.
 func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	if err := w.complete(); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
 	}
-	claims := s.newLink(steady(s.connConfig(appName(w.ID))))
-	sent, err := s.enter(ctx, &w, claims)
+	links := s.newLinks(w.ID)
+	entrance, err := s.enter(ctx, &w, links)
 	if err != nil {
-		err = lacks(err, "lacks the role "+roleWorker, roleWorker, claims.config.User)
-		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), claims.close(ctx))
+		err = lacks(err, "lacks the role "+roleWorker, roleWorker, links.claims.config.User)
+		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
 	}
-	session := newSession(s, w, claims, sent)
+	session := newSession(s, w, links, entrance)
 	if err := session.take(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("register worker %s: %w", w.ID, err), session.Close(ctx))
 	}
 	return session, nil
 }
 
-// enter announces a worker to a database that it can work with, and says when.
-func (s *Store) enter(ctx context.Context, w *Worker, claims *link) (sent time.Duration, err error) {
-	if err := s.check(ctx, claims); err != nil {
-		return 0, err
-	}
-	sent = boottime.Now()
-	return sent, s.announce(ctx, w)
+// entrance is how a session begins: in which installation, and when its worker was announced.
+type entrance struct {
+	installation string
+	sent         time.Duration
 }
 
-// check refuses a schema of another version, and connections that do not keep their session, before anything is written.
-// It uses a connection that the session needs anyway.
-func (s *Store) check(ctx context.Context, l *link) error {
-	return l.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := pglink.FindPooler(ctx, conn, uint32(l.server.pid), l.dial)
-		if err != nil {
+// enter announces a worker to a database that it can work with.
+func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err error) {
+	pglink.LookAgain(s.direct) // a pooler may lend otherwise since
+	if e.installation, err = s.check(ctx, l); err != nil {
+		return e, err
+	}
+	e.sent = boottime.Now()
+	return e, s.announce(ctx, w)
+}
+
+// check refuses a schema of another version, connections that do not keep their session or are too few, and what may be a copy,
+// before the worker is announced. It returns the installation, and uses connections that the session needs anyway.
+func (s *Store) check(ctx context.Context, l *links) (installation string, err error) {
+	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if l.claims.pooler == pglink.SessionPooler {
+			if err := s.occupy(ctx, l, conn); err != nil {
+				return err
+			}
+		}
+		if err := migrations.Check(ctx, conn); err != nil {
 			return err
 		}
-		if found == pglink.TransactionPooler {
-			return ErrPooled
-		}
-		return migrations.Check(ctx, conn)
+		installation, err = s.recognise(ctx, conn)
+		return err
 	})
+	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
+		return "", s.short(waiting.Lent, 0, nil)
+	}
+	return installation, err
 }
 
-func newSession(s *Store, w Worker, claims *link, sent time.Duration) *Session {
-	config := claims.config
+func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 	session := &Session{
-		store: s, worker: w, kind: kindOf(&w), held: newHoldings(),
-		claims: claims, lease: s.newLink(config), reads: s.newLink(config), chunks: newChunkLink(s, w.ID),
-		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now, s.newLink(config)), beat: newHeartbeat(w.TTL, sent), hearing: newHearing(s, w.channel()),
+		store: s, installation: e.installation, worker: w, kind: kindOf(&w), held: newHoldings(),
+		claims: l.claims, lease: l.lease, reads: l.reads, chunks: l.chunks,
+		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now, l.sweeps), beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()),
 		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
 	}
-	session.claims.again = session.claims.endFormer
+	session.claims.again = session.goOn
+	for _, other := range l.all() {
+		if other != l.claims {
+			other.known = session.isStillIts
+		}
+	}
+	session.chunks.again = session.chunks.endFormer                // what that was about to store would come after what is sent again
 	session.lease.again = func(context.Context, *pgx.Conn) error { // behind it may be a server that was promoted, and lacks the end of what its predecessor had
 		session.sweeps.doubt()
 		return nil
 	}
 	session.journal = newJournal(journalConfig{
-		worker: w.ID, name: w.Name, config: s.connConfig(appName(w.ID)), prepare: s.prepare, held: session.held, flushed: s.meter.Flushed,
+		worker: w.ID, name: w.Name, link: l.journal, held: session.held, flushed: s.meter.Flushed,
 		lost: func() { _ = session.lost() }, doubt: session.sweeps.doubt,
 	})
 	session.held.doubt = session.sweeps.doubt

@@ -15,15 +15,22 @@ import (
 
 var renewLease = sql.Named("queue/renew")
 
-// Renew shows that the worker is alive, and brings what is wanted of it. busy is the number of slots in use, waiting that of tasks
-// that wait for one: for people and scalers. After ErrLeaseLost the session does nothing more.
-func (s *Session) Renew(ctx context.Context, busy, waiting int) (Renewal, error) {
+// Vitals are what a sign of life tells others of a worker.
+type Vitals struct {
+	Busy    int       // slots in use
+	Waiting int       // tasks that wait for one
+	Unfit   string    // why the worker claims nothing now, for people and without secrets; "": it claims
+	Since   time.Time // when the worker became unfit
+}
+
+// Renew shows that the worker is alive, and brings what is wanted of it. After ErrLeaseLost the session does nothing more.
+func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	if err := s.end.get(); err != nil {
 		return Renewal{}, err
 	}
 	sent := boottime.Now()
 	count, hash := s.held.sum()
-	a, err := s.askRenewal(ctx, busy, waiting)
+	a, err := s.askRenewal(ctx, v)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
@@ -52,15 +59,21 @@ type renewalRow struct {
 	inboxes []int64
 }
 
-func (s *Session) renewArgs(busy, waiting int) pgx.StrictNamedArgs {
+func (s *Session) renewArgs(v Vitals) pgx.StrictNamedArgs {
 	held := s.held.runs()
-	return pgx.StrictNamedArgs{"worker": s.worker.ID, "busy": busy, "waiting": waiting, "runs": len(held), "held": held}
+	args := pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "busy": v.Busy, "waiting": v.Waiting, "runs": len(held), "held": held, "unfit": "", "unfit_ms": 0,
+	}
+	if v.Unfit != "" {
+		args["unfit"], args["unfit_ms"] = storableReason(v.Unfit), time.Since(v.Since).Milliseconds()
+	}
+	return args
 }
 
-func (s *Session) askRenewal(ctx context.Context, busy, waiting int) (*renewalRow, error) {
+func (s *Session) askRenewal(ctx context.Context, v Vitals) (*renewalRow, error) {
 	var a renewalRow
 	err := s.lease.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, renewLease, s.renewArgs(busy, waiting)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
+		return conn.QueryRow(ctx, renewLease, s.renewArgs(v)).Scan(&a.now, &a.desired, &a.count, &a.hash, &a.runs, &a.inboxes)
 	})
 	return &a, err
 }

@@ -21,7 +21,7 @@ func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	}
 	soft, hard := s.Deadline()
 	before := boottime.Now()
-	if _, err := s.Renew(t.Context(), 7, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{Busy: 7}); err != nil {
 		t.Fatal(err)
 	}
 	soft2, hard2 := s.Deadline()
@@ -30,6 +30,29 @@ func TestRenew_NeverWaitsForAFlush(t *testing.T) {
 	}
 	if got := value[string](t, f.desk, "SELECT beat || ' ' || busy FROM oarlock.workers"); got != "1 7" {
 		t.Errorf("the row says %s", got)
+	}
+}
+
+func TestRenew_TellsWhyAWorkerClaimsNothingAndSinceWhen(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t, halfAMinute)
+	unfit := queue.Vitals{Unfit: "no space\x00 left", Since: time.Now().Add(-time.Minute)}
+	for _, told := range []struct {
+		queue.Vitals
+
+		want string
+	}{{unfit, "no space left for 1 m"}, {queue.Vitals{Since: time.Now()}, ""}} {
+		if _, err := s.Renew(t.Context(), told.Vitals); err != nil {
+			t.Fatal(err)
+		}
+		if got := value[string](t, f.desk, `SELECT unfit || coalesce(' for ' || round(extract(epoch FROM clock_timestamp() - unfit_since) / 60) || ' m', '') FROM oarlock.workers`); got != told.want {
+			t.Errorf("the row says %q, want %q", got, told.want)
+		}
+		workers, err := f.store.Workers(t.Context())
+		if err != nil || len(workers) != 1 || (workers[0].Unfit == "") != (told.want == "") || workers[0].UnfitSince.IsZero() != (told.want == "") {
+			t.Errorf("listed as %+v, %v", workers, err)
+		}
 	}
 }
 
@@ -46,20 +69,20 @@ func TestRenew_AFailedOneMovesNoDeadline(t *testing.T) {
 	f := newFleet(t)
 	proxy, url := netfault.Through(t, f.url)
 	s := f.registerAt(t, f.open(t, url))
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
 	listening(t, s)
 	soft, hard := s.Deadline()
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut})
-	if _, err := s.Renew(t.Context(), 0, 0); err == nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err == nil {
 		t.Error("no error")
 	}
 	cut.MustFire(t)
 	if soft2, hard2 := s.Deadline(); soft2 != soft || hard2 != hard {
 		t.Error("the deadline moved")
 	}
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -74,7 +97,7 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	held := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Hold})
 	renewed := make(chan error, 1)
 	go func() {
-		_, err := s.Renew(t.Context(), 0, 0)
+		_, err := s.Renew(t.Context(), queue.Vitals{})
 		renewed <- err
 	}()
 	held.MustFire(t)
@@ -97,7 +120,7 @@ func TestRenew_BringsWhatIsWanted(t *testing.T) {
 	f.exec(t, "SELECT oarlock.pause($1), oarlock.cancel($2)", ids[0], ids[2])
 	f.exec(t, "UPDATE oarlock.controls SET decided_at = at, outcome = 'applied' WHERE run_id = $1", ids[2])
 	f.exec(t, "SELECT oarlock.drain_worker('w')")
-	r, err := s.Renew(t.Context(), 0, 0)
+	r, err := s.Renew(t.Context(), queue.Vitals{})
 	if err != nil || r.Desired != queue.WorkerDraining || !slices.Equal(r.Mail, []queue.Mail{{Run: ids[0], Inbox: 1}}) {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -137,7 +160,7 @@ func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 	}
 	f.exec(t, `UPDATE oarlock.runs SET claim_id = gen_random_uuid() WHERE run_id = $1`, ids[1])
 	for range 2 {
-		if _, err := w.Renew(t.Context(), 0, 0); err != nil {
+		if _, err := w.Renew(t.Context(), queue.Vitals{}); err != nil {
 			t.Fatal(err)
 		}
 	}

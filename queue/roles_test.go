@@ -73,7 +73,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 		{"SetDAG", func(s *queue.Store) error { return s.SetDAG(t.Context(), queue.DAGChange{Name: "report"}) }, admins, admins, admins, works, admins},
 		{"SetQueue", func(s *queue.Store) error { return s.SetQueue(t.Context(), queue.QueueChange{Name: "default"}) }, admins, admins, admins, works, admins},
 		{"DrainWorker", func(s *queue.Store) error { _, err := s.DrainWorker(t.Context(), "w1"); return err }, admins, admins, admins, works, admins},
-		{"Prune", func(s *queue.Store) error { _, err := s.Prune(t.Context(), 1); return err }, admins, admins, works, works, admins},
+		{"Prune", func(s *queue.Store) error { _, err := s.Prune(t.Context(), 1); return err }, admins, admins, admins, works, admins},
 	}
 	stores := map[string]*queue.Store{"nobody": d.open(t, d.user(t, "nobody"))}
 	for _, role := range []string{"submit", "read", "worker", "admin"} {

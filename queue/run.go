@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // Run is a run as people see it. Zero times and empty texts stand for what is not there.
 type Run struct {
 	ID          RunID
+	UID         uuid.UUID // never changes, and no other run has it, in any installation
 	DAG         string
 	Version     int
 	Generation  int
@@ -147,8 +150,17 @@ type WorkerInfo struct {
 	Busy      int           // slots in use
 	Waiting   int           // tasks that wait for a slot
 	Runs      int           // that it holds
+	Unfit     string        // why it claims nothing, as of its last sign of life; "": it claims
 	StartedAt time.Time
 	EndedAt   time.Time
+
+	UnfitSince time.Time
+}
+
+// Silent says whether a worker that counts as at work gave no sign of life for longer than its lease, by the database's clock. Its runs
+// wait until another worker finds it lost.
+func (w *WorkerInfo) Silent() bool {
+	return (w.State == WorkerLive || w.State == WorkerDraining) && w.TTL > 0 && w.BeatAge > w.TTL
 }
 
 // Queue is a queue as people see it.
@@ -216,8 +228,8 @@ type Scale struct {
 	Queued  int64         // runs that are due and not claimed
 	Oldest  time.Duration // how long the oldest of them has been due
 	Claimed int64         // runs that some worker holds
-	Workers int64         // that are live and serve the queue
-	Slots   int64         // of these workers
+	Workers int64         // that are live, serve the queue and claim
+	Slots   int64         // of these workers; of live ones that claim nothing, those in use
 	Busy    int64         // slots in use
 	Waiting int64         // tasks that wait for a slot
 	Wanted  int64         // slots that leave nothing waiting: Busy, Waiting, and the queued runs that may start now

@@ -31,7 +31,7 @@ const noSchema = "the database has no Oarlock schema, or one of another version:
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
 	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
-	"read attempts": roleRead, "read events": roleRead, "scale": roleRead, "count runs": roleRead,
+	"read attempts": roleRead, "read events": roleRead, "scale": roleRead, "count steps": roleRead, "count runs": roleRead,
 	"count what is past its retention": roleRead,
 }
 

@@ -133,7 +133,7 @@ func explain(tb testing.TB, conn *pgx.Conn, statement string, named pgx.StrictNa
 // literal is an argument as text.
 func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 	tb.Helper()
-	text, err := conn.TypeMap().Encode(oid, pgtype.TextFormatCode, arg, nil)
+	text, err := conn.TypeMap().Encode(oid, pgtype.TextFormatCode, arg, []byte{}) // nil comes back for NULL alone
 	if err != nil {
 		tb.Fatal(err)
 	}

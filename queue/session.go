@@ -8,14 +8,17 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 // Session is a worker's side of runs in Postgres. See the package comment for what it owes.
 type Session struct {
-	store  *Store
-	worker Worker
-	kind   int64 // see kindOf
-	held   *holdings
+	store        *Store
+	installation string // that it registered in
+	worker       Worker
+	kind         int64 // see kindOf
+	held         *holdings
 
 	journal *journal // writes what drives decide
 	claims  *link    // Poll and what follows from it
@@ -37,6 +40,7 @@ type Session struct {
 	odd     unreadable
 	chores  chores
 	end     ending
+	leaving pulse // of the statements by which the session gives back what it holds
 
 	closeLimit time.Duration // of a Close without a deadline
 }
@@ -96,7 +100,7 @@ func appName(worker uuid.UUID) string { return "oarlock/" + worker.String() }
 // come. Their plans must not depend on statistics, which are minutes old where a queue fills in seconds. A statement that does
 // sort has to say so in a way that no index offers the order of, or its plan walks through all of that index.
 func steady(c *pgx.ConnConfig) *pgx.ConnConfig {
-	c = plainPlans(c)
-	c.RuntimeParams["enable_sort"] = "off"
+	c = c.Copy()
+	pglink.AsSteady(c)
 	return c
 }

@@ -106,7 +106,7 @@ func TestRegister_SurvivesALostReply(t *testing.T) {
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("INSERT 0 4"), Do: netfault.Cut})
 	s := f.registerAt(t, f.open(t, url))
 	cut.MustFire(t)
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,7 +125,7 @@ func TestDrain_ClaimsNothingMoreAndRenewsOn(t *testing.T) {
 	if p := poll(t, s, 1); len(p.Claims) > 0 {
 		t.Error("a draining worker claims")
 	}
-	if _, err := s.Renew(t.Context(), 0, 0); err != nil {
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Error(err)
 	}
 	f.wantStates(t, "queued:1 running:1")
@@ -154,7 +154,7 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	if _, err := s.Poll(t.Context(), queue.Appetite{Free: 1}); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("poll after the end: %v", err)
 	}
-	if _, err := s.Renew(t.Context(), 1, 0); !errors.Is(err, queue.ErrClosed) {
+	if _, err := s.Renew(t.Context(), queue.Vitals{Busy: 1}); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("renewal after the end: %v", err)
 	}
 	again := poll(t, f.register(t), 2).Claims

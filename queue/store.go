@@ -16,15 +16,20 @@ type Config struct {
 	URL      string        // a URL or keyword=value string, by libpq's rules
 	Pool     *pgxpool.Pool // a pool of yours to use instead; it stays yours
 	Direct   string        // URL past a pooler, for connections that must know their backend; "": as URL
-	PollOnly bool          // never LISTEN: behind a pooler in transaction mode
+	PollOnly bool          // never LISTEN: new runs are seen by the next poll
 	MaxConns int32         // of the pool made for URL; 0: 8
+	FewConns int32         // MaxConns where a pooler lends by the session: each is then one of its few; 0: as MaxConns
 	Meter    Meter         // told what sessions do
 
 	// FreshPaths has Session.Definition look each time where a version was put from last: its file may have moved.
 	FreshPaths bool
 
+	// Memory is of the host, for workers: nil for what this process remembers.
+	Memory Memory
+
 	// OwnSchema has Open refuse a schema that this program does not work with: a *migrations.VersionError. It costs no
-	// round trip. Without it, clients may call the functions of a schema that is newer than they are.
+	// round trip. Without it, clients may call the functions of a schema that is newer than they are. It is for programs that
+	// send each statement once: none is kept prepared.
 	OwnSchema bool
 }
 
@@ -37,19 +42,22 @@ type Store struct {
 	direct   *pgx.ConnConfig // what single connections are made of
 	prepare  pglink.Prepare  // and what the pool that it is of does before
 	pollOnly bool
+	beside   bool // direct is another way than the pool's
 	meter    Meter
-	fresh    bool         // Config.FreshPaths
+	fresh    bool // Config.FreshPaths
+	memory   Memory
 	ears     *ears        // one LISTEN connection for all followers, made when the first appears
 	specs    *definitions // compiled DAG versions
+	shortage shortage     // of connections that a pooler lends
 }
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience}}
 	if s.pool == nil {
-		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns)}
+		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns), PooledConns: c.FewConns}
 		if c.OwnSchema {
-			options.Probe = checkSchema
+			options.Probe, options.Unprepared = checkSchema, true
 		}
 		pool, err := pglink.NewPool(ctx, c.URL, options)
 		if err != nil {
@@ -57,13 +65,19 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		}
 		s.pool, s.ownsPool = pool, true
 	}
-	s.direct, s.prepare = s.pool.Config().ConnConfig, s.pool.Config().BeforeConnect
+	s.direct = s.pool.Config().ConnConfig
+	if !s.ownsPool {
+		s.prepare = s.pool.Config().BeforeConnect
+	}
 	if c.Direct != "" {
 		direct, err := pglink.Parse(c.Direct, pglink.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("open: direct connections: %w", err)
 		}
 		s.direct, s.prepare = direct, nil
+	}
+	if s.memory = c.Memory; s.memory == nil {
+		s.memory = &recollection{}
 	}
 	s.ears = newEars(s)
 	s.specs = newDefinitions()
@@ -79,12 +93,12 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 func (s *Store) Close() {
 	s.ears.close()
 	if s.ownsPool {
-		s.pool.Close()
+		pglink.ClosePool(s.pool)
 	}
 }
 
 func (s *Store) newLink(config *pgx.ConnConfig) *link {
-	l := newLink(config, nil)
+	l := newLink(config)
 	l.prepare = s.prepare
 	return l
 }

@@ -29,6 +29,8 @@ const (
 var (
 	findLate   = sql.Named("queue/late")
 	findStrays = sql.Named("queue/strays")
+
+	bringForward = sql.Named("queue/bring_forward")
 )
 
 // sweeps look for what polls pass over to be quick: polls begin where the last one left off, and believe who is on the list
@@ -211,10 +213,19 @@ func (s *Session) lookForLate(since time.Time) func(context.Context, *pgx.Conn, 
 	args := s.lateArgs(since)
 	return func(ctx context.Context, conn *pgx.Conn, f *finding) error {
 		var l late
+		var ahead bool // the database's clock was, and went back: polls do not look for what has begun there
 		f.late = &l
-		return conn.QueryRow(ctx, findLate, args).Scan(&l.lanes, &l.floors, &l.froms, &l.wakes, &l.expires)
+		err := conn.QueryRow(ctx, findLate, args).Scan(&l.lanes, &l.floors, &l.froms, &l.wakes, &l.expires, &ahead)
+		if err != nil || !ahead {
+			return err
+		}
+		var brought int64
+		return conn.QueryRow(ctx, bringForward, pgx.StrictNamedArgs{"lanes": args["lanes"], "batch": forwardBatch}).Scan(&brought)
 	}
 }
+
+// forwardBatch bounds how many runs one look brings forward.
+const forwardBatch = 1000
 
 func (s *Session) lateArgs(since time.Time) pgx.StrictNamedArgs {
 	a := argsOf(s.lanes.all)

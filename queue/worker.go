@@ -67,6 +67,8 @@ type Polled struct {
 	Again  bool        // the next one takes something further that others may be waiting for
 	Lost   []uuid.UUID // workers whose runs were queued again
 	Queued int         // runs that this poll put back into the queue: waited long enough, or lost
+
+	Now dagrun.Time // of the database when it looked; 0: it did not say
 }
 
 // Renewal is the answer to a sign of life.

@@ -60,7 +60,9 @@ func TestAppetite_AWorkerPollsForWhatItWouldClaim(t *testing.T) {
 				if c.free {
 					w.gate = NewGate(1)
 				}
-				if got := w.appetite(); got.Ahead != c.ahead || (got.Free > 0) != c.free {
+				got, kept := w.appetite()
+				kept.Expect(0)
+				if got.Ahead != c.ahead || (got.Free > 0) != c.free {
 					t.Errorf("it would claim %+v, want %d ahead", got, c.ahead)
 				}
 				if got := w.hungers(); got != c.hungers {

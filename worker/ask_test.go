@@ -4,9 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -148,4 +153,77 @@ func TestDriver_EndsBodiesWhileACommitWaits(t *testing.T) {
 	}
 	db.on.Store(false)
 	close(db.release)
+}
+
+// forbidding is a database that does not let this worker read some things.
+type forbidding struct {
+	worker.Reader
+
+	mail, definition atomic.Pointer[pgconn.PgError]
+}
+
+func (f *forbidding) Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error) {
+	if err := f.definition.Load(); err != nil {
+		return nil, err
+	}
+	return f.Reader.Definition(ctx, dagID, version)
+}
+
+func (f *forbidding) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	if err := f.mail.Load(); err != nil {
+		return nil, err
+	}
+	return f.Reader.ReadMail(ctx, claims)
+}
+
+// A database that refuses a worker says nothing about the run. The worker tells of it, claims nothing, and goes on once it is mended.
+func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"28000", "28P01", "3D000", "42501", "42P01"} {
+		for name, of := range map[string]func(*forbidding) *atomic.Pointer[pgconn.PgError]{
+			"mail":       func(f *forbidding) *atomic.Pointer[pgconn.PgError] { return &f.mail },
+			"definition": func(f *forbidding) *atomic.Pointer[pgconn.PgError] { return &f.definition },
+		} {
+			t.Run(code+" "+name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 20s}\n", 0)
+					reader, log := &forbidding{}, &spoken{}
+					if name == "definition" {
+						of(reader).Store(&pgconn.PgError{Code: code})
+					}
+					w := b.start(t, "w", func(c *worker.Config) {
+						register := c.Register
+						c.Boot, c.Executors["process"], c.Log = boot, sleeper{}, slog.New(slog.NewTextHandler(log, nil))
+						c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+							s, err := register(ctx, w)
+							reader.Reader, s.Reader = s.Reader, reader
+							return s, err
+						}
+					})
+					ids = append(ids, b.enqueue(t, "d"))
+					pass(5 * time.Second)
+					of(reader).Store(&pgconn.PgError{Code: code})
+					if _, err := b.Control(t.Context(), queue.Ask{Run: ids[0], Verb: dagrun.VerbPause}); err != nil {
+						t.Fatal(err)
+					}
+					pass(5 * time.Second)
+					if s := w.Status(); !slices.Equal(s.UnfitFor, []string{"reads"}) || log.lines("the database lets no runs be read: nothing is claimed") != 1 {
+						t.Errorf("it is unfit for %v", s.UnfitFor)
+					}
+					of(reader).Store(nil)
+					pass(5 * time.Second)
+					if s := w.Status(); len(s.UnfitFor) > 0 || log.lines("the database lets runs be read again") != 1 {
+						t.Errorf("when it is over it is unfit for %v", s.UnfitFor)
+					}
+					if _, err := b.Control(t.Context(), queue.Ask{Run: ids[0], Verb: dagrun.VerbResume}); err != nil {
+						t.Fatal(err)
+					}
+					if r := b.over(t, ids[0]); r.State != "succeeded" || r.Epoch > 2 {
+						t.Errorf("the run is %s after %d drives: %s", r.State, r.Epoch, r.Reason)
+					}
+				})
+			})
+		}
+	}
 }

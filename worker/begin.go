@@ -21,11 +21,12 @@ func (d *driver) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.clock = newRunClock(d.worker.clock, latest(&left.Saved))
+	d.clock.restored(&left.Saved)
 	options, invalid := d.options()
 	if d.run, err = dagrun.Restore(d.def.Graph, options, left.Saved); err != nil {
 		return fmt.Errorf("run %d: %w", d.claim.Run, err)
 	}
-	d.worker.clock.atLeast(latest(&left.Saved))
 	d.beforeBegin(left, invalid)
 	_ = d.step(dagrun.Event{Kind: dagrun.EvBegin, Text: "driver lost"})
 	d.lookAt = time.Now().Add(tellAfter)
@@ -38,7 +39,7 @@ func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 		return d.worker.session.Definition(ctx, d.claim.DAGID, d.claim.Version)
 	}
 	def, err := read(ctx)
-	if err != nil && queue.Passing(err) {
+	if err != nil && saysNothingOfRun(err) {
 		return ask(ctx, d, read)
 	}
 	return def, err
@@ -93,15 +94,6 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 		invalid = err
 	}
 	return o, invalid
-}
-
-// latest is the largest time stored: the core's time must not be before it.
-func latest(s *dagrun.Saved) dagrun.Time {
-	last := max(s.Run.StartedAt, s.Run.FinishedAt)
-	for i := range s.Tasks {
-		last = max(last, s.Tasks[i].StartedAt, s.Tasks[i].AttemptAt, s.Tasks[i].FinishedAt)
-	}
-	return last
 }
 
 // readMail reads what is asked of the run, if anything may be.

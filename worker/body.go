@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -21,6 +22,7 @@ type body struct {
 	timed   bool // its start is told, as its timeout counts from then
 	stop    context.CancelCauseFunc
 	now     chan struct{} // closed: no time for grace
+	grace   time.Duration // to end by itself
 	hurry   sync.Once
 	lost    atomic.Pointer[string] // why the driver gave it up, if it did
 
@@ -46,7 +48,16 @@ func (d *driver) start(a dagrun.Action) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(d.ctx)) // a body ends by kill alone, and is waited for
 	b := &body{task: a.Task, attempt: a.Attempt, publish: a.Publish, stop: stop, now: task.Now}
 	spec := d.run.Spec(a.Task)
+	if kill := task.Body.Kill; kill != nil {
+		b.grace = kill.Grace.Std()
+	}
 	b.timed = !a.Publish && spec.Timeout > 0 || a.Publish && spec.PublishTimeout > 0
+	d.worker.bodies.Add(1)
+	if d.ctx.Err() != nil { // the life has ended: its session may be closed any moment
+		d.worker.bodies.Add(-1)
+		stop(nil)
+		return
+	}
 	d.bodies.add(b)
 	if o := d.worker.danger.Load(); o != nil {
 		b.giveUp(o)
@@ -56,7 +67,6 @@ func (d *driver) start(a dagrun.Action) {
 	if log == nil {
 		log = d.worker.logs.Open(d.logName(a))
 	}
-	d.worker.bodies.Add(1)
 	d.running.Go(func() {
 		defer d.worker.bodies.Add(-1)
 		defer stop(nil)
@@ -76,16 +86,22 @@ func (d *driver) runBody(ctx context.Context, b *body, task *Task, log Log) {
 	}
 	task.Started = func() {
 		if b.timed {
-			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, Task: b.task, Attempt: b.attempt}})
+			d.post.put(happening{event: dagrun.Event{Kind: dagrun.EvStarted, At: d.clock.now(), Task: b.task, Attempt: b.attempt}})
 		}
 	}
-	start := time.Now()
+	start, failures := time.Now(), d.worker.host.failuresSoFar()
 	res := task.outcome(d.execute(ctx, task, log))
-	took := time.Since(start)
+	took, ended := time.Since(start), d.clock.now() // before its log is closed, which takes a while without the database
 	d.worker.ends.add()
-	event := dagrun.Event{Kind: dagrun.EvFinished, Task: b.task, Attempt: b.attempt, Result: &res}
-	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone {
-		event = dagrun.Event{Kind: dagrun.EvLost, Task: b.task, Attempt: b.attempt, Text: *why}
+	if res.Unstarted {
+		d.worker.cannotStart(res.Reason)
+		res.Reason = "not started: " + res.Reason
+	} else {
+		d.worker.host.proves(failures)
+	}
+	event := dagrun.Event{Kind: dagrun.EvFinished, At: ended, Task: b.task, Attempt: b.attempt, Result: &res}
+	if why := b.lost.Load(); why != nil && res.Kind != dagrun.KindNone && !res.Unstarted {
+		event = dagrun.Event{Kind: dagrun.EvLost, At: ended, Task: b.task, Attempt: b.attempt, Text: *why}
 		res.Kind = dagrun.KindLost
 	}
 	d.meter(ctx, task, &res, took)
@@ -105,6 +121,8 @@ func (d *driver) execute(ctx context.Context, task *Task, log Log) (res dagrun.R
 	}
 	if err := d.reveal(ctx, task); errors.Is(err, errSecretStopped) {
 		return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
+	} else if Lacks(err) || errors.Is(err, syscall.EAGAIN) {
+		return Unstarted(err, "")
 	} else if err != nil {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -65,10 +64,15 @@ func (w *Worker) claim() {
 			continue
 		}
 		last = time.Now()
-		a := w.appetite()
+		w.lookAtRecords()
+		a, kept := w.appetite()
+		asked := w.config.Boot()
 		polled, err := w.session.Poll(w.ctx, a)
+		if polled.Now != 0 {
+			w.clock.compare(polled.Now, asked) // before what it claimed is driven by it
+		}
 		w.polled(PollEnd{Wanted: a.Free + a.Ahead, Got: polled, Took: time.Since(last), Err: err})
-		w.take(a, &polled)
+		w.take(a, kept, &polled)
 		pause := w.pause(pace.After(polled))
 		if spare = a.Spare > 0 && !polled.Hungry; spare {
 			pause = pollGap
@@ -88,7 +92,7 @@ func (w *Worker) pause(pause time.Duration) time.Duration {
 }
 
 // take launches what a poll claimed.
-func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
+func (w *Worker) take(a queue.Appetite, kept *Keeping, polled *queue.Polled) {
 	w.sated.Store(!polled.Hungry)
 	w.others.Store(&others{polled.Shared, polled.Open, polled.Rivals})
 	if left := w.due.Load(); polled.Hungry {
@@ -102,7 +106,7 @@ func (w *Worker) take(a queue.Appetite, polled *queue.Polled) {
 		w.ahead += len(polled.Claims)
 	}
 	expected := min(len(polled.Claims), a.Free)
-	w.gate.Expect(expected)                            // before the gate goes by its order again
+	kept.Expect(expected)                              // before the gate goes by its order again
 	if a.Above == nil || len(polled.Claims) < a.Free { // else there may be another one that ranks above
 		w.gate.Urge(polled.Top)
 	}
@@ -195,84 +199,6 @@ func (w *Worker) condemn(c *queue.Claim, why error) {
 	w.retryUntilDead(func(ctx context.Context) error {
 		return w.session.Condemn(ctx, c, "internal: "+why.Error())
 	})
-}
-
-// seeOut waits until the worker is to end, and hands on what it runs.
-func (w *Worker) seeOut() {
-	select {
-	case <-w.ctx.Done(): // the lease is lost: every driver sees that by itself
-		w.view.enter(Ending)
-		w.fleet.close()
-		w.part(w.driversDone())
-		return
-	case <-w.drain:
-	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { w.retry(ctx, w.session.Drain) }) // beside: a database that is away holds nothing up
-	w.fleet.close()
-	w.drainOut(w.driversDone())
-	cancel()
-	telling.Wait()
-}
-
-// driversDone is closed once the last driver is gone.
-func (w *Worker) driversDone() <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.fleet.wg.Wait()
-	}()
-	return done
-}
-
-// drainOut lets what runs end by itself for a while, then asks it to end, then sees to it.
-func (w *Worker) drainOut(done <-chan struct{}) {
-	if w.waits(done, w.config.DrainTimeout) {
-		return
-	}
-	w.giveUp(order{why: "drained"}) // each task has the grace of its step
-	select {
-	case <-done:
-		return
-	case <-w.hurry:
-	}
-	w.giveUp(order{why: "drained", now: true})
-	w.part(done)
-}
-
-// part waits for the last driver. When the database does not take what became of its tasks, whoever takes over finds out; a
-// commit under way ends with its session alone, and that gives runs to others, so no body may be left by then.
-func (w *Worker) part(done <-chan struct{}) {
-	recorded := time.NewTimer(closeTimeout)
-	defer recorded.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-recorded.C:
-			w.stop(errStopped)
-		}
-		if w.bodies.Load() == 0 {
-			_ = w.closeSession(w.session) // it says the same when it is closed once more
-			<-done
-			return
-		}
-		recorded.Reset(time.Second)
-	}
-}
-
-// waits is for the last driver, as long as there is time.
-func (w *Worker) waits(done <-chan struct{}, atMost time.Duration) bool {
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-	case <-w.hurry:
-	}
-	return false
 }
 
 func (w *Worker) retryUntilDead(do func(context.Context) error) { w.retry(w.ctx, do) }

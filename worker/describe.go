@@ -24,9 +24,9 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	}
 	scope := d.run.Scope(a.Task)
 	t := &Task{
-		Worker: d.worker.idText, Run: int64(d.claim.Run), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
+		Worker: d.worker.idText, Run: int64(d.claim.Run), UID: d.claim.UID.String(), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}), Traceparent: traceparent(d.claim.Traceparent),
-		claim: d.claim, id: a.Task, clock: d.worker.clock, taken: d.run.OutputBytes(a.Task),
+		claim: d.claim, id: a.Task, clock: d.clock, taken: d.run.OutputBytes(a.Task),
 	}
 	if d.worker.config.LocalFiles {
 		t.Source = folderOf(d.sourcePath())
@@ -113,9 +113,9 @@ func (d *driver) stepName(id dagrun.TaskID) string {
 	return name
 }
 
-// taskKey is the same in every attempt of a task.
+// taskKey is the same in every attempt of a task, and never another task's: a run's number is given again after a restore.
 func (d *driver) taskKey(id dagrun.TaskID) string {
-	return "oarlock-" + strconv.FormatInt(int64(d.claim.Run), 10) + "-" + d.def.Graph.TaskName(id)
+	return "oarlock-" + d.claim.UID.String() + "-" + d.def.Graph.TaskName(id)
 }
 
 // parent is a direct parent as its children see it in $OARLOCK_UPSTREAM.

@@ -20,6 +20,7 @@ type driver struct {
 	claim   *queue.Claim
 	def     *queue.Definition
 	run     *dagrun.Run
+	clock   *runClock
 	post    *postbox
 	seen    int64 // the inbox read so far
 	mail    bool  // there are controls to be read
@@ -36,6 +37,7 @@ type driver struct {
 	roused  bool            // the run was claimed though no slot was free
 	acted   bool            // something of this drive is durable
 	yields  bool            // it ends so that another worker starts what waits for a slot here
+	unfit   bool            // it ends because this host starts nothing
 	opens   atomic.Int32    // of opening, those that have not answered
 	outcome Outcome         // of the drive, once that is durable
 	took    time.Duration   // of the run, once it is over
@@ -56,7 +58,7 @@ func newDriver(w *Worker, c *queue.Claim, expected bool) *driver {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return &driver{
-		worker: w, claim: c, waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
+		worker: w, claim: c, clock: newRunClock(w.clock, c.Row.StartedAt), waited: expected, post: newPostbox(), seen: c.Inbox, timer: timer,
 		tickets: map[dagrun.TaskID]*Ticket{}, bodies: bodies{byTask: map[dagrun.TaskID]*body{}}, kept: map[dagrun.TaskID]Log{}, left: map[dagrun.TaskID]queue.LogEnd{},
 	}
 }
@@ -133,8 +135,9 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
+	leave := d.clock.stored(&rec, ready.Leave)
 	batch := &queue.Batch{
-		Claim: d.claim, Seen: d.seen, Records: rec, Leave: ready.Leave, Result: ready.Result,
+		Claim: d.claim, Seen: d.seen, Records: rec, Leave: leave, Result: ready.Result,
 		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
 	}
 	if !d.acted && d.onlyBegins(batch) {
@@ -162,10 +165,13 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 		return nil
 	}
 	text := fmt.Sprintf("worker %s stops: handed on", d.worker.config.Self.Name)
-	if d.yields {
+	switch {
+	case d.unfit:
+		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.worker.config.Self.Name)
+	case d.yields:
 		text = fmt.Sprintf("worker %s has no free slot: handed on", d.worker.config.Self.Name)
 	}
-	return []dagrun.Note{{At: d.worker.clock.now(), Kind: "handed_on", Text: text}}
+	return []dagrun.Note{{At: d.clock.now(), Kind: "handed_on", Text: text}}
 }
 
 // keeps are the results that later tasks of their steps may take for their own.
@@ -193,6 +199,9 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	if t := d.stuckFor(); t != nil {
 		d.worker.fleet.stall(stall{d, t, wake != 0})
 		defer d.worker.fleet.unstall(d)
+		if d.unfit = d.worker.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
+			return d.yield(ctx)
+		}
 		d.worker.stalled()
 	}
 	due := false
@@ -208,6 +217,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 	some := d.takeIn()
 	if d.yields {
 		if d.yields = d.stuckFor() != nil; d.yields { // it may have got a slot meanwhile
+			d.unfit = d.worker.startsNothing()
 			return d.yield(ctx)
 		}
 	}
@@ -221,7 +231,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 // pause is how long it is until the run has to be looked at though nothing happens.
 func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
 	if wake != 0 {
-		pause, some = d.worker.clock.until(wake), true
+		pause, some = d.clock.until(wake), true
 	}
 	soonest := func(at time.Time) {
 		if due := time.Until(at); !some || due < pause {
@@ -237,9 +247,12 @@ func (d *driver) pause(wake dagrun.Time) (pause time.Duration, some bool) {
 	return pause, some
 }
 
-// step tells the core. Late and repeated events are its business: it says so, and changes nothing.
+// step tells the core. An event without a time of its own happens now. Late and repeated events are the core's business: it
+// says so, and changes nothing.
 func (d *driver) step(e dagrun.Event) error {
-	e.At = d.worker.clock.now()
+	if e.At == 0 {
+		e.At = d.clock.now()
+	}
 	err := d.run.Step(e)
 	if err != nil && !errors.Is(err, dagrun.ErrStale) && !errors.Is(err, dagrun.ErrOver) {
 		panic(fmt.Sprintf("run %d: the core refuses event %+v: %v", d.claim.Run, e, err))

@@ -87,6 +87,39 @@ func TestDriver_ABodyThatEndedInTimeDidNotTimeOut(t *testing.T) {
 	})
 }
 
+// Several bodies that end while the driver waits for the database have all ended when they did, whichever is taken in first.
+func TestDriver_BodiesThatEndedMeanwhileEndedWhenTheyDid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 3s, timeout: 4s}\n  - {id: b, run: 3s, timeout: 4s}\n"+
+			"  - {id: c, run: 2950ms}\n  - {id: next, run: 1s, depends: [a, b, c]}\n", 1)
+		b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Slots, c.Executors["process"] = boot, 4, sleeper{}
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Writer = sluggish{s.Writer, start.Add(2900 * time.Millisecond), start.Add(2990 * time.Millisecond), time.Minute}
+				return s, err
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		if got := b.states(t, ids[0]); got != "a=succeeded b=succeeded c=succeeded next=succeeded" {
+			t.Fatal(got)
+		}
+		tasks, err := b.Tasks(t.Context(), ids[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]time.Duration{"a": 3 * time.Second, "b": 3 * time.Second, "c": 2950 * time.Millisecond, "next": time.Second}
+		for _, task := range tasks {
+			if took := task.FinishedAt.Sub(task.StartedAt); took != want[task.Step] {
+				t.Errorf("step %s took %s, want %s", task.Step, took, want[task.Step])
+			}
+		}
+	})
+}
+
 // resolute condemns although nobody waits for it any more, as a journal may that has room just then.
 type resolute struct{ worker.Writer }
 

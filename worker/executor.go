@@ -21,6 +21,7 @@ type Executor interface {
 type Task struct {
 	Worker      string // id of the worker it runs under
 	Run         int64
+	UID         string // of the run, for other systems: they may see its number again after a restore
 	DAG         string
 	Step        string // its name: a replacement's as step~1, a handler's as @exit
 	Item        string // key of its item, "" without foreach
@@ -49,7 +50,7 @@ type Task struct {
 	hidden   []string // values that are masked wherever the task shows something
 	claim    *queue.Claim
 	id       dagrun.TaskID
-	clock    *clock
+	clock    *runClock
 	taken    int  // what other tasks of the run had put out at the start, in bytes
 	settling bool // a Settlement was asked for: its body is durable if it succeeds
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -122,6 +123,12 @@ func (f *fleet) each(do func(*driver)) {
 	for _, d := range all {
 		do(d)
 	}
+}
+
+// grace is the longest that a body under way has to end by itself.
+func (f *fleet) grace() (longest time.Duration) {
+	f.each(func(d *driver) { d.bodies.each(func(b *body) { longest = max(longest, b.grace) }) })
+	return longest
 }
 
 // order is to give up every body; its attempt is recorded as lost.

@@ -30,14 +30,15 @@ type Gate struct {
 	mu      sync.Mutex
 	slots   int
 	free    int
-	shut    bool // nothing is given
+	shut    bool   // nothing is given, until a sign of life is answered
+	unfit   string // why this host starts nothing, so that nothing is given; "": it does
 	asked   uint64
 	waiting tickets
 	line    []*Ticket // the same by age, with some that wait no longer
 	active  int
 	grants  int // since one went to what waited longest
 
-	expected int    // slots kept for runs that were just claimed and have not asked yet
+	expected int    // slots kept for runs that a poll looks for, or that were just claimed and have not asked yet
 	urgent   *int   // tasks of runs that rank below get nothing: a run above them waits in the database for a slot
 	freed    func() // told when there may be room for another run
 	crowded  func() // told when tasks begin to wait
@@ -57,7 +58,7 @@ const lineSlack = 64
 // GateStats count what a gate does.
 type GateStats struct {
 	Slots, Free     int
-	Expected        int     // of the free ones, those that are kept for runs that were just claimed
+	Expected        int     // of the free ones, those that are kept for runs that are being claimed
 	Waiting, Active int     // tickets
 	IdleSlotSeconds float64 // of slots that were free while something waited
 }
@@ -93,12 +94,38 @@ func (g *Gate) Ask(n int, order Order, grant func(*Ticket)) *Ticket {
 	return g.ask(n, order, false, grant)
 }
 
-// Expect keeps slots for so many runs that were just claimed, until each has arrived: nothing else is to take the slot that a run
-// was claimed for.
-func (g *Gate) Expect(n int) {
+// Keeping is slots that no task takes while a poll looks for runs to start in them.
+type Keeping struct {
+	Slots int // as many as were free
+	gate  *Gate
+	over  bool
+	timer *time.Timer
+}
+
+// Keep keeps up to n free slots until Expect, or for so long: a poll that hangs does not idle them.
+func (g *Gate) Keep(n int, atMost time.Duration) *Keeping {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expected += n
+	k := &Keeping{Slots: max(0, min(n, g.free-g.expected)), gate: g}
+	if k.over = k.Slots == 0; !k.over {
+		g.expected += k.Slots
+		k.timer = time.AfterFunc(atMost, func() { k.Expect(0) })
+	}
+	return k
+}
+
+// Expect keeps slots for so many runs that were just claimed, until each has arrived, and lets the others go.
+func (k *Keeping) Expect(runs int) {
+	g := k.gate
+	g.mu.Lock()
+	g.account()
+	g.expected += runs
+	if !k.over {
+		k.over = true
+		k.timer.Stop()
+		g.expected -= k.Slots
+	}
+	g.giveOut()
 }
 
 // Arrive is the first Ask of a run that was expected.
@@ -132,7 +159,7 @@ func (g *Gate) Look() GateLook {
 
 // room counts the slots that are free for runs that are still to be claimed: none while they are kept for a task that waits.
 func (g *Gate) room() int {
-	if g.shut || g.keeps() {
+	if g.closed() || g.keeps() {
 		return 0
 	}
 	return max(0, g.free-g.expected)
@@ -140,7 +167,7 @@ func (g *Gate) room() int {
 
 // urgentRoom counts the slots that are kept free for a run that waits in the database, of those that became free since Urge.
 func (g *Gate) urgentRoom() int {
-	if g.urgent == nil || g.shut {
+	if g.urgent == nil || g.closed() {
 		return 0
 	}
 	return max(0, g.free-g.expected)
@@ -179,7 +206,7 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 	g.asked++
 	t := &Ticket{gate: g, order: order, nth: g.asked, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
-	if n == 0 || arrives && !g.shut && t.slots <= g.free-g.expected { // the slot was kept for it, whoever else waits by now
+	if n == 0 || arrives && !g.closed() && t.slots <= g.free-g.expected { // the slot was kept for it, whoever else waits by now
 		g.hold(t)
 		g.giveOut() // one that needs no slot leaves the one that was kept for it
 		t.grant(t)
@@ -235,7 +262,7 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 	g := t.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !t.held || g.shut || t.slots != min(n, g.slots) || g.urgent != nil && order.Run < *g.urgent {
+	if !t.held || g.closed() || t.slots != min(n, g.slots) || g.urgent != nil && order.Run < *g.urgent {
 		return false
 	}
 	if len(g.waiting) > 0 {
@@ -269,6 +296,8 @@ func (t *Ticket) why(worker string) string {
 		return ""
 	case g.shut:
 		return fmt.Sprintf("waits for a sign of life of worker %s", worker)
+	case g.unfit != "":
+		return fmt.Sprintf("waits until worker %s can start tasks: %s", worker, g.unfit)
 	case t.slots > 1:
 		return fmt.Sprintf("waits for %d slots at once: %d of %d on worker %s are taken", t.slots, g.slots-g.free, g.slots, worker)
 	default:
@@ -291,9 +320,19 @@ func (g *Gate) Open() {
 	g.giveOut()
 }
 
+// Refuse has the gate give no slots while this host starts nothing, and says why. "" is the end of that.
+func (g *Gate) Refuse(why string) {
+	g.mu.Lock()
+	g.unfit = why
+	g.account()
+	g.giveOut()
+}
+
+func (g *Gate) closed() bool { return g.shut || g.unfit != "" }
+
 // give takes everybody out of the queue who gets slots now, in order.
 func (g *Gate) give() (given []*Ticket) {
-	if g.shut {
+	if g.closed() {
 		return nil
 	}
 	for g.waiting.Len() > 0 {
@@ -390,77 +429,3 @@ func (g *Gate) account() {
 
 // Stats tell how busy the gate is.
 func (g *Gate) Stats() GateStats { return g.Look().GateStats }
-
-// inOrder compares by who goes first.
-func inOrder(a, b *Ticket) int {
-	return cmp.Or(
-		cmp.Compare(b.order.Run, a.order.Run), cmp.Compare(b.order.Step, a.order.Step),
-		cmp.Compare(a.order.Since, b.order.Since), cmp.Compare(a.nth, b.nth),
-	)
-}
-
-// tickets are those that wait, the first on top.
-type tickets []*Ticket
-
-func (q tickets) Len() int           { return len(q) }
-func (q tickets) Less(i, j int) bool { return inOrder(q[i], q[j]) < 0 }
-
-func (q tickets) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-
-// nth is the ticket that n others go before, nil if there are no more than n. It goes down the heap as far as it must.
-func (q tickets) nth(n int) *Ticket {
-	if n >= len(q) {
-		return nil
-	}
-	next := &places{of: q, at: []int{0}}
-	for range n {
-		i := heap.Pop(next).(int) //nolint:forcetypeassert // ours alone
-		for _, below := range []int{2*i + 1, 2*i + 2} {
-			if below < len(q) {
-				heap.Push(next, below)
-			}
-		}
-	}
-	return q[next.at[0]]
-}
-
-// places are indices of a heap, by the tickets that stand there.
-type places struct {
-	of tickets
-	at []int
-}
-
-func (p *places) Len() int           { return len(p.at) }
-func (p *places) Less(i, j int) bool { return inOrder(p.of[p.at[i]], p.of[p.at[j]]) < 0 }
-func (p *places) Swap(i, j int)      { p.at[i], p.at[j] = p.at[j], p.at[i] }
-
-// Push is container/heap's.
-func (p *places) Push(x any) { p.at = append(p.at, x.(int)) } //nolint:forcetypeassert // ours alone
-
-// Pop is container/heap's.
-func (p *places) Pop() any {
-	last := len(p.at) - 1
-	i := p.at[last]
-	p.at = p.at[:last]
-	return i
-}
-
-// Push is container/heap's.
-func (q *tickets) Push(x any) {
-	t := x.(*Ticket) //nolint:forcetypeassert // ours alone
-	t.place = len(*q)
-	*q = append(*q, t)
-}
-
-// Pop is container/heap's.
-func (q *tickets) Pop() any {
-	last := len(*q) - 1
-	t := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	t.place = -1
-	return t
-}

@@ -277,13 +277,13 @@ func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	t.Parallel()
 	var r granted
 	g := NewGate(2)
-	g.Expect(1)
+	g.Keep(2, time.Hour).Expect(1)
 	g.Ask(1, Order{Run: 9}, r.to("a"))
 	g.Ask(1, Order{Run: 9}, r.to("b"))
 	mustGrant(t, &r, "a")
 	g.Arrive(1, Order{}, r.to("expected"))
 	mustGrant(t, &r, "expected")
-	g.Expect(1)
+	g.Keep(1, time.Hour).Expect(1)
 	if n := g.Look().Room; n != 0 {
 		t.Errorf("room for %d", n)
 	}
@@ -309,7 +309,7 @@ func TestGate_KeepsSlotsForWhatIsUrgent(t *testing.T) {
 	if n := g.Look().Urgent; n != 1 {
 		t.Errorf("%d slots are kept", n)
 	}
-	g.Expect(1)
+	g.Keep(1, time.Hour).Expect(1)
 	g.Urge(nil)
 	mustGrant(t, &r)
 	g.Arrive(1, Order{Run: 9}, r.to("urgent")).Release()

@@ -46,6 +46,10 @@ func (d *driver) ended(h *happening) {
 		d.kept[b.task] = b.log
 	}
 	d.keepLog(b.task, b.chunks, b.lastLine)
+	if res := h.event.Result; res != nil && res.Unstarted && b.publish {
+		d.unfit = true
+		_ = d.step(dagrun.Event{Kind: dagrun.EvDrain}) // first: a publish waits for no slot, and would begin again at once
+	}
 	_ = d.step(h.event)
 }
 
@@ -100,7 +104,7 @@ func (d *driver) askFor(want dagrun.Want) {
 		return
 	}
 	ask := d.worker.gate.Ask
-	if d.waited {
+	if d.waited && want.Slots > 0 { // a publish needs none of its own, and leaves it to a body
 		ask, d.waited = d.worker.gate.Arrive, false
 	}
 	t := ask(want.Slots, order, func(t *Ticket) {
@@ -156,7 +160,7 @@ func (d *driver) tellLine(now time.Time) {
 
 // tellHeld is about those that a limit of the run holds back: they ask for no slots.
 func (d *driver) tellHeld() {
-	by := d.worker.clock.now() - dagrun.Time(tellAfter.Milliseconds())
+	by := d.clock.now() - dagrun.Time(tellAfter.Milliseconds())
 	for _, task := range d.run.Held(by, tellMost) {
 		_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: task})
 	}

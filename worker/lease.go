@@ -57,6 +57,20 @@ func (w *Worker) keepLease() {
 	}
 }
 
+// renewSoon has the keeper of the lease give a sign of life at once.
+func (w *Worker) renewSoon() {
+	select {
+	case w.renewNow <- struct{}{}:
+	default:
+	}
+}
+
+// vitals are what a sign of life tells of this worker now.
+func (w *Worker) vitals() queue.Vitals {
+	gate, first := w.gate.Stats(), w.fitness.first()
+	return queue.Vitals{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Unfit: first.why, Since: first.since}
+}
+
 // renew gives one sign of life, and says after how long the next one is due.
 func (w *Worker) renew(every time.Duration) time.Duration {
 	timeout, pause := renewalLimits(every)
@@ -64,8 +78,7 @@ func (w *Worker) renew(every time.Duration) time.Duration {
 	defer cancel()
 	asked := w.config.Boot()
 	soft, _ := w.session.Deadline()
-	stats := w.gate.Stats()
-	renewal, err := w.session.Renew(ctx, stats.Slots-stats.Free, stats.Waiting)
+	renewal, err := w.session.Renew(ctx, w.vitals())
 	if w.ctx.Err() != nil {
 		return every
 	}
@@ -89,7 +102,7 @@ func (w *Worker) renew(every time.Duration) time.Duration {
 	for _, m := range renewal.Mail {
 		w.fleet.mail(m)
 	}
-	if renewal.Desired != queue.WorkerLive {
+	if renewal.Desired != queue.WorkerLive && !w.stopping() { // it says so until the worker is gone
 		w.log.Info("asked to stop", "desired", renewal.Desired)
 		w.Stop()
 	}
@@ -170,10 +183,7 @@ func (w *Worker) listen() {
 		}
 		w.fleet.tell(heard.Runs, heard.All)
 		if heard.Drain || heard.All {
-			select {
-			case w.renewNow <- struct{}{}:
-			default:
-			}
+			w.renewSoon()
 		}
 	}
 }

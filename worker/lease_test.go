@@ -84,11 +84,11 @@ type unheard struct {
 	left *atomic.Int64
 }
 
-func (u unheard) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (u unheard) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	if u.left.Add(-1) >= 0 {
 		return queue.Renewal{}, errAway
 	}
-	return u.Lease.Renew(ctx, busy, waiting)
+	return u.Lease.Renew(ctx, v)
 }
 
 func TestWorker_OutlivesADatabaseThatGoesRightAfterItRegistered(t *testing.T) {
@@ -137,11 +137,11 @@ type silenced struct {
 	from, until time.Time
 }
 
-func (s silenced) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (s silenced) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	if now := time.Now(); now.After(s.from) && now.Before(s.until) {
 		return queue.Renewal{}, errAway
 	}
-	return s.Lease.Renew(ctx, busy, waiting)
+	return s.Lease.Renew(ctx, v)
 }
 
 const beganTooOften = 1000

@@ -28,6 +28,7 @@ type Outcome string
 const (
 	Parked     Outcome = "parked"     // it waits, without a worker
 	HandedOn   Outcome = "handed_on"  // the worker stops, another one goes on
+	Unfit      Outcome = "unfit"      // this host could not start its tasks, another one is to go on
 	ClaimLost  Outcome = "lost"       // the claim was another's already, or the worker's lease ended
 	Refused    Outcome = "refused"    // the database takes no record of it
 	Undrivable Outcome = "undrivable" // it cannot be driven here, nor anywhere
@@ -49,6 +50,7 @@ const (
 	AttemptSucceeded = "succeeded"
 	AttemptSnoozed   = "snoozed"
 	AttemptStopped   = "stopped"
+	AttemptUnstarted = "unstarted" // this host could not start it
 )
 
 // PollEnd is the end of one poll.
@@ -83,6 +85,8 @@ func attemptOutcome(ctx context.Context, res *dagrun.Result) string {
 		return AttemptSnoozed
 	case res.Kind == dagrun.KindNone:
 		return AttemptSucceeded
+	case res.Unstarted:
+		return AttemptUnstarted
 	case res.Kind == dagrun.KindLost || !stopped:
 		return string(res.Kind)
 	case stop.cause == dagrun.RequestTimeout:
@@ -119,10 +123,18 @@ func (d *driver) count(ready *dagrun.Ready) {
 			d.took = time.Duration(run.FinishedAt-run.StartedAt) * time.Millisecond
 		}
 	case ready.Leave != nil && ready.Leave.Drained:
-		d.outcome = HandedOn
+		d.outcome = d.handsOn()
 	case ready.Leave != nil:
 		d.outcome = Parked
 	}
+}
+
+// handsOn is the outcome of a drive that another worker is to go on with.
+func (d *driver) handsOn() Outcome {
+	if d.unfit {
+		return Unfit
+	}
+	return HandedOn
 }
 
 // outcomeAfter is how a drive ended that returned err.
@@ -131,7 +143,7 @@ func (d *driver) outcomeAfter(err error) Outcome {
 	case err == nil && d.outcome != "":
 		return d.outcome
 	case errors.Is(err, errGivenBack):
-		return HandedOn
+		return d.handsOn()
 	case err == nil, errors.Is(err, errStopped), errors.Is(err, queue.ErrLeaseLost):
 		return ClaimLost
 	case errors.Is(err, queue.ErrRefused):

@@ -59,31 +59,38 @@ func (d *driver) answer(a dagrun.Action, e dagrun.Event) {
 
 // openWait is asked again at the time it named.
 func (d *driver) openWait(ctx context.Context, task *Task, row *dagrun.TaskRecord) dagrun.Event {
-	until, err := waitUntil(task.Resolved.With, row.AttemptAt)
-	now := d.worker.clock.now()
+	until, err := d.waitUntil(task.Resolved.With, row)
 	switch {
 	case err != nil:
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}}
-	case until > now:
-		return dagrun.Event{Kind: dagrun.EvWaits, Until: until}
-	case until != 0:
-		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
+	case until == 0:
+		return d.probe(ctx, task)
+	case until > d.clock.now():
+		return dagrun.Event{Kind: dagrun.EvWaits, Until: until, Ref: at(d.clock.database(until)).Format(namedTime)}
 	}
-	return d.probe(ctx, task)
+	return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
 }
 
-// waitUntil is when a wait of a duration or until a time is over; 0 for one that asks.
-func waitUntil(with map[string]any, since dagrun.Time) (dagrun.Time, error) {
+// namedTime is how the row of a wait names its end, by the database's clock: what the run's clock says the next drive does not know.
+const namedTime = "2006-01-02T15:04:05.000Z07:00"
+
+// waitUntil is when a wait of a duration or until a time is over, by the run's clock; 0 for one that asks. An end that was
+// named counts, where it comes first.
+func (d *driver) waitUntil(with map[string]any, row *dagrun.TaskRecord) (dagrun.Time, error) {
 	if text, ok := with["duration"].(string); ok {
 		span, err := dagspec.ParseDuration(text)
-		return since + dagrun.Time(span), err
+		until := row.AttemptAt + dagrun.Time(span)
+		if named, bad := time.Parse(namedTime, row.Ref); bad == nil {
+			until = min(until, d.clock.own(dagrun.Time(named.UnixMilli())))
+		}
+		return until, err
 	}
 	if text, ok := with["until"].(string); ok {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
 			return 0, fmt.Errorf("with.until: %q is no time such as 2026-11-20T03:00:00Z", text)
 		}
-		return max(dagrun.Time(t.UnixMilli()), 1), nil
+		return d.clock.own(max(dagrun.Time(t.UnixMilli()), 1)), nil
 	}
 	return 0, nil
 }
@@ -103,7 +110,7 @@ func (d *driver) probe(ctx context.Context, task *Task) dagrun.Event {
 	case there:
 		return dagrun.Event{Kind: dagrun.EvFinished, Result: &dagrun.Result{}}
 	}
-	again := d.worker.clock.now() + dagrun.Time(probeInterval(what).Milliseconds())
+	again := d.clock.now() + dagrun.Time(probeInterval(what).Milliseconds())
 	return dagrun.Event{Kind: dagrun.EvWaits, Until: again, Text: why}
 }
 
@@ -138,7 +145,7 @@ func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error
 	return backoff.Retry(ctx, func() (queue.RunID, error) {
 		id, err := w.session.EnqueueChild(ctx, c)
 		var refused *queue.Error
-		if errors.As(err, &refused) && !queue.Passing(err) || errors.Is(err, queue.ErrLeaseLost) {
+		if errors.As(err, &refused) && !saysNothingOfRun(err) || errors.Is(err, queue.ErrLeaseLost) {
 			return id, backoff.Permanent(err)
 		}
 		return id, err

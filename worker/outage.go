@@ -16,9 +16,14 @@ type Outage struct {
 
 // Failed logs a failure, in one line, unless that was done a short while ago.
 func (o *Outage) Failed(log *slog.Logger, msg string, err error) {
+	o.FailedSince(log, time.Now(), msg, err)
+}
+
+// FailedSince is Failed for what began before.
+func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err error) {
 	now := time.Now()
 	if o.since.IsZero() {
-		o.since = now
+		o.since = since
 	}
 	if !o.said.IsZero() && now.Sub(o.said) < sayAgain {
 		return

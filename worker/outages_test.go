@@ -22,12 +22,12 @@ type deaf struct {
 	from, until time.Time
 }
 
-func (d deaf) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (d deaf) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	if now := time.Now(); now.After(d.from) && now.Before(d.until) {
 		<-ctx.Done()
 		return queue.Renewal{}, errAway
 	}
-	return d.Lease.Renew(ctx, busy, waiting)
+	return d.Lease.Renew(ctx, v)
 }
 
 // begins says how often a task begins on a worker that lives through an outage: more than once, if it was ended.

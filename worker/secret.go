@@ -121,6 +121,8 @@ func (p *SecretPolicy) file(name string) (string, error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("the worker has no file %s", name)
+	case Lacks(err):
+		return "", fmt.Errorf("open a file: %w", err)
 	case err != nil:
 		return "", fmt.Errorf("the worker may not read file %s", name)
 	}

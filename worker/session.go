@@ -39,7 +39,7 @@ type Writer interface {
 
 // Lease is a worker's proof of life, and its end.
 type Lease interface {
-	Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error)
+	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error

@@ -44,18 +44,21 @@ type moment struct {
 
 func (w *Worker) moment() moment { return moment{w.gate.Look(), w.ends.count()} }
 
-// appetite is what a poll claims. Where nothing else is to be had, it takes what came back by itself and may need no slot.
-func (w *Worker) appetite() queue.Appetite {
+// appetite is what a poll claims, and the slots that are kept for that: else a task of a run that is held takes one meanwhile, and the
+// run that was claimed for it is given back. Where nothing else is to be had, it takes what came back by itself and may need no slot.
+func (w *Worker) appetite() (queue.Appetite, *Keeping) {
 	m := w.moment()
 	a := w.wants(&m)
+	kept := w.gate.Keep(a.Free, soonEnough)
+	a.Free = kept.Slots
 	if a.Ahead > 0 && w.ahead >= queue.TurnEvery {
 		a.Free, a.Ahead = 1, 0 // slots end fast: one is free soon
 	}
-	if a.Free+a.Ahead == 0 && !w.stopping() {
+	if a.Free+a.Ahead == 0 && !w.stopping() && w.fitness.ok() {
 		_, idle := w.fleet.look()
 		a.Roused = max(0, rousedMost-idle.roused())
 	}
-	return a
+	return a, kept
 }
 
 // portion is how many runs to claim at a time where others have room as well, so that a burst spreads over all of them: what is left to
@@ -83,7 +86,7 @@ func (w *Worker) hungers() bool {
 // wants is what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended lately.
 func (w *Worker) wants(m *moment) queue.Appetite {
 	a := queue.Appetite{Busy: m.Slots - m.Free, Waiting: m.Waiting, Least: m.Next}
-	if w.stopping() {
+	if w.stopping() || !w.fitness.ok() {
 		return a
 	}
 	if m.Urgent > 0 && a.Least != nil {

@@ -1,7 +1,9 @@
 package worker_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +114,26 @@ func TestShare_RunsThatWaitGoToAWorkerThatJoins(t *testing.T) {
 	})
 }
 
+// Runs that wait go back though the other worker is full as well: a slot that ends there finds them in the queue at once, and
+// need not be seen by this worker first.
+func TestShare_RunsThatWaitGoBackBeforeAnotherHasRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, action: wait, with: {duration: 5s}}\n  - {id: b, run: 1h, depends: [a]}\n", 0)
+		b.join(t, "first", 4, boot)
+		b.join(t, "second", 4, boot)
+		time.Sleep(time.Minute)
+		var ids []queue.RunID
+		for range 40 {
+			ids = append(ids, b.enqueue(t, "d"))
+		}
+		time.Sleep(time.Minute)
+		if runs, running := b.held(t, ids, "b"); runs != 8 || running != 8 {
+			t.Errorf("both are full, and hold %d runs, of which %d run", runs, running)
+		}
+	})
+}
+
 // Runs that begin to wait one after the other do not put off the look at those that wait already.
 func TestShare_ManyThatBeginToWaitPutNothingOff(t *testing.T) {
 	t.Parallel()
@@ -131,6 +153,51 @@ func TestShare_ManyThatBeginToWaitPutNothingOff(t *testing.T) {
 			t.Errorf("%d run", running)
 		}
 	})
+}
+
+// late answers polls a while after they claimed.
+type late struct {
+	worker.Reader
+	by *atomic.Int64
+}
+
+func (l late) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+	p, err := l.Reader.Poll(ctx, a)
+	select {
+	case <-time.After(time.Duration(l.by.Load())):
+	case <-ctx.Done():
+	}
+	return p, err
+}
+
+// The slot that a poll looks for a run for is kept from tasks of runs that are held, unless the poll hangs.
+func TestShare_ASlotIsKeptWhileAPollIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for by, want := range map[time.Duration]string{200 * time.Millisecond: "claimed", time.Minute: "held"} {
+		synctest.Test(t, func(t *testing.T) {
+			b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, action: wait, with: {duration: 10s}}\n  - {id: b, run: 1h, depends: [a]}\n", 1)
+			b.put(t, "name: claimed\nsteps:\n  - {id: b, run: 1h}\n")
+			var takes atomic.Int64
+			b.start(t, "w", func(c *worker.Config) {
+				register := c.Register
+				c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{}
+				c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+					s, err := register(ctx, w)
+					s.Reader = late{s.Reader, &takes}
+					return s, err
+				}
+			})
+			pass(9900 * time.Millisecond)
+			takes.Store(int64(by))
+			claimed := b.enqueue(t, "claimed")
+			pass(time.Second)
+			for name, id := range map[string]queue.RunID{"held": ids[0], "claimed": claimed} {
+				if _, running := b.held(t, []queue.RunID{id}, "b"); (running == 1) != (name == want) {
+					t.Errorf("where polls take %v, %d tasks of the run that is %s run", by, running, name)
+				}
+			}
+		})
+	}
 }
 
 // A run that is under way stays where it is, however much of it waits.

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -33,10 +35,16 @@ type Status struct {
 	Ticked     time.Time     // when the keeper of the lease last came round: every RenewEvery while Live and Draining
 	Soft, Hard time.Duration // until when the lease holds, by the time since boot: see queue.Session.Deadline
 	Renewed    time.Duration // when the last sign of life that was answered was sent, by the time since boot
-	RenewErr   error         // of the last sign of life; nil: it was answered
+	RenewErr   error         // of the last sign of life; nil: it was taken
+	Refusal    string        // what the database answered to it in place of that; "": nothing
 
 	Registrations int           // so far
 	Losses        int           // of its lease, so far
+	GivenUp       int           // lives that ended because the database took no records
+	Unfit         []string      // why it claims nothing now, for people, the oldest reason first
+	UnfitFor      []string      // the same as words of UnfitCauses
+	Unwritten     time.Duration // how long the database has taken no records; 0: it takes them
+	Unlogged      time.Duration // the same of logs
 	Runs          int           // under way here
 	Stalled       []queue.RunID // of these, those that can do nothing until they get a slot
 	Gate          GateStats
@@ -56,7 +64,8 @@ func (w *Worker) Status() Status {
 	w.view.mu.Lock()
 	s, session, fleet := w.view.status, w.view.session, w.view.fleet
 	w.view.mu.Unlock()
-	s.Gate = w.gate.Stats()
+	s.Gate, s.Unfit, s.UnfitFor = w.gate.Stats(), w.fitness.texts(), w.unfitFor()
+	s.Unwritten, s.Unlogged = w.unwrittenFor(), w.records.logs.failingFor()
 	if session.Lease != nil {
 		s.Soft, s.Hard = session.Deadline()
 		var idle stalls
@@ -88,7 +97,7 @@ func (v *view) registered(id uuid.UUID, session Session, fleet *fleet, asked tim
 	v.enter(Live)
 	v.change(func(s *Status) {
 		v.session, v.fleet = session, fleet
-		s.Worker, s.Ticked, s.Renewed, s.RenewErr = id, time.Now(), asked, nil
+		s.Worker, s.Ticked, s.Renewed, s.RenewErr, s.Refusal = id, time.Now(), asked, nil, ""
 		s.Registrations++
 	})
 }
@@ -98,8 +107,12 @@ func (v *view) ticked() { v.change(func(s *Status) { s.Ticked = time.Now() }) }
 // renewed takes in what came of the sign of life that was sent at asked.
 func (v *view) renewed(asked time.Duration, err error) {
 	v.change(func(s *Status) {
-		if s.RenewErr = err; err == nil {
+		s.RenewErr, s.Refusal = err, ""
+		if err == nil {
 			s.Renewed = asked
+		}
+		if refusal, ok := errors.AsType[*queue.Error](err); ok {
+			s.Refusal = fmt.Sprintf("%s (%s)", refusal.Message, refusal.Code)
 		}
 	})
 }

@@ -37,6 +37,10 @@ type Config struct {
 	LocalFiles bool
 	Source     string // of the run that Self.Only names: the file it was made of; "": where its DAG was put from last
 
+	// Trial starts a body that does nothing, the way bodies start. A worker whose host could not start one claims nothing until a
+	// trial passes. nil: opening some descriptors is enough.
+	Trial func(ctx context.Context) error
+
 	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches
@@ -47,6 +51,10 @@ type Config struct {
 	// and wants Even: pauses between tries that chance does not stretch.
 	Boot func() time.Duration
 	Even bool
+
+	// Try says why the database would not take records now. A worker that gave its runs up begins anew once that is nil. nil: nobody
+	// is asked.
+	Try func(ctx context.Context) error
 
 	// Overdue is told how many bodies run although the lease is over. nil: whoever watches from outside sees to it.
 	Overdue func(bodies int)
@@ -105,6 +113,10 @@ type Worker struct {
 	unpolled  Outage      // the claimer's alone
 	unrenewed Outage      // keepLease's alone
 	bodies    atomic.Int64
+	records   records
+	reads     reads                 // what is known of reads of runs that fail
+	fitness   fitness               // why nothing is to be claimed now
+	host      host                  // whether this host starts tasks
 	danger    atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
 	warned    int                   // how far the time without a sign of life has got; keepLease's alone
 }
@@ -138,14 +150,20 @@ func New(c Config) (*Worker, error) {
 	if c.Meter == nil {
 		c.Meter = silent{}
 	}
+	if c.Trial == nil {
+		c.Trial = OpenSome
+	}
 	w := &Worker{
 		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env, secrets: newSecretReader(c.Secrets),
 		gate:  NewGate(c.Slots),
 		hurry: make(chan struct{}), drain: make(chan struct{}),
 		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), ranked: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
 	}
+	w.host.failed = make(chan struct{}, 1)
 	w.returned = map[queue.RunID]time.Duration{}
 	w.gate.freed, w.gate.crowded = w.freed, w.crowded
+	w.fitness.mended = w.look
+	w.records.pauses = w.trialPauses()
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
 		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
@@ -176,8 +194,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.Info(OutagesOf(w.config.Self.TTL, w.config.Heartbeat).String())
 	for {
 		lost, err := w.live(ctx)
+		if errors.Is(lost, errUnwritten) {
+			w.view.change(func(s *Status) { s.GivenUp++ })
+		}
 		if lost == nil || err != nil || w.stopping() {
 			return err
+		}
+		if errors.Is(lost, errUnwritten) {
+			if !w.untilRecorded(ctx) {
+				return nil
+			}
+			continue
 		}
 		w.view.change(func(s *Status) { s.Losses++ })
 		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", lost)
@@ -208,22 +235,22 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 	helpers.Go(w.listen)
 	helpers.Go(w.claim)
 	helpers.Go(w.share)
-	w.seeOut()
+	helpers.Go(w.keepRecords)
+	helpers.Go(w.watchHost)
+	lost, left := w.seeOut()
 	w.view.enter(Ending)
-	lost = context.Cause(w.ctx)
 	w.stop(errStopped)
-	helpers.Wait()
-	w.fleet.wg.Wait()
-	w.logs.Close()
-	err = w.closeSession(w.session)
-	released := lost == nil && err == nil
+	if left == nil {
+		err = w.windUp(&helpers)
+	}
+	released := !errors.Is(lost, queue.ErrLeaseLost) && left == nil && err == nil
 	if lost != nil {
-		err = nil // there was nothing to close any more
+		err = nil // what could not be closed others find out about
 	}
 	if w.config.Ended != nil {
 		err = errors.Join(err, w.config.Ended(w.id, released))
 	}
-	return lost, err
+	return lost, errors.Join(left, err)
 }
 
 func (w *Worker) register(ctx context.Context) error {
@@ -254,7 +281,9 @@ func (w *Worker) register(ctx context.Context) error {
 	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
-	w.logs = w.config.Logs(session, func() time.Time { return at(w.clock.now()) })
+	w.records.tooLong = make(chan struct{}, 1)
+	w.records.logs.reset()
+	w.logs = w.config.Logs(noted{session, &w.records.logs}, func() time.Time { return at(w.clock.now()) })
 	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment)
 	return nil
 }
@@ -264,10 +293,13 @@ func (w *Worker) firstRenewal(ctx context.Context, session Session) (queue.Renew
 	_, hard := session.Deadline()
 	ctx, cancel := context.WithTimeoutCause(ctx, hard-w.config.Boot(), queue.ErrLeaseLost)
 	defer cancel()
+	asking := make(chan struct{})
+	defer close(asking)
+	go w.cutOnHurry(asking, cancel)
 	var asked time.Duration
 	renewal, err := backoff.Retry(ctx, func() (queue.Renewal, error) {
 		asked = w.config.Boot()
-		renewal, err := session.Renew(ctx, 0, 0)
+		renewal, err := session.Renew(ctx, w.vitals())
 		if err != nil && (!queue.Passing(err) || w.stopping()) {
 			err = backoff.Permanent(err)
 		}
@@ -297,16 +329,4 @@ func (w *Worker) offers() []string {
 		all = append(all, what)
 	}
 	return all
-}
-
-// closeTimeout bounds the orderly end of a life.
-const closeTimeout = 10 * time.Second
-
-func (w *Worker) closeSession(session Session) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if err := session.Close(ctx); err != nil {
-		return fmt.Errorf("close the session: %w", err)
-	}
-	return nil
 }

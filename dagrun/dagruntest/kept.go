@@ -40,6 +40,9 @@ func (k *Kept) Clone() *Kept {
 // Commit keeps a whole batch.
 func (k *Kept) Commit(r dagrun.Records) {
 	k.CommitPrefix(r, len(r.Tasks))
+	for _, a := range r.Attempts {
+		k.Attempts[Try{a.ID, a.Attempt}] = a
+	}
 	for _, d := range r.Controls {
 		k.Decided[d.ID] = d
 	}
@@ -52,7 +55,9 @@ func (k *Kept) Commit(r dagrun.Records) {
 // it does before it is cut off.
 func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
 	for _, a := range r.Attempts {
-		k.Attempts[Try{a.ID, a.Attempt}] = a
+		if slices.ContainsFunc(r.Tasks[:n], func(t dagrun.TaskRecord) bool { return t.ID == a.ID }) {
+			k.Attempts[Try{a.ID, a.Attempt}] = a
+		}
 	}
 	for _, t := range r.Tasks[:n] {
 		k.Tasks[t.ID] = t

@@ -43,7 +43,7 @@ func playSeed(t *testing.T, seed uint64, total *Stats) {
 }
 
 // once are histories over which core and model parted before, among more than a hundred thousand.
-var once = []uint64{1674, 3704, 5378, 36021, 64157, 90914, 109569}
+var once = []uint64{1674, 3704, 5378, 5654, 9633, 15916, 17627, 22349, 35928, 36021, 37829, 64157, 90914, 109569}
 
 func TestModel_AgreesWhereItOnceDidNot(t *testing.T) {
 	t.Parallel()

@@ -76,6 +76,11 @@ func (m *Model) bodyEnds(c *cell, r dagrun.Result, how string) {
 		c.State, c.NextAt, c.Ref, c.Deadline = dagrun.TaskWaiting, r.SnoozeUntil, "", 0
 		return
 	}
+	if r.Unstarted { // nothing of it happened: on_lost has no say
+		m.closeAttempt(c, dagrun.TaskFailed, r, r.Reason)
+		m.backToPending(c)
+		return
+	}
 	m.note(c, r)
 	if (r.Kind == dagrun.KindExit || r.Kind == dagrun.KindNone) && r.HasExit && slices.Contains(c.step.SkipExit, r.ExitCode) {
 		m.end(c, dagrun.TaskSkipped, fmt.Sprintf("skip exit code %d", r.ExitCode))
@@ -308,6 +313,7 @@ func (m *Model) publishEnded(c *cell, r dagrun.Result) {
 	switch p := c.step.Retry; {
 	case r.Kind == dagrun.KindNone:
 		m.end(c, dagrun.TaskSucceeded, c.Reason)
+	case r.Unstarted: // another driver publishes
 	case late:
 		m.fail(c, r)
 	case retryable(p, r) && c.PublishTries < p.Limit && (m.run.Ending == 0 || m.isHandler(c)):

@@ -51,9 +51,7 @@ func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]
 		if ct.Task.Item == "" {
 			steps[ct.Task.Step] = true
 		}
-		for _, c := range m.group(ct.Task.Step, ct.Task.Item) {
-			tasks[c] = true
-		}
+		tasks[m.cells[dagrun.TaskID{Step: ct.Task.Step, Item: ct.Task.Item}]] = true // what replaced it is laid aside
 		return tasks, steps, true
 	}
 	for _, c := range m.sorted() {

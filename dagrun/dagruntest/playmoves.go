@@ -62,8 +62,14 @@ func (p *Play) bodyMoves() error {
 		return p.step(dagrun.Event{Kind: dagrun.EvStarted, Task: id, Attempt: b.attempt})
 	}
 	r := randomResult(p.c)
-	if !b.publish && p.c.OneIn(8) {
-		r = dagrun.Result{SnoozeUntil: p.now + dagrun.Time(Pick(p.c, 1_000, 60_000))}
+	switch p.c.N(8) {
+	case 7:
+		if !b.publish {
+			r = dagrun.Result{SnoozeUntil: p.now + dagrun.Time(Pick(p.c, 1_000, 60_000))}
+		}
+	case 6:
+		r = dagrun.Result{Kind: dagrun.KindLost, Unstarted: true, Reason: "not started: no room"}
+		p.Stats.Unstarted++
 	}
 	r.Settled = !b.publish && r.Kind == dagrun.KindNone && !r.HasExit && p.c.OneIn(4)
 	delete(p.bodies, id)

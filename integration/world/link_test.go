@@ -165,9 +165,9 @@ func (l *link) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
 }
 
 // Renew also gives back what the store holds for the worker, and the worker does not know.
-func (l *link) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (l *link) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	sent := l.boot()
-	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, busy, waiting) })
+	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, v) })
 	if err != nil {
 		return renewal, err
 	}

@@ -32,11 +32,11 @@ func (s *store) poll(ctx context.Context, l *link, a queue.Appetite) (queue.Poll
 	return polled, err
 }
 
-func (s *store) renew(ctx context.Context, l *link, busy, waiting int) (queue.Renewal, error) {
+func (s *store) renew(ctx context.Context, l *link, v queue.Vitals) (queue.Renewal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	renewal, err := l.inner.Renew(context.WithoutCancel(ctx), busy, waiting)
+	renewal, err := l.inner.Renew(context.WithoutCancel(ctx), v)
 	if err == nil {
 		s.audit.sharing.renewed[l.process] = time.Now()
 	}

@@ -263,7 +263,7 @@ func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answe
 	}
 	r, err := a.store.Get(ctx, got.Run)
 	if err != nil {
-		return got, err
+		return got, a.how.lateAway(ctx, a.until, got.Run, err)
 	}
 	got.State = r.State
 	if !r.Over() {

@@ -149,7 +149,11 @@ func (a *asking) rehearse(ctx context.Context) error {
 	if err := a.env.say(all); err != nil {
 		return err
 	}
-	a.env.remark("would %s %s; nothing was asked", a.verb, count(len(runs), "run"))
+	whom := count(len(runs), "run")
+	if a.target.step != "" {
+		whom = "step " + taskName(a.target.step, a.target.item) + " of " + whom
+	}
+	a.env.remark("would %s %s; nothing was asked", a.verb, whom)
 	return nil
 }
 

@@ -141,7 +141,7 @@ func TestConfirm_TakesOnlyYes(t *testing.T) {
 	for _, c := range cases {
 		var stderr strings.Builder
 		e := &env{Env: Env{Stdin: strings.NewReader(c.said), Stderr: &stderr}}
-		if err := e.confirm(t.Context(), "Go on?"); (err == nil) != c.agreed {
+		if err := e.confirm(t.Context()); (err == nil) != c.agreed {
 			t.Errorf("%q: got %v, want agreement %v", c.said, err, c.agreed)
 		}
 		if stderr.String() != "Go on? [y/N] " {
@@ -157,7 +157,7 @@ func TestConfirm_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&signalError{})
 	e := &env{Env: Env{Stdin: silent, Stderr: io.Discard}}
-	if err := e.confirm(ctx, "Go on?"); !errors.Is(err, context.Cause(ctx)) {
+	if err := e.confirm(ctx); !errors.Is(err, context.Cause(ctx)) {
 		t.Errorf("got %v, want %v", err, context.Cause(ctx))
 	}
 }

@@ -107,8 +107,10 @@ func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) er
 // otherDAG says what may have been meant by a name that is none; nothing of a name that is one, but removed, say.
 func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	dags, err := store.DAGs(ctx)
-	if err != nil {
-		return "`oarlock dag list` shows what is there" // the user may not look, perhaps
+	if err != nil && diagnose(ctx, err).kind == denied {
+		return "check the name; `oarlock dag list` is for logins with " + toRead + ", and an administrator registers DAGs"
+	} else if err != nil {
+		return "`oarlock dag list` shows what is there"
 	}
 	var names []string
 	for i := range dags {

@@ -26,6 +26,8 @@ var adviceFor = map[string]advice{
 	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
 	"25006": {readOnly, primaryHint},
+	"55000": {kind: conflict}, // the wrong state: the hint is the server's
+	"55006": {kind: conflict}, // in use
 	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
 }
 
@@ -45,11 +47,12 @@ func (p *problem) fromDatabase(err error) bool {
 	connect, _ := errors.AsType[*pgconn.ConnectError](err)
 	if server != nil {
 		if a, ok := adviceFor[server.Code]; ok {
-			p.kind, p.hint = a.kind, a.hint
+			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
 		}
 		if name, ok := missingDatabase(server); ok {
 			p.hint = "create it with `createdb " + shellWord(name) + "`, or check the name in the URL"
 		}
+		p.fromPooler(err)
 	}
 	if connect != nil {
 		p.connect(connect)
@@ -61,6 +64,22 @@ func (p *problem) fromDatabase(err error) bool {
 	return server != nil || p.kind != general
 }
 
+// fromPooler recognises what PgBouncer says.
+func (p *problem) fromPooler(err error) {
+	refusal := pglink.RefusalOf(err)
+	switch {
+	case refusal == nil:
+		return
+	case refusal.Param != "":
+		p.kind = invalid
+	case refusal.Login:
+		p.kind = authFailed
+	default:
+		p.kind = unreachable
+	}
+	p.hint = refusal.Hint
+}
+
 // connect is about a connection that was never made.
 func (p *problem) connect(err *pgconn.ConnectError) {
 	if p.kind == general {
@@ -69,6 +88,8 @@ func (p *problem) connect(err *pgconn.ConnectError) {
 	if pglink.Classify(err) == pglink.WrongNode {
 		p.kind, p.hint = readOnly, primaryHint
 	}
-	p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	if _, answered := errors.AsType[*pgconn.PgError](err); !answered {
+		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	}
 	p.message = doctor.Explain(err)
 }

@@ -33,11 +33,12 @@ var documented = map[string][]any{
 	"`dag validate`":        {jsonValidated{}, jsonProblem{}, jsonValidFile{}},
 	"`dag graph -o json`":   {jsonGraph{}, jsonGraphNode{}, jsonGraphEdge{}},
 	"`doctor`":              {jsonReport{}, jsonCheck{}},
-	"`migrate status`":      {jsonMigrations{}, jsonMigration{}},
+	"`migrate status`":      {jsonMigrations{}, jsonMigration{}, jsonInstallation{}, jsonPlace{}},
 	"`migrate up`":          {jsonApplied{}},
+	"`migrate adopt`":       {jsonAdopted{}, jsonPlace{}},
 	"`config show`":         {jsonSetting{}},
 	"`version`":             {jsonVersion{}},
-	"{\"id\": 41, \"dag\":": {jsonStatus{}, jsonTask{}},
+	"{\"id\": 41, \"uid\":": {jsonStatus{}, jsonTask{}},
 }
 
 var (

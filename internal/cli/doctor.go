@@ -12,6 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 func newDoctorCommand(e *env) *cli.Command {
@@ -22,15 +23,18 @@ func newDoctorCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "private", Usage: "start a throw-away private Postgres, migrate it, examine that, remove it"},
 		},
 		Description: manual{
-			about: `Examines connection, server version, encryption, schema version, privileges, pooler, LISTEN and NOTIFY,
-clocks, old snapshots, free connections and settings. Changes nothing. Warnings do not change the exit status.`,
+			about: `Examines whether Oarlock can work with the database, and what should change. Changes nothing. Warnings do not change
+the exit status.
+
+CHECKS
+` + checksText(),
 			examples: []string{
 				"oarlock doctor",
 				"oarlock doctor -o json | jq '.checks[] | select(.status != \"ok\")'",
 				"oarlock doctor --private    # needs no database, only PostgreSQL's programs",
 			},
 			exits: []exitNote{
-				{exitOK, "no check failed"},
+				{exitOK, "no check failed; warnings may be among them"},
 				{exitError, "a check failed"},
 				usageNote,
 				{exitUnreachable, "the database cannot be reached"},
@@ -39,6 +43,15 @@ clocks, old snapshots, free connections and settings. Changes nothing. Warnings 
 		}.String(),
 		Action: func(c *cli.Context) error { return runDoctor(c.Context, e, c.Bool("private")) },
 	}
+}
+
+// checksText is a line for each check.
+func checksText() string {
+	var b strings.Builder
+	for _, c := range doctor.Checks() {
+		fmt.Fprintf(&b, "  %-15s %s\n", c.Name, c.About)
+	}
+	return b.String()
 }
 
 func runDoctor(ctx context.Context, e *env, private bool) error {
@@ -93,7 +106,7 @@ type jsonReport struct {
 
 // examine prints the report, and fails by what is in it.
 func (e *env) examine(ctx context.Context, url, database string) error {
-	report, connectErr := doctor.Run(ctx, url, e.log)
+	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false)))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -69,6 +69,8 @@ type env struct {
 	log      *slog.Logger
 
 	makesPrivate bool            // this command makes a private server where no database is named
+	driver       bool            // this is the process below a guard
+	hearsSignals bool            // a signal is a request to this command, and no reason why it fails
 	server       *pglocal.Server // the private one; nil: not in use
 	lines        *liveLines      // for whoever draws on the terminal; nil: what is to be noted is printed at once
 }

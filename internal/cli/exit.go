@@ -16,6 +16,9 @@ const (
 	exitTimeout     exit = 124
 	exitInterrupt   exit = 130
 	exitTerminate   exit = 143
+
+	// exitDriverUsage is exitUsage of a driver process, which its guard must not mistake for a crash: Go ends with 2 then.
+	exitDriverUsage exit = 64
 )
 
 // kind is a class of errors: what scripts see in -o json, and the exit status.
@@ -38,6 +41,7 @@ var (
 	readOnly      = kind{"read_only", exitUnreachable}
 	serverVersion = kind{"server_version", exitUnreachable}
 	schemaVersion = kind{"schema_version", exitUnreachable}
+	mayBeCopy     = kind{"may_be_copy", exitUnreachable}
 	invalid       = kind{"validation", exitInvalid}
 	runFailed     = kind{"run_failed", exitRunFailed}
 	runCanceled   = kind{"run_canceled", exitRunCanceled}

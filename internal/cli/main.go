@@ -27,10 +27,11 @@ func run(ctx context.Context, outside Env, args []string) int {
 	if status, ok := errors.AsType[statusError](err); ok {
 		return int(status)
 	}
-	p := diagnose(ctx, err)
+	p := e.problemOf(ctx, err)
 	if p.kind == usage && p.hint == "" {
 		p.hint = see(e.command)
 	}
+	p.needRole(e.command, err)
 	switch {
 	case p.exit == exitNotFound:
 		p.hint = e.sayPrivate(p.hint)
@@ -38,7 +39,18 @@ func run(ctx context.Context, outside Env, args []string) int {
 		p.hint = e.sayUnnamed(p.hint)
 	}
 	e.report(p, args)
+	if e.driver && p.exit == exitUsage {
+		return int(exitDriverUsage)
+	}
 	return int(p.exit)
+}
+
+// problemOf names the signal as the reason, but for a command that a signal only asks to end: its errors are its own.
+func (e *env) problemOf(ctx context.Context, err error) problem {
+	if e.hearsSignals {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return diagnose(ctx, err)
 }
 
 func (e *env) dispatch(ctx context.Context, args []string) error {

@@ -24,17 +24,25 @@ any number of them may be started at once, and each is one transaction: a killed
 			newMigrateStatusCommand(e),
 			newMigrateDownCommand(e),
 			newMigrateRolesCommand(e),
+			newMigrateAdoptCommand(e),
 		},
 	}
 }
 
-var migrateExits = []exitNote{
-	{exitOK, "it worked, or there was nothing to do"},
-	{exitError, "a migration failed, or is not permitted; what was applied before it stays"},
-	usageNote,
-	{exitConflict, "another migration did not end in time"},
-	{exitUnreachable, "the database cannot be reached, is read-only, or has a newer schema than this binary knows"},
-	settingsNote,
+var (
+	migrateExits     = migrateExitsWith("another migration did not end in time")
+	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is not given; another migration did not end in time")
+)
+
+func migrateExitsWith(conflict string) []exitNote {
+	return []exitNote{
+		{exitOK, "it worked, or there was nothing to do"},
+		{exitError, "a migration failed, or is not permitted; what was applied before it stays"},
+		usageNote,
+		{exitConflict, conflict},
+		{exitUnreachable, "the database cannot be reached, is read-only, or has a newer schema than this binary knows"},
+		settingsNote,
+	}
 }
 
 func (e *env) migrationLog() migrations.Option { return migrations.WithLogger(e.log) }

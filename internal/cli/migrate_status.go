@@ -15,8 +15,8 @@ func newMigrateStatusCommand(e *env) *cli.Command {
 		Name:  "status",
 		Usage: "list what is applied and what is pending",
 		Description: manual{
-			about: `Lists the schema history: what this binary knows and what the database has. Changes nothing, takes no
-lock, works on a standby. "oarlock doctor" fails when the schema does not fit this binary.`,
+			about: `Lists the schema history: what this binary knows and what the database has, and which installation that is.
+Changes nothing, takes no lock, works on a standby. "oarlock doctor" fails when the schema does not fit this binary.`,
 			examples: []string{
 				"oarlock migrate status",
 				"oarlock migrate status -o json | jq .compatible",
@@ -44,6 +44,8 @@ type jsonMigrations struct {
 	Max        int64           `json:"max"`
 	Compatible bool            `json:"compatible"`
 	Migrations []jsonMigration `json:"migrations"`
+
+	Installation *jsonInstallation `json:"installation"` // null: the schema is older than those, or not there
 }
 
 func runMigrateStatus(ctx context.Context, e *env) error {
@@ -55,10 +57,14 @@ func runMigrateStatus(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.say(e.statusAnswer(history))
+	installation, err := migrations.InstallationOf(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	return e.say(e.statusAnswer(history, installation))
 }
 
-func (e *env) statusAnswer(history []migrations.Entry) answer {
+func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installation) answer {
 	object := jsonMigrations{Min: migrations.MinVersion, Max: migrations.MaxVersion, Migrations: []jsonMigration{}}
 	a := answer{lines: []any{}, ids: []string{}}
 	rows := table{head: []string{"VERSION", "NAME", "STATE", "APPLIED AT"}}
@@ -73,8 +79,13 @@ func (e *env) statusAnswer(history []migrations.Entry) answer {
 		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), localTime(j.AppliedAt)})
 	}
 	object.Compatible = object.Version >= object.Min && object.Version <= object.Max
-	a.object = object
 	a.text = rows.String() + statusSummary(object)
+	if i != nil {
+		j := installationJSON(i)
+		object.Installation = &j
+		a.text += "\n" + installationText(i)
+	}
+	a.object = object
 	return a
 }
 

@@ -28,7 +28,7 @@ var everyLine = map[string]struct {
 	"migrate down": {"migrate down --to 0", ""}, "migrate roles": {"migrate roles", ""}, "worker": {"", "worker.txtar"}, "workers": {"workers", ""},
 	"workers drain": {"workers drain w1", ""}, "queues": {"queues", ""}, "queues pause": {"queues pause default", ""}, "queues resume": {"queues resume default", ""},
 	"queues set": {"queues set default --max-running 1", ""}, "doctor": {"doctor", ""}, "config show": {"config show --origin", ""}, "version": {"version", ""},
-	"completion": {"completion bash", ""},
+	"completion": {"completion bash", ""}, "migrate adopt": {"migrate adopt --moved --yes", ""},
 }
 
 const leaked = "hunter2"

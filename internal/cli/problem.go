@@ -143,6 +143,10 @@ func (p *problem) fromMigrations(err error) bool {
 		p.message, _, _ = strings.Cut(e.Error(), ": ")
 		return true
 	}
+	if e, ok := errors.AsType[*migrations.CopyError](err); ok {
+		p.kind, p.message, p.hint = mayBeCopy, e.Message(), e.Hint()
+		return true
+	}
 	switch {
 	case errors.Is(err, migrations.ErrReadOnly):
 		p.kind, p.hint = readOnly, primaryHint
@@ -150,6 +154,9 @@ func (p *problem) fromMigrations(err error) bool {
 	case errors.Is(err, migrations.ErrReadOnlySession):
 		p.kind = readOnly
 		p.message, p.hint, _ = strings.Cut(migrations.ErrReadOnlySession.Error(), ": ")
+	case errors.Is(err, migrations.ErrPooled):
+		p.kind = invalid
+		p.message, p.hint, _ = strings.Cut(migrations.ErrPooled.Error(), ": ")
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
 	case errors.Is(err, migrations.ErrServerTooOld):

@@ -74,6 +74,8 @@ func TestDiagnose_GivesEveryErrorItsCodeAndExitStatus(t *testing.T) {
 		"cut":             {fmt.Errorf("read: %w", net.ErrClosed), unreachable, ""},
 		"slow database":   {fmt.Errorf("query: %w", context.DeadlineExceeded), unreachable, ""},
 		"password":        {server("28P01", "password authentication failed"), authFailed, "do it: password authentication failed"},
+		"in use":          {server("55006", "worker w1 is connected"), conflict, "do it: worker w1 is connected"},
+		"wrong state":     {server("55000", "no"), conflict, "do it: no"},
 		"no database":     {server("3D000", "no"), unreachable, "do it: no"},
 		"standby":         {server("25006", "cannot execute"), readOnly, "do it: cannot execute"},
 		"permission":      {server("42501", "permission denied"), denied, "do it: permission denied"},
@@ -114,7 +116,7 @@ func badValue(from config.Kind) error {
 // kinds are all kinds of errors, with the exit statuses that scripts rely on.
 var kinds = map[kind]exit{
 	general: 1, checkFailed: 1, denied: 1, noPostgres: 1, usage: 2, notFound: 3, conflict: 4, unreachable: 5,
-	authFailed: 5, readOnly: 5, schemaVersion: 5, serverVersion: 5, invalid: 6, runFailed: 10, runCanceled: 11,
+	authFailed: 5, readOnly: 5, schemaVersion: 5, mayBeCopy: 5, serverVersion: 5, invalid: 6, runFailed: 10, runCanceled: 11,
 	outcomeUnknown: 5, timedOut: 124, interrupted: 130, terminated: 143,
 }
 
@@ -141,6 +143,20 @@ func TestDiagnose_PutsTheSignalFirst(t *testing.T) {
 		if p := diagnose(ctx, err); p.kind != want || p.hint != "" {
 			t.Errorf("got %+v, want %v", p, want)
 		}
+	}
+}
+
+func TestProblem_OfACommandThatHearsSignalsIsItsOwn(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&signalError{})
+	e := &env{hearsSignals: true}
+	if p := e.problemOf(ctx, errors.New("remove the work folder: not permitted")); p.kind != general || p.message != "remove the work folder: not permitted" {
+		t.Errorf("got %+v, want why the worker could not end in order", p)
+	}
+	e.hearsSignals = false
+	if p := e.problemOf(ctx, errors.New("broken")); p.kind != terminated {
+		t.Errorf("got %+v, want that it was terminated", p)
 	}
 }
 

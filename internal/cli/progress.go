@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -104,5 +106,18 @@ func (w *waiting) late(run *queue.Run) *failure {
 	if run.Reason != "" {
 		text += ": " + printable(run.Reason)
 	}
-	return &failure{kind: timedOut, err: fmt.Errorf("%s", text), hint: fmt.Sprintf("it goes on: `%s status %d -w`", program, run.ID)}
+	return &failure{kind: timedOut, err: fmt.Errorf("%s", text), hint: goesOn(run.ID)}
 }
+
+// lateAway tells of an error after the end of a wait: where the database is away nobody knows how the run is, and the wait is late. bounded is
+// ctx but for the time that the wait takes.
+func (w *waiting) lateAway(ctx, bounded context.Context, id queue.RunID, err error) error {
+	if bounded.Err() == nil || diagnose(ctx, err).kind != unreachable {
+		return err
+	}
+	text := fmt.Sprintf("run %d had not ended when the database was last there, and %s are over: %s",
+		id, dagspec.Duration(w.timeout.Milliseconds()), doctor.Explain(err))
+	return &failure{kind: timedOut, err: errors.New(text), hint: goesOn(id)}
+}
+
+func goesOn(id queue.RunID) string { return fmt.Sprintf("it goes on: `%s status %d -w`", program, id) }

@@ -41,6 +41,7 @@ readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
 // jsonPruned counts what was deleted, or would be.
 type jsonPruned struct {
 	DryRun  bool            `json:"dry_run"`
+	Capped  bool            `json:"capped"` // at least one number is where counting stopped
 	Runs    int64           `json:"runs"`
 	Keys    int64           `json:"keys"`
 	LogDays int64           `json:"log_days"`
@@ -55,6 +56,9 @@ type jsonPrunedDAG struct {
 }
 
 func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
+	if dryRun {
+		e.command = program + " " + dryPrune
+	}
 	if batch < 1 || batch > queue.MaxCounted {
 		return &usageError{msg: fmt.Sprintf("--batch is from 1 to %d, not %d", queue.MaxCounted, batch)}
 	}
@@ -65,11 +69,11 @@ func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
 		sum, err := prune(ctx, store, batch)
 		if err != nil {
 			if sum != (queue.Pruned{}) {
-				e.remark("deleted %s before that", prunedText(sum))
+				e.remark("deleted %s before that", prunedCount{Pruned: sum})
 			}
 			return err
 		}
-		text := "deleted " + prunedText(sum) + "\n"
+		text := "deleted " + prunedCount{Pruned: sum}.String() + "\n"
 		if sum == (queue.Pruned{}) {
 			text = "nothing is past its retention\n"
 		}
@@ -97,23 +101,31 @@ func (e *env) countPrunable(ctx context.Context, store *queue.Store) error {
 	if err != nil {
 		return err
 	}
+	return e.say(prunableAnswer(&p, e.stdoutPaint()))
+}
+
+// prunableAnswer is the answer of a dry run.
+func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	j := prunedJSON(p.Pruned)
 	j.DryRun, j.DAGs = true, []jsonPrunedDAG{}
-	paint := e.stdoutPaint()
+	sum := prunedCount{Pruned: p.Pruned}
 	t := table{head: paint.head("DAG", "RUNS", "OLDEST ENDED")}
 	for i := range p.DAGs {
 		d := &p.DAGs[i]
 		j.DAGs = append(j.DAGs, jsonPrunedDAG{d.DAG, d.Runs, utcOrNull(d.Oldest)})
 		t.rows = append(t.rows, []string{d.DAG, counted(d.Runs), localTime(&d.Oldest)})
+		sum.runsCapped = sum.runsCapped || d.Runs >= queue.MaxCounted
 	}
+	sum.keysCapped = p.Keys >= queue.MaxCounted
+	j.Capped = sum.runsCapped || sum.keysCapped
 	text := "nothing is past its retention\n"
 	if p.Pruned != (queue.Pruned{}) {
-		text = "would delete " + prunedText(p.Pruned) + "\n"
+		text = "would delete " + sum.String() + "\n"
 	}
 	if len(t.rows) > 0 {
 		text = t.String() + "\n" + text
 	}
-	return e.say(answer{object: j, text: text})
+	return answer{object: j, text: text}
 }
 
 // counted is a number that may be the bound of counting.
@@ -128,6 +140,22 @@ func prunedJSON(p queue.Pruned) jsonPruned {
 	return jsonPruned{Runs: p.Runs, Keys: p.Keys, LogDays: p.LogDays, Workers: p.Workers}
 }
 
-func prunedText(p queue.Pruned) string {
-	return fmt.Sprintf("%s, %s of logs, %s, %s", count(int(p.Runs), "run"), count(int(p.LogDays), "day"), count(int(p.Keys), "key"), count(int(p.Workers), "worker"))
+// prunedCount says how much was deleted, or would be. Counting stops at a bound, and a number that reached it gets a "+".
+type prunedCount struct {
+	queue.Pruned
+
+	runsCapped, keysCapped bool
+}
+
+func (p prunedCount) String() string {
+	return fmt.Sprintf("%s, %s of logs, %s, %s",
+		countAtLeast(p.Runs, p.runsCapped, "run"), count(int(p.LogDays), "day"), countAtLeast(p.Keys, p.keysCapped, "key"), count(int(p.Workers), "worker"))
+}
+
+// countAtLeast is count for a number that is a lower bound if it was capped.
+func countAtLeast(n int64, capped bool, noun string) string {
+	if capped {
+		return decimal(n) + "+ " + noun + "s"
+	}
+	return count(int(n), noun)
 }

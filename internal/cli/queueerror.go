@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -13,8 +14,8 @@ var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
 
 const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
 
-const poolerHint = "set poll_only: true, and direct_url to a URL that leads past the pooler or through one in session mode; " +
-	"see PgBouncer in docs/operations.md"
+const poolerHint = "set pool_mode = session for this database in the pooler's file, or direct_url of the worker to a URL that leads past " +
+	"the pooler; see PgBouncer in docs/operations.md"
 
 // queueAdvice is by SQLSTATE: ours, and what Postgres says of a schema that is not there, or of an unfit value.
 // The hints are the server's where there are none here.
@@ -47,9 +48,17 @@ func (p *problem) fromQueue(err error) bool {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok {
 		return p.refused(refusal)
 	}
+	short, isShort := errors.AsType[*queue.ShortError](err)
 	switch {
 	case errors.Is(err, queue.ErrPooled):
 		p.kind, p.message, p.hint = invalid, queue.ErrPooled.Error(), poolerHint
+	case isShort:
+		p.kind, p.message, p.hint = invalid, short.Error(), pglink.WorkerPoolHint(short.Size)
+		if refusal := pglink.RefusalOf(short.Refused); refusal != nil {
+			p.hint = refusal.Hint
+		}
+	case errors.Is(err, queue.ErrWaiting):
+		p.kind, p.message, p.hint = unreachable, "the pooler has no connection free", pglink.WaitHint()
 	case errors.Is(err, queue.ErrNotFound):
 		p.kind, p.message, p.hint = notFound, said(err, queue.ErrNotFound), cmp.Or(p.hint, runHint)
 	case errors.Is(err, queue.ErrConflict):

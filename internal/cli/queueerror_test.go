@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -34,8 +35,15 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 		"no right":    {asSaid("42501", "permission denied", "grant oarlock_read"), denied, "permission denied", "grant oarlock_read"},
 		"no schema":   {asSaid("3F000", "no schema", "x"), schemaVersion, "the database has no Oarlock schema, or one of another version", migrateHint},
 		"pooled":      {fmt.Errorf("register worker w: %w", queue.ErrPooled), invalid, queue.ErrPooled.Error(), poolerHint},
-		"too many":    {asSaid("53300", "sorry", ""), general, "sorry", ""},
-		"unknown":     {fmt.Errorf("enqueue: %w: the reply was lost; give it a key", queue.ErrUnknown), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
+		"short":       {fmt.Errorf("register: %w", &queue.ShortError{Lent: 4, Needs: 9, Size: 12}), invalid, "the pooler lends 4 connections to this worker, which needs 9", pglink.WorkerPoolHint(12)},
+		"refused": {
+			fmt.Errorf("register: %w", &queue.ShortError{Lent: 4, Needs: 9, Refused: &pgconn.PgError{Code: "08P01", Message: "no more connections allowed (max_client_conn)"}}),
+			invalid, "the pooler lends 4 connections to this worker, which needs 9: no more connections allowed (max_client_conn)",
+			"set max_client_conn = 1000 in the pooler's file, which is 100 where it is not set",
+		},
+		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no connection free", pglink.WaitHint()},
+		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
+		"unknown":  {fmt.Errorf("enqueue: %w: the reply was lost; give it a key", queue.ErrUnknown), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

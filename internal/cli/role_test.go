@@ -74,7 +74,7 @@ func TestSubmitters_AskForRunsAndSeeTheirOwn(t *testing.T) {
 		{"status @latest", exitOK, "  · load  pending"},
 		{"list -o id", exitOK, "1\n"},
 		{"enqueue etl -p limit=many", exitInvalid, `param "limit": must be a whole number`},
-		{"enqueue elt", exitNotFound, "hint: `oarlock dag list` shows what is there"},
+		{"enqueue elt", exitNotFound, "hint: check the name; `oarlock dag list` is for logins with oarlock_read"},
 		{"list --dag elt", exitOK, "no run is so (DAG elt)"},
 		{"events 1", exitError, "grant oarlock_read to this user"},
 		{"workers", exitError, "grant oarlock_read to this user"},

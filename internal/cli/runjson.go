@@ -10,6 +10,7 @@ import (
 // jsonRun is a run as scripts see it. Fields may be added, never renamed.
 type jsonRun struct {
 	ID          int64             `json:"id"`
+	UID         string            `json:"uid"`
 	DAG         string            `json:"dag"`
 	Version     int               `json:"version"`
 	Generation  int               `json:"generation"`
@@ -61,7 +62,7 @@ type jsonTask struct {
 
 func runJSON(r *queue.Run) jsonRun {
 	j := jsonRun{
-		ID: int64(r.ID), DAG: r.DAG, Version: r.Version, Generation: r.Generation, State: r.State, Reason: orNull(r.Reason),
+		ID: int64(r.ID), UID: r.UID.String(), DAG: r.DAG, Version: r.Version, Generation: r.Generation, State: r.State, Reason: orNull(r.Reason),
 		Tolerated: r.Tolerated, Queue: r.Queue, Priority: r.Priority, Params: orEmpty(r.Params), Labels: r.Labels,
 		RunKey: orNull(r.Key), Trigger: r.Trigger, SubmittedBy: r.SubmittedBy, Epoch: r.Epoch, Worker: orNull(r.Worker),
 		Parent: runOrNull(r.Parent), RetryOf: runOrNull(r.RetryOf), RunAt: utcOrNull(r.RunAt), LogicalAt: utcOrNull(r.LogicalAt),

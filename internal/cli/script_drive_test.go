@@ -90,7 +90,7 @@ func (d *databases) hold(ts *testscript.TestScript, _ bool, _ []string) {
 	s := d.register(ctx, ts, store)
 	_, err := s.Poll(ctx, queue.Appetite{Free: 100})
 	ts.Check(err)
-	_, err = s.Renew(ctx, 1, 0)
+	_, err = s.Renew(ctx, queue.Vitals{Busy: 1})
 	ts.Check(err)
 	d.tb.Cleanup(func() { _ = s.Close(context.WithoutCancel(ctx)) })
 }

@@ -175,6 +175,7 @@ func taken(ts *testscript.TestScript, neg bool, args []string) {
 type databases struct {
 	tb               testing.TB
 	private, standby func() string // servers of their own, started when first wanted
+	nagged           func() string // a database of the private one with a setting that Oarlock warns of
 	logins           func() string // the private one, with a login for each role
 }
 
@@ -185,6 +186,7 @@ func newDatabases(tb testing.TB) *databases {
 		private: sync.OnceValue(func() string { return startPrivate(tb) }),
 		standby: sync.OnceValue(func() string { return startStandby(tb) }),
 	}
+	d.nagged = sync.OnceValue(func() string { return makeNagged(tb, d.private()) })
 	d.logins = sync.OnceValue(func() string { return makeLogins(tb, d.private()) })
 	return d
 }
@@ -205,6 +207,8 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = d.private()
 	case "standby":
 		address = d.standby()
+	case "nagged":
+		address = d.nagged()
 	case "wrong-password":
 		address = withPassword(d.private(), "hunter2")
 	case "submitter", "reader", "stranger":
@@ -233,7 +237,14 @@ func makeLogins(tb testing.TB, address string) string {
 	if err := migrations.Roles(tb.Context(), address); err != nil {
 		tb.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join("testdata", "sql", "logins.sql"))
+	execAt(tb, address, "logins.sql")
+	return address
+}
+
+// execAt runs a file of testdata/sql.
+func execAt(tb testing.TB, address, name string) {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "sql", name))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -242,12 +253,27 @@ func makeLogins(tb testing.TB, address string) string {
 		tb.Fatal(err)
 	}
 	if _, err := conn.Exec(tb.Context(), string(text)); err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("%s: %v", name, err)
 	}
 	if err := conn.Close(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	return address
+}
+
+// makeNagged makes a migrated database beside others of a server, whose settings are durable.
+func makeNagged(tb testing.TB, address string) string {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	execAt(tb, address, "nagged_database.sql")
+	u.Path = "/nagged"
+	if _, err := migrations.Up(tb.Context(), u.String()); err != nil {
+		tb.Fatal(err)
+	}
+	execAt(tb, u.String(), "nagged.sql")
+	return u.String()
 }
 
 func libpq(ts *testscript.TestScript, neg bool, args []string) {
@@ -287,17 +313,7 @@ func withPassword(address, password string) string {
 
 func execFile(tb testing.TB, db *pgtest.DB, name string) {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "sql", name))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	conn := db.Conn(tb)
-	if _, err := conn.Exec(tb.Context(), string(text)); err != nil {
-		tb.Fatalf("%s: %v", name, err)
-	}
-	if err := conn.Close(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	execAt(tb, db.URL, name)
 }
 
 // startStandby starts a primary and a copy of it that streams from it, and waits for what is written to the one to be

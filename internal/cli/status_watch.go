@@ -41,7 +41,7 @@ func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	w.lines.settle()
 	page, err := w.env.readPage(ctx, w.store, w.id, w.last)
 	if err != nil {
-		return err
+		return how.lateAway(ctx, bounded, w.id, err)
 	}
 	if err := w.finish(page); err != nil {
 		return err

@@ -90,8 +90,11 @@ func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
 		return nil, err
 	}
 	page, err := store.List(ctx, queue.Filter{States: []string{"running"}, Limit: topRuns})
+	if err != nil {
+		return nil, err
+	}
 	v.runs, v.more = page.Runs, page.Next != 0
-	return v, err
+	return v, store.CountSteps(ctx, v.runs)
 }
 
 // topLive draws one look after the other on a screen of its own, which is gone afterwards.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/guard"
+	"github.com/oarlock-dev/oarlock/worker/notify"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -39,11 +40,12 @@ file; see docs/worker.md.`,
 			},
 			exits: []exitNote{
 				{exitOK, "it was told to stop, and did"},
-				{exitError, "it could not work, or its guard was killed"},
+				{exitError, "it could not work, it could not end in order, or its guard was killed"},
 				usageNote,
 				{exitNotFound, "--only: there is no such run"},
 				{exitUnreachable, "the database refuses it: its schema, the role, or the password. One that is away is waited for"},
 				settingsNote,
+				{exitTerminate, "TERM before it began to work"},
 			},
 		}.String(),
 		Action: func(c *cli.Context) error { return runWorker(c, e) },
@@ -52,6 +54,7 @@ file; see docs/worker.md.`,
 
 func runWorker(c *cli.Context, e *env) error {
 	link, guarded := guard.Attach()
+	e.driver = guarded
 	if err := e.loadWorker(c); err != nil {
 		return err
 	}
@@ -63,6 +66,7 @@ func runWorker(c *cli.Context, e *env) error {
 	if err := own.apply(c, e, &config); err != nil {
 		return err
 	}
+	e.hearsSignals = true
 	if !guarded {
 		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard sees to signals itself
 		defer stop()
@@ -76,7 +80,7 @@ func runWorker(c *cli.Context, e *env) error {
 }
 
 // finalExits of the process that works are those that starting it again would not change.
-var finalExits = []int{int(exitUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
+var finalExits = []int{int(exitDriverUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
 
 // guardWorker starts this program again with args, and watches it.
 func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string) error {
@@ -84,16 +88,31 @@ func (e *env) guardWorker(ctx context.Context, config rig.Config, args []string)
 	if err != nil {
 		return err
 	}
+	waits := &standby{listen: config.Listen, systemd: notify.FromEnv().Socket, log: e.log}
+	defer waits.end()
+	who := guarded{config.Name, state}
 	code, err := guard.Run(ctx, guard.Config{
-		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: func(event guard.Event) { e.sayGuard(config.Name, event) },
+		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: func(event guard.Event) {
+			e.sayGuard(who, event)
+			switch event.Kind { //nolint:exhaustive // nothing else is waiting
+			case guard.Waiting:
+				waits.begin(who.sentence(event))
+			case guard.Freed:
+				waits.end()
+				waits.tell("STATUS=starting")
+			}
+		},
 	})
 	if err != nil {
 		return err
 	}
-	if code != 0 {
-		return statusError(code) // that process said why
+	switch code {
+	case 0:
+		return nil
+	case int(exitDriverUsage):
+		code = int(exitUsage)
 	}
-	return nil
+	return statusError(code) // that process said why
 }
 
 // work is what the process below the guard does.

@@ -45,6 +45,17 @@ func (e *env) checkWorker(c *rig.Config) error {
 	if err := rig.OwnFolder(c.Folder); err != nil {
 		return e.refuse("state_dir", fmt.Errorf("state_dir: %w", err), "name another folder, or mend this one: state_dir in the settings file, or OARLOCK_STATE_DIR")
 	}
+	return e.checkLimits(c)
+}
+
+// checkLimits refuses slots that no limit of this host lets be used. The process below the guard warns of limits that are only low.
+func (e *env) checkLimits(c *rig.Config) error {
+	for _, s := range c.Shortages() {
+		if s.Fatal() {
+			why := fmt.Sprintf("slots: %d cannot all be used. %s: there are %d, and they need %d", c.Slots, s.What, s.Has, s.Needs)
+			return &failure{kind: usage, err: errors.New(why), hint: s.Hint}
+		}
+	}
 	return nil
 }
 

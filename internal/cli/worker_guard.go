@@ -5,36 +5,54 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/worker/guard"
 )
 
-// guardSentences say what a guard tells.
+// guarded is the worker that a guard speaks of.
+type guarded struct{ name, state string }
+
+// guardSentences say what a guard tells of the worker of a name.
 var guardSentences = map[guard.Kind]string{
-	guard.Waiting:     "another worker named %s runs here with this state folder: waiting for its end; --name gives this one another",
-	guard.Evicted:     "killed the process of worker %s whose guard is gone",
+	guard.Freed:       "the other worker named %s has ended: this one goes on",
+	guard.Evicted:     "killed the driver process of worker %s whose guard is gone",
 	guard.Ignored:     "the list of former lives of worker %s cannot be used: none of them is replaced",
 	guard.Uncontained: "worker %s has no cgroup: nothing escapes its guard but what outlives the guard's own death",
 	guard.Swept:       "nothing is left of the former life of worker %s",
-	guard.Started:     "started the process of worker %s",
-	guard.Overdue:     "the process of worker %s is overdue: killing it with all it started",
-	guard.Blocked:     "processes of worker %s survive SIGKILL: none follows before they are gone",
-	guard.Ended:       "the process of worker %s ended",
-	guard.Delayed:     "the next process of worker %s starts after a pause",
+	guard.Started:     "started the driver process of worker %s",
+	guard.Overdue:     "the driver process of worker %s is overdue: killing it and all it started",
+	guard.Blocked:     "processes of worker %s survive SIGKILL: no driver process follows before they are gone",
+	guard.Ended:       "the driver process of worker %s ended: another one follows",
+	guard.Delayed:     "the next driver process of worker %s starts after a pause, since the last ones did not live long",
 	guard.Unwritten:   "the lock file of worker %s could not be written",
 }
 
-// sayGuard logs what the guard of the worker sees; what is usual only for those who want to know everything.
-func (e *env) sayGuard(name string, event guard.Event) {
-	sentence := "guard: " + fmt.Sprintf(guardSentences[event.Kind], name)
-	fields := guardFields(event)
+// sentence says what a guard tells.
+func (g guarded) sentence(event guard.Event) string {
+	switch {
+	case event.Kind == guard.Waiting:
+		who := ""
+		if event.PID != 0 {
+			who = fmt.Sprintf(" (pid %d)", event.PID)
+		}
+		return fmt.Sprintf("another worker named %s runs on this host%s with state_dir %s: this one waits for it to end; give it another --name", g.name, who, g.state)
+	case event.Kind == guard.Ended && event.Last:
+		return fmt.Sprintf("the driver process of worker %s ended", g.name)
+	}
+	return fmt.Sprintf(guardSentences[event.Kind], g.name)
+}
+
+// sayGuard logs what the guard of a worker sees; what is usual only for those who want to know everything.
+func (e *env) sayGuard(g guarded, event guard.Event) {
+	sentence, fields := "guard: "+g.sentence(event), guardFields(event)
 	switch event.Kind {
-	case guard.Uncontained:
+	case guard.Uncontained, guard.Freed:
 		e.log.Info(sentence, fields...)
 	case guard.Started, guard.Swept:
 		e.log.Debug(sentence, fields...)
 	case guard.Ended:
-		if event.Code == 0 || slices.Contains(finalExits, event.Code) { // that process said why
+		if event.Last && (event.Code == 0 || slices.Contains(finalExits, event.Code)) { // that process said why
 			e.log.Debug(sentence, fields...)
 			return
 		}
@@ -55,8 +73,8 @@ func guardFields(event guard.Event) (fields []any) {
 	add(event.Kind == guard.Ended, slog.Int("code", event.Code))
 	add(len(event.Workers) > 0, slog.String("workers", strings.Join(event.Workers, ",")))
 	add(len(event.Left) > 0, slog.Any("left", event.Left))
-	add(event.Took > 0, slog.Duration("took", event.Took))
-	add(event.Wait > 0, slog.Duration("wait", event.Wait))
+	add(event.Took > 0, slog.Duration("took", event.Took.Round(time.Millisecond)))
+	add(event.Wait > 0, slog.Duration("wait", event.Wait.Round(time.Millisecond)))
 	if event.Err != nil {
 		fields = append(fields, slog.String("err", event.Err.Error()))
 	}

@@ -14,14 +14,43 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	e := &env{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: readableDuration}))}
-	e.sayGuard("w3", guard.Event{Kind: guard.Waiting, PID: 7})
-	e.sayGuard("w3", guard.Event{Kind: guard.Ended, PID: 7, Code: 9, Took: 1033 * time.Millisecond})
+	w3 := guarded{"w3", "/s"}
+	e.sayGuard(w3, guard.Event{Kind: guard.Waiting, PID: 7})
+	e.sayGuard(w3, guard.Event{Kind: guard.Waiting})
+	e.sayGuard(w3, guard.Event{Kind: guard.Freed, Took: 1033456789})
+	e.sayGuard(w3, guard.Event{Kind: guard.Ended, PID: 7, Code: 9, Took: 1033 * time.Millisecond})
+	e.sayGuard(w3, guard.Event{Kind: guard.Ended, PID: 7, Code: 9, Took: time.Second, Last: true})
+	e.sayGuard(w3, guard.Event{Kind: guard.Delayed, Wait: 123456789})
 	for _, want := range []string{
-		`"msg":"guard: another worker named w3 runs here with this state folder: waiting for its end; --name gives this one another","pid":7}`,
-		`"msg":"guard: the process of worker w3 ended","pid":7,"code":9,"took":"1.033s"}`,
+		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this one waits for it to end; give it another --name","pid":7}`,
+		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this one waits for it to end; give it another --name"}`,
+		`"msg":"guard: the other worker named w3 has ended: this one goes on","took":"1.033s"}`,
+		`"msg":"guard: the driver process of worker w3 ended: another one follows","pid":7,"code":9,"took":"1.033s"}`,
+		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
+		`"msg":"guard: the next driver process of worker w3 starts after a pause, since the last ones did not live long","wait":"123ms"}`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in\n%s", want, out.String())
+		}
+	}
+}
+
+// The log of a terminal and the one in JSON write a duration in the same way.
+func TestSayGuard_WritesDurationsAlikeInTextAndJSON(t *testing.T) {
+	t.Parallel()
+	event := guard.Event{Kind: guard.Swept, Took: 1033456789}
+	for format, want := range map[string]string{"text": "took=1.033s", "json": `"took":"1.033s"`} {
+		var out strings.Builder
+		settings := map[string]string{"OARLOCK_LOG_FORMAT": format, "OARLOCK_LOG_LEVEL": "debug", "NO_COLOR": "1"}
+		e := &env{Env: testEnv()}
+		e.Stderr, e.Lookup = &out, func(name string) (string, bool) { value, ok := settings[name]; return value, ok }
+		if err := e.decide(nil); err != nil {
+			t.Fatal(err)
+		}
+		e.log = newLogger(e)
+		e.sayGuard(guarded{"w3", "/s"}, event)
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "nothing is left of the former life of worker w3") {
+			t.Errorf("%s: %s", format, out.String())
 		}
 	}
 }

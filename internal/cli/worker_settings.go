@@ -31,12 +31,12 @@ import (
 // workerKeys declares the settings of workers. Their flags are those of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
-		{Name: "name", Implied: hostName(), Flag: "--name", Check: guard.CheckName, Usage: "be known as `NAME`, one at a time on a host; the host's name if none is given"},
+		{Name: "name", Implied: hostName(), Flag: "--name", Check: guard.CheckName, Usage: "be known as `NAME`, one at a time in a state folder; the host's name if none is given"},
 		{Name: "slots", Flag: "--slots", Default: "8", Check: aCount, Usage: "run `N` tasks at once"},
 		{Name: "queues", Flag: "--queue", Shape: config.List, Usage: "serve queue `NAME`; may be given again; all if none is given"},
 		{Name: "labels", Flag: "--label", Shape: config.Map, Usage: "offer label `KEY=VALUE` to the selectors of DAGs; may be given again"},
 		{Name: "drain_timeout", Flag: "--drain-timeout", Default: "60s", Check: aDuration, Usage: "let running tasks finish for `TIME` when told to stop"},
-		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: behind a pooler in transaction mode"},
+		{Name: "poll_only", Flag: "--poll-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "never LISTEN: new runs are seen by the next poll"},
 		{Name: "direct_url", Show: pglink.Redact, Usage: "Postgres URL past a pooler, for what must know its session"},
 		{Name: "lease_ttl", Default: "5m", Check: aLease, Usage: "how long a worker may be silent before others take over"},
 		{Name: "heartbeat", Default: "5s", Check: aDuration, Usage: "between two signs of life; at most a third of lease_ttl"},
@@ -139,7 +139,7 @@ func (e *env) rigConfig(ctx context.Context) (rig.Config, error) {
 	if c.Name, err = e.workerName(); err != nil {
 		return c, err
 	}
-	c.Folder = filepath.Join(state, c.Name)
+	c.Folder, c.Memory = filepath.Join(state, c.Name), filepath.Join(state, "installations")
 	c.SQL.KeepOwn = s.Text("own_sql") == "false"
 	if c.SQL.Connections, err = e.connections(); err != nil {
 		return c, err

@@ -20,8 +20,10 @@ func newWorkersCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped or were lost lately"}},
 		Description: manual{
 			about: `Lists workers at work; with --all also those that stopped, and those that were lost: found silent, their runs taken
-over by others. SLOTS are those in use and all, WAITING is how many tasks wait for a slot, RUNS how many runs the
-worker holds. BEAT is the age of the last sign of life, by the database's clock. For readers (role oarlock_read).`,
+over by others. One that is silent gave no sign of life for longer than its lease, and no other worker has found it
+lost: a line below says what to do. SLOTS are those in use and all, WAITING is how many tasks wait for a slot, RUNS
+how many runs the worker holds. BEAT is the age of the last sign of life, by the database's clock. A worker that is
+unfit claims nothing, and a line below says why and since when. For readers (role oarlock_read).`,
 			examples: []string{
 				"oarlock workers",
 				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
@@ -68,7 +70,10 @@ type jsonWorker struct {
 	Busy        int               `json:"busy"`    // slots in use
 	Waiting     int               `json:"waiting"` // tasks that wait for a slot
 	Runs        int               `json:"runs"`    // that it holds
+	Unfit       string            `json:"unfit"`   // why it claims nothing; empty: it claims
+	UnfitSince  *time.Time        `json:"unfit_since"`
 	BeatAgeMs   int64             `json:"beat_age_ms"`
+	Silent      bool              `json:"silent"` // no sign of life for longer than its lease
 	Containment string            `json:"containment"`
 	Version     string            `json:"version"`
 	StartedAt   *time.Time        `json:"started_at"`
@@ -79,8 +84,8 @@ func workerJSON(w *queue.WorkerInfo) jsonWorker {
 	j := jsonWorker{
 		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
 		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
-		Runs: w.Runs, BeatAgeMs: w.BeatAge.Milliseconds(), Containment: w.Containment, Version: w.Version, StartedAt: utcOrNull(w.StartedAt),
-		EndedAt: utcOrNull(w.EndedAt),
+		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: utcOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
+		Version: w.Version, StartedAt: utcOrNull(w.StartedAt), EndedAt: utcOrNull(w.EndedAt),
 	}
 	if j.Labels == nil {
 		j.Labels = map[string]string{}
@@ -102,6 +107,15 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 				listed = append(listed, *w)
 			case w.State == queue.WorkerLost:
 				lost++
+			}
+		}
+		for i := range listed {
+			w := &listed[i]
+			if w.Silent() {
+				e.remark("worker %s gave no sign of life for %s, lease %s: start a worker, which finds it lost and takes over its runs", printable(w.Name), span(w.BeatAge), span(w.TTL))
+			}
+			if w.Unfit != "" {
+				e.remark("worker %s claims nothing since %s: %s", printable(w.Name), localTime(&w.UnfitSince), printable(w.Unfit))
 			}
 		}
 		if len(listed) == 0 {
@@ -147,19 +161,23 @@ func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 }
 
 func (p painter) workerState(w *queue.WorkerInfo) string {
-	switch w.State {
-	case queue.WorkerLive:
-		if w.Desired != queue.WorkerLive {
-			return p.warn("asked to drain")
-		}
-		return p.good(string(w.State))
-	case queue.WorkerDraining:
-		return p.warn(string(w.State))
-	case queue.WorkerLost:
-		return p.bad(string(w.State))
-	case queue.WorkerGone:
+	state := string(w.State)
+	if w.State == queue.WorkerLive && w.Desired != queue.WorkerLive {
+		state = "asked to drain"
 	}
-	return p.dim(string(w.State))
+	switch {
+	case w.Silent():
+		return p.bad(state + ", silent")
+	case w.Unfit != "":
+		return p.bad(state + ", unfit")
+	case w.State == queue.WorkerLost:
+		return p.bad(state)
+	case w.State == queue.WorkerGone:
+		return p.dim(state)
+	case state == string(queue.WorkerLive):
+		return p.good(state)
+	}
+	return p.warn(state)
 }
 
 // beat is the age of the last sign of life; one that is late says so.

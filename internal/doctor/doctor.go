@@ -25,6 +25,7 @@ type examination struct {
 	conn  *pgx.Conn
 	took  time.Duration // to connect
 	facts facts
+	needs int // connections of one worker; 0: not known
 
 	sharesBackends bool // a pooler lends us another one each time; set by its check
 }
@@ -47,39 +48,67 @@ type facts struct {
 var factsSQL = sql.Named("doctor/facts")
 
 type namedCheck struct {
-	name string
-	run  func(*examination, context.Context) Check
+	name  string
+	run   func(*examination, context.Context) Check
+	about string // what is found where it is ok
 }
 
 const connectionCheck = "connection"
 
 // checks in the order they are made and reported; connecting comes before them.
 var checks = []namedCheck{
-	{"server_version", (*examination).serverVersion},
-	{"encoding", (*examination).encoding},
-	{"transport", (*examination).transport},
-	{"writable", (*examination).writable},
-	{"migrations", (*examination).migrations},
-	{"privileges", (*examination).privileges},
-	{"pooler", (*examination).pooler},
-	{"listen", (*examination).listen},
-	{"clock", (*examination).clock},
-	{"horizon", (*examination).horizon},
-	{"connections", (*examination).connections},
-	{"durability", (*examination).durability},
-	{"housekeeping", (*examination).housekeeping},
-	{"retention", (*examination).retention},
-	{"invariants", (*examination).invariants},
+	{"server_version", (*examination).serverVersion, "the server is one that Oarlock works with"},
+	{"encoding", (*examination).encoding, "the database is UTF-8"},
+	{"transport", (*examination).transport, "the connection is encrypted, or local"},
+	{"writable", (*examination).writable, "it is a primary, and the session may write"},
+	{"migrations", (*examination).migrations, "the schema is the one of this binary"},
+	{"installation", (*examination).installation, "it is no copy of the database that workers served"},
+	{"privileges", (*examination).privileges, "this user has one of the group roles"},
+	{"pooler", (*examination).pooler, "what stands between lends what a worker needs"},
+	{"listen", (*examination).listen, "a notification arrives"},
+	{"clock", (*examination).clock, "the clocks here and there agree"},
+	{"horizon", (*examination).horizon, "no old snapshot holds up vacuum"},
+	{"connections", (*examination).connections, "the server has connections free"},
+	{"durability", (*examination).durability, "settings keep what was committed"},
+	{"room", (*examination).room, "the disk has room: it writes a megabyte and rolls it back"},
+	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
+	{"retention", (*examination).retention, "somebody prunes"},
+	{"workers", (*examination).workers, "no worker is unfit or silent"},
+	{"future_runs", (*examination).futureRuns, "no run is due in a future that a wrong clock made"},
+	{"invariants", (*examination).invariants, "rows agree with each other"},
+}
+
+// About is a check, and what is found where it is ok.
+type About struct{ Name, About string }
+
+// Checks are what Run makes, in the order in which it reports.
+func Checks() []About {
+	all := []About{{connectionCheck, "the server answers and takes the login"}}
+	for _, c := range checks {
+		all = append(all, About{c.name, c.about})
+	}
+	return all
+}
+
+// Option says more about what the database is to be fit for.
+type Option func(*examination)
+
+// WithWorker says how many connections a worker keeps.
+func WithWorker(connections int) Option {
+	return func(x *examination) { x.needs = connections }
 }
 
 // Run examines the database behind url. The error says that it cannot be connected to; the report then has that as
 // its first check and skips the others.
-func Run(ctx context.Context, url string, log *slog.Logger) (Report, error) {
+func Run(ctx context.Context, url string, log *slog.Logger, options ...Option) (Report, error) {
 	x, err := open(ctx, url, log)
 	if err != nil {
 		return unreachable(err), err
 	}
 	defer x.close(ctx)
+	for _, option := range options {
+		option(x)
+	}
 	report := Report{Checks: []Check{x.connected()}}
 	for _, c := range checks {
 		report.Checks = append(report.Checks, x.check(ctx, c))
@@ -146,12 +175,8 @@ func (x *examination) close(ctx context.Context) {
 	end(ctx, x.conn)
 }
 
-// end closes a connection, politely for as long as a check may take.
-func end(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
-	defer cancel()
-	_ = conn.Close(ctx) // nothing was written, so nothing can be lost
-}
+// end closes a connection: whatever was written was rolled back, so nothing can be lost.
+func end(ctx context.Context, conn *pgx.Conn) { pglink.HangUp(ctx, conn) }
 
 // one reads the only row of a statement into a struct.
 func one[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...any) (T, error) {

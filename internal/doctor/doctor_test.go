@@ -172,6 +172,7 @@ func begin(t *testing.T, address string) *examination {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.needs = 9
 	t.Cleanup(func() { x.close(t.Context()) })
 	return x
 }
@@ -183,6 +184,31 @@ func TestCheck_ConnectsAgainAfterATimeout(t *testing.T) {
 	if err := x.conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := x.check(t.Context(), namedCheck{"clock", (*examination).clock})
+	got := x.check(t.Context(), namedCheck{name: "clock", run: (*examination).clock})
 	wantCheck(t, got, OK, "give or take")
+}
+
+// The sessions of others count, though a user without pg_monitor is not told what they are.
+func TestConnections_CountThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	x := begin(t, db.Login(t, "oarlock_worker"))
+	used := func() int64 {
+		limits, err := all[connections](t.Context(), x.conn, connectionsSQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limits[0].Scope != "server" || limits[0].Reserved == 0 {
+			t.Fatalf("got %+v", limits)
+		}
+		return limits[0].Used
+	}
+	const more = 5
+	for range more {
+		db.Conn(t)
+	}
+	if n := used(); n < more {
+		t.Errorf("%d connections, and there are %d at least", n, more)
+	}
 }

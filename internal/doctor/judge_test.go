@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,10 +102,25 @@ func TestHolder_IsOldByTimeOrByTransactions(t *testing.T) {
 
 func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 	t.Parallel()
-	server, user := connections{"server", 3, 97}, connections{"user", 3, 10}
-	wantCheck(t, judgeConnections([]connections{server}), OK, "3 of 97 in use (limit of the server)")
-	wantCheck(t, judgeConnections([]connections{server, user}), Warn, "3 of 10 in use (limit of the user)")
-	wantCheck(t, judgeConnections([]connections{user, server}), Warn, "limit of the user")
+	server, user := connections{"server", 3, 100, 3}, connections{"user", 3, 10, 0}
+	wantCheck(t, judgeConnections([]connections{server}, 9), OK, "3 of 100 in use, the last 3 are for superusers (limit of the server)")
+	wantCheck(t, judgeConnections([]connections{server, user}, 9), Warn, "3 of 10 in use (limit of the user)")
+	wantCheck(t, judgeConnections([]connections{user, server}, 9), Warn, "limit of the user")
+	wantCheck(t, judgeConnections([]connections{user, server}, 7), OK, "limit of the user")
+	wantCheck(t, judgeConnections([]connections{{"server", 25, 25, 3}}, 0), Warn, "25 of 25 in use, the last 3 are for superusers")
+	if hint := judgeConnections([]connections{user}, 9).Hint; !strings.Contains(hint, "a worker keeps 9") {
+		t.Errorf("the hint does not name what a worker needs: %s", hint)
+	}
+}
+
+// Superusers may take what is kept for them: then more is in use than an ordinary user may ever have, and none is left.
+func TestConnections_OfTheReserveAreNoneForOthers(t *testing.T) {
+	t.Parallel()
+	for used, free := range map[int64]int64{0: 22, 21: 1, 22: 0, 23: 0, 25: 0} {
+		if got := (connections{"server", used, 25, 3}).free(); got != free {
+			t.Errorf("%d of 25 in use: %d free, want %d", used, got, free)
+		}
+	}
 }
 
 func TestTransport_WantsTheCertificateChecked(t *testing.T) {

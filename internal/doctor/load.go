@@ -54,13 +54,11 @@ func (x *examination) horizon(ctx context.Context) Check {
 }
 
 type connections struct {
-	Scope   string
-	Used    int64
-	Allowed int64
+	Scope    string
+	Used     int64
+	Allowed  int64
+	Reserved int64 // of these, for superusers and the like
 }
-
-// minFree is what a worker with its pools wants to find.
-const minFree = 20
 
 var connectionsSQL = sql.Named("doctor/connections")
 
@@ -69,25 +67,31 @@ func (x *examination) connections(ctx context.Context) Check {
 	if err != nil {
 		return broken("count connections", err)
 	}
-	return judgeConnections(limits)
+	return judgeConnections(limits, int64(x.needs))
 }
 
-// judgeConnections gets the limit of the server at least.
-func judgeConnections(limits []connections) Check {
+// judgeConnections gets the limit of the server at least, and how many connections a worker keeps.
+func judgeConnections(limits []connections, needs int64) Check {
 	tightest := limits[0]
 	for _, l := range limits[1:] {
 		if l.free() < tightest.free() {
 			tightest = l
 		}
 	}
-	if tightest.free() < minFree {
-		return warn("%s", tightest).todo("a worker takes up to %d: raise the limit, or put a pooler in front of the applications", minFree)
+	if tightest.free() < max(needs, 1) {
+		return warn("%s", tightest).
+			todo("a worker keeps %d, and one more for each postgres.query that runs: raise the limit, or put a pooler in front of the applications", needs)
 	}
 	return ok("%s", tightest)
 }
 
-func (c connections) free() int64 { return c.Allowed - c.Used }
+// free is how many an ordinary user may still have. Superusers fill the reserve only when the rest is taken.
+func (c connections) free() int64 { return max(0, c.Allowed-c.Reserved-c.Used) }
 
 func (c connections) String() string {
-	return fmt.Sprintf("%d of %d in use (limit of the %s)", c.Used, c.Allowed, c.Scope)
+	kept := ""
+	if c.Reserved > 0 {
+		kept = fmt.Sprintf(", the last %d are for superusers", c.Reserved)
+	}
+	return fmt.Sprintf("%d of %d in use%s (limit of the %s)", c.Used, c.Allowed, kept, c.Scope)
 }

@@ -18,25 +18,6 @@ var (
 	clockSQL  = sql.Named("doctor/clock")
 )
 
-func (x *examination) pooler(ctx context.Context) Check {
-	served, err := pglink.Backend(ctx, x.conn)
-	if err != nil {
-		return broken("ask for the backend", err)
-	}
-	found, err := pglink.FindPooler(ctx, x.conn, served, func(ctx context.Context) (*pgx.Conn, error) { return pglink.Dial(ctx, x.link, nil) })
-	x.sharesBackends = found == pglink.TransactionPooler || err != nil
-	switch {
-	case err != nil:
-		return warn("a pooler, in a mode that cannot be told: %s", Explain(err)).todo("use transaction or session mode")
-	case found == pglink.TransactionPooler:
-		return warn("a pooler in transaction mode").
-			todo("give workers --poll-only, and a direct or session-pooled direct_url: without that they refuse to start")
-	case found == pglink.SessionPooler:
-		return ok("a pooler in session mode")
-	}
-	return ok("none: this is a connection of its own")
-}
-
 // listen sends a notification from one connection to another.
 func (x *examination) listen(ctx context.Context) Check {
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,8 +19,6 @@ var (
 	checkSQL    = sql.Named("listen/check")
 )
 
-const closeTimeout = time.Second
-
 // connection is the Listener's connection while it lives, and belongs to the Listener's goroutine.
 type connection struct {
 	listener  *Listener
@@ -33,7 +30,7 @@ func (l *Listener) connect(ctx context.Context) (*connection, error) {
 	config := l.options.Config.Copy()
 	// the driver's own queue of notifications has no bound
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.deliver(n.Channel, n.Payload) }
-	conn, err := pglink.Dial(ctx, config, l.options.Prepare)
+	conn, _, err := pglink.DialSession(ctx, config, l.options.Prepare)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +103,4 @@ func named(statement, channel string) string {
 	return strings.Replace(statement, `"{channel}"`, pgx.Identifier{channel}.Sanitize(), 1)
 }
 
-func (c *connection) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = c.conn.Close(ctx)
-	select {
-	case <-c.conn.PgConn().CleanupDone():
-	case <-ctx.Done():
-	}
-}
+func (c *connection) close(ctx context.Context) { pglink.HangUp(ctx, c.conn) }

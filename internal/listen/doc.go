@@ -17,6 +17,8 @@
 // A subscriber that is slow finds everything since its last Wait in one Signal: each payload once, and past a bound only
 // Missed. Nothing waits for it and memory is bounded, whatever is sent.
 //
+// Through a pooler that lends by the transaction nothing is heard: a Listener finds that out and connects no more.
+//
 // The connection is made at once, lives until Close, and is made again whenever it breaks. A peer that died without a word
 // is noticed, by a question that it does not answer. One goroutine owns all of this, and Close waits for it.
 //

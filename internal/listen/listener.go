@@ -116,7 +116,10 @@ func (l *Listener) run(ctx context.Context) {
 	pauses.InitialInterval, pauses.Multiplier, pauses.MaxInterval = firstPause, 2, longestPause
 	for ctx.Err() == nil {
 		started := time.Now()
-		l.listen(ctx)
+		if err := l.listen(ctx); errors.Is(err, pglink.ErrPooled) {
+			<-ctx.Done() // nothing would ever be heard
+			return
+		}
 		if time.Since(started) > longestPause {
 			pauses.Reset()
 		}
@@ -128,16 +131,17 @@ func (l *Listener) run(ctx context.Context) {
 }
 
 // listen makes a connection and uses it until it breaks.
-func (l *Listener) listen(ctx context.Context) {
+func (l *Listener) listen(ctx context.Context) error {
 	c, err := l.connect(ctx)
 	if err != nil {
-		return
+		return err
 	}
-	defer c.close()
+	defer c.close(ctx)
 	defer l.each((*Subscription).miss)
 	for err = c.follow(ctx); err == nil; {
 		err = c.turn(ctx)
 	}
+	return err
 }
 
 func (l *Listener) each(do func(*Subscription)) {

@@ -1,6 +1,6 @@
 // Package pgcluster gives a test servers of its own, to be stopped, crashed, restarted, filled up, and promoted.
 //
-// [Start] makes a primary; [Node.Standby] a copy of it that follows. A node keeps its data and its port across restarts:
+// [Start] makes a primary; [Node.Standby] a copy of it that follows; [Node.Restore] one that does not, by recovery. A node keeps its data and its port across restarts:
 // one whose port somebody else has taken meanwhile fails its test, since who knows its address would not find it again.
 // Everything ends with the test; when the test process is killed, its servers end with it.
 //

@@ -3,6 +3,7 @@ package pgcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,17 +22,41 @@ import (
 // synchronous_standby_names says so.
 func (n *Node) Standby(tb testing.TB) *Node {
 	tb.Helper()
-	s := newNode(tb, filepath.Dir(n.dir), n.settings) // what it has fewer of than the primary, it would not start with
-	copyFile(tb, filepath.Join(n.state(), "state.json"), filepath.Join(s.state(), "state.json"))
-	data := filepath.Join(s.state(), "data")
-	n.backup(tb, data)
-	own(tb, data, filepath.Join(n.state(), "data"))
+	s, _ := n.copied(tb, n.settings, "--write-recovery-conf")
 	s.Start(tb)
 	return s
 }
 
-// backup copies the data, and with it writes down how to follow.
-func (n *Node) backup(tb testing.TB, into string) {
+// Restore makes a primary of its own from a base backup of a running one, by recovery to the moment of the backup, as a restore
+// to a point in time does: it keeps the system identifier, and begins a timeline.
+func (n *Node) Restore(tb testing.TB) *Node {
+	tb.Helper()
+	settings := maps.Clone(n.settings)
+	settings["restore_command"], settings["recovery_target"], settings["recovery_target_action"] = "/bin/false", "immediate", "promote"
+	s, data := n.copied(tb, settings)
+	signal := filepath.Join(data, "recovery.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	own(tb, signal, data)
+	s.Start(tb)
+	s.wait(tb, sql.Named("pgcluster/is_primary"))
+	return s
+}
+
+// copied is a node that has not run yet, with the data of a base backup.
+func (n *Node) copied(tb testing.TB, settings map[string]string, flags ...string) (s *Node, data string) {
+	tb.Helper()
+	s = newNode(tb, filepath.Dir(n.dir), settings) // what it has fewer of than the primary, it would not start with
+	copyFile(tb, filepath.Join(n.state(), "state.json"), filepath.Join(s.state(), "state.json"))
+	data = filepath.Join(s.state(), "data")
+	n.backup(tb, data, flags...)
+	own(tb, data, filepath.Join(n.state(), "data"))
+	return s, data
+}
+
+// backup copies the data; a flag has it write down how to follow, too.
+func (n *Node) backup(tb testing.TB, into string, flags ...string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
@@ -44,8 +69,9 @@ func (n *Node) backup(tb testing.TB, into string) {
 		tb.Fatal(err)
 	}
 	password, _ := u.User.Password()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin.Dir, "pg_basebackup"), "--pgdata="+into, "--write-recovery-conf",
-		"--wal-method=stream", "--checkpoint=fast", "--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username())
+	cmd := exec.CommandContext(ctx, filepath.Join(bin.Dir, "pg_basebackup"), append([]string{
+		"--pgdata=" + into, "--wal-method=stream", "--checkpoint=fast", "--host=" + u.Hostname(), "--port=" + u.Port(), "--username=" + u.User.Username(),
+	}, flags...)...)
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("copy the primary: %v: %s", err, out)

@@ -50,6 +50,8 @@ var classes = map[string]Class{
 	"25006": WrongNode,   // read_only_sql_transaction
 	"53100": Degraded,    // disk_full
 	"53200": Degraded,    // out_of_memory
+	"53400": Degraded,    // configuration_limit_exceeded
+	"58030": Degraded,    // io_error
 	"54000": Degraded,    // program_limit_exceeded
 }
 
@@ -61,6 +63,8 @@ func Classify(err error) Class {
 	switch {
 	case err == nil:
 		return OK
+	case errors.Is(err, ErrWaiting):
+		return NotExecuted
 	case errors.As(err, &connect):
 		return classifyConnect(connect)
 	case errors.As(err, &pg):
@@ -96,6 +100,9 @@ func classifyServer(pg *pgconn.PgError) Class {
 	if class, ok := classes[pg.Code]; ok {
 		return class
 	}
+	if isPoolerRefusal(pg) {
+		return Permanent
+	}
 	if strings.HasPrefix(pg.Code, "08") || pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
 		return SessionLost
 	}
@@ -111,12 +118,21 @@ func classifyConnect(err *pgconn.ConnectError) Class {
 		}
 		return NotExecuted
 	}
+	if isPoolerRefusal(pg) {
+		return Permanent
+	}
 	for _, class := range []string{"28", "3D", "42", "22"} { // password, database, permission to connect, a parameter
 		if strings.HasPrefix(pg.Code, class) {
 			return Permanent
 		}
 	}
 	return NotExecuted
+}
+
+// isPoolerRefusal tells what PgBouncer will say again from what passes: a server that is away, a queue that is long.
+func isPoolerRefusal(pg *pgconn.PgError) bool {
+	r := RefusalOf(pg)
+	return r != nil && r.Lasts
 }
 
 func isDial(err error) bool {

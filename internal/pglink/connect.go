@@ -2,7 +2,6 @@ package pglink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/tracelog"
 )
@@ -38,74 +36,6 @@ func Connect(ctx context.Context, url string, o Options) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return conn, nil
-}
-
-// Prepare may change a connection's settings just before it is made, as a pool's BeforeConnect does: a password that
-// expires, for one.
-type Prepare = func(context.Context, *pgx.ConnConfig) error
-
-// Dial opens one connection of settings that Parse made. prepare may be nil. Where a pooler refuses ownParams, the settings
-// go on without: there search_path and jit are whatever the server says.
-func Dial(ctx context.Context, config *pgx.ConnConfig, prepare Prepare) (*pgx.Conn, error) {
-	if prepare != nil {
-		config = config.Copy()
-		if err := prepare(ctx, config); err != nil {
-			return nil, fmt.Errorf("prepare to connect: %w", err)
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if refusesOwn(err) {
-		withoutOwn(config)
-		conn, err = pgx.ConnectConfig(ctx, config)
-	}
-	return conn, err
-}
-
-// refusesOwn says whether a pooler does not know one of ownParams as a parameter of the start.
-func refusesOwn(err error) bool {
-	refused, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || refused.Code != "08P01" {
-		return false
-	}
-	for name := range ownParams {
-		if strings.Contains(refused.Message, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func withoutOwn(c *pgx.ConnConfig) {
-	for name := range ownParams {
-		delete(c.RuntimeParams, name)
-	}
-}
-
-// NewPool makes a pool, and one connection to know that it can.
-func NewPool(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
-	config, err := parse(url, o)
-	if err != nil {
-		return nil, err
-	}
-	probe := o.withDefaults().Probe
-	pool, err := newPool(ctx, config, probe)
-	if refusesOwn(err) {
-		withoutOwn(config.ConnConfig)
-		pool, err = newPool(ctx, config, probe)
-	}
-	return pool, err
-}
-
-func newPool(ctx context.Context, config *pgxpool.Config, probe func(context.Context, *pgxpool.Pool) error) (*pgxpool.Pool, error) {
-	pool, err := pgxpool.NewWithConfig(ctx, config.Copy())
-	if err != nil {
-		return nil, fmt.Errorf("make a pool: %w", err)
-	}
-	if err := probe(ctx, pool); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	return pool, nil
 }
 
 // parse goes through the pool's parser for single connections too: only that one takes pool_max_conns and its like
@@ -169,19 +99,4 @@ func dialer(timeout time.Duration) *net.Dialer {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
 		Control:         setUserTimeout,
 	}
-}
-
-// AsOurs keeps to itself a connection whose settings somebody else made: see Options.AnyPath. What it commits is durable,
-// and its statements see what is committed as they begin, whatever the role or the database has as defaults.
-func AsOurs(c *pgx.ConnConfig) {
-	closeOutdated(&c.Config)
-	maps.Copy(c.RuntimeParams, ownParams)
-	c.RuntimeParams["synchronous_commit"] = "on"
-	c.RuntimeParams["default_transaction_isolation"] = "read committed"
-}
-
-// AsWriter names a connection and has its server give up on the client soon once that vanished: see Options.Writer.
-func AsWriter(c *pgx.ConnConfig, appName string) {
-	c.RuntimeParams["application_name"] = appName
-	maps.Copy(c.RuntimeParams, writerParams)
 }

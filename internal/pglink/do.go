@@ -110,11 +110,13 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if deadline, has := ctx.Deadline(); has && ctx.Err() == nil {
 		within = min(max(time.Until(deadline), verifyTimeout), longestVerify)
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	if within == verifyTimeout {
-		return bounded, cancel
-	}
-	listening := context.AfterFunc(ctx, func() { time.AfterFunc(verifyTimeout, cancel) })
+	return outliving(ctx, within, verifyTimeout)
+}
+
+// outliving is a context that goes on for rest after the end of ctx, and for most in all.
+func outliving(ctx context.Context, most, rest time.Duration) (context.Context, context.CancelFunc) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	listening := context.AfterFunc(ctx, func() { time.AfterFunc(rest, cancel) })
 	return bounded, func() { listening(); cancel() }
 }
 

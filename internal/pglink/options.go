@@ -24,12 +24,19 @@ type Options struct {
 	MaxConns       int32         // pool_max_conns in the URL wins; 0 = the driver's default
 	MinConns       int32         // pool_min_conns in the URL wins
 
-	// Probe is asked of a new pool in place of a ping: what it says fails NewPool. nil: a ping.
+	// Probe is asked of a new pool, and what it says fails NewPool. nil: a look at what stands between here and the server,
+	// which costs a ping where that is nothing.
 	Probe func(context.Context, *pgxpool.Pool) error
 
+	// Unprepared has a pool keep no statements prepared, as if a pooler lent its connections by the transaction. It costs
+	// nothing where each statement is sent once.
+	Unprepared bool
+
+	// PooledConns is MaxConns where a pooler lends by the session: each is then one of its few. 0: as MaxConns.
+	PooledConns int32
+
 	// Writer asks the server to give up on a client that vanished half-way through a statement, within seconds:
-	// without it such a backend keeps its locks for hours, and no statement or idle timeout ends it. Poolers that
-	// refuse startup parameters refuse these.
+	// without it such a backend keeps its locks for hours, and no statement or idle timeout ends it.
 	Writer bool
 
 	// AnyPath leaves search_path to the URL, the role and the database: for statements of other people. Ours find
@@ -38,26 +45,10 @@ type Options struct {
 	AnyPath bool
 }
 
-// ownParams are for our statements. They read little and by key, but where tables are large the server expects enough of them
-// to compile, which takes longer than they do.
-var ownParams = map[string]string{"search_path": "pg_catalog, pg_temp", "jit": "off"}
-
 const defaultAppName = "oarlock"
 
 func (o Options) withDefaults() Options {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.PingTimeout = cmp.Or(o.PingTimeout, DefaultPingTimeout)
-	if o.Probe == nil {
-		o.Probe = func(ctx context.Context, pool *pgxpool.Pool) error { return pool.Ping(ctx) }
-	}
 	return o
-}
-
-// writerParams make the server notice a dead client: by probes, by unacknowledged data, and while it computes.
-var writerParams = map[string]string{
-	"tcp_keepalives_idle":              "5",
-	"tcp_keepalives_interval":          "2",
-	"tcp_keepalives_count":             "3",
-	"tcp_user_timeout":                 "10s",
-	"client_connection_check_interval": "5s",
 }

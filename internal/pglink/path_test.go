@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,9 +27,11 @@ func TestParse_OursFindTheSystemsOwnNames(t *testing.T) {
 	}
 }
 
-// picky is a pooler that refuses our parameters at the start, and says something else to who comes without.
-func picky(t *testing.T) (url string) {
+// picky is a pooler that refuses our parameters at the start, and says something else to a client that comes without them. It
+// counts the clients that it refused.
+func picky(t *testing.T) (url string, refused *atomic.Int32) {
 	t.Helper()
+	refused = new(atomic.Int32)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -41,14 +44,14 @@ func picky(t *testing.T) (url string) {
 			if err != nil {
 				return
 			}
-			refuse(conn)
+			refuse(conn, refused)
 		}
 	}()
 	t.Cleanup(func() { _ = listener.Close(); <-done })
-	return "postgres://ana@" + listener.Addr().String() + "/app?sslmode=disable"
+	return "postgres://ana@" + listener.Addr().String() + "/app?sslmode=disable", refused
 }
 
-func refuse(conn net.Conn) {
+func refuse(conn net.Conn, refused *atomic.Int32) {
 	defer conn.Close()
 	server := pgproto3.NewBackend(conn, conn)
 	start, err := server.ReceiveStartupMessage()
@@ -57,11 +60,14 @@ func refuse(conn net.Conn) {
 	}
 	answer := &pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "who are you"}
 	if m, ok := start.(*pgproto3.StartupMessage); ok {
-		for _, name := range []string{"search_path", "jit"} { // one at a time is named
+		for _, name := range []string{"search_path", "jit"} { // the last is named
 			if m.Parameters[name] != "" {
 				answer = &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + name}
 			}
 		}
+	}
+	if answer.Code == "08P01" {
+		refused.Add(1)
 	}
 	server.Send(answer)
 	_ = server.Flush()
@@ -69,7 +75,7 @@ func refuse(conn net.Conn) {
 
 func TestConnect_DoesWithoutThePathWhereAPoolerRefusesIt(t *testing.T) {
 	t.Parallel()
-	url := picky(t)
+	url, refused := picky(t)
 	for name, connect := range map[string]func(context.Context) error{
 		"one":  func(ctx context.Context) error { _, err := pglink.Connect(ctx, url, pglink.Options{}); return err },
 		"pool": func(ctx context.Context) error { _, err := pglink.NewPool(ctx, url, pglink.Options{}); return err },
@@ -85,5 +91,8 @@ func TestConnect_DoesWithoutThePathWhereAPoolerRefusesIt(t *testing.T) {
 		if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "28P01" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if n := refused.Load(); n != 1 {
+		t.Errorf("%d connections were refused: what is known is tried again", n)
 	}
 }

@@ -2,10 +2,12 @@ package pglink
 
 import (
 	"context"
-	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -13,7 +15,7 @@ import (
 // Pooler is how what stands between us and the server lends its connections.
 type Pooler int
 
-// What FindPooler answers.
+// What a look finds.
 const (
 	NoPooler          Pooler = iota
 	SessionPooler            // each client has one for as long as it stays
@@ -35,49 +37,105 @@ func Backend(ctx context.Context, q querier) (pid uint32, err error) {
 	return pid, err
 }
 
-// FindPooler looks what stands between conn, whose last statement was served by the process served, and the server. dial makes
-// a second connection in the same way; it is not called where there is no pooler, and then nothing is asked. A server
-// announces its process at connect; a pooler made up another one.
-func FindPooler(ctx context.Context, conn *pgx.Conn, served uint32, dial func(context.Context) (*pgx.Conn, error)) (Pooler, error) {
-	if served == conn.PgConn().PID() {
-		return NoPooler, nil
-	}
-	other, err := dial(ctx)
-	if err != nil {
-		return SessionPooler, fmt.Errorf("look how the pooler works: %w", err)
-	}
-	defer hangUp(ctx, other)
-	changes, err := changesBackend(ctx, conn, other, served)
-	switch {
-	case err != nil:
-		return SessionPooler, fmt.Errorf("look how the pooler works: %w", err)
-	case changes:
-		return TransactionPooler, nil
-	}
-	return SessionPooler, nil
-}
+// lookRounds is how often a backend is looked for that changed. Among other clients of a pooler one round may miss it.
+const lookRounds = 3
 
-// changesBackend holds a transaction open on the other connection. In session mode each client keeps its own backend.
-// In transaction mode the second takes the one that served us last, which is idle, or at the latest we are then
-// served by another one.
+// changesBackend asks both connections by turns who serves them. In session mode each client keeps its own backend. In
+// transaction mode the next statement gets the backend that was used last, or longest ago: sooner or later one that served the
+// other connection, or was not seen before.
 func changesBackend(ctx context.Context, conn, other *pgx.Conn, before uint32) (bool, error) {
-	tx, err := other.Begin(ctx)
-	if err != nil {
-		return false, err
+	for range lookRounds {
+		served, err := Backend(ctx, other)
+		if err != nil || served == before {
+			return err == nil, err
+		}
+		for range 2 { // where two backends take turns, the second time is the other's turn
+			if served, err = Backend(ctx, conn); err != nil || served != before {
+				return err == nil, err
+			}
+		}
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx))
-	held, err := Backend(ctx, tx)
-	if err != nil || held == before {
-		return err == nil, err
-	}
-	after, err := Backend(ctx, conn)
-	return after != before, err
+	return false, nil
 }
 
-const hangUpTimeout = time.Second
+// Get gets one connection that the server has answered on, and says how it is given back.
+type Get = func(context.Context) (giveBack func(), err error)
 
-func hangUp(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
+// GetNew gets a connection of its own.
+func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
+	return func(ctx context.Context) (func(), error) {
+		conn, _, err := DialSession(ctx, config, prepare)
+		if err == nil {
+			_, err = Backend(ctx, conn)
+		}
+		if conn == nil {
+			return nil, err
+		}
+		return func() { HangUp(ctx, conn) }, err
+	}
+}
+
+// Lends gets all connections at once, holds them until the last is there or patience is over, and says how many were. Where a
+// pooler refused one for another reason than the size of its pool, refused says so.
+func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, refused error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = conn.Close(ctx)
+	var got atomic.Int32
+	reasons := make(chan error, len(gets))
+	var getting, holding sync.WaitGroup
+	getting.Add(len(gets))
+	for _, get := range gets {
+		holding.Go(func() {
+			giveBack, err := get(ctx)
+			if err == nil {
+				got.Add(1)
+			} else if r := RefusalOf(err); r != nil && !r.Pool {
+				reasons <- err
+			}
+			if giveBack != nil {
+				defer giveBack()
+			}
+			getting.Done()
+			getting.Wait()
+		})
+	}
+	holding.Wait()
+	select {
+	case refused = <-reasons:
+	default:
+	}
+	return int(got.Load()), refused
+}
+
+// Bounds of HangUp and ClosePool.
+const (
+	hangUpTimeout = 2 * time.Second
+	hangUpRest    = 250 * time.Millisecond // once the context has ended: a live server needs far less
+)
+
+// HangUp closes a connection and waits until nothing of it is under way, but not for long. The driver cancels what was, on a
+// connection beside; PgBouncer 1.18 crashes where a process ends in the midst of that. After the end of ctx it hurries.
+func HangUp(ctx context.Context, conn *pgx.Conn) {
+	bounded, cancel := outliving(ctx, hangUpTimeout, hangUpRest)
+	defer cancel()
+	_ = conn.Close(bounded)
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-bounded.Done():
+	}
+}
+
+// ClosePool closes a pool and waits for it, but not for long: a connection that was cut off in a lost network takes 15 s to close.
+func ClosePool(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	timer := time.NewTimer(hangUpTimeout / 2)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
 }

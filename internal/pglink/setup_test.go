@@ -22,6 +22,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{url: pgtest.Empty(t).URL}
 	b.proxy, b.through = netfault.Through(t, b.url)
+	_ = b.connect(t, b.through).Close(t.Context()) // what stands there is known: no fault is to hit that question
 	exec(t, b.connect(t, b.url), "CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL)")
 	return b
 }

@@ -1,9 +1,11 @@
 package pgtest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 
@@ -11,20 +13,27 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// pooler is the least that behaves like PgBouncer: it makes up the process id it announces, and lends its few backends
-// to clients for a transaction, or for as long as they stay.
-type pooler struct {
-	tb       testing.TB
-	backends chan *pgproto3.Frontend // those that are idle
-	sessions bool
+// Pooler is the least that behaves like PgBouncer, for tests that must not depend on a package of the system's. It makes up the process id that it announces, refuses parameters at the start of a
+// connection, and lends its few backends to clients for a transaction, or for as long as they stay.
+type Pooler struct {
+	Size     int
+	Sessions bool // by the session; else by the transaction
+	Ignores  bool // all parameters at the start, as with a long ignore_startup_parameters
 }
 
 // Pooled is the way to what address leads to through a pooler, by session or by transaction, of so many connections.
 func Pooled(tb testing.TB, address string, size int, sessions bool) string {
 	tb.Helper()
-	p := &pooler{tb: tb, backends: make(chan *pgproto3.Frontend, size), sessions: sessions}
-	for range size {
-		p.backends <- takeUp(tb, address)
+	return Pooler{Size: size, Sessions: sessions}.Start(tb, address)
+}
+
+// Start has the pooler stand before the server of address until the test ends, and returns the way through it.
+func (o Pooler) Start(tb testing.TB, address string) string {
+	tb.Helper()
+	p := &pooler{Pooler: o, tb: tb}
+	p.some = sync.NewCond(&p.mu)
+	for range o.Size {
+		p.put(takeUp(tb, address))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,8 +59,45 @@ func Pooled(tb testing.TB, address string, size int, sessions bool) string {
 	return u.String()
 }
 
+type pooler struct {
+	Pooler
+
+	tb testing.TB
+
+	mu   sync.Mutex
+	some *sync.Cond
+	idle []*lent // the one that was used last comes last, and is lent next
+}
+
+func (p *pooler) put(b *lent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, b)
+	p.some.Signal()
+}
+
+// take waits for a backend.
+func (p *pooler) take() *lent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) == 0 {
+		p.some.Wait()
+	}
+	last := len(p.idle) - 1
+	b := p.idle[last]
+	p.idle = p.idle[:last]
+	return b
+}
+
+// lent is a backend.
+type lent struct {
+	*pgproto3.Frontend
+
+	status byte // of its transaction
+}
+
 // takeUp makes a connection that speaks the protocol and no more.
-func takeUp(tb testing.TB, address string) *pgproto3.Frontend {
+func takeUp(tb testing.TB, address string) *lent {
 	tb.Helper()
 	conn, err := pgconn.Connect(tb.Context(), address)
 	if err != nil {
@@ -66,57 +112,110 @@ func takeUp(tb testing.TB, address string) *pgproto3.Frontend {
 		_ = taken.Frontend.Flush()
 		taken.Conn.Close()
 	})
-	return taken.Frontend
+	return &lent{Frontend: taken.Frontend, status: idleStatus}
 }
 
-const madeUpPID = 4_000_000_000
+const (
+	madeUpPID  = 4_000_000_000
+	idleStatus = 'I'
+)
+
+// tracked are the parameters that PgBouncer takes at the start of a connection.
+var tracked = []string{"user", "database", "client_encoding", "DateStyle", "datestyle", "TimeZone", "timezone", "standard_conforming_strings", "application_name"}
+
+// refused is a parameter that the client should not have sent; "": there is none.
+func (p *pooler) refused(start pgproto3.FrontendMessage) string {
+	m, ok := start.(*pgproto3.StartupMessage)
+	if !ok || p.Ignores {
+		return ""
+	}
+	for name := range m.Parameters { // one at a time is named
+		if !slices.Contains(tracked, name) {
+			return name
+		}
+	}
+	return ""
+}
 
 // serve speaks with one client until it leaves.
 func (p *pooler) serve(conn net.Conn) {
 	defer conn.Close()
 	client := pgproto3.NewBackend(conn, conn)
-	if _, err := client.ReceiveStartupMessage(); err != nil {
+	start, err := client.ReceiveStartupMessage()
+	if err != nil {
+		return
+	}
+	if name := p.refused(start); name != "" {
+		client.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "08P01", Message: "unsupported startup parameter: " + name})
+		_ = client.Flush()
 		return
 	}
 	client.Send(&pgproto3.AuthenticationOk{})
 	client.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
 	client.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
 	client.Send(&pgproto3.BackendKeyData{ProcessID: madeUpPID, SecretKey: []byte{1, 2, 3, 4}})
-	client.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+	client.Send(&pgproto3.ReadyForQuery{TxStatus: idleStatus})
 	if client.Flush() != nil {
 		return
 	}
-	var backend *pgproto3.Frontend
-	defer func() {
-		if backend != nil {
-			p.backends <- backend
-		}
-	}()
-	for {
-		msg, err := client.Receive()
-		if err != nil {
-			return
-		}
-		if _, leaves := msg.(*pgproto3.Terminate); leaves {
-			return
-		}
-		if backend == nil {
-			backend = <-p.backends
-		}
-		backend.Send(msg)
-		if !ends(msg) {
-			continue
-		}
-		status, err := relay(backend, client)
-		if err != nil {
-			p.tb.Errorf("pooler: %v", err)
-			return
-		}
-		if status == 'I' && !p.sessions {
-			p.backends <- backend
-			backend = nil
+	s := serving{pooler: p, client: client}
+	defer s.giveBack()
+	for err == nil {
+		err = s.hear()
+	}
+}
+
+// serving is one client.
+type serving struct {
+	*pooler
+
+	client  *pgproto3.Backend
+	backend *lent // nil: none is lent to it
+}
+
+var errLeft = errors.New("the client left")
+
+// hear takes one message of the client's.
+func (s *serving) hear() error {
+	msg, err := s.client.Receive()
+	if err != nil {
+		return err
+	}
+	if _, leaves := msg.(*pgproto3.Terminate); leaves {
+		return errLeft
+	}
+	if s.backend == nil {
+		s.backend = s.take()
+	}
+	s.backend.Send(msg)
+	if !ends(msg) {
+		return nil
+	}
+	if err := s.relay(); err != nil {
+		s.tb.Errorf("pooler: %v", err)
+		return err
+	}
+	if s.backend.status == idleStatus && !s.Sessions {
+		s.put(s.backend)
+		s.backend = nil
+	}
+	return s.client.Flush() // only now: the client may ask on another connection next
+}
+
+// giveBack leaves nothing of a client to the next one, as server_reset_query does in session mode.
+func (s *serving) giveBack() {
+	if s.backend == nil {
+		return
+	}
+	s.client = nil
+	for _, reset := range []pgproto3.FrontendMessage{&pgproto3.Sync{}, &pgproto3.Query{String: "ROLLBACK"}, &pgproto3.Query{String: "DISCARD ALL"}} {
+		s.backend.Send(reset)
+		if err := s.relay(); err != nil {
+			s.tb.Errorf("pooler: %v", err)
+			break
 		}
 	}
+	s.put(s.backend)
 }
 
 func ends(msg pgproto3.FrontendMessage) bool {
@@ -127,20 +226,23 @@ func ends(msg pgproto3.FrontendMessage) bool {
 	return false
 }
 
-// relay hands the server's answer to the client, up to the end of it.
-func relay(backend *pgproto3.Frontend, client *pgproto3.Backend) (status byte, err error) {
-	if err := backend.Flush(); err != nil {
-		return 0, fmt.Errorf("ask: %w", err)
+// relay gathers the server's answer for the client, up to the end of it.
+func (s *serving) relay() error {
+	if err := s.backend.Flush(); err != nil {
+		return fmt.Errorf("ask: %w", err)
 	}
 	for {
-		msg, err := backend.Receive()
+		msg, err := s.backend.Receive()
 		if err != nil {
-			return 0, fmt.Errorf("hear: %w", err)
+			return fmt.Errorf("hear: %w", err)
 		}
-		client.Send(msg)
-		if ready, ok := msg.(*pgproto3.ReadyForQuery); ok {
-			_ = client.Flush() // that it has left is noticed when it says nothing more
-			return ready.TxStatus, nil
+		ready, isLast := msg.(*pgproto3.ReadyForQuery)
+		if s.client != nil {
+			s.client.Send(msg)
+		}
+		if isLast {
+			s.backend.status = ready.TxStatus
+			return nil
 		}
 	}
 }

@@ -57,14 +57,14 @@ BEGIN
       FROM (VALUES
         ('enqueue enqueue_many rerun cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
         ('control_status control_list run_status run_list task_status waiting_approvals run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('identity', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('put_dag set_dag set_queue drain_worker', 'oarlock_admin'),
-        ('prune', 'oarlock_admin, oarlock_worker'),
+        ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
         ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
         ('wake_due expire_queued set_aside put_away', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
-        ('child_ended condemn keep', 'oarlock_worker')
+        ('child_ended condemn keep vouch', 'oarlock_worker')
       ) g (functions, roles),
       regexp_split_to_table(g.functions, '\s+') f
       JOIN pg_proc p ON p.proname = f AND p.pronamespace = 'oarlock'::regnamespace

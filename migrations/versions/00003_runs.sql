@@ -115,8 +115,15 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.is_sound IS 'Internal: what is true of every run.';
 
+-- A UUID of version 7: the time in milliseconds, then 74 random bits. The server's own one comes with version 18 only.
+CREATE FUNCTION oarlock.new_uid() RETURNS uuid
+LANGUAGE sql VOLATILE
+RETURN (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || right(gen_random_uuid()::text, 21))::uuid;
+COMMENT ON FUNCTION oarlock.new_uid IS 'Internal: an id that no installation gives twice.';
+
 CREATE TABLE oarlock.runs (
     run_id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    uid            uuid   NOT NULL DEFAULT oarlock.new_uid(), -- never changes. What other systems are told is made of it: numbers come again after a restore
     dag_id         bigint NOT NULL,
     version        int    NOT NULL,
     lane_id        int    NOT NULL,
@@ -331,6 +338,8 @@ CREATE TABLE oarlock.workers (
     busy        int    NOT NULL DEFAULT 0, -- slots in use
     waiting     int    NOT NULL DEFAULT 0, -- tasks that wait for a slot
     runs        int    NOT NULL DEFAULT 0,
+    unfit       text   NOT NULL DEFAULT '', -- why it claims nothing, as of its last sign of life; '': it claims
+    unfit_since timestamptz,
     hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not
     least       int,                       -- the priority of the next task that waits for a slot; null: none waits
     kind        bigint NOT NULL DEFAULT 0, -- workers of one kind serve the same lanes; 0: it serves none
@@ -497,6 +506,9 @@ BEGIN
             OLD.run_id, OLD.epoch, OLD.generation, NEW.epoch, NEW.generation
             USING ERRCODE = 'OA011', HINT = 'a driver that lost its claim must write nothing: please report this';
     END IF;
+    IF NEW.uid <> OLD.uid AND OLD.finished_at IS NULL THEN
+        RAISE EXCEPTION 'run %: its uid must not change', OLD.run_id USING ERRCODE = 'OA011', HINT = 'other systems know the run by it';
+    END IF;
     IF OLD.finished_at IS NOT NULL THEN
         opened.generation := OLD.generation + 1;
         opened.inbox := OLD.inbox + 1;
@@ -526,7 +538,7 @@ END $$;
 -- +goose StatementEnd
 
 CREATE TRIGGER runs_guard BEFORE UPDATE ON oarlock.runs FOR EACH ROW
-    WHEN (OLD.finished_at IS NOT NULL OR NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation)
+    WHEN (OLD.finished_at IS NOT NULL OR NEW.epoch < OLD.epoch OR NEW.generation < OLD.generation OR NEW.uid <> OLD.uid)
     EXECUTE FUNCTION oarlock.guard_run();
 
 -- The same for tasks: final within a generation, and written in the order of (epoch, seq). A new generation is one that its
@@ -605,4 +617,5 @@ DROP FUNCTION oarlock.make_log_days(int);
 DROP FUNCTION oarlock.guard_control();
 DROP FUNCTION oarlock.guard_task();
 DROP FUNCTION oarlock.guard_run();
+DROP FUNCTION oarlock.new_uid();
 DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, timestamptz, timestamptz);

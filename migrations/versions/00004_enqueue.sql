@@ -597,14 +597,16 @@ DECLARE
     logical   timestamptz := coalesce(asked.run_at, started);
     submitter text := asked.submitter;
     trace     text := asked.traceparent;
+    uid       text := left(oarlock.new_uid()::text, 31); -- drawn once, the rest is the row's place: random bits would be half of the call
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
-    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+    INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
                               submitted_by, run_key, traceparent, queue_deadline, created_at)
     OVERRIDING SYSTEM VALUE
-    SELECT u.id, dag, version, lane, u.p, labels, due, logical, 'sql', u.id, submitter, u.key, trace, deadline, started
-      FROM unnest(ids, kept, params, keys) u (id, kept, p, key)
+    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, logical, 'sql', u.id, submitter, u.key,
+           trace, deadline, started
+      FROM unnest(ids, kept, params, keys) WITH ORDINALITY u (id, kept, p, key, n)
      WHERE u.id = u.kept;
 END $$;
 -- +goose StatementEnd
@@ -708,7 +710,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     p      oarlock.runs;
     id     bigint := nextval('oarlock.runs_run_id_seq');
-    key    text := coalesce(run_key, 'oarlock:child:' || sha256(convert_to(jsonb_build_array(parent, step, item, alt, attempt, generation)::text, 'UTF8'))::text);
+    key    text := run_key;
     given  jsonb := coalesce(params, '{}');
     holder bigint;
     lane   int;
@@ -726,6 +728,7 @@ BEGIN
         END IF;
         PERFORM oarlock.check_key(run_key);
     END IF;
+    key := coalesce(key, 'oarlock:child:' || sha256(convert_to(jsonb_build_array(p.uid, step, item, alt, attempt, generation)::text, 'UTF8'))::text);
     -- parents of other moments that name the same key ask for the same
     holder := oarlock.take_key(id, p.submitted_by, key,
         oarlock.request_hash(dag, given, priority, queue, NULL, CASE WHEN run_key IS NULL THEN p.logical_at END, NULL, NULL));
@@ -750,7 +753,7 @@ COMMENT ON FUNCTION oarlock.enqueue_child IS 'Internal: the run that a dag.run o
 CREATE VIEW oarlock.inbox WITH (security_barrier) AS
 SELECT r.run_id, d.name AS dag, r.params, r.run_key, r.run_at, l.priority, l.queue, r.labels, l.selector, r.logical_at,
        r.traceparent, r.precomputed, r.version,
-       CASE WHEN r.state = 'queued' AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END AS state,
+       CASE WHEN r.state = 'queued' AND r.epoch = 0 AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END AS state,
        r.reason, r.submitted_by, r.created_at, r.started_at, r.finished_at
   FROM oarlock.runs r
   JOIN oarlock.dags d ON d.dag_id = r.dag_id

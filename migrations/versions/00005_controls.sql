@@ -61,20 +61,30 @@ LANGUAGE sql STABLE
 RETURN session_user = ANY (names)
     OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = ANY (names) AND pg_has_role(session_user, a.oid, 'MEMBER'));
 
+-- The approval that waits in a task, as its driver recorded it; null where none does.
+CREATE FUNCTION oarlock.waiting_approval(run bigint, spec jsonb, step text, item text) RETURNS oarlock.approvals_open
+LANGUAGE sql STABLE
+RETURN (SELECT a FROM oarlock.approvals_open a JOIN oarlock.steps_of(waiting_approval.spec) s ON s.step = a.step
+         WHERE a.run_id = waiting_approval.run AND s.name = regexp_replace(waiting_approval.step, '~[0-9]+$', '')
+           AND a.item = coalesce(waiting_approval.item, '')
+           AND a.alt::text = coalesce(nullif(ltrim(substring(waiting_approval.step, '~([0-9]+)$'), '0'), ''), '0'));
+
 -- Who alone may decide a task, null: whoever may control its run; and whether the session user is one of them. To mark an
--- approval is to decide it: as succeeded it would pass without its approvers. Whoever is named for one of several
--- replacements may approve and reject, since the others may never run, but mark only what can be nothing else.
+-- approval is to decide it: as succeeded it would pass without its approvers. What a replacement asks, and whom, is known once it
+-- waits. Before that, only those may decide it who may whichever approval it becomes, and mark it who may in each case.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, OUT approvers text[], OUT approves bool) RETURNS record
+CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, waits oarlock.approvals_open, OUT approvers text[], OUT approves bool) RETURNS record
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    SELECT array_agg(DISTINCT n ORDER BY n) INTO approvers FROM oarlock.bodies_of(step, body) b, unnest(oarlock.approvers_of(b)) n;
-    IF verb = 'mark' THEN
-        SELECT bool_and(coalesce(oarlock.is_among(oarlock.approvers_of(b)), false)) INTO approves FROM oarlock.bodies_of(step, body) b;
-        approves := approves OR oarlock.operates();
-    ELSE
+    IF verb <> 'mark' AND waits.run_id IS NOT NULL THEN
+        approvers := waits.approvers;
         approves := oarlock.is_among(approvers);
+        RETURN;
     END IF;
+    SELECT array_agg(DISTINCT n ORDER BY n) INTO approvers FROM oarlock.bodies_of(step, body) b, unnest(oarlock.approvers_of(b)) n;
+    SELECT bool_and(coalesce(oarlock.is_among(oarlock.approvers_of(b)), false)) INTO approves FROM oarlock.bodies_of(step, body) b
+     WHERE verb = 'mark' OR b ->> 'action' = 'approval';
+    approves := approves OR verb = 'mark' AND oarlock.operates();
 END $$;
 -- +goose StatementEnd
 
@@ -209,18 +219,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What an approval asks for. A comment is always welcome. What a replacement asks for is not known here.
+-- What an approval asks for. A comment is always welcome. What a replacement asks for is known once it waits.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.check_inputs(step text, body jsonb, given jsonb) RETURNS void
+CREATE FUNCTION oarlock.check_inputs(step text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    inputs  text[] := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.inputs[*]') n);
-    missing text := (SELECT min(n #>> '{}') FROM jsonb_path_query(body, '$.with.required[*]') n WHERE coalesce(given ->> (n #>> '{}'), '') = '');
-    unknown text := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
+    inputs   text[];
+    required text[];
+    missing  text;
+    unknown  text;
 BEGIN
-    IF body ->> 'action' IS DISTINCT FROM 'approval' OR step ~ '~0*[1-9][0-9]*$' THEN
-        RETURN;
-    ELSIF missing IS NOT NULL THEN
+    IF waits.run_id IS NOT NULL THEN
+        inputs := ARRAY(SELECT i ->> 'name' FROM jsonb_array_elements(waits.inputs) i);
+        required := ARRAY(SELECT i ->> 'name' FROM jsonb_array_elements(waits.inputs) i WHERE (i ->> 'required')::bool);
+    ELSIF body ->> 'action' = 'approval' AND step !~ '~0*[1-9][0-9]*$' THEN
+        inputs := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.inputs[*]') n);
+        required := ARRAY(SELECT n #>> '{}' FROM jsonb_path_query(body, '$.with.required[*]') n);
+    END IF;
+    missing := (SELECT min(n) FROM unnest(required) n WHERE coalesce(given ->> n, '') = '');
+    unknown := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
+    IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
     ELSIF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'step % asks for no input %', step, left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
@@ -357,7 +375,8 @@ END $$;
 -- +goose StatementEnd
 
 -- What a run that no worker holds still needs one for, before a cancel can end it; null: nothing. Handlers run first, unless
--- they are skipped. Only a worker cancels children, and records what a task committed by itself.
+-- they are skipped. Only a worker cancels children, and records what a task committed by itself. A lost worker may just have
+-- asked for a child that is not committed yet: the next one asks again by the same key, waits for it, and cancels it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.cancel_needs(r oarlock.runs, now bool) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -367,6 +386,12 @@ DECLARE
 BEGIN
     IF child IS NOT NULL THEN
         RETURN format('child run %s is to end first', child);
+    ELSIF EXISTS (SELECT FROM oarlock.tasks t
+                    JOIN oarlock.dag_versions v ON v.dag_id = r.dag_id AND v.version = r.version
+                   CROSS JOIN LATERAL oarlock.steps_of(v.spec) s
+                   CROSS JOIN LATERAL oarlock.bodies_of(CASE WHEN t.alt > 0 THEN s.name || '~1' ELSE s.name END, s.body) b (body)
+                   WHERE t.run_id = r.run_id AND t.state = 'waiting' AND t.external_ref IS NULL AND s.step = t.step AND b.body ->> 'action' = 'dag.run') THEN
+        RETURN 'a child run is being asked for, which is to end first';
     ELSIF EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.state = 'running' AND t.settled IS NOT NULL) THEN
         RETURN 'a task has committed its result, which is to be recorded first';
     ELSIF NOT now THEN
@@ -483,6 +508,8 @@ BEGIN
         END IF;
         PERFORM oarlock.rouse(r);
         RETURN ARRAY[NULL, NULL, 'ends when a worker takes it: ' || needs];
+    ELSIF verb = 'retry' AND r.run_id <= (SELECT i.copied_to FROM oarlock.installation i) THEN -- it would give the original's keys once more
+        RETURN ARRAY['refused', r.state, format('run %s is of the installation that this database was copied from: make a new run of it (oarlock retry %s --latest)', r.run_id, r.run_id)];
     ELSIF verb = 'retry' THEN
         PERFORM oarlock.reopen(r);
     ELSE
@@ -506,15 +533,21 @@ DECLARE
     decides   text[];
     approvers text[]; -- where only they may
     approves  bool;
+    waits     oarlock.approvals_open;
     answer    text[];
     made      oarlock.controls;
 BEGIN
     SELECT v.spec INTO spec FROM oarlock.runs o JOIN oarlock.dag_versions v USING (dag_id, version) WHERE o.run_id = run;
     SELECT s.body INTO body FROM oarlock.steps_of(spec) s WHERE s.name = plain;
     IF verb IN ('approve', 'reject', 'mark') THEN
-        SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body);
+        waits := oarlock.waiting_approval(run, spec, step, item);
+        SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body, waits);
     END IF;
     r := oarlock.lock_run(run, coalesce(approves, false) OR oarlock.operates());
+    IF verb IN ('approve', 'reject') THEN -- again: what waited may have been decided meanwhile, and another replacement wait in its place
+        waits := oarlock.waiting_approval(run, spec, step, item);
+        SELECT * INTO approvers, approves FROM oarlock.deciders(verb, step, body, waits);
+    END IF;
     IF approvers IS NOT NULL AND NOT approves THEN
         RAISE EXCEPTION 'only % may decide step %', array_to_string(approvers, ', '), step USING ERRCODE = 'OA008', HINT = 'ask one of them';
     END IF;
@@ -524,7 +557,7 @@ BEGIN
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
     IF verb = 'approve' THEN
-        PERFORM oarlock.check_inputs(step, body, args -> 'outputs');
+        PERFORM oarlock.check_inputs(step, body, waits, args -> 'outputs');
     ELSIF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
         decides := array_remove(oarlock.decides_of(spec) || CASE WHEN approves THEN plain END, NULL);
         PERFORM oarlock.check_guard(spec, run, plain, decides);
@@ -743,7 +776,7 @@ DROP FUNCTION oarlock.run_came_back();
 DROP FUNCTION oarlock.run_comes_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
-DROP FUNCTION oarlock.check_inputs(text, jsonb, jsonb);
+DROP FUNCTION oarlock.check_inputs(text, jsonb, oarlock.approvals_open, jsonb);
 DROP FUNCTION oarlock.check_version(bigint, int);
 DROP FUNCTION oarlock.check_guard(jsonb, bigint, text, text[]);
 DROP FUNCTION oarlock.guard_of(jsonb, bigint, text, text[]);
@@ -751,7 +784,8 @@ DROP FUNCTION oarlock.decides_of(jsonb);
 DROP FUNCTION oarlock.guards_of(jsonb);
 DROP FUNCTION oarlock.steps_behind(jsonb, text);
 DROP FUNCTION oarlock.edges_of(jsonb);
-DROP FUNCTION oarlock.deciders(text, text, jsonb);
+DROP FUNCTION oarlock.deciders(text, text, jsonb, oarlock.approvals_open);
+DROP FUNCTION oarlock.waiting_approval(bigint, jsonb, text, text);
 DROP FUNCTION oarlock.is_among(text[]);
 DROP FUNCTION oarlock.approvers_of(jsonb);
 DROP FUNCTION oarlock.bodies_of(text, jsonb);

@@ -15,7 +15,7 @@ BEGIN
     SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
     SELECT * INTO q FROM oarlock.queues x WHERE x.name = l.queue;
     SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
-    IF r.run_at > clock_timestamp() THEN
+    IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- one that has begun goes on, whatever became of the clock
         RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
     ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
         RETURN format('queue %s is paused by %s', q.name, q.paused_by);
@@ -41,6 +41,13 @@ BEGIN
                          AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs) THEN
         RETURN 'no single worker serves its queue and has all it needs';
     END IF;
+    SELECT CASE WHEN bool_and(w.unfit <> '') THEN min(format('worker %s claims nothing: %s', w.name, w.unfit)) END INTO lacks
+      FROM oarlock.workers w
+     WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs;
+    IF lacks IS NOT NULL THEN
+        RETURN lacks;
+    END IF;
     IF q.max_running > 0 THEN
         SELECT count(*) INTO active FROM oarlock.runs x JOIN oarlock.lanes y USING (lane_id) WHERE x.worker_id IS NOT NULL AND y.queue = q.name;
         IF active >= q.max_running THEN
@@ -64,12 +71,12 @@ LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when a worker takes it (%s)', oarlock.why_not_taken(r))
             ELSE oarlock.why_not_taken(r) END;
 
--- What a run that a worker holds waits for, where none of its tasks is under way: a slot; else its own reason. Tasks are read only where
--- some task of that worker waits.
+-- What a run that a worker holds waits for: a worker that is fit; where none of its tasks is under way, a slot; else its own reason. Tasks are read only where some task of that worker waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
-RETURN CASE WHEN (r).state = 'running' AND (r).reason = '' AND (w).waiting > 0
+RETURN CASE WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
+            WHEN (r).state = 'running' AND (r).reason = '' AND (w).waiting > 0
              AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting'))
             THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),
                           CASE WHEN (w).busy >= (w).slots
@@ -88,13 +95,13 @@ END;
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_status(run bigint) RETURNS TABLE (
-    id bigint, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
+    id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
-    SELECT r.run_id, d.name, r.version, r.generation,
-           CASE WHEN r.state = 'queued' AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
+    SELECT r.run_id, r.uid, d.name, r.version, r.generation,
+           CASE WHEN r.state = 'queued' AND r.epoch = 0 AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
            CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
            r.tolerated, l.queue, l.priority, r.params, r.labels, r.run_key, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at
@@ -105,7 +112,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -121,7 +128,7 @@ RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.o
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, outputs jsonb, worker text,
-    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb)
+    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
@@ -139,7 +146,7 @@ BEGIN ATOMIC
            CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at,
            CASE WHEN a.run_id IS NOT NULL THEN
                jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
-                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END
+                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END, r.uid
       FROM oarlock.visible_run(run) r
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
@@ -155,7 +162,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run), `may_decide` (whether you may), `since` and `deadline`; null otherwise.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `run_uid` is the `uid` of the run.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -226,7 +233,7 @@ CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
     WITH worker AS MATERIALIZED ( -- one of kind 0 serves a single run, and no queue
-        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers
+        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims
           FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.kind <> 0 AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
     ), held AS MATERIALIZED (
@@ -269,12 +276,12 @@ BEGIN ATOMIC
            w.busy + w.waiting + (SELECT coalesce(sum(s.runs), 0) FROM startable s)::bigint
       FROM (SELECT coalesce(sum(g.runs), 0)::bigint AS queued,
                    coalesce((extract(epoch FROM clock_timestamp() - min(g.oldest)) * 1000)::bigint, 0) AS oldest_ms FROM due g) d,
-           (SELECT count(*) AS workers, coalesce(sum(k.slots), 0)::bigint AS slots, coalesce(sum(k.busy), 0)::bigint AS busy,
+           (SELECT count(*) FILTER (WHERE k.claims) AS workers, coalesce(sum(CASE WHEN k.claims THEN k.slots ELSE k.busy END), 0)::bigint AS slots, coalesce(sum(k.busy), 0)::bigint AS busy,
                    coalesce(sum(k.waiting), 0)::bigint AS waiting FROM worker k) w;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest of them, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest of them, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. A worker that claims nothing, since its host starts no tasks or the database takes no records, is none of these `workers`, and has no `slots` but those in use. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
 
 `wanted` is how many slots leave nothing waiting: `busy`, `waiting`, and one for each queued run that may start now. Divide it by the slots of a worker. Left out is what more workers of the same kinds cannot start: runs behind a pause or a limit of their queue or DAG, and runs that none of the workers of their queue may take, for want of a label, an action or slots. Where no worker serves the queue, these count, so that the first one starts: give each kind of worker a queue of its own. Parked runs cost nothing and do not count.
 

@@ -48,7 +48,7 @@ END $$;
 -- +goose StatementEnd
 
 CREATE TYPE oarlock.run_info AS (
-    id bigint, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
+    id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz
 );
@@ -71,7 +71,7 @@ BEGIN
      WHERE (everyone OR r.submitted_by = session_user)
        AND (of_dag IS NULL OR r.dag_id = of_dag)
        AND (kept IS NULL OR r.state = kept)
-       AND (ahead IS NULL OR ahead = (r.run_at > clock_timestamp()))
+       AND (ahead IS NULL OR ahead = (r.epoch = 0 AND r.run_at > clock_timestamp()))
        AND (in_lanes IS NULL OR r.lane_id = ANY (in_lanes))
        AND (having_labels IS NULL OR r.labels @> having_labels)
        AND (of_parent IS NULL OR r.parent_run = of_parent)

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -64,6 +65,11 @@ func (m *Memory) cancelNeeds(r *run, now bool) string {
 		}
 	}
 	for _, row := range r.tasks {
+		if row.State == dagrun.TaskWaiting && row.Ref == "" && r.mayRunAChild(row.ID) {
+			return "a child run is being asked for, which is to end first"
+		}
+	}
+	for _, row := range r.tasks {
 		if row.State == dagrun.TaskRunning && row.settled != nil {
 			return "a task has committed its result, which is to be recorded first"
 		}
@@ -72,6 +78,21 @@ func (m *Memory) cancelNeeds(r *run, now bool) string {
 		return strings.Join(handlers, " and ") + " is to run first"
 	}
 	return ""
+}
+
+// mayRunAChild says whether a task is a child run, or a replacement that may be one.
+func (r *run) mayRunAChild(id dagrun.TaskID) bool {
+	step := r.version.graph.Step(id.Step)
+	if id.Alt == 0 {
+		return step.Body == dagrun.BodyChild
+	}
+	return replacedByAChild(step)
+}
+
+func replacedByAChild(step *dagrun.Step) bool {
+	return slices.ContainsFunc(step.OnError, func(rule dagrun.ErrorRule) bool {
+		return slices.ContainsFunc(rule.With, func(with dagrun.Step) bool { return with.Body == dagrun.BodyChild || replacedByAChild(&with) })
+	})
 }
 
 func cancelHandlers(spec *dagspec.Spec) (names []string) {

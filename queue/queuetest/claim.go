@@ -23,7 +23,7 @@ func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polle
 	if err := s.usable(); err != nil {
 		return queue.Polled{}, err
 	}
-	var p queue.Polled
+	p := queue.Polled{Now: stamp(m.now())}
 	p.Queued = m.wake() + s.reap(&p)
 	m.expire()
 	w := s.worker
@@ -84,7 +84,7 @@ func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bo
 // countsOn says whether another worker is at work and gives signs of life.
 func (s *MemorySession) countsOn(w *worker) bool {
 	seen, known := s.peers[w.ID]
-	return w != s.worker && w.State == queue.WorkerLive && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
+	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
 }
 
 func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
@@ -150,7 +150,7 @@ func (m *Memory) own(w *worker) (first *run) {
 	now := m.now()
 	for _, r := range m.runs {
 		switch {
-		case !m.descends(r, w.Only) || r.rec.State != dagrun.RunQueued || r.runAt.After(now) || r.held() || m.full(r.lane):
+		case !m.descends(r, w.Only) || r.rec.State != dagrun.RunQueued || r.epoch == 0 && r.runAt.After(now) || r.held() || m.full(r.lane):
 		case r.rec.StartedAt == 0 && !m.active(r.version.dag):
 		case first == nil || r.id < first.id:
 			first = r
@@ -173,6 +173,7 @@ func (m *Memory) head(w *worker, may func(*run) bool) *run {
 		return m.own(w)
 	}
 	now := m.now()
+	m.bringForward(now)
 	for _, l := range m.lanes {
 		if !w.serves(l) || m.full(l) {
 			continue
@@ -182,6 +183,30 @@ func (m *Memory) head(w *worker, may func(*run) bool) *run {
 		}
 	}
 	return nil
+}
+
+// bringForward has runs that have begun be due where their start lies ahead, since the clock went back.
+func (m *Memory) bringForward(now time.Time) {
+	if !now.Before(m.latest) {
+		m.latest = now
+		return
+	}
+	m.latest = now
+	for _, r := range m.runs {
+		m.goOn(r, now)
+	}
+}
+
+// goOn has a run that has begun be due by now.
+func (m *Memory) goOn(r *run, now time.Time) {
+	if r.epoch == 0 || !r.runAt.After(now) {
+		return
+	}
+	r.runAt = now
+	if r.listed {
+		r.lane.due.remove(func(other *run) bool { return other == r })
+		r.lane.due.push(r)
+	}
 }
 
 // next takes the first due run out that may be claimed.
@@ -260,7 +285,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	c := queue.NewClaim(r.id, m.newID())
 	c.Begun = r.rec.StartedAt != 0
 	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
-	c.Epoch, c.Inbox, c.Losses = r.epoch, r.inbox, r.losses
+	c.UID, c.Epoch, c.Inbox, c.Losses = r.uid, r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number
 	c.Lane, c.Queue, c.Priority = r.lane.id, r.lane.laneKey.queue, r.lane.priority
 	c.Params, c.Labels, c.Precomputed = r.params, spell(r.labels), r.precomputed

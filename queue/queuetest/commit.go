@@ -21,6 +21,9 @@ const (
 // Commit writes a batch, all of it or nothing.
 func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 	m := s.store
+	if err := s.untilTaken(ctx, b.Claim); err != nil {
+		return err
+	}
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
@@ -242,6 +245,9 @@ func (m *Memory) condemn(r *run, reason string) {
 // Release gives a claim back before anything of it was committed.
 func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
 	m := s.store
+	if err := s.untilTaken(ctx, c); err != nil {
+		return err
+	}
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
@@ -288,6 +294,9 @@ func (m *Memory) acted(r *run) bool {
 // Condemn ends a run that nobody can drive as failed.
 func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
 	m := s.store
+	if err := s.untilTaken(ctx, c); err != nil {
+		return err
+	}
 	if err := m.enter(ctx); err != nil {
 		return err
 	}

@@ -167,6 +167,7 @@ func (m *Memory) rouse(r *run) {
 // requeue gives a run back for anybody to claim.
 func (m *Memory) requeue(r *run, reach int) {
 	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
+	m.goOn(r, m.now()) // though the clock went back
 	m.list(r, reach)
 }
 

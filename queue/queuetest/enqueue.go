@@ -125,7 +125,7 @@ func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) 
 	}
 	now := m.now()
 	made := &run{
-		id: queue.RunID(len(m.runs) + 1), version: v, lane: l, params: params, precomputed: r.Precomputed, labels: maps.Clone(v.spec.Labels),
+		id: queue.RunID(len(m.runs) + 1), uid: m.newID(), version: v, lane: l, params: params, precomputed: r.Precomputed, labels: maps.Clone(v.spec.Labels),
 		runAt: later(r.RunAt, now), createdAt: now, submittedBy: m.user, key: r.Key, traceparent: r.Traceparent,
 		rec: dagrun.RunRecord{Generation: 1}, tasks: map[dagrun.TaskID]*taskRow{}, attempts: map[attemptKey]attemptRow{},
 	}

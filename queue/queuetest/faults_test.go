@@ -141,7 +141,7 @@ func TestFaults_ALostPollGoesBackWithARenewal(t *testing.T) {
 		if r, _ := s.store.Get(t.Context(), id); r.State != "running" {
 			t.Errorf("%s: the run is %s", fault, r.State)
 		}
-		if _, err := s.faulty.Renew(t.Context(), 0, 0); err != nil {
+		if _, err := s.faulty.Renew(t.Context(), queue.Vitals{}); err != nil {
 			t.Error(err)
 		}
 		if c := s.claim(s.faulty); c.Run != id || c.Epoch != 2 || c.Losses != 0 {
@@ -227,7 +227,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			for _, task := range tasks {
 				succeeded[task.Step] = task.State == "succeeded"
 			}
-			if _, err := s.faulty.Renew(t.Context(), 0, 0); err != nil {
+			if _, err := s.faulty.Renew(t.Context(), queue.Vitals{}); err != nil {
 				continue
 			}
 			if r, _ := s.store.Get(t.Context(), id); r.Over() {

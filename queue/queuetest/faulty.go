@@ -123,9 +123,9 @@ func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.
 	return do(ctx, s.faults, OpEnqueueChild, func() (queue.RunID, error) { return s.Session.EnqueueChild(ctx, c) })
 }
 
-func (s *faultySession) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (s *faultySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	return do(ctx, s.faults, OpRenew, func() (queue.Renewal, error) {
-		r, err := s.Session.Renew(ctx, busy, waiting)
+		r, err := s.Session.Renew(ctx, v)
 		if err == nil {
 			err = s.giveBack(ctx)
 		}

@@ -31,6 +31,8 @@ type worker struct {
 
 // MemorySession is a worker's side of a Memory.
 type MemorySession struct {
+	pen
+
 	store  *Memory
 	worker *worker
 	closed bool
@@ -77,7 +79,7 @@ func (m *Memory) Register(ctx context.Context, described queue.Worker) (*MemoryS
 			m.lose(dead)
 		}
 	}
-	s := &MemorySession{store: m, worker: w, held: map[queue.RunID]*queue.Claim{}, peers: map[uuid.UUID]silence{}}
+	s := &MemorySession{pen: pen{ended: make(chan struct{})}, store: m, worker: w, held: map[queue.RunID]*queue.Claim{}, peers: map[uuid.UUID]silence{}}
 	s.extend(sent)
 	return s, nil
 }
@@ -129,15 +131,8 @@ func (s *MemorySession) Deadline() (soft, hard time.Duration) {
 	return s.soft, s.hard
 }
 
-// Stats show the session at this moment. Nothing waits in it.
-func (s *MemorySession) Stats() queue.SessionStats {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	return queue.SessionStats{Held: len(s.held)}
-}
-
 // Renew is a sign of life.
-func (s *MemorySession) Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error) {
+func (s *MemorySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
 	m := s.store
 	sent := m.boot()
 	if err := m.enter(ctx); err != nil {
@@ -149,7 +144,8 @@ func (s *MemorySession) Renew(ctx context.Context, busy, waiting int) (queue.Ren
 	}
 	w := s.worker
 	w.Beat++
-	w.BeatAt, w.Busy, w.Waiting, w.Runs = m.now(), busy, waiting, len(w.runs)
+	w.BeatAt, w.Busy, w.Waiting, w.Runs = m.now(), v.Busy, v.Waiting, len(w.runs)
+	w.Unfit, w.UnfitSince = v.Unfit, v.Since
 	s.extend(sent)
 	renewed := queue.Renewal{Now: stamp(m.now()), Desired: w.Desired}
 	for _, r := range w.sortedRuns() {
@@ -206,6 +202,7 @@ func (s *MemorySession) Close(ctx context.Context) error {
 	}
 	lost := s.usable() != nil
 	s.closed = true
+	close(s.ended)
 	if lost { // there is nothing to give back
 		return nil
 	}

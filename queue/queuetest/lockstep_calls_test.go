@@ -373,7 +373,7 @@ func (s *side) renew(c call) any {
 	if w == nil {
 		return nil
 	}
-	renewed, err := w.session.Renew(s.ctx, 1, 0)
+	renewed, err := w.session.Renew(s.ctx, queue.Vitals{Busy: 1})
 	if err != nil {
 		return err
 	}

@@ -234,8 +234,10 @@ func (s *side) normal(answer any) string {
 	if err != nil {
 		panic(err)
 	}
-	return strings.ReplaceAll(string(text), s.prefix, "")
+	return uidInText.ReplaceAllString(strings.ReplaceAll(string(text), s.prefix, ""), "a uid")
 }
+
+var uidInText = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 
 var runInText = regexp.MustCompile(`\brun (\d+)\b`)
 

@@ -48,6 +48,9 @@ func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) er
 	if err := s.usable(); err != nil {
 		return err
 	}
+	if m.refuses != nil {
+		return fmt.Errorf("append logs: %w", m.refuses)
+	}
 	var left queue.AppendError
 	for i := range chunks {
 		c := &chunks[i]

@@ -27,8 +27,13 @@ type Memory struct {
 	boot func() time.Duration
 	user string
 
-	mu       sync.Mutex
-	down     error
+	mu      sync.Mutex
+	latest  time.Time // when somebody claimed last
+	down    error
+	refuses error // why no records are taken
+
+	takesAgain chan struct{} // closed when they are again
+
 	dags     map[string]*dag
 	versions map[versionKey]*version
 	queues   map[string]*queueRow

@@ -49,6 +49,12 @@ func inPostgres(t *testing.T) queuetest.Harness {
 			return queuetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, nil
 		},
 		Settle: settleIn(pool),
+		SetBack: func(d time.Duration) { // the server keeps its clock: stored times move forward instead
+			if _, err := db.Conn(t).Exec(t.Context(), "UPDATE oarlock.runs SET run_at = run_at + $1, created_at = created_at + $1", d); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Refuse: func() func() { return refuse(t, db) },
 		TTL:    300 * time.Millisecond,
 		Tick: func() {
 			select {
@@ -91,6 +97,20 @@ func workerLogin(t *testing.T, db *pgtest.DB) string {
 	}
 	u.User = url.UserPassword("w_"+db.Name, "w")
 	return u.String()
+}
+
+// refuse has tasks refused by the error of a disk that is full.
+func refuse(t *testing.T, db *pgtest.DB) (mend func()) {
+	t.Helper()
+	do := func(statement string) {
+		if _, err := db.Conn(t).Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$`)
+	do("CREATE TRIGGER refuse BEFORE INSERT ON oarlock.tasks FOR EACH ROW EXECUTE FUNCTION public.refuse()")
+	return func() { do("DROP TRIGGER refuse ON oarlock.tasks") }
 }
 
 // settleIn settles in a transaction that does nothing else.

@@ -57,12 +57,13 @@ type Journal interface {
 	Release(ctx context.Context, c *queue.Claim, waits bool) error
 	Condemn(ctx context.Context, c *queue.Claim, reason string) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
+	Stats() queue.SessionStats
 }
 
 // Lease proves that a worker is alive, and ends with it.
 type Lease interface {
 	ID() uuid.UUID
-	Renew(ctx context.Context, busy, waiting int) (queue.Renewal, error)
+	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	Deadline() (soft, hard time.Duration)
 	Drain(ctx context.Context) error
 	Close(ctx context.Context) error

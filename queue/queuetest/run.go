@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -17,6 +20,7 @@ import (
 // run is the row of a run, with all that belongs to it.
 type run struct {
 	id      queue.RunID
+	uid     uuid.UUID
 	version *version
 	lane    *lane
 	listed  bool // in the lane's heap
@@ -155,7 +159,7 @@ func (m *Memory) Get(ctx context.Context, id queue.RunID) (*queue.Run, error) {
 
 func (m *Memory) shown(r *run) queue.Run {
 	v := queue.Run{
-		ID: r.id, DAG: r.version.dag.name, Version: r.version.number, Generation: r.rec.Generation,
+		ID: r.id, UID: r.uid, DAG: r.version.dag.name, Version: r.version.number, Generation: r.rec.Generation,
 		State: r.rec.State.String(), Reason: r.rec.Reason, Tolerated: r.rec.Tolerated,
 		Queue: r.lane.laneKey.queue, Priority: r.lane.priority, Params: r.params, Labels: r.labels, Key: r.key, Trigger: r.trigger,
 		Epoch: r.epoch, SubmittedBy: r.submittedBy, Parent: r.parent, Root: r.root, Counts: r.rec.Counts,
@@ -166,12 +170,26 @@ func (m *Memory) shown(r *run) queue.Run {
 		v.Worker = r.owner.Name
 	}
 	if r.rec.State == dagrun.RunQueued {
-		v.Reason = "waits for a worker with room"
-		if r.runAt.After(m.now()) {
+		v.Reason = cmp.Or(m.allUnfit(r.lane), "waits for a worker with room")
+		if r.epoch == 0 && r.runAt.After(m.now()) {
 			v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
 		}
 	}
 	return v
+}
+
+// allUnfit says why nothing of a lane is claimed, where all workers that serve it say why they claim nothing.
+func (m *Memory) allUnfit(l *lane) (why string) {
+	for _, w := range m.workers {
+		switch {
+		case w.State != queue.WorkerLive || !w.serves(l):
+		case w.Unfit == "":
+			return ""
+		case why == "" || w.Name+w.Unfit < why:
+			why = fmt.Sprintf("worker %s claims nothing: %s", w.Name, w.Unfit)
+		}
+	}
+	return why
 }
 
 // Tasks are the tasks of a run in the order of its DAG, pending ones included.

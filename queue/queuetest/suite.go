@@ -34,6 +34,10 @@ type Harness struct {
 	TTL time.Duration
 	// Tick lets a little time pass, far less than TTL.
 	Tick func()
+	// SetBack sets the clock of the store back, as where it was ahead and is right again.
+	SetBack func(time.Duration)
+	// Refuse has the store take no records of workers, as if its disk were full, until mend is called.
+	Refuse func() (mend func())
 	// Check looks at the store after the test; it may be nil.
 	Check func(testing.TB)
 }
@@ -47,7 +51,7 @@ type promise struct {
 // Run has a store show that it keeps every promise. fresh is called once for each.
 func Run(t *testing.T, fresh func(*testing.T) Harness) {
 	t.Helper()
-	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, commitPromises, leasePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises} {
+	for _, group := range [][]promise{claimPromises, sharePromises, limitPromises, commitPromises, leasePromises, refusePromises, controlPromises, cancelPromises, parkPromises, childPromises, ownPromises, cachePromises, approvalPromises, logPromises, crashPromises, uidPromises} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
@@ -198,7 +202,7 @@ func (s *setup) paced(w Session, b Behaviour) Behaviour {
 // now is the store's time.
 func (s *setup) now(w Session) dagrun.Time {
 	s.Helper()
-	renewed, err := w.Renew(s.Context(), 0, 0)
+	renewed, err := w.Renew(s.Context(), queue.Vitals{})
 	s.must(err)
 	return renewed.Now
 }

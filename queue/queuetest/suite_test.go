@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
@@ -27,6 +29,11 @@ func inMemory(*testing.T) queuetest.Harness {
 		},
 		Settle: func(ctx context.Context, s queuetest.Session, set queue.Settlement) error {
 			return sessions[s.Lease].Settle(ctx, set)
+		},
+		SetBack: func(d time.Duration) { clock.advance(-d) },
+		Refuse: func() func() {
+			m.TakeNoRecords(&pgconn.PgError{Severity: "ERROR", Code: "53100", Message: "No space left on device"})
+			return func() { m.TakeNoRecords(nil) }
 		},
 		TTL:  300 * time.Millisecond,
 		Tick: func() { clock.advance(5 * time.Millisecond) },

@@ -15,6 +15,7 @@ var cancelPromises = []promise{
 	{"a cancel ends a run whose worker is lost, and its logs", cancelOrphan},
 	{"a cancel waits for a worker where handlers are to run, unless they are skipped", cancelHandled},
 	{"a cancel waits for a worker where a child is open", cancelWithChild},
+	{"a cancel waits for a worker where a child is asked for", cancelOpening},
 	{"a cancel waits for a worker where a result is settled", cancelSettled},
 	{"a canceled run that no worker held runs again in full", cancelThenRetry},
 }
@@ -117,6 +118,21 @@ func cancelWithChild(s *setup) {
 	}
 	s.cancels(child)
 	s.cancels(id)
+}
+
+// The request for the child may still be under way when the worker is lost.
+func cancelOpening(s *setup) {
+	s.put(single)
+	id := s.start(parent)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskWaiting, s.now(w))))
+	next := s.successor(w, id)
+	answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true})
+	if answer.Outcome != dagrun.Accepted || !strings.Contains(answer.Message, "a child run is being asked for") {
+		s.Errorf("answer %+v", answer)
+	}
+	s.drive(next, s.claimOne(next), Behaviour{})
 }
 
 func cancelSettled(s *setup) {

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,6 +24,39 @@ var claimPromises = []promise{
 	{"a run waits for its run_at", waitsForRunAt},
 	{"a run_key is asked for once", keyIsIdempotent},
 	{"params and names are checked", enqueueChecks},
+	{"a poll says what time it is, as a renewal does", pollTellsTime},
+	{"what was claimed once is due though the clock went back, and nothing else is", dueAfterTheClock},
+}
+
+func dueAfterTheClock(s *setup) {
+	s.put(single)
+	ids := []queue.RunID{s.enqueue(queue.Request{DAG: "single"}), s.enqueue(queue.Request{DAG: "single"})}
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(w.Release(s.Context(), c, false))
+	s.SetBack(time.Hour)
+	for i, want := range map[int]string{slices.Index(ids, c.Run): "queued", 1 - slices.Index(ids, c.Run): "scheduled"} {
+		if r, err := s.Client.Get(s.Context(), ids[i]); err != nil || r.State != want {
+			s.Errorf("run %d is %s, want %s: %v", ids[i], r.State, want, err)
+		}
+	}
+	if again := s.claimOne(w); again.Run != c.Run {
+		s.Errorf("run %d was claimed, which never was before", again.Run)
+	}
+	s.idle(w, "the other one starts later")
+}
+
+func pollTellsTime(s *setup) {
+	w := s.worker()
+	before, err := w.Renew(s.Context(), queue.Vitals{})
+	s.must(err)
+	polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
+	s.must(err)
+	after, err := w.Renew(s.Context(), queue.Vitals{})
+	s.must(err)
+	if polled.Now < before.Now || polled.Now > after.Now {
+		s.Errorf("it says %d, between %d and %d", polled.Now, before.Now, after.Now)
+	}
 }
 
 func claimedOnce(s *setup) {

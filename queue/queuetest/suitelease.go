@@ -49,7 +49,7 @@ func silentIsLost(s *setup) {
 	} else {
 		s.wantError(err, queue.ErrLeaseLost)
 	}
-	_, err := a.Renew(s.Context(), 0, 0)
+	_, err := a.Renew(s.Context(), queue.Vitals{})
 	s.wantError(err, queue.ErrLeaseLost)
 	s.wantLost(c)
 	s.wantError(s.record(a, c, row(0, 2, dagrun.TaskSucceeded, at)), queue.ErrLeaseLost)
@@ -108,7 +108,7 @@ func renewalBrings(s *setup) {
 		s.Errorf("deadlines %v and %v of a TTL of 10 s", soft, hard)
 	}
 	s.Tick()
-	renewed, err := w.Renew(s.Context(), 3, 0)
+	renewed, err := w.Renew(s.Context(), queue.Vitals{Busy: 3})
 	s.must(err)
 	if len(renewed.Mail) > 0 || renewed.Desired != queue.WorkerLive || renewed.Now == 0 {
 		s.Errorf("renewed %+v", renewed)
@@ -117,7 +117,7 @@ func renewalBrings(s *setup) {
 		s.Error("a renewal does not move the deadline")
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
-	renewed, err = w.Renew(s.Context(), 3, 0)
+	renewed, err = w.Renew(s.Context(), queue.Vitals{Busy: 3})
 	s.must(err)
 	if len(renewed.Mail) != 1 || renewed.Mail[0].Run != id || renewed.Mail[0].Inbox != s.mail(w, c).Inbox {
 		s.Errorf("renewed %+v", renewed)
@@ -126,7 +126,7 @@ func renewalBrings(s *setup) {
 	if n, err := s.Admin.DrainWorker(s.Context(), w.ID().String()); err != nil || n != 1 {
 		s.Errorf("asked %d workers to drain, %v", n, err)
 	}
-	renewed, err = w.Renew(s.Context(), 0, 0)
+	renewed, err = w.Renew(s.Context(), queue.Vitals{})
 	s.must(err)
 	if renewed.Desired != queue.WorkerDraining {
 		s.Errorf("desired %s", renewed.Desired)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -28,10 +29,12 @@ var sharePromises = []promise{
 	{"what was asked in the meantime keeps a run from going back for a slot", askedMeanwhile},
 	{"what a full worker claims behind a limit leaves the rest to others", rousedBehindLimit},
 	{"a word of runs is passed on by who has no room", passesOn},
+	{"a full worker is told of a run that ranks above what waits there", toldOfRank},
 	{"nothing is claimed ahead where another worker has room", aheadAlone},
 	{"nothing is claimed ahead behind a limit", aheadBehindLimit},
 	{"a worker sees what ranks above its tasks, and claims that alone", topAndAbove},
 	{"hunger is for free slots", hungryForFree},
+	{"nobody counts on a worker that says why it claims nothing, and what waits for it alone says so", unfitAlone},
 	{"a worker that leaves slots for its next poll is still hungry, and the others know how many are", rivals},
 }
 
@@ -314,6 +317,16 @@ func (s *setup) listens(w Session) {
 	}
 }
 
+// The slot that ends there before its next poll would go to what ranks below.
+func toldOfRank(s *setup) {
+	s.put(single)
+	w := s.worker()
+	s.listens(w)
+	s.poll(w, queue.Appetite{Waiting: 1, Least: new(0)})
+	s.enqueue(queue.Request{DAG: "single", Priority: new(5)})
+	s.hears(w)
+}
+
 func passesOn(s *setup) {
 	s.put(single)
 	told, next := s.worker(), s.worker()
@@ -419,6 +432,38 @@ func rivals(s *setup) {
 	s.wantRivals(one, 1)
 	s.poll(other, queue.Appetite{Free: 1})
 	s.wantRivals(one, 0)
+}
+
+func unfitAlone(s *setup) {
+	s.put(single)
+	w, other := s.worker(), s.worker()
+	s.poll(other, queue.Appetite{Free: 1})
+	s.wantRivals(w, 1)
+	s.tells(other, "no space left")
+	if p := s.poll(w, queue.Appetite{}); p.Rivals != 0 || len(p.Shared) > 0 || len(p.Open) > 0 {
+		s.Errorf("beside a worker that claims nothing: polled %+v", p)
+	}
+	s.must(w.Drain(s.Context()))
+	id := s.enqueue(queue.Request{DAG: "single"})
+	waits := func() string {
+		r, err := s.Client.Get(s.Context(), id)
+		s.must(err)
+		return r.Reason
+	}
+	if got := waits(); !strings.HasSuffix(got, " claims nothing: no space left") {
+		s.Errorf("the run waits: %s", got)
+	}
+	s.tells(other, "")
+	if got := waits(); got != "waits for a worker with room" {
+		s.Errorf("once the worker claims again the run waits: %s", got)
+	}
+}
+
+// tells has a worker say why it claims nothing; "": it claims.
+func (s *setup) tells(w Session, unfit string) {
+	s.Helper()
+	_, err := w.Renew(s.Context(), queue.Vitals{Unfit: unfit, Since: time.Now()})
+	s.must(err)
 }
 
 func (s *setup) wantRivals(w Session, want int) {

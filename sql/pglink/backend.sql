@@ -1,4 +1,4 @@
 -- Purpose: the process that serves this statement; behind a pooler not the one that was announced at connect
 -- Index: none
 -- Locks: none
-SELECT pg_backend_pid()
+SELECT pg_catalog.pg_backend_pid()

@@ -22,7 +22,7 @@ WITH RECURSIVE fence AS MATERIALIZED (
     SELECT r.run_id
       FROM family f JOIN oarlock.runs r USING (run_id)
       JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
-     WHERE r.state = 'queued' AND r.run_at <= statement_timestamp()
+     WHERE r.state = 'queued' AND (r.run_at <= statement_timestamp() OR r.epoch > 0) -- what has begun goes on, whatever became of the clock
        AND (r.started_at IS NOT NULL OR q.paused_by IS NULL AND d.paused_by IS NULL AND (SELECT m.fresh > 0 FROM room m))
        AND CASE WHEN q.max_running > 0 THEN l.queue END IS NOT DISTINCT FROM @queue
        AND CASE WHEN d.max_active_runs > 0 THEN d.dag_id END IS NOT DISTINCT FROM @dag
@@ -35,11 +35,9 @@ WITH RECURSIVE fence AS MATERIALIZED (
            started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING (r.started_at < date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+    RETURNING (r.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.uid, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
               r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
 )
-SELECT d.name, c.begun, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
-              c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
-              c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
+SELECT d.name, c.*
   FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id

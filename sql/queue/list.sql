@@ -1,7 +1,7 @@
 -- Purpose: a page of runs, newest first; of each state the newest, so that each finds its own index
 -- Index: runs_dag, runs_rare, runs_queued, runs_parent or runs_pkey, by what is asked: see oarlock.page_of_runs
 -- Locks: none
-SELECT r.id, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,
+SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,
        r.trigger, r.epoch, r.worker, r.submitted_by, r.parent, r.root, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at,
        r.started_at, r.finished_at
   FROM unnest(@states::text[]) asked (state)

@@ -71,16 +71,16 @@ WITH RECURSIVE fence AS MATERIALIZED (
                           -- end many
                           16)] FROM chosen c), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
      WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING p.n, (r.started_at < date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
+    RETURNING (r.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.uid, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
               r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
-              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts, p.n
 ), told AS ( -- who wakes workers asks whether they are hungry, and what their tasks rank: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least, busy = @busy, waiting = @waiting
       FROM (SELECT least(count(*), @free)::int AS n FROM picked) h
      WHERE w.worker_id = @worker AND w.state = 'live'
        AND ((w.hungry > 0) <> (@free > h.n) OR w.least IS DISTINCT FROM @least::int OR @show AND (w.busy, w.waiting) <> (@busy::int, @waiting::int))
 ), peer AS (
-    SELECT w.worker_id, w.beat, w.ttl_ms, w.kind, w.state = 'live' AS live, w.hungry > 0 AS hungry FROM oarlock.workers w
+    SELECT w.worker_id, w.beat, w.ttl_ms, w.kind, w.state = 'live' AND w.unfit = '' AS live, w.hungry > 0 AS hungry FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
 ), dead AS ( -- whose runs wait for somebody who takes them from it
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
@@ -159,9 +159,7 @@ SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.wakes, f.expires, f.dead, 
        f.passed, f.passed_at, f.passed_runs,
        -- end fresh
        f.peers, f.beats, f.ttls, f.kinds, f.lives, f.hungry,
-       d.name, c.begun, c.run_id, c.claim_id, c.epoch, c.inbox, c.dag_id, c.version, c.lane_id, c.losses, c.params, c.labels, c.precomputed, c.run_at,
-              c.logical_at, c.created_at, c.trigger, c.submitted_by, c.run_key, c.traceparent, c.parent_run, c.root_id, c.depth, c.reason,
-              c.generation, c.ending, c.ending_by, c.ending_text, c.paused_by, c.started_at, c.deadline, c.left_ms, c.tolerated, c.counts
+       d.name, c.*
   FROM facts f
   FULL JOIN claimed c ON c.n = f.n
   LEFT JOIN oarlock.dags d ON d.dag_id = c.dag_id

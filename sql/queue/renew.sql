@@ -2,7 +2,8 @@
 -- Index: workers_pkey; worker_orders_pkey; runs_pkey; controls_open, once for each run that ever had a control
 -- Locks: its own workers row; no fence, so that a heartbeat never waits for a flush
 WITH alive AS (
-    UPDATE oarlock.workers w SET beat = w.beat + 1, beat_at = clock_timestamp(), busy = @busy, waiting = @waiting, runs = @runs
+    UPDATE oarlock.workers w SET beat = w.beat + 1, beat_at = clock_timestamp(), busy = @busy, waiting = @waiting, runs = @runs,
+           unfit = @unfit, unfit_since = CASE WHEN @unfit <> '' THEN clock_timestamp() - @unfit_ms::bigint * interval '1 millisecond' END
      WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
     RETURNING coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live') AS desired
 ), held AS MATERIALIZED ( -- by key: while somebody holds an old snapshot, all that the worker ever held would be in the way. What it does not know of, queue/strays finds

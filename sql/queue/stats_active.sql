@@ -6,9 +6,9 @@ SELECT d.name, a.state, count(*)
         UNION ALL (SELECT r.dag_id, r.state FROM oarlock.runs r WHERE r.state = 'waiting' LIMIT @most)
         UNION ALL (SELECT r.dag_id, r.state FROM oarlock.runs r WHERE r.state = 'paused' LIMIT @most)
         UNION ALL
-        SELECT q.dag_id, CASE WHEN q.run_at > clock_timestamp() THEN 'scheduled' ELSE 'queued' END
+        SELECT q.dag_id, CASE WHEN q.run_at > clock_timestamp() AND q.epoch = 0 THEN 'scheduled' ELSE 'queued' END
           FROM oarlock.lanes l
-         CROSS JOIN LATERAL (SELECT r.dag_id, r.run_at FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
+         CROSS JOIN LATERAL (SELECT r.dag_id, r.run_at, r.epoch FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                               ORDER BY r.run_at LIMIT @most) q) a
   JOIN oarlock.dags d USING (dag_id)
  WHERE @dag::text IS NULL OR d.name = @dag::text

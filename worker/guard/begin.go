@@ -24,6 +24,9 @@ func (g *guard) lock() error {
 	since := boottime.Now()
 	for said := false; g.asked == 0; {
 		held, err := g.ledger.try()
+		if held && said {
+			g.Say(Event{Kind: Freed, Took: boottime.Now() - since})
+		}
 		if held || err != nil {
 			return err
 		}

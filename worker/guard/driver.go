@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -38,12 +39,12 @@ var (
 // drive has one driver process, from its start until nothing of it is left. A code comes with every end, an error only
 // when that could not be reached and the guard was asked to stop.
 func (g *guard) drive() (int, error) {
-	g.why, g.driver = nil, nil
+	g.why, g.driver, g.over = nil, nil, nil
 	g.makeCgroup()
 	defer g.dropCgroup()
 	if err := g.start(); err != nil {
 		g.driver = &driver{since: boottime.Now(), ended: true, code: -1}
-		g.Say(Event{Kind: Ended, Code: -1, Err: err})
+		g.Say(Event{Kind: Ended, Code: -1, Err: err, Last: g.isLast(-1)})
 		return -1, nil
 	}
 	defer g.driver.hangUp()
@@ -52,6 +53,7 @@ func (g *guard) drive() (int, error) {
 	}
 	dying := boottime.Now()
 	if err := g.overdue(); err != nil && !g.driver.ended {
+		g.over = err
 		g.Say(Event{Kind: Overdue, PID: g.driver.PID, Err: err})
 	}
 	g.driver.hangUp() // what it asked for with its last breath it was never granted
@@ -59,7 +61,7 @@ func (g *guard) drive() (int, error) {
 	if !g.clear(g.descendants) {
 		return g.driver.code, errLeft
 	}
-	g.Say(Event{Kind: Ended, PID: g.driver.PID, Code: g.driver.code, Took: boottime.Now() - dying})
+	g.Say(Event{Kind: Ended, PID: g.driver.PID, Code: g.driver.code, Took: boottime.Now() - dying, Last: g.isLast(g.driver.code)})
 	return g.driver.code, nil
 }
 
@@ -197,6 +199,8 @@ func (g *guard) take(r request, open bool) {
 		err = g.use(r.Use)
 	case len(r.Forget) > 0:
 		err = g.forget(r.Forget)
+	case len(r.Keep) > 0:
+		err = g.counts.keep(r.Keep)
 	}
 	if err != nil {
 		a.Err = err.Error()
@@ -232,7 +236,10 @@ func (g *guard) forget(ids []string) error {
 }
 
 func (g *guard) hello() *hello {
-	h := &hello{Containment: containment, Cgroup: string(g.cgroup), Replaces: g.replaces()}
+	h := &hello{
+		Containment: containment, Cgroup: string(g.cgroup), Replaces: g.replaces(),
+		Replaced: maps.Clone(g.counts.replaced), Kept: maps.Clone(g.counts.kept),
+	}
 	if g.cgroup != "" {
 		h.Containment = "cgroup"
 	}

@@ -1,10 +1,6 @@
 package guard
 
-import (
-	"fmt"
-	"strings"
-	"time"
-)
+import "time"
 
 // Kind says what an Event is about.
 type Kind string
@@ -12,6 +8,7 @@ type Kind string
 // What a guard tells.
 const (
 	Waiting     Kind = "waiting"     // another guard or driver process of that name, PID, holds the lock
+	Freed       Kind = "freed"       // the lock is free after such a wait, which Took so long
 	Evicted     Kind = "evicted"     // a driver process, PID, that did not end after its guard had, was killed
 	Ignored     Kind = "ignored"     // the list of worker ids cannot be used, see Err: nobody is replaced
 	Uncontained Kind = "uncontained" // no cgroup, see Err: the guard goes on without
@@ -31,25 +28,8 @@ type Event struct {
 	Code    int
 	Workers []string // worker ids
 	Left    []string // processes
+	Last    bool     // of Ended: no other driver process follows
 	Took    time.Duration
 	Wait    time.Duration
 	Err     error
-}
-
-func (e Event) String() string {
-	var b strings.Builder
-	b.WriteString(string(e.Kind))
-	show := func(set bool, format string, value any) {
-		if set {
-			fmt.Fprintf(&b, format, value)
-		}
-	}
-	show(e.PID != 0, " pid=%d", e.PID)
-	show(e.Kind == Ended, " code=%d", e.Code)
-	show(len(e.Workers) > 0, " workers=%s", strings.Join(e.Workers, ","))
-	show(len(e.Left) > 0, " left=%q", e.Left)
-	show(e.Took > 0, " took=%v", e.Took)
-	show(e.Wait > 0, " wait=%v", e.Wait)
-	show(e.Err != nil, " error=%q", fmt.Sprint(e.Err))
-	return b.String()
 }

@@ -57,7 +57,9 @@ type guard struct {
 	killFor error         // then
 	why     error         // to kill now
 	backoff *backoff.ExponentialBackOff
-	short   int // driver processes in a row that did not live long
+	short   int   // driver processes in a row that did not live long
+	over    error // why the last one was killed, if it was
+	counts  counts
 }
 
 // Run guards driver processes until one ends on purpose or after Run was asked to stop, by a signal or by the end of ctx,
@@ -101,8 +103,8 @@ func open(ctx context.Context, cfg Config) (*guard, error) {
 	g := &guard{
 		Config: cfg, ledger: l, host: thisHost(), alarm: a,
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, waitingSigs), ctxDone: ctx.Done(),
-		inherited: childrenOf(all, os.Getpid()),
-		backoff:   &backoff.ExponentialBackOff{InitialInterval: firstDelay, Multiplier: 2, RandomizationFactor: 0.3, MaxInterval: cfg.Limits.MaxDelay},
+		inherited: childrenOf(all, os.Getpid()), counts: newCounts(),
+		backoff: &backoff.ExponentialBackOff{InitialInterval: firstDelay, Multiplier: 2, RandomizationFactor: 0.3, MaxInterval: cfg.Limits.MaxDelay},
 	}
 	g.backoff.Reset()
 	signal.Notify(g.children, syscall.SIGCHLD)
@@ -130,13 +132,19 @@ func (g *guard) run() (int, error) {
 	}
 	for {
 		code, err := g.drive()
-		if err != nil || g.asked > 0 || code == 0 || slices.Contains(g.Final, code) {
+		if err != nil || g.isLast(code) {
 			return code, err
 		}
+		g.counts.replaced[g.whyReplaced(g.over)]++
 		if g.rest(); g.asked > 0 {
 			return code, nil
 		}
 	}
+}
+
+// isLast says whether no driver process follows one that ended with this code.
+func (g *guard) isLast(code int) bool {
+	return g.asked > 0 || code == 0 || slices.Contains(g.Final, code)
 }
 
 // turn waits for one thing to happen, for d at the longest, and takes it in. Every wait of a guard is a loop around it, so

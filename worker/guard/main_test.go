@@ -84,6 +84,9 @@ type entry struct {
 	At          time.Duration
 	Deadline    time.Duration
 	FDs, Loops  int
+	Replaced    map[Why]int64
+	Kept        map[string]int64
+	Last        bool
 }
 
 func (p play) log(e entry) {
@@ -124,7 +127,7 @@ func playGuard() int {
 		Env:      append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, roleEnv+"=") }), roleEnv+"=driver"),
 		StateDir: p.StateDir, Name: p.Name, Limits: p.Limits, Final: p.Final, ungrouped: p.Ungrouped,
 		Say: func(e Event) {
-			told := entry{Who: "guard", What: string(e.Kind), PID: e.PID, Code: e.Code, Workers: e.Workers, Left: e.Left}
+			told := entry{Who: "guard", What: string(e.Kind), PID: e.PID, Code: e.Code, Workers: e.Workers, Left: e.Left, Last: e.Last}
 			if e.Err != nil {
 				told.Err = e.Err.Error()
 			}
@@ -181,13 +184,19 @@ func playDriver() int {
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	p.log(entry{Who: "driver", What: "attached", PID: os.Getpid(), Workers: link.Replaces(), Containment: link.Containment()})
+	p.log(entry{
+		Who: "driver", What: "attached", PID: os.Getpid(), Workers: link.Replaces(), Containment: link.Containment(),
+		Replaced: link.Replaced(), Kept: link.Kept(),
+	})
 	p.script(link)
 	return p.listen(link, signals)
 }
 
 func (p play) script(link *Link) {
 	id := fmt.Sprintf("w-%s-%d", os.Getenv(markEnv), os.Getpid())
+	if p.says("keep") { // before a request that is answered: then it has arrived
+		p.must(link.Keep(map[string]int64{"lost": link.Kept()["lost"] + 1}))
+	}
 	p.must(link.Use(id))
 	if p.says("forget") {
 		p.must(link.Forget(link.Replaces()...))

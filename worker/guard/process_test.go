@@ -153,19 +153,6 @@ func TestWorkers_AreBoundedAndNeverShared(t *testing.T) {
 	}
 }
 
-func TestEvent_ShowsWhatIsSet(t *testing.T) {
-	t.Parallel()
-	for want, e := range map[string]Event{
-		"ended pid=7 code=0":                                 {Kind: Ended, PID: 7},
-		"started pid=7 workers=a,b":                          {Kind: Started, PID: 7, Workers: []string{"a", "b"}},
-		`blocked left=["7 (x, D)"] took=5s error="no /proc"`: {Kind: Blocked, Left: []string{"7 (x, D)"}, Took: 5e9, Err: errors.New("no /proc")},
-	} {
-		if got := e.String(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 func TestConfig_RefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	good := Config{Name: "n", StateDir: "/s"}

@@ -389,3 +389,27 @@ func copyOf(t *testing.T, dir string) string {
 	must(t, os.Chmod(path, 0o755))
 	return path
 }
+
+// A driver process that is killed takes its own counts along. The guard hands them on, and why it was replaced.
+func TestRun_HandsCountsOnToTheNextDriverProcess(t *testing.T) {
+	s := setup(t, "keep", "deadline=300ms")
+	s.guard()
+	if first := s.heard("driver", "attached", 1); len(first.Replaced)+len(first.Kept) > 0 {
+		t.Errorf("the first begins with %v and %v", first.Replaced, first.Kept)
+	}
+	kill(t, s.heard("driver", "ready", 1).PID, syscall.SIGKILL)
+	second := s.heard("driver", "attached", 2)
+	if second.Kept["lost"] != 1 || second.Replaced[WhyDied] != 1 || len(second.Replaced) != 1 {
+		t.Errorf("after one that was killed: %v and %v", second.Replaced, second.Kept)
+	}
+	kill(t, s.heard("driver", "ready", 2).PID, syscall.SIGTERM) // it sets its deadline
+	third := s.heard("driver", "attached", 3)
+	if third.Kept["lost"] != 2 || third.Replaced[WhyDied] != 1 || third.Replaced[WhyOverdue] != 1 || len(third.Replaced) != 2 {
+		t.Errorf("after one that was overdue: %v and %v", third.Replaced, third.Kept)
+	}
+	for _, e := range s.said("guard", "ended") {
+		if e.Last {
+			t.Errorf("driver process %d is said to be the last", e.PID)
+		}
+	}
+}

@@ -29,6 +29,8 @@ type request struct {
 	Use      string         `json:"use,omitempty"`
 	Forget   []string       `json:"forget,omitempty"`
 
+	Keep map[string]int64 `json:"keep,omitempty"` // counts for its successors
+
 	err error // the line could not be read
 }
 
@@ -43,6 +45,9 @@ type hello struct {
 	Containment string   `json:"containment"`
 	Cgroup      string   `json:"cgroup,omitempty"`
 	Replaces    []string `json:"replaces,omitempty"`
+
+	Replaced map[Why]int64    `json:"replaced,omitempty"` // driver processes before this one
+	Kept     map[string]int64 `json:"kept,omitempty"`     // what these left
 }
 
 // send writes one line. One write per line: os.File keeps writers apart.

@@ -49,6 +49,7 @@ func TestVerdicts_SayWhatIsWrong(t *testing.T) {
 		"slow flush": {func(s *worker.Status) { s.Session.Trying = 11 * time.Second }, "", ""},
 		"stuck":      {func(s *worker.Status) { s.Session.Trying = 31 * time.Second }, "the journal has been stuck for 31s", "the journal has been stuck for 31s"},
 		"cut off":    {func(s *worker.Status) { s.RenewErr = errors.New("password=x refused") }, "", "the database did not answer the last sign of life"},
+		"refused":    {func(s *worker.Status) { s.RenewErr, s.Refusal = io.EOF, "read-only (25006)" }, "", "the database refused the last sign of life: read-only (25006)"},
 		"run out":    {func(s *worker.Status) { s.Soft = boottime.Now() }, "", "the lease has run out"},
 	} {
 		s := well()

@@ -49,10 +49,14 @@ func ready(s *worker.Status, now time.Time, boot time.Duration) error {
 		return err
 	}
 	switch {
+	case len(s.Unfit) > 0: // it may be why the worker is not registered
+		return errors.New(s.Unfit[0])
 	case s.Phase == worker.Starting:
 		return errors.New("not registered")
 	case s.Phase != worker.Live:
 		return fmt.Errorf("the worker is %s", s.Phase)
+	case s.Refusal != "":
+		return errors.New("the database refused the last sign of life: " + s.Refusal)
 	case s.RenewErr != nil:
 		return errors.New("the database did not answer the last sign of life")
 	case boot >= s.Soft:

@@ -85,13 +85,31 @@ func (l *loop) accept(r request) {
 	l.learn()
 	l.lines[n], l.closings[n] = true, true
 	now := time.Now()
-	n.closing = &closing{r, now.Add(ClosePatience), now.Add(CloseLimit)}
+	n.closing = &closing{r, now.Add(l.patience()), now.Add(CloseLimit)}
+}
+
+// patience is how long a log that ends waits while nothing is stored.
+func (l *loop) patience() time.Duration {
+	if l.hurried.Load() {
+		return HurriedPatience
+	}
+	return ClosePatience
+}
+
+// hurry takes patience from those that wait already.
+func (l *loop) hurry(now time.Time) {
+	for n := range l.closings {
+		n.closing.deadline = earlier(n.closing.deadline, now.Add(HurriedPatience))
+	}
 }
 
 // advance does all that can be done without waiting.
 func (l *loop) advance(ctx context.Context) {
 	now := time.Now()
 	l.learn()
+	if l.hurried.Load() {
+		l.hurry(now)
+	}
 	for n := range l.closings {
 		if n.ready() || now.After(n.closing.deadline) {
 			l.close(n)
@@ -215,7 +233,7 @@ func (l *loop) settle(o outcome) {
 	l.crowded.Store(false)
 	l.exhausted.Store(false)
 	for n := range l.closings { // of whichever log that was: they all have their turn
-		n.closing.deadline = earlier(now.Add(ClosePatience), n.closing.limit)
+		n.closing.deadline = earlier(now.Add(l.patience()), n.closing.limit)
 	}
 	for _, n := range o.lines {
 		isLost := slices.Contains(lost, n.log.at.Run)

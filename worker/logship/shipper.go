@@ -15,9 +15,10 @@ const (
 	ChunkBytes      = 32 << 10
 	FlushInterval   = 250 * time.Millisecond
 	WatchedInterval = 20 * time.Millisecond
-	ClosePatience   = 2 * time.Second // of a log that ends, as long as nothing is stored
-	CloseLimit      = time.Minute     // whatever is stored
-	WritePatience   = time.Second     // of a write, as long as nothing is stored
+	ClosePatience   = 2 * time.Second        // of a log that ends, as long as nothing is stored
+	CloseLimit      = time.Minute            // whatever is stored
+	HurriedPatience = 250 * time.Millisecond // as ClosePatience, after Hurry
+	WritePatience   = time.Second            // of a write, as long as nothing is stored
 	SpoolPatience   = WritePatience / 4
 
 	DefaultMemoryBytes  = 16 << 20
@@ -60,6 +61,7 @@ type Shipper struct {
 	progress  atomic.Int64 // when the sink last took something, in nanoseconds since start
 	crowded   atomic.Bool  // somebody has waited for room for long: what the sink does not take goes to disk
 	exhausted atomic.Bool  // the sink fails and the spool takes nothing more: waiting for room is in vain
+	hurried   atomic.Bool  // logs that end wait for next to nothing
 	room      broadcast
 	kick      chan struct{} // something is there to be sent
 	soon      chan struct{} // something will be, before long
@@ -109,6 +111,13 @@ func New(c Config) *Shipper {
 func (s *Shipper) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.stopped
+}
+
+// Hurry has logs end soon from now on where nothing is stored.
+func (s *Shipper) Hurry() {
+	if !s.hurried.Swap(true) {
+		rouse(s.kick)
+	}
 }
 
 // Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, and from which Seq on. Secrets are masked in it.

@@ -50,6 +50,8 @@ type counted struct {
 	renewTook  prometheus.Histogram
 	margins    prometheus.Histogram
 	fencesLost prometheus.Counter
+
+	replacements choice
 }
 
 func newCounted() counted {
@@ -79,7 +81,14 @@ func newCounted() counted {
 		renewals:   newChoice("renewals_total", "Signs of life, by result.", "result", results),
 		renewTook:  histogram("renewal_duration_seconds", "How long signs of life took that were answered.", tripBuckets),
 		margins:    histogram("renewal_margin_seconds", "What was left until the worker would have killed its tasks when a sign of life had been tried.", marginBuckets),
-		fencesLost: counter("fences_lost_total", "Times that others took this worker for dead while it was not."),
+		fencesLost: counter("fences_lost_total", "Times that others took this worker for dead while it was not; with former driver processes of its guard."),
+
+		replacements: newChoice("driver_replacements_total", "Driver processes that the guard replaced before this one, by why.", "why", replacementWhys),
+	}
+	for _, body := range commandBodies { // there from the start, so that the first failure is seen as a rise
+		for _, outcome := range alertedOutcomes {
+			c.attempts.WithLabelValues(c.bodies.bound(body), outcome)
+		}
 	}
 	c.runTookAs = map[string]prometheus.Observer{}
 	for _, state := range runStates {
@@ -93,7 +102,7 @@ func (c *counted) collectors() []prometheus.Collector {
 		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
 		c.polls.vec, c.pollTook, c.claims, c.reaped, c.requeued,
 		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
-		c.renewals.vec, c.renewTook, c.margins, c.fencesLost,
+		c.renewals.vec, c.renewTook, c.margins, c.fencesLost, c.replacements.vec,
 	}
 }
 

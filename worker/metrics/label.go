@@ -22,12 +22,14 @@ func newChoice(name, help, label string, values []string) choice {
 	return c
 }
 
-func (c choice) inc(value string) {
+func (c choice) inc(value string) { c.add(value, 1) }
+
+func (c choice) add(value string, n float64) {
 	if counter, ok := c.values[value]; ok {
-		counter.Inc()
+		counter.Add(n)
 		return
 	}
-	c.vec.WithLabelValues(other).Inc()
+	c.vec.WithLabelValues(other).Add(n)
 }
 
 // names lets the first so many values of a label through.

@@ -59,7 +59,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	q.FenceLost()
 	s.Watch(func() worker.Status {
 		return worker.Status{
-			Phase: worker.Draining, Containment: "cgroup", Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, Runs: 7,
+			Phase: worker.Draining, Containment: "cgroup", Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},
 			Gate:    worker.GateStats{Slots: 8, Free: 3, Waiting: 11, Active: 6, IdleSlotSeconds: 1.5},
 			Session: queue.SessionStats{Waiting: 12, Trying: 2 * time.Second},
 		}
@@ -103,8 +103,10 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_workers_reaped_total 1`, `oarlock_runs_requeued_total 2`,
 		`oarlock_flushes_total{result="ok"} 1`, `oarlock_flush_batches_sum 4`, `oarlock_flush_records_sum 9`, `oarlock_flush_bytes_total 1000`,
 		`oarlock_renewals_total{result="error"} 1`, `oarlock_renewal_duration_seconds_count 1`, `oarlock_renewal_margin_seconds_sum 17`,
+		`oarlock_lives_given_up_total 3`, `oarlock_flush_failing_seconds 4`, `oarlock_log_failing_seconds 5`,
 		`oarlock_fences_lost_total 1`, `oarlock_leases_lost_total 1`, `oarlock_registrations_total 2`,
 		`oarlock_worker_info{containment="cgroup",version="v1"} 1`, `oarlock_worker_phase{phase="draining"} 1`, `oarlock_worker_phase{phase="live"} 0`,
+		`oarlock_worker_unfit{reason="host"} 1`, `oarlock_worker_unfit{reason="records"} 0`, `oarlock_worker_unfit{reason="reads"} 0`, `oarlock_drives_total{outcome="unfit"} 0`,
 		`oarlock_runs_held 7`, `oarlock_slots 8`, `oarlock_slots_busy 5`, `oarlock_tasks_active 6`, `oarlock_tasks_waiting 11`,
 		`oarlock_slot_idle_seconds_total 1.5`, `oarlock_journal_waiting 12`, `oarlock_journal_busy_seconds 2`,
 		`oarlock_log_stored_bytes_total 100`, `oarlock_log_dropped_bytes_total 20`, `oarlock_log_spooled_bytes_total 30`, `oarlock_log_waiting_bytes 40`,
@@ -161,8 +163,8 @@ func TestSet_BoundsItsLabels(t *testing.T) {
 	if strings.Contains(page, "dag=") || strings.Contains(page, "alien_level") || strings.Contains(page, "alien_phase") {
 		t.Error("a name that somebody chose is a label")
 	}
-	if n := strings.Count(page, "\noarlock_attempts_total{"); n != 201 {
-		t.Errorf("%d series by body, want 200 and the others", n)
+	if n := strings.Count(page, "\noarlock_attempts_total{"); n != 203 {
+		t.Errorf("%d series, want those of 200 bodies, of which two have two from the start, and the others", n)
 	}
 	on := newSet(t, metrics.Config{PerDAG: true})
 	alien(on, 1000)

@@ -94,17 +94,23 @@ var (
 	runStates = words(dagrun.RunSucceeded, dagrun.RunFailed, dagrun.RunCanceled)
 	outcomes  = append(
 		words(dagrun.RunSucceeded, dagrun.RunFailed, dagrun.RunCanceled),
-		string(worker.Parked), string(worker.HandedOn), string(worker.ClaimLost), string(worker.Refused), string(worker.Undrivable),
+		string(worker.Parked), string(worker.HandedOn), string(worker.Unfit), string(worker.ClaimLost), string(worker.Refused), string(worker.Undrivable),
 	)
 	attemptOutcomes = []string{
-		worker.AttemptSucceeded, worker.AttemptSnoozed, worker.AttemptStopped,
+		worker.AttemptSucceeded, worker.AttemptSnoozed, worker.AttemptStopped, worker.AttemptUnstarted,
 		string(dagrun.KindExit), string(dagrun.KindSignal), string(dagrun.KindTimeout), string(dagrun.KindSpawn), string(dagrun.KindLost),
 		string(dagrun.KindOutput), string(dagrun.KindConfig), string(dagrun.KindPublish), string(dagrun.KindHTTP), string(dagrun.KindSQL),
 		string(dagrun.KindPanic), string(dagrun.KindRejected), string(dagrun.KindChild),
 	}
+	// Bodies that nearly every worker executes, and what of them deploy/alerts.yaml watches.
+	commandBodies   = []string{"run", "command"}
+	alertedOutcomes = []string{string(dagrun.KindSpawn), worker.AttemptUnstarted}
+
 	phases       = []string{string(worker.Starting), string(worker.Live), string(worker.Draining), string(worker.Ending), string(worker.Stopped)}
 	containments = []string{"cgroup", "subreaper", "group", "none"}
 	results      = []string{resultOK, resultError}
+	// As package guard has them, which this one does not know.
+	replacementWhys = []string{"overdue", "unattached", "unstarted", "died"}
 )
 
 // Results of what either works or does not.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ type watched struct {
 	depth   *depth
 
 	mu     sync.Mutex
+	before Carried              // of former driver processes
 	status func() worker.Status // nil: nothing to watch
 	logs   func() logship.Stats // nil: none (any more)
 	past   logship.Stats        // of logs watched before
@@ -40,8 +42,12 @@ func newWatched(version string) *watched {
 	}{
 		{"worker_info", "Always 1: what this worker is.", prometheus.GaugeValue, []string{"containment", "version"}},
 		{"worker_phase", "1 for what the worker is at, else 0.", prometheus.GaugeValue, []string{"phase"}},
+		{"worker_unfit", "1 for each reason why the worker claims nothing now, else 0.", prometheus.GaugeValue, []string{"reason"}},
 		{"registrations_total", "Lives of this worker so far: it begins anew when its lease was lost.", prometheus.CounterValue, nil},
-		{"leases_lost_total", "Lives that ended because the lease was lost.", prometheus.CounterValue, nil},
+		{"leases_lost_total", "Lives that ended because the lease was lost; with former driver processes of its guard.", prometheus.CounterValue, nil},
+		{"lives_given_up_total", "Lives that ended because the database took no records for the time of a lease; with former driver processes of its guard.", prometheus.CounterValue, nil},
+		{"flush_failing_seconds", "How long the database has taken no records; 0: it takes them.", prometheus.GaugeValue, nil},
+		{"log_failing_seconds", "How long the database has taken no logs; 0: it takes them.", prometheus.GaugeValue, nil},
 		{"lease_margin_seconds", "What is left until the worker kills its tasks, if no sign of life is answered until then.", prometheus.GaugeValue, nil},
 		{"runs_held", "Runs driven here at the moment.", prometheus.GaugeValue, nil},
 		{"slots", "Slots of this worker.", prometheus.GaugeValue, nil},
@@ -65,6 +71,25 @@ func newWatched(version string) *watched {
 		w.gauges[f.name] = gauge{desc(f.name, f.help, f.labels...), f.kind}
 	}
 	return w
+}
+
+// Carried is what is known of former driver processes of the same guard.
+type Carried struct {
+	Leases, Fences int64            // lost
+	GivenUp        int64            // lives whose records the database did not take
+	Replacements   map[string]int64 // of driver processes, by why
+}
+
+// Carry has the metrics of losses begin where former driver processes left off: one that was killed takes its counts along, and
+// what it was killed for would show nowhere.
+func (s *Set) Carry(c Carried) {
+	s.watched.mu.Lock()
+	s.watched.before = c
+	s.watched.mu.Unlock()
+	s.counted.fencesLost.Add(float64(c.Fences))
+	for why, n := range c.Replacements {
+		s.counted.replacements.add(why, float64(n))
+	}
 }
 
 // Watch shows what a worker is at: its Status.
@@ -111,11 +136,11 @@ func (w *watched) Describe(out chan<- *prometheus.Desc) {
 // Collect is prometheus.Collector's.
 func (w *watched) Collect(out chan<- prometheus.Metric) {
 	w.mu.Lock()
-	status, scale, hasLogs, logs := w.status, w.scale, w.logs != nil, w.logStats()
+	status, scale, hasLogs, logs, before := w.status, w.scale, w.logs != nil, w.logStats(), w.before
 	w.mu.Unlock()
 	show := shower{w, out}
 	if status != nil {
-		show.worker(status())
+		show.worker(status(), before)
 	}
 	if hasLogs {
 		show.logs(logs)
@@ -136,13 +161,19 @@ func (s shower) one(name string, value float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(g.desc, g.kind, value, labels...)
 }
 
-func (s shower) worker(now worker.Status) {
+func (s shower) worker(now worker.Status, before Carried) {
 	s.one("worker_info", 1, oneOf(containments, now.Containment), s.version)
 	for _, phase := range phases {
 		s.one("worker_phase", truth(phase == string(now.Phase)), phase)
 	}
+	for _, cause := range worker.UnfitCauses {
+		s.one("worker_unfit", truth(slices.Contains(now.UnfitFor, cause)), cause)
+	}
 	s.one("registrations_total", float64(now.Registrations))
-	s.one("leases_lost_total", float64(now.Losses))
+	s.one("leases_lost_total", float64(before.Leases+int64(now.Losses)))
+	s.one("lives_given_up_total", float64(before.GivenUp+int64(now.GivenUp)))
+	s.one("flush_failing_seconds", now.Unwritten.Seconds())
+	s.one("log_failing_seconds", now.Unlogged.Seconds())
 	if now.Phase == worker.Live || now.Phase == worker.Draining {
 		s.one("lease_margin_seconds", (now.Soft - boottime.Now()).Seconds())
 	}

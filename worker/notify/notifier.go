@@ -128,10 +128,16 @@ func describe(s *worker.Status, dead error) string {
 	if dead != nil && s.Phase != worker.Stopped {
 		return "stuck: " + strings.Join(strings.Fields(dead.Error()), " ")
 	}
-	if s.Phase != worker.Live && s.Phase != worker.Draining {
-		return string(s.Phase)
+	text := string(s.Phase)
+	if s.Phase == worker.Live || s.Phase == worker.Draining {
+		text = fmt.Sprintf("%s: %d runs, %d of %d slots in use", s.Phase, s.Runs, s.Gate.Slots-s.Gate.Free, s.Gate.Slots)
 	}
-	text := fmt.Sprintf("%s: %d runs, %d of %d slots in use", s.Phase, s.Runs, s.Gate.Slots-s.Gate.Free, s.Gate.Slots)
+	if len(s.Unfit) > 0 {
+		return text + ", " + s.Unfit[0]
+	}
+	if s.Phase != worker.Live && s.Phase != worker.Draining {
+		return text
+	}
 	if s.RenewErr != nil {
 		text += ", the database does not answer"
 	}

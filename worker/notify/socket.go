@@ -48,6 +48,19 @@ func open(name string) (*socket, error) {
 	return &socket{conn}, nil
 }
 
+// Tell sends lines in one message, from whoever is no worker yet. Without a socket it does nothing.
+func Tell(name string, lines ...string) error {
+	if name == "" {
+		return nil
+	}
+	s, err := open(name)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.send(lines...)
+}
+
 // send sends lines in one message.
 func (s *socket) send(lines ...string) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {

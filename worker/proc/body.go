@@ -46,7 +46,7 @@ func (a *attempt) start() (*body, error) {
 	begun := time.Now() // before its pid is given away
 	pid, err := b.spawn(a)
 	if err != nil {
-		return nil, spawnError{startReason(a.cmd, err)}
+		return nil, err
 	}
 	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: pid}
 	a.x.census.adopt(b.tree.leader, a.owner, begun)
@@ -78,14 +78,17 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
 		var end int
 		if b.streams[i], end, err = openStream(to); err != nil {
+			err = hostFault(err, "")
 			break
 		}
 		theirs = append(theirs, end)
 	}
 	if err == nil {
 		err = nicely(a.x.config.Resources.Nice, func() (err error) {
-			pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD))
-			return err
+			if pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD)); err != nil {
+				return a.x.startError(a.cmd, err)
+			}
+			return nil
 		})
 	}
 	for _, fd := range theirs {
@@ -93,8 +96,10 @@ func (b *body) spawn(a *attempt) (pid int, err error) {
 	}
 	if err != nil {
 		b.closeStreams()
+		return 0, err
 	}
-	return pid, err
+	a.x.suspects.clear(a.cmd.path)
+	return pid, nil
 }
 
 // process says how to start it.

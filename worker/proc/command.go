@@ -90,7 +90,7 @@ func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 	}
 	path, err := f.write("run", []byte(t.Body.Run))
 	if err != nil {
-		return nil, spawnError{err}
+		return nil, err
 	}
 	return append(argv, path), nil
 }
@@ -99,11 +99,7 @@ func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
 func workingDir(t *worker.Task, f *folder) (string, error) {
 	dir := t.Body.WorkingDir
 	if dir == "" {
-		own, err := f.dir()
-		if err != nil {
-			return "", spawnError{err}
-		}
-		return own, nil
+		return f.dir()
 	}
 	hint := "make it on this worker, or select one that has it"
 	if !filepath.IsAbs(dir) {
@@ -113,7 +109,7 @@ func workingDir(t *worker.Task, f *folder) (string, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return "", spawnError{fmt.Errorf("working_dir %s: %w: %s", dir, errnoOf(err), hint)}
+		return "", dagFault(err, fmt.Errorf("working_dir %s: %w: %s", dir, errnoOf(err), hint))
 	case !info.IsDir():
 		return "", spawnError{fmt.Errorf("working_dir %s is not a folder", dir)}
 	}
@@ -158,7 +154,7 @@ func executable(file string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return spawnError{fmt.Errorf("command %s not found on this worker: %w: install it, or select a worker that has it", file, fs.ErrNotExist)}
 	case err != nil:
-		return spawnError{fmt.Errorf("command %s: %w", file, errnoOf(err))}
+		return dagFault(err, fmt.Errorf("command %s: %w", file, errnoOf(err)))
 	case info.IsDir():
 		return spawnError{fmt.Errorf("command %s is a folder: name a program", file)}
 	}

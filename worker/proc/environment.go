@@ -12,6 +12,9 @@ import (
 // maxValueBytes is how much travels as a variable or an argument; a longer variable X arrives as the file that X_FILE names.
 const maxValueBytes = 32 << 10
 
+// fileSuffix ends the name of the variable that names such a file.
+const fileSuffix = "_FILE"
+
 // traceVariable is where tracing tools look for the trace that a process belongs to.
 const traceVariable = "TRACEPARENT"
 
@@ -77,6 +80,7 @@ func (x *Executor) layered(t *worker.Task) (environment, error) {
 func ours(t *worker.Task) environment {
 	env := environment{
 		"OARLOCK_RUN_ID":          strconv.FormatInt(t.Run, 10),
+		"OARLOCK_RUN_UID":         t.UID,
 		"OARLOCK_DAG":             t.DAG,
 		"OARLOCK_STEP":            t.Step,
 		"OARLOCK_ITEM":            t.Item,

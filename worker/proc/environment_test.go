@@ -59,12 +59,15 @@ func TestEnvironment_LaterLayersWin(t *testing.T) {
 	for name, want := range map[string]string{
 		"A": "inherited", "B": "worker", "C": "step", "D": "worker", "EMPTY": "", "MY_TOKEN": "the worker's own is not filtered",
 		"pass": "s3cret", "PARAM_DAY": "2026-11-20", "PARAM_N": "9007199254740993", "PARAM_F": "0.5", "PARAM_B": "true", "PARAM_J": `{"a":[1]}`,
-		"OARLOCK_RUN_ID": "41", "OARLOCK_DAG": "etl", "OARLOCK_STEP": "load", "OARLOCK_ITEM": "", "OARLOCK_ATTEMPT": "1",
+		"OARLOCK_RUN_ID": "41", "OARLOCK_RUN_UID": "u41", "OARLOCK_DAG": "etl", "OARLOCK_STEP": "load", "OARLOCK_ITEM": "", "OARLOCK_ATTEMPT": "1",
 		"OARLOCK_FENCE": "7", "OARLOCK_IDEMPOTENCY_KEY": "41/load/1", "OARLOCK_WORKER_ID": "w1",
 	} {
 		if got, ok := env[name]; !ok || got != want {
 			t.Errorf("%s is %q (%v), want %q", name, got, ok, want)
 		}
+	}
+	if id := env["OARLOCK_BODY_ID"]; !strings.HasPrefix(id, x.prefix) || !strings.HasSuffix(id, "-u41") {
+		t.Errorf("the body's id is %q: it does not end with the run's", id)
 	}
 	for _, name := range []string{"PARAM_NONE", "OARLOCK_URL", "OARLOCK_SOURCE_DIR", "OARLOCK_RUN_STATE", "OARLOCK_FAILED_STEPS"} {
 		if value, ok := env[name]; ok {
@@ -322,6 +325,20 @@ func TestEnvironment_SetsNoLoaderVariableWhereCommandsAreListed(t *testing.T) {
 	ordinary.Params = map[string]any{"ld_preload": "x"}
 	if got := listed.run(t, ordinary); got.Kind != dagrun.KindNone || !strings.Contains(stdout(ordinary), "LD_LIBRARY_PATH=/of/the/worker") {
 		t.Errorf("ordinary variables: %+v: %s", got, stdout(ordinary))
+	}
+}
+
+// A long value travels as a file that another variable names, and that one may be a loader variable.
+func TestEnvironment_SetsNoLoaderVariableByALongValue(t *testing.T) {
+	t.Parallel()
+	x := setup(t, func(c *Config) { c.Allow = []string{"/usr/bin/env"} })
+	long := strings.Repeat("x", maxValueBytes+1)
+	for name, kind := range map[string]dagrun.FailureKind{"AWS_CONFIG": dagrun.KindConfig, "NOTES": dagrun.KindNone} {
+		task := task(dagspec.Step{Command: "/usr/bin/env"})
+		task.Resolved.Env = map[string]string{name: long}
+		if got := x.run(t, task); got.Kind != kind {
+			t.Errorf("a long %s: %+v", name, got)
+		}
 	}
 }
 

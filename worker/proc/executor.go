@@ -66,6 +66,7 @@ type Executor struct {
 	prefix   string
 	count    atomic.Int64
 	kept     kept
+	suspects suspects
 }
 
 var _ worker.Executor = (*Executor)(nil)
@@ -195,7 +196,7 @@ type attempt struct {
 // prepare makes all a body needs. The attempt must be closed also where there is an error.
 func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 	number := strconv.FormatInt(x.count.Add(1), 10)
-	a := &attempt{x: x, task: task, owner: x.prefix + number}
+	a := &attempt{x: x, task: task, owner: x.prefix + number + "-" + task.UID}
 	added, err := x.layered(task)
 	if err != nil {
 		return a, configError{err}
@@ -223,7 +224,7 @@ func (x *Executor) prepare(task *worker.Task) (*attempt, error) {
 func (a *attempt) files(env environment) error {
 	var err error
 	if a.folder.output, err = a.folder.write("output", nil); err != nil {
-		return spawnError{err}
+		return err
 	}
 	env["OARLOCK_OUTPUT"] = a.folder.output
 	upstream := []byte("{}")
@@ -233,15 +234,15 @@ func (a *attempt) files(env environment) error {
 		}
 	}
 	if env["OARLOCK_UPSTREAM"], err = a.folder.write("upstream.json", upstream); err != nil {
-		return spawnError{err}
+		return err
 	}
 	for name, value := range maps.Clone(env) {
 		if len(value) <= maxValueBytes {
 			continue
 		}
 		delete(env, name)
-		if env[name+"_FILE"], err = a.folder.write("env."+name, []byte(value)); err != nil {
-			return spawnError{err}
+		if env[name+fileSuffix], err = a.folder.write("env."+name, []byte(value)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -254,7 +255,7 @@ func (a *attempt) group(number string) error {
 	}
 	var err error
 	if a.cgroup, err = makeCgroup(filepath.Join(a.x.config.Cgroup, cgroupName(a.x.prefix, number))); err != nil {
-		return spawnError{err}
+		return hostFault(err, "cgroup "+a.x.config.Cgroup)
 	}
 	return nil
 }

@@ -157,6 +157,14 @@ func (s *session) close() error {
 	return nil
 }
 
+// place names the folder of a session to people.
+func (x *Executor) place(s *session) string {
+	if s == x.work {
+		return "state_dir " + filepath.Dir(s.path)
+	}
+	return "temporary files in " + filepath.Dir(s.path)
+}
+
 // folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
 type folder struct {
 	x      *Executor
@@ -181,7 +189,7 @@ func (f *folder) dir() (string, error) {
 		}
 		work, err := f.x.workdirs.take(name)
 		if err != nil {
-			return "", err
+			return "", hostFault(err, f.x.place(f.x.work))
 		}
 		f.work = work
 	}
@@ -193,7 +201,7 @@ func (f *folder) write(suffix string, content []byte) (string, error) {
 	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
 	f.files = append(f.files, path)
 	if err := f.x.files.retry(func() error { return writeFile(path, content) }); err != nil {
-		return "", fmt.Errorf("write a file for the attempt: %w", err)
+		return "", hostFault(fmt.Errorf("write a file for the attempt: %w", err), f.x.place(f.x.files))
 	}
 	return path, nil
 }

@@ -42,7 +42,7 @@ func TestSession_IsNotMadeAgainWhereOthersCould(t *testing.T) {
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if got := x.run(t, shell("pwd")); got.Kind != dagrun.KindSpawn || !strings.Contains(got.Reason, "no such file") {
+	if got := x.run(t, shell("pwd")); !got.Unstarted || !strings.Contains(got.Reason, "no such file or directory (state_dir "+dir+")") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -86,21 +86,37 @@ func nicely(nice int, start func() error) error {
 // Unbound says why bodies may start more processes than Resources say, "" where they may not. Without a cgroup it is an
 // rlimit that bounds them, and the kernel asks root for none.
 func (x *Executor) Unbound() string {
-	if x.config.Resources.PIDs == 0 || !isRoot() {
+	left, why := x.unheld()
+	if left.PIDs == 0 || !isRoot() {
 		return ""
 	}
+	return why + ", and the kernel's limit for users is not for root"
+}
+
+// Late says why memory or processes of a body are bounded only from the moment after its start, "" where they are bounded before.
+func (x *Executor) Late() string {
+	left, why := x.unheld()
+	if left.Memory == 0 && (left.PIDs == 0 || isRoot()) {
+		return ""
+	}
+	return why
+}
+
+// unheld are the limits that no cgroup holds here, and why.
+func (x *Executor) unheld() (left Resources, why string) {
+	wanted := Resources{Memory: x.config.Resources.Memory, PIDs: x.config.Resources.PIDs}
+	if wanted == (Resources{}) {
+		return wanted, ""
+	}
 	if x.config.Cgroup == "" {
-		return "no cgroup v2 is writable here, and the kernel's limit for users is not for root"
+		return wanted, "no cgroup v2 is writable here"
 	}
 	trial, err := makeCgroup(filepath.Join(x.config.Cgroup, cgroupName(x.prefix, "limits")))
 	if err != nil {
-		return ""
+		return Resources{}, ""
 	}
 	defer func() { _ = trial.remove() }()
-	if trial.limit(Resources{PIDs: x.config.Resources.PIDs}) == (Resources{}) {
-		return ""
-	}
-	return "the cgroup of this worker has no pids controller, and the kernel's limit for users is not for root"
+	return trial.limit(wanted), "the cgroup of this worker lacks a controller"
 }
 
 // isRoot says whether this is the root that the kernel bounds by no limit: not one of a user namespace.

@@ -45,6 +45,16 @@ func TestLimits_SaysWhereNoneBindsRoot(t *testing.T) {
 	}
 }
 
+func TestLimits_SaysWhatIsBoundedLate(t *testing.T) {
+	t.Parallel()
+	for limits, late := range map[Resources]bool{{}: false, {Nice: 5}: false, {Memory: 1 << 30}: true, {PIDs: 20}: !isRoot()} {
+		x := setup(t, func(c *Config) { c.Cgroup, c.Resources = "", limits })
+		if why := x.Late(); (why != "") != late {
+			t.Errorf("%+v without a cgroup: it says %q", limits, why)
+		}
+	}
+}
+
 func TestLimits_AShortBodyIsNiceFromTheFirst(t *testing.T) {
 	t.Parallel()
 	x := setup(t, func(c *Config) { c.Resources = Resources{Nice: 5} })

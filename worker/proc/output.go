@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +43,10 @@ func readOutputFile(path string) ([]byte, error) {
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
 		return nil, nil // as most leave it
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openPatiently(path)
+	if err != nil && worker.Lacks(err) {
+		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
+	}
 	if err != nil {
 		return nil, errors.New("the file $OARLOCK_OUTPUT was removed or replaced by something that is no file")
 	}
@@ -58,6 +62,22 @@ func readOutputFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("$OARLOCK_OUTPUT has more than %d bytes: put large data elsewhere and output its address", maxFileBytes)
 	}
 	return text, nil
+}
+
+// A body that succeeded is not to fail because the worker had no descriptor left at its end: others end, too.
+const (
+	outputPause    = 20 * time.Millisecond
+	outputPatience = 10 * time.Second
+)
+
+// openPatiently opens the file, and waits for a descriptor where there is none.
+func openPatiently(path string) (*os.File, error) {
+	for deadline := time.Now().Add(outputPatience); ; time.Sleep(outputPause) {
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		if err == nil || !worker.Lacks(err) || time.Now().After(deadline) {
+			return f, err
+		}
+	}
 }
 
 // parseOutputs reads `name=value` lines and `name<<END` blocks.

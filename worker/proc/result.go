@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
 )
 
 // spawnError and configError say in which class a body belongs that never started.
@@ -24,6 +25,9 @@ var errStopped = errors.New("stopped before it started")
 
 // refused is the end of a body that never started.
 func refused(err error) dagrun.Result {
+	if lacking, ok := errors.AsType[hostError](err); ok {
+		return worker.Unstarted(lacking.error, lacking.place)
+	}
 	if config := (configError{}); errors.As(err, &config) {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}
@@ -37,9 +41,8 @@ func startReason(c command, err error) error {
 		unix.EACCES:  "the worker's user may not run it: look at its permissions, its folders', and the mount's noexec",
 		unix.ENOEXEC: "it is no program of this machine and has no #! line: write run:, or start its interpreter",
 		unix.E2BIG:   "arguments and environment are too large together: pass large values through stdin or $OARLOCK_UPSTREAM",
-		unix.EAGAIN:  "the worker's user has too many processes: lower slots, or raise the limit (ulimit -u, pids.max)",
-		unix.ENOMEM:  "the worker's host is out of memory: lower slots",
-		unix.EMFILE:  "the worker has too many open files: raise the limit (ulimit -n)",
+		unix.ENOMEM:  "other programs start: this one is too large, or broken",
+		unix.EIO:     "other programs start: the file of this one cannot be read",
 		unix.ETXTBSY: "somebody is still writing the file",
 	}
 	errno := syscall.Errno(0)

@@ -86,7 +86,7 @@ func program(name string, args ...string) *worker.Task {
 
 func task(body dagspec.Step) *worker.Task {
 	return &worker.Task{
-		Run: 41, DAG: "etl", Step: "load", Attempt: 1, Fence: 7, Key: "41/load/1", Body: &body,
+		Run: 41, UID: "u41", DAG: "etl", Step: "load", Attempt: 1, Fence: 7, Key: "41/load/1", Body: &body,
 		Resolved: &dagspec.Resolved{Env: map[string]string{}},
 		Stdout:   &buffer{}, Stderr: &buffer{}, Started: func() {}, Now: make(chan struct{}),
 	}

@@ -23,7 +23,7 @@ func openStdin(t *worker.Task, dir string) (*os.File, error) {
 	case r.Stdin != nil:
 		f, err := nameless(*r.Stdin)
 		if err != nil {
-			return nil, spawnError{fmt.Errorf("stdin: %w", err)}
+			return nil, hostFault(fmt.Errorf("stdin: %w", err), "")
 		}
 		return f, nil
 	}
@@ -36,7 +36,7 @@ func openStdinFile(path, dir string) (*os.File, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // the open of a FIFO would wait for its writer
 	if err != nil {
-		return nil, spawnError{fmt.Errorf("stdin file %s: %w: it must be on the worker that runs the step", path, errnoOf(err))}
+		return nil, dagFault(err, fmt.Errorf("stdin file %s: %w: it must be on the worker that runs the step", path, errnoOf(err)))
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {
 		f.Close()

@@ -27,7 +27,7 @@ func (r *Rig) attend(w *worker.Worker) (leave func() error, err error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
-	beside.Go(func() { r.watchGuard(ctx) })
+	beside.Go(func() { r.watchGuard(ctx, r.config.Link.Gone()) })
 	beside.Go(func() {
 		if err := notify.Run(ctx, notify.Config{Environment: notify.FromEnv(), Status: w.Status, Log: r.config.Log}); err != nil {
 			r.config.Log.Warn("systemd does not hear of this worker", "err", err)

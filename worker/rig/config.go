@@ -43,6 +43,7 @@ type Config struct {
 	Source     string         // with Only: the file that run was made of; "": where its DAG was put from last
 
 	Folder string // for working folders and spooled logs; "": one for this user below os.TempDir
+	Memory string // folder for what this host remembers of installations, which its workers share; "": one below Folder
 
 	Metrics metrics.Config // Registerer nil: a registry of its own
 	Listen  string         // host:port where /livez, /readyz and /metrics answer; "": nowhere, see Rig.Metrics
@@ -65,6 +66,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.Name = orElse(c.Name, hostName())
 	c.Database.FreshPaths = c.LocalFiles
+	c.Database.FewConns = orElse(c.Database.FewConns, queue.CallConns)
 	c.Slots = orElse(c.Slots, DefaultSlots)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -78,6 +80,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.Metrics.Version = orElse(c.Metrics.Version, c.Version)
 	c.Folder = orElse(c.Folder, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
+	c.Memory = orElse(c.Memory, filepath.Join(c.Folder, "installations"))
 	c.Logs.Dir = orElse(c.Logs.Dir, filepath.Join(c.Folder, "spool"))
 	return c, nil
 }
@@ -85,7 +88,7 @@ func (c Config) complete() (Config, error) {
 // ownConnection is to where the queue is, in the same way. A pool's own way may differ from the text it was parsed of: a
 // program sets passwords, TLS and hooks in it.
 func (c *Config) ownConnection() postgres.Connection {
-	own := postgres.Connection{URL: c.Database.URL, Pooler: c.Database.PollOnly}
+	own := postgres.Connection{URL: c.Database.URL}
 	if c.Database.Pool != nil {
 		pool := c.Database.Pool.Config()
 		own.URL, own.Config, own.BeforeConnect = "", pool.ConnConfig, pool.BeforeConnect

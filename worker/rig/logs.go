@@ -33,6 +33,8 @@ func (l logs) Open(name worker.LogName) worker.Log {
 
 func (l logs) Close() { l.shipper.Close() }
 
+func (l logs) Hurry() { l.shipper.Hurry() }
+
 type log struct{ *logship.Log }
 
 // Close waits a bounded time for what is on its way, whatever becomes of ctx: what it returns accounts for every byte.

@@ -18,8 +18,9 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	if err := r.open(ctx); err != nil {
 		return worker.Session{}, err
 	}
+	r.losses.lives(r.status())
 	self.Replaces = r.dead
-	session, err := untilThere(ctx, r, func(ctx context.Context) (*queue.Session, error) { return r.store.Register(ctx, self) })
+	session, err := untilThere(ctx, r, func(ctx context.Context) (*queue.Session, error) { return r.enter(ctx, self) })
 	if err != nil {
 		return worker.Session{}, err
 	}
@@ -32,13 +33,41 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
 }
 
+// try says why the database would not take records now.
+func (r *Rig) try(ctx context.Context) error { return r.store.TryRecords(ctx) }
+
+// enter registers. A server that was just promoted refuses a worker without a memory of it. It no longer does once a worker
+// that lived through the promotion has connected, so the worker waits for that.
+func (r *Rig) enter(ctx context.Context, self queue.Worker) (session *queue.Session, err error) {
+	for end := time.Now().Add(vouchPatience); ; {
+		if session, err = r.store.Register(ctx, self); !queue.Unvouched(err) || !time.Now().Before(end) {
+			return session, err
+		}
+		pause := time.NewTimer(vouchPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+const (
+	vouchPatience = 5 * time.Second // a worker at work tries to connect every second
+	vouchPause    = 250 * time.Millisecond
+)
+
 // open connects, once.
 func (r *Rig) open(ctx context.Context) (err error) {
 	if r.store != nil {
 		return nil
 	}
 	c := r.config.Database
-	c.Meter = r.metrics.Queue()
+	c.Meter = r.losses.meter(r.metrics.Queue())
+	if c.Memory == nil {
+		c.Memory = &memory{dir: r.config.Memory, log: r.config.Log}
+	}
 	r.store, err = untilThere(ctx, r, func(ctx context.Context) (*queue.Store, error) { return queue.Open(ctx, c) })
 	if err != nil {
 		return err
@@ -64,7 +93,11 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 		}
 		return answer, err
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, _ time.Duration) {
-		outage.Failed(r.config.Log, "the database is not there yet", err)
+		msg := "the database is not there yet"
+		if errors.Is(err, queue.ErrWaiting) {
+			msg = queue.ErrWaiting.Error()
+		}
+		outage.Failed(r.config.Log, msg, err)
 	}))
 }
 

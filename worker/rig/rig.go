@@ -35,6 +35,8 @@ type Rig struct {
 	session   atomic.Pointer[queue.Session] // of the present life
 	dead      []uuid.UUID                   // workers that nothing is left of, and that hold runs still
 	stopping  *stopping
+	losses    *losses
+	status    func() worker.Status // nil until there is a worker
 }
 
 // New checks the configuration and prepares what needs no database; Run does the rest.
@@ -43,13 +45,14 @@ func New(c Config) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{config: c, web: http.New(c.HTTP), stopping: newStopping()}
+	r := &Rig{config: c, web: http.New(c.HTTP), stopping: newStopping(), losses: newLosses(c.Link)}
 	if r.sql, err = postgres.New(c.SQL); err != nil {
 		return nil, err
 	}
 	if r.metrics, err = metrics.New(c.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	r.metrics.Carry(r.losses.carried())
 	r.executors = map[string]worker.Executor{"action:http.request": r.web, "action:postgres.query": r.sql}
 	r.dead = r.cleared()
 	return r, nil
@@ -79,6 +82,7 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.status = w.Status
 	r.stopping.tell(w)
 	leave, err := r.attend(w)
 	if err != nil {
@@ -99,6 +103,9 @@ func (r *Rig) prepare() (err error) {
 	if r.config.Commands == nil {
 		return nil
 	}
+	if err := r.heedShortages(r.config.Shortages()); err != nil {
+		return err
+	}
 	commands := *r.config.Commands
 	commands.Dir = orElse(commands.Dir, filepath.Join(r.config.Folder, "work"))
 	commands.WorkerVariable = guard.WorkerEnv
@@ -109,6 +116,10 @@ func (r *Rig) prepare() (err error) {
 	if why := r.commands.Unbound(); why != "" {
 		r.config.Log.Warn("resources: pids does not bound the commands of this worker", "why", why,
 			"hint", "let the worker run as another user, or where a cgroup v2 with the pids controller is delegated to it")
+	}
+	if why := r.commands.Late(); why != "" {
+		r.config.Log.Warn("resources: memory and pids bound a command of this worker only from the moment after its start", "why", why,
+			"hint", "let the worker run where a cgroup v2 with the controllers memory and pids is delegated to it")
 	}
 	return nil
 }
@@ -128,7 +139,7 @@ func (r *Rig) workerConfig() worker.Config {
 	c := &r.config
 	c.Secrets.WorkerVariable = guard.WorkerEnv
 	wc := worker.Config{
-		Register: r.register, Cancel: r.cancelChild, Ended: r.ended, Logs: r.newLogs,
+		Register: r.register, Try: r.try, Cancel: r.cancelChild, Ended: r.ended, Logs: r.newLogs,
 		Self: queue.Worker{
 			Name: c.Name, Host: hostName(), BootID: boottime.ID(), PID: os.Getpid(), Version: c.Version,
 			Labels: c.Labels, Queues: c.Queues, Containment: c.Link.Containment(), TTL: c.TTL, Only: c.Only,
@@ -137,7 +148,7 @@ func (r *Rig) workerConfig() worker.Config {
 		Executors: r.executors, Prober: r.web, Secrets: c.Secrets, LocalFiles: c.LocalFiles, Source: c.Source, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
 	}
 	if r.commands != nil {
-		wc.Env = r.commands.LookupEnv
+		wc.Env, wc.Trial = r.commands.LookupEnv, r.commands.Try
 	}
 	if c.Link != nil {
 		wc.Guard = sink{c.Link}

@@ -18,10 +18,13 @@ type stopping struct {
 	mu     sync.Mutex
 	now    bool
 	asked  chan struct{} // closed: by Stop or StopNow
+	atOnce chan struct{} // closed: by StopNow
 	worker *worker.Worker
 }
 
-func newStopping() *stopping { return &stopping{asked: make(chan struct{})} }
+func newStopping() *stopping {
+	return &stopping{asked: make(chan struct{}), atOnce: make(chan struct{})}
+}
 
 // Stop has the worker claim nothing more, let run what runs for a while, and hand on the rest. Run returns when that is
 // done.
@@ -33,7 +36,10 @@ func (r *Rig) StopNow() { r.stopping.ask(true) }
 func (s *stopping) ask(now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = s.now || now
+	if now && !s.now {
+		s.now = true
+		close(s.atOnce)
+	}
 	select {
 	case <-s.asked:
 	default:
@@ -64,7 +70,7 @@ func (s *stopping) pass() {
 	}
 }
 
-// untilStopped ends a context a while after the worker was told to stop.
+// untilStopped ends a context a while after the worker was told to stop, or once it is to stop at once.
 func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -80,6 +86,8 @@ func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Co
 		select {
 		case <-grace.C:
 			cancel(errStopped)
+		case <-r.stopping.atOnce:
+			cancel(errStopped)
 		case <-ctx.Done():
 		}
 	}()
@@ -89,14 +97,25 @@ func (r *Rig) untilStopped(ctx context.Context, after time.Duration) (context.Co
 	}
 }
 
-// watchGuard stops the worker at once when its guard died: nobody would end its tasks if it died as well.
-func (r *Rig) watchGuard(ctx context.Context) {
+// hangUpTime is within which a guard that closes its link kills this process. After that the guard is known to be gone.
+const hangUpTime = time.Second
+
+// watchGuard stops the worker at once when its guard died: nobody would end its tasks if it died as well. A guard also closes the link
+// just before it kills this process. That is no death of the guard, and the guard tells of it itself.
+func (r *Rig) watchGuard(ctx context.Context, gone <-chan struct{}) {
 	select {
-	case <-r.config.Link.Gone():
-		r.config.Log.Error("the guard of this worker is gone: ending its tasks and handing on its runs")
-		r.StopNow()
+	case <-gone:
 	case <-ctx.Done():
+		return
 	}
+	r.StopNow()
+	kill := time.NewTimer(hangUpTime)
+	defer kill.Stop()
+	select {
+	case <-kill.C:
+	case <-ctx.Done(): // all has ended already
+	}
+	r.config.Log.Error("the guard of this worker is gone: its tasks are ended and its runs handed on")
 }
 
 // guardGone is what Run returns where the guard died.

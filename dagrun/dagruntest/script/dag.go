@@ -312,6 +312,8 @@ func parseResult(words []string) (*dagrun.Result, error) {
 			res.Settled, notNumber = true, nil
 		case "permanent":
 			res.Permanent, notNumber = true, nil
+		case "unstarted":
+			res.Kind, res.Unstarted, res.Reason, notNumber = dagrun.KindLost, true, "not started: no room", nil
 		default:
 			return nil, fmt.Errorf("%q is no end of a body", word)
 		}

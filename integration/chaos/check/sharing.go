@@ -188,13 +188,14 @@ func (s *Sharing) where(holder string) string {
 	return fmt.Sprintf("on worker %s (%s)", s.seats[holder].name, holder)
 }
 
-// Moves counts how often runs were given back for want of a slot, and finds those that one worker gave back twice though nothing
-// of them started, ended or was asked in between (C3).
+// Moves counts how often runs were given back for want of a slot. It finds runs that one worker gave back twice (C3), though nothing
+// of them started, ended or was asked in between, and no worker lost them or gave them up.
 func Moves(trail []Change) (n int, broken []Violation) {
 	by := map[int64]map[string]int64{} // the transaction of each worker's move
 	for _, c := range trail {
 		switch {
-		case c.Task != "" && (c.Is == "running" || c.Is == "waiting" || terminal[c.Is]), c.Asked, terminal[c.Is]:
+		case c.Task != "" && (c.Is == "running" || c.Is == "waiting" || terminal[c.Is]), c.Asked, terminal[c.Is],
+			c.Task == "" && c.Was == "running" && c.Is == "queued" && c.GaveBack == "": // whatever that worker started was never recorded
 			delete(by, c.Run)
 		}
 		if c.Task != "" || c.GaveBack == "" {

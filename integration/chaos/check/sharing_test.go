@@ -148,6 +148,7 @@ func TestMoves_FindsWhatGoesToAndFro(t *testing.T) {
 		"a task ended meanwhile":    {[]Change{back(2, 1, "a"), task(3, "a", "", "succeeded", 1, 2), back(4, 2, "a")}, 2, ""},
 		"a task was put off":        {[]Change{back(2, 1, "a"), task(3, "a", "", "ready", 0, 2), back(4, 2, "a")}, 2, "C3"},
 		"something was asked of it": {[]Change{back(2, 1, "a"), asked, back(4, 2, "a")}, 2, ""},
+		"lost by another":           {[]Change{back(2, 1, "a"), back(3, 2, ""), back(4, 3, "a")}, 2, ""},
 		"given back for other ends": {[]Change{back(2, 1, ""), back(4, 2, "a")}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

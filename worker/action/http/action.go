@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -50,11 +53,17 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	task.Started()
 	begun := time.Now()
 	var got *answer
-	err = a.send(ctx, r, func(res *http.Response) (err error) {
+	var connected atomic.Bool
+	err = a.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}), r, func(res *http.Response) (err error) {
 		got, err = r.read(res)
 		return err
 	})
 	took := time.Since(begun).Round(time.Millisecond)
+	if err != nil && !connected.Load() {
+		if lack := lacking(err); lack != nil {
+			return worker.Unstarted(lack, "")
+		}
+	}
 	if err != nil {
 		fmt.Fprintf(task.Stderr, "%s failed after %v: %v\n", r.place(), took, err)
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: err.Error()}
@@ -68,6 +77,19 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
 	return got.result(task.Masked)
+}
+
+// lacking is what this host lacks, if that is why no connection was made. A resolver does not say why it could not ask.
+func lacking(err error) error {
+	if worker.Lacks(err) {
+		return err
+	}
+	if _, unresolved := errors.AsType[*net.DNSError](err); unresolved {
+		if lack := worker.OpenSome(context.Background()); worker.Lacks(lack) {
+			return lack
+		}
+	}
+	return nil
 }
 
 // untilNow ends a context also when there is no time for grace: a request needs none.

@@ -7,7 +7,10 @@ import (
 	nethttp "net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -214,5 +217,54 @@ func TestProbe_SaysWhatNobodyMayBeAsked(t *testing.T) {
 		if there, _, err := http.New(http.Policy{}).Probe(t.Context(), map[string]any{"url": url}); there || err == nil {
 			t.Errorf("%q: %v, %v", url, there, err)
 		}
+	}
+}
+
+// crowd takes all descriptors of this process until free is called: the test is alone in it.
+func crowd(t *testing.T) (free func()) {
+	t.Helper()
+	var taken []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		taken = append(taken, f)
+	}
+	return func() {
+		for _, f := range taken {
+			f.Close()
+		}
+	}
+}
+
+// A request that no descriptor was left for is for another host; one that was sent has happened.
+func TestExecute_WithoutADescriptorIsUnstarted(t *testing.T) {
+	const alone = "OARLOCK_TEST_ALONE"
+	if os.Getenv(alone) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
+	call(t, map[string]any{"url": url}) // what the runtime opens once is open
+	free := crowd(t)
+	for _, to := range []string{url, "http://oarlock.invalid/"} {
+		if res, _ := call(t, map[string]any{"url": to}); !res.Unstarted || !strings.Contains(res.Reason, "too many open files") {
+			t.Errorf("%s: %+v", to, res)
+		}
+	}
+	free()
+	if res, _ := call(t, map[string]any{"url": url}); res.Kind != dagrun.KindNone {
+		t.Errorf("with descriptors: %+v", res)
+	}
+	if res, _ := call(t, map[string]any{"url": "http://oarlock.invalid/"}); res.Kind != dagrun.KindHTTP {
+		t.Errorf("a name that is none: %+v", res)
 	}
 }

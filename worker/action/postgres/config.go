@@ -41,7 +41,6 @@ type Connection struct {
 	URL              string        // a URL or keyword=value string, by libpq's rules
 	StatementTimeout time.Duration // of steps that name none; 0: the step's own timeout
 	LockTimeout      time.Duration // of steps that name none; 0: as the server has it
-	Pooler           bool          // a pooler that refuses startup parameters is in between
 
 	// Config stands instead of a URL: one that pgx.ParseConfig made, and that a program changed. It is copied.
 	Config *pgx.ConnConfig
@@ -96,12 +95,10 @@ func (c *Connection) read() (*pgx.ConnConfig, error) {
 		return nil, errors.New("it has a URL and a Config: give it one of them")
 	case c.Config != nil:
 		config := c.Config.Copy()
-		if !c.Pooler {
-			pglink.AsWriter(config, config.RuntimeParams["application_name"])
-		}
+		pglink.AsWriter(config, config.RuntimeParams["application_name"])
 		return config, nil
 	case c.URL == "":
 		return nil, errors.New("it has no URL")
 	}
-	return pglink.Parse(c.URL, pglink.Options{Writer: !c.Pooler, AnyPath: true})
+	return pglink.Parse(c.URL, pglink.Options{Writer: true, AnyPath: true})
 }

@@ -50,6 +50,11 @@ func plain(err error) string {
 	return "no connection to the server"
 }
 
+// unbegunError is an attempt that got no connection: nothing of it happened.
+type unbegunError struct{ error }
+
+func (e *unbegunError) Unwrap() error { return e.error }
+
 // statementError says which statement failed.
 type statementError struct {
 	place     string
@@ -65,6 +70,9 @@ func result(ctx context.Context, task *worker.Task, err error) dagrun.Result {
 	r := dagrun.Result{Kind: dagrun.KindSQL, Reason: reason(err)}
 	if f, ok := errors.AsType[*failure](err); ok {
 		r.Kind, r.Permanent = f.kind, f.permanent
+	}
+	if _, unbegun := errors.AsType[*unbegunError](err); unbegun && worker.Lacks(err) {
+		return worker.Unstarted(err, "")
 	}
 	if errors.Is(err, queue.ErrLeaseLost) {
 		return dagrun.Result{Kind: dagrun.KindLost, Reason: "the run is no longer this worker's: rolled back"}
@@ -89,6 +97,8 @@ func reason(err error) string {
 		text = f.reason
 	} else if c, ok := errors.AsType[*connectError](err); ok {
 		text = c.Error()
+	} else if ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); ended && pgconn.SafeToRetry(err) {
+		text = "the task ended before it was sent"
 	} else if pglink.Classify(err) == pglink.SessionLost {
 		text = "the connection was lost: " + plain(err)
 	} else {

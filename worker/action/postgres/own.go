@@ -17,6 +17,9 @@ import (
 
 var isOwn = sql.Named("postgres/own")
 
+// outsideMode is for statements outside of a transaction: a pooler may have each of their round trips served by another backend.
+const outsideMode = pgx.QueryExecModeCacheDescribe
+
 const askTimeout = 5 * time.Second
 
 // Settler makes the result of a task durable in the task's own transaction: a *queue.Session.
@@ -44,7 +47,7 @@ func (l *life) owns(ctx context.Context, s *session, note func(string)) (bool, e
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var there, standby, may bool
-	err := s.conn.QueryRow(ctx, isOwn, l.worker).Scan(&there, &standby, &may)
+	err := s.conn.QueryRow(ctx, isOwn, outsideMode, l.worker).Scan(&there, &standby, &may)
 	pg, refused := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case refused && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883"): // no such table, schema, function

@@ -353,7 +353,7 @@ func TestExecute_TheEndOfItsContextEndsTheStatementAtTheServer(t *testing.T) {
 	y := newYard(t)
 	a := y.action()
 	running := func() bool {
-		return get[bool](y, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'oarlock 41 load/eu#2' AND query LIKE '%pg_sleep(1000)%' AND state = 'active' AND datname = current_database())")
+		return get[bool](y, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'oarlock 41 load/eu#2' AND query LIKE '%pg_sleep(1000)%' AND wait_event = 'PgSleep' AND datname = current_database())")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := newCall(with{"sql": []any{"INSERT INTO ledger (key) VALUES ('a')", "SELECT pg_sleep(1000)"}})
@@ -366,11 +366,22 @@ func TestExecute_TheEndOfItsContextEndsTheStatementAtTheServer(t *testing.T) {
 		t.Error("the server goes on")
 	}
 	if res.Kind != dagrun.KindSQL || !strings.HasPrefix(res.Reason, "stopped: cancel: ") || !strings.Contains(res.Reason, "57014") {
-		t.Errorf("%+v", res)
+		t.Errorf("%s: %q", res.Kind, res.Reason)
 	}
 	y.wantRows(0)
 	if n := get[int](y, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock' AND state = 'idle' AND query LIKE '%reset%' AND datname = current_database()"); n != 1 {
 		t.Errorf("%d connections were kept for the next task", n)
+	}
+}
+
+func TestReason_OfWhatWasNotSent(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := y.conn.Exec(ctx, "SELECT 1")
+	if got := postgres.Reason(err); got != "the task ended before it was sent" {
+		t.Errorf("%q for %v", got, err)
 	}
 }
 

@@ -75,12 +75,12 @@ func (t *transaction) ask(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	var gone bool
-	if err := t.session.conn.QueryRow(ctx, endBackend, t.backend.pid, t.backend.started).Scan(&gone); err != nil || !gone {
+	if err := t.session.conn.QueryRow(ctx, endBackend, outsideMode, t.backend.pid, t.backend.started).Scan(&gone); err != nil || !gone {
 		return false, errors.Join(err, errNoOutcome)
 	}
 	s := t.task.Settlement("")
 	var attempt int
-	err = t.session.conn.QueryRow(ctx, isSettled, pgx.StrictNamedArgs{
+	err = t.session.conn.QueryRow(ctx, isSettled, outsideMode, pgx.StrictNamedArgs{
 		"run": s.Claim.Run, "step": s.Task.Step, "item": s.Task.Item, "alt": s.Task.Alt, "attempt": s.Attempt,
 	}).Scan(&attempt, &done)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && attempt != s.Attempt {

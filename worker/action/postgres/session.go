@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -38,12 +39,7 @@ func (d *database) connect(ctx context.Context) (*session, error) {
 func (s *session) dial(ctx context.Context) (err error) {
 	config := s.database.config.Copy()
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.heard(n) }
-	if before := s.database.BeforeConnect; before != nil {
-		if err := before(ctx, config); err != nil {
-			return &connectError{s.database.name, err}
-		}
-	}
-	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+	if s.conn, err = pglink.Dial(ctx, config, s.database.BeforeConnect); err != nil {
 		return &connectError{s.database.name, err}
 	}
 	return nil

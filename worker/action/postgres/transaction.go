@@ -50,7 +50,7 @@ type backend struct {
 func (a *Action) transact(ctx context.Context, task *worker.Task, d *database, o options, do func(context.Context, *transaction) (dagrun.JSON, error)) error {
 	s, err := a.budget.take(ctx, d)
 	if err != nil {
-		return err
+		return &unbegunError{err}
 	}
 	defer a.budget.give(s)
 	s.listen(task.Stderr)

@@ -1,0 +1,114 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const runbookPage = "../docs/operations.md"
+
+// runbook plays a section of docs/operations.md: a test brings the trouble about, and the section says what a person types and sees.
+// In its blocks `…` stands for any text, and any number of blanks for any other.
+type runbook struct {
+	*bench
+	title  string
+	url    string            // of the person who types
+	words  map[string]string // what the page says in words: RUN, and addresses
+	blocks [][]string        // that were not played yet: language and text
+}
+
+// looks are commands that change nothing: they are typed again until they show what they should.
+var looks = regexp.MustCompile(`^oarlock (workers|status|events|list|logs|doctor|approvals|stats)\b`)
+
+// openRunbook finds the section, which must be played to its end.
+func (b *bench) openRunbook(t *testing.T, title string) *runbook {
+	t.Helper()
+	_, section, found := strings.Cut(read(t, runbookPage), "\n### "+title+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", runbookPage, title)
+	}
+	section = regexp.MustCompile(`(?m)^###? `).Split(section, 2)[0]
+	book := &runbook{bench: b, title: title, url: b.db.URL, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(section, -1)}
+	t.Cleanup(func() {
+		if len(book.blocks) > 0 && !t.Failed() && !t.Skipped() {
+			t.Errorf("%q: %d blocks were not played, the first is\n%s", title, len(book.blocks), book.blocks[0][2])
+		}
+	})
+	return book
+}
+
+// next takes the next block, which must be of a language.
+func (r *runbook) next(t *testing.T, language string) string {
+	t.Helper()
+	if len(r.blocks) == 0 || r.blocks[0][1] != language {
+		t.Fatalf("%q: no block of %s comes next", r.title, language)
+	}
+	text := r.blocks[0][2]
+	r.blocks = r.blocks[1:]
+	for word, value := range r.words {
+		text = strings.ReplaceAll(text, word, value)
+	}
+	return text
+}
+
+// console types the commands of the next block, one after the other, until each has shown what stands below it.
+func (r *runbook) console(t *testing.T) {
+	t.Helper()
+	for _, part := range strings.Split("\n"+r.next(t, "console"), "\n$ ")[1:] {
+		command, want, _ := strings.Cut(part, "\n")
+		out := r.types(command)
+		for end := time.Now().Add(patience); missing(out, want) != "" && looks.MatchString(command) && time.Now().Before(end); {
+			out = r.types(command)
+		}
+		if line := missing(out, want); line != "" {
+			t.Fatalf("$ %s\n%s\nlacks %q", command, out, line)
+		}
+		if testing.Verbose() {
+			t.Logf("$ %s\n%s", command, out)
+		}
+	}
+}
+
+// types is what a command shows.
+func (r *runbook) types(command string) string {
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = r.dir
+	cmd.Env = []string{"PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "DATABASE_URL=" + r.url, "TZ=UTC"}
+	out, _ := cmd.CombinedOutput() // how it ends shows in what it says
+	return string(out)
+}
+
+// log waits until a process has said the lines of the next block.
+func (r *runbook) log(t *testing.T, p *process) {
+	t.Helper()
+	want := r.next(t, "text")
+	for end := time.Now().Add(patience); missing(p.said.String(), want) != ""; {
+		if time.Now().After(end) {
+			t.Fatalf("%q: the log lacks %q", r.title, missing(p.said.String(), want))
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		<-pause.C
+	}
+}
+
+// missing is the first line that is wanted and does not follow in a text; "" where all do.
+func missing(text, want string) string {
+	for line := range strings.Lines(want) {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "…" {
+			continue
+		}
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(strings.Fields(line), " ")), "…", ".*")
+		found := regexp.MustCompile(`(?m)` + strings.ReplaceAll(pattern, " ", `[ \t]+`)).FindStringIndex(text)
+		if found == nil {
+			return line
+		}
+		text = text[found[1]:]
+	}
+	return ""
+}

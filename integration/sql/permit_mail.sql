@@ -1,0 +1,2 @@
+-- Purpose: the end of forbid_mail
+GRANT SELECT ON oarlock.controls TO oarlock_worker;

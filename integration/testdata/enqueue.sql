@@ -1,0 +1,1 @@
+SELECT oarlock.enqueue($1)

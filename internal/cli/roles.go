@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	toSubmit = "oarlock_submit"
+	toRead   = "oarlock_read"
+	toAdmin  = "oarlock_admin"
+)
+
+// commandRoles is the role with which a login may do all that a command does. Commands that are not here need none, or say
+// themselves which they need: migrate, worker, run, exec and dev.
+var commandRoles = map[string]string{
+	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "logs": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
+	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit,
+
+	"events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
+	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,
+
+	"dag apply": toAdmin, "dag pause": toAdmin, "dag resume": toAdmin, "dag rm": toAdmin, "dag retire": toAdmin, "queues pause": toAdmin,
+	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
+}
+
+// dryPrune is `oarlock prune --dry-run`, which only counts.
+const dryPrune = "prune --dry-run"
+
+// needRole has a problem that is about a lack of privileges name the role that the command needs.
+func (p *problem) needRole(command string, err error) {
+	role, known := commandRoles[strings.TrimPrefix(command, program+" ")]
+	server, said := errors.AsType[*pgconn.PgError](err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	if known && said && !connecting && server.Code == "42501" {
+		p.hint = "have an administrator grant " + role + " to this user"
+	}
+}

@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// mostFuture bounds how many such runs are counted.
+const mostFuture = 100_000
+
+var futureRunsSQL = sql.Named("doctor/future_runs")
+
+type futureRuns struct {
+	Runs        int64
+	First, Last time.Time
+}
+
+// futureRuns looks for runs that were accepted while the server's clock was ahead: they start only when it gets there again.
+func (x *examination) futureRuns(ctx context.Context) Check {
+	err := migrations.Check(ctx, x.conn)
+	var found futureRuns
+	if err == nil {
+		found, err = one[futureRuns](ctx, x.conn, futureRunsSQL, mostFuture)
+	}
+	if c := unseen(err); c != nil {
+		return *c
+	}
+	switch {
+	case err != nil:
+		return skip("%s", Explain(err))
+	case found.Runs == 0:
+		return ok("no run was accepted at a moment that is still to come")
+	}
+	return found.judge()
+}
+
+func (f futureRuns) judge() Check {
+	const format = "2006-01-02T15:04:05Z"
+	more, who, when := "", "runs start", f.First.UTC().Format(format)
+	if f.Runs >= mostFuture {
+		more = "+"
+	}
+	if f.Runs == 1 {
+		who = "run starts"
+	}
+	if last := f.Last.UTC().Format(format); last != when {
+		when += " to " + last
+	}
+	return warn("%d%s %s only at %s, later than asked for: the server's clock was ahead when they were accepted", f.Runs, more, who, when).
+		todo(`start them now, as the page on operations says under "The database's clock was wrong"; or leave them to that moment`)
+}

@@ -1,0 +1,24 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// installation looks whether workers would refuse this database as a copy.
+func (x *examination) installation(ctx context.Context) Check {
+	err := migrations.Check(ctx, x.conn)
+	if c := unseen(err); c != nil {
+		return *c
+	}
+	i, err := migrations.ReadInstallation(ctx, x.conn)
+	if err != nil {
+		return broken("ask which installation this is", err)
+	}
+	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
+		return fail("%s", wrong.Message()).todo("%s", wrong.Hint())
+	}
+	return ok("%s: %v", i.ID, i.Here)
+}

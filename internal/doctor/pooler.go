@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+const poolPatience = 2 * time.Second // well within checkTimeout
+
+// pooler connects as a worker does, and finds out what a worker would.
+func (x *examination) pooler(ctx context.Context) Check {
+	link := x.link.Copy()
+	pglink.AsWriter(link, link.RuntimeParams["application_name"])
+	pglink.AsOurs(link)
+	pglink.AsSteady(link)
+	conn, found, err := pglink.DialSession(ctx, link, nil)
+	x.sharesBackends = err != nil
+	waiting, isWaiting := errors.AsType[*pglink.WaitingError](err)
+	switch {
+	case errors.Is(err, pglink.ErrPooled):
+		return warn("a pooler in transaction mode: commands and applications work, a worker refuses to start").
+			todo("for workers set pool_mode = session for this database in the pooler's file, or direct_url past it")
+	case isWaiting:
+		return x.smallPool(1 + waiting.Lent)
+	case err != nil:
+		c := warn("a pooler, in a mode that cannot be told: %s", Explain(err))
+		if refusal := pglink.RefusalOf(err); refusal != nil && refusal.Hint != "" {
+			return c.todo("%s", refusal.Hint)
+		}
+		return c.todo("use transaction or session mode")
+	}
+	defer end(ctx, conn)
+	if found == pglink.NoPooler {
+		return ok("none: this is a connection of its own")
+	}
+	return x.poolSize(ctx, link)
+}
+
+// poolSize looks whether the pooler lends as many connections as a worker needs. Two of them are ours already.
+func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check {
+	var gets []pglink.Get
+	for len(gets)+2 < x.needs {
+		gets = append(gets, pglink.GetNew(link, nil))
+	}
+	more, refused := pglink.Lends(ctx, poolPatience, gets...)
+	if lent := 2 + more; lent < x.needs {
+		c := x.smallPool(lent)
+		if refusal := pglink.RefusalOf(refused); refusal != nil {
+			c.Detail += ": " + Explain(refused)
+			return c.todo("%s", refusal.Hint)
+		}
+		return c
+	}
+	return ok("a pooler in session mode, which lends the %d connections that a worker needs", x.needs)
+}
+
+func (x *examination) smallPool(lent int) Check {
+	return warn("a pooler in session mode that lends %d connections: a worker needs %d, and refuses to start", lent, x.needs).
+		todo("for one worker %s", pglink.WorkerPoolHint(x.needs))
+}

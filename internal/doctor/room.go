@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	roomSQL      = sql.Named("doctor/room")
+	roomPlaceSQL = sql.Named("doctor/room_place")
+	roomWriteSQL = sql.Named("doctor/room_write")
+)
+
+// room is what sql/doctor/room.sql returns.
+type room struct {
+	Database string
+	Ours     string
+	Largest  []string
+}
+
+func (r room) String() string {
+	text := fmt.Sprintf("the database takes %s, Oarlock %s of it", r.Database, r.Ours)
+	if len(r.Largest) > 0 {
+		text += ": " + strings.Join(r.Largest, ", ")
+	}
+	return text
+}
+
+// room looks whether the server can still write. A server does not tell how much of its disk is free, so a megabyte is
+// written and rolled back: to a temporary table, because any role may have one, and because it always needs new pages.
+func (x *examination) room(ctx context.Context) Check {
+	if x.facts.Standby || x.facts.ReadOnly {
+		return skip("no write is taken here: see writable")
+	}
+	if err := x.tryToWrite(ctx); err != nil {
+		return judgeWrite(err)
+	}
+	taken, err := one[room](ctx, x.conn, roomSQL)
+	if err != nil {
+		return broken("ask how large the database is", err)
+	}
+	return ok("1 MB was written and rolled back; %s. A server does not tell how much of its disk is free: watch that there", taken)
+}
+
+// tryToWrite leaves nothing behind but a few dead rows in the catalog.
+func (x *examination) tryToWrite(ctx context.Context) error {
+	tx, err := x.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, roomPlaceSQL); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, roomWriteSQL)
+	return err
+}
+
+// judgeWrite says why the server did not take a write.
+func judgeWrite(err error) Check {
+	refused, isServer := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case mayNot(err):
+		return skip("this user may make no temporary table, so nothing was written to see whether there is room").
+			todo("GRANT TEMPORARY ON DATABASE would let it try") // sql-shown: advice
+	case isServer && strings.HasPrefix(refused.Code, "53"):
+		return fail("the server takes no write: %s", Explain(err)).
+			todo("free room on the server's disk, or enlarge it: until then no run is accepted and nothing is recorded. `oarlock prune` needs room, too")
+	}
+	return broken("write a megabyte and roll it back", err)
+}

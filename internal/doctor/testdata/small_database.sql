@@ -1,0 +1,1 @@
+CREATE DATABASE full_one TABLESPACE small

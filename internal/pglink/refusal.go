@@ -1,0 +1,128 @@
+package pglink
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Refusal is why a pooler lets a client not in, or not go on.
+type Refusal struct {
+	Param string // the parameter of the URL that it does not take; "": it is about something else
+	Login bool   // it is about the user or the password
+	Lasts bool   // the same client is refused again
+	Pool  bool   // all server connections of the pool are taken
+	Hint  string // what to write into its files; "": nothing that we know of
+}
+
+// protocolViolation is the SQLSTATE of whatever PgBouncer itself says.
+const protocolViolation = "08P01"
+
+// amplePool is twice the pool that PgBouncer has where no line says otherwise.
+const amplePool = 40
+
+// PoolHint says which lines of the pooler's file have it lend so many connections.
+func PoolHint(size int) string {
+	return fmt.Sprintf("set default_pool_size = %d in the pooler's file, and pool_size of the database's line, max_db_connections and "+
+		"max_user_connections to no less where they are set", size)
+}
+
+// WorkerPoolHint is PoolHint for a worker, which may also go past the pooler.
+func WorkerPoolHint(size int) string {
+	return PoolHint(size) + "; or direct_url to a URL that leads past the pooler; see PgBouncer in docs/operations.md"
+}
+
+// WaitHint is for a client that the pooler has no connection for.
+func WaitHint() string { return "try again; if it stays so, " + PoolHint(amplePool) }
+
+const (
+	userLine = `the pooler's auth_file needs the line {user} "PASSWORD"`
+
+	loginHint  = "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass; " + userLine
+	hbaHint    = "the pooler's auth_hba_file needs a line that lets this user in: host {database} {user} ADDRESS/32 scram-sha-256"
+	serverHint = "the server is away or refuses the pooler: check host and port of the line {database} = host=SERVER port=5432 in [databases] " +
+		"of the pooler's file, and the user's password in its auth_file"
+)
+
+// refusals by how PgBouncer's message begins: it has one SQLSTATE for everything. … stands for a name, {database} and {user}
+// for those of the client. What a server said to PgBouncer comes with that SQLSTATE too. The first that fits counts.
+var refusals = []struct {
+	words string
+	Refusal
+}{
+	{"query_wait_timeout", Refusal{Pool: true, Hint: WaitHint()}},
+	{"no more connections allowed (max_client_conn)", Refusal{Hint: "set max_client_conn = 1000 in the pooler's file, which is 100 where it is not set"}},
+	{"client connections exceeded (max_db_client_connections)", Refusal{Hint: "set max_db_client_connections = 0 in the pooler's file and on the database's line, which is no limit"}},
+	{"client connections exceeded (max_user_client_connections)", Refusal{Hint: "set max_user_client_connections = 0 in the pooler's file and on the user's line, which is no limit"}},
+	{"no such database: ", Refusal{Lasts: true, Hint: "check the name in the URL, or add the line {database} = host=SERVER port=5432 to [databases] of the pooler's file"}},
+	{`database "…" does not exist`, Refusal{Lasts: true, Hint: "create it on the server with `createdb {database}`, or check the name in the URL"}},
+	{`database "…" is disabled`, Refusal{Hint: "have it enabled in the pooler's console: ENABLE {database}"}},
+	{`role "…" does not exist`, Refusal{Login: true, Lasts: true, Hint: "check the user in the URL: the server behind the pooler has no such role"}},
+	{"SSL required", Refusal{Lasts: true, Hint: "write sslmode=require into the URL, or set client_tls_sslmode = prefer in the pooler's file"}},
+	{"no such user", Refusal{Login: true, Lasts: true, Hint: userLine}},
+	{`"trust" authentication failed`, Refusal{Login: true, Lasts: true, Hint: userLine}},
+	{"password authentication failed for user ", Refusal{Login: true, Lasts: true, Hint: "the server refuses the password that the pooler has: " + userLine}},
+	{"password authentication failed", Refusal{Login: true, Lasts: true, Hint: loginHint}},
+	{"SASL authentication failed", Refusal{Login: true, Lasts: true, Hint: loginHint}},
+	{"empty password returned by client", Refusal{Login: true, Lasts: true, Hint: loginHint}},
+	{"server login failed: ", Refusal{Login: true, Lasts: true, Hint: "the server wants a password that the pooler has not: " + userLine}},
+	{"login rejected", Refusal{Login: true, Lasts: true, Hint: hbaHint}},
+	{"server login has been failing", Refusal{Hint: serverHint}},
+	{"client_login_timeout (server down)", Refusal{Hint: serverHint}},
+}
+
+// RefusalOf is what a pooler says in err; nil: err is not what a pooler says.
+func RefusalOf(err error) *Refusal {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.Code != protocolViolation {
+		return nil
+	}
+	if name, refused := RefusedParameter(pg); refused {
+		return &Refusal{Param: name, Lasts: true, Hint: fmt.Sprintf("leave %s out of the URL: for a user or a database, ALTER … SET does the same; "+ // sql-shown: what to do
+			"or have the pooler ignore it: ignore_startup_parameters = extra_float_digits,%s", name, name)}
+	}
+	for _, known := range refusals {
+		before, after, _ := strings.Cut(known.words, "…")
+		if !strings.HasPrefix(pg.Message, before) || !strings.HasSuffix(pg.Message, after) {
+			continue
+		}
+		r := known.Refusal
+		database, user := "DATABASE", "USER"
+		if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+			database, user = connect.Config.Database, connect.Config.User
+		}
+		r.Hint = strings.NewReplacer("{database}", iniName(database), "{user}", iniQuote(user)).Replace(r.Hint)
+		return &r
+	}
+	return nil
+}
+
+// RefusedParameter is the parameter that a pooler does not take at the start of a connection, if err is about one.
+func RefusedParameter(err error) (name string, refused bool) {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.Code != protocolViolation {
+		return "", false
+	}
+	rest, found := strings.CutPrefix(pg.Message, "unsupported startup parameter")
+	if !found {
+		return "", false
+	}
+	_, name, _ = strings.Cut(rest, ": ")
+	name, _, _ = strings.Cut(name, "=")
+	return name, true
+}
+
+// iniName is a name as a file of PgBouncer has it: what is no plain word is quoted.
+func iniName(name string) string {
+	special := func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}
+	if name != "" && !strings.ContainsFunc(name, special) {
+		return name
+	}
+	return iniQuote(name)
+}
+
+func iniQuote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,207 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	statement "github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	identitySQL = statement.Named("migrate/identity")
+	openRunsSQL = statement.Named("migrate/open_runs")
+	unusedSQL   = statement.Named("migrate/unused_copy")
+	adoptSQL    = statement.Named("migrate/adopt")
+)
+
+// Place is where a database is. A server that does not tell a part leaves it 0, and 0 is compared with nothing.
+type Place struct {
+	Server   int64 // its system identifier, which a base backup and a standby share
+	Database int64 // the oid
+	Timeline int64 // grows with each promotion, and with each restore to a point in time
+}
+
+func (p Place) String() string {
+	return fmt.Sprintf("database %d of server %d, timeline %d", p.Database, p.Server, p.Timeline)
+}
+
+// Installation is one Oarlock: a schema with its runs. A copy of the database says that it is the same one.
+type Installation struct {
+	ID         string // a UUID
+	Served     Place  // where workers served it; before the first one, where it was made
+	Here       Place  // where it is now
+	IsServed   bool   // a worker has come
+	CopiedFrom string // the installation that it was copied from; "": none
+	Adopting   bool   // AdoptCopy has begun, and has not ended
+}
+
+// ReadInstallation says which installation the database of a connection is. It takes one round trip.
+func ReadInstallation(ctx context.Context, db RowQuerier) (*Installation, error) {
+	return scanInstallation(db.QueryRow(ctx, identitySQL, pgx.QueryExecModeExec))
+}
+
+func scanInstallation(row interface{ Scan(...any) error }) (*Installation, error) {
+	var i Installation
+	err := row.Scan(&i.ID, &i.IsServed, &i.Served.Server, &i.Served.Database, &i.Served.Timeline,
+		&i.Here.Server, &i.Here.Database, &i.Here.Timeline, &i.CopiedFrom, &i.Adopting)
+	if err != nil {
+		return nil, fmt.Errorf("read which installation this is: %w", err)
+	}
+	return &i, nil
+}
+
+// InstallationOf is ReadInstallation for a URL. It is nil where the schema has none: it is older, or not there.
+func InstallationOf(ctx context.Context, url string, opts ...Option) (*Installation, error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	i, err := scanInstallation(d.db.QueryRowContext(ctx, identitySQL))
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "3F000") {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return i, err
+}
+
+// Judge returns a *CopyError where no worker may claim before a person has said what this database is. A worker to which this
+// address is known as the installation's takes a new timeline for a promotion.
+func (i *Installation) Judge(known bool) error {
+	switch {
+	case i.Adopting:
+		return &CopyError{Installation: *i}
+	case !i.IsServed:
+		return nil
+	case i.elsewhere() || i.promoted() && !known:
+		return &CopyError{Installation: *i}
+	}
+	return nil
+}
+
+// InPlace says that the database is where workers served it last.
+func (i *Installation) InPlace() bool {
+	return i.IsServed && !i.Adopting && !i.elsewhere() && !i.promoted()
+}
+
+// elsewhere says that this is another server or database than the one that was served.
+func (i *Installation) elsewhere() bool {
+	return differ(i.Served.Server, i.Here.Server) || i.Served.Database != i.Here.Database
+}
+
+func (i *Installation) promoted() bool { return differ(i.Served.Timeline, i.Here.Timeline) }
+
+// differ compares what both sides know.
+func differ(a, b int64) bool { return a != 0 && b != 0 && a != b }
+
+// CopyError says that a database may be a copy of the one that workers served, so that what runs there would run twice.
+type CopyError struct{ Installation }
+
+func (e *CopyError) Error() string { return e.Message() + ": " + e.Hint() }
+
+// Message says what was found.
+func (e *CopyError) Message() string {
+	switch {
+	case e.Adopting:
+		return fmt.Sprintf("this database is being made installation %s, and open runs of %s are left in it", e.ID, e.CopiedFrom)
+	case e.elsewhere():
+		return fmt.Sprintf("this may be a copy of installation %s: it is in %v; workers served it in %v", e.ID, e.Here, e.Served)
+	}
+	return fmt.Sprintf("this may be a copy of installation %s: its server is in timeline %d; workers served timeline %d, and none of them goes on here",
+		e.ID, e.Here.Timeline, e.Served.Timeline)
+}
+
+// Hint says what to do about it.
+func (e *CopyError) Hint() string {
+	if e.Adopting {
+		return "go on with `oarlock migrate adopt --copy`"
+	}
+	return "no worker claims here before you say what it is: `oarlock migrate adopt --moved` if the original is gone, " +
+		"`oarlock migrate adopt --copy` if the original goes on"
+}
+
+// Passes says that a worker which served the installation before may still arrive, and say that it goes on here.
+func (e *CopyError) Passes() bool { return !e.Adopting && !e.elsewhere() }
+
+// OpenRuns counts the runs that AdoptCopy would end.
+func OpenRuns(ctx context.Context, url string, opts ...Option) (n int64, err error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	if err := d.db.QueryRowContext(ctx, openRunsSQL).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count open runs: %w", err)
+	}
+	return n, nil
+}
+
+// UnusedCopy says whether the database was adopted as a copy, and neither a worker nor a run has come since.
+func UnusedCopy(ctx context.Context, url string, opts ...Option) (unused bool, err error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	if err := d.db.QueryRowContext(ctx, unusedSQL).Scan(&unused); err != nil {
+		return false, fmt.Errorf("look whether the copy is in use: %w", err)
+	}
+	return unused, nil
+}
+
+// adoptBatch is how many runs one transaction ends.
+const adoptBatch = 1000
+
+// Adopt says that the installation goes on where its database is now, and that its original is gone: open runs go on, and
+// keep their keys. i is what was read of it. Only a member of the schema's owner may, while no worker is connected.
+func Adopt(ctx context.Context, url string, i *Installation, opts ...Option) error {
+	_, err := adopt(ctx, url, i, true, opts)
+	return err
+}
+
+// AdoptCopy makes a copy an installation of its own, beside its original. It ends the open runs of the original, and says how
+// many. One that was cut off is simply called again.
+func AdoptCopy(ctx context.Context, url string, i *Installation, opts ...Option) (canceled int64, err error) {
+	return adopt(ctx, url, i, false, opts)
+}
+
+func adopt(ctx context.Context, url string, i *Installation, moved bool, opts []Option) (canceled int64, err error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return 0, fmt.Errorf("adopt: %w", err)
+	}
+	defer d.close()
+	err = pglink.Do(ctx, func(ctx context.Context) error {
+		return d.session().underLock(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			n, err := adoptAll(ctx, conn, i.ID, moved)
+			canceled += n
+			return err
+		})
+	}, repeat)
+	if err != nil {
+		return canceled, fmt.Errorf("adopt: %w", err)
+	}
+	return canceled, nil
+}
+
+// adoptAll works as the owner, batch by batch. A reply that is lost leaves its batch uncounted.
+func adoptAll(ctx context.Context, conn *sql.Conn, was string, moved bool) (canceled int64, err error) {
+	if _, err := conn.ExecContext(ctx, sessionSQL); err != nil {
+		return 0, err
+	}
+	for done := false; !done; {
+		var id string
+		var n int64
+		if err := conn.QueryRowContext(ctx, adoptSQL, was, moved, adoptBatch).Scan(&id, &n, &done); err != nil {
+			return canceled, err
+		}
+		canceled += n
+	}
+	return canceled, nil
+}

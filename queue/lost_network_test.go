@@ -1,0 +1,55 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// A lost network answers nothing: what is under way hangs, a new connection hangs, and so does a question beside. A close ends with its
+// context all the same, and that of the store soon after.
+func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	run := f.ask(t, "plain", 1)[0]
+	proxy, url := netfault.Through(t, f.url)
+	store := f.open(t, url)
+	s := f.registerAt(t, store)
+	claims := poll(t, s, 1).Claims
+	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Freeze()
+	for _, use := range []func(){
+		func() { _, _ = s.Poll(t.Context(), queue.Appetite{Free: 1}) },
+		func() { _, _ = s.Renew(t.Context(), queue.Vitals{}) },
+		func() { _, _ = s.Load(t.Context(), claims) },
+		func() {
+			_ = s.Commit(t.Context(), &queue.Batch{Claim: claims[0], Seen: claims[0].Inbox, Leave: &dagrun.Leave{}})
+		},
+		func() { _ = s.AppendLogs(t.Context(), []queue.Chunk{{Run: run, Attempt: 1, Day: queue.LogDay(1)}}) },
+		func() { _, _ = store.Get(t.Context(), run) },
+	} {
+		go use()
+	}
+	f.eventually(t, "all are in use", func() bool { return s.InUse() == 5 })
+	const bound = time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	began := time.Now()
+	if err := s.Close(ctx); err == nil {
+		t.Error("it says that all is closed in order")
+	}
+	if took := time.Since(began); took > 2*bound {
+		t.Errorf("the session took %v to close, want %v and a little", took, bound)
+	}
+	began = time.Now()
+	store.Close()
+	if took := time.Since(began); took > 2*bound {
+		t.Errorf("the store took %v to close", took)
+	}
+}

@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Only what got no connection is begun elsewhere: a connection that is missing after COMMIT says nothing of what happened.
+func TestResult_WithoutADescriptorIsUnstarted(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig("postgres://nobody@127.0.0.1:1/nowhere?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dials := func(errno syscall.Errno) error {
+		c := config.Copy()
+		c.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", errno)}
+		}
+		_, err := pgx.ConnectConfig(t.Context(), c)
+		return &connectError{"oarlock", err}
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		host bool
+	}{
+		{"no descriptor", &unbegunError{dials(syscall.EMFILE)}, true},
+		{"none on the host", &unbegunError{dials(syscall.ENFILE)}, true},
+		{"refused", &unbegunError{dials(syscall.ECONNREFUSED)}, false},
+		{"after COMMIT", fmt.Errorf("read back: %w", dials(syscall.EMFILE)), false},
+		{"closed", &unbegunError{errors.New("closed")}, false},
+	} {
+		got := result(t.Context(), &worker.Task{}, tt.err)
+		if got.Unstarted != tt.host || (got.Kind == dagrun.KindSQL) == tt.host {
+			t.Errorf("%s: got %+v", tt.name, got)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Pauses between two tries of a host that starts nothing. Each is twice the one before it, until a body has started in between.
+const (
+	shortestHostPause = time.Second
+	longestHostPause  = time.Minute
+)
+
+// hostTrialTimeout bounds how long one trial may take.
+const hostTrialTimeout = 30 * time.Second
+
+// host is whether this host starts tasks, for all lives of a worker.
+type host struct {
+	failed chan struct{} // a body could not start
+	proved atomic.Bool   // a body started after the last failure, and ended, since the host was last found to be mended
+
+	mu       sync.Mutex
+	failures int // so far
+
+	pause  time.Duration // before the next trial; watchHost's alone
+	outage Outage        // watchHost's alone
+}
+
+// cannotStart takes in that this host could not start a body. From now on the worker claims nothing and begins nothing. What waits
+// goes to another worker.
+func (w *Worker) cannotStart(why string) {
+	w.host.mu.Lock()
+	w.host.failures++
+	w.saysUnfit(why)
+	w.host.mu.Unlock()
+	select {
+	case w.host.failed <- struct{}{}:
+	default:
+	}
+	_, stalled := w.fleet.look()
+	for _, s := range stalled {
+		s.driver.post.put(happening{yield: true})
+	}
+}
+
+// failuresSoFar counts bodies that this host could not start.
+func (h *host) failuresSoFar() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failures
+}
+
+// proves takes in that a body started and ended, after so many failures. One from before the last failure proves nothing.
+func (h *host) proves(failures int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if failures == h.failures {
+		h.proved.Store(true)
+	}
+}
+
+// saysUnfit needs host.mu.
+func (w *Worker) saysUnfit(why string) {
+	w.gate.Refuse(why)
+	w.fitness.set(unfitHost, time.Now(), "this host cannot start tasks: "+why)
+	w.renewSoon() // others are to count on it no more
+}
+
+// UnfitCauses are the words for why a worker claims nothing.
+var UnfitCauses = []string{unfitRecords, unfitReads, unfitHost}
+
+// unfitFor are the causes that hold now.
+func (w *Worker) unfitFor() (causes []string) {
+	for _, cause := range UnfitCauses {
+		if _, unfit := w.fitness.of(cause); unfit {
+			causes = append(causes, cause)
+		}
+	}
+	return causes
+}
+
+// startsNothing says whether tasks that wait for a slot wait in vain until the host is mended.
+func (w *Worker) startsNothing() bool {
+	_, unfit := w.fitness.of(unfitHost)
+	return unfit
+}
+
+// watchHost tries a host that starts nothing until it does.
+func (w *Worker) watchHost() {
+	for {
+		if w.startsNothing() { // since the life before this one, perhaps
+			w.mendHost()
+		}
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.host.failed:
+		}
+	}
+}
+
+// mendHost returns once the host starts tasks again, or the life of the worker is over.
+func (w *Worker) mendHost() {
+	if w.host.proved.Swap(false) || w.host.pause == 0 {
+		w.host.pause = shortestHostPause
+	}
+	for {
+		if !w.awaitTrial(time.Now().Add(w.host.pause)) {
+			return
+		}
+		w.host.pause = min(2*w.host.pause, longestHostPause)
+		if w.tryHost() {
+			w.host.outage.Over(w.log, "this host starts tasks again")
+			return
+		}
+	}
+}
+
+// awaitTrial tells of the host until the next trial is due; false: the life of the worker ended before.
+func (w *Worker) awaitTrial(due time.Time) bool {
+	for {
+		if r, unfit := w.fitness.of(unfitHost); unfit {
+			w.host.outage.Failed(w.log, "the worker claims nothing until its host can start tasks", errors.New(r.why))
+		}
+		left := time.Until(due)
+		if left <= 0 {
+			return true
+		}
+		timer := time.NewTimer(min(left, sayAgain))
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// tryHost says whether a trial passed, and no body failed to start since it began.
+func (w *Worker) tryHost() bool {
+	failures := w.host.failuresSoFar()
+	ctx, cancel := context.WithTimeout(w.ctx, hostTrialTimeout)
+	defer cancel()
+	err := w.config.Trial(ctx)
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	switch {
+	case w.ctx.Err() != nil: // cut off, it proves nothing
+		return false
+	case err != nil:
+		w.saysUnfit(err.Error())
+		return false
+	case w.host.failures != failures:
+		return false
+	}
+	w.gate.Refuse("")
+	w.fitness.clear(unfitHost)
+	w.host.proved.Store(false)
+	w.renewSoon()
+	return true
+}
+
+// someDescriptors are as many as the body of an action may need.
+const someDescriptors = 8
+
+// OpenSome opens some descriptors and closes them again: the trial of a worker that starts no processes.
+func OpenSome(context.Context) error {
+	for range someDescriptors {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		defer f.Close()
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package metrics_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oarlock-dev/oarlock/worker/metrics"
+)
+
+var (
+	alertedMetric = regexp.MustCompile(`(oarlock_[a-z_]+)(?:\{([^}]*)\})?`)
+	alertedLabel  = regexp.MustCompile(`([a-z_]+)(=~|=)"([^"]*)"`)
+)
+
+// An alert on a metric or a label that is not there would never fire. All it names are there before anything happened, or the
+// first event were no rise.
+func TestAlerts_NameWhatIsThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	fresh := full(t, metrics.Config{Registerer: registry})
+	fresh.Carry(metrics.Carried{})
+	there := seriesOf(t, registry)
+	beforehand := prometheus.NewRegistry()
+	newSet(t, metrics.Config{Registerer: beforehand})
+	counted := seriesOf(t, beforehand)
+	for _, m := range alertedMetric.FindAllStringSubmatch(string(text), -1) {
+		name, labels := m[1], m[2]
+		if len(there[name]) == 0 {
+			t.Errorf("there is no metric %s", name)
+		}
+		for _, l := range alertedLabel.FindAllStringSubmatch(labels, -1) {
+			for value := range strings.SplitSeq(l[3], "|") {
+				if pair := l[1] + "=" + value; !slices.Contains(there[name], pair) || !slices.Contains(counted[name], pair) {
+					t.Errorf("%s has no %s from the start", name, pair)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"oarlock_drives_total", "oarlock_flushes_total", "oarlock_attempts_total", "oarlock_driver_replacements_total", "oarlock_leases_lost_total"} {
+		if !strings.Contains(string(text), name) {
+			t.Errorf("no alert is about %s", name)
+		}
+	}
+}
+
+// seriesOf are the labels of each metric, as name=value.
+func seriesOf(t *testing.T, registry *prometheus.Registry) map[string][]string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string][]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			series[f.GetName()] = append(series[f.GetName()], "")
+			for _, l := range m.GetLabel() {
+				series[f.GetName()] = append(series[f.GetName()], l.GetName()+"="+l.GetValue())
+			}
+		}
+	}
+	return series
+}
+
+func TestAlerts_AreThoseThatTheDocsShow(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../deploy/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(rules), "\n") // without the comment
+	if !strings.Contains(string(page), "```yaml\n"+text+"```\n") {
+		t.Error("docs/metrics.md shows other alerts than deploy/alerts.yaml")
+	}
+}
+
+// What former driver processes lost shows in the metrics of their successor.
+func TestSet_CarriesLossesOn(t *testing.T) {
+	t.Parallel()
+	s := full(t, metrics.Config{}) // one lease and one fence lost
+	s.Carry(metrics.Carried{Leases: 2, Fences: 3, GivenUp: 4, Replacements: map[string]int64{"overdue": 5, "died": 6, "new": 7}})
+	shows(
+		t, scrape(t, s),
+		"oarlock_leases_lost_total 3", "oarlock_fences_lost_total 4",
+		`oarlock_driver_replacements_total{why="overdue"} 5`, `oarlock_driver_replacements_total{why="died"} 6`,
+		`oarlock_driver_replacements_total{why="unattached"} 0`, `oarlock_driver_replacements_total{why="other"} 7`,
+	)
+}
