@@ -345,6 +345,9 @@ func (j *journal) try(do func(context.Context, *pgx.Conn) error) (asked bool, er
 		asked = true
 		return do(ctx, conn)
 	})
+	if err == nil {
+		j.pulse.beat() // the answer is there: drivers that are told of it find no flush under way
+	}
 	return asked, err
 }
 

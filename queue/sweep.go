@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -150,11 +149,11 @@ func (s *Session) sweep(ctx context.Context) (dead []uuid.UUID, err error) {
 
 // look goes again at once where its connection had died before.
 func (w *sweeps) look(of *cadence, look func(context.Context, *pgx.Conn, *finding) error) finding {
-	begun := boottime.Now()
+	begun := w.now()
 	for try := 0; ; try++ {
 		f := finding{of: of}
 		err := w.link.use(w.life, func(ctx context.Context, conn *pgx.Conn) error { return look(ctx, conn, &f) })
-		f.took = boottime.Now() - begun
+		f.took = w.now() - begun
 		if err == nil {
 			return f
 		}
