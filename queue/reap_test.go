@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -435,4 +436,22 @@ func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'queued' AND losses = 1"); n != 20 {
 		t.Errorf("%d runs were queued once", n)
 	}
+}
+
+// A cancel of a run that no worker holds ends its tasks itself. These are no late records of a worker that was lost.
+func TestReap_ACancelBetweenTwoWorkersIsNoLateRecord(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	run := f.ask(t, "plain", 1)[0]
+	at := time.Now().Add(-time.Hour)
+	// One worker began a task, and another one followed; both were lost.
+	f.exec(t, "UPDATE oarlock.runs SET epoch = 2, started_at = $2 WHERE run_id = $1", run, at)
+	f.exec(t, "INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, epoch, seq, started_at, attempt_at) VALUES ($1, 0, '', 'running', 1, 1, 1, 1, $2, $2)", run, at)
+	f.exec(t, "INSERT INTO oarlock.events (run_id, at, kind, epoch) SELECT $1, $2, 'lost', e FROM generate_series(1, 2) e", run, at)
+	f.exec(t, "SELECT oarlock.cancel($1, now => true)", run)
+	f.wantStates(t, "canceled:1")
+	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.tasks WHERE run_id = $1 AND (epoch, state) IS DISTINCT FROM (2, 'canceled')", run); n != 0 {
+		t.Errorf("%d tasks tell of another drive", n)
+	}
+	pgtest.CheckInvariants(t, f.db.Conn(t))
 }

@@ -427,7 +427,7 @@ BEGIN
              WHERE t.run_id = r.run_id AND t.item = '' AND t.alt = 0 AND t.state = 'running') p
         ON CONFLICT DO NOTHING;
     UPDATE oarlock.tasks t
-       SET state = 'canceled', reason = why, failure_kind = NULL, publishing = false, request = '', request_by = '', marked = '',
+       SET state = 'canceled', epoch = r.epoch, reason = why, failure_kind = NULL, publishing = false, request = '', request_by = '', marked = '',
            next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = r.run_id AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
     DELETE FROM oarlock.approvals_open a WHERE a.run_id = r.run_id;
@@ -456,7 +456,7 @@ BEGIN
            paused_by = '', deadline = NULL, left_ms = 0, wake_at = NULL, inbox = o.inbox + 1, finished_at = ended,
            counts = o.counts || jsonb_build_object('open', 0, 'canceled', (o.counts ->> 'open')::int + (o.counts ->> 'canceled')::int)
      WHERE o.run_id = r.run_id;
-    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why || ' while no worker held it');
+    INSERT INTO oarlock.events (run_id, at, kind, by, message) VALUES (r.run_id, ended, 'canceled', session_user, why || ' while no worker held it');
     PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
     IF r.parent_run IS NOT NULL THEN
         PERFORM oarlock.tell_parent(r, 'canceled', why);

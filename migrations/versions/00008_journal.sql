@@ -125,7 +125,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE oarlock.tasks t
-       SET state = 'canceled', reason = condemn.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
+       SET state = 'canceled', epoch = r.epoch, reason = condemn.reason, next_attempt_at = NULL, deadline = NULL, finished_at = ended
      WHERE t.run_id = run AND t.state IN ('pending', 'ready', 'running', 'finishing', 'retrying', 'waiting', 'paused');
     DELETE FROM oarlock.approvals_open a WHERE a.run_id = run;
     UPDATE oarlock.controls c SET decided_at = ended, outcome = 'refused', state = 'failed', message = condemn.reason

@@ -92,7 +92,7 @@ BEGIN
            paused_by = '', deadline = NULL, left_ms = 0, wake_at = NULL, queue_deadline = NULL, inbox = o.inbox + 1, finished_at = ended,
            counts = o.counts || jsonb_build_object('open', 0, 'canceled', (o.counts ->> 'open')::int + (o.counts ->> 'canceled')::int)
      WHERE o.run_id = r.run_id;
-    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why);
+    INSERT INTO oarlock.events (run_id, at, kind, by, message) VALUES (r.run_id, ended, 'canceled', session_user, why);
 END $$;
 -- +goose StatementEnd
 
