@@ -142,9 +142,10 @@ func (g *guard) run() (int, error) {
 	}
 }
 
-// isLast says whether no driver process follows one that ended with this code.
+// isLast says whether no driver process follows one that ended with this code. One that was to be killed may still end by
+// itself: its code then tells nothing.
 func (g *guard) isLast(code int) bool {
-	return g.asked > 0 || code == 0 || slices.Contains(g.Final, code)
+	return g.asked > 0 || g.over == nil && (code == 0 || slices.Contains(g.Final, code))
 }
 
 // turn waits for one thing to happen, for d at the longest, and takes it in. Every wait of a guard is a loop around it, so

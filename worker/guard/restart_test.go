@@ -413,3 +413,23 @@ func TestRun_HandsCountsOnToTheNextDriverProcess(t *testing.T) {
 		}
 	}
 }
+
+// A driver process that is to be killed sees its guard hang up first, and may be quick enough to end in order.
+func TestGuard_WhatWasOverdueHasASuccessor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		guard guard
+		code  int
+		last  bool
+	}{
+		"ended in order":             {guard{}, 0, true},
+		"ended by a final code":      {guard{Config: Config{Final: []int{2}}}, 2, true},
+		"crashed":                    {guard{}, 1, false},
+		"overdue, ended in order":    {guard{over: errDeadline}, 0, false},
+		"overdue, and asked to stop": {guard{over: errDeadline, asked: 1}, 137, true},
+	} {
+		if last := c.guard.isLast(c.code); last != c.last {
+			t.Errorf("%s: last %t", name, last)
+		}
+	}
+}
