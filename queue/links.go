@@ -100,7 +100,8 @@ func (s *Store) occupy(ctx context.Context, l *links, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, poolSize).Scan(&size); err != nil {
 		return fmt.Errorf("look how large the pool is: %w", err)
 	}
-	return s.short(lent, size-lent, refused)
+	others := max(0, size-lent) // one that was lent may have ended since
+	return s.short(lent, others, refused)
 }
 
 // get makes the connection of a link, as pglink.Get.
