@@ -62,6 +62,7 @@ func idleMinute(t *testing.T, s *queue.Session, clock *clock) (polls int) {
 			polls++
 			nextPoll = clock.now() + pace.After(poll(t, s, 10))
 		}
+		s.Swept()
 		clock.pass(min(nextPoll, nextRenewal) - clock.now())
 	}
 	return polls

@@ -34,6 +34,12 @@ func (f *fleet) watcher(tb testing.TB) *watcher {
 	return w
 }
 
+// pass lets time pass between two looks, not during one: a look that took long is not repeated soon.
+func (w *watcher) pass(d time.Duration) {
+	w.Swept()
+	w.clock.pass(d)
+}
+
 // silence polls until those who are silent have been so for a TTL, and stops before it acts upon it.
 func (w *watcher) silence(tb testing.TB) {
 	tb.Helper()
@@ -41,7 +47,7 @@ func (w *watcher) silence(tb testing.TB) {
 		if p := poll(tb, w.Session, 0); len(p.Lost) > 0 {
 			tb.Fatalf("%v lost too early", p.Lost)
 		}
-		w.clock.pass(time.Second)
+		w.pass(time.Second)
 	}
 }
 
@@ -50,9 +56,9 @@ func (w *watcher) sweep(tb testing.TB) (did queue.Polled) {
 	tb.Helper()
 	for i := range 3 * queue.Looks {
 		if i == queue.Looks { // what was under way before is over
-			w.clock.pass(time.Minute)
+			w.pass(time.Minute)
 		}
-		w.clock.pass(time.Second)
+		w.pass(time.Second)
 		p := poll(tb, w.Session, 0)
 		did.Lost, did.Queued = append(did.Lost, p.Lost...), did.Queued+p.Queued
 		w.Swept()

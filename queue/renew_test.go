@@ -165,7 +165,7 @@ func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 		}
 	}
 	for range 2 * queue.Looks {
-		w.clock.pass(time.Second)
+		w.pass(time.Second)
 		poll(t, w.Session, 0)
 		w.Swept()
 	}
