@@ -7,11 +7,9 @@ import (
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
-	"github.com/oarlock-dev/oarlock/internal/golden"
-	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-func TestExamples_ParseCompileAndDraw(t *testing.T) {
+func TestExamples_ParseAndCompile(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*/*.yaml")
 	if err != nil || len(files) < 4 {
@@ -20,12 +18,12 @@ func TestExamples_ParseCompileAndDraw(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			t.Parallel()
-			draw(t, file)
+			compile(t, file)
 		})
 	}
 }
 
-func draw(t *testing.T, file string) {
+func compile(t *testing.T, file string) {
 	t.Helper()
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -35,17 +33,10 @@ func draw(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := spec.Graph()
-	if err != nil {
+	if _, err := spec.Graph(); err != nil {
 		t.Fatal(err)
 	}
-	view := graphview.FromSpec(spec, graph)
 	checkSchemaLine(t, file, string(src))
-	name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-	golden.Equal(t, filepath.Join("testdata", name+".txt"), graphview.Text(view, graphview.TextOptions{}))
-	golden.Equal(t, filepath.Join("testdata", name+".dot"), graphview.DOT(view))
-	golden.Equal(t, filepath.Join("testdata", name+".mmd"), graphview.Mermaid(view))
-	golden.Equal(t, filepath.Join("testdata", name+".svg"), graphview.SVG(view))
 }
 
 // checkSchemaLine wants the first line to lead an editor to the schema.

@@ -66,9 +66,18 @@ func checkAll(t rapid.TB, v graphview.View) {
 		}
 		checkLines(t, text, o.Width)
 	}
-	checkDOT(t, graphview.DOT(v))
-	checkMermaid(t, graphview.Mermaid(v))
-	checkXML(t, graphview.SVG(v))
+	checkDOT(t, twice(t, v, graphview.DOT))
+	checkMermaid(t, twice(t, v, graphview.Mermaid))
+	checkXML(t, twice(t, v, graphview.SVG))
+}
+
+func twice(t rapid.TB, v graphview.View, draw func(graphview.View) string) string {
+	t.Helper()
+	drawn := draw(v)
+	if again := draw(v); again != drawn {
+		t.Fatalf("drawn twice, two drawings:\n%s\n%s", drawn, again)
+	}
+	return drawn
 }
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
