@@ -8,11 +8,9 @@
 //
 //   - [Pair] drives a core and the model side by side over a small store, [Kept], and compares them after every event.
 //   - [Choices] turns random numbers, or the bytes of a fuzzer, into graphs ([RandomSpec]) and histories ([Play]).
-//   - [Graphs] lists all small graphs, [OneOrder] settles one in its plainest order, and [Crashes] plays every order with crashes.
 //
 // Other ways to hold the core against something have a package of their own: dagrun/dagruntest/enumerate plays every history of
-// small graphs, dagrun/dagruntest/world simulates workers, a database and people, and dagrun/dagruntest/script reads the rules of the
-// language as texts.
+// small graphs, and dagrun/dagruntest/script reads the rules of the language as texts.
 //
 // Nothing here starts a goroutine or looks at a clock. The package knows neither a database nor a process.
 package dagruntest

@@ -32,11 +32,6 @@ func NewKept() *Kept {
 	}
 }
 
-// Clone is a copy.
-func (k *Kept) Clone() *Kept {
-	return &Kept{k.Run, maps.Clone(k.Tasks), maps.Clone(k.Attempts), maps.Clone(k.Decided), maps.Clone(k.Asked)}
-}
-
 // Commit keeps a whole batch.
 func (k *Kept) Commit(r dagrun.Records) {
 	k.CommitPrefix(r, len(r.Tasks))

@@ -10,6 +10,4 @@
 //
 // What it plays itself: bodies, the guard, the network, people. What checks: the audit sees every write that the store
 // takes, in order, and the witness every body's start and end. The names of invariants are those of docs/promises.md.
-//
-// The core alone, without the worker around it, is played by dagrun/dagruntest/world, and faster.
 package world

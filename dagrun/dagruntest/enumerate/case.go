@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/dagrun/dagruntest"
 )
 
 // Case is one graph of tasks with default rule and edges, the outcome of each body, and what people do.
@@ -37,7 +36,7 @@ func (c *Case) explore(s stored) (int, error) {
 		return n, nil
 	}
 	total := 0
-	for o := dagruntest.NewOdometer(); ; {
+	for o := newOdometer(); ; {
 		d := &drive{Case: c, s: s, choices: o}
 		n, err := c.follow(d)
 		if err != nil {
@@ -76,7 +75,7 @@ func (c *Case) follow(d *drive) (int, error) {
 
 // every plays all histories of a graph for every set of outcomes.
 func every(parents [][]int, crashes int, p plan) (Count, error) {
-	g, err := dagrun.Compile(dagruntest.SpecOf(parents))
+	g, err := dagrun.Compile(specOf(parents))
 	if err != nil {
 		return Count{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/dagrun/dagruntest"
 )
 
 // ending says how a drive ended.
@@ -26,7 +25,7 @@ const mostMoves = 100 // of one drive
 type drive struct {
 	*Case
 	s       stored
-	choices *dagruntest.Odometer
+	choices *odometer
 	run     *dagrun.Run
 	flying  [mostTasks]int // attempt under way
 	killed  [mostTasks]bool

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/dagrun/dagruntest"
 )
 
 // fate of a task's body, and of its publish where it has one.
@@ -14,6 +13,7 @@ type fate int
 const (
 	succeeds fate = iota
 	fails
+	skips
 	publishFails
 )
 
@@ -21,7 +21,7 @@ const (
 // every set of outcomes. A task that somebody waits for with a `finished` edge publishes.
 func Rules(parents [][]int) (Count, error) {
 	var sum Count
-	for o := dagruntest.NewOdometer(); ; {
+	for o := newOdometer(); ; {
 		spec := chooseRules(o, parents)
 		g, err := dagrun.Compile(spec)
 		if err != nil {
@@ -38,8 +38,8 @@ func Rules(parents [][]int) (Count, error) {
 	}
 }
 
-func chooseRules(o *dagruntest.Odometer, parents [][]int) dagrun.Spec {
-	spec := dagruntest.SpecOf(parents)
+func chooseRules(o *odometer, parents [][]int) dagrun.Spec {
+	spec := specOf(parents)
 	for i, ps := range parents {
 		s := &spec.Steps[i]
 		if len(ps) > 0 {
@@ -57,17 +57,21 @@ func chooseRules(o *dagruntest.Odometer, parents [][]int) dagrun.Spec {
 
 func everyFate(g *dagrun.Graph, steps []dagrun.Step, parents [][]int) (n int, err error) {
 	fates := make([]fate, len(steps))
-	for o := dagruntest.NewOdometer(); ; n++ {
+	for o := newOdometer(); ; n++ {
 		for i := range fates {
-			ways := 2
+			ways := 3
 			if steps[i].Publish {
-				ways = 3
+				ways = 4
 			}
 			fates[i] = fate(o.N(ways))
 		}
-		got, err := playOnce(g, steps, fates)
-		if want := workedOut(steps, parents, fates); err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("fates %v: states %v, want %v", fates, got, want)
+		got, verdict, err := playOnce(g, steps, fates)
+		want, wantVerdict := workedOut(steps, parents, fates), dagrun.RunSucceeded
+		if slices.ContainsFunc(want, failed) {
+			wantVerdict = dagrun.RunFailed
+		}
+		if err == nil && (!slices.Equal(got, want) || verdict != wantVerdict) {
+			err = fmt.Errorf("fates %v: states %v of a run that %s, want %v and %s", fates, got, verdict, want, wantVerdict)
 		}
 		if err != nil {
 			return n, err
@@ -78,31 +82,35 @@ func everyFate(g *dagrun.Graph, steps []dagrun.Step, parents [][]int) (n int, er
 	}
 }
 
-// playOnce gives the final states of a run in which everything starts at once and the lowest number ends first.
-func playOnce(g *dagrun.Graph, steps []dagrun.Step, fates []fate) ([]dagrun.State, error) {
+// playOnce gives the final states and the verdict of a run in which everything starts at once and the lowest number ends first.
+func playOnce(g *dagrun.Graph, steps []dagrun.Step, fates []fate) ([]dagrun.State, dagrun.RunState, error) {
 	run := dagrun.New(g, dagrun.Options{})
 	err := run.Step(dagrun.Event{Kind: dagrun.EvBegin, At: 1})
 	under, publishing := make([]bool, len(steps)), make([]bool, len(steps))
 	for err == nil {
 		if err := grantAll(run, under); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		ready, _ := run.Ready()
 		if run.Advance(); run.Over() {
-			return dagruntest.StatesOf(run, len(steps)), nil
+			return statesOf(run, len(steps)), ready.Result.State, nil
 		}
 		i := slices.Index(under, true)
 		if i < 0 {
-			return nil, fmt.Errorf("fates %v: nothing is under way in %v", fates, dagruntest.StatesOf(run, len(steps)))
+			return nil, 0, fmt.Errorf("fates %v: nothing is under way in %v", fates, statesOf(run, len(steps)))
 		}
 		res := &dagrun.Result{}
 		if fates[i] == fails || publishing[i] && fates[i] == publishFails {
 			res = &dagrun.Result{Kind: dagrun.KindExit, ExitCode: 3, HasExit: true}
 		}
-		publishing[i] = !publishing[i] && steps[i].Publish && fates[i] != fails
+		if fates[i] == skips {
+			res = &dagrun.Result{Kind: dagrun.KindExit, ExitCode: skipCode, HasExit: true}
+		}
+		publishing[i] = !publishing[i] && steps[i].Publish && fates[i] != fails && fates[i] != skips
 		under[i] = publishing[i]
 		err = run.Step(dagrun.Event{Kind: dagrun.EvFinished, At: 1, Task: dagrun.TaskID{Step: i}, Attempt: 1, Result: res})
 	}
-	return nil, err
+	return nil, 0, err
 }
 
 // grantAll grants what is wanted, and what is wanted because of that.
@@ -136,6 +144,8 @@ func workedOut(steps []dagrun.Step, parents [][]int, fates []fate) []dagrun.Stat
 			return states
 		case fates[i] == fails || states[i] == dagrun.TaskFinishing && fates[i] == publishFails:
 			states[i] = dagrun.TaskFailed
+		case fates[i] == skips:
+			states[i] = dagrun.TaskSkipped
 		case steps[i].Publish && states[i] == dagrun.TaskRunning:
 			states[i] = dagrun.TaskFinishing
 		default:
@@ -175,4 +185,14 @@ func judged(s *dagrun.Step, parents []int, states []dagrun.State, started []bool
 		return dagrun.TaskUpstreamFailed
 	}
 	return dagrun.TaskSkipped
+}
+
+// statesOf lists the states of the first n steps.
+func statesOf(run *dagrun.Run, n int) []dagrun.State {
+	states := make([]dagrun.State, n)
+	for i := range states {
+		t, _ := run.Task(dagrun.TaskID{Step: i})
+		states[i] = t.State
+	}
+	return states
 }

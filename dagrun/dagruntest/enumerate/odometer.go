@@ -1,17 +1,17 @@
-package dagruntest
+package enumerate
 
-// Odometer enumerates: run the same function again and again, and every sequence of answers of N comes up once.
-type Odometer struct {
+// odometer enumerates: run the same function again and again, and every sequence of answers of N comes up once.
+type odometer struct {
 	picks, sizes []int
 	at           int
 	changed      int // the first answer that differs from the run before
 }
 
-// NewOdometer is at its first sequence.
-func NewOdometer() *Odometer { return &Odometer{changed: -1} }
+// newOdometer is at its first sequence.
+func newOdometer() *odometer { return &odometer{changed: -1} }
 
 // N is from 0 to n-1.
-func (o *Odometer) N(n int) int {
+func (o *odometer) N(n int) int {
 	if o.at == len(o.picks) {
 		o.picks, o.sizes = append(o.picks, 0), append(o.sizes, n)
 	}
@@ -20,10 +20,10 @@ func (o *Odometer) N(n int) int {
 }
 
 // Fresh says that this point was not reached with the same answers before.
-func (o *Odometer) Fresh() bool { return o.at > o.changed }
+func (o *odometer) Fresh() bool { return o.at > o.changed }
 
 // Next goes to the next sequence, false when there is none.
-func (o *Odometer) Next() bool {
+func (o *odometer) Next() bool {
 	for i := len(o.picks) - 1; i >= 0; i-- {
 		if o.picks[i]+1 < o.sizes[i] {
 			o.picks[i]++

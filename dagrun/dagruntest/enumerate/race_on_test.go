@@ -1,5 +1,0 @@
-//go:build race
-
-package enumerate
-
-const underRace = true
