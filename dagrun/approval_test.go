@@ -18,9 +18,7 @@ func TestApproval_APromptIsBoundedAndFitToBeStored(t *testing.T) {
 	} {
 		s := spec("a approval")
 		s.Steps[0].Approval = &Approval{Prompt: text(prompt)}
-		d := newDrive(t, s, Options{})
-		must(0, d.run.Step(Event{Kind: EvBegin, At: 1}))
-		ready, _ := d.run.Ready()
+		ready, _ := begun(t, s).Ready()
 		asks := ready.Records.Tasks[0].Asks
 		if asks == nil || !asks.Open || asks.Prompt != want || len(asks.Prompt) > MaxPromptBytes {
 			t.Errorf("of %.20q, %d bytes, it asks %+v", prompt, len(prompt), asks)

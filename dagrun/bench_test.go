@@ -41,11 +41,15 @@ func ladder(n int) Spec {
 	return s
 }
 
-// swift runs a run to its end with bodies that end at once, and says how many events that took.
-func swift(tb testing.TB, r *Run) int {
-	events := 0
+// swift runs a run to its end with bodies that succeed at once.
+func swift(tb testing.TB, r *Run) {
+	settle(tb, r, func(Action) Result { return Result{} }, func(Records) {})
+}
+
+// settle runs a run until it ends or parks, with bodies that end at once as end says, and shows what is stored.
+func settle(tb testing.TB, r *Run, end func(Action) Result, store func(Records)) {
+	tb.Helper()
 	step := func(e Event) {
-		events++
 		if err := r.Step(e); err != nil {
 			tb.Fatal(err)
 		}
@@ -61,12 +65,13 @@ func swift(tb testing.TB, r *Run) int {
 			ready, _ = r.Ready()
 		}
 		flying = append(flying[:0], ready.Actions...)
+		store(ready.Records)
 		r.Advance()
 		for _, a := range flying {
-			step(Event{Kind: EvFinished, At: 1, Task: a.Task, Attempt: a.Attempt, Result: &Result{}})
+			res := end(a)
+			step(Event{Kind: EvFinished, At: 1, Task: a.Task, Attempt: a.Attempt, Result: &res})
 		}
 	}
-	return events
 }
 
 var shapes = []struct {

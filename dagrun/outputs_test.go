@@ -8,36 +8,32 @@ import (
 // What the steps of a run put out together is bounded, also over crashes; items do not count.
 func TestOutputs_OfARunAreBounded(t *testing.T) {
 	t.Parallel()
-	output := func(bytes int) []Result {
-		return []Result{{Outputs: JSON(strings.Repeat("x", bytes))}}
-	}
-	d := newDrive(t, spec("a", "b <- a", "each each=x,y <- b", "c <- each", "d approval <- a"), Options{})
-	d.ends = map[string][]Result{
+	output := func(bytes int) Result { return Result{Outputs: JSON(strings.Repeat("x", bytes))} }
+	g := must(Compile(spec("a", "b <- a", "each each=x+y <- b", "c <- each", "d approval <- a")))
+	r := New(g, Options{})
+	saved := finish(t, r, map[string]Result{
 		"a": output(MaxRunOutputs / 2), "b": output(MaxRunOutputs / 2), "each/x": output(MaxRunOutputs), "c": output(1),
-	}
-	d.begin()
-	c, _ := d.run.Task(d.id("c"))
-	if c.State != TaskFailed || c.Kind != KindOutput {
+	})
+	if c := stateOf(r, "c"); c.State != TaskFailed || c.Kind != KindOutput {
 		t.Errorf("one byte too many: %s, %s %q", c.State, c.Kind, c.Reason)
 	}
-	d.crash()
-	if d.run.bytes != MaxRunOutputs {
-		t.Errorf("restored, %d bytes, should be %d", d.run.bytes, MaxRunOutputs)
+	if restored := must(Restore(g, Options{}, saved)); restored.bytes != MaxRunOutputs {
+		t.Errorf("restored, %d bytes, should be %d", restored.bytes, MaxRunOutputs)
 	}
 }
 
 // What was committed together with its outputs has succeeded, whatever the run put out meanwhile.
 func TestOutputs_SettledOnesAreNeverTooMany(t *testing.T) {
 	t.Parallel()
-	d := newDrive(t, spec("a", "b <- a"), Options{})
-	d.ends = map[string][]Result{
-		"a": {{Outputs: JSON(strings.Repeat("x", MaxRunOutputs))}}, "b": {{Outputs: "x", Settled: true}},
-	}
-	d.begin()
-	if b, _ := d.run.Task(d.id("b")); b.State != TaskSucceeded || b.Outputs != "x" {
+	r := New(must(Compile(spec("a", "b <- a"))), Options{})
+	finish(t, r, map[string]Result{
+		"a": {Outputs: JSON(strings.Repeat("x", MaxRunOutputs))}, "b": {Outputs: "x", Settled: true},
+	})
+	b := stateOf(r, "b")
+	if b.State != TaskSucceeded || b.Outputs != "x" {
 		t.Errorf("b is %s, %s %q", b.State, b.Kind, b.Reason)
 	}
-	if got := d.run.OutputBytes(d.id("b")); got != MaxRunOutputs {
+	if got := r.OutputBytes(b.ID); got != MaxRunOutputs {
 		t.Errorf("besides b there are %d bytes", got)
 	}
 }

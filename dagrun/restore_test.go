@@ -24,18 +24,6 @@ func TestRestore_RefusesRowsThatDoNotFit(t *testing.T) {
 	}
 }
 
-func TestRestore_OfAFinishedRunIsForReading(t *testing.T) {
-	t.Parallel()
-	d := newDrive(t, spec("a", "b <- a"), Options{})
-	d.ends["a"] = []Result{exit3}
-	d.begin()
-	d.crash()
-	if !d.run.Over() || d.run.Explain(d.id("b")) != "upstream failed: a" || d.run.Reason() != "step a failed: exit 3" {
-		t.Error(d.run.Over(), d.run.Explain(d.id("b")), d.run.Reason())
-	}
-	d.refused(ErrOver, Event{Kind: EvBegin})
-}
-
 // A store knows when a run started as soon as somebody claimed it, who may have been lost before the first commit.
 func TestRestore_ArmsATimeoutThatNobodyStored(t *testing.T) {
 	t.Parallel()
@@ -55,20 +43,6 @@ func TestRestore_ArmsATimeoutThatNobodyStored(t *testing.T) {
 		if got := ready.Records.Run; got == nil || got.StartedAt != c.want.StartedAt || got.Deadline != c.want.Deadline {
 			t.Errorf("%+v begins as %+v", c.saved, got)
 		}
-	}
-}
-
-func TestRestore_KeepsItemsAndChainsOfReplacements(t *testing.T) {
-	t.Parallel()
-	s := spec("a each=x+y")
-	again := Step{OnError: []ErrorRule{{Do: DoReplace, With: make([]Step, 2)}}}
-	s.Steps[0].OnError = []ErrorRule{{Do: DoReplace, With: []Step{again, again}}}
-	d := newDrive(t, s, Options{})
-	d.play("begin", "grant a/x", "exit3 a/x", "grant a/x~2", "exit3 a/x~2", "grant a/x~1", "exit3 a/x~1", "grant a/x~6", "end a/x~6")
-	before := d.states()
-	d.crash()
-	if got := d.states(); strings.ReplaceAll(got, "pending", "ready") != before || !strings.Contains(got, "a/x~6=succeeded") {
-		t.Errorf("restored\n%s, was\n%s", got, before)
 	}
 }
 

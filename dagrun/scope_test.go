@@ -26,9 +26,9 @@ func TestScope_ShowsTheRun(t *testing.T) {
 			got += fmt.Sprint(" ", v.Item, v.State, v.Outputs, v.ExitCode)
 		}
 	}}
-	d := newDrive(t, s, Options{Context: "ctx"})
-	d.ends = map[string][]Result{"a": {{Outputs: `{"n":1}`}}, "b/x": {exit3}, "b/y": {{Outputs: `{"n":2}`}}, "c": {exit3}, "c~1": {{Outputs: `{"n":3}`}}}
-	d.begin()
+	finish(t, New(must(Compile(s)), Options{Context: "ctx"}), map[string]Result{
+		"a": {Outputs: `{"n":1}`}, "b/x": exit3, "b/y": {Outputs: `{"n":2}`}, "c": exit3, "c~1": {Outputs: `{"n":3}`},
+	})
 	want := `ctxsucceeded{"n":1}succeeded{"n":3}false false false {failed [b/x] 1} xfailed3 ysucceeded{"n":2}0`
 	if strip(got) != strip(want) {
 		t.Errorf("\n got %s\nwant %s", got, want)
@@ -40,9 +40,7 @@ func TestScope_ShowsAFailureToItsRules(t *testing.T) {
 	var got Failure
 	s := spec("a")
 	s.Steps[0].OnError = []ErrorRule{{Do: DoFail, When: look{func(s Scope) { got, _ = s.Failure() }}}}
-	d := newDrive(t, s, Options{})
-	d.ends["a"] = []Result{exit3}
-	d.begin()
+	finish(t, New(must(Compile(s)), Options{}), map[string]Result{"a": exit3})
 	if got != (Failure{Kind: KindExit, ExitCode: 3, Attempt: 1}) {
 		t.Errorf("%+v", got)
 	}

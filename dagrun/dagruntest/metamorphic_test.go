@@ -1,6 +1,7 @@
 package dagruntest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,12 +12,36 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// metamorphicSeeds is fewer under the race detector, which slows all this down tenfold and has nothing to find here.
-func metamorphicSeeds() uint64 {
-	if underRace {
-		return 40
+// metamorphicSeeds is how many histories are played again, each in several ways.
+func metamorphicSeeds() uint64 { return uint64(*histories) / 8 }
+
+// TestReady_SameEventsSameOutcome wants the same decisions to the last byte from the same events, reasons and delays included.
+func TestReady_SameEventsSameOutcome(t *testing.T) {
+	t.Parallel()
+	for seed := range metamorphicSeeds() {
+		record := func() string {
+			c := Seeded(seed)
+			spec, opts := RandomSpec(c, 6)
+			p, err := NewPlay(c, spec, opts)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			var all strings.Builder
+			err = p.each(func() error {
+				ready, _ := p.Core.Ready()
+				text, err := json.Marshal(ready)
+				all.Write(text)
+				return err
+			})
+			if err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, p.Story())
+			}
+			return all.String()
+		}
+		if a, b := record(), record(); a != b {
+			t.Fatalf("seed %d:\n%s\n%s", seed, a, b)
+		}
 	}
-	return 400
 }
 
 // TestRestore_ChangesNothing loads a run after every commit, and wants every row as the living run has it.

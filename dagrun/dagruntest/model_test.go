@@ -6,15 +6,12 @@ import (
 	"testing"
 )
 
-var histories = flag.Int("histories", 1_500, "how many random histories core and model are compared over")
+var histories = flag.Int("histories", 300, "how many random histories core and model are compared over; of other histories an eighth")
 
 // TestModel_AgreesWithTheCore compares both after every event of random histories over random graphs.
 func TestModel_AgreesWithTheCore(t *testing.T) {
 	t.Parallel()
 	const lanes = 2
-	if underRace {
-		*histories = min(*histories, 200)
-	}
 	totals := make([]Stats, lanes)
 	var wg sync.WaitGroup
 	for lane := range lanes {

@@ -123,7 +123,9 @@ func (s *session) restore() error {
 
 // step hands an event in, and follows it up as a driver would.
 func (s *session) step(e dagrun.Event) {
-	e.At = s.now
+	if e.At == 0 {
+		e.At = s.now
+	}
 	s.begun = s.begun || e.Kind == dagrun.EvBegin
 	if err := s.run.Step(e); err != nil {
 		s.printf("%v", err)
@@ -243,7 +245,7 @@ var taskEvents = map[string]dagrun.EventKind{
 	"probed": dagrun.EvProbed, "lost": dagrun.EvLost, "settled": dagrun.EvSettled, "queued": dagrun.EvQueued,
 }
 
-// taskEvent reads: command task [#attempt] details.
+// taskEvent reads: command task [#attempt] [at=time since the script began] details.
 func (s *session) taskEvent(words []string) (dagrun.Event, error) {
 	kind, ok := taskEvents[words[0]]
 	if !ok {
@@ -260,6 +262,14 @@ func (s *session) taskEvent(words []string) (dagrun.Event, error) {
 		if e.Attempt, err = strconv.Atoi(rest[0][1:]); err != nil {
 			return e, err
 		}
+		rest = rest[1:]
+	}
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "at=") {
+		at, err := duration(rest[0][len("at="):])
+		if err != nil {
+			return e, err
+		}
+		e.At = begin + dagrun.Time(at)
 		rest = rest[1:]
 	}
 	return e, s.details(&e, rest)

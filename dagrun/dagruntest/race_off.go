@@ -1,5 +1,0 @@
-//go:build !race
-
-package dagruntest
-
-const underRace = false
