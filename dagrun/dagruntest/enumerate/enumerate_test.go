@@ -46,10 +46,7 @@ func TestCrashes_EndDependsOnGraphAndOutcomesAlone(t *testing.T) {
 		want    int // how many graphs there are
 		crashes int
 	}
-	sets := []set{
-		{"3 tasks in one order", smallGraphs(3, false), 8, 2},
-		{"4 tasks in one order", smallGraphs(4, false), 64, 0},
-	}
+	sets := []set{{"3 tasks in one order", smallGraphs(3, false), 8, 2}}
 	if *nightly {
 		sets = []set{
 			{"3 tasks in all orders", smallGraphs(3, true), 25, 2},
