@@ -47,7 +47,6 @@ var roleCalls = map[string]may{
 	"SELECT count(*) FROM oarlock.tasks":                                                       {no, "", "", ""},
 	"SELECT count(*) FROM oarlock.dag_versions":                                                {no, "", "", ""},
 	"SELECT count(*) FROM oarlock.log_chunks":                                                  {no, "", "", ""},
-	"SELECT count(*) FROM oarlock.run_secrets":                                                 {no, no, "", no},
 	"SELECT count(*) FROM oarlock_river.river_job":                                             {no, no, "", no},
 	"DELETE FROM oarlock.fences":                                                               {no, no, "", no},
 	"DELETE FROM oarlock.runs":                                                                 {no, no, no, no},

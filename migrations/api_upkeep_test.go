@@ -19,12 +19,11 @@ func (b bundle) finish(t *testing.T, run int64, days int) {
 	must(t, b.conn, "INSERT INTO oarlock.events (run_id, kind) VALUES ($1, 'x')", run)
 	must(t, b.conn, "INSERT INTO oarlock.controls (run_id, verb, by) VALUES ($1, 'pause', 'x')", run)
 	must(t, b.conn, "INSERT INTO oarlock.followers (run_id, channel, until) VALUES ($1, 'x', now() + interval '1 day')", run)
-	must(t, b.conn, "INSERT INTO oarlock.run_secrets (run_id, name, sealed) VALUES ($1, 'x', 'x')", run)
 	must(t, b.conn, `UPDATE oarlock.runs SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = now() - make_interval(days => $2) WHERE run_id = $1`, run, days)
 }
 
 const tables = `SELECT t || ' ' || (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM oarlock.' || t, false, true, '')))[1]::text
-	FROM unnest('{runs,tasks,attempts,controls,events,followers,run_secrets,log_chunks}'::text[]) t`
+	FROM unnest('{runs,tasks,attempts,controls,events,followers,log_chunks}'::text[]) t`
 
 func TestPrune_TakesAFinishedRunWithEverything(t *testing.T) {
 	t.Parallel()
@@ -36,7 +35,7 @@ func TestPrune_TakesAFinishedRunWithEverything(t *testing.T) {
 	if got := get[int](t, b.conn, "SELECT runs FROM oarlock.prune()"); got != 1 {
 		t.Errorf("pruned %d runs, want 1", got)
 	}
-	want := "runs 2,tasks 1,attempts 1,controls 1,events 1,followers 1,run_secrets 1,log_chunks 2"
+	want := "runs 2,tasks 1,attempts 1,controls 1,events 1,followers 1,log_chunks 2"
 	if got := strings.Join(b.list(t, tables), ","); !strings.HasPrefix(got, want[:len(want)-1]) {
 		t.Errorf("left %s, want %s", got, want)
 	}

@@ -52,7 +52,7 @@ func (b bundle) way(t *testing.T, args string) string {
 		t.Fatal(err)
 	}
 	row := get[string](t, b.conn, `DELETE FROM oarlock.runs WHERE run_id = $1 RETURNING concat_ws(' | ', dag_id, version, lane_id, state, params, labels, precomputed IS NULL, run_at = created_at, run_at > created_at,
-			logical_at = created_at, CASE WHEN logical_at <> created_at THEN logical_at END, schedule_id IS NULL, trigger, root_id = run_id, depth,
+			logical_at = created_at, CASE WHEN logical_at <> created_at THEN logical_at END, trigger, root_id = run_id, depth,
 			submitted_by, traceparent, queue_deadline - run_at)`, run)
 	must(t, b.conn, "DELETE FROM oarlock.run_keys")
 	return row

@@ -48,7 +48,7 @@ func scanAttempt(row pgx.CollectableRow) (a Attempt, err error) {
 func scanEvent(row pgx.CollectableRow) (e Event, err error) {
 	var epoch *int
 	err = row.Scan(&e.ID, &e.At, &e.Kind, (*zeronull.Text)(&e.By), (*zeronull.Text)(&e.Worker), &epoch, (*zeronull.Text)(&e.Step),
-		(*zeronull.Text)(&e.Item), &e.Message, &e.Data)
+		(*zeronull.Text)(&e.Item), &e.Message)
 	e.Epoch = orZero(epoch)
 	return e, err
 }

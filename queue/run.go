@@ -118,7 +118,6 @@ type Event struct {
 	Step    string // "" for the run
 	Item    string
 	Message string
-	Data    json.RawMessage // nil for none
 }
 
 // Filter picks runs for List. The zero value picks all.

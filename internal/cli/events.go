@@ -254,7 +254,7 @@ func (s *story) asked(c *queue.Control) {
 
 func (s *story) logged(e *queue.Event) {
 	j := jsonEvent{
-		Kind: e.Kind, By: orNull(e.By), Worker: orNull(e.Worker), Step: orNull(e.Step), Item: orNull(e.Item), Message: e.Message, Data: e.Data,
+		Kind: e.Kind, By: orNull(e.By), Worker: orNull(e.Worker), Step: orNull(e.Step), Item: orNull(e.Item), Message: e.Message,
 	}
 	if e.Epoch > 0 {
 		j.Epoch = &e.Epoch

@@ -28,20 +28,19 @@ BEGIN
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers pools pool_slots schedules cache run_secrets', 'oarlock_worker'),
+          log_chunks followers cache', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
-        ('UPDATE', 'runs tasks approvals_open workers fences pool_slots schedules', 'oarlock_worker'),
+        ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
         ('UPDATE (decided_at, outcome, state, message)', 'controls', 'oarlock_worker'),
         -- Of queues and DAGs it only locks rows, which takes the right to some column: one that
         -- decides nothing.
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
-        ('DELETE', 'approvals_open fences pool_slots', 'oarlock_worker'),
-        -- A reader sees what Oarlock keeps but sealed secrets, and not River's side work. An administrator is a reader and
-        -- a submitter.
+        ('DELETE', 'approvals_open fences', 'oarlock_worker'),
+        -- A reader sees what Oarlock keeps, and not River's side work. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers pools pool_slots schedules cache', 'oarlock_read'),
+          log_chunks followers cache', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),

@@ -107,7 +107,7 @@ BEGIN
         WHEN state OPERATOR(pg_catalog.=) ANY ('{succeeded,failed,canceled}') THEN claim_id IS NULL AND wake_at IS NULL AND finished_at IS NOT NULL
         ELSE false END
         AND (claim_id IS NULL) OPERATOR(pg_catalog.=) (worker_id IS NULL)
-        AND trigger OPERATOR(pg_catalog.=) ANY ('{manual,sql,schedule,child,retry}')
+        AND trigger OPERATOR(pg_catalog.=) ANY ('{manual,sql,child,retry}')
         AND pg_catalog.jsonb_typeof(params) OPERATOR(pg_catalog.=) 'object' AND pg_catalog.jsonb_typeof(labels) OPERATOR(pg_catalog.=) 'object'
         AND depth OPERATOR(pg_catalog.>=) 0 AND depth OPERATOR(pg_catalog.<=) 100
         AND epoch OPERATOR(pg_catalog.>=) 0 AND generation OPERATOR(pg_catalog.>) 0 AND losses OPERATOR(pg_catalog.>=) 0;
@@ -134,8 +134,7 @@ CREATE TABLE oarlock.runs (
     precomputed    jsonb,
     run_at         timestamptz NOT NULL,
     logical_at     timestamptz NOT NULL,
-    schedule_id    bigint,
-    trigger        text   NOT NULL, -- manual, sql, schedule, child, retry
+    trigger        text   NOT NULL, -- manual, sql, child, retry
     parent_run     bigint,
     parent_step    int,
     parent_item    text,
@@ -146,7 +145,6 @@ CREATE TABLE oarlock.runs (
     submitted_by   text   NOT NULL,
     run_key        text,
     traceparent    text,
-    rate_key       text,
     claim_id       uuid,
     worker_id      uuid,
     epoch          int    NOT NULL DEFAULT 0,
@@ -186,7 +184,6 @@ CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT 
 CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
 CREATE INDEX runs_rare     ON oarlock.runs (state, run_id) WHERE state IN ('running', 'waiting', 'paused', 'failed', 'canceled');
 CREATE INDEX runs_finished ON oarlock.runs (dag_id, finished_at) WHERE finished_at IS NOT NULL; -- retention
-CREATE UNIQUE INDEX runs_schedule ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL;
 
 CREATE TABLE oarlock.run_keys (
     submitter    text   NOT NULL,
@@ -233,8 +230,6 @@ CREATE TABLE oarlock.tasks (
     next_attempt_at timestamptz,
     deadline        timestamptz,
     external_ref    text,
-    pool            text,
-    slots           int,
     cache_key       text,
     log_day         date,
     last_line       text, -- of stderr, for status
@@ -311,8 +306,7 @@ CREATE TABLE oarlock.events (
     step     int,
     item     text,
     alt      int,
-    message  text   NOT NULL DEFAULT '',
-    data     jsonb
+    message  text   NOT NULL DEFAULT ''
 );
 CREATE INDEX events_run ON oarlock.events (run_id, event_id);
 CREATE UNIQUE INDEX events_once ON oarlock.events (run_id, epoch, seq) WHERE seq IS NOT NULL;
@@ -448,31 +442,8 @@ END $$;
 COMMENT ON FUNCTION oarlock.make_log_days(int) IS 'Internal: partitions of log_chunks for today and the days ahead.';
 SELECT oarlock.make_log_days(3);
 
--- Foreseen: filled by later versions ------------------------------------------------------------------------------
+-- Results that later runs may use ---------------------------------------------------------------------------------
 
-CREATE TABLE oarlock.pools (
-    name  text PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
-    slots int NOT NULL CHECK (slots >= 0)
-);
-CREATE TABLE oarlock.pool_slots (
-    pool     text   NOT NULL REFERENCES oarlock.pools,
-    slot     int    NOT NULL CHECK (slot > 0),
-    run_id   bigint,
-    step     int,
-    item     text,
-    alt      int,
-    claim_id uuid,
-    PRIMARY KEY (pool, slot)
-);
-CREATE TABLE oarlock.schedules (
-    schedule_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    dag_id      bigint NOT NULL REFERENCES oarlock.dags,
-    spec        jsonb  NOT NULL,
-    enabled     bool   NOT NULL DEFAULT true,
-    next_at     timestamptz,
-    last_at     timestamptz
-);
-CREATE INDEX schedules_due ON oarlock.schedules (next_at) WHERE enabled;
 CREATE TABLE oarlock.cache (
     dag_id     bigint NOT NULL,
     submitter  text   NOT NULL, -- whose runs find it, '' for everybody's
@@ -484,12 +455,6 @@ CREATE TABLE oarlock.cache (
     PRIMARY KEY (dag_id, submitter, step, key)
 );
 CREATE INDEX cache_expires ON oarlock.cache (expires_at);
-CREATE TABLE oarlock.run_secrets (
-    run_id bigint NOT NULL,
-    name   text   NOT NULL,
-    sealed bytea  NOT NULL,
-    PRIMARY KEY (run_id, name)
-);
 
 -- Assertions ----------------------------------------------------------------------------------------------------
 
@@ -610,7 +575,7 @@ CREATE POLICY add ON oarlock.log_chunks FOR INSERT
     WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = log_chunks.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
 
 -- +goose Down
-DROP TABLE oarlock.run_secrets, oarlock.cache, oarlock.schedules, oarlock.pool_slots, oarlock.pools, oarlock.followers,
+DROP TABLE oarlock.cache, oarlock.followers,
     oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.approvals_open, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);

@@ -221,7 +221,6 @@ BEGIN
     DELETE FROM oarlock.controls WHERE run_id = ANY (gone);
     DELETE FROM oarlock.events WHERE run_id = ANY (gone);
     DELETE FROM oarlock.followers WHERE run_id = ANY (gone);
-    DELETE FROM oarlock.run_secrets WHERE run_id = ANY (gone);
     UPDATE oarlock.run_keys k SET expires_at = k.created_at + interval '7 days'
       FROM oarlock.runs r WHERE r.run_id = ANY (gone) AND k.submitter = r.submitted_by AND k.run_key = r.run_key;
     DELETE FROM oarlock.runs WHERE run_id = ANY (gone);
@@ -308,7 +307,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for administrators. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);

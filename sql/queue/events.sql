@@ -2,7 +2,7 @@
 -- Index: events_run, runs_pkey, dag_versions_pkey
 -- Locks: none
 SELECT e.event_id, e.at, e.kind, e.by, e.worker, e.epoch,
-       coalesce(s.name, e.step::text) || coalesce('~' || nullif(e.alt, 0), ''), e.item, e.message, e.data
+       coalesce(s.name, e.step::text) || coalesce('~' || nullif(e.alt, 0), ''), e.item, e.message
   FROM oarlock.events e
   JOIN oarlock.runs r USING (run_id)
   JOIN oarlock.dag_versions v USING (dag_id, version)
