@@ -18,7 +18,8 @@ var roleless = map[string]bool{
 	"migrate roles": true, "migrate adopt": true, "worker": true, "doctor": true, "config show": true, "version": true, "completion": true,
 }
 
-// Each command says in one step which role it needs, and with that role it is not refused again.
+// Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
+// is refused to every other role.
 func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -37,6 +38,12 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 		}
 		u.User = url.UserPassword(role+"_"+db.Name, "s")
 		return u.String()
+	}
+	for login, want := range map[string]exit{"nobody": exitError, toSubmit: exitError, toRead: exitError, "oarlock_worker": exitError, toAdmin: exitOK} {
+		got := invoke(t, testEnv(), "prune", "--batch", "1", "--database-url", as(login))
+		if got.exit != want || want != exitOK && !strings.Contains(got.stderr, "grant "+toAdmin+" to this user") {
+			t.Errorf("prune as %s: exit %d, want %d\n%s", login, got.exit, want, got.stderr)
+		}
 	}
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	writeFile(t, file, "name: x\nparams: [{name: day}]\nsteps: [{id: a, action: noop}]\n")
