@@ -18,6 +18,10 @@ const (
 // whenever the heap has doubled. A worker's is a few dozen megabytes, most of it garbage within milliseconds: at full speed it
 // would be collected dozens of times a second, for a sixth of its processor time. It is for programs, not for libraries: the
 // setting is the process'.
+//
+// No fixed percentage does as well. BenchmarkChains/function takes 5.1 s of processor time and 130 MB with this; 5.6 s and
+// 107 MB at 200, 5.5 s and 195 MB at 400, 5.2 s and 245 MB and more at 800, and 6.6 s and 92 MB at Go's 100. And what is
+// fixed applies to a large heap, too: at 400, one of 500 MB would grow to 2.5 GB.
 func Roomy() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
