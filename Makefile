@@ -161,6 +161,7 @@ takeover: ## measure how long it takes until others go on, by what was lost (a q
 nightly: ## play far more histories than test does (an hour or so)
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest -histories 120000
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -nightly
+	@go test -count=1 -timeout 3h ./integration -nightly -chaos.seeds 4
 	@$(MAKE) simulate SEEDS=50000
 
 .PHONY: share

@@ -19,7 +19,7 @@ import (
 // A fault run is a seed: traffic, faults, and what is checked afterwards. Seeds share a server with those before them, one
 // lane of seeds after the other; lanes go side by side, since most of what a seed does is wait.
 var (
-	chaosSeeds   = flag.Int("chaos.seeds", 2, "how many seeds to play")
+	chaosSeeds   = flag.Int("chaos.seeds", 1, "how many seeds to play")
 	chaosSeed    = flag.Uint64("chaos.seed", 0, "play this seed alone")
 	chaosFrom    = flag.Uint64("chaos.from", 1, "the first seed")
 	chaosLanes   = flag.Int("chaos.lanes", 2, "how many seeds at once")
@@ -76,6 +76,7 @@ func sceneOf(r *rand.Rand) scene {
 }
 
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts servers")
 	}

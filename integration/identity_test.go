@@ -22,7 +22,8 @@ steps:
   - {id: a, run: 'echo "$OARLOCK_IDEMPOTENCY_KEY" >> $DIR/keys-$WHO'}
 `
 
-const keyedRuns = 100
+// keyedRuns is how many runs there are of each installation whose keys are compared.
+func keyedRuns() int { return times(20, 100) }
 
 // reach is a bench on a database that one URL leads to.
 func reach(t *testing.T, url string) *bench {
@@ -52,7 +53,7 @@ func (b *bench) served(t *testing.T, name string, settings ...string) {
 func (b *bench) execute(t *testing.T, who string) (runs []queue.RunID, keys []string) {
 	t.Helper()
 	b.put(t, keyed)
-	runs, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns)})
+	runs, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func apart(t *testing.T, runs, again []queue.RunID, keys, others []string) {
 	}
 	all := slices.Concat(keys, others)
 	slices.Sort(all)
-	if distinct := len(slices.Compact(slices.Clone(all))); len(keys) != keyedRuns || len(others) != keyedRuns || distinct != 2*keyedRuns {
+	if distinct := len(slices.Compact(slices.Clone(all))); len(keys) != keyedRuns() || len(others) != keyedRuns() || distinct != 2*keyedRuns() {
 		t.Errorf("%d and %d keys were given, %d different ones", len(keys), len(others), distinct)
 	}
 }
@@ -204,7 +205,7 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 			b.put(t, relay)
 			held := b.worker(t, "original", "env=WHO=original", "slots=1")
 			running := b.relayed(t, 1)
-			runs, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns)})
+			runs, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns())})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,8 +220,8 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 					t.Errorf("run %d in the copy: %+v, %v", run, r, err)
 				}
 			}
-			if _, keys := staging.serve(t, "staging"); len(keys) != keyedRuns {
-				t.Errorf("%d bodies ran in the copy, want its own %d", len(keys), keyedRuns)
+			if _, keys := staging.serve(t, "staging"); len(keys) != keyedRuns() {
+				t.Errorf("%d bodies ran in the copy, want its own %d", len(keys), keyedRuns())
 			}
 			if keys := append(b.keys(t, "early"), b.keys(t, "staging")...); len(keys) > 0 {
 				t.Errorf("%d bodies of the original ran in the copy once it was adopted", len(keys))
@@ -230,8 +231,8 @@ func TestIdentity_ACopyBesideItsOriginalStartsNothingOfIt(t *testing.T) {
 			for _, run := range runs {
 				b.await(t, run)
 			}
-			if n := len(b.keys(t, "original")); n != keyedRuns {
-				t.Errorf("%d bodies ran in the original, want %d", n, keyedRuns)
+			if n := len(b.keys(t, "original")); n != keyedRuns() {
+				t.Errorf("%d bodies ran in the original, want %d", n, keyedRuns())
 			}
 			held.leave(t)
 		})
@@ -288,7 +289,7 @@ func TestIdentity_AWorkerAtWorkStopsBehindACopy(t *testing.T) {
 	w := b.worker(t, "w", "env=WHO=w", "slots=1")
 	running := b.relayed(t, 1)
 	b.put(t, keyed)
-	if _, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns)}); err != nil {
+	if _, err := b.EnqueueMany(t.Context(), queue.Bulk{DAG: "keyed", Params: make([]any, keyedRuns())}); err != nil {
 		t.Fatal(err)
 	}
 	copied, err := url.Parse(original.URL())

@@ -71,9 +71,8 @@ func TestKill_DriverProcessIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.putThree(t)
-	const trials = 20
 	var gone, goneOn []time.Duration
-	for i := range trials {
+	for i := range times(3, 20) {
 		name := fmt.Sprintf("w%d", i)
 		w := b.worker(t, name, anHour...)
 		run := b.enqueue(t, "three", nil)
@@ -172,8 +171,7 @@ func TestKill_GuardAloneEndsItsWorker(t *testing.T) {
 	b := setup(t)
 	b.putThree(t)
 	var gone, goneOn []time.Duration
-	const trials = 5
-	for i := range trials {
+	for i := range times(2, 5) {
 		name := fmt.Sprintf("w%d", i)
 		w := b.worker(t, name, anHour...)
 		run := b.enqueue(t, "three", nil)

@@ -27,6 +27,17 @@ import (
 // patience is how long anything may take on a machine that others use too.
 const patience = 40 * time.Second
 
+// nightly plays the long counts: `make nightly`.
+var nightly = flag.Bool("nightly", false, "try often what is otherwise tried a few times")
+
+// times is how often a test tries something.
+func times(few, many int) int {
+	if *nightly {
+		return many
+	}
+	return few
+}
+
 // program is the path of the oarlock under test.
 var program string
 
@@ -236,14 +247,18 @@ func (b *bench) live(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// until waits for something to come true.
+// lookInterval is for how long at most until leaves a condition alone: a look may be a query, or the reading of all of /proc.
+const lookInterval = 20 * time.Millisecond
+
+// until waits for something to come true, and looks less often the longer it takes.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
+	interval := time.Millisecond
+	for end := time.Now().Add(patience); !ok(); interval = min(2*interval, lookInterval) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v", what, patience)
 		}
-		pause := time.NewTimer(2 * time.Millisecond)
+		pause := time.NewTimer(interval)
 		<-pause.C
 	}
 }

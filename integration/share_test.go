@@ -18,9 +18,6 @@ var shareTrials = flag.Int("share.trials", 1, "how often each way of sharing wor
 // judgesFigures reports whether times are judged: on a machine that others use too they tell nothing.
 func judgesFigures() bool { return *shareTrials > 1 }
 
-// oldestEvery is how many grants go by priority before one goes to what has waited longest.
-const oldestEvery = 16
-
 // staying is a graph of one step that ends once the test lets it.
 const staying = `
 name: held
@@ -208,7 +205,7 @@ steps:
 		b.untilOver(t, run)
 		before := tally[int](t, b, "share_overtaken", plow, run)
 		t.Logf("measured trial %d: it started after %v", trial, b.longestWait(t, run-1))
-		if before >= oldestEvery || before > 0 && judgesFigures() {
+		if before >= queue.TurnEvery || before > 0 && judgesFigures() {
 			t.Errorf("trial %d: %d other tasks started while it waited", trial, before)
 		}
 	}
