@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/bareloop"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
 )
 
 // bareRow is a record of the bare loop that the journal is measured against.
-func bareRow(c *Claim, step int, seq int64) bareloop.Row {
-	return bareloop.Row{Run: int64(c.Run), Claim: c.ID, Step: step, State: dagrun.TaskRunning.String(), Seq: seq}
+func bareRow(c *Claim, step int, seq int64) baseline.Row {
+	return baseline.Row{Run: int64(c.Run), Claim: c.ID, Step: step, State: dagrun.TaskRunning.String(), Seq: seq}
 }
 
 // BenchmarkFlush is one flush of n records of n runs, beside the bare statement for the same.
@@ -23,9 +23,9 @@ func BenchmarkFlush(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			y := newYard(b)
 			conn := y.own()
-			loop := bareloop.For(conn, y.worker)
+			loop := baseline.For(conn, y.worker)
 			claims := y.claims(n)
-			pieces, rows := make([]*piece, n), make([]bareloop.Row, n)
+			pieces, rows := make([]*piece, n), make([]baseline.Row, n)
 			var journal, bare time.Duration
 			seq := int64(0)
 			for b.Loop() {
@@ -88,7 +88,7 @@ func BenchmarkChains(b *testing.B) {
 	for _, runs := range []int{1, chainRuns} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {
 			y := newYard(b)
-			loop := bareloop.For(y.ownersOwn(), y.worker)
+			loop := baseline.For(y.ownersOwn(), y.worker)
 			var journal, bare time.Duration
 			for b.Loop() {
 				claims := y.claims(runs)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
-	"github.com/oarlock-dev/oarlock/internal/bareloop"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -64,11 +65,11 @@ type chains struct {
 }
 
 func (c chains) sides(ctx context.Context, s *Stage) ([]Side, error) {
-	own, err := c.oarlock(ctx, s, ours)
+	own, err := c.oarlock(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.bare(ctx, s, bare)
+	limit, err := c.bare(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -88,26 +89,21 @@ func (c chains) sample(took time.Duration) Sample {
 }
 
 // oarlock drives them with one embedded worker. The clock runs from the commit of the request to the end of the last run.
-func (c chains) oarlock(ctx context.Context, s *Stage, name string) (Side, error) {
+func (c chains) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {
 		return Side{}, err
 	}
-	return c.oarlockIn(ctx, s, d, name, "chain")
-}
-
-// oarlockIn is oarlock in a database that has a DAG with as many steps, whatever its graph.
-func (c chains) oarlockIn(ctx context.Context, s *Stage, d *Database, name, dag string) (Side, error) {
 	count := new(tally)
 	if err := s.embed(ctx, d, busy, map[string]worker.Func{"nothing": count.body}); err != nil {
 		return Side{}, err
 	}
-	if err := d.warm(ctx, dag, min(warmRuns, c.runs)); err != nil {
+	if err := d.warm(ctx, "chain", min(warmRuns, c.runs)); err != nil {
 		return Side{}, err
 	}
-	return Side{Name: name, Count: d, Round: func(ctx context.Context) (Sample, error) {
+	return Side{Name: ours, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		over := count.expect(c.runs * c.steps)
-		if _, err := d.enqueue(ctx, dag, c.runs); err != nil {
+		if _, err := d.enqueue(ctx, "chain", c.runs); err != nil {
 			return Sample{}, err
 		}
 		begun := time.Now()
@@ -120,23 +116,19 @@ func (c chains) oarlockIn(ctx context.Context, s *Stage, d *Database, name, dag 
 }
 
 // bare drives them with the bare loop, which claims them on another connection, as a worker does.
-func (c chains) bare(ctx context.Context, s *Stage, name string) (Side, error) {
+func (c chains) bare(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {
 		return Side{}, err
 	}
-	return c.bareIn(ctx, s, d, name)
-}
-
-func (c chains) bareIn(ctx context.Context, s *Stage, d *Database, name string) (Side, error) {
-	loop, err := s.bareLoop(ctx, d)
+	loop, err := s.baseline(ctx, d)
 	if err != nil {
 		return Side{}, err
 	}
 	if loop.Claims, err = s.connect(ctx, d, plainPlans); err != nil {
 		return Side{}, err
 	}
-	return Side{Name: name, Count: d, Round: func(ctx context.Context) (Sample, error) {
+	return Side{Name: bare, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		took, err := loop.Chains(ctx, c.runs, c.steps)
 		return c.sample(took), err
 	}}, nil
@@ -145,22 +137,18 @@ func (c chains) bareIn(ctx context.Context, s *Stage, d *Database, name string) 
 // plainPlans keep the server from other plans than by key, whatever it knows of tables that are filled this very moment.
 var plainPlans = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 
-func (s *Stage) bareLoop(ctx context.Context, d *Database) (*bareloop.Loop, error) {
+func (s *Stage) baseline(ctx context.Context, d *Database) (*baseline.Loop, error) {
 	conn, err := s.connect(ctx, d, nil)
 	if err != nil {
 		return nil, err
 	}
-	return bareloop.New(ctx, conn)
+	return baseline.New(ctx, conn)
 }
 
 // river has each step be a job, which inserts the next one.
 func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	o := riverTuned
 	o.pollOnly = true // its NOTIFY in every commit would cost more than it brings
-	return c.riverWith(ctx, s, o)
-}
-
-func (c chains) riverWith(ctx context.Context, s *Stage, o riverOptions) (Side, error) {
 	r, err := s.river(ctx, o)
 	if err != nil {
 		return Side{}, err
@@ -210,4 +198,187 @@ func chainOf(name string, steps int) string {
 		b.WriteString("}\n")
 	}
 	return b.String()
+}
+
+const aloneRuns = 100
+
+func aloneCase() Case {
+	return Case{
+		Name: "alone", About: "Chains of ten steps, one at a time: the time from the start of a step to the start of the next.",
+		Bound:    "one commit a step: a round trip, the statement, and the disk",
+		Settings: append(defaultSettings, riverSettings+"; poll interval 1 ms, the least it takes"),
+		Prepare:  prepareAlone,
+		Goals: []Goal{
+			{Side: ours, Metric: msMedian, AtMost: 0.35},
+			{Side: ours, Metric: msMedian, Of: bare, AtMost: 1.75, Guarded: true},
+			{Side: ours, Metric: msMedian, Of: rival},
+			{Side: ours, Metric: msP99, Of: bare},
+		},
+	}
+}
+
+func prepareAlone(ctx context.Context, s *Stage) ([]Side, error) {
+	a := alone{runs: s.count(aloneRuns, 5), steps: chainSteps}
+	own, err := a.oarlock(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := a.bare(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	other, err := a.river(ctx, s)
+	return []Side{own, limit, other}, err
+}
+
+// alone are chains of which one is there at a time.
+type alone struct{ runs, steps int }
+
+// sample of a round: what lies between the starts of steps.
+func (a alone) sample(marks *stamps) Sample {
+	return Sample{Units: float64(a.runs * a.steps), Values: spread(marks.gaps())}
+}
+
+func (a alone) oarlock(ctx context.Context, s *Stage) (Side, error) {
+	d, err := s.database(ctx, chainOf("chain", a.steps))
+	if err != nil {
+		return Side{}, err
+	}
+	marks, count := &stamps{steps: a.steps}, new(tally)
+	body := func(context.Context, *worker.Task) (worker.Outputs, error) {
+		marks.add()
+		count.add()
+		return nil, nil
+	}
+	if err := s.embed(ctx, d, defaultConfig, map[string]worker.Func{"nothing": body}); err != nil {
+		return Side{}, err
+	}
+	return Side{Name: ours, Count: d, Round: func(ctx context.Context) (Sample, error) {
+		for range a.runs {
+			over := count.expect(a.steps)
+			if _, err := d.enqueue(ctx, "chain", 1); err != nil {
+				return Sample{}, err
+			}
+			if err := await(ctx, over); err != nil { // nobody asks the server meanwhile
+				return Sample{}, err
+			}
+			if err := d.settled(ctx); err != nil {
+				return Sample{}, err
+			}
+		}
+		return a.sample(marks), nil
+	}}, nil
+}
+
+func (a alone) bare(ctx context.Context, s *Stage) (Side, error) {
+	d, err := s.database(ctx, chainOf("chain", a.steps))
+	if err != nil {
+		return Side{}, err
+	}
+	loop, err := s.baseline(ctx, d)
+	if err != nil {
+		return Side{}, err
+	}
+	marks := &stamps{steps: a.steps}
+	loop.Body = marks.add
+	return Side{Name: bare, Count: d, Round: func(ctx context.Context) (Sample, error) {
+		for range a.runs {
+			if _, err := loop.Chains(ctx, 1, a.steps); err != nil {
+				return Sample{}, err
+			}
+		}
+		return a.sample(marks), nil
+	}}, nil
+}
+
+func (a alone) river(ctx context.Context, s *Stage) (Side, error) {
+	o := riverTuned
+	o.pollOnly, o.cooldown, o.poll = true, time.Millisecond, time.Millisecond
+	r, err := s.river(ctx, o)
+	if err != nil {
+		return Side{}, err
+	}
+	marks, count := &stamps{steps: a.steps}, new(tally)
+	r.work = func(ctx context.Context, client *river.Client[pgx.Tx], job *river.Job[riverArgs]) error {
+		marks.add()
+		count.add()
+		return goOn(ctx, client, r.pool, job)
+	}
+	return Side{Name: rival, Count: r.Database, Round: func(ctx context.Context) (Sample, error) {
+		err := r.during(ctx, func(client *river.Client[pgx.Tx]) error {
+			for range a.runs {
+				if _, err := r.burst(ctx, client, count, 1, a.steps); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return a.sample(marks), err
+	}}, nil
+}
+
+// tally counts bodies, and says when there were as many as are expected.
+type tally struct {
+	mu      sync.Mutex
+	left    int
+	reached chan struct{}
+}
+
+// expect returns what is closed after n more bodies.
+func (t *tally) expect(n int) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left, t.reached = n, make(chan struct{})
+	return t.reached
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left--; t.left == 0 {
+		close(t.reached)
+	}
+}
+
+// body is one that does nothing but being counted.
+func (t *tally) body(context.Context, *worker.Task) (worker.Outputs, error) {
+	t.add()
+	return nil, nil
+}
+
+// await waits for what a tally, or anything else, closes.
+func await(ctx context.Context, reached <-chan struct{}) error {
+	select {
+	case <-reached:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stamps are the moments at which bodies of chains began, one chain after the other.
+type stamps struct {
+	mu    sync.Mutex
+	steps int
+	at    []time.Time
+}
+
+func (s *stamps) add() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, now)
+}
+
+// gaps returns the time between the starts of each two steps that follow each other in a chain, and forgets them.
+func (s *stamps) gaps() (gaps []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; i < len(s.at); i++ {
+		if i%s.steps != 0 {
+			gaps = append(gaps, s.at[i].Sub(s.at[i-1]))
+		}
+	}
+	s.at = nil
+	return gaps
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
-	"github.com/oarlock-dev/oarlock/internal/bareloop"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
 	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
@@ -53,11 +53,11 @@ func prepareCommand(ctx context.Context, s *Stage) ([]Side, error) {
 }
 
 func commandSample(n int, begun time.Time) Sample {
-	return Sample{Units: float64(n), Values: perSecond(commandsPerS, n, time.Since(begun))}
+	return Sample{Units: float64(n), Values: Values{commandsPerS: rate(n, time.Since(begun))}}
 }
 
 func commandWorker(ctx context.Context, s *Stage, n int) (Side, error) {
-	d, err := s.database(ctx, "name: command\nsteps: [{id: a, command: "+bareloop.TruePath+"}]\n")
+	d, err := s.database(ctx, "name: command\nsteps: [{id: a, command: "+baseline.TruePath+"}]\n")
 	if err != nil {
 		return Side{}, err
 	}
@@ -86,7 +86,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 	if err != nil {
 		return Side{}, err
 	}
-	loop, err := s.bareLoop(ctx, d)
+	loop, err := s.baseline(ctx, d)
 	if err != nil {
 		return Side{}, err
 	}
@@ -100,7 +100,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 	}
 	failed := make(chan error, 1)
 	loop.AtOnce, loop.Body = rig.DefaultSlots, func() {
-		if err := bareloop.Command(work, memory); err != nil {
+		if err := baseline.Command(work, memory); err != nil {
 			select {
 			case failed <- err:
 			default:
@@ -114,7 +114,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 			return Sample{}, failure
 		default:
 		}
-		return Sample{Units: float64(n), Values: perSecond(commandsPerS, n, took)}, err
+		return Sample{Units: float64(n), Values: Values{commandsPerS: rate(n, took)}}, err
 	}}, nil
 }
 
@@ -139,7 +139,7 @@ func spawn(n int) (Sample, error) {
 	for range spawnsAtOnce {
 		all.Go(func() {
 			for range todo {
-				if err := bareloop.Spawn(""); err != nil {
+				if err := baseline.Spawn(""); err != nil {
 					failed <- err
 				}
 			}
@@ -164,12 +164,12 @@ func commandRiver(ctx context.Context, s *Stage, n int) (Side, error) {
 	count := new(tally)
 	r.work = func(context.Context, *river.Client[pgx.Tx], *river.Job[riverArgs]) error {
 		defer count.add()
-		return bareloop.Spawn("")
+		return baseline.Spawn("")
 	}
 	return Side{Name: rival, Count: r.Database, Round: func(ctx context.Context) (sample Sample, err error) {
 		err = r.during(ctx, func(client *river.Client[pgx.Tx]) error {
 			took, err := r.burst(ctx, client, count, n, 1)
-			sample = Sample{Units: float64(n), Values: perSecond(commandsPerS, n, took)}
+			sample = Sample{Units: float64(n), Values: Values{commandsPerS: rate(n, took)}}
 			return err
 		})
 		return sample, err

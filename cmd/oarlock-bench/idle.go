@@ -11,7 +11,7 @@ import (
 
 const (
 	idleSpan      = 30 * time.Second
-	leastIdle     = 2 * time.Second
+	leastIdle     = 100 * time.Millisecond
 	perSecondSent = "statements/s"
 	percentOfCore = "% of a core"
 )

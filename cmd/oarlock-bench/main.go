@@ -1,3 +1,18 @@
+// Command oarlock-bench measures what Oarlock costs, always beside something that does the same work in the same run: a
+// bare loop with the same rows or system calls and no engine, and River doing it as well as it can.
+//
+//	oarlock-bench [--rounds 5] [--out DIR] [CASE ...]    measure, all cases if none is named
+//	oarlock-bench report DIR                             what DIR holds, as a table
+//	oarlock-bench --quick [--keep]                       a few minutes: ratios against the committed ones, or keep them
+//
+// A case has sides, each with a database of its own on one private server that is durable (fsync and synchronous_commit
+// on). Sides take turns, round by round, so that what else the machine does meets all of them; a ratio is taken in each
+// round, and the median of ratios is what counts. A figure is never compared with one of another run.
+//
+// With --out each case leaves a file when it is done, and is skipped when it has one: a run that was interrupted goes on
+// where it stopped.
+//
+// It is for people who work on Oarlock. It knows nothing of tests, and nothing that it makes is left behind but DIR.
 package main
 
 import (
@@ -55,13 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.rounds < leastRounds || o.scale < 1 {
 		say("fewer than %d rounds, or less than all of the work: good to try things, not for figures", leastRounds)
 	}
-	if err := measureAll(ctx, o, picked, stdout, say); err != nil {
-		return err
-	}
-	if o.out != "" {
-		return report(o.out, io.Discard)
-	}
-	return nil
+	return measureAll(ctx, o, picked, stdout, say)
 }
 
 // measureAll measures what has no result yet, each case on a server of its own, so that none finds what another left.
@@ -110,4 +119,64 @@ func measureOne(ctx context.Context, o options, c Case, say func(string, ...any)
 // took is a time for people.
 func took(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+const (
+	defaultRounds = 5
+	leastRounds   = 5 // of figures for people
+	quickRounds   = 3
+	quickScale    = 0.25
+	defaultSoak   = 10 * time.Minute
+)
+
+// options are what the command line says.
+type options struct {
+	names   []string // of cases; none: all
+	rounds  int
+	scale   float64 // of the amounts of work: 1 for figures, less to see that cases work
+	soak    time.Duration
+	out     string // folder of results; "": none is kept
+	again   bool   // measure what out has already
+	program string // path of oarlock; "": it is built
+	quick   bool
+	keep    bool
+	ratios  string            // file of committed ratios
+	server  map[string]string // further settings of the server; no flag: a server that is not durable is good for tests alone
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("oarlock-bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.IntVar(&o.rounds, "rounds", defaultRounds, "let each side of a case have `N` turns")
+	f.Float64Var(&o.scale, "scale", 1, "do this `SHARE` of the work; figures that are to be compared need 1")
+	f.DurationVar(&o.soak, "soak", defaultSoak, "let the soak last this `LONG`")
+	f.StringVar(&o.out, "out", "", "keep a JSON file per case in `FOLDER`; cases that have one are skipped")
+	f.BoolVar(&o.again, "again", false, "measure cases that have a file in --out, too")
+	f.StringVar(&o.program, "program", "", "`PATH` of the oarlock to measure; it is built where none is given")
+	f.BoolVar(&o.quick, "quick", false, "measure what is guarded, with less work, and compare with --ratios")
+	f.BoolVar(&o.keep, "keep", false, "with --quick: rewrite --ratios instead")
+	f.StringVar(&o.ratios, "ratios", "cmd/oarlock-bench/ratios.json", "`FILE` of the ratios that must not fall")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	o.names = f.Args()
+	if o.quick {
+		o.rounds, o.scale = quickRounds, quickScale
+	}
+	return o, o.check()
+}
+
+func (o *options) check() error {
+	switch {
+	case o.rounds < 1:
+		return fmt.Errorf("--rounds %d: give one or more", o.rounds)
+	case o.scale <= 0 || o.scale > 1:
+		return fmt.Errorf("--scale %v: give more than 0, at most 1", o.scale)
+	case o.soak <= 0:
+		return errors.New("--soak: give some time")
+	case o.keep && !o.quick:
+		return errors.New("--keep goes with --quick")
+	}
+	return nil
 }

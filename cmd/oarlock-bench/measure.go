@@ -1,13 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // measure has the sides of a case take turns, and judges what they gave.
@@ -22,13 +31,8 @@ func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	samples, err := takeTurns(ctx, sides, rounds, lab.say, func(ctx context.Context, side Side) (Values, error) {
-		return lab.turn(ctx, c.Name, side)
-	})
+	samples, err := takeTurns(ctx, sides, rounds, lab.say, lab.turn)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Name, err)
-	}
-	if err := lab.options.writeStatements(ctx, c.Name, sides); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	r = &Result{
@@ -62,18 +66,13 @@ func takeTurns(
 }
 
 // turn is a round of a side, with what it cost the server and this process.
-func (l *Lab) turn(ctx context.Context, name string, side Side) (Values, error) {
+func (l *Lab) turn(ctx context.Context, side Side) (Values, error) {
 	before, err := side.Count.counters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	start, known := l.processorTime()
-	stop, err := l.options.startProfile(name + "." + strings.ReplaceAll(side.Name, " ", "-"))
-	if err != nil {
-		return nil, err
-	}
 	sample, err := side.Round(ctx)
-	stop()
 	if err != nil {
 		return nil, err
 	}
@@ -117,4 +116,141 @@ func (v Values) String() string {
 		}
 	}
 	return text
+}
+
+var countersSQL = sql.Named("bench/ask_counters")
+
+// Counters are what the server has counted so far.
+type Counters struct {
+	Statements, Rows, Buffers float64 // of a database
+	WALBytes, FullPages       float64 // of the server
+}
+
+// Names of what is counted, each per unit of work.
+const (
+	statementsPer = "statements per unit"
+	rowsPer       = "rows per unit"
+	buffersPer    = "buffers per unit"
+	walPer        = "WAL bytes per unit"
+	fullPagesPer  = "full-page images per unit"
+)
+
+var counts = []string{statementsPer, rowsPer, buffersPer, walPer, serverMicros, processMicros, fullPagesPer}
+
+func isCount(metric string) bool { return slices.Contains(counts, metric) }
+
+// counters reads them; nil where nothing is counted.
+func (d *Database) counters(ctx context.Context) (*Counters, error) {
+	if d == nil || !d.counting {
+		return nil, nil
+	}
+	rows, err := d.asker.Query(ctx, countersSQL)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Counters])
+}
+
+// since is the difference, per unit.
+func (c *Counters) since(before *Counters, units float64) Values {
+	if c == nil || before == nil || units == 0 {
+		return nil
+	}
+	return Values{
+		statementsPer: (c.Statements - before.Statements) / units,
+		rowsPer:       (c.Rows - before.Rows) / units,
+		buffersPer:    (c.Buffers - before.Buffers) / units,
+		walPer:        (c.WALBytes - before.WALBytes) / units,
+		fullPagesPer:  (c.FullPages - before.FullPages) / units,
+	}
+}
+
+// kernelTick is the unit in which Linux tells a process's time, whatever its timer does.
+const kernelTick = 10 * time.Millisecond
+
+// Names of processor time per unit of work. Unlike the clock it hardly minds what else the machine is doing.
+const (
+	serverMicros  = "µs of the server per unit"
+	processMicros = "µs of this process per unit"
+)
+
+// processorTime is what the server and this process have used so far; false where the kernel does not tell.
+type processorTime struct{ server, process time.Duration }
+
+func (l *Lab) processorTime() (t processorTime, known bool) {
+	server, err := familyTime(l.server.PID())
+	var own syscall.Rusage
+	if err != nil || syscall.Getrusage(syscall.RUSAGE_SELF, &own) != nil {
+		return t, false
+	}
+	return processorTime{server, time.Duration(own.Utime.Nano() + own.Stime.Nano())}, true
+}
+
+func (t processorTime) since(before processorTime, units float64) Values {
+	if units == 0 {
+		return nil
+	}
+	return Values{
+		serverMicros:  float64((t.server - before.server).Microseconds()) / units,
+		processMicros: float64((t.process - before.process).Microseconds()) / units,
+	}
+}
+
+// familyTime is that of a process and its children, those included that are gone.
+func familyTime(pid int) (time.Duration, error) {
+	stat, err := procStatOf(pid)
+	sum := stat.own + stat.waited
+	for _, child := range childrenOf(pid) { // those that are gone by now count as its own
+		stat, _ := procStatOf(child)
+		sum += stat.own + stat.waited
+	}
+	return sum, err
+}
+
+// childrenOf are the processes that a process started or adopted, whichever of its threads did: the kernel's list of children
+// is one per thread.
+func childrenOf(pid int) (children []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range all {
+		other, err := strconv.Atoi(filepath.Base(path))
+		if err != nil {
+			continue
+		}
+		if stat, err := procStatOf(other); err == nil && stat.parent == pid {
+			children = append(children, other)
+		}
+	}
+	return children
+}
+
+var errNotHere = errors.New("this system does not tell")
+
+// procStat is what the kernel tells of a process.
+type procStat struct {
+	parent int
+	own    time.Duration // of processor
+	waited time.Duration // of those of its children that it waited for
+}
+
+func procStatOf(pid int) (stat procStat, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) //nolint:gosec // a number
+	if err != nil {
+		return stat, errors.Join(errNotHere, err)
+	}
+	const parentAt, ownAt, waitedAt, end = 1, 11, 13, 15 // after the name, which may hold anything
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < end {
+		return stat, fmt.Errorf("process %d: %w: %d fields", pid, errNotHere, len(fields))
+	}
+	stat.own, stat.waited = ticks(fields[ownAt:waitedAt]), ticks(fields[waitedAt:end])
+	stat.parent, err = strconv.Atoi(fields[parentAt])
+	return stat, err
+}
+
+func ticks(fields []string) (sum time.Duration) {
+	for _, field := range fields {
+		n, _ := strconv.Atoi(field)
+		sum += time.Duration(n) * kernelTick
+	}
+	return sum
 }

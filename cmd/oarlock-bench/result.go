@@ -1,12 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -132,4 +139,188 @@ func orElse[T comparable](value, otherwise T) T {
 		return otherwise
 	}
 	return value
+}
+
+// Figure is what rounds gave.
+type Figure struct {
+	Rounds []float64 `json:"rounds"`
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+}
+
+func newFigure(rounds []float64) Figure {
+	if len(rounds) == 0 {
+		return Figure{}
+	}
+	return Figure{rounds, quantile(rounds, 0.5), slices.Min(rounds), slices.Max(rounds)}
+}
+
+// quantile is a value of the list: the smallest that is not below the share q of them.
+func quantile[T cmp.Ordered](values []T, q float64) T {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
+		var none T
+		return none
+	}
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+// short writes a number with about three digits that matter.
+func short(v float64) string {
+	switch size := math.Abs(v); {
+	case size >= 1000:
+		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
+	case size >= 100 || v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case size >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case size >= 0.1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+func thousands(digits string) string {
+	var b strings.Builder
+	for i, d := range digits {
+		if left := len(digits) - i; i > 0 && left%3 == 0 && digits[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// rate is a number of things per second.
+func rate(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// spread describes the middle of durations and their tail, in milliseconds.
+func spread(took []time.Duration) Values {
+	return Values{msMedian: milliseconds(quantile(took, 0.5)), msP99: milliseconds(quantile(took, 0.99))}
+}
+
+// Names of metrics that several cases share.
+const (
+	stepsPerSecond = "steps/s"
+	runsPerSecond  = "runs/s"
+	microsPerStep  = "µs/step"
+	msMedian       = "median ms"
+	msP99          = "p99 ms"
+)
+
+// show prints a result: what each side did, what that cost the server, and what became of the goals.
+func show(w io.Writer, r *Result) {
+	fmt.Fprintf(w, "\n%s: %s\n", r.Case, r.About)
+	fmt.Fprintf(w, "  %d rounds, %s; median (min … max)\n", r.Rounds, took(r.Took))
+	if r.Scale < 1 {
+		fmt.Fprintf(w, "  %s of the work: not for figures\n", short(r.Scale))
+	}
+	for _, setting := range r.Settings {
+		fmt.Fprintf(w, "  %s\n", setting)
+	}
+	fmt.Fprintf(w, "  %s\n", r.Machine)
+	for _, side := range r.Sides {
+		fmt.Fprintf(w, "  %-32s%s\n", side, figuresOf(r.Figures[side], false))
+		if per := figuresOf(r.Figures[side], true); per != "" {
+			fmt.Fprintf(w, "  %-32s%s\n", "", per)
+		}
+	}
+	for _, line := range r.Lines {
+		fmt.Fprintf(w, "  %s %s\n", line.mark(), line)
+	}
+}
+
+// figuresOf lists figures of a side: what it did, or what the server counted.
+func figuresOf(figures map[string]Figure, counted bool) string {
+	var all []string
+	for _, metric := range slices.Sorted(maps.Keys(figures)) {
+		switch f := figures[metric]; {
+		case isCount(metric) != counted:
+		case counted:
+			all = append(all, fmt.Sprintf("%s %s", short(f.Median), strings.TrimSuffix(metric, " per unit")))
+		default:
+			all = append(all, fmt.Sprintf("%s %s", f, metric))
+		}
+	}
+	if counted && len(all) > 0 {
+		return "per unit: " + strings.Join(all, ", ")
+	}
+	return strings.Join(all, "   ")
+}
+
+// String is the middle, and how far it goes to either side.
+func (f Figure) String() string {
+	if f.Min == f.Max {
+		return short(f.Median)
+	}
+	return fmt.Sprintf("%s (%s … %s)", short(f.Median), short(f.Min), short(f.Max))
+}
+
+func (l Line) String() string {
+	text := fmt.Sprintf("%s  %s", l.What, l.Figure)
+	if l.Wanted != "" {
+		text += ", wanted " + l.Wanted
+	}
+	return text
+}
+
+// answer says whether a goal is reached; "" where there is none.
+func (l Line) answer() string {
+	if l.Reached == nil {
+		return ""
+	}
+	return map[bool]string{true: "yes", false: "no"}[*l.Reached]
+}
+
+// mark says the same at a glance.
+func (l Line) mark() string {
+	return map[string]string{"": "·", "yes": "✓", "no": "✗"}[l.answer()]
+}
+
+// String is what a figure must not be read without.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d × %s, %s, Linux %s, load %s; %s; %s; %s; %s", m.Cores, m.CPU, m.Memory, m.Kernel, m.Load, m.Go, m.Oarlock,
+		strings.Join(m.Modules, ", "), strings.Join(m.Postgres, " "))
+}
+
+// report prints what a folder holds as a table, as docs/performance.md shows it.
+func report(dir string, w io.Writer) error {
+	all, err := loadAll(dir)
+	if err == nil {
+		markdown(w, all)
+	}
+	return err
+}
+
+// markdown has a row per goal, then one per side.
+func markdown(w io.Writer, all []*Result) {
+	fmt.Fprint(w, "| case | what | median (min … max) | wanted | reached |\n|---|---|---|---|---|\n")
+	for _, r := range all {
+		for _, l := range r.Lines {
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", r.Case, l.What, l.Figure, orElse(l.Wanted, "–"), orElse(l.answer(), "–"))
+		}
+	}
+	fmt.Fprint(w, "\n| case | side | figures | statements | rows | buffers | WAL bytes | µs of the server | µs of the process |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range all {
+		for _, side := range r.Sides {
+			fmt.Fprintf(w, "| %s | %s | %s |", r.Case, side, figuresOf(r.Figures[side], false))
+			for _, count := range counts[:6] {
+				fmt.Fprintf(w, " %s |", countOf(r.Figures[side], count))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	for _, r := range all {
+		fmt.Fprintf(w, "\n%s: %d rounds, %s UTC, %s\n", r.Case, r.Rounds, r.At.Format("2006-01-02 15:04"), r.Machine)
+	}
+}
+
+func countOf(figures map[string]Figure, count string) string {
+	if f, ok := figures[count]; ok {
+		return short(f.Median)
+	}
+	return "–"
 }

@@ -48,11 +48,10 @@ type riverSide struct {
 	work    func(ctx context.Context, client *river.Client[pgx.Tx], job *river.Job[riverArgs]) error
 }
 
-// riverArgs are the arguments of all jobs: where in which graph one is.
+// riverArgs are the arguments of all jobs: where in its chain one is.
 type riverArgs struct {
-	Step  int   `json:"step"`
-	Steps int   `json:"steps"`
-	Join  int64 `json:"join,omitempty"` // the job that counts those that are joined
+	Step  int `json:"step"`
+	Steps int `json:"steps"`
 }
 
 // Kind is River's name for them.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/rig"
 )
 
 var unfinishedSQL = sql.Named("bench/ask_unfinished")
@@ -155,4 +161,160 @@ func (d *Database) until(ctx context.Context, question string) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// busy are the settings of a worker that is meant to be busy.
+var busy = rig.Config{Slots: 512}
+
+var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this process"}
+
+// defaults are those of `oarlock worker`.
+var defaultSettings = []string{"oarlock: defaults, embedded in this process"}
+
+// embed runs a worker in this process until the stage ends.
+func (s *Stage) embed(ctx context.Context, d *Database, config rig.Config, bodies map[string]worker.Func) error {
+	folder, err := s.folder("")
+	if err != nil {
+		return err
+	}
+	config.Folder, config.Database = folder, queue.Config{URL: d.worker}
+	w, err := rig.New(config)
+	if err != nil {
+		return err
+	}
+	for name, body := range bodies {
+		w.Handle(name, body)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.WithoutCancel(ctx)) }()
+	s.later(func() error {
+		w.StopNow()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("embedded worker: %w", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// warm has runs go through before anything is measured: connections, plans and definitions are there then.
+func (d *Database) warm(ctx context.Context, dag string, runs int) error {
+	if _, err := d.enqueue(ctx, dag, runs); err != nil {
+		return err
+	}
+	return d.settled(ctx)
+}
+
+// defaultConfig is what `oarlock worker` has when nothing is said.
+var defaultConfig rig.Config
+
+// stopPatience is how long a worker may take to stop before it is killed.
+const stopPatience = 20 * time.Second
+
+// process is an `oarlock worker` of its own: its guard, and the process that works.
+type process struct {
+	cmd   *exec.Cmd
+	said  bytes.Buffer
+	ended chan struct{}
+}
+
+// startWorker starts one, with settings as NAME=value, until the stage ends.
+func (s *Stage) startWorker(d *Database, name string, settings ...string) (*process, error) {
+	state, err := s.folder("")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(s.program, "worker"), ended: make(chan struct{})}
+	p.cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "OARLOCK_NAME=" + name, "OARLOCK_STATE_DIR=" + state, "OARLOCK_DATABASE_URL=" + d.worker,
+	}
+	for _, setting := range settings {
+		key, value, _ := strings.Cut(setting, "=")
+		p.cmd.Env = append(p.cmd.Env, "OARLOCK_"+strings.ToUpper(key)+"="+value)
+	}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = &p.said, &p.said, state
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.program, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	s.later(p.stop)
+	return p, nil
+}
+
+// stop asks twice: what runs is handed on at once.
+func (p *process) stop() error {
+	for range 2 {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.ended:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(stopPatience):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("oarlock worker did not stop within %s", stopPatience)
+	}
+}
+
+// workersLive waits until as many workers are registered.
+func (d *Database) workersLive(ctx context.Context, n int, processes ...*process) error {
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		workers, err := d.Workers(ctx)
+		if err != nil || len(workers) >= n {
+			tick.Stop()
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for _, p := range processes {
+			select {
+			case <-p.ended:
+				return fmt.Errorf("oarlock worker ended: %s", p.said.String())
+			default:
+			}
+		}
+	}
+}
+
+// family are a worker's guard and its driver process, which is of the same program; bodies that the guard adopted are not.
+func (p *process) family() ([]int, error) {
+	guard := p.cmd.Process.Pid
+	for _, child := range childrenOf(guard) {
+		if sameProgram(guard, child) {
+			return []int{guard, child}, nil
+		}
+	}
+	return nil, fmt.Errorf("the driver process of worker %d: %w", guard, errNotHere)
+}
+
+func sameProgram(a, b int) bool {
+	one, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", a))
+	other, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", b))
+	return err1 == nil && err2 == nil && one == other
+}
+
+// processor is the processor time that the worker has used, in its own code and in the kernel.
+func (p *process) processor() (used time.Duration, err error) {
+	pids, err := p.family()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		stat, err := procStatOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		used += stat.own
+	}
+	return used, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
-	"github.com/oarlock-dev/oarlock/internal/bareloop"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
 	"github.com/oarlock-dev/oarlock/sql"
 	"github.com/oarlock-dev/oarlock/worker"
 )
@@ -235,7 +235,7 @@ func (a arrivals) bare(ctx context.Context, s *Stage) (Side, error) {
 type taker struct {
 	conn   *pgx.Conn
 	worker uuid.UUID
-	loop   *bareloop.Loop
+	loop   *baseline.Loop
 }
 
 func newTaker(ctx context.Context, s *Stage, d *Database) (*taker, error) {
@@ -244,7 +244,7 @@ func newTaker(ctx context.Context, s *Stage, d *Database) (*taker, error) {
 		return nil, err
 	}
 	t := &taker{conn: conn, worker: uuid.New()}
-	t.loop = bareloop.For(conn, t.worker)
+	t.loop = baseline.For(conn, t.worker)
 	if _, err := conn.Exec(ctx, bareWorker, t.worker); err != nil {
 		return nil, err
 	}
@@ -257,16 +257,16 @@ func (t *taker) take(ctx context.Context, n int, begun chan<- time.Time) error {
 		if _, err := t.conn.WaitForNotification(ctx); err != nil {
 			return err
 		}
-		row := bareloop.Row{State: "running", Seq: 1}
+		row := baseline.Row{State: "running", Seq: 1}
 		if err := t.conn.QueryRow(ctx, takeSQL, t.worker).Scan(&row.Run, &row.Claim); err != nil {
 			return err
 		}
-		if err := t.loop.Flush(ctx, []bareloop.Row{row}); err != nil {
+		if err := t.loop.Flush(ctx, []baseline.Row{row}); err != nil {
 			return err
 		}
 		begun <- time.Now()
 		row.State, row.Seq, row.Over = "succeeded", 2, true
-		if err := t.loop.Flush(ctx, []bareloop.Row{row}); err != nil {
+		if err := t.loop.Flush(ctx, []baseline.Row{row}); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
-	"github.com/oarlock-dev/oarlock/internal/bareloop"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -46,7 +46,7 @@ func BenchmarkChains(b *testing.B) {
 			bench.start(b, rig.Config{Slots: 512}, func(r *rig.Rig) {
 				r.Handle("nothing", func(context.Context, *worker.Task) (worker.Outputs, error) { return nil, nil })
 			})
-			loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
+			loop, err := baseline.New(b.Context(), bench.db.Conn(b))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -83,14 +83,14 @@ func BenchmarkCommands(b *testing.B) {
 	bench.put(b, "name: nothing\nsteps: [{id: a, command: /bin/true}]\n")
 	memory := inMemory(b)
 	bench.start(b, rig.Config{Slots: commandSlots, Commands: &proc.Config{Dir: b.TempDir(), RunDir: memory}}, nil)
-	loop, err := bareloop.New(b.Context(), bench.db.Conn(b))
+	loop, err := baseline.New(b.Context(), bench.db.Conn(b))
 	if err != nil {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
 	loop.AtOnce = commandSlots
 	loop.Body = func() {
-		if err := bareloop.Command(dir, memory); err != nil {
+		if err := baseline.Command(dir, memory); err != nil {
 			b.Error(err)
 		}
 	}

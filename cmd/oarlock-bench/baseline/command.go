@@ -1,4 +1,4 @@
-package bareloop
+package baseline
 
 import (
 	"bytes"

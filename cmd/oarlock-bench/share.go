@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/sql"
+	"github.com/oarlock-dev/oarlock/worker/rig"
+)
+
+var (
+	waitsSQL  = sql.Named("bench/ask_waits")
+	spreadSQL = sql.Named("bench/ask_spread")
+)
+
+const (
+	shareWorkers = 4
+	shareSlots   = shareWorkers * rig.DefaultSlots
+	freeTrials   = 10   // of a round: each asks for as many runs as there are slots
+	urgentRuns   = 50   // of a round
+	evenRuns     = 2000 // of a round
+	backlogDepth = 4    // runs that wait for each slot when the first urgent run comes
+	plain        = 0
+	urgent       = 100 // the highest priority
+
+	besideFree   = "beside a free slot"
+	urgentStart  = "urgent, behind a backlog"
+	evenly       = "runs of ten steps"
+	unevenness   = "farthest from even"
+	shareSources = `
+name: %s
+priority: %d
+steps: [{id: a, command: /bin/sleep, args: ["%v"]}]
+`
+)
+
+func shareCase() Case {
+	return Case{
+		Name: "share", About: "Four worker processes share what is asked for: how long a run waits while there is a free slot for each, how long an urgent run waits behind a backlog, and how evenly 2,000 runs of ten steps are done.",
+		Bound:    "beside a free slot: a notification, a claim, a record; urgent: the next command to end, of 100 ms on each of 32 slots, and the same",
+		Settings: []string{fmt.Sprintf("%d × `oarlock worker` on defaults, %d slots together, one database; waits are from a request to the start of its first task", shareWorkers, shareSlots)},
+		Prepare:  prepareShare,
+		Goals: []Goal{
+			{Side: besideFree, Metric: msMedian},
+			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.PollEvery)}, // as long as if no worker had been notified
+			{Side: urgentStart, Metric: msMedian},
+			{Side: urgentStart, Metric: msP99, AtMost: milliseconds(queue.PollEvery)},
+			{Side: evenly, Metric: unevenness, AtMost: 0.2},
+		},
+	}
+}
+
+// prepareShare has all sides use the same workers: their turns follow each other.
+func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
+	d, err := s.database(ctx,
+		fmt.Sprintf(shareSources, "held", plain, 0.5), // longer than it takes to ask for as many as there are slots
+		fmt.Sprintf(shareSources, "load", plain, 0.1),
+		fmt.Sprintf(shareSources, "urgent", urgent, 0),
+		strings.ReplaceAll(chainOf("chain", chainSteps), "action: nothing", "action: noop"))
+	if err != nil {
+		return nil, err
+	}
+	var processes []*process
+	for i := range shareWorkers {
+		p, err := s.startWorker(d, fmt.Sprintf("w%d", i))
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, p)
+	}
+	if err := d.workersLive(ctx, shareWorkers, processes...); err != nil {
+		return nil, err
+	}
+	free, rush, even := s.count(freeTrials, 1), s.count(urgentRuns, 2), s.count(evenRuns, 2*shareSlots)
+	return []Side{
+		{Name: besideFree, Round: func(ctx context.Context) (Sample, error) { return d.fillSlots(ctx, free) }},
+		{Name: urgentStart, Round: func(ctx context.Context) (Sample, error) { return d.overtake(ctx, rush) }},
+		{Name: evenly, Count: d, Round: func(ctx context.Context) (Sample, error) { return d.shareOut(ctx, even) }},
+	}, d.warm(ctx, "chain", shareSlots)
+}
+
+// fillSlots asks, one by one, for as many runs as there are slots: each finds one free.
+func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
+	var first queue.RunID
+	for range trials {
+		for range shareSlots {
+			run, err := d.Enqueue(ctx, queue.Request{DAG: "held"})
+			if err != nil {
+				return Sample{}, err
+			}
+			first = orElse(first, run)
+		}
+		if err := d.settled(ctx); err != nil {
+			return Sample{}, err
+		}
+	}
+	return d.waits(ctx, first, plain)
+}
+
+// overtake asks for urgent runs, one after the other, while a backlog stands. Each comes with a new run for every slot: the
+// backlog lasts unless an urgent run waits for as long as several others take, which shows in its figure.
+func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
+	backlog, err := d.enqueue(ctx, "load", backlogDepth*shareSlots)
+	if err != nil {
+		return Sample{}, err
+	}
+	for range runs {
+		if _, err := d.enqueue(ctx, "load", shareSlots); err != nil {
+			return Sample{}, err
+		}
+		run, err := d.Enqueue(ctx, queue.Request{DAG: "urgent"})
+		if err != nil {
+			return Sample{}, err
+		}
+		if _, err := d.Await(ctx, run); err != nil {
+			return Sample{}, err
+		}
+	}
+	if err := d.settled(ctx); err != nil {
+		return Sample{}, err
+	}
+	return d.waits(ctx, backlog[0], urgent)
+}
+
+// waits describes how long runs of a priority waited, those from first on.
+func (d *Database) waits(ctx context.Context, first queue.RunID, priority int) (Sample, error) {
+	rows, err := d.asker.Query(ctx, waitsSQL, first, priority)
+	if err != nil {
+		return Sample{}, err
+	}
+	waited, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	return Sample{Values: Values{msMedian: quantile(waited, 0.5), msP99: quantile(waited, 0.99)}}, err
+}
+
+// shareOut asks for runs at once, which workers share that have nothing else to do.
+func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
+	ids, err := d.enqueue(ctx, "chain", runs)
+	if err != nil {
+		return Sample{}, err
+	}
+	begun := time.Now()
+	if err := d.settled(ctx); err != nil {
+		return Sample{}, err
+	}
+	sample := chains{runs, chainSteps, stepsPerSecond}.sample(time.Since(begun))
+	rows, err := d.asker.Query(ctx, spreadSQL, ids[0])
+	if err != nil {
+		return Sample{}, err
+	}
+	driven, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n int, err error) {
+		var name string
+		return n, row.Scan(&name, &n)
+	})
+	sample.Values[unevenness] = uneven(driven, runs, shareWorkers)
+	return sample, err
+}
+
+// uneven is how far the share of a worker is from an even one at most, as a part of that. Workers without any run are not listed.
+func uneven(driven []int, runs, workers int) float64 {
+	even, most := float64(runs)/float64(workers), 0.0
+	for _, n := range driven {
+		most = max(most, math.Abs(float64(n)-even)/even)
+	}
+	if len(driven) < workers {
+		most = max(most, 1)
+	}
+	return most
+}
