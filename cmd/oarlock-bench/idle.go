@@ -11,7 +11,7 @@ import (
 
 const (
 	idleSpan      = 30 * time.Second
-	leastIdle     = 100 * time.Millisecond
+	leastIdle     = 2 * time.Second // in which both sides send something
 	perSecondSent = "statements/s"
 	percentOfCore = "% of a core"
 )

@@ -233,7 +233,7 @@ type procStat struct {
 }
 
 func procStatOf(pid int) (stat procStat, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) //nolint:gosec // a number
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return stat, errors.Join(errNotHere, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -218,8 +217,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// startWorker starts one, with settings as NAME=value, until the stage ends.
-func (s *Stage) startWorker(d *Database, name string, settings ...string) (*process, error) {
+// startWorker starts one on defaults, until the stage ends.
+func (s *Stage) startWorker(d *Database, name string) (*process, error) {
 	state, err := s.folder("")
 	if err != nil {
 		return nil, err
@@ -227,10 +226,6 @@ func (s *Stage) startWorker(d *Database, name string, settings ...string) (*proc
 	p := &process{cmd: exec.Command(s.program, "worker"), ended: make(chan struct{})}
 	p.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "OARLOCK_NAME=" + name, "OARLOCK_STATE_DIR=" + state, "OARLOCK_DATABASE_URL=" + d.worker,
-	}
-	for _, setting := range settings {
-		key, value, _ := strings.Cut(setting, "=")
-		p.cmd.Env = append(p.cmd.Env, "OARLOCK_"+strings.ToUpper(key)+"="+value)
 	}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = &p.said, &p.said, state
 	if err := p.cmd.Start(); err != nil {
