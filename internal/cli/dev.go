@@ -26,32 +26,46 @@ func newDevCommand(e *env) *cli.Command {
 		Usage:     "start all that is needed, and keep the DAG files of a folder applied",
 		ArgsUsage: "[FOLDER]",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once", DefaultText: "8"},
+			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},
+			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once on each worker", DefaultText: "8"},
 		},
 		Description: manual{
-			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts a worker, and says how an application
-connects. The .yaml, .yml and .json files of the folder (this one if none is named) are applied at once and whenever
-they change; a file with problems is reported, and the version before it stays. Ends of runs are told. Ctrl-C ends
-all of it and lets running tasks finish for ` + devDrain + `, once more at once; what happened is kept for the next time. A
-database in the settings is used in place of the private one, and not migrated.`,
-			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2"},
+			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and says how an application
+connects; other commands find this database by themselves. The .yaml, .yml and .json files of the folder (this one if
+none is named) are applied at once and whenever they change; a file with problems is reported, and the version before
+it stays. Ends of runs are told. A database in the settings is used in place of the private one, and not migrated.
+
+The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens: its
+runs go on, and after ` + devRestart.String() + ` it starts again under its name. With a lease_ttl below that, another worker finds it
+lost before: OARLOCK_LEASE_TTL=1s OARLOCK_HEARTBEAT=300ms. One that was drained stays away. Other settings of workers
+hold too, see docs/worker.md.
+
+Ctrl-C ends all of it and lets running tasks finish for ` + devDrain + `, once more at once. What happened is kept for the next time:
+to begin with nothing, name an empty folder in XDG_STATE_HOME.`,
+			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2", "oarlock dev dags/ --workers 3"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
-				deniedNote, usageNote,
+				{exitError, "a worker cannot work, this user may not do that, or an error"},
+				usageNote,
 				{exitNotFound, "the folder cannot be read"},
 				unreachableNote, settingsNote,
 			},
 		}.String(),
 		Action: func(c *cli.Context) error {
-			if c.IsSet("slots") && c.Int("slots") < 1 {
-				return &usageError{msg: "--slots must be a whole number, at least 1"}
+			for _, name := range []string{"workers", "slots"} {
+				if c.IsSet(name) && c.Int(name) < 1 {
+					return &usageError{msg: "--" + name + " must be a whole number, at least 1"}
+				}
 			}
-			return runDev(c.Context, e, c.Args().Slice(), c.Int("slots"))
+			if n := c.Int("workers"); n > maxDevWorkers {
+				return &usageError{msg: fmt.Sprintf("--workers must be at most %d", maxDevWorkers)}
+			}
+			return runDev(c.Context, e, c.Args().Slice(), max(1, c.Int("workers")), cmp.Or(c.Int("slots"), e.number("slots")))
 		},
 	}
 }
 
-func runDev(ctx context.Context, e *env, args []string, slots int) error {
+func runDev(ctx context.Context, e *env, args []string, workers, slots int) error {
 	if len(args) > 1 {
 		return &usageError{msg: fmt.Sprintf("dev watches one folder, got %d", len(args))}
 	}
@@ -70,31 +84,30 @@ func runDev(ctx context.Context, e *env, args []string, slots int) error {
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
 		d := &dev{env: e, store: store, folder: folder, seen: map[string]fileState{}, applied: map[string]string{}, told: map[queue.RunID]bool{}}
-		return d.run(ctx, slots)
+		return d.run(ctx, workers, slots)
 	})
 }
 
-// run works until ctx ends, which is how one leaves, or the worker does.
-func (d *dev) run(ctx context.Context, slots int) error {
+// run works until ctx ends, which is how one leaves, or a worker cannot work.
+func (d *dev) run(ctx context.Context, workers, slots int) error {
 	e := d.env
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	worker, err := e.startWorker([]string{"--drain-timeout", devDrain, "--slots", decimal(int64(cmp.Or(slots, e.number("slots"))))})
-	if err != nil {
-		return err
+	err := d.startWorkers(workers, slots)
+	if err == nil {
+		e.remark("try       oarlock enqueue DAG --wait    oarlock list    oarlock top")
+		err = d.watch(ctx)
 	}
-	watching, lost := context.WithCancelCause(ctx)
-	defer lost(nil)
-	forget := worker.watch(func(err error) { lost(err) })
-	d.watch(watching)
-	forget()
-	if ctx.Err() == nil {
-		return errors.Join(context.Cause(watching), worker.stop())
+	if err != nil {
+		return errors.Join(err, d.stopWorkers())
 	}
 	e.remark("stopping: running tasks may finish for %s; once more to stop at once", devDrain)
-	if err := worker.drain(); err != nil {
+	if err := d.drainWorkers(); err != nil {
 		return e.settle(context.WithoutCancel(ctx), err)
+	}
+	if e.server != nil {
+		e.remark("what happened is kept in %s: `%s dev` goes on with it", e.server.Dir(), program)
 	}
 	return statusError(exitOK)
 }
@@ -117,18 +130,21 @@ func (d *dev) begin(ctx context.Context) error {
 	if len(d.seen) == 0 {
 		e.remark("          no DAG file yet: the first is applied as soon as it is there")
 	}
-	e.remark("try       oarlock enqueue DAG --wait    oarlock list    oarlock top")
 	return nil
 }
 
-func (d *dev) watch(ctx context.Context) {
+// watch returns nil once ctx ends, or why a worker cannot work.
+func (d *dev) watch(ctx context.Context) error {
 	tick := time.NewTicker(devEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
+		}
+		if err := d.restartWorkers(); err != nil {
+			return err
 		}
 		d.look(ctx)
 		d.tellEnds(ctx)

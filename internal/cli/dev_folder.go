@@ -17,6 +17,7 @@ type dev struct {
 	env     *env
 	store   *queue.Store
 	folder  string
+	workers []*devWorker
 	seen    map[string]fileState // of the files that were there when they were last looked at
 	applied map[string]string    // which DAG a file held
 	told    map[queue.RunID]bool // whose end is known

@@ -190,7 +190,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	if h.file.path != "" {
 		args = append(args, "--source", h.file.path)
 	}
-	worker, err := e.startWorker(args)
+	worker, err := e.startWorker("run", func(string) string { return "worker: " }, args)
 	if err != nil {
 		return err
 	}

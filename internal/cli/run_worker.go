@@ -26,63 +26,75 @@ const (
 // ownWorker is a worker process of this command's own: a guard, and below it the process that works. It ends with this
 // process, however that ends, because its standard input does.
 type ownWorker struct {
+	name    string
+	args    []string // of `oarlock worker`, besides its name
+	prefix  string   // of its lines
 	command *exec.Cmd
 	stdin   io.Closer
 	leave   func() // its name is free again
 	ended   chan struct{}
 	failed  error // valid when ended
-	said    sync.WaitGroup
 }
 
-// startWorker starts one for the same database. What is secret about that goes through the environment.
-func (e *env) startWorker(args []string) (*ownWorker, error) {
-	name, leave, err := e.takeSeat()
+// startWorker starts one for the same database, under the first free name of a kind: run-1, run-2 … Prefix is asked once.
+func (e *env) startWorker(kind string, prefix func(name string) string, args []string) (*ownWorker, error) {
+	name, leave, err := e.takeSeat(kind)
 	if err != nil {
 		return nil, err
 	}
-	program, err := os.Executable()
-	if err != nil {
-		leave()
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	w := &ownWorker{leave: leave, ended: make(chan struct{})}
-	w.command = exec.Command(program)
-	w.command.Args = append([]string{os.Args[0], "worker", "--until-eof", "--name", name}, args...)
-	w.command.Dir = e.Dir
-	w.command.Env = append(os.Environ(), e.workerEnvironment()...)
-	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this command
+	w := &ownWorker{name: name, args: args, prefix: prefix(name), leave: leave}
 	if err := w.start(e); err != nil {
 		leave()
-		return nil, fmt.Errorf("start a worker: %w", err)
+		return nil, err
 	}
 	return w, nil
 }
 
-func (w *ownWorker) start(e *env) (err error) {
-	if w.stdin, err = w.command.StdinPipe(); err != nil {
-		return err
-	}
-	stderr, err := w.command.StderrPipe()
+// start starts the process, again if it has ended. What is secret about the database goes through the environment.
+func (w *ownWorker) start(e *env) error {
+	program, err := os.Executable()
 	if err != nil {
-		return err
+		return fmt.Errorf("find this program: %w", err)
 	}
-	if err := w.command.Start(); err != nil {
-		return err
+	command := exec.Command(program)
+	command.Args = append([]string{os.Args[0], "worker", "--until-eof", "--name", w.name}, w.args...)
+	command.Dir = e.Dir
+	command.Env = append(os.Environ(), e.workerEnvironment()...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this command
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start a worker: %w", err)
 	}
-	w.said.Go(func() {
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	w.command, w.stdin, w.ended = command, stdin, make(chan struct{})
+	go func() {
+		defer close(w.ended)
 		lines := bufio.NewScanner(stderr)
 		lines.Buffer(nil, maxWorkerLine)
 		for lines.Scan() {
-			e.note("worker: " + lines.Text())
+			e.note(w.prefix, lines.Text())
 		}
 		_, _ = io.Copy(io.Discard, stderr) // past a line that is too long
-	})
-	go func() {
-		defer close(w.ended)
-		w.said.Wait()
-		w.failed = w.command.Wait()
+		w.failed = command.Wait()
 	}()
 	return nil
+}
+
+func (w *ownWorker) pid() int { return w.command.Process.Pid }
+
+func (w *ownWorker) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // workerEnvironment is the settings of this command as a worker of the same program reads them.
@@ -120,13 +132,11 @@ func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	}
 }
 
-// drain lets what runs finish for as long as the worker was told, unless this process ends before.
+// drain lets what runs finish for as long as the worker was told, unless this process ends before. It does not wait for that.
 func (w *ownWorker) drain() error {
-	defer w.leave()
 	if err := w.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop the worker: %w", err)
+		return fmt.Errorf("stop worker %s: %w", w.name, err)
 	}
-	<-w.ended
 	return nil
 }
 
@@ -158,7 +168,7 @@ func (w *ownWorker) stop() error {
 
 // takeSeat finds a name that no other command's worker has now. Names are used again, so that what a killed worker left
 // behind is found under them, and swept.
-func (e *env) takeSeat() (name string, leave func(), err error) {
+func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	state, err := e.stateDir()
 	if err != nil {
 		return "", nil, err
@@ -167,7 +177,7 @@ func (e *env) takeSeat() (name string, leave func(), err error) {
 		return "", nil, fmt.Errorf("make the state folder: %w", err)
 	}
 	for n := 1; n <= maxSeats; n++ {
-		name := fmt.Sprintf("run-%d", n)
+		name := fmt.Sprintf("%s-%d", kind, n)
 		seat, err := os.OpenFile(filepath.Join(state, name+".seat"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return "", nil, fmt.Errorf("find a name for the worker: %w", err)
@@ -178,14 +188,14 @@ func (e *env) takeSeat() (name string, leave func(), err error) {
 		seat.Close()
 	}
 	return "", nil, &failure{
-		kind: conflict, err: fmt.Errorf("%d runs go on here already", maxSeats),
+		kind: conflict, err: fmt.Errorf("%d workers named %s-N are at work here already", maxSeats, kind),
 		hint: "wait for one to end, or have a worker do it: `oarlock enqueue DAG`",
 	}
 }
 
 // note is a line that is no data, from beside: whoever draws on the terminal shows it in time.
-func (e *env) note(line string) {
-	line = strings.TrimRight(printable(line), " ")
+func (e *env) note(prefix, line string) {
+	line = prefix + strings.TrimRight(printable(line), " ")
 	if e.lines != nil {
 		e.lines.above(line)
 		return
