@@ -65,8 +65,7 @@ build: ## build bin/oarlock, without C
 .PHONY: demo
 demo: build ## see it work: a run, its tree and logs; then its worker is killed, and it goes on
 	@tools/ensure-postgres || test "$$(id -u)" != 0 # others than root: oarlock itself downloads what is missing
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/cluster ./tools/cluster
-	@tools/demo "$(CURDIR)/bin/oarlock" "$(CURDIR)/bin/cluster"
+	@tools/demo "$(CURDIR)/bin/oarlock"
 
 .PHONY: lint
 lint: ## go vet, formatting and linters, as .golangci.yml says

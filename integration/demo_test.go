@@ -21,7 +21,7 @@ func TestDemo_ShowsARunAndATakeover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
 	}
-	dir := demoPrograms(t)
+	dir := demoProgram(t)
 	tool, err := filepath.Abs("../tools/demo")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestDemo_ShowsARunAndATakeover(t *testing.T) {
 				t.Skip("needs root, and a project that everybody may read")
 			}
 			theirs, untouched := foreignDatabase(t)
-			cmd := command(tool, filepath.Join(dir, "oarlock"), filepath.Join(dir, "cluster"))
+			cmd := command(tool, filepath.Join(dir, "oarlock"))
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "DATABASE_URL=" + theirs, "OARLOCK_DATABASE_URL=" + theirs, "PGHOST=" + theirs}
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -52,20 +52,16 @@ func TestDemo_ShowsARunAndATakeover(t *testing.T) {
 	}
 }
 
-// demoPrograms are the two that the demo wants, where anybody may execute them.
-func demoPrograms(t *testing.T) string {
+// demoProgram is the folder of the one that the demo wants, where anybody may execute it.
+func demoProgram(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "oarlock-programs-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for name, pkg := range map[string]string{"oarlock": "cmd/oarlock", "cluster": "tools/cluster"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/oarlock-dev/oarlock/"+pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build: %v\n%s", err, out)
-		}
+	if out, err := exec.Command("cp", program, dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v\n%s", err, out)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -108,12 +104,14 @@ func checkDemo(t *testing.T, out string) {
 	for _, want := range []string{
 		"✓ greet  succeeded", "✓ count  succeeded", "✓ wave   succeeded", // the tree of three tasks
 		"greet | hello you", // and their logs
+		"applied takeover version 1",
 		"prepare | prepared, which happens once", "attempt 1: waiting for a file",
-		"was killed",
+		"$ kill -9 ",
 		"attempt 2: there it is", "finish  | finished",
-		"takeover version 1  succeeded", ", worker w",
+		"takeover version 1  succeeded", ", worker dev-",
 		"✓ prepare  succeeded", "attempt 2", "✓ finish   succeeded",
 		"was lost: queued again", "succeeded in attempt 2",
+		"ended: signal: killed; its runs go on",
 	} {
 		i := strings.Index(out[at:], want)
 		if i < 0 {
@@ -121,7 +119,7 @@ func checkDemo(t *testing.T, out string) {
 		}
 		at += i
 	}
-	for _, want := range []string{"count | a name of 3 letters", "wave  | o/", "\nw1 ", "\nw2 "} { // in any order
+	for _, want := range []string{"count | a name of 3 letters", "wave  | o/", "\ndev-1 ", "\ndev-2 "} { // in any order
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not show %q:\n%s", want, out)
 		}

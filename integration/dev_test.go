@@ -4,81 +4,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// cluster is what tools/cluster starts.
-type cluster struct{ tool, dir string }
-
-// startCluster brings a cluster up, and wants nothing left of it when the test ends.
-func startCluster(t *testing.T, flags ...string) *cluster {
+// startDev starts `oarlock dev` for an empty folder, and wants nothing to run any more once one signal has ended it.
+func startDev(t *testing.T, workers string, settings ...string) (p *process, folder string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts a cluster")
+		t.Skip("starts a server")
 	}
-	dir, err := os.MkdirTemp("", "oarlock-town-") // a socket's path must be short
+	state, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-dev-") // as root Postgres is another user, who must get through
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{tool: filepath.Join(dir, "cluster"), dir: filepath.Join(dir, "c")}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if out, err := exec.Command("go", "build", "-o", c.tool, "github.com/oarlock-dev/oarlock/tools/cluster").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	t.Cleanup(func() { os.RemoveAll(state) })
+	folder = filepath.Join(state, "dags")
+	if err := errors.Join(os.Chmod(state, 0o755), os.Mkdir(folder, 0o755)); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.down(t) })
-	c.do(t, append([]string{"up", "--program", program}, flags...)...)
-	return c
+	p = (&bench{dir: state}).start(t, append(settings, "$XDG_STATE_HOME="+state), "dev", "--workers", workers, folder)
+	t.Cleanup(func() {
+		signal(t, syscall.SIGINT, p.Process.Pid)
+		if code := p.exit(t); code != 0 {
+			t.Errorf("it ended with %d", code)
+		}
+		if left, _ := exec.Command("pgrep", "-fa", state).Output(); len(left) > 0 {
+			t.Errorf("its processes are left: %s", left)
+		}
+	})
+	return p, folder
 }
 
-// try runs a word of the tool. A DATABASE_URL of the caller's is nothing to it.
-func (c *cluster) try(args ...string) (string, error) {
-	cmd := exec.Command(c.tool, append(args, "--dir", c.dir)...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL=postgres://nobody@127.0.0.1:1/none")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func (c *cluster) do(t *testing.T, args ...string) string {
+// found waits until a process says something, and returns the group of it.
+func (p *process) found(t *testing.T, expression string) (group string) {
 	t.Helper()
-	out, err := c.try(args...)
-	if err != nil {
-		log, _ := os.ReadFile(filepath.Join(c.dir, "keeper.log"))
-		t.Fatalf("cluster %v: %v\n%s\n%s", args, err, out, log)
-	}
-	return out
-}
-
-// down ends a cluster, once or again.
-func (c *cluster) down(t *testing.T) {
-	t.Helper()
-	if out, err := c.try("down"); err != nil {
-		t.Errorf("down: %v\n%s", err, out)
-	}
-	if _, err := os.Stat(c.dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its folder is left: %v", err)
-	}
-}
-
-var exportedURL = regexp.MustCompile(`export DATABASE_URL='([^']+)'`)
-
-// bench is for the cluster's database.
-func (c *cluster) bench(t *testing.T) *bench {
-	t.Helper()
-	found := exportedURL.FindStringSubmatch(c.do(t, "env"))
-	if found == nil {
-		t.Fatal("it does not tell its database")
-	}
-	return newBench(t, &pgtest.DB{URL: found[1]}, found[1])
+	wanted := regexp.MustCompile("(?m)" + expression)
+	until(t, "it says "+expression, func() bool {
+		match := wanted.FindStringSubmatch(p.said.String())
+		if match != nil {
+			group = match[1]
+		}
+		return match != nil
+	})
+	return group
 }
 
 // oarlock runs a command for people.
@@ -114,19 +94,21 @@ const (
 	townPatience = 4 * time.Minute
 )
 
-func TestCluster_500RunsOverAKillAndADrain(t *testing.T) {
+func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	t.Parallel()
-	var gone string
-	t.Cleanup(func() { // when all is down
-		if left := carriers(gone); len(left) > 0 {
-			t.Errorf("processes %v of the worker that was killed are left", left)
+	p, folder := startDev(t, "3", "lease_ttl=2s", "heartbeat=400ms")
+	url := p.found(t, `^database  DATABASE_URL='(.+)'$`)
+	b := newBench(t, &pgtest.DB{URL: url}, url)
+	apply := func(name, source, version string) {
+		if err := os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(strings.ReplaceAll(source, "$DIR", b.dir)), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	})
-	c := startCluster(t, "--workers", "3", "--set", "lease_ttl=2s", "--set", "heartbeat=400ms")
-	b := c.bench(t)
-	b.put(t, town)
-	b.put(t, townHeld)
-	b.putThree(t)
+		p.found(t, `^(applied `+name+` version `+version+`) from `)
+	}
+	apply("town", strings.ReplaceAll(town, "see end", "false"), "1")
+	apply("town", town, "2")
+	apply("held", townHeld, "1")
+	apply("three", threeSteps, "1")
 
 	lost := b.enqueue(t, "three", nil)
 	b.untilSeen(t, lost, "ready b#1")
@@ -138,9 +120,15 @@ func TestCluster_500RunsOverAKillAndADrain(t *testing.T) {
 	}
 	runs := append(append(ids, lost), waiting...)
 	b.untilSeen(t, ids[townRuns/10], "end c")
-	gone, _ = b.driver(t, killed)
-	c.do(t, "kill", killed)
-	c.do(t, "drain", drained)
+	gone, driver := b.driver(t, killed)
+	guard, err := strconv.Atoi(p.found(t, "^worker    "+killed+`  pid (\d+)$`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	killAll(t, guard, driver)
+	if _, err := b.DrainWorker(t.Context(), drained); err != nil {
+		t.Fatal(err)
+	}
 	until(t, drained+" drains", func() bool { return !strings.Contains(b.live(t), drained) })
 	b.write(t, "go", "")
 
@@ -148,8 +136,12 @@ func TestCluster_500RunsOverAKillAndADrain(t *testing.T) {
 	b.noneTwice(t, runs)
 	b.tellsOf(t, lost, "worker "+killed+" was lost at", "worker "+killed+" was lost: queued again", "attempt 1 lost: driver lost")
 	b.tellsOf(t, handed, "drive 2", "worker "+drained+" stops: handed on")
-	if status := c.do(t, "status"); !strings.Contains(status, killed+"        killed") {
-		t.Errorf("its status does not tell of the kill:\n%s", status)
+	p.found(t, "^"+killed+` \(pid (\d+)\) ended: signal: killed; its runs go on`)
+	p.found(t, "^"+drained+` \(pid (\d+)\) was drained: its runs go on elsewhere`)
+	p.found(t, "^worker    "+killed+`  pid (\d+), started again$`)
+	b.driver(t, killed, gone)
+	if left := carriers(gone); len(left) > 0 {
+		t.Errorf("processes %v of the worker that was killed are left", left)
 	}
 }
 
