@@ -29,12 +29,18 @@ STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)
 # What to test: make test PKG=./internal/pglocal RUN=Stale
 PKG ?= ./...
 RUN ?=
+MODULE := github.com/oarlock-dev/oarlock
+PACKAGES = $(eval PACKAGES := $$(shell go list $(PKG)))$(PACKAGES)# asked once, when a target wants it
+
+# Where goroutines meet: these are tested under the race detector.
+RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault queue)
 
 # Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
 # and a dozen other servers they would be about the machine.
-PACKAGES = $(shell go list $(PKG))
-ALONE = $(filter %/integration,$(PACKAGES))
-REST = $(filter-out $(ALONE),$(PACKAGES))
+ALONE := $(MODULE)/integration
+
+# Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.
+SERVER_TESTS := $(addprefix $(MODULE)/,internal/pglocal internal/pgtest internal/pglink migrations)
 
 .PHONY: help
 help: ## list the targets
@@ -42,20 +48,24 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Narrow the tests with PKG and RUN: make test PKG=./internal/pglocal RUN=Stale"
 
+# Shows a line per package, then skips, failures whole, and a count. AGAIN=5: up to 5 tests that failed run once more.
+FLAKY := .cache/flaky
+GOTESTSUM = RUN='$(RUN)' tools/gotestsum --format pkgname --format-hide-empty-pkg $(if $(AGAIN),--rerun-fails=1 \
+	--rerun-fails-max-failures $(AGAIN) --rerun-fails-abort-on-data-race --rerun-fails-report $(FLAKY)) \
+	--raw-command tools/test-stream
+
 .PHONY: test
-test: ## run every test, with a private Postgres and the race detector
+test: ## run every test, with a private Postgres and, where it matters, the race detector
 	@tools/ensure-postgres
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
-	@$(RACE) go run ./tools/testsummary $(if $(AGAIN),-again $(AGAIN)) $(RACE_FLAG) -timeout 20m $(if $(RUN),-run '$(RUN)') $(if $(REST),-- $(REST)) $(if $(ALONE),-- $(ALONE))
-
-# Packages whose tests are about a server. The tests of others that want one skip it under -short.
-SERVER_TESTS := internal/pglocal|internal/pgtest|internal/pglink|migrations
+	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
+	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m' RACED='$(filter $(RACED),$(PACKAGES))' \
+		PLAIN='$(filter-out $(RACED) $(ALONE),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM)
 
 .PHONY: check
 check: ## vet, then the tests that need no database (under 30 s)
 	@go vet ./...
-	@go run ./tools/testsummary -short -timeout 2m $(if $(RUN),-run '$(RUN)') \
-		$$(go list $(PKG) | grep -vE '/($(SERVER_TESTS))$$')
+	@GO_TEST_FLAGS='-short -timeout 2m' PLAIN='$(filter-out $(SERVER_TESTS),$(PACKAGES))' $(GOTESTSUM)
 
 .PHONY: build
 build: ## build bin/oarlock, without C
