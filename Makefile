@@ -135,31 +135,25 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 .PHONY: mutants
 mutants: ## plant faults in the core and the system, and see each one caught (an hour or so): ONLY=PATTERN
-	@cd integration/mutant && go test -count=1 -timeout 300m -v -run 'TestCore|TestSystem' -mutants $(if $(ONLY),-only '$(ONLY)',-table '$(CURDIR)/docs/mutants.md')
+	@cd integration/mutant && go test -count=1 -timeout 300m -v -run 'TestCore|TestSystem' -mutants $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: simulate
 simulate: ## play SEEDS (3000) histories of the real worker in simulated time; SEED=n tells one
 	@go test -count=1 -timeout 3h -v ./integration/world -run Promises $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),3000))
 
-# Fault runs: make chaos SEEDS=50, make chaos SEED=17, make chaos SEEDS=200 FROM=1000 LANES=3 RESULTS=results.jsonl
+# Fault runs: make chaos SEEDS=50, make chaos SEED=17, make chaos SEEDS=200 FROM=1000 LANES=3
 FROM ?= 1
 LANES ?= 2
-RESULTS ?= .cache/chaos.jsonl
-CHAOS = go test -count=1 -v -run '^TestChaos$$' ./integration -chaos.lanes $(LANES) -chaos.results '$(abspath $(RESULTS))'
+CHAOS = go test -count=1 -v -run '^TestChaos$$' ./integration -chaos.lanes $(LANES)
 
 .PHONY: chaos
 chaos: ## break everything while runs go on, then judge what came of it: SEEDS=10, or SEED=n again
 	@tools/ensure-postgres
-	@mkdir -p '$(dir $(abspath $(RESULTS)))'
 	@$(CHAOS) -timeout 12h $(if $(SEED),-chaos.seed $(SEED),-chaos.seeds $(or $(SEEDS),10) -chaos.from $(FROM))
 
 .PHONY: chaos-long
 chaos-long: ## the same for a night: a thousand seeds
 	@$(MAKE) chaos SEEDS=1000 FROM=$$(date +%j000000)
-
-.PHONY: chaos-report
-chaos-report: ## rewrite docs/chaos-report.md from RESULTS
-	@go run ./tools/chaosreport '$(RESULTS)' > docs/chaos-report.md.new && mv docs/chaos-report.md.new docs/chaos-report.md
 
 .PHONY: takeover
 takeover: ## measure how long it takes until others go on, by what was lost (a quarter of an hour)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/integration/chaos/check"
-	"github.com/oarlock-dev/oarlock/integration/chaos/report"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	statements "github.com/oarlock-dev/oarlock/sql"
@@ -61,7 +61,7 @@ type ended struct {
 }
 
 // judge looks at everything that is left.
-func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *report.Result {
+func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Duration) *chaosResult {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	conn, err := connect(ctx, a.superURL())
@@ -69,7 +69,8 @@ func (a *arena) judge(t *testing.T, plan *traffic.Plan, over bool, lag time.Dura
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	j := &judge{arena: a, t: t, ctx: ctx, conn: conn, plan: plan, res: &report.Result{Faults: a.faults, LagMS: lag.Milliseconds()}}
+	j := &judge{arena: a, t: t, ctx: ctx, conn: conn, plan: plan, res: newChaosResult()}
+	j.res.faults, j.res.lag = a.faults, lag
 	j.runs = j.readRuns()
 	j.trail = j.readTrail()
 	for _, what := range a.broken {
@@ -93,7 +94,7 @@ type judge struct {
 	runs  []ended
 	trail []check.Change
 	seen  []check.Sight
-	res   *report.Result
+	res   *chaosResult
 }
 
 // starved is how long a machine may have kept processes from running before what depends on their being killed in time
@@ -102,11 +103,11 @@ const starved = chaosTTL * 2 / 10
 
 func (j *judge) say(what string) {
 	timely := strings.HasPrefix(what, "W1") || strings.HasPrefix(what, "W3") || strings.HasPrefix(what, late) || strings.HasPrefix(what, "C2")
-	if j.res.LagMS > starved.Milliseconds() && timely {
-		j.res.Inconclusive = append(j.res.Inconclusive, what)
+	if j.res.lag > starved && timely {
+		j.res.inconclusive = append(j.res.inconclusive, what)
 		return
 	}
-	j.res.Violations = append(j.res.Violations, what)
+	j.res.violations = append(j.res.violations, what)
 }
 
 func (j *judge) sayAll(broken []check.Violation) {
@@ -164,10 +165,10 @@ func (j *judge) state(over bool) {
 	for _, r := range j.runs {
 		edges[r.id] = j.dag(r.dag).edges()
 		if r.epoch > 1 {
-			j.res.Takeovers += r.epoch - 1
+			j.res.counts["takeovers: drives after a run's first"] += r.epoch - 1
 		}
 		if r.state == "canceled" {
-			j.res.Canceled++
+			j.res.counts["runs that ended canceled"]++
 		}
 		if over {
 			j.foretold(r)
@@ -200,7 +201,7 @@ func (j *judge) state(over bool) {
 	}) {
 		j.say(fmt.Sprintf("once: run %d: %s wrote its row %d times and succeeded %d times", o.run, o.step, o.wrote, o.ok))
 	}
-	j.res.Runs, j.res.Changes = len(j.runs), len(j.trail)
+	j.res.counts["runs"], j.res.counts["changes of the audit trail"] = len(j.runs), len(j.trail)
 }
 
 // limits checks C1 in the order of changes: sampled, it would hold for most moments.
@@ -219,11 +220,14 @@ func (j *judge) limits() {
 
 // sharing checks C2 in what was sampled, and C3 in the order of changes.
 func (j *judge) sharing() {
-	s, r := &j.shared, j.res
-	r.Moments, r.Unsure, r.Open, r.Waits, r.Held, r.Beside, r.LongestMS = s.Moments, s.Unsure, s.Open, s.Waits, s.Held, s.Beside, s.Longest.Milliseconds()
+	s := &j.shared
 	j.sayAll(s.Broken)
 	moves, broken := check.Moves(j.trail)
-	r.Moves = moves
+	maps.Copy(j.res.counts, map[string]int{
+		"sharing: moments looked at": s.Moments, "sharing: moments when the sampler was late": s.Unsure, "sharing: moments with a free slot": s.Open,
+		"sharing: waits for a slot": s.Waits, "sharing: waits on a worker": s.Held, "sharing: waits beside a free slot": s.Beside, "sharing: moves": moves,
+	})
+	j.res.longest = s.Longest
 	j.sayAll(broken)
 }
 
@@ -331,18 +335,18 @@ func (j *judge) witness() {
 	if j.seen, err = check.ReadWitness(f); err != nil {
 		j.t.Fatal(err)
 	}
-	j.res.Sights = len(j.seen)
+	j.res.counts["lines of the witness"] = len(j.seen)
 	if j.scene != asyncScene {
 		j.sayAll(check.Witness(j.seen, j.trail, j.excusedIDs()))
 	}
 	tasks := map[string]bool{}
 	for _, s := range j.seen {
 		if s.What == "start" {
-			j.res.Attempts++
+			j.res.counts["attempts"]++
 			tasks[fmt.Sprint(s.Run, s.Task)] = true
 		}
 	}
-	j.res.Tasks = len(tasks)
+	j.res.counts["tasks"] = len(tasks)
 }
 
 // stored is a row of the statement logs.
@@ -377,11 +381,11 @@ func (j *judge) logs() {
 		l.Complete = seen[fmt.Sprintf("end %d %s", s.run, l.Attempt)] && s.failureKind != "lost" && s.state != "canceled" && s.state != "paused"
 		l.Over = seen[fmt.Sprintf("start %d %s", s.run, l.Attempt)]
 		if l.Lost {
-			j.res.Lost++
+			j.res.counts["attempts whose driver was lost"]++
 		}
 		for k := range s.seqs {
 			l.Chunks = append(l.Chunks, check.LogChunk{Seq: int(s.seqs[k]), Final: s.finals[k], Data: s.data[k], Dropped: s.dropped[k]})
-			j.res.LogBytes += int64(len(s.data[k]))
+			j.res.counts["bytes of logs"] += len(s.data[k])
 		}
 		wrote, err := os.ReadFile(filepath.Join(j.dir, "copies", fmt.Sprintf("%d:%s:%s:%d", s.run, s.step, s.item, s.attempt)))
 		l.Wrote, l.Known = wrote, err == nil
@@ -431,7 +435,7 @@ func (j *judge) tail(f *tail, at logOf) {
 // api checks what clients were told (A1 to A3), and that what was rolled back never was.
 func (j *judge) api() {
 	calls := j.asked.calls
-	j.res.Calls = len(calls)
+	j.res.counts["calls of clients"] = len(calls)
 	if j.scene == asyncScene {
 		calls = j.certain(calls)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/chaos/check"
-	"github.com/oarlock-dev/oarlock/integration/chaos/report"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -47,7 +46,7 @@ func planted(t *testing.T) *judge {
 	parent, child := b.enqueue(t, "family", nil), b.enqueue(t, "child", nil)
 	j := &judge{
 		arena: &arena{bench: b, asked: newAnswers(), lost: loss{over: make(chan struct{})}},
-		t:     t, ctx: t.Context(), conn: db.Conn(t), plan: &traffic.Plan{}, res: &report.Result{},
+		t:     t, ctx: t.Context(), conn: db.Conn(t), plan: &traffic.Plan{}, res: newChaosResult(),
 	}
 	if err := script(t.Context(), db.URL, "planted"); err != nil {
 		t.Fatal(err)
@@ -140,7 +139,7 @@ func TestJudge_FindsWhatIsPlanted(t *testing.T) {
 			j.kept()
 			j.tails()
 			var got []string
-			for i, what := range j.res.Violations {
+			for i, what := range j.res.violations {
 				if i < len(test.want) && strings.HasPrefix(what, test.want[i]) {
 					what = test.want[i]
 				}
@@ -172,7 +171,7 @@ func sampled(t *testing.T) (j *judge, stop func() *check.Sharing) {
 		return &a.shared
 	}
 	t.Cleanup(func() { stop() })
-	return &judge{arena: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: &report.Result{}}, stop
+	return &judge{arena: a, t: t, ctx: t.Context(), conn: b.db.Conn(t), res: newChaosResult()}, stop
 }
 
 // A worker that polls and takes nothing, beside a run that waits.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/integration/chaos/report"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
 	"github.com/oarlock-dev/oarlock/internal/pgcluster"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -19,13 +18,12 @@ import (
 // A fault run is a seed: traffic, faults, and what is checked afterwards. Seeds share a server with those before them, one
 // lane of seeds after the other; lanes go side by side, since most of what a seed does is wait.
 var (
-	chaosSeeds   = flag.Int("chaos.seeds", 1, "how many seeds to play")
-	chaosSeed    = flag.Uint64("chaos.seed", 0, "play this seed alone")
-	chaosFrom    = flag.Uint64("chaos.from", 1, "the first seed")
-	chaosLanes   = flag.Int("chaos.lanes", 2, "how many seeds at once")
-	chaosResults = flag.String("chaos.results", "", "append a line of JSON per seed to this file")
-	chaosScene   = flag.String("chaos.scene", "", "play this scene, whatever the seed says")
-	chaosUntil   = flag.String("chaos.until", "", "begin no seed once this file exists")
+	chaosSeeds = flag.Int("chaos.seeds", 1, "how many seeds to play")
+	chaosSeed  = flag.Uint64("chaos.seed", 0, "play this seed alone")
+	chaosFrom  = flag.Uint64("chaos.from", 1, "the first seed")
+	chaosLanes = flag.Int("chaos.lanes", 2, "how many seeds at once")
+	chaosScene = flag.String("chaos.scene", "", "play this scene, whatever the seed says")
+	chaosUntil = flag.String("chaos.until", "", "begin no seed once this file exists")
 )
 
 // Times of a seed. The lease is short, so that a seed sees many; whether a machine that is busy loses some for no reason
@@ -89,6 +87,8 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	close(seeds)
+	summary := newChaosSummary()
+	t.Cleanup(func() { t.Log(summary) })
 	lanes := min(*chaosLanes, len(seeds))
 	for n := range lanes {
 		t.Run(fmt.Sprintf("lane %d", n), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestChaos(t *testing.T) {
 				if _, err := os.Stat(*chaosUntil); *chaosUntil != "" && err == nil {
 					return
 				}
-				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { l.play(t, seed) })
+				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { l.play(t, seed, summary) })
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func newChaosNode(t *testing.T, node *pgcluster.Node) *pgcluster.Node {
 }
 
 // play is one seed.
-func (l *lane) play(t *testing.T, seed uint64) {
+func (l *lane) play(t *testing.T, seed uint64, summary *chaosSummary) {
 	began := time.Now()
 	r := rand.New(rand.NewPCG(seed, 0))
 	a := newArena(t, l, seed, sceneOf(r))
@@ -160,28 +160,13 @@ func (l *lane) play(t *testing.T, seed uint64) {
 	a.stopClients()
 	a.stopWorkers(t)
 	res := a.judge(t, plan, over, lag.stop())
-	res.Seed, res.Scene, res.At, res.TookMS = seed, string(a.scene), began.UTC().Format(time.RFC3339), time.Since(began).Milliseconds()
-	finish(t, res)
-}
-
-// finish says what a seed came to.
-func finish(t *testing.T, res *report.Result) {
-	t.Helper()
-	if *chaosResults != "" {
-		if err := report.Append(*chaosResults, res); err != nil {
-			t.Error(err)
-		}
+	summary.add(a.scene, res)
+	t.Logf("seed %d: %d faults, %d tasks, %d violations, %d ms, lag %d ms", seed, sum(res.faults), res.counts["tasks"], len(res.violations), time.Since(began).Milliseconds(), res.lag.Milliseconds())
+	for _, i := range res.inconclusive {
+		t.Logf("inconclusive, since this machine stood still for %d ms: %s", res.lag.Milliseconds(), i)
 	}
-	faults := 0
-	for _, n := range res.Faults {
-		faults += n
-	}
-	t.Logf("seed %d: %d faults, %d runs, %d tasks, %d takeovers, %d violations, %d ms, lag %d ms", res.Seed, faults, res.Runs, res.Tasks, res.Takeovers, len(res.Violations), res.TookMS, res.LagMS)
-	for _, i := range res.Inconclusive {
-		t.Logf("inconclusive, since this machine stood still for %d ms: %s", res.LagMS, i)
-	}
-	if len(res.Violations) > 0 {
-		t.Errorf("seed %d broke %d promises:\n%s", res.Seed, len(res.Violations), strings.Join(res.Violations, "\n"))
+	if len(res.violations) > 0 {
+		t.Errorf("seed %d broke %d promises:\n%s", seed, len(res.violations), strings.Join(res.violations, "\n"))
 	}
 }
 

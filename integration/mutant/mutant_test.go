@@ -16,7 +16,6 @@ import (
 var (
 	mutants = flag.Bool("mutants", false, "plant every fault and run the suites over it")
 	only    = flag.String("only", "", "plant those alone whose names match")
-	table   = flag.String("table", "", "a file to write what noticed the faults of the system to")
 )
 
 // rounds is how often the suites of a fault of the system are asked: some need luck.
@@ -114,19 +113,12 @@ func TestSystem(t *testing.T) {
 		t.Skip("takes minutes: make mutants")
 	}
 	folder := absolute(t, root)
-	rows := []string{"| mutant | what goes wrong | noticed by | seeds or runs |", "|---|---|---|---|"}
 	all := chosen(t, list(t, "system.txt", 25))
 	for _, s := range together(all) {
 		isGreen(t, folder, &s)
 	}
 	for _, m := range all {
-		o := plant(t, folder, &m, slices.Repeat(m.By, rounds))
-		rows = append(rows, row(&m, &o))
-	}
-	if *table != "" && !t.Failed() {
-		if err := os.WriteFile(*table, []byte(preface+strings.Join(rows, "\n")+"\n"), 0o600); err != nil {
-			t.Error(err)
-		}
+		plant(t, folder, &m, slices.Repeat(m.By, rounds))
 	}
 }
 
@@ -155,23 +147,6 @@ func together(all []Mutant) []Suite {
 	return suites
 }
 
-const preface = `# Mutants of the system
-
-Faults that were planted in everything around the core, one at a time, and who noticed. ` + "`make mutants`" + ` writes this page; what
-is planted stands in integration/mutant/testdata/system.txt. Where histories are played, the number is the seed of the
-first that showed the fault, and seeds count from 1; elsewhere it is how many runs of the suite it took.
-
-`
-
-func row(m *Mutant, o *Outcome) string {
-	took := fmt.Sprintf("%d", o.Runs)
-	if o.Seed != "" {
-		took = "seed " + o.Seed
-	}
-	test, _, _ := strings.Cut(o.Test, "/") // names of subtests hold what a table cannot
-	return fmt.Sprintf("| %s | %s | %s %s | %s |", m.Name, m.Why, strings.TrimPrefix(o.Suite, "./"), test, took)
-}
-
 func chosen(t *testing.T, all []Mutant) []Mutant {
 	t.Helper()
 	wanted, err := regexp.Compile(*only)
@@ -198,7 +173,7 @@ func isGreen(t *testing.T, folder string, s *Suite) {
 	}
 }
 
-func plant(t *testing.T, folder string, m *Mutant, suites []Suite) Outcome {
+func plant(t *testing.T, folder string, m *Mutant, suites []Suite) {
 	t.Helper()
 	o, err := Plant(t.Context(), folder, t.TempDir(), m, suites)
 	by := "SURVIVED"
@@ -214,7 +189,6 @@ func plant(t *testing.T, folder string, m *Mutant, suites []Suite) Outcome {
 		t.Errorf("%s survived everybody: a test is missing\n%s: %s\n- %s\n+ %s", m.Name, m.File, m.Why, m.Old, m.New)
 	}
 	fmt.Printf("%-46s %6.1f s  %s\n", m.Name, o.Took.Seconds(), by)
-	return o
 }
 
 func TestParse_RefusesWhatIsNoFault(t *testing.T) {
