@@ -1,5 +1,5 @@
-// Package archtest holds the shape of the code true: which package may import which, how long a function may be, what
-// every package, statement, command and document must say about itself.
+// Package archtest holds the shape of the code true: which package of ours may import which, that the core is pure, what
+// every package, statement, command and document must say about itself. What linters can find is theirs: .golangci.yml.
 //
 // A Rule looks at a Tree, the parsed source of a module, and returns a Finding for each place that breaks it: file, line,
 // and what to do. The rules run over this module as a test; over small planted trees in testdata, each of which breaks

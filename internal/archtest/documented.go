@@ -18,7 +18,6 @@ var (
 	qualified = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 	docLink   = regexp.MustCompile(`\[([A-Z]\w*(?:\.[A-Z]\w*)?)\]`)
 	makePath  = regexp.MustCompile(`(?:^|[\s'"=(/|%])((?:cmd|queue|dagrun|worker|sql|migrations|integration|internal|docs|examples|deploy|tools)/[a-z][\w./-]*)`)
-	goFilter  = regexp.MustCompile(`%/([a-z][\w/]*)`) // of what `go list` prints
 )
 
 // foreign are names of packages of the standard library that packages of ours share: which one is meant is not known.
@@ -34,10 +33,10 @@ func checkTable(t *Tree) []Finding {
 	var found []Finding
 	for n, line := range strings.Split(t.Text(importsPath), "\n") {
 		cells := strings.Split(line, "|")
-		if len(cells) != 5 || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "package ") {
+		if len(cells) != tableCells || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "package ") {
 			continue
 		}
-		for _, entry := range slices.Concat(list(strings.TrimSpace(cells[0])), list(strings.TrimSpace(cells[1])), list(strings.TrimSpace(cells[4]))) {
+		for _, entry := range slices.Concat(list(strings.TrimSpace(cells[0])), list(strings.TrimSpace(cells[1])), list(strings.TrimSpace(cells[2]))) {
 			if entry != "*" && !hasPackage(t, entry) {
 				found = append(found, Finding{importsPath, n + 1, fmt.Sprintf("there is no package %s: remove it from the table until there is", entry)})
 			}
@@ -50,23 +49,12 @@ func checkMakefile(t *Tree) []Finding {
 	var found []Finding
 	for n, line := range strings.Split(t.Text(makefilePath), "\n") {
 		for _, m := range makePath.FindAllStringSubmatch(line, -1) {
-			if !t.has(strings.TrimSuffix(m[1], "/")) && !becomes(t, m[1]) {
+			if !t.has(strings.TrimSuffix(m[1], "/")) {
 				found = append(found, Finding{makefilePath, n + 1, fmt.Sprintf("there is no %s: correct the path", m[1])})
-			}
-		}
-		for _, m := range goFilter.FindAllStringSubmatch(line, -1) {
-			if !slices.Contains(t.Packages(), m[1]) {
-				found = append(found, Finding{makefilePath, n + 1, fmt.Sprintf("there is no package %s: nothing is filtered by it", m[1])})
 			}
 		}
 	}
 	return found
-}
-
-// becomes says whether a path is the next version of a file that is there.
-func becomes(t *Tree, p string) bool {
-	now, next := strings.CutSuffix(p, ".new")
-	return next && t.has(now)
 }
 
 // index knows the exported names of each package, with their methods and fields, by the last part of its path.

@@ -26,13 +26,9 @@ func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Lin
 var Rules = []Rule{
 	{"imports", "packages import what imports.txt allows, and nothing else", checkImports},
 	{"core", "dagrun is pure: no clock, goroutine, channel, output, or map order", checkCore},
-	{"names", "packages and files are named after what they hold, in our words", checkNames},
-	{"size", "functions, files and interfaces stay small", checkSize},
 	{"packages", "every package says what it is for, and has its row in ARCHITECTURE.md", checkPackages},
 	{"sqltext", "SQL stands in sql/ and migrations/, not in Go strings", checkSQLText},
 	{"statements", "every file in sql/ has a header and is used", checkStatements},
-	{"sleep", "tests wait for something, not for some time", checkSleep},
-	{"unfinished", "nothing is left for later in a comment", checkUnfinished},
 	{"documents", "links, paths and make targets in documents exist", checkDocuments},
 	{"documented", "what tables, the Makefile and documents name exists: packages, paths, identifiers", checkDocumented},
 	{"commands", "every command says its exit status", checkCommands},

@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -27,10 +26,9 @@ type Tree struct {
 // GoFile is a parsed Go file outside of testdata.
 type GoFile struct {
 	*ast.File
-	Path  string
-	Dir   string // the package, as a path from the module's root; "." for the root
-	Test  bool   // its name ends in _test.go
-	Lines int
+	Path string
+	Dir  string // the package, as a path from the module's root; "." for the root
+	Test bool   // its name ends in _test.go
 }
 
 // skipped folders hold nothing that people wrote for the module.
@@ -77,11 +75,10 @@ func (t *Tree) parse(p string) error {
 		return err
 	}
 	t.Go = append(t.Go, &GoFile{
-		File:  file,
-		Path:  p,
-		Dir:   path.Dir(p),
-		Test:  strings.HasSuffix(p, "_test.go"),
-		Lines: bytes.Count(source, []byte("\n")),
+		File: file,
+		Path: p,
+		Dir:  path.Dir(p),
+		Test: strings.HasSuffix(p, "_test.go"),
 	})
 	return nil
 }

@@ -199,7 +199,7 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 
 // broken is a check that could not be made.
 func broken(doing string, err error) Check {
-	return fail("%s: %s", doing, Explain(err)).todo("run it again; if it says the same, look into the server's log")
+	return fail("%s: %s", doing, Explain(err)).withHint("run it again; if it says the same, look into the server's log")
 }
 
 // unseen is a check that could not be made because of the schema, or of who asks. It is nil for any other error.

@@ -50,5 +50,5 @@ func (f futureRuns) judge() Check {
 		when += " to " + last
 	}
 	return warn("%d%s %s only at %s, later than asked for: the server's clock was ahead when they were accepted", f.Runs, more, who, when).
-		todo(`start them now, as the page on operations says under "The database's clock was wrong"; or leave them to that moment`)
+		withHint(`start them now, as the page on operations says under "The database's clock was wrong"; or leave them to that moment`)
 }

@@ -18,7 +18,7 @@ func (x *examination) installation(ctx context.Context) Check {
 		return broken("ask which installation this is", err)
 	}
 	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
-		return fail("%s", wrong.Message()).todo("%s", wrong.Hint())
+		return fail("%s", wrong.Message()).withHint("%s", wrong.Hint())
 	}
 	return ok("%s: %v", i.ID, i.Here)
 }

@@ -92,18 +92,18 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	}
 	all := strings.Join(texts, "; ")
 	if slices.ContainsFunc(broken, func(b breach) bool { return !slices.Contains(gaps, b.name) }) {
-		return fail("broken: %s", all).todo(fault)
+		return fail("broken: %s", all).withHint(fault)
 	}
 	line, err := timeline()
 	switch {
 	case err != nil:
 		return warn("pieces of logs are missing: %s", all).
-			todo("expected after a failover or a recovery that lost commits; if this server never had one, report it. It did not say: %s", Explain(err))
+			withHint("expected after a failover or a recovery that lost commits; if this server never had one, report it. It did not say: %s", Explain(err))
 	case line <= 1:
-		return fail("pieces of logs are missing, and this server never failed over: %s", all).todo(fault)
+		return fail("pieces of logs are missing, and this server never failed over: %s", all).withHint(fault)
 	}
 	return warn("pieces of logs are missing: %s", all).
-		todo("expected after a failover or a recovery that lost commits (this server is on timeline %d): nothing is to be done, and `oarlock prune` removes the logs of those days in their time", line)
+		withHint("expected after a failover or a recovery that lost commits (this server is on timeline %d): nothing is to be done, and `oarlock prune` removes the logs of those days in their time", line)
 }
 
 // brokenTwice is the rows that both looks see, each as text.

@@ -41,12 +41,12 @@ func (x *examination) horizon(ctx context.Context) Check {
 	}
 	for _, h := range holders {
 		if h.old() {
-			return warn("%s", h).todo("end it: while it lives no dead row in the whole server can be removed, and tables grow")
+			return warn("%s", h).withHint("end it: while it lives no dead row in the whole server can be removed, and tables grow")
 		}
 	}
 	switch {
 	case !x.facts.SeesAllSessions:
-		return skip("only its own sessions are visible to this user").todo("pg_monitor lets it see them all")
+		return skip("only its own sessions are visible to this user").withHint("pg_monitor lets it see them all")
 	case len(holders) == 0:
 		return ok("nothing holds back the removal of dead rows")
 	}
@@ -80,7 +80,7 @@ func judgeConnections(limits []connections, needs int64) Check {
 	}
 	if tightest.free() < max(needs, 1) {
 		return warn("%s", tightest).
-			todo("a worker keeps %d, and one more for each postgres.query that runs: raise the limit, or put a pooler in front of the applications", needs)
+			withHint("a worker keeps %d, and one more for each postgres.query that runs: raise the limit, or put a pooler in front of the applications", needs)
 	}
 	return ok("%s", tightest)
 }

@@ -24,15 +24,15 @@ func (x *examination) pooler(ctx context.Context) Check {
 	switch {
 	case errors.Is(err, pglink.ErrPooled):
 		return warn("a pooler in transaction mode: commands and applications work, a worker refuses to start").
-			todo("for workers set pool_mode = session for this database in the pooler's file, or direct_url past it")
+			withHint("for workers set pool_mode = session for this database in the pooler's file, or direct_url past it")
 	case isWaiting:
 		return x.smallPool(1 + waiting.Lent)
 	case err != nil:
 		c := warn("a pooler, in a mode that cannot be told: %s", Explain(err))
 		if refusal := pglink.RefusalOf(err); refusal != nil && refusal.Hint != "" {
-			return c.todo("%s", refusal.Hint)
+			return c.withHint("%s", refusal.Hint)
 		}
-		return c.todo("use transaction or session mode")
+		return c.withHint("use transaction or session mode")
 	}
 	defer end(ctx, conn)
 	if found == pglink.NoPooler {
@@ -52,7 +52,7 @@ func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check 
 		c := x.smallPool(lent)
 		if refusal := pglink.RefusalOf(refused); refusal != nil {
 			c.Detail += ": " + Explain(refused)
-			return c.todo("%s", refusal.Hint)
+			return c.withHint("%s", refusal.Hint)
 		}
 		return c
 	}
@@ -61,5 +61,5 @@ func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check 
 
 func (x *examination) smallPool(lent int) Check {
 	return warn("a pooler in session mode that lends %d connections: a worker needs %d, and refuses to start", lent, x.needs).
-		todo("for one worker %s", pglink.WorkerPoolHint(x.needs))
+		withHint("for one worker %s", pglink.WorkerPoolHint(x.needs))
 }

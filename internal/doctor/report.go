@@ -53,8 +53,8 @@ func fail(format string, args ...any) Check {
 	return Check{Status: Fail, Detail: fmt.Sprintf(format, args...)}
 }
 
-// todo adds what to do about it.
-func (c Check) todo(format string, args ...any) Check {
+// withHint adds to a check what to do about it.
+func (c Check) withHint(format string, args ...any) Check {
 	c.Hint = fmt.Sprintf(format, args...)
 	return c
 }

@@ -68,10 +68,10 @@ func judgeWrite(err error) Check {
 	switch {
 	case mayNot(err):
 		return skip("this user may make no temporary table, so nothing was written to see whether there is room").
-			todo("GRANT TEMPORARY ON DATABASE would let it try") // sql-shown: advice
+			withHint("GRANT TEMPORARY ON DATABASE would let it try") // sql-shown: advice
 	case isServer && strings.HasPrefix(refused.Code, "53"):
 		return fail("the server takes no write: %s", Explain(err)).
-			todo("free room on the server's disk, or enlarge it: until then no run is accepted and nothing is recorded. `oarlock prune` needs room, too")
+			withHint("free room on the server's disk, or enlarge it: until then no run is accepted and nothing is recorded. `oarlock prune` needs room, too")
 	}
 	return broken("write a megabyte and roll it back", err)
 }

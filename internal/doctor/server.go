@@ -13,14 +13,14 @@ import (
 
 func (x *examination) serverVersion(context.Context) Check {
 	if x.facts.VersionNum/10000 < migrations.MinServer {
-		return fail("PostgreSQL %s", x.facts.Version).todo("upgrade the server to PostgreSQL %d or newer", migrations.MinServer)
+		return fail("PostgreSQL %s", x.facts.Version).withHint("upgrade the server to PostgreSQL %d or newer", migrations.MinServer)
 	}
 	return ok("PostgreSQL %s", x.facts.Version)
 }
 
 func (x *examination) encoding(context.Context) Check {
 	if x.facts.Encoding != "UTF8" {
-		return fail("the database is encoded in %s", x.facts.Encoding).todo("create a database with ENCODING 'UTF8' and migrate that")
+		return fail("the database is encoded in %s", x.facts.Encoding).withHint("create a database with ENCODING 'UTF8' and migrate that")
 	}
 	return ok("UTF8")
 }
@@ -42,7 +42,7 @@ func (x *examination) transport(context.Context) Check {
 	case here:
 		return ok("%s, on this host", addr)
 	}
-	return warn("%s, not encrypted", addr).todo("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
+	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
 }
 
 // describeTLS warns of a certificate that nobody checks, unless the server is on this host, where nobody is in between.
@@ -55,16 +55,16 @@ func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check
 	case here:
 		return ok("%s, on this host; the server's certificate is not checked", name)
 	}
-	return warn("%s, but the server's certificate is not checked", name).todo("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
+	return warn("%s, but the server's certificate is not checked", name).withHint("add sslmode=verify-full and sslrootcert to the URL: anybody in between could pose as the server")
 }
 
 func (x *examination) writable(context.Context) Check {
 	const primary = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
 	switch {
 	case x.facts.Standby:
-		return fail("this server is a read-only standby").todo(primary)
+		return fail("this server is a read-only standby").withHint(primary)
 	case x.facts.ReadOnly:
-		return fail("this session is read-only").todo("look for default_transaction_read_only in the server, database, user and URL")
+		return fail("this session is read-only").withHint("look for default_transaction_read_only in the server, database, user and URL")
 	}
 	return ok("this server is a primary")
 }
@@ -76,15 +76,15 @@ func (x *examination) migrations(ctx context.Context) Check {
 	case err == nil:
 		return ok("the schema is one that this binary works with")
 	case mayNot(err):
-		return fail("this user may not read the schema version").todo("it lacks a role of Oarlock: see privileges")
+		return fail("this user may not read the schema version").withHint("it lacks a role of Oarlock: see privileges")
 	case !isVersion:
-		return fail("%s", Explain(err)).todo("run it again; if it says the same, look into the server's log")
+		return fail("%s", Explain(err)).withHint("run it again; if it says the same, look into the server's log")
 	}
 	seen, _, _ := strings.Cut(wrong.Error(), ": ")
 	if wrong.Command != "" {
-		return fail("%s", seen).todo("run `%s`", wrong.Command)
+		return fail("%s", seen).withHint("run `%s`", wrong.Command)
 	}
-	return fail("%s", seen).todo("upgrade this binary, or connect to the database that belongs to it")
+	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
 }
 
 type privileges struct {
@@ -107,14 +107,14 @@ func (x *examination) privileges(ctx context.Context) Check {
 		return skip("there is no schema oarlock yet")
 	case !p.HasUsage:
 		return fail("user %s may not use the schema oarlock", p.UserName).
-			todo("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
 	case !p.HasRoles:
-		return warn("the group roles do not exist").todo("run `oarlock migrate roles`, so that applications and workers need not be owner")
+		return warn("the group roles do not exist").withHint("run `oarlock migrate roles`, so that applications and workers need not be owner")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
 		return warn("user %s has none of the group roles", p.UserName).
-			todo("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }
@@ -123,11 +123,11 @@ func (x *examination) durability(context.Context) Check {
 	const lost = "a commit that was acknowledged may be lost when the server crashes: set it to on"
 	switch f := x.facts; {
 	case !f.Fsync:
-		return fail("fsync is off").todo(lost)
+		return fail("fsync is off").withHint(lost)
 	case !f.FullPageWrites:
-		return fail("full_page_writes is off").todo("a crash may leave torn pages: set it to on unless the file system rules that out")
+		return fail("full_page_writes is off").withHint("a crash may leave torn pages: set it to on unless the file system rules that out")
 	case f.SynchronousCommit == "off":
-		return fail("synchronous_commit is off").todo(lost)
+		return fail("synchronous_commit is off").withHint(lost)
 	default:
 		return ok("fsync on, synchronous_commit %s", f.SynchronousCommit)
 	}
@@ -136,9 +136,9 @@ func (x *examination) durability(context.Context) Check {
 func (x *examination) housekeeping(context.Context) Check {
 	switch {
 	case !x.facts.Autovacuum:
-		return warn("autovacuum, or track_counts which it needs, is off").todo("set both to on: tables grow without end otherwise")
+		return warn("autovacuum, or track_counts which it needs, is off").withHint("set both to on: tables grow without end otherwise")
 	case x.facts.IdleSessionTimeout != "0":
-		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).todo("set it to 0 for Oarlock's users: it ends connections that listen")
+		return warn("idle_session_timeout is %s", x.facts.IdleSessionTimeout).withHint("set it to 0 for Oarlock's users: it ends connections that listen")
 	}
 	return ok("autovacuum on, no idle_session_timeout")
 }

@@ -54,7 +54,7 @@ func (x *examination) workers(ctx context.Context) Check {
 		return ok("no worker at work is unfit")
 	}
 	return fail("%d of the workers at work claim nothing, %s for %s: %s", found.Workers, found.First, round(seconds(found.Seconds)), found.Why).
-		todo("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
+		withHint("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
 }
 
 // check fails where runs wait for the worker.
@@ -65,7 +65,7 @@ func (s silent) check() Check {
 	}
 	return judge("%d of the workers at work gave no sign of life for longer than their lease, %s for %s (lease %s); runs that they hold: %d",
 		s.Workers, s.First, round(seconds(s.Seconds)), round(seconds(s.Lease)), s.Runs).
-		todo("start a worker: it finds them lost, and their runs go on; then see whether their hosts and processes are there")
+		withHint("start a worker: it finds them lost, and their runs go on; then see whether their hosts and processes are there")
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
