@@ -99,7 +99,7 @@ bench: ## run the benchmarks of packages
 	@tools/ensure-postgres
 	@go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem $(if $(filter ./...,$(PKG)),$(call tests_with,^func Benchmark),$(PKG))
 
-# Whole systems side by side, beside a bare loop and River: docs/performance.md says how to read it. A run that was
+# Whole systems side by side, beside a bare loop and River: docs/internals/performance.md says how to read it. A run that was
 # interrupted goes on; make bench-full CASE="chain single" measures these; BENCH_OUT=DIR keeps results elsewhere.
 BENCH_OUT ?= bench-results
 CASE ?=

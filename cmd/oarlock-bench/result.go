@@ -286,7 +286,7 @@ func (m Machine) String() string {
 		strings.Join(m.Modules, ", "), strings.Join(m.Postgres, " "))
 }
 
-// report prints what a folder holds as a table, as docs/performance.md shows it.
+// report prints what a folder holds as a table, as docs/internals/performance.md shows it.
 func report(dir string, w io.Writer) error {
 	all, err := loadAll(dir)
 	if err == nil {

@@ -9,5 +9,5 @@
 // in which goroutines come by; and each call takes a time of its own, so that no two of them meet.
 //
 // What it plays itself: bodies, the guard, the network, people. What checks: the audit sees every write that the store
-// takes, in order, and the witness every body's start and end. The names of invariants are those of docs/promises.md.
+// takes, in order, and the witness every body's start and end. The names of invariants are those of docs/internals/promises.md.
 package world

@@ -18,7 +18,7 @@ const (
 	secondLook       = time.Second // what is under way when it is looked at may be seen half
 )
 
-// gaps are the invariants of logs, whose last pieces are among the commits that a failover may lose. docs/promises.md
+// gaps are the invariants of logs, whose last pieces are among the commits that a failover may lose. docs/internals/promises.md
 // promises no more.
 var gaps = []string{invariantsFolder + "g1_log_gap", invariantsFolder + "g2_after_the_last"}
 

@@ -4,7 +4,7 @@ import "fmt"
 
 // Violation is something that must not happen.
 type Violation struct {
-	Rule string // as in docs/promises.md: S1, W2
+	Rule string // as in docs/internals/promises.md: S1, W2
 	Run  int64
 	What string
 }
