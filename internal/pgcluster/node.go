@@ -27,9 +27,10 @@ type Node struct {
 }
 
 // basics make a server that comes up fast and can have a standby. A crash of the server alone loses nothing that the
-// kernel has, so fsync may be off.
+// kernel has, so fsync may be off. Compiling plans would take most of what a test computes.
 var basics = map[string]string{
 	"fsync":                   "off",
+	"jit_above_cost":          "-1",
 	"max_wal_senders":         "4",
 	"wal_level":               "replica",
 	"hot_standby":             "on",
