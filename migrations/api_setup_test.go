@@ -3,8 +3,6 @@ package migrations_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -23,11 +21,15 @@ const report = `{"name": "report", "labels": {"team": "billing"}, "params": [
 // api is a migrated database with a DAG.
 func api(tb testing.TB) bundle {
 	tb.Helper()
-	db := pgtest.New(tb)
+	return apiOf(tb, pgtest.New(tb))
+}
+
+func apiOf(tb testing.TB, db *pgtest.DB) bundle {
+	tb.Helper()
 	if t, ok := tb.(*testing.T); ok { // a benchmark would pay for it
 		countCalls(t, db.URL)
 	}
-	b := bundle{url: db.URL, conn: db.Conn(tb)}
+	b := bundleOf(tb, db)
 	b.put(tb, report)
 	return b
 }
@@ -35,9 +37,7 @@ func api(tb testing.TB) bundle {
 // apiWithRoles has the group roles too.
 func apiWithRoles(t *testing.T) bundle {
 	t.Helper()
-	b := api(t)
-	b.mustRoles(t)
-	return b
+	return apiOf(t, pgtest.NewWithRoles(t))
 }
 
 func (b bundle) put(tb testing.TB, spec string) {
@@ -48,34 +48,7 @@ func (b bundle) put(tb testing.TB, spec string) {
 // user connects as a new user who is a member of these roles.
 func (b bundle) user(t *testing.T, name string, roles ...string) *pgx.Conn {
 	t.Helper()
-	var role string
-	if err := b.conn.QueryRow(t.Context(), "SELECT $1 || '_' || oid FROM pg_database WHERE datname = current_database()", name).Scan(&role); err != nil {
-		t.Fatal(err)
-	}
-	must(t, b.conn, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app'", role))
-	t.Cleanup(func() { b.dropUser(t, role) })
-	for _, group := range roles {
-		must(t, b.conn, fmt.Sprintf("GRANT %s TO %s", group, role))
-	}
-	u, err := url.Parse(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "app")
-	return connect(t, u.String())
-}
-
-func (b bundle) dropUser(t *testing.T, role string) {
-	ctx := context.WithoutCancel(t.Context())
-	conn, err := pgx.Connect(ctx, b.url)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-		t.Error(err)
-	}
+	return connect(t, b.db.User(t, name, roles...))
 }
 
 func connect(tb testing.TB, url string) *pgx.Conn {

@@ -1,15 +1,11 @@
 package migrations_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/migrations"
 )
@@ -201,26 +197,5 @@ type login struct{ user, url string }
 // login makes a user who may nothing but connect, for the length of the test.
 func (b bundle) login(t *testing.T) login {
 	t.Helper()
-	var user string
-	if err := b.conn.QueryRow(t.Context(), "SELECT 'app_' || oid FROM pg_database WHERE datname = current_database()").Scan(&user); err != nil {
-		t.Fatal(err)
-	}
-	b.exec(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app'", user))
-	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.WithoutCancel(t.Context()), b.url)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close(context.WithoutCancel(t.Context()))
-		if _, err := conn.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
-			t.Error(err)
-		}
-	})
-	u, err := url.Parse(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(user, "app")
-	return login{user: user, url: u.String()}
+	return login{user: b.db.RoleName("app"), url: b.db.User(t, "app")}
 }

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 type bundle struct {
+	db   *pgtest.DB
 	url  string
 	conn *pgx.Conn // an administrator's, outside of what is tested
 }
@@ -34,16 +35,20 @@ type bundle struct {
 // setup makes an empty database.
 func setup(t *testing.T) bundle {
 	t.Helper()
-	db := pgtest.Empty(t)
-	return bundle{url: db.URL, conn: db.Conn(t)}
+	return bundleOf(t, pgtest.Empty(t))
 }
 
 // migrated makes a database with everything applied.
 func migrated(t *testing.T) bundle {
 	t.Helper()
-	b := setup(t)
-	b.mustUp(t)
+	b := bundleOf(t, pgtest.New(t))
+	b.mustBeComplete(t)
 	return b
+}
+
+func bundleOf(tb testing.TB, db *pgtest.DB) bundle {
+	tb.Helper()
+	return bundle{db: db, url: db.URL, conn: db.Conn(tb)}
 }
 
 func (b bundle) mustUp(t *testing.T) {

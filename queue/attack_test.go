@@ -77,7 +77,7 @@ func answers(t *testing.T, conn *pgx.Conn, calls []string) []string {
 // A name that is not qualified in a function of the owner's would find what its caller put into pg_temp.
 func TestDefiners_FindNothingThatTheirCallerPutThere(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	run := d.enqueue(t, d.store)
 	d.claim(t, run)
 	d.exec(t, `CREATE FUNCTION oarlock.planted(x text) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp, oarlock
@@ -126,7 +126,7 @@ func code(answer string) string { c, _, _ := strings.Cut(answer, " "); return c 
 // Any role may NOTIFY and take advisory locks. Clients notice neither.
 func TestForeigners_ChangeNothingByNotificationsAndLocks(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	store := d.open(t, d.user(t, "ana", "oarlock_submit"))
 	run := d.enqueue(t, store)
 	d.claim(t, run)

@@ -1,10 +1,7 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -12,7 +9,6 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -38,7 +34,7 @@ handler_on: {exit: {run: "true"}}
 
 func newDesk(tb testing.TB) *desk {
 	tb.Helper()
-	db := pgtest.New(tb)
+	db := pgtest.NewWithRoles(tb)
 	d := &desk{db: db, conn: db.Conn(tb)}
 	d.store = d.open(tb, db.URL)
 	d.put(tb, reportDAG)
@@ -112,43 +108,10 @@ func value[T any](tb testing.TB, d *desk, query string, args ...any) (v T) {
 	return v
 }
 
-// withRoles makes the group roles.
-func (d *desk) withRoles(tb testing.TB) *desk {
-	tb.Helper()
-	if err := migrations.Roles(tb.Context(), d.db.URL); err != nil {
-		tb.Fatal(err)
-	}
-	return d
-}
-
 // user is the URL of a new user who is a member of these roles.
 func (d *desk) user(tb testing.TB, name string, groups ...string) string {
 	tb.Helper()
-	role := fmt.Sprintf("%s_%d", name, value[uint32](tb, d, "SELECT oid FROM pg_database WHERE datname = current_database()"))
-	d.exec(tb, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app'", role))
-	tb.Cleanup(func() { d.dropUser(tb, role) })
-	for _, group := range groups {
-		d.exec(tb, fmt.Sprintf("GRANT %s TO %s", group, role))
-	}
-	u, err := url.Parse(d.db.URL)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "app")
-	return u.String()
-}
-
-func (d *desk) dropUser(tb testing.TB, role string) {
-	ctx := context.WithoutCancel(tb.Context())
-	conn, err := pgx.Connect(ctx, d.db.URL)
-	if err != nil {
-		tb.Error(err)
-		return
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-		tb.Error(err)
-	}
+	return d.db.User(tb, name, groups...)
 }
 
 // claim does what a worker does to a run, as far as clients can tell.

@@ -115,7 +115,7 @@ func TestControl_OutlivesALostReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t).withRoles(t)
+			d := newDesk(t)
 			mine := d.user(t, "ana", "oarlock_submit")
 			proxy, url := netfault.Through(t, mine)
 			store := d.open(t, url)

@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 // yard is a database with a worker that has fences and a journal, which logs in as nothing but a worker.
@@ -35,13 +32,10 @@ const twoSteps = `{"name": "two", "steps": [{"id": "a", "run": "true"}, {"id": "
 
 func newYard(tb testing.TB) *yard {
 	tb.Helper()
-	y := &yard{tb: tb, db: pgtest.New(tb)}
+	y := &yard{tb: tb, db: pgtest.NewWithRoles(tb)}
 	y.conn = y.db.Conn(tb)
-	if err := migrations.Roles(tb.Context(), y.db.URL); err != nil {
-		tb.Fatal(err)
-	}
 	y.exec("SELECT oarlock.put_dag($1::jsonb, 'source', 'hash', '{process}')", twoSteps)
-	y.url = y.login()
+	y.url = y.db.Login(tb, "oarlock_worker")
 	y.worker = y.addWorker()
 	y.journal, y.held, y.lost = y.open(y.url, 0)
 	return y
@@ -58,31 +52,6 @@ func through(tb testing.TB) (*yard, *netfault.Proxy) {
 
 // hasty is long enough for a flush that nothing hinders, on a busy machine.
 const hasty = 700 * time.Millisecond
-
-// login is the URL of a user who may do what workers may, and nothing else.
-func (y *yard) login() string {
-	y.tb.Helper()
-	role := fmt.Sprintf("worker_%d", get[uint32](y, "SELECT oid FROM pg_database WHERE datname = current_database()"))
-	y.exec(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE oarlock_worker", role))
-	y.tb.Cleanup(func() {
-		ctx := context.WithoutCancel(y.tb.Context())
-		conn, err := pgx.Connect(ctx, y.db.URL)
-		if err != nil {
-			y.tb.Error(err)
-			return
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-			y.tb.Error(err)
-		}
-	})
-	u, err := url.Parse(y.db.URL)
-	if err != nil {
-		y.tb.Fatal(err)
-	}
-	u.User = url.UserPassword(role, "app")
-	return u.String()
-}
 
 func (y *yard) addWorker() uuid.UUID {
 	y.tb.Helper()

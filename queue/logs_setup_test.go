@@ -3,8 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 // logRoom is a database with a DAG of three steps, and what tests of logs do to it as its owner.
@@ -26,11 +23,8 @@ type logRoom struct {
 
 func newLogRoom(tb testing.TB) *logRoom {
 	tb.Helper()
-	db := pgtest.New(tb)
+	db := pgtest.NewWithRoles(tb)
 	r := &logRoom{db: db, conn: db.Conn(tb)}
-	if err := migrations.Roles(tb.Context(), db.URL); err != nil {
-		tb.Fatal(err)
-	}
 	r.exec(tb, `SELECT oarlock.put_dag('{"name": "log", "steps": [{"id": "a", "run": "true"}, {"id": "b", "run": "true"}, {"id": "c", "foreach": {}}]}', '', 'h', '{process}')`)
 	return r
 }
@@ -54,26 +48,7 @@ func found[T any](tb testing.TB, r *logRoom, question string, args ...any) (answ
 // login is the URL of a new user with one role and nothing else.
 func (r *logRoom) login(tb testing.TB, role string) string {
 	tb.Helper()
-	user := fmt.Sprintf("u%s", uuid.NewString()[:8])
-	r.exec(tb, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'app' IN ROLE %s", user, role))
-	tb.Cleanup(func() {
-		ctx := context.WithoutCancel(tb.Context())
-		conn, err := pgx.Connect(ctx, r.db.URL)
-		if err != nil {
-			tb.Error(err)
-			return
-		}
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
-			tb.Error(err)
-		}
-	})
-	u, err := url.Parse(r.db.URL)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u.User = url.UserPassword(user, "app")
-	return u.String()
+	return r.db.User(tb, "u"+uuid.NewString()[:8], role)
 }
 
 func openStore(tb testing.TB, c Config) *Store {

@@ -12,7 +12,7 @@ import (
 
 func TestRerun_MakesARunLikeTheOther(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	priority := 7
 	first, err := d.store.Enqueue(t.Context(), queue.Request{
@@ -49,7 +49,7 @@ func TestRerun_MakesARunLikeTheOther(t *testing.T) {
 // Whoever may not override a DAG's priority cannot get it from a run of somebody who may.
 func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	priority := 7
 	first, err := d.store.Enqueue(t.Context(), queue.Request{DAG: "report", Params: map[string]any{"day": "x"}, Priority: &priority})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestRerun_IsForThoseWhoMayAsk(t *testing.T) {
 // A child belongs to the submitter of its parent, who did not choose where it goes.
 func TestRerun_OfAChildKeepsOnlyWhatItsDAGAllows(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	ana := d.open(t, d.user(t, "ana", "oarlock_submit"))
 	parent := d.enqueue(t, ana)
 	child := func(dag string, step int) queue.RunID {

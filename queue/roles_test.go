@@ -40,7 +40,7 @@ func outcomeFor(t *testing.T, err error) may {
 
 func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	foreign := d.enqueue(t, d.store)
 	d.claim(t, foreign)
 	spec := parsed(t, reportDAG)
@@ -90,7 +90,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 
 func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t).withRoles(t)
+	d := newDesk(t)
 	ana, bob := d.open(t, d.user(t, "ana", "oarlock_submit")), d.open(t, d.user(t, "bob", "oarlock_submit"))
 	mine := d.enqueue(t, ana)
 	d.enqueue(t, bob)

@@ -22,7 +22,7 @@ const plainDAG = "name: plain\nsteps: [{id: a, run: \"true\"}, {id: b, run: \"tr
 
 func newFleet(tb testing.TB) *fleet {
 	tb.Helper()
-	f := &fleet{desk: newDesk(tb).withRoles(tb)}
+	f := &fleet{desk: newDesk(tb)}
 	f.put(tb, plainDAG)
 	f.url = f.user(tb, "fleet", "oarlock_worker")
 	f.worker = f.open(tb, f.url)

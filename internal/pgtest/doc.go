@@ -1,7 +1,8 @@
 // Package pgtest gives every test a database of its own, cloned from a migrated template.
 //
-// [New] returns a migrated database, [Empty] an empty one; both are dropped when the test ends. Call them from as
-// many parallel tests as you like.
+// [New] returns a migrated database, [NewWithRoles] one whose roles have their grants, [Empty] an empty one; each is dropped
+// when the test ends. Call them from as many parallel tests as you like. [DB.Login] and [DB.User] make logins that have
+// nothing but such roles.
 //
 // One server serves a whole `go test ./...`: the first test process starts it, the others attach, and it ends a
 // moment after the go command does, however that one ends. A test binary started by hand gets a server for itself.

@@ -1,47 +1,55 @@
 package pgtest
 
 import (
-	"context"
 	"net/url"
+	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Login makes a role that may log in and is a member of role, one of Oarlock's, alone; it is dropped when the test ends.
-// What it has made must be gone by then.
+const password = "secret" // of every login
+
+// Login makes a login that is a member of role, one of Oarlock's, alone, and returns its URL. See [DB.User].
 func (d *DB) Login(tb testing.TB, role string) string {
 	tb.Helper()
-	if err := migrations.Roles(tb.Context(), d.URL); err != nil {
-		tb.Fatalf("make the roles: %v", err)
+	return d.User(tb, strings.TrimPrefix(role, "oarlock_"), role)
+}
+
+// User makes a login that is a member of these roles of Oarlock's alone, and returns its URL. The login is called
+// RoleName(name), and dropped with the database.
+func (d *DB) User(tb testing.TB, name string, roles ...string) string {
+	tb.Helper()
+	if len(roles) > 0 {
+		d.makeRoles(tb)
 	}
-	conn := d.Conn(tb)
-	name := d.Name + "_" + role
-	login, password := pgx.Identifier{name}.Sanitize(), "secret"
-	if _, err := conn.Exec(tb.Context(), "CREATE ROLE "+login+" LOGIN PASSWORD '"+password+"' IN ROLE "+pgx.Identifier{role}.Sanitize()); err != nil {
+	login, s := ident(d.RoleName(name)), get(tb)
+	create := "CREATE ROLE " + login + " LOGIN PASSWORD '" + password + "'"
+	if len(roles) > 0 {
+		create += " IN ROLE " + strings.Join(roles, ", ")
+	}
+	if err := s.exec(tb.Context(), create); err != nil {
 		tb.Fatalf("make a login: %v", err)
 	}
-	tb.Cleanup(func() {
-		ctx := context.WithoutCancel(tb.Context())
-		if err := run(ctx, conn, "DROP OWNED BY "+login, "DROP ROLE "+login); err != nil {
-			tb.Errorf("drop login %s: %v", name, err)
-		}
-	})
+	d.mu.Lock()
+	d.logins = append(d.logins, login)
+	d.mu.Unlock()
 	u, err := url.Parse(d.URL)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	u.User = url.UserPassword(name, password)
+	u.User = url.UserPassword(d.RoleName(name), password)
 	return u.String()
 }
 
-func run(ctx context.Context, conn *pgx.Conn, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
+// RoleName is what the login of that name is called: roles are the whole server's, so it has the database's name in it.
+func (d *DB) RoleName(name string) string { return name + "_" + d.Name }
+
+func (d *DB) makeRoles(tb testing.TB) {
+	tb.Helper()
+	d.roles.Do(func() {
+		if err := migrations.Roles(tb.Context(), d.URL); err != nil {
+			tb.Fatalf("make the roles: %v", err)
 		}
-	}
-	return nil
+	})
 }

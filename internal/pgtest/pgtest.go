@@ -2,6 +2,8 @@ package pgtest
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,12 +14,24 @@ import (
 type DB struct {
 	URL  string
 	Name string
+
+	roles  sync.Once // grants to Oarlock's roles
+	mu     sync.Mutex
+	logins []string // quoted
 }
 
 // New returns a migrated database, dropped when the test ends.
 func New(tb testing.TB) *DB {
 	tb.Helper()
-	return create(tb, (*server).clone)
+	return create(tb, (*server).migrated)
+}
+
+// NewWithRoles returns a migrated database that is granted to Oarlock's roles, dropped when the test ends.
+func NewWithRoles(tb testing.TB) *DB {
+	tb.Helper()
+	d := create(tb, (*server).withRoles)
+	d.roles.Do(func() {})
+	return d
 }
 
 // Empty returns a database with nothing in it, dropped when the test ends.
@@ -63,14 +77,22 @@ func create(tb testing.TB, construct func(*server, context.Context) (string, err
 	if err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}
+	d := &DB{URL: s.url(name), Name: name}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
 		defer cancel()
 		if err := s.drop(ctx, name); err != nil {
 			tb.Errorf("clean up: %v", err)
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.logins) > 0 { // what they owned and were granted went with the database
+			if err := s.exec(ctx, "DROP ROLE "+strings.Join(d.logins, ", ")); err != nil {
+				tb.Errorf("drop logins: %v", err)
+			}
+		}
 	})
-	return &DB{URL: s.url(name), Name: name}
+	return d
 }
 
 func get(tb testing.TB) *server {

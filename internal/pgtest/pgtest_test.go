@@ -119,13 +119,13 @@ func TestTemplate_IsBuiltOnce_AndNeverUsedHalfBuilt(t *testing.T) {
 	if err := build(func(ctx context.Context, url string) error { return errors.Join(mark(ctx, url), broken) }); !errors.Is(err, broken) {
 		t.Fatalf("got %v", err)
 	}
-	if s.template != "" {
-		t.Fatalf("half a template is used: %s", s.template)
+	if len(s.known) > 0 {
+		t.Fatalf("half a template is used: %v", s.known)
 	}
 	must(t, build(mark)) // begins anew: the table is not there yet
 	must(t, build(func(context.Context, string) error { return errors.New("built twice") }))
 
-	clone, err := s.clone(t.Context())
+	clone, err := s.clone(t.Context(), name, mark)
 	must(t, err)
 	if !exists(t, connect(t, s.url(clone)), "SELECT FROM pg_class WHERE relname = 'half'") {
 		t.Error("the clone is no copy of the template")
@@ -168,7 +168,7 @@ func BenchmarkNew(b *testing.B) {
 	New(b) // the template
 	for b.Loop() {
 		s := get(b)
-		name, err := s.clone(b.Context())
+		name, err := s.migrated(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

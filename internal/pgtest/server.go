@@ -39,8 +39,8 @@ type server struct {
 	conn     chan *pgx.Conn  // the one connection: whoever needs it takes it out and puts it back
 	local    *pglocal.Server // nil with OARLOCK_TEST_DATABASE_URL; never stopped, it goes when we go
 	strategy string
-	template string // name of the template once we know that it exists; belongs to who holds conn
-	clones   int    // likewise
+	known    map[string]bool // templates that exist; belongs to who holds conn
+	clones   int             // likewise
 }
 
 var shared = sync.OnceValues(func() (*server, error) {
@@ -51,7 +51,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 
 // open connects to the server at rawURL, or to the private one, and drops what dead test processes left.
 func open(ctx context.Context, rawURL string) (*server, error) {
-	s := &server{conn: make(chan *pgx.Conn, 1)}
+	s := &server{conn: make(chan *pgx.Conn, 1), known: map[string]bool{}}
 	if rawURL == "" {
 		var err error
 		if s.local, err = startServer(ctx); err != nil {
@@ -121,29 +121,41 @@ func (s *server) create(ctx context.Context, conn *pgx.Conn, name string) error 
 	return nil
 }
 
-// clone copies the template, which it builds when nobody has yet, and returns the copy's name.
-func (s *server) clone(ctx context.Context) (name string, err error) {
+// migrated is a copy of the template that has all migrations.
+func (s *server) migrated(ctx context.Context) (name string, err error) {
+	return s.clone(ctx, templatePrefix+migrations.Hash(), migrate)
+}
+
+// withRoles is a copy of the template that has all migrations, and whose tables and functions are granted to the roles.
+func (s *server) withRoles(ctx context.Context) (name string, err error) {
+	return s.clone(ctx, templatePrefix+migrations.Hash()+"_roles", func(ctx context.Context, url string) error {
+		return errors.Join(migrate(ctx, url), migrations.Roles(ctx, url))
+	})
+}
+
+// clone copies a template, which it builds when nobody has yet, and returns the copy's name.
+func (s *server) clone(ctx context.Context, template string, build func(context.Context, string) error) (name string, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		name = s.nextName()
-		err := s.tryClone(ctx, conn, name)
+		err := s.tryClone(ctx, conn, name, template, build)
 		if pgCode(err) == "3D000" { // another checkout found our template outdated
-			s.template = ""
-			err = s.tryClone(ctx, conn, name)
+			delete(s.known, template)
+			err = s.tryClone(ctx, conn, name, template, build)
 		}
 		return err
 	})
 	return name, err
 }
 
-func (s *server) tryClone(ctx context.Context, conn *pgx.Conn, name string) error {
-	if s.template == "" {
-		if err := s.buildTemplate(ctx, conn, templatePrefix+migrations.Hash(), migrate); err != nil {
+func (s *server) tryClone(ctx context.Context, conn *pgx.Conn, name, template string, build func(context.Context, string) error) error {
+	if !s.known[template] {
+		if err := s.buildTemplate(ctx, conn, template, build); err != nil {
 			return err
 		}
 	}
-	_, err := conn.Exec(ctx, statement("clone", "name", ident(name), "template", ident(s.template), "strategy", s.strategy))
+	_, err := conn.Exec(ctx, statement("clone", "name", ident(name), "template", ident(template), "strategy", s.strategy))
 	if err != nil {
-		return fmt.Errorf("clone %s: %w", s.template, err)
+		return fmt.Errorf("clone %s: %w", template, err)
 	}
 	return nil
 }
@@ -160,6 +172,13 @@ func (s *server) nextName() string {
 
 func (s *server) drop(ctx context.Context, name string) error {
 	return s.with(ctx, func(conn *pgx.Conn) error { return drop(ctx, conn, name) })
+}
+
+func (s *server) exec(ctx context.Context, sql string) error {
+	return s.with(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql)
+		return err
+	})
 }
 
 func drop(ctx context.Context, conn *pgx.Conn, name string) error {

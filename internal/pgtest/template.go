@@ -39,7 +39,7 @@ func (s *server) buildTemplate(ctx context.Context, conn *pgx.Conn, name string,
 			return err
 		}
 	}
-	s.template = name
+	s.known[name] = true
 	return nil
 }
 

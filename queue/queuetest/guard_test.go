@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -38,8 +37,8 @@ var logins = map[string]string{
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	db := pgtest.New(t)
-	fleet := open(t, workerLogin(t, db))
+	db := pgtest.NewWithRoles(t)
+	fleet := open(t, db.User(t, "fleet", "oarlock_worker"))
 	o := &office{T: t, db: db, store: open(t, db.URL), conn: db.Conn(t), logins: map[string]*pgx.Conn{}, ran: map[queue.RunID][]string{}}
 	for name, role := range logins {
 		o.logins[name] = o.login(name, role)
@@ -56,25 +55,11 @@ func newOffice(t *testing.T) *office {
 	return o
 }
 
-func (o *office) role(name string) string { return name + "_" + o.db.Name }
+func (o *office) role(name string) string { return o.db.RoleName(name) }
 
 func (o *office) login(name, group string) *pgx.Conn {
 	o.Helper()
-	role := pgx.Identifier{o.role(name)}.Sanitize()
-	if _, err := o.conn.Exec(o.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD 'x' IN ROLE "+group); err != nil {
-		o.Fatal(err)
-	}
-	o.Cleanup(func() {
-		if _, err := o.conn.Exec(context.WithoutCancel(o.Context()), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-			o.Error(err)
-		}
-	})
-	u, err := url.Parse(o.db.URL)
-	if err != nil {
-		o.Fatal(err)
-	}
-	u.User = url.UserPassword(o.role(name), "x")
-	conn, err := pgx.Connect(o.Context(), u.String())
+	conn, err := pgx.Connect(o.Context(), o.db.User(o.T, name, group))
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -36,8 +36,8 @@ type lockstep struct {
 
 func newLockstep(t *testing.T) *lockstep {
 	t.Helper()
-	l := &lockstep{db: pgtest.New(t), done: map[string]int{}}
-	login := workerLogin(t, l.db)
+	l := &lockstep{db: pgtest.NewWithRoles(t), done: map[string]int{}}
+	login := l.db.Login(t, "oarlock_worker")
 	l.store, l.fleet = open(t, l.db.URL), open(t, login)
 	var err error
 	if l.pool, err = pgxpool.New(t.Context(), login); err != nil {

@@ -2,7 +2,6 @@ package queuetest_test
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
@@ -30,8 +28,8 @@ var (
 // inPostgres is a harness with a database of its own. Time passes by itself. Its workers log in as nothing but workers.
 func inPostgres(t *testing.T) queuetest.Harness {
 	t.Helper()
-	db := pgtest.New(t)
-	login := workerLogin(t, db)
+	db := pgtest.NewWithRoles(t)
+	login := db.Login(t, "oarlock_worker")
 	store, fleet := open(t, db.URL), open(t, login)
 	pool, err := pgxpool.New(t.Context(), login)
 	if err != nil {
@@ -74,29 +72,6 @@ func open(t *testing.T, url string) *queue.Store {
 	}
 	t.Cleanup(store.Close)
 	return store
-}
-
-// workerLogin makes a login that is a worker and nothing else. Roles are of the whole server, so its name is the database's.
-func workerLogin(t *testing.T, db *pgtest.DB) string {
-	t.Helper()
-	if err := migrations.Roles(t.Context(), db.URL); err != nil {
-		t.Fatal(err)
-	}
-	admin, role := db.Conn(t), pgx.Identifier{"w_" + db.Name}.Sanitize()
-	if _, err := admin.Exec(t.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD 'w' IN ROLE oarlock_worker"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-			t.Error(err)
-		}
-	})
-	u, err := url.Parse(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword("w_"+db.Name, "w")
-	return u.String()
 }
 
 // refuse has tasks refused by the error of a disk that is full.
