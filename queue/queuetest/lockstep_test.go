@@ -16,7 +16,8 @@ import (
 // The store in memory and the one in Postgres are asked the same, call by call, and must answer the same. A sequence is
 // drawn from a seed; one that shows a difference is made as short as it can be before it is told.
 var (
-	lockstepSeeds = flag.Int("lockstep.seeds", 120, "how many sequences to play")
+	nightly       = flag.Bool("nightly", false, "play more, and try every cell")
+	lockstepSeeds = flag.Int("lockstep.seeds", 60, "how many sequences to play; ten times as many with -nightly")
 	lockstepSeed  = flag.Uint64("lockstep.seed", 0, "play this one alone, and tell it")
 )
 
@@ -31,8 +32,12 @@ func TestLockstep_BothStoresAnswerTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("wants a database")
 	}
-	seeds := make(chan uint64, *lockstepSeeds)
-	for i := range uint64(*lockstepSeeds) {
+	count := *lockstepSeeds
+	if *nightly {
+		count *= 10
+	}
+	seeds := make(chan uint64, count)
+	for i := range uint64(count) {
 		seeds <- i + 1
 	}
 	if *lockstepSeed != 0 {
@@ -58,7 +63,7 @@ func TestLockstep_BothStoresAnswerTheSame(t *testing.T) {
 // wantAllVerbs wants each verb to have done something a few times: else the sequences prove nothing about it.
 func wantAllVerbs(t *testing.T, lanes []*lockstep) {
 	t.Helper()
-	const enough, times = 120, 3
+	const enough, times = 60, 1
 	for _, v := range verbs {
 		n := 0
 		for _, l := range lanes {

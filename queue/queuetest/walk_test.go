@@ -2,6 +2,7 @@ package queuetest_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ type walk struct {
 	*office
 	*rand.Rand
 	behind map[string]bool // steps behind an approval that the owner may not decide
-	gates  map[string]bool // these approvals, and the steps that one may replace
+	gates  map[string]bool // the steps that are approvals, or that one may replace: whether of somebody else's
 	asked  map[queue.RunID][]string
 }
 
@@ -132,11 +133,11 @@ func (w *walk) unasked(dag string) (steps []string) {
 		run := w.enqueue("owner", dag)
 		w.drive()
 		for range 4 {
-			for i := range 7 {
+			for _, step := range slices.Sorted(maps.Keys(w.gates)) { // no other step has an approval
 				for _, task := range []any{nil, "a", "b"} {
 					if verb != "" {
-						_ = w.says("owner", verb+"($1, $2, $3)", run, fmt.Sprintf("s%d", i), task)
-						_ = w.says("owner", verb+"($1, $2, $3)", run, fmt.Sprintf("s%d~1", i), task)
+						_ = w.says("owner", verb+"($1, $2, $3)", run, step, task)
+						_ = w.says("owner", verb+"($1, $2, $3)", run, step+"~1", task)
 					}
 				}
 			}
