@@ -161,10 +161,11 @@ takeover: ## measure how long it takes until others go on, by what was lost (a q
 	@go test -count=1 -v -timeout 2h -run '^TestTakeover' ./integration -takeover.trials 20 | grep -E 'measured|FAIL|^ok'
 
 .PHONY: nightly
-nightly: ## play far more histories than test does (an hour or so)
+nightly: ## play far more histories than test does, and fill larger tables (an hour or so)
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest -histories 120000
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -nightly
 	@go test -count=1 -timeout 3h ./integration -nightly -chaos.seeds 4
+	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./queue ./queue/queuetest -nightly
 	@$(MAKE) simulate SEEDS=50000
 
 .PHONY: share

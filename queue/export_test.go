@@ -2,12 +2,18 @@ package queue
 
 import (
 	"context"
+	"flag"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
+
+var nightly = flag.Bool("nightly", false, "fill tables with as many rows as they may come to have")
+
+// Nightly reports whether tests take their time.
+func Nightly() bool { return *nightly }
 
 // SetClock has the session count others' silence, floors and chores by another clock.
 func (s *Session) SetClock(now func() time.Duration) {
@@ -109,5 +115,7 @@ const HungerPolls = int64(hungerLasts / openEvery)
 // Needs are the connections that a pooler must lend a worker by the session.
 func (s *Store) Needs() int { return s.needs() }
 
-// SetShortagePatience is for tests that cannot wait.
-func (s *Store) SetShortagePatience(d time.Duration) { s.shortage.patience = d }
+// SetShortagePatience is for tests that cannot wait: for all tries, and for one.
+func (s *Store) SetShortagePatience(all, one time.Duration) {
+	s.shortage.patience, s.shortage.tryPatience = all, one
+}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"slices"
 	"strconv"
@@ -11,27 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
-// node is a part of a plan as EXPLAIN shows it.
-type node struct {
-	Kind  string `json:"Node Type"`
-	Index string `json:"Index Name"`
-	Table string `json:"Relation Name"`
-	Hit   int    `json:"Shared Hit Blocks"`
-	Read  int    `json:"Shared Read Blocks"`
-	Plans []node `json:"Plans"`
-}
-
-func (n *node) walk(visit func(*node)) {
-	visit(n)
-	for i := range n.Plans {
-		n.Plans[i].walk(visit)
-	}
-}
-
 // explained is the plan of a flush of these pieces, which is executed with ANALYZE.
-func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *node {
+func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgtest.Plan {
 	y.tb.Helper()
 	ctx := context.Background()
 	y.must(y.journal.prepare(ctx, conn))
@@ -42,9 +25,7 @@ func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *node
 	defer func() { y.must(conn.PgConn().Deallocate(ctx, name)) }()
 	result := conn.PgConn().ExecPrepared(ctx, name, y.flush.params, y.flush.formats, []int16{0}).Read()
 	y.must(result.Err)
-	var plans []struct{ Plan node }
-	y.must(json.Unmarshal(result.Rows[0][0], &plans))
-	return &plans[0].Plan
+	return pgtest.Explained(y.tb, result.Rows[0][0])
 }
 
 // own is a connection with the settings of a journal's.
@@ -84,7 +65,11 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 		text  *flushText
 		reads []string
 	}{{records, tasksFlush, tasks}, {over, runsFlush, tasks}, {full, otherFlush, whole}, {drained, otherFlush, whole}}
-	for _, runs := range []int{1_000, 200_000} {
+	many := 20_000
+	if *nightly {
+		many = 200_000
+	}
+	for _, runs := range []int{1_000, many} {
 		y.exec(`INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by)
 			SELECT 1, 1, 1, now(), now(), 'sql', 1, 'test' FROM generate_series(1, $1::int)`, runs)
 		y.exec(`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq)
@@ -104,15 +89,15 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 }
 
 // looked lists the tables that a plan looks something up in, each with the index by which it does.
-func (y *yard) looked(plan *node) []string {
+func (y *yard) looked(plan *pgtest.Plan) []string {
 	var reads []string
-	plan.walk(func(n *node) {
+	plan.Walk(func(n *pgtest.Plan) {
 		switch {
-		case n.Table == "" || n.Kind == "ModifyTable":
+		case n.Relation == "" || n.Node == "ModifyTable":
 		case n.Index == "":
-			y.tb.Errorf("%s of %s", n.Kind, n.Table)
+			y.tb.Errorf("%s of %s", n.Node, n.Relation)
 		default:
-			reads = append(reads, n.Table+" "+n.Index)
+			reads = append(reads, n.Relation+" "+n.Index)
 		}
 	})
 	slices.Sort(reads)
@@ -136,13 +121,13 @@ func TestFlush_CostsTheSameUnderAnOldSnapshot(t *testing.T) {
 		c := y.claim()
 		b := batch(c, taskAt(0, 1, dagrun.TaskRunning))
 		conn := y.own()
-		var plan *node
+		var plan *pgtest.Plan
 		for range 3 { // the first on a connection also reads the catalogue
 			plan = y.explained(conn, "ANALYZE, BUFFERS, COSTS off, TIMING off", newEntry(b, y.held.of(c)).whole())
 			b.Records.Tasks[0].ID.Step++
 		}
 		total := 0 // what is below a part counts again there, which is as good a measure
-		plan.walk(func(n *node) { total += n.Hit + n.Read })
+		plan.Walk(func(n *pgtest.Plan) { total += n.Buffers() })
 		return total
 	}
 	before := cost()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -30,11 +31,11 @@ func (c *crowded) nested(t *testing.T, prepare func(*pgx.ConnConfig) *pgx.ConnCo
 		if !ok {
 			return
 		}
-		var p struct{ Plan plan }
+		var p struct{ Plan pgtest.Plan }
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
-		shown = append(shown, strings.SplitAfter(p.Plan.scans(), "\n")...)
+		shown = append(shown, strings.SplitAfter(scans(&p.Plan), "\n")...)
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {

@@ -278,7 +278,7 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
 	statement, args := s.PollStatement(queue.Appetite{Free: 5})
 	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		if n := explain(t, conn, statement, args).buffers(); n > 100 {
+		if n := explain(t, conn, statement, args).Buffers(); n > 100 {
 			t.Errorf("a poll of one limited lane reads %d buffers", n)
 		}
 		return nil

@@ -90,7 +90,7 @@ func (s *Store) occupy(ctx context.Context, l *links, conn *pgx.Conn) error {
 	for range s.calls() {
 		gets = append(gets, s.getCall)
 	}
-	more, refused := pglink.Lends(ctx, occupyPatience, gets...)
+	more, refused := pglink.Lends(ctx, s.shortage.tryPatience, gets...)
 	lent := 1 + more
 	if lent == s.needs() {
 		s.shortage.over()
@@ -148,7 +148,8 @@ func (s *Store) short(lent, others int, refused error) error {
 
 // shortage is the time since a pooler lends too few connections.
 type shortage struct {
-	patience time.Duration
+	patience    time.Duration
+	tryPatience time.Duration // of one try
 
 	mu    sync.Mutex
 	since time.Time // zero: there is none

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,6 +22,9 @@ func openFor(t *testing.T, c queue.Config) *queue.Store {
 	t.Cleanup(store.Close)
 	return store
 }
+
+// tryPatience is enough for a pooler that lends what it has; one that is later only lends fewer, which these tests allow.
+const tryPatience = 500 * time.Millisecond
 
 func TestStore_NeedsFewerConnectionsBesideAPooler(t *testing.T) {
 	t.Parallel()
@@ -66,7 +70,7 @@ func TestRegister_RefusesAPoolThatIsTooSmall(t *testing.T) {
 	f := newFleet(t)
 	url := pgtest.Pooled(t, f.url, 5, true)
 	store := openFor(t, queue.Config{URL: url, FewConns: queue.CallConns})
-	store.SetShortagePatience(0)
+	store.SetShortagePatience(0, tryPatience)
 	_, err := store.Register(t.Context(), describe())
 	if !errors.Is(err, queue.ErrWaiting) || !queue.Passing(err) {
 		t.Fatalf("at first: %v, want a pooler that may be late", err)
@@ -91,7 +95,7 @@ func TestRegister_CountsWhatOthersHave(t *testing.T) {
 	url := pgtest.Pooled(t, f.url, queue.Connections(false)+4, true)
 	f.registerAt(t, openFor(t, queue.Config{URL: url, FewConns: queue.CallConns}))
 	second := openFor(t, queue.Config{URL: url, FewConns: queue.CallConns})
-	second.SetShortagePatience(0)
+	second.SetShortagePatience(0, tryPatience)
 	var err error
 	for range 2 {
 		_, err = second.Register(t.Context(), describe())
@@ -110,6 +114,7 @@ func TestRegister_CountsNoSessionPastThePooler(t *testing.T) {
 		f.besides(t)
 	}
 	store := openFor(t, queue.Config{URL: pgtest.Pooled(t, f.url, pool, true), FewConns: queue.CallConns})
+	store.SetShortagePatience(0, tryPatience)
 	_, err := store.Register(t.Context(), describe())
 	short, ok := errors.AsType[*queue.ShortError](err)
 	if !ok || short.Size < short.Needs || short.Size > short.Needs+pool {

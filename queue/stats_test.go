@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -132,12 +133,12 @@ func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 		"queue/prunable_runs": {"most": few},
 	} {
 		shown := explain(t, c.conn, sql.Named(name), args)
-		shown.all(func(p *plan) {
+		shown.Walk(func(p *pgtest.Plan) {
 			if p.Node == "Seq Scan" && p.Relation == "runs" {
 				t.Errorf("%s reads all runs", name)
 			}
 		})
-		if n := shown.buffers(); n > 20*few {
+		if n := shown.Buffers(); n > 20*few {
 			t.Errorf("%s reads %d buffers to count %d runs", name, n, few)
 		}
 	}

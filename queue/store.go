@@ -53,7 +53,7 @@ type Store struct {
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience}}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
 		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns), PooledConns: c.FewConns}
 		if c.OwnSchema {
