@@ -17,7 +17,7 @@ import (
 // drawn from a seed; one that shows a difference is made as short as it can be before it is told.
 var (
 	nightly       = flag.Bool("nightly", false, "play more, and try every cell")
-	lockstepSeeds = flag.Int("lockstep.seeds", 60, "how many sequences to play; ten times as many with -nightly")
+	lockstepSeeds = flag.Int("lockstep.seeds", 120, "how many sequences to play; ten times as many with -nightly")
 	lockstepSeed  = flag.Uint64("lockstep.seed", 0, "play this one alone, and tell it")
 )
 
@@ -63,7 +63,7 @@ func TestLockstep_BothStoresAnswerTheSame(t *testing.T) {
 // wantAllVerbs wants each verb to have done something a few times: else the sequences prove nothing about it.
 func wantAllVerbs(t *testing.T, lanes []*lockstep) {
 	t.Helper()
-	const enough, times = 60, 1
+	const enough, times = 120, 3
 	for _, v := range verbs {
 		n := 0
 		for _, l := range lanes {

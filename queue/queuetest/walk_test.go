@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	walkDAGs  = 12
-	walkRuns  = 10 // of each DAG
-	walkTurns = 5  // between which the runs are driven
+	walkDAGs      = 6
+	walkDAGsNight = 60
+	walkRuns      = 10 // of each DAG
+	walkTurns     = 5  // between which the runs are driven
 )
 
 // walk makes DAGs with approvals at random, and has the owner of runs ask for anything.
@@ -154,7 +155,11 @@ func (w *walk) unasked(dag string) (steps []string) {
 func TestSubmitter_WalksPastNoApproval(t *testing.T) {
 	t.Parallel()
 	w := &walk{office: newOffice(t), Rand: rand.New(rand.NewPCG(7, 7)), asked: map[queue.RunID][]string{}}
-	for i := range walkDAGs {
+	dags := walkDAGs
+	if *nightly {
+		dags = walkDAGsNight
+	}
+	for i := range dags {
 		name := fmt.Sprintf("walk%d", i)
 		source := w.dag(name)
 		if _, err := dagspec.Parse("dag.yaml", []byte(source)); err != nil {
