@@ -79,7 +79,7 @@ func TestFlush_IsNotAnsweredByARefusedConnection(t *testing.T) {
 	y, proxy := through(t)
 	c := y.claim()
 	proxy.Inject(netfault.Fault{When: flushDone(), Do: netfault.Cut})
-	role := get[string](y, "SELECT max(rolname) FROM pg_roles WHERE rolname = 'worker_' || (SELECT oid FROM pg_database WHERE datname = current_database())")
+	role := y.db.RoleName("worker")
 	y.exec("ALTER ROLE " + role + " NOLOGIN")
 	tries := y.tries.Load()
 	done := y.later(batch(c, taskAt(0, 1, dagrun.TaskRunning)))
