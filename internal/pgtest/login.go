@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-const password = "secret" // of every login
+const password = "pass-word" // of every login; tests look for it where nothing may show it
 
 // Login makes a login that is a member of role, one of Oarlock's, alone, and returns its URL. See [DB.User].
 func (d *DB) Login(tb testing.TB, role string) string {

@@ -185,11 +185,11 @@ func TestOwn_ALostLeaseRollsBack(t *testing.T) {
 
 func TestOwn_OneThatMayNotSettleSaysSoOnce(t *testing.T) {
 	t.Parallel()
-	for name, group := range map[string]string{"sees nothing": "", "only reads": "oarlock_read"} {
+	for name, roles := range map[string][]string{"sees nothing": nil, "only reads": {"oarlock_read"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
-			a := y.action(through(y.login("app", group)))
+			a := y.action(through(y.login("app", roles...)))
 			y.work(a, a)
 			if got := y.await(y.run(insert)); got != "succeeded" {
 				t.Errorf("the run is %s: %s", got, y.log.String())

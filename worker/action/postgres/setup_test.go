@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/action/postgres"
@@ -38,9 +36,8 @@ type yard struct {
 
 func newYard(tb testing.TB) *yard {
 	tb.Helper()
-	y := &yard{tb: tb, db: pgtest.New(tb)}
+	y := &yard{tb: tb, db: pgtest.NewWithRoles(tb)}
 	y.conn = y.db.Conn(tb)
-	y.must(migrations.Roles(tb.Context(), y.db.URL))
 	y.exec("CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL UNIQUE)")
 	y.url, y.tasks = y.login("worker", "oarlock_worker"), y.login("tasks", "oarlock_worker")
 	y.owner, y.worker = y.open(y.db.URL), y.open(y.url)
@@ -55,36 +52,16 @@ func (y *yard) open(url string) *queue.Store {
 	return store
 }
 
-// login is the URL of a new user in a group, who may write to the ledger.
-func (y *yard) login(name, group string) string {
+// login is the URL of a new user with some roles, who may write to the ledger.
+func (y *yard) login(name string, roles ...string) string {
 	y.tb.Helper()
-	role := fmt.Sprintf("%s_%d", name, get[uint32](y, "SELECT oid FROM pg_database WHERE datname = current_database()"))
-	y.exec(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'pass-word' %s; GRANT ALL ON ledger TO %[1]s", role, group1(group)))
-	y.tb.Cleanup(func() {
-		ctx := context.WithoutCancel(y.tb.Context())
-		conn, err := pgx.Connect(ctx, y.db.URL)
-		if err == nil {
-			defer conn.Close(ctx)
-			_, err = conn.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		}
-		if err != nil {
-			y.tb.Error(err)
-		}
-	})
-	u, err := url.Parse(y.db.URL)
+	u, err := url.Parse(y.db.User(y.tb, name, roles...))
 	y.must(err)
-	u.User = url.UserPassword(role, "pass-word")
+	y.exec("GRANT ALL ON ledger TO " + y.db.RoleName(name))
 	q := u.Query()
 	q.Set("connect_timeout", "60") // many at once, on a busy machine
 	u.RawQuery = q.Encode()
 	return u.String()
-}
-
-func group1(group string) string {
-	if group == "" {
-		return ""
-	}
-	return "IN ROLE " + group
 }
 
 func (y *yard) must(err error) {

@@ -109,7 +109,7 @@ func TestFunc_SnoozesWithoutATrace(t *testing.T) {
 func TestFunc_WantsTheRunsOwnDatabase(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	a := y.action(through(y.login("app", "")))
+	a := y.action(through(y.login("app")))
 	y.work(a, a.Func(func(context.Context, pgx.Tx, *worker.Task) (worker.Outputs, error) {
 		t.Error("it was called")
 		return nil, nil
