@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
+	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // bareRow is a record of the bare loop that the journal is measured against.
