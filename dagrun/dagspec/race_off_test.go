@@ -1,5 +1,0 @@
-//go:build !race
-
-package dagspec
-
-const raceFactor = 1
