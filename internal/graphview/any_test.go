@@ -41,7 +41,7 @@ func anyView(t *rapid.T) graphview.View {
 	kinds := rapid.SampledFrom([]graphview.Kind{graphview.Step, graphview.Foreach, graphview.Handler, graphview.Replacement, "new"})
 	states := rapid.SampledFrom([]string{"", "failed", "running", "succeeded", "sleeping"})
 	v := graphview.View{Name: text.Draw(t, "name")}
-	for range rapid.IntRange(0, 60).Draw(t, "nodes") {
+	for range rapid.IntRange(0, 30).Draw(t, "nodes") {
 		v.Nodes = append(v.Nodes, graphview.Node{
 			ID: text.Draw(t, "id"), Label: text.Draw(t, "label"), Kind: kinds.Draw(t, "kind"), State: states.Draw(t, "state"),
 			Badges: rapid.SliceOfN(text, 0, 2).Draw(t, "badges"),
