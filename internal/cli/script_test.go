@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/script/*.txtar. Besides testscript's own words they know
 //
-//	exits N COMMAND…                             run it, and demand this exit status
+//	call oarlock ARG…                            run oarlock in the process of the test, see inside
+//	exits N COMMAND…                             run it, and demand this exit status; COMMAND may begin with call
 //	database empty|migrated|newer|pooled|…      make one and set DATABASE_URL
 //	libpq                                        name the database by PG* variables, and not by DATABASE_URL
 //	taken VAR                                    listen at an address until the script ends, and set VAR to it
@@ -58,7 +59,8 @@ func TestScripts(t *testing.T) {
 	dbs := newDatabases(t)
 	commands := dbs.playing()
 	maps.Copy(commands, dbs.speaking())
-	commands["exits"], commands["database"], commands["taken"] = exits, dbs.database, taken
+	commands["call"], commands["exits"] = call, exits
+	commands["database"], commands["taken"] = dbs.database, taken
 	commands["says"], commands["libpq"] = says, libpq
 	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable
 	testscript.Run(t, testscript.Params{
@@ -82,6 +84,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+func call(ts *testscript.TestScript, neg bool, args []string) {
+	if got := inside(ts, args); neg != (got != 0) {
+		ts.Fatalf("exit status %d", got)
+	}
+}
+
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits STATUS COMMAND…")
@@ -89,7 +97,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
+	if args[1] == "call" {
+		got = inside(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); err != nil {
 		failed, ok := errors.AsType[*exec.ExitError](err)
 		if !ok {
 			ts.Fatalf("%v", err)
@@ -99,6 +109,18 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// inside runs oarlock in this process and returns its exit status, because starting a process costs more than most commands
+// do. Commands that start processes, that read standard input, or that libpq's variables and files are about need exec.
+func inside(ts *testscript.TestScript, args []string) int {
+	if len(args) == 0 || args[0] != program {
+		ts.Fatalf("usage: call oarlock ARG…")
+	}
+	return run(context.Background(), Env{
+		Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Dir: ts.MkAbs("."),
+		Lookup: func(name string) (string, bool) { text := ts.Getenv(name); return text, text != "" },
+	}, args[1:])
 }
 
 // reachable: the folder of a script is nobody else's to enter, and a private server of root's runs as somebody else.
