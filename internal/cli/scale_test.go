@@ -21,8 +21,8 @@ import (
 
 const (
 	scaleVariable = "OARLOCK_TEST_SCALE" // runs; each has ten tasks
-	scaleFew      = 2_000
-	scaleUsual    = 20_000
+	scaleFew      = 1_000
+	scaleUsual    = 8_000
 	scaleBatch    = 250_000
 	scaleTimes    = 21
 	scaleQueued   = 40 // one of so many runs waits
@@ -32,7 +32,7 @@ const (
 	scaleExtra = 60
 )
 
-// What people look at costs the same whatever ran before: as many buffers among two thousand runs as among many more, and no
+// What people look at costs the same whatever ran before: as many buffers among a thousand runs as among many more, and no
 // scan of what grows. OARLOCK_TEST_SCALE=5000000 also says how long the commands take then.
 func TestScale_CommandsReadNoMoreAmongManyRuns(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func statement(t *testing.T, name string) string {
 func (c *crowd) lines() []string {
 	return []string{
 		"list", "list -n 100 -o json", "list --state failed", "list --dag wide --state queued", "list --since 2000-01-01T00:00:00Z",
-		"status 1007", "status @latest", "logs 1 --tail 100", "logs 1500", "events 1007", "top -o json",
+		"status 507", "status @latest", "logs 1 --tail 100", "logs 750", "events 507", "top -o json",
 	}
 }
 
