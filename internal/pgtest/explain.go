@@ -14,13 +14,15 @@ type Plan struct {
 	Rows     int    `json:"Actual Rows"`
 	Hit      int    `json:"Shared Hit Blocks"`
 	Read     int    `json:"Shared Read Blocks"`
-	Plans    []Plan
+	Plans    []Plan `json:"Plans"`
 }
 
 // Explained reads what EXPLAIN (FORMAT JSON) answered.
 func Explained(tb testing.TB, answer []byte) *Plan {
 	tb.Helper()
-	var plans []struct{ Plan Plan }
+	var plans []struct {
+		Plan Plan `json:"Plan"`
+	}
 	if err := json.Unmarshal(answer, &plans); err != nil || len(plans) != 1 {
 		tb.Fatalf("read a plan: %v: %s", err, answer)
 	}
