@@ -23,12 +23,12 @@ func (d *DB) User(tb testing.TB, name string, roles ...string) string {
 	if len(roles) > 0 {
 		d.makeRoles(tb)
 	}
-	login, s := ident(d.RoleName(name)), get(tb)
+	login := ident(d.RoleName(name))
 	create := "CREATE ROLE " + login + " LOGIN PASSWORD '" + password + "'"
 	if len(roles) > 0 {
 		create += " IN ROLE " + strings.Join(roles, ", ")
 	}
-	if err := s.exec(tb.Context(), create); err != nil {
+	if err := d.exec(tb, create); err != nil {
 		tb.Fatalf("make a login: %v", err)
 	}
 	d.mu.Lock()
@@ -40,6 +40,15 @@ func (d *DB) User(tb testing.TB, name string, roles ...string) string {
 	}
 	u.User = url.UserPassword(d.RoleName(name), password)
 	return u.String()
+}
+
+// exec uses the connection of the shared server, or one of its own to a server of the test's.
+func (d *DB) exec(tb testing.TB, statement string) error {
+	if d.server != nil {
+		return d.server.exec(tb.Context(), statement)
+	}
+	_, err := d.Conn(tb).Exec(tb.Context(), statement)
+	return err
 }
 
 // RoleName is what the login of that name is called: roles are the whole server's, so it has the database's name in it.

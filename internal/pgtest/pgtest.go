@@ -15,6 +15,7 @@ type DB struct {
 	URL  string
 	Name string
 
+	server *server   // nil: a server of the test's, which goes with its logins
 	roles  sync.Once // grants to Oarlock's roles
 	mu     sync.Mutex
 	logins []string // quoted
@@ -77,7 +78,7 @@ func create(tb testing.TB, construct func(*server, context.Context) (string, err
 	if err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}
-	d := &DB{URL: s.url(name), Name: name}
+	d := &DB{URL: s.url(name), Name: name, server: s}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
 		defer cancel()
