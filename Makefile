@@ -30,10 +30,11 @@ STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)
 PKG ?= ./...
 RUN ?=
 MODULE := github.com/oarlock-dev/oarlock
-PACKAGES = $(eval PACKAGES := $$(shell go list $(PKG)))$(PACKAGES)# asked once, when a target wants it
+GO_LIST = GOCACHE='$(GOCACHE)' GOPATH='$(GOPATH)' GOMODCACHE='$(GOMODCACHE)' go list # make 4.3 exports nothing to $(shell)
+PACKAGES = $(eval PACKAGES := $$(shell $(GO_LIST) $(PKG)))$(PACKAGES)# asked once, when a target wants it
 
 # Where goroutines meet: these are tested under the race detector.
-RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault queue)
+RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault)
 
 # Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
 # and a dozen other servers they would be about the machine.

@@ -131,31 +131,28 @@ func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
 func (l *link) endFormer(ctx context.Context, conn *pgx.Conn) error {
 	var gone bool
 	err := conn.QueryRow(ctx, endBackend, l.server.pid, l.server.started).Scan(&gone)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
-		return l.outlast(ctx, conn, err)
-	}
-	if err != nil {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	denied := ok && pg.Code == "42501"
+	if err != nil && !denied {
 		return fmt.Errorf("end the former connection: %w", err)
 	}
-	if !gone {
-		return fmt.Errorf("the former connection, server process %d, is still there", l.server.pid)
+	if gone {
+		return nil
 	}
-	return nil
-}
-
-// outlast is endFormer of a role that may not end even its own connections: it is tried again until the server has found
-// out by itself that nobody is at the other end.
-func (l *link) outlast(ctx context.Context, conn *pgx.Conn, denied error) error {
-	var gone bool
+	// A server process that ended by itself just before is answered like one that did not end in time.
 	if err := conn.QueryRow(ctx, isBackendGone, l.server.pid, l.server.started).Scan(&gone); err != nil {
 		return fmt.Errorf("look for the former connection: %w", err)
 	}
-	if !gone {
+	switch {
+	case gone:
+		return nil
+	case denied: // a role that may not end even its own connections tries again until the server found out by itself
 		return fmt.Errorf("the former connection, server process %d, is still there, and this role may not end it (%w): "+
 			"GRANT EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) TO %q, or end that process", // sql-shown: what to do
-			l.server.pid, denied, l.config.User)
+			l.server.pid, err, l.config.User)
+	default:
+		return fmt.Errorf("the former connection, server process %d, is still there", l.server.pid)
 	}
-	return nil
 }
 
 func (l *link) drop() {

@@ -92,3 +92,22 @@ func TestFlush_IsNotAnsweredByARefusedConnection(t *testing.T) {
 	y.exec("ALTER ROLE " + role + " LOGIN")
 	y.must(y.outcome(done))
 }
+
+// What ends by itself while it is ended is gone, though Postgres answers that as it answers a wait that was too short.
+func TestLink_EndsAFormerConnectionThatIsJustEnding(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	l := newLink(y.link.config)
+	conn, err := l.dial(t.Context())
+	y.must(err)
+	defer conn.Close(t.Context())
+	for range 20 {
+		former, err := l.dial(t.Context())
+		y.must(err)
+		y.must(former.QueryRow(t.Context(), whoServes, pgx.QueryExecModeExec).Scan(&l.server.pid, &l.server.started))
+		closed := make(chan error, 1)
+		go func() { closed <- former.Close(t.Context()) }()
+		y.must(l.endFormer(t.Context(), conn))
+		y.must(<-closed)
+	}
+}
