@@ -207,14 +207,19 @@ func mount(t *testing.T, options string) (dir string) {
 	return dir
 }
 
-// fill writes until there is no room, and returns what makes room again.
+// fill writes until there is no room, and returns what makes room again: it empties the file, because a process that another
+// test is forking may still have it open, and would keep the room of a removed one.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
 	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	return func() { os.Remove(path) }
+	return func() {
+		if err := os.Truncate(path, 0); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestUnstarted_OnAFullDisk(t *testing.T) {
