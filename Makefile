@@ -61,7 +61,8 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
 	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m' RACED='$(filter $(RACED),$(PACKAGES))' \
-		PLAIN='$(filter-out $(RACED) $(ALONE),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM)
+		PLAIN='$(filter-out $(RACED) $(ALONE),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
+		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
 .PHONY: check
 check: ## vet, then the tests that need no database (under 30 s)
@@ -162,11 +163,12 @@ takeover: ## measure how long it takes until others go on, by what was lost (a q
 	@go test -count=1 -v -timeout 2h -run '^TestTakeover' ./integration -takeover.trials 20 | grep -E 'measured|FAIL|^ok'
 
 .PHONY: nightly
-nightly: ## play far more histories than test does, and fill larger tables (an hour or so)
+nightly: ## play far more histories than test does, fill larger tables, race every package (an hour or so)
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest -histories 120000
 	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -nightly
 	@go test -count=1 -timeout 3h ./integration -nightly -chaos.seeds 4
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./queue ./queue/queuetest -nightly
+	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h $(filter-out $(RACED) $(ALONE) %/queue %/queuetest,$(PACKAGES))
 	@$(MAKE) simulate SEEDS=50000
 
 .PHONY: share
