@@ -73,7 +73,7 @@ func (b *bench) oarlock(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// town are many short runs, one whose driver is to be killed, and some of which one is on a worker that is to be drained.
+// town is a DAG of short steps, for many runs at once.
 const town = `
 name: town
 steps:
@@ -82,6 +82,7 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start; see end'}
 `
 
+// townHeld is a DAG whose runs stay on their worker until the file go is there.
 const townHeld = `
 name: held
 steps:
@@ -226,11 +227,7 @@ func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) {
 				t.Errorf("run %d: %s succeeded at attempt %d, and before were %v", run, task.Step, task.Attempt, superseded)
 			}
 		}
-		all := 0
-		for _, n := range starts[run] {
-			all += n
-		}
-		if all != seen {
+		if all := sum(starts[run]); all != seen {
 			t.Errorf("run %d: %d starts, and %d that its tasks tell of: %v", run, all, seen, starts[run])
 		}
 	}

@@ -259,7 +259,7 @@ func (a alone) oarlock(ctx context.Context, s *Stage) (Side, error) {
 			if _, err := d.enqueue(ctx, "chain", 1); err != nil {
 				return Sample{}, err
 			}
-			if err := await(ctx, over); err != nil { // nobody asks the server meanwhile
+			if err := await(ctx, over); err != nil { // no query of ours disturbs the chain meanwhile
 				return Sample{}, err
 			}
 			if err := d.settled(ctx); err != nil {
@@ -317,14 +317,14 @@ func (a alone) river(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// tally counts bodies, and says when there were as many as are expected.
+// tally counts the bodies that ran, and tells when as many ran as are expected.
 type tally struct {
 	mu      sync.Mutex
 	left    int
 	reached chan struct{}
 }
 
-// expect returns what is closed after n more bodies.
+// expect returns a channel that is closed once n more bodies ran.
 func (t *tally) expect(n int) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,13 +340,13 @@ func (t *tally) add() {
 	}
 }
 
-// body is one that does nothing but being counted.
+// body is a body of a step: it counts itself and does nothing else.
 func (t *tally) body(context.Context, *worker.Task) (worker.Outputs, error) {
 	t.add()
 	return nil, nil
 }
 
-// await waits for what a tally, or anything else, closes.
+// await waits until reached is closed.
 func await(ctx context.Context, reached <-chan struct{}) error {
 	select {
 	case <-reached:

@@ -12,7 +12,7 @@
 // With --out each case leaves a file when it is done, and is skipped when it has one: a run that was interrupted goes on
 // where it stopped.
 //
-// It is for people who work on Oarlock. It knows nothing of tests, and nothing that it makes is left behind but DIR.
+// The command is for developers of Oarlock. It leaves nothing behind but DIR.
 package main
 
 import (

@@ -126,7 +126,7 @@ type Counters struct {
 	WALBytes, FullPages       float64 // of the server
 }
 
-// Names of what is counted, each per unit of work.
+// Names of the counters that the server keeps, each per unit of work.
 const (
 	statementsPer = "statements per unit"
 	rowsPer       = "rows per unit"
@@ -196,11 +196,11 @@ func (t processorTime) since(before processorTime, units float64) Values {
 	}
 }
 
-// familyTime is that of a process and its children, those included that are gone.
+// familyTime is the processor time of a process and of its children, including children that have ended.
 func familyTime(pid int) (time.Duration, error) {
 	stat, err := procStatOf(pid)
 	sum := stat.own + stat.waited
-	for _, child := range childrenOf(pid) { // those that are gone by now count as its own
+	for _, child := range childrenOf(pid) { // the time of a child that has ended is in waited
 		stat, _ := procStatOf(child)
 		sum += stat.own + stat.waited
 	}

@@ -233,7 +233,7 @@ func show(w io.Writer, r *Result) {
 	}
 }
 
-// figuresOf lists figures of a side: what it did, or what the server counted.
+// figuresOf lists the figures of a side: with counted those of the server's counters, otherwise those that the case measured.
 func figuresOf(figures map[string]Figure, counted bool) string {
 	var all []string
 	for _, metric := range slices.Sorted(maps.Keys(figures)) {
@@ -267,7 +267,7 @@ func (l Line) String() string {
 	return text
 }
 
-// answer says whether a goal is reached; "" where there is none.
+// answer reports in a word whether the goal of the line is reached; "" if the line has no goal.
 func (l Line) answer() string {
 	if l.Reached == nil {
 		return ""
@@ -275,7 +275,7 @@ func (l Line) answer() string {
 	return map[bool]string{true: "yes", false: "no"}[*l.Reached]
 }
 
-// mark says the same at a glance.
+// mark is the answer as one sign.
 func (l Line) mark() string {
 	return map[string]string{"": "·", "yes": "✓", "no": "✗"}[l.answer()]
 }

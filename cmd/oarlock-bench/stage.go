@@ -204,7 +204,7 @@ func (d *Database) warm(ctx context.Context, dag string, runs int) error {
 	return d.settled(ctx)
 }
 
-// defaultConfig is what `oarlock worker` has when nothing is said.
+// defaultConfig has the defaults of `oarlock worker`.
 var defaultConfig rig.Config
 
 // stopPatience is how long a worker may take to stop before it is killed.
