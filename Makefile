@@ -34,7 +34,7 @@ GO_LIST = GOCACHE='$(GOCACHE)' GOPATH='$(GOPATH)' GOMODCACHE='$(GOMODCACHE)' go 
 PACKAGES = $(eval PACKAGES := $$(shell $(GO_LIST) $(PKG)))$(PACKAGES)# asked once, when a target wants it
 
 # Where goroutines meet: these are tested under the race detector.
-RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault)
+RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault integration/world)
 
 # Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
 # and a dozen other servers they would be about the machine.
