@@ -1,5 +1,5 @@
 # The program on a small base: docker build -t oarlock .
-# With its version: docker build --build-arg STAMP="$(tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)" -t oarlock .
+# With its version: docker build --build-arg STAMP="$(tools/version-stamp github.com/oarlock-dev/oarlock/cmd/oarlock/internal/cli)" -t oarlock .
 
 FROM golang:1.26-bookworm AS build
 WORKDIR /src

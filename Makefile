@@ -24,7 +24,7 @@ ifneq ($(shell command -v "$$(go env CC)"),)
 endif
 
 # What `oarlock version` says, where git lets us look: GOFLAGS often has -buildvcs=false, so Go does not record it.
-STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/internal/cli)
+STAMP = $(shell tools/version-stamp github.com/oarlock-dev/oarlock/cmd/oarlock/internal/cli)
 
 # What to test: make test PKG=./internal/pglocal RUN=Stale
 PKG ?= ./...
@@ -34,14 +34,14 @@ GO_LIST = GOCACHE='$(GOCACHE)' GOPATH='$(GOPATH)' GOMODCACHE='$(GOMODCACHE)' go 
 PACKAGES = $(eval PACKAGES := $$(shell $(GO_LIST) $(PKG)))$(PACKAGES)# asked once, when a target wants it
 
 # Where goroutines meet: these are tested under the race detector.
-RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink internal/netfault integration/world)
+RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink integration/kit/netfault integration/world)
 
 # Tests that kill processes and wait for takeovers come last, with the machine for themselves: under the load of compilers
 # and a dozen other servers they would be about the machine.
 ALONE := $(MODULE)/integration
 
 # Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.
-SERVER_TESTS := $(addprefix $(MODULE)/,internal/pglocal internal/pgtest internal/pglink migrations)
+SERVER_TESTS := $(addprefix $(MODULE)/,internal/pglocal integration/kit/pgtest internal/pglink migrations)
 
 .PHONY: help
 help: ## list the targets
@@ -93,7 +93,7 @@ tests_with = $(shell grep -rlE --include='*_test.go' --exclude-dir=.cache '$(1)'
 
 .PHONY: golden
 golden: ## rewrite golden files, then show what changed
-	@go test $(call tests_with,flag.Bool."rewrite"|oarlock/internal/golden") -rewrite; status=$$?; \
+	@go test $(call tests_with,flag.Bool."rewrite"|oarlock/integration/kit/golden") -rewrite; status=$$?; \
 		git --no-pager diff --stat -- '*testdata*' docs; exit $$status
 
 .PHONY: bench
@@ -164,11 +164,11 @@ takeover: ## measure how long it takes until others go on, by what was lost (a q
 
 .PHONY: nightly
 nightly: ## play far more histories than test does, fill larger tables, race every package (an hour or so)
-	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest -histories 120000
-	@go test -count=1 -timeout 3h -v ./dagrun/dagruntest/enumerate -nightly
+	@go test -count=1 -timeout 3h -v ./integration/coretest -histories 120000
+	@go test -count=1 -timeout 3h -v ./integration/coretest/enumerate -nightly
 	@go test -count=1 -timeout 3h ./integration -nightly -chaos.seeds 4
-	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./queue ./queue/queuetest -nightly
-	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h $(filter-out $(RACED) $(ALONE) %/queue %/queuetest,$(PACKAGES))
+	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./queue ./integration/storetest -nightly
+	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h $(filter-out $(RACED) $(ALONE) %/queue %/storetest,$(PACKAGES))
 	@$(MAKE) simulate SEEDS=50000
 
 .PHONY: share

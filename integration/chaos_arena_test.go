@@ -19,9 +19,9 @@ import (
 
 	"github.com/oarlock-dev/oarlock/integration/chaos/check"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

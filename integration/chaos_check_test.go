@@ -16,7 +16,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/integration/chaos/check"
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	statements "github.com/oarlock-dev/oarlock/sql"
 )
 

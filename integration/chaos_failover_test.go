@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/integration/chaos/check"
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/queue"
 	statements "github.com/oarlock-dev/oarlock/sql"
 )

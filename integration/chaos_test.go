@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/integration/chaos/traffic"
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 

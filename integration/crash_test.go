@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -83,7 +83,7 @@ func (b *bench) finished(t *testing.T, run queue.RunID, lostA, lostB []string, o
 
 var lost = []string{"1:lost"}
 
-// Script: dagrun/dagruntest/script/testdata/crash_before_commit.txt.
+// Script: integration/coretest/script/testdata/crash_before_commit.txt.
 func TestCrash_BeforeTheCommitOfAStart(t *testing.T) {
 	t.Parallel()
 	b, proxy := throughProxy(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/worker/proc"
+	"github.com/oarlock-dev/oarlock/worker/exec"
 )
 
 const environmentPage = "../docs/environment.md"
@@ -126,7 +126,7 @@ func TestEnvironment_PageHasTheListsInForce(t *testing.T) {
 	for _, block := range fence.FindAllStringSubmatch(read(t, environmentPage), -1) {
 		lists = append(lists, strings.Join(strings.Fields(block[2]), " "))
 	}
-	for _, list := range [][]string{proc.StandardDenyList, proc.LoaderVariables} {
+	for _, list := range [][]string{exec.StandardDenyList, exec.LoaderVariables} {
 		if want := strings.Join(list, " "); !slices.Contains(lists, want) {
 			t.Errorf("%s lacks %s", environmentPage, want)
 		}

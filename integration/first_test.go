@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 func TestWorker_RunsAGraphOfCommands(t *testing.T) {

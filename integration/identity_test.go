@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

@@ -66,7 +66,7 @@ func (b *bench) checkThree(t *testing.T, id queue.RunID) {
 	b.checkEpochs(t)
 }
 
-// Script: dagrun/dagruntest/script/testdata/lost_retry.txt, lost_finished_not_again.txt.
+// Script: integration/coretest/script/testdata/lost_retry.txt, lost_finished_not_again.txt.
 func TestKill_DriverProcessIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
 // obedient is a graph whose step ends when it is asked to.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
 const (

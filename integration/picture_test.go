@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/golden"
-	"github.com/oarlock-dev/oarlock/internal/screen"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/screen"
 )
 
 // What differs from one time to the next in what people see.

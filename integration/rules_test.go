@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

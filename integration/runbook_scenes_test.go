@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 // A host is gone without a word: another worker goes on once the lease is over.

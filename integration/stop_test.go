@@ -36,7 +36,7 @@ var quits = map[string]func(t *testing.T, b *bench, w *process){
 	},
 }
 
-// Script: dagrun/dagruntest/script/testdata/drain.txt.
+// Script: integration/coretest/script/testdata/drain.txt.
 func TestStop_HandsOnOnceRunningTasksEnded(t *testing.T) {
 	t.Parallel()
 	for name, quit := range quits {

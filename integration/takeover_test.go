@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

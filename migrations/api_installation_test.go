@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 )
 
 // described are the public functions and views with their comments, in the order of the page: kind, name, signature, who

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 )
 
 // TestUp_MakesTheSchemaThatReviewersSaw shows every change of a migration, grants included, as a diff of one file.

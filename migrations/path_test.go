@@ -3,7 +3,7 @@ package migrations_test
 import (
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

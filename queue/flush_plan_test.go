@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 // explained is the plan of a flush of these pieces, which is executed with ANALYZE.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
 // toldWithin is how soon a failure of flushes is to be known.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
 // flushBind matches what starts a flush on the server.

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
 // yard is a database with a worker that has fences and a journal, which logs in as nothing but a worker.

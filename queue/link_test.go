@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
 func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {

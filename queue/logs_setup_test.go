@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 // logRoom is a database with a DAG of three steps, and what tests of logs do to it as its owner.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
-	"github.com/oarlock-dev/oarlock/internal/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 )

@@ -3,7 +3,7 @@ package queue_test
 import (
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

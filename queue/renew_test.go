@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 )

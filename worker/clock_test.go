@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -28,7 +28,7 @@ func hourAhead(t *testing.T, source string) *stepped {
 	s.ahead.Store(int64(time.Hour))
 	now := func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	s.bench = &bench{
-		Memory: queuetest.NewMemory(queuetest.Options{Now: now, Boot: s.boot}),
+		Memory: storetest.NewMemory(storetest.Options{Now: now, Boot: s.boot}),
 		bodies: &bodies{started: make(chan *worker.Task, 1000)},
 	}
 	s.put(t, source)

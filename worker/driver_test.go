@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -54,7 +54,7 @@ func simulated(t *testing.T, source string, runs int) (b *bench, boot func() tim
 	t.Helper()
 	start := time.Now()
 	boot = func() time.Duration { return time.Since(start) }
-	b = &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+	b = &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 	b.put(t, source)
 	for range runs {
 		ids = append(ids, b.enqueue(t, "d"))

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -67,7 +67,7 @@ func endUnwritten(t *testing.T, underWay bool) {
 	t.Helper()
 	began := time.Now()
 	boot := func() time.Duration { return time.Since(began) }
-	b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot}), bodies: &bodies{started: make(chan *worker.Task, 10)}}
+	b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot}), bodies: &bodies{started: make(chan *worker.Task, 10)}}
 	b.put(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
 	id := b.enqueue(t, "d")
 	u := &unwritten{underWay: underWay, away: &atomic.Bool{}, closed: make(chan struct{}), condemned: &atomic.Int32{}}
@@ -111,7 +111,7 @@ func TestWorker_EndsWhatRunsUnderAClaimThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		boot := func() time.Duration { return time.Since(began) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
 		b.enqueue(t, "d")
 		lives, begun := make(chan uuid.UUID, 10), make(held, 10)

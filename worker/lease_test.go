@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -168,7 +168,7 @@ func TestWorker_BeginsNothingWhileItsLeaseIsInDanger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, begun := time.Now(), &atomic.Int64{}
 		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
 		b.enqueue(t, "d")
 		w := b.start(t, "w", func(c *worker.Config) {

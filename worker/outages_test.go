@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -37,7 +37,7 @@ func begins(t *testing.T, ttl, beat, from, outage time.Duration) int64 {
 	synctest.Test(t, func(t *testing.T) {
 		start, begun := time.Now(), &atomic.Int64{}
 		boot := func() time.Duration { return time.Since(start) }
-		b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})}
+		b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})}
 		b.put(t, "name: d\nsteps:\n  - {id: a, run: x}\n")
 		b.enqueue(t, "d")
 		b.start(t, "w", func(c *worker.Config) {

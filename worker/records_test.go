@@ -20,8 +20,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/health"
 	"github.com/oarlock-dev/oarlock/worker/metrics"
@@ -105,7 +105,7 @@ func onFullDisk(t *testing.T, change func(*worker.Config), test func(t *testing.
 		began := time.Now()
 		boot := func() time.Duration { return 1e6*time.Hour + time.Since(began) } // later than the real one, by which health judges
 		f := &fullDisk{
-			bench: &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boot})},
+			bench: &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boot})},
 			said:  &spoken{}, bodies: running{started: make(chan *worker.Task, 100), now: &atomic.Int64{}},
 		}
 		f.put(t, twoTasks)

@@ -1,8 +1,8 @@
 package worker_test
 
 import (
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -10,7 +10,7 @@ import (
 var (
 	_ func(*queue.Session) worker.Session = worker.SessionOf
 
-	_ worker.Reader = (*queuetest.MemorySession)(nil)
-	_ worker.Writer = (*queuetest.MemorySession)(nil)
-	_ worker.Lease  = (*queuetest.MemorySession)(nil)
+	_ worker.Reader = (*storetest.MemorySession)(nil)
+	_ worker.Writer = (*storetest.MemorySession)(nil)
+	_ worker.Lease  = (*storetest.MemorySession)(nil)
 )

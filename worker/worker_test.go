@@ -16,9 +16,9 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -26,13 +26,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a store in memory and the workers on it.
 type bench struct {
-	*queuetest.Memory
+	*storetest.Memory
 	bodies *bodies
 }
 
 func setup(t *testing.T, source string) *bench {
 	t.Helper()
-	b := &bench{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boottime.Now}), bodies: &bodies{started: make(chan *worker.Task, 1000)}}
+	b := &bench{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boottime.Now}), bodies: &bodies{started: make(chan *worker.Task, 1000)}}
 	b.put(t, source)
 	return b
 }

@@ -11,16 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/internal/cli"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
 
-// TestMain is the program that cases measure, too, where it is started with a command of it: nothing has to be built. Servers
-// of these tests are in memory.
+// TestMain keeps the servers of these tests in memory.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		os.Exit(cli.Main(cli.SystemEnv(), os.Args[1:]))
-	}
 	_ = os.Setenv("TMPDIR", pglocal.FastTempDir())
 	os.Exit(m.Run())
 }
@@ -44,13 +39,7 @@ func needsServer(t *testing.T) {
 // openTiny opens one for the tests of all cases, which take turns on it as they do in a quick run.
 func openTiny(t *testing.T) *Lab {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := tiny
-	o.program = program
-	lab, err := openLab(t.Context(), o, t.Logf)
+	lab, err := openLab(t.Context(), tiny, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock-bench/baseline"
-	"github.com/oarlock-dev/oarlock/worker/rig"
+	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
 const (
@@ -68,7 +68,7 @@ func commandWorker(ctx context.Context, s *Stage, n int) (Side, error) {
 	if err := d.workersLive(ctx, 1, p); err != nil {
 		return Side{}, err
 	}
-	if err := d.warm(ctx, "command", rig.DefaultSlots); err != nil {
+	if err := d.warm(ctx, "command", embed.DefaultSlots); err != nil {
 		return Side{}, err
 	}
 	return Side{Name: ours, Count: d, Round: func(ctx context.Context) (Sample, error) {
@@ -99,7 +99,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 		return Side{}, err
 	}
 	failed := make(chan error, 1)
-	loop.AtOnce, loop.Body = rig.DefaultSlots, func() {
+	loop.AtOnce, loop.Body = embed.DefaultSlots, func() {
 		if err := baseline.Command(work, memory); err != nil {
 			select {
 			case failed <- err:

@@ -26,11 +26,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/worker/rig"
+	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
 func main() {
-	rig.Roomy() // as the worker's process does it
+	embed.Roomy() // as the worker's process does it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
-	"github.com/oarlock-dev/oarlock/worker/rig"
+	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 
 const (
 	shareWorkers = 4
-	shareSlots   = shareWorkers * rig.DefaultSlots
+	shareSlots   = shareWorkers * embed.DefaultSlots
 	freeTrials   = 10   // of a round: each asks for as many runs as there are slots
 	urgentRuns   = 50   // of a round
 	evenRuns     = 2000 // of a round

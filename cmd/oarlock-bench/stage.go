@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
 	"github.com/oarlock-dev/oarlock/worker"
-	"github.com/oarlock-dev/oarlock/worker/rig"
+	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
 var unfinishedSQL = sql.Named("bench/ask_unfinished")
@@ -163,7 +163,7 @@ func (d *Database) until(ctx context.Context, question string) error {
 }
 
 // busy are the settings of a worker that is meant to be busy.
-var busy = rig.Config{Slots: 512}
+var busy = embed.Config{Slots: 512}
 
 var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this process"}
 
@@ -171,13 +171,13 @@ var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this
 var defaultSettings = []string{"oarlock: defaults, embedded in this process"}
 
 // embed runs a worker in this process until the stage ends.
-func (s *Stage) embed(ctx context.Context, d *Database, config rig.Config, bodies map[string]worker.Func) error {
+func (s *Stage) embed(ctx context.Context, d *Database, config embed.Config, bodies map[string]worker.Func) error {
 	folder, err := s.folder("")
 	if err != nil {
 		return err
 	}
 	config.Folder, config.Database = folder, queue.Config{URL: d.worker}
-	w, err := rig.New(config)
+	w, err := embed.New(config)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (d *Database) warm(ctx context.Context, dag string, runs int) error {
 }
 
 // defaultConfig has the defaults of `oarlock worker`.
-var defaultConfig rig.Config
+var defaultConfig embed.Config
 
 // stopPatience is how long a worker may take to stop before it is killed.
 const stopPatience = 20 * time.Second

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/oarlock-dev/oarlock/internal/cli"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/cli"
 )
 
 func main() {

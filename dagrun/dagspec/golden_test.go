@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 )
 
 func TestParse_ReportsEveryProblemOfABadFile(t *testing.T) {

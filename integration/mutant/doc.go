@@ -6,7 +6,7 @@
 //	lost attempt uses the retry budget
 //	What nobody is to blame for is counted as a failure of the task.
 //	bodyend.go
-//	? ./dagruntest/script -run=TestScripts/lost_retry
+//	? ../integration/coretest/script -run=TestScripts/lost_retry
 //	- r.closeAttempt(t, TaskFailed, res)
 //	- 	r.again(t)
 //	+ r.closeAttempt(t, TaskFailed, res)

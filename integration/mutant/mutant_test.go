@@ -28,11 +28,11 @@ const (
 
 // coreSuites are asked in this order: the quick ones see most, and the last plays the worker around the core.
 var coreSuites = []Suite{
-	{Package: "./dagruntest/script"},
+	{Package: "../integration/coretest/script"},
 	{Package: "."},
-	{Package: "./dagruntest", Args: []string{"-run=TestModel|TestTriggerRules", "-histories=400"}},
-	{Package: "./dagruntest/enumerate"},
-	{Package: "./dagruntest"},
+	{Package: "../integration/coretest", Args: []string{"-run=TestModel|TestTriggerRules", "-histories=400"}},
+	{Package: "../integration/coretest/enumerate"},
+	{Package: "../integration/coretest"},
 	{Package: "../integration/world", Args: []string{"-run=Promises", "-seeds=20"}},
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
 
 // audit keeps what the store was told, and checks it. The store's lock is its own.
@@ -30,7 +30,7 @@ import (
 //	G2 the log of an attempt has one end
 type audit struct {
 	*history
-	memory *queuetest.Memory
+	memory *storetest.Memory
 	runs   map[queue.RunID]*row
 	order  []queue.RunID
 	claims map[uuid.UUID]bool
@@ -62,7 +62,7 @@ type attempt struct {
 	n    int
 }
 
-func newAudit(h *history, m *queuetest.Memory) *audit {
+func newAudit(h *history, m *storetest.Memory) *audit {
 	return &audit{
 		history: h, memory: m, runs: map[queue.RunID]*row{}, claims: map[uuid.UUID]bool{}, owners: map[uuid.UUID]*process{},
 		alive: map[*sighting]bool{}, sharing: newSharing(),

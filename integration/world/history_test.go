@@ -9,8 +9,8 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
 
 // The lease and the bounds of a history.
@@ -163,13 +163,13 @@ func (h *history) tell(lines int) string {
 
 // store is the store in memory with the audit beside it: one call at a time, so that the audit sees the order of writes.
 type store struct {
-	memory *queuetest.Memory
+	memory *storetest.Memory
 	audit  *audit
 	mu     sync.Mutex
 }
 
 func newStore(h *history) *store {
-	s := &store{memory: queuetest.NewMemory(queuetest.Options{
+	s := &store{memory: storetest.NewMemory(storetest.Options{
 		Now: time.Now, Boot: func() time.Duration { return time.Since(h.began) }, User: "app",
 	})}
 	s.audit = newAudit(h, s.memory)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -22,7 +22,7 @@ var errAway = fmt.Errorf("the connection broke: %w", queue.ErrUnknown)
 // and may have been heard; a commit is sent until it is known what became of it.
 type link struct {
 	*process
-	inner *queuetest.MemorySession
+	inner *storetest.MemorySession
 
 	lmu        sync.Mutex
 	soft, hard time.Duration
@@ -32,7 +32,7 @@ type link struct {
 // register opens a session, if the network lets it.
 func (p *process) register(ctx context.Context, w queue.Worker) (worker.Session, error) {
 	sent := p.boot()
-	inner, err := call(ctx, p, "register", "", func() (*queuetest.MemorySession, error) { return p.store.register(ctx, p, w) })
+	inner, err := call(ctx, p, "register", "", func() (*storetest.MemorySession, error) { return p.store.register(ctx, p, w) })
 	if err != nil {
 		return worker.Session{}, err
 	}
@@ -43,7 +43,7 @@ func (p *process) register(ctx context.Context, w queue.Worker) (worker.Session,
 
 // fate is what happens to one call.
 type fate struct {
-	fault       queuetest.Fault
+	fault       storetest.Fault
 	there, back time.Duration
 	late        bool
 }
@@ -68,13 +68,13 @@ func (p *process) fateOf(op, key string) fate {
 	switch r.IntN(50) {
 	case 0:
 		p.count(func(c *Counts) { c.FailedBefore++ })
-		f.fault = queuetest.UnknownBefore
+		f.fault = storetest.UnknownBefore
 	case 1:
 		p.count(func(c *Counts) { c.FailedAfter++ })
-		f.fault = queuetest.UnknownAfter
+		f.fault = storetest.UnknownAfter
 	case 2:
 		p.count(func(c *Counts) { c.Twice++ })
-		f.fault = queuetest.Twice
+		f.fault = storetest.Twice
 	}
 	return f
 }
@@ -115,16 +115,16 @@ func call[T any](ctx context.Context, p *process, op, key string, do func() (T, 
 	if err := p.reach(ctx, f); err != nil {
 		return none, err
 	}
-	if f.fault == queuetest.UnknownBefore {
+	if f.fault == storetest.UnknownBefore {
 		return none, errAway
 	}
 	answer, err = do()
-	if f.fault == queuetest.Twice && err == nil && op != "poll" && op != "register" {
+	if f.fault == storetest.Twice && err == nil && op != "poll" && op != "register" {
 		answer, err = do()
 	}
 	p.pause(ctx, f.back)
 	p.thaw(false, f.back)
-	if f.fault == queuetest.UnknownAfter || p.isDead() || p.isAway() > 0 {
+	if f.fault == storetest.UnknownAfter || p.isDead() || p.isAway() > 0 {
 		return none, errAway
 	}
 	return answer, err
@@ -252,16 +252,16 @@ func (l *link) send(ctx context.Context, op string, c *queue.Claim, gives bool, 
 			continue
 		}
 		sent = true
-		if f.fault == queuetest.UnknownBefore {
+		if f.fault == storetest.UnknownBefore {
 			continue
 		}
 		err = once()
-		if f.fault == queuetest.Twice {
+		if f.fault == storetest.Twice {
 			err = once()
 		}
 		l.sleep(f.back)
 		l.thaw(false, f.back)
-		if f.fault != queuetest.UnknownAfter && l.isAway() <= 0 && !l.isDead() {
+		if f.fault != storetest.UnknownAfter && l.isAway() <= 0 && !l.isDead() {
 			return err
 		}
 	}

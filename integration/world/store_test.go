@@ -5,13 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 )
 
 // The calls of the store, each with what the audit has to say about it.
 
-func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*queuetest.MemorySession, error) {
+func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*storetest.MemorySession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	inner, err := s.memory.Register(ctx, w)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
-	"github.com/oarlock-dev/oarlock/internal/golden"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 

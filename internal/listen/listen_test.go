@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/internal/listen"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
 )
 
 func TestSubscribe_HearsItsChannelOnly(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/listen"
-	"github.com/oarlock-dev/oarlock/internal/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
 func TestMain(m *testing.M) {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
 // asWorker is how a worker's connections are set up.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oarlock-dev/oarlock/internal/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
-	"github.com/oarlock-dev/oarlock/internal/pgtest"
 )
 
 // bundle is a ledger that takes a key as often as it is written, reached directly and through a proxy.

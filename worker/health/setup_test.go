@@ -8,22 +8,22 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/internal/boottime"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/queue/queuetest"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
 // store is in memory, with a DAG whose only task runs until it is stopped.
 type store struct {
-	*queuetest.Memory
+	*storetest.Memory
 	began chan struct{}
 	w     *worker.Worker
 }
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	s := &store{Memory: queuetest.NewMemory(queuetest.Options{Now: time.Now, Boot: boottime.Now}), began: make(chan struct{}, 1)}
+	s := &store{Memory: storetest.NewMemory(storetest.Options{Now: time.Now, Boot: boottime.Now}), began: make(chan struct{}, 1)}
 	const source = "name: d\nsteps: [{id: a, run: hold}]\n"
 	spec, err := dagspec.Parse("d.yaml", []byte(source))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
-	"github.com/oarlock-dev/oarlock/worker/rig"
+	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	w, err := rig.New(rig.Config{
+	w, err := embed.New(embed.Config{
 		Database: queue.Config{URL: os.Getenv("DATABASE_URL")}, Slots: slots, Folder: os.Getenv("FOLDER"),
 	})
 	if err != nil {

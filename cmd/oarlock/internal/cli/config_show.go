@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+)
+
+func newConfigCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "config",
+		Usage: "see the settings in force",
+		Description: manual{
+			about:    `Settings come from flags, OARLOCK_* variables, a settings file and defaults, the first that has it.`,
+			examples: []string{"oarlock config show --origin"},
+			exits:    configExits,
+		}.String(),
+		Subcommands: []*cli.Command{newConfigShowCommand(e)},
+	}
+}
+
+var configExits = []exitNote{
+	{exitOK, "the settings are fine"},
+	usageNote,
+	{exitNotFound, "the settings file that was named cannot be read"},
+	settingsNote,
+}
+
+func newConfigShowCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "show",
+		Usage: "print every setting and where it comes from, passwords hidden",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "origin", Usage: "say where each value comes from (in JSON it always stands)"},
+		},
+		Description: manual{
+			about:    `Prints the settings in force. Connects to nothing.`,
+			examples: []string{"oarlock config show", "oarlock config show --origin", "oarlock config show -o json"},
+			exits:    configExits,
+		}.String(),
+		Action: func(c *cli.Context) error { return runConfigShow(e, c.Bool("origin")) },
+	}
+}
+
+type jsonSetting struct {
+	Key    string  `json:"key"`
+	Value  string  `json:"value"`
+	Origin string  `json:"origin"` // flag, env, file, default
+	Where  *string `json:"where"`  // the flag, the variable, or path:line
+}
+
+func runConfigShow(e *env, origin bool) error {
+	t := table{head: []string{"KEY", "VALUE"}}
+	if origin {
+		t.head = append(t.head, "ORIGIN")
+	}
+	a := answer{ids: []string{}}
+	settings := []jsonSetting{}
+	for _, v := range e.settings.Values() {
+		s := e.setting(v)
+		settings = append(settings, s)
+		a.lines = append(a.lines, s)
+		a.ids = append(a.ids, s.Key)
+		row := []string{s.Key, cmp.Or(s.Value, "–")}
+		if origin {
+			row = append(row, e.stdoutPaint().dim(s.origin()))
+		}
+		t.rows = append(t.rows, row)
+	}
+	a.object, a.text = settings, t.String()
+	return e.say(a)
+}
+
+// setting describes one value. Without a URL the database is what libpq's variables say, so these are named.
+func (e *env) setting(v config.Value) jsonSetting {
+	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), orNull(v.Origin.Where)}
+	if names := e.libpqVariables(); v.Key.Name == "database_url" && v.Text == "" && len(names) > 0 {
+		s.Origin, s.Where = string(config.FromEnv), orNull(strings.Join(names, " "))
+	}
+	return s
+}
+
+func (s jsonSetting) origin() string {
+	if s.Where == nil {
+		return s.Origin
+	}
+	return fmt.Sprintf("%s %s", s.Origin, *s.Where)
+}
+
+func (e *env) libpqVariables() []string {
+	var set []string
+	for _, name := range []string{"PGSERVICE", "PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"} {
+		if text, ok := e.Lookup(name); ok && text != "" {
+			set = append(set, name)
+		}
+	}
+	return set
+}

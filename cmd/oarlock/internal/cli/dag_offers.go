@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// sayUnoffered names the actions of files that Oarlock has not itself and that no live worker offers: a slip of the pen, or a
+// program that is yet to be started. Where workers cannot be read it says nothing, since the files are applied.
+func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dagFile) {
+	const prefix = "action:"
+	var wanted []string
+	for _, f := range files {
+		for _, need := range f.spec.Needs() {
+			if name, ok := strings.CutPrefix(need, prefix); ok && !slices.Contains(dagspec.Actions(), name) && !slices.Contains(wanted, name) {
+				wanted = append(wanted, name)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return
+	}
+	known := dagspec.Actions()
+	for i := range workers {
+		if workers[i].State != queue.WorkerLive {
+			continue
+		}
+		for _, offer := range workers[i].Offers {
+			if name, ok := strings.CutPrefix(offer, prefix); ok {
+				known = append(known, name)
+			}
+		}
+	}
+	for _, name := range wanted {
+		if slices.Contains(known, name) {
+			continue
+		}
+		text := fmt.Sprintf("no worker offers the action %s: runs wait until one does", printable(name))
+		if near := config.Near(name, known); near != "" {
+			text += fmt.Sprintf("; did you mean %s?", printable(near))
+		}
+		e.remark("%s", text)
+	}
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// advice says what an SQLSTATE means for somebody at a command line.
+type advice struct {
+	kind kind
+	hint string
+}
+
+const primaryHint = "connect to the primary: name all hosts and add target_session_attrs=read-write to the URL"
+
+var adviceFor = map[string]advice{
+	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
+	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
+	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
+	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
+	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
+	"25006": {readOnly, primaryHint},
+	"55000": {kind: conflict}, // the wrong state: the hint is the server's
+	"55006": {kind: conflict}, // in use
+	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
+}
+
+// missingDatabase is the name that a server has no database of.
+func missingDatabase(server *pgconn.PgError) (name string, ok bool) {
+	if server.Code != "3D000" {
+		return "", false
+	}
+	_, rest, found := strings.Cut(server.Message, "\"") // in whatever language the server speaks
+	name, _, ok = strings.Cut(rest, "\"")
+	return name, found && ok && name != ""
+}
+
+// fromDatabase recognises what Postgres, or the way to it, said.
+func (p *problem) fromDatabase(err error) bool {
+	server, _ := errors.AsType[*pgconn.PgError](err)
+	connect, _ := errors.AsType[*pgconn.ConnectError](err)
+	if server != nil {
+		if a, ok := adviceFor[server.Code]; ok {
+			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
+		}
+		if name, ok := missingDatabase(server); ok {
+			p.hint = "create it with `createdb " + shellWord(name) + "`, or check the name in the URL"
+		}
+		p.fromPooler(err)
+	}
+	if connect != nil {
+		p.connect(connect)
+		return true
+	}
+	if class := pglink.Classify(err); class == pglink.NotExecuted || class == pglink.SessionLost {
+		p.kind, p.hint = unreachable, cmp.Or(p.hint, "the connection broke: try again, and see `oarlock doctor`")
+	}
+	return server != nil || p.kind != general
+}
+
+// fromPooler recognises what PgBouncer says.
+func (p *problem) fromPooler(err error) {
+	refusal := pglink.RefusalOf(err)
+	switch {
+	case refusal == nil:
+		return
+	case refusal.Param != "":
+		p.kind = invalid
+	case refusal.Login:
+		p.kind = authFailed
+	default:
+		p.kind = unreachable
+	}
+	p.hint = refusal.Hint
+}
+
+// connect is about a connection that was never made.
+func (p *problem) connect(err *pgconn.ConnectError) {
+	if p.kind == general {
+		p.kind = unreachable
+	}
+	if pglink.Classify(err) == pglink.WrongNode {
+		p.kind, p.hint = readOnly, primaryHint
+	}
+	if _, answered := errors.AsType[*pgconn.PgError](err); !answered {
+		p.hint = cmp.Or(p.hint, doctor.CertificateHint(err), "is the server running there? check --database-url, DATABASE_URL and the PG* variables")
+	}
+	p.message = doctor.Explain(err)
+}

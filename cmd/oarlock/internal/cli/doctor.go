@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func newDoctorCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "examine the database: can Oarlock work with it, what should change",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "private", Usage: "start a throw-away private Postgres, migrate it, examine that, remove it"},
+		},
+		Description: manual{
+			about: `Examines whether Oarlock can work with the database, and what should change. Changes nothing. Warnings do not change
+the exit status.
+
+CHECKS
+` + checksText(),
+			examples: []string{
+				"oarlock doctor",
+				"oarlock doctor -o json | jq '.checks[] | select(.status != \"ok\")'",
+				"oarlock doctor --private    # needs no database, only PostgreSQL's programs",
+			},
+			exits: []exitNote{
+				{exitOK, "no check failed; warnings may be among them"},
+				{exitError, "a check failed"},
+				usageNote,
+				{exitUnreachable, "the database cannot be reached"},
+				settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runDoctor(c.Context, e, c.Bool("private")) },
+	}
+}
+
+// checksText is a line for each check.
+func checksText() string {
+	var b strings.Builder
+	for _, c := range doctor.Checks() {
+		fmt.Fprintf(&b, "  %-15s %s\n", c.Name, c.About)
+	}
+	return b.String()
+}
+
+func runDoctor(ctx context.Context, e *env, private bool) error {
+	if private {
+		if e.settings.Value("database_url").Origin.Kind == config.FromFlag {
+			return &usageError{msg: "--private and --database-url exclude each other", hint: "leave one of them out"}
+		}
+		return e.withPrivatePostgres(ctx, func(server *pglocal.Server) error {
+			return e.examine(ctx, server.URL(""), "private PostgreSQL in "+server.Dir())
+		})
+	}
+	url, link, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	return e.examine(ctx, url, doctor.Target(&link.Config))
+}
+
+// withPrivatePostgres hands use a migrated throw-away server.
+func (e *env) withPrivatePostgres(ctx context.Context, use func(*pglocal.Server) error) (err error) {
+	server, err := pglocal.Start(ctx, pglocal.Config{
+		Throwaway: true,
+		Log:       e.log,
+		Say:       func(text string) { fmt.Fprintln(e.Stderr, text) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	url := server.URL("")
+	if err := migrations.Roles(ctx, url, e.migrationLog()); err != nil {
+		return err
+	}
+	if _, err := migrations.Up(ctx, url, e.migrationLog()); err != nil {
+		return err
+	}
+	return use(server)
+}
+
+type jsonCheck struct {
+	Name   string  `json:"name"`
+	Status string  `json:"status"` // ok, warn, fail, skip
+	Detail string  `json:"detail"`
+	Hint   *string `json:"hint"`
+}
+
+type jsonReport struct {
+	OK       bool        `json:"ok"`
+	Database string      `json:"database"`
+	Checks   []jsonCheck `json:"checks"`
+}
+
+// examine prints the report, and fails by what is in it.
+func (e *env) examine(ctx context.Context, url, database string) error {
+	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false)))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	a := e.reportAnswer(report, database)
+	if connectErr != nil {
+		a.text = "" // the error says it all; a list of what was skipped would bury it
+	}
+	if err := e.say(a); err != nil {
+		return err
+	}
+	if connectErr != nil {
+		return connectErr
+	}
+	return failedChecks(report)
+}
+
+func failedChecks(report doctor.Report) error {
+	var failed []string
+	for _, c := range report.Checks {
+		if c.Status == doctor.Fail {
+			failed = append(failed, c.Name)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return &failure{
+		kind: checkFailed,
+		err:  fmt.Errorf("%d of %d checks failed: %s", len(failed), len(report.Checks), strings.Join(failed, ", ")),
+		hint: "each failed check says above what to do",
+	}
+}
+
+func (e *env) reportAnswer(report doctor.Report, database string) answer {
+	object := jsonReport{OK: report.Count(doctor.Fail) == 0, Database: database}
+	a := answer{}
+	paint := e.stdoutPaint()
+	var rows [][]string
+	for _, c := range report.Checks {
+		j := jsonCheck{c.Name, string(c.Status), c.Detail, orNull(c.Hint)}
+		object.Checks = append(object.Checks, j)
+		a.lines = append(a.lines, j)
+		a.ids = append(a.ids, c.Name)
+		rows = append(rows, []string{paint.status(c.Status), strings.ReplaceAll(c.Name, "_", " "), oneLine(c.Detail)})
+		if c.Hint != "" {
+			rows = append(rows, []string{"", "", paint.dim("→ " + c.Hint)})
+		}
+	}
+	a.object = object
+	a.text = paint.bold(database) + "\n\n" + alignRows(rows) + "\n" + paint.summary(report) + "\n"
+	return a
+}
+
+func (p painter) status(s doctor.Status) string {
+	switch s {
+	case doctor.OK:
+		return p.good(string(s))
+	case doctor.Warn:
+		return p.warn(string(s))
+	case doctor.Fail:
+		return p.bad(string(s))
+	case doctor.Skip:
+	}
+	return p.dim(string(s))
+}
+
+// summary names what there is, and nothing that there is not.
+func (p painter) summary(report doctor.Report) string {
+	var parts []string
+	for _, s := range []doctor.Status{doctor.OK, doctor.Warn, doctor.Fail, doctor.Skip} {
+		if n := report.Count(s); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, p.status(s)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

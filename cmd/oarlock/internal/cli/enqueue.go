@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// enqueueOptions are the flags of enqueue.
+type enqueueOptions struct {
+	params, labels []string
+	key, at, queue string
+	priority       *int
+	version        int
+	wait           bool
+	how            waiting
+}
+
+func newEnqueueCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "enqueue",
+		Usage:     "ask for a run of a registered DAG",
+		ArgsUsage: "DAG",
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
+			&cli.StringFlag{Name: "key", Usage: "idempotence: the same request with the same `KEY` is one run"},
+			&cli.StringFlag{Name: "at", Usage: "not before this `TIME`: RFC 3339, or +10m"},
+			&cli.IntFlag{Name: "priority", Usage: "`N` from -100 to 100, higher first", DefaultText: "the DAG's"},
+			&cli.StringFlag{Name: "queue", Usage: "in this `QUEUE`, not the DAG's"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
+			versionFlag(),
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
+			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
+		}, progressFlags("live, plain or none")...),
+		Description: manual{
+			about: `Prints the run; -o id prints its number alone. Values of params are read by the types that the DAG declares: a json
+param takes JSON, others take the text as it is. What may be overridden is up to the DAG (allow:). An interrupted
+--wait leaves the run alone. With --key the command may be repeated after any failure.
+` + progressAbout,
+			examples: []string{
+				"oarlock enqueue etl -p day=2026-11-20",
+				"run=$(oarlock enqueue etl -p day=2026-11-20 --key etl-2026-11-20 -o id)",
+				"oarlock enqueue etl --at +10m --priority 5 --label team=data",
+				"oarlock enqueue etl --wait --timeout 1h && echo fine",
+			},
+			exits: []exitNote{
+				{exitOK, "the run is there; with --wait: it succeeded"},
+				deniedNote,
+				usageNote,
+				{exitNotFound, "there is no such DAG or version"},
+				{exitConflict, "the key belongs to another request, or the queue is full"},
+				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the run is there"},
+				{exitInvalid, "a param is unknown, missing or not as the DAG wants it, or an override is not allowed; or a setting is wrong"},
+				{exitRunFailed, "--wait: the run failed"},
+				{exitRunCanceled, "--wait: the run was canceled"},
+				{exitTimeout, "--wait: the run did not end in time; it goes on"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			o := enqueueOptions{
+				params: c.StringSlice("param"), labels: c.StringSlice("label"), key: c.String("key"), at: c.String("at"),
+				queue: c.String("queue"), version: c.Int("version"), wait: c.Bool("wait"),
+			}
+			var err error
+			if o.how, err = e.readWaiting(c, "wait", true); err != nil {
+				return err
+			}
+			if c.IsSet("priority") {
+				o.priority = new(c.Int("priority"))
+			}
+			return runEnqueue(c.Context, e, c.Args().Slice(), o)
+		},
+	}
+}
+
+func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) error {
+	name, err := oneDAG("enqueue", args)
+	if err != nil {
+		return err
+	}
+	request, err := o.request(name, time.Now())
+	if err != nil {
+		return err
+	}
+	params, err := pairs("-p", o.params)
+	if err != nil {
+		return &failure{kind: invalid, err: err, hint: "`oarlock dag show " + name + "` lists the params"}
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if request.Params, err = typedParams(ctx, store, name, o.version, params); err != nil {
+			return err
+		}
+		id, err := store.Enqueue(ctx, request)
+		if err != nil {
+			return orNoDAG(ctx, store, name, err)
+		}
+		if o.wait {
+			return e.awaitRun(ctx, store, id, o.how)
+		}
+		return e.sayEnqueued(ctx, store, id)
+	})
+}
+
+// request is everything but the params, whose types the database knows.
+func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
+	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
+	var errs [2]error
+	r.RunAt, errs[0] = upcoming("--at", o.at, now)
+	r.Labels, errs[1] = pairs("--label", o.labels)
+	for _, err := range errs {
+		if err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// typedParams reads texts by the types that the DAG declares. Defaults are left to the database, so that a request with
+// a key is the same whoever makes it. Who may not read DAGs sends texts, which the database takes for numbers and
+// booleans; lists and objects are then known by their brackets.
+func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
+	params := make(map[string]any, len(given))
+	for k, text := range given {
+		params[k] = bracketed(text)
+	}
+	if len(given) == 0 {
+		return params, nil
+	}
+	_, spec, err := getDAG(ctx, store, name, version)
+	if err != nil {
+		if diagnose(ctx, err).kind == denied {
+			return params, nil
+		}
+		return nil, err
+	}
+	typed, err := spec.ParamsFromText(given)
+	if err != nil {
+		return nil, badParams(spec, err, "`oarlock dag show "+name+"` lists the params")
+	}
+	for k := range params {
+		params[k] = typed[k]
+	}
+	return params, nil
+}
+
+func bracketed(text string) any {
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		if raw := json.RawMessage(text); json.Valid(raw) {
+			return raw
+		}
+	}
+	return text
+}
+
+func badParams(spec *dagspec.Spec, err error, hint string) error {
+	problems, ok := errors.AsType[dagspec.ParamErrors](err)
+	if !ok {
+		return &failure{kind: invalid, err: err}
+	}
+	var known, lines []string
+	for i := range spec.ParamDefs {
+		known = append(known, spec.ParamDefs[i].Name)
+	}
+	typo, other := "", ""
+	for _, p := range problems {
+		lines = append(lines, fmt.Sprintf("param %q: %s", p.Name, p.Msg))
+		typo, other = cmp.Or(typo, didYouMean(p.Name, known)), cmp.Or(other, p.Hint)
+	}
+	return &failure{kind: invalid, err: errors.New(strings.Join(lines, "; ")), hint: cmp.Or(typo, other, hint)}
+}
+
+// didYouMean has nothing to say of a name that is right.
+func didYouMean(name string, known []string) string {
+	if slices.Contains(known, name) {
+		return ""
+	}
+	return config.DidYouMean(name, known)
+}
+
+// sayEnqueued shows the run as it is. That it exists is said even when it cannot be read.
+func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunID) error {
+	a := answer{ids: []string{decimal(int64(id))}}
+	if e.settings.Text("output") == "id" {
+		return e.say(a)
+	}
+	run, err := store.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
+	}
+	a.object, a.text = runJSON(run), e.stdoutPaint().enqueued(run)
+	return e.say(a)
+}
+
+func (p painter) enqueued(run *queue.Run) string {
+	text := fmt.Sprintf("run %s of %s version %d is %s", p.bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
+	switch {
+	case run.State == "scheduled":
+		text += " for " + localTime(&run.RunAt)
+	case run.Reason != "":
+		text += p.dim(": " + printable(run.Reason))
+	}
+	return text + "\n" + p.dim(fmt.Sprintf("oarlock status %d -w", run.ID)) + "\n"
+}

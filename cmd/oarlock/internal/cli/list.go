@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const listDefault = 20
+
+func newListCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list runs, newest first",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "state", Usage: "only runs in this `STATE`; may be given again"},
+			&cli.StringFlag{Name: "dag", Usage: "only runs of this `DAG`"},
+			&cli.StringFlag{Name: "queue", Usage: "only runs in this `QUEUE`"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "only runs with this label, as `NAME=VALUE`; may be given again"},
+			&cli.StringFlag{Name: "since", Usage: "only runs made since then, a `TIME` or a duration like 2h"},
+			&cli.StringFlag{Name: "parent", Usage: "only the children of this `RUN`"},
+			&cli.StringFlag{Name: "before", Usage: "only runs older than this `RUN`: the next page"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` runs", Value: listDefault},
+		},
+		Description: manual{
+			about: `Shows the runs that you may see. STATE is scheduled, queued, running, waiting, paused, succeeded, failed or
+canceled. By DAG, state, parent and time it is as fast among millions of runs as among a few; other filters look
+through runs from the newest on. A terminal shows a line for each run, cut to its width. -o json prints an array of
+runs without their tasks.`,
+			examples: []string{
+				"oarlock list",
+				"oarlock list --state failed --since 2h",
+				"oarlock list --dag etl -l team=data -n 100 -o json",
+				"oarlock list --state running -o id | xargs -n1 oarlock status",
+			},
+			exits: []exitNote{
+				{exitOK, "the list was read; it may be empty"},
+				usageNote,
+				{exitNotFound, "there is no run at all, and @latest was named"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runList(c.Context, e, c) },
+	}
+}
+
+func runList(ctx context.Context, e *env, c *cli.Context) error {
+	s, err := readSelection(c, nil)
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		if s.filter.Parent, err = runFlag(ctx, store, c, "parent"); err != nil {
+			return err
+		}
+		if s.filter.Before, err = runFlag(ctx, store, c, "before"); err != nil {
+			return err
+		}
+		return e.listRuns(ctx, store, s)
+	})
+}
+
+// runFlag is the value of a flag that names a run; 0 where it was not given.
+func runFlag(ctx context.Context, store *queue.Store, c *cli.Context, name string) (queue.RunID, error) {
+	if c.String(name) == "" {
+		return 0, nil
+	}
+	arg, err := parseRun(c.String(name))
+	if err != nil {
+		return 0, err
+	}
+	return arg.find(ctx, store)
+}
+
+func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) error {
+	var runs []queue.Run
+	for page, err := range s.pages(ctx, store) {
+		if err != nil {
+			return err
+		}
+		runs = append(runs, page...)
+	}
+	if err := e.say(e.runsAnswer(runs, time.Now())); err != nil {
+		return err
+	}
+	if e.settings.Text("output") != "table" {
+		return nil
+	}
+	if len(runs) == 0 {
+		e.remark("%s", e.nothingListed(ctx, store, s))
+		return nil
+	}
+	if len(runs) < s.most {
+		return nil
+	}
+	last := runs[len(runs)-1].ID
+	more, err := s.more(ctx, store, last)
+	if more {
+		e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are older ones: add --before %d, or -n %d", last, 5*s.most)))
+	}
+	return err
+}
+
+// nothingListed says why there may be nothing, and what to do.
+func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection) string {
+	f := s.filter
+	if f.DAG != "" {
+		_, err := store.GetDAG(ctx, f.DAG, 0)
+		if p := problemOf(ctx, orNoDAG(ctx, store, f.DAG, err)); p.kind == notFound {
+			return p.message + ": " + p.hint
+		}
+	}
+	if !s.asked && f.Parent == 0 && f.Before == 0 {
+		return "there are no runs yet: `oarlock enqueue DAG` asks for one"
+	}
+	return "no run is so" + filterText(f) + ": `oarlock list` shows the newest of all"
+}
+
+// problemOf is diagnose for what may be no error.
+func problemOf(ctx context.Context, err error) problem {
+	if err == nil {
+		return problem{}
+	}
+	return diagnose(ctx, err)
+}
+
+// filterText repeats what was asked for, in words.
+func filterText(f queue.Filter) string {
+	var parts []string
+	add := func(word, value string) {
+		if value != "" {
+			parts = append(parts, word+" "+printable(value))
+		}
+	}
+	add("state", config.OrList(f.States))
+	add("DAG", f.DAG)
+	add("queue", f.Queue)
+	if len(f.Labels) > 0 {
+		parts = append(parts, "label "+labelText(f.Labels))
+	}
+	if !f.Since.IsZero() {
+		add("since", localTime(&f.Since))
+	}
+	if f.Parent != 0 {
+		add("parent", decimal(int64(f.Parent)))
+	}
+	if f.Before != 0 {
+		add("before", decimal(int64(f.Before)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
+	paint := e.stdoutPaint()
+	object := make([]jsonRun, len(runs))
+	a := answer{lines: []any{}, ids: []string{}}
+	t := table{head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "")}
+	for i := range runs {
+		r := &runs[i]
+		object[i] = runJSON(r)
+		a.lines = append(a.lines, object[i])
+		a.ids = append(a.ids, decimal(int64(r.ID)))
+		t.rows = append(t.rows, []string{
+			decimal(int64(r.ID)), r.DAG, paint.runState(r.State), paint.dim(localTime(&r.CreatedAt)), took(r, now), runNote(r),
+		})
+	}
+	a.object = object
+	if len(runs) > 0 {
+		a.text = e.fitted(t.String())
+	}
+	return a
+}
+
+// took is how long a run took, or has taken so far.
+func took(r *queue.Run, now time.Time) string {
+	switch {
+	case r.StartedAt.IsZero():
+		return ""
+	case r.Over():
+		return span(r.FinishedAt.Sub(r.StartedAt))
+	}
+	return span(now.Sub(r.StartedAt))
+}
+
+// runNote says in a line what a person wants to know of a run.
+func runNote(r *queue.Run) string {
+	note := shown(r.Reason)
+	if note == "" && r.Tolerated > 0 {
+		note = count(r.Tolerated, "failure") + " tolerated"
+	}
+	return cmp.Or(note, labelText(r.Labels))
+}

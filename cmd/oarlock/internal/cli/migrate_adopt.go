@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+type adoptOptions struct{ moved, copied, unmarked, yes bool }
+
+func newMigrateAdoptCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "adopt",
+		Usage: "say what a restored or copied database is, so that workers claim in it",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "moved", Usage: "the original is gone: its open runs go on here, and keep their idempotency keys"},
+			&cli.BoolFlag{Name: "copy", Usage: "the original goes on: this becomes an installation of its own, and the open runs in it are canceled"},
+			&cli.BoolFlag{Name: "unmarked", Usage: "with --copy: of a copy of files alone, which nothing tells from its original"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask; needed where nobody can be asked"},
+		},
+		Description: manual{
+			about: `Workers refuse a database that may be a copy of the one they served: another server or database after a dump was
+restored, or a timeline that no worker lived through. Submitting still works. Stop the workers before. With --copy
+runs that had ended stay as they are, and are never retried here; "oarlock retry --latest" makes new ones. On a terminal
+it says what it would do and asks; elsewhere it refuses without --yes. For members of oarlock_owner.`,
+			examples: []string{
+				"oarlock migrate adopt --moved",
+				"oarlock migrate adopt --copy --yes    # in the script that restores a dump into staging",
+			},
+			exits: []exitNote{
+				{exitOK, "it worked, or there was nothing to do"},
+				{exitError, "this user may not do that; a copy is as far as it got"},
+				usageNote,
+				{exitConflict, "a worker is connected, or the database was said to be something else; a migration did not end in time"},
+				unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error {
+			return runMigrateAdopt(c.Context, e, adoptOptions{moved: c.Bool("moved"), copied: c.Bool("copy"), unmarked: c.Bool("unmarked"), yes: c.Bool("yes")})
+		},
+	}
+}
+
+func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
+	if o.moved == o.copied {
+		return &usageError{
+			msg:  "migrate adopt needs --moved or --copy",
+			hint: "--moved: the original is gone, all goes on here; --copy: it goes on, and the open runs in this copy are canceled",
+		}
+	}
+	if o.moved && o.unmarked {
+		return &usageError{msg: "--moved and --unmarked exclude each other", hint: "a database that moved needs no --unmarked; a copy needs --copy"}
+	}
+	url, link, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	i, err := migrations.InstallationOf(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	if i == nil {
+		return &migrations.VersionError{Min: migrations.MinVersion, Max: migrations.MaxVersion, Command: "oarlock migrate up"}
+	}
+	if marked := i.Adopting || i.Judge(false) != nil; !marked && o.moved {
+		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: installation %s is where workers served it\n", i.ID)))
+	} else if !marked && !o.unmarked {
+		return e.adoptedBefore(ctx, url, i)
+	}
+	if !o.yes {
+		if err := e.confirmAdopt(ctx, url, doctor.Target(&link.Config), i, o); err != nil {
+			return err
+		}
+	}
+	return e.adopt(ctx, url, i, o)
+}
+
+// adoptedBefore is about a copy that nothing tells from its original. One that was adopted, and that nobody has used since, is
+// what it is to become: in another copy of it no run would be open.
+func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Installation) error {
+	unused, err := migrations.UnusedCopy(ctx, url, e.migrationLog())
+	switch {
+	case err != nil:
+		return err
+	case unused:
+		return e.say(adopted(i, 0, fmt.Sprintf("nothing to do: this is installation %s, a copy of %s\n", i.ID, i.CopiedFrom)))
+	}
+	return &usageError{
+		msg:  fmt.Sprintf("nothing tells this database from the one in which installation %s is at work", i.ID),
+		hint: "add --unmarked if it is a copy of its files all the same: a snapshot of a volume, or pg_basebackup without recovery",
+	}
+}
+
+// confirmAdopt says what would happen, and asks.
+func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrations.Installation, o adoptOptions) error {
+	if !e.StdinTTY || !e.StderrTTY {
+		return &usageError{msg: "migrate adopt decides what becomes of open runs, and nobody can be asked", hint: "add --yes if that is what you want"}
+	}
+	open, err := migrations.OpenRuns(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	if o.moved {
+		fmt.Fprintf(e.Stderr, "Installation %s goes on in %s, and so do %s. Its original must be gone: else these run twice.\n", i.ID, database, count(int(open), "open run"))
+	} else {
+		fmt.Fprintf(e.Stderr, "%s becomes an installation of its own, and %s in it are canceled. Installation %s goes on with them elsewhere.\n", database, count(int(open), "open run"), i.ID)
+	}
+	return e.confirm(ctx)
+}
+
+func (e *env) adopt(ctx context.Context, url string, was *migrations.Installation, o adoptOptions) error {
+	var canceled int64
+	var err error
+	if o.moved {
+		err = migrations.Adopt(ctx, url, was, e.migrationLog())
+	} else {
+		canceled, err = migrations.AdoptCopy(ctx, url, was, e.migrationLog())
+	}
+	if err != nil {
+		return err
+	}
+	is, err := migrations.InstallationOf(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("installation %s goes on here\n", is.ID)
+	if !o.moved {
+		text = fmt.Sprintf("this is installation %s now, a copy of %s; %s canceled\n", is.ID, is.CopiedFrom, count(int(canceled), "open run"))
+	}
+	return e.say(adopted(is, canceled, text))
+}
+
+type jsonAdopted struct {
+	jsonInstallation
+
+	Canceled int64 `json:"canceled"`
+}
+
+func adopted(i *migrations.Installation, canceled int64, text string) answer {
+	return answer{object: jsonAdopted{installationJSON(i), canceled}, ids: []string{i.ID}, text: text}
+}
+
+// jsonInstallation is an installation as scripts see it. Fields may be added, never renamed.
+type jsonInstallation struct {
+	ID         string    `json:"id"`
+	Served     jsonPlace `json:"served"` // where workers served it; before the first one, where it was made
+	Here       jsonPlace `json:"here"`
+	MayBeCopy  bool      `json:"may_be_copy"`
+	CopiedFrom *string   `json:"copied_from"`
+}
+
+// jsonPlace is where a database is. Numbers of servers have more digits than many JSON readers take.
+type jsonPlace struct {
+	Server   string `json:"server"`
+	Database int64  `json:"database"`
+	Timeline int64  `json:"timeline"`
+}
+
+func installationJSON(i *migrations.Installation) jsonInstallation {
+	place := func(p migrations.Place) jsonPlace { return jsonPlace{decimal(p.Server), p.Database, p.Timeline} }
+	return jsonInstallation{ID: i.ID, Served: place(i.Served), Here: place(i.Here), MayBeCopy: i.Judge(false) != nil, CopiedFrom: orNull(i.CopiedFrom)}
+}
+
+// installationText is a line about it, with what is wrong with it.
+func installationText(i *migrations.Installation) string {
+	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
+		return fmt.Sprintf("installation %s\n%s.\n%s.\n", i.ID, wrong.Message(), wrong.Hint())
+	}
+	return fmt.Sprintf("installation %s: %v\n", i.ID, i.Here)
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+func newMigrateUpCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "up",
+		Usage: "bring the database to the schema of this binary",
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "wait", Usage: "wait so long, such as 1m, for a server that is not there yet"},
+		},
+		Description: manual{
+			about: `Applies every pending migration, and waits while another one migrates. With --wait it also waits for a server that
+does not listen yet or is starting up. It never waits for what would stay so: a wrong password, a missing database.`,
+			examples: []string{
+				"DATABASE_URL=postgres://app@db.internal/app oarlock migrate up",
+				"oarlock migrate up --wait 1m    # where server and migration start together",
+				"oarlock migrate up -o json",
+			},
+			exits: migrateExits,
+		}.String(),
+		Action: func(c *cli.Context) error { return runMigrateUp(c.Context, e, c.Duration("wait")) },
+	}
+}
+
+func runMigrateUp(ctx context.Context, e *env, wait time.Duration) error {
+	if wait < 0 {
+		return &usageError{msg: fmt.Sprintf("--wait must not be negative, as %v is", wait)}
+	}
+	url, _, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	steps, err := e.upWithin(ctx, url, wait)
+	if err != nil {
+		return err
+	}
+	i, err := migrations.InstallationOf(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	upToDate := fmt.Sprintf("nothing to do: the schema is at version %d", migrations.MaxVersion)
+	a := e.moved(steps, "applied", upToDate, migrations.MaxVersion)
+	a.text += installationText(i)
+	return e.say(a)
+}
+
+// askAgain is how long to wait before a server that is not there is asked again.
+const askAgain = 250 * time.Millisecond
+
+// upWithin migrates, and asks again for so long where no server answers or it is starting up.
+func (e *env) upWithin(ctx context.Context, url string, wait time.Duration) ([]migrations.Applied, error) {
+	for since, told := time.Now(), false; ; {
+		steps, err := migrations.Up(ctx, url, e.migrationLog())
+		passing := pglink.Classify(err) == pglink.NotExecuted && doctor.CertificateHint(err) == ""
+		if !passing || len(steps) > 0 || time.Since(since) >= wait {
+			return steps, err
+		}
+		if !told {
+			e.remark("waiting up to %v for the database: %s", wait, doctor.Explain(err))
+			told = true
+		}
+		timer := time.NewTimer(askAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}

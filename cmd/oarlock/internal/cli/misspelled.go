@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+)
+
+const variablePrefix = "OARLOCK_"
+
+// otherVariables are those that are no settings: the first two are for people, the others are what tasks get. See
+// docs/environment.md.
+var otherVariables = []string{
+	"OARLOCK_CONFIG", "OARLOCK_PG_BIN",
+	"OARLOCK_RUN_ID", "OARLOCK_RUN_UID", "OARLOCK_DAG", "OARLOCK_STEP", "OARLOCK_ITEM", "OARLOCK_ATTEMPT", "OARLOCK_PUBLISH_TRY", "OARLOCK_FENCE",
+	"OARLOCK_IDEMPOTENCY_KEY", "OARLOCK_OUTPUT", "OARLOCK_UPSTREAM", "OARLOCK_RUN_STATE", "OARLOCK_FAILED_STEPS",
+	"OARLOCK_SOURCE_DIR", "OARLOCK_WORKER_ID", "OARLOCK_BODY_ID", "OARLOCK_GUARD",
+}
+
+// sayMisspelled names variables that look like a setting and are none. It says nothing inside a task, in the driver process of a
+// guard and in the worker of another command: there somebody else was told, or it is not their environment. A variable that is near no
+// name may be another program's, such as those that Kubernetes makes for a service of that name.
+func (e *env) sayMisspelled(args []string) {
+	if e.Environ == nil || slices.Contains(args, "--until-eof") {
+		return
+	}
+	for _, name := range []string{"OARLOCK_RUN_ID", "OARLOCK_WORKER_ID", "OARLOCK_GUARD"} {
+		if text, _ := e.Lookup(name); text != "" {
+			return
+		}
+	}
+	known := slices.Clone(otherVariables)
+	for _, k := range slices.Concat(settingKeys(), workerKeys()) {
+		known = append(known, k.Env...)
+	}
+	var words []string
+	for _, name := range known {
+		if word, ok := strings.CutPrefix(name, variablePrefix); ok {
+			words = append(words, word)
+		}
+	}
+	for _, pair := range e.Environ() {
+		name, text, _ := strings.Cut(pair, "=")
+		word, ours := strings.CutPrefix(name, variablePrefix)
+		near := config.Near(word, words)
+		if !ours || text == "" || near == "" || slices.Contains(words, word) {
+			continue
+		}
+		said := fmt.Sprintf("%s is no setting: did you mean %s%s?", printable(name), variablePrefix, near)
+		if slices.Contains(args, "worker") {
+			e.log.Warn(said)
+		} else {
+			e.remark("%s", said)
+		}
+	}
+}

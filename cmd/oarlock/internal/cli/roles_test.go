@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// roleless are the commands that need no role of applications and operators.
+var roleless = map[string]bool{
+	"run": true, "exec": true, "dev": true, "dag validate": true, "dag schema": true, "migrate up": true, "migrate status": true, "migrate down": true,
+	"migrate roles": true, "migrate adopt": true, "worker": true, "doctor": true, "config show": true, "version": true, "completion": true,
+}
+
+// Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
+// is refused to every other role.
+func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	db := pgtest.New(t)
+	if err := migrations.Roles(t.Context(), db.URL); err != nil {
+		t.Fatal(err)
+	}
+	execFile(t, db, "rolelogins.sql")
+	register(t, db.URL)
+	as := func(role string) string {
+		u, err := url.Parse(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(role+"_"+db.Name, "s")
+		return u.String()
+	}
+	for login, want := range map[string]exit{"nobody": exitError, toSubmit: exitError, toRead: exitError, "oarlock_worker": exitError, toAdmin: exitOK} {
+		got := invoke(t, testEnv(), "prune", "--batch", "1", "--database-url", as(login))
+		if got.exit != want || want != exitOK && !strings.Contains(got.stderr, "grant "+toAdmin+" to this user") {
+			t.Errorf("prune as %s: exit %d, want %d\n%s", login, got.exit, want, got.stderr)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	writeFile(t, file, "name: x\nparams: [{name: day}]\nsteps: [{id: a, action: noop}]\n")
+	lines := map[string]string{dryPrune: everyLine["prune"].words, "prune": "prune --batch 1"}
+	eachCommand(newApp(&env{Env: testEnv()}), func(path []*cli.Command) {
+		name := pathName(path)
+		if _, known := commandRoles[name]; known == roleless[name] && path[len(path)-1].Action != nil {
+			t.Errorf("%s: it needs a role (commandRoles), or none (roleless)", name)
+		}
+	})
+	for name, role := range commandRoles {
+		line := lines[name]
+		if line == "" {
+			line = everyLine[name].words
+		}
+		for _, login := range []string{"nobody", toSubmit, toRead, toAdmin} {
+			words := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), "--database-url", as(login))
+			got := invoke(t, testEnv(), words...)
+			refused := strings.Contains(got.stderr, "permission denied for")
+			want := "hint: have an administrator grant " + role + " to this user"
+			if refused && !strings.Contains(got.stderr, want) || refused && login == role || !refused && login == "nobody" {
+				t.Errorf("%s as %s: exit %d, want %q, but not as %s\n%s", line, login, got.exit, want, role, got.stderr)
+			}
+		}
+	}
+}

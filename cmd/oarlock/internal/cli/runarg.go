@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	latestWord = "@latest"
+	runHint    = "`oarlock list` shows the runs you may see"
+)
+
+// runChoices complete an argument that is a run.
+var runChoices = []string{latestWord + "\tthe newest run"}
+
+// runArg names a run on a command line: 41 or @latest.
+type runArg struct {
+	id     queue.RunID
+	latest bool
+}
+
+// looksLikeRun tells runs from steps, which begin with a letter.
+func looksLikeRun(word string) bool {
+	return word != "" && (word[0] >= '0' && word[0] <= '9' || word == latestWord)
+}
+
+func parseRun(word string) (runArg, error) {
+	if word == latestWord {
+		return runArg{latest: true}, nil
+	}
+	id, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || id < 1 {
+		hint := cmp.Or(config.DidYouMean(word, []string{latestWord}), "`oarlock list` shows the numbers of runs")
+		return runArg{}, &usageError{msg: fmt.Sprintf("a run is a number or %s, not %q", latestWord, word), hint: hint}
+	}
+	return runArg{id: queue.RunID(id)}, nil
+}
+
+// oneRun is for commands that take one run and nothing else.
+func oneRun(command string, args []string) (runArg, error) {
+	if len(args) != 1 {
+		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "a number or " + latestWord}
+	}
+	return parseRun(args[0])
+}
+
+// find is the number of the run. The newest is the newest that the user may see.
+func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, error) {
+	if !r.latest {
+		return r.id, nil
+	}
+	page, err := store.List(ctx, queue.Filter{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	if len(page.Runs) == 0 {
+		return 0, &failure{kind: notFound, err: errors.New("there are no runs yet"), hint: "`oarlock enqueue DAG` asks for one"}
+	}
+	return page.Runs[0].ID, nil
+}

@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// raceSettings is the variable by which the race detector is told what to do.
+const raceSettings = "GORACE"
+
+// TestMain puts this program on the PATH as oarlock, for scripts and tests that need a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv(raceSettings) == "" {
+		os.Setenv(raceSettings, "atexit_sleep_ms=0") // a process would sleep for a second at its end, and there are hundreds
+	}
+	testscript.Main(m, map[string]func(){
+		"oarlock": func() { os.Exit(Main(SystemEnv(), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs testdata/script/*.txtar. Besides testscript's own words they know
+//
+//	call oarlock ARG…                            run oarlock in the process of the test, see inside
+//	exits N COMMAND…                             run it, and demand this exit status; COMMAND may begin with call
+//	database empty|migrated|newer|pooled|…      make one and set DATABASE_URL
+//	libpq                                        name the database by PG* variables, and not by DATABASE_URL
+//	taken VAR                                    listen at an address until the script ends, and set VAR to it
+//	reachable VAR                                make a folder that a private server can use, and set VAR to it
+//	awaits FILE                                  wait until it is there and holds something
+//	says FILE RE                                 wait until a line of it matches
+//	ends FILE                                    wait until the process whose number it holds is gone
+//	runs, drive, hold                            bring runs about, see playing
+//	as, sql                                      speak SQL as a user, see speaking
+//	[db], [root]                                 tests with a database are wanted; they are root's
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	dbs := newDatabases(t)
+	commands := dbs.playing()
+	maps.Copy(commands, dbs.speaking())
+	commands["call"], commands["exits"] = call, exits
+	commands["database"], commands["taken"] = dbs.database, taken
+	commands["says"], commands["libpq"] = says, libpq
+	commands["awaits"], commands["ends"], commands["reachable"] = awaits, ends, reachable
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                commands,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv(raceSettings, os.Getenv(raceSettings))
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "db":
+				return !testing.Short(), nil
+			case "root":
+				return os.Getuid() == 0, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+	})
+}
+
+func call(ts *testscript.TestScript, neg bool, args []string) {
+	if got := inside(ts, args); neg != (got != 0) {
+		ts.Fatalf("exit status %d", got)
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS COMMAND…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if args[1] == "call" {
+		got = inside(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); err != nil {
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = failed.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// inside runs oarlock in this process and returns its exit status, because starting a process costs more than most commands
+// do. Commands that start processes, that read standard input, or that libpq's variables and files are about need exec.
+func inside(ts *testscript.TestScript, args []string) int {
+	if len(args) == 0 || args[0] != program {
+		ts.Fatalf("usage: call oarlock ARG…")
+	}
+	return run(context.Background(), Env{
+		Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Dir: ts.MkAbs("."),
+		Lookup: func(name string) (string, bool) { text := ts.Getenv(name); return text, text != "" },
+	}, args[1:])
+}
+
+// reachable: the folder of a script is nobody else's to enter, and a private server of root's runs as somebody else.
+func reachable(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: reachable VAR")
+	}
+	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-cli-")
+	ts.Check(err)
+	ts.Defer(func() { _ = os.RemoveAll(dir) })
+	ts.Check(os.Chmod(dir, 0o755))
+	ts.Setenv(args[0], dir)
+}
+
+func awaits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: awaits FILE")
+	}
+	until(ts, args[0]+" is written", func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && len(text) > 0
+	})
+}
+
+func says(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: says FILE RE")
+	}
+	wanted, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	var text []byte
+	ts.Defer(func() { ts.Logf("%s:\n%s", args[0], text) })
+	until(ts, fmt.Sprintf("%s matches %s", args[0], args[1]), func() bool {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // which may not be there yet
+		return wanted.Match(text)
+	})
+}
+
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ends FILE")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	until(ts, fmt.Sprintf("process %d is gone", pid), func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// until looks again and again.
+func until(ts *testscript.TestScript, what string, so func() bool) {
+	deadline := time.NewTimer(scriptPatience)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-deadline.C:
+			ts.Fatalf("waited in vain until %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func taken(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: taken VAR")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { listener.Close() })
+	ts.Setenv(args[0], listener.Addr().String())
+}
+
+// databases makes databases for scripts; they live as long as the test they belong to.
+type databases struct {
+	tb               testing.TB
+	private, standby func() string // servers of their own, started when first wanted
+	nagged           func() string // a database of the private one with a setting that Oarlock warns of
+	logins           func() string // the private one, with a login for each role
+}
+
+func newDatabases(tb testing.TB) *databases {
+	tb.Helper()
+	d := &databases{
+		tb:      tb,
+		private: sync.OnceValue(func() string { return startPrivate(tb) }),
+		standby: sync.OnceValue(func() string { return startStandby(tb) }),
+	}
+	d.nagged = sync.OnceValue(func() string { return makeNagged(tb, d.private()) })
+	d.logins = sync.OnceValue(func() string { return makeLogins(tb, d.private()) })
+	return d
+}
+
+func (d *databases) database(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: database KIND")
+	}
+	var address string
+	switch kind := args[0]; kind {
+	case "empty":
+		address = pgtest.Empty(d.tb).URL
+	case "migrated":
+		address = pgtest.New(d.tb).URL
+	case "pooled": // by the transaction
+		address = pgtest.Pooled(d.tb, pgtest.New(d.tb).URL, 3, false)
+	case "private":
+		address = d.private()
+	case "standby":
+		address = d.standby()
+	case "nagged":
+		address = d.nagged()
+	case "wrong-password":
+		address = withPassword(d.private(), "hunter2")
+	case "submitter", "reader", "stranger":
+		address = d.loginAs(kind)
+	default:
+		db := pgtest.New(d.tb)
+		execFile(d.tb, db, kind+".sql")
+		address = db.URL
+	}
+	ts.Setenv("DATABASE_URL", address)
+}
+
+// loginAs is the private server's database, as a login of one role or of none sees it.
+func (d *databases) loginAs(role string) string {
+	u, err := url.Parse(d.logins())
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "s")
+	return u.String()
+}
+
+// makeLogins makes the roles, and a login for each.
+func makeLogins(tb testing.TB, address string) string {
+	tb.Helper()
+	if err := migrations.Roles(tb.Context(), address); err != nil {
+		tb.Fatal(err)
+	}
+	execAt(tb, address, "logins.sql")
+	return address
+}
+
+// execAt runs a file of testdata/sql.
+func execAt(tb testing.TB, address, name string) {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "sql", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn, err := pgx.Connect(tb.Context(), address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := conn.Exec(tb.Context(), string(text)); err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	if err := conn.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// makeNagged makes a migrated database beside others of a server, whose settings are durable.
+func makeNagged(tb testing.TB, address string) string {
+	tb.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	execAt(tb, address, "nagged_database.sql")
+	u.Path = "/nagged"
+	if _, err := migrations.Up(tb.Context(), u.String()); err != nil {
+		tb.Fatal(err)
+	}
+	execAt(tb, u.String(), "nagged.sql")
+	return u.String()
+}
+
+func libpq(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: libpq")
+	}
+	link, err := pgconn.ParseConfig(ts.Getenv("DATABASE_URL"))
+	ts.Check(err)
+	ts.Setenv("DATABASE_URL", "")
+	ts.Setenv("PGHOST", link.Host)
+	ts.Setenv("PGPORT", strconv.Itoa(int(link.Port)))
+	ts.Setenv("PGUSER", link.User)
+	ts.Setenv("PGPASSWORD", link.Password)
+	ts.Setenv("PGDATABASE", link.Database)
+}
+
+// startPrivate: the shared server for tests is tuned in ways that doctor complains about, and may want no password.
+func startPrivate(tb testing.TB) string {
+	tb.Helper()
+	server := startServer(tb, pglocal.Config{Throwaway: true})
+	tb.Cleanup(func() { stopServer(tb, server) })
+	if _, err := migrations.Up(tb.Context(), server.URL("")); err != nil {
+		tb.Fatal(err)
+	}
+	return server.URL("")
+}
+
+func withPassword(address, password string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	u.RawQuery = "" // as people write it: with sslmode=prefer each host is tried twice
+	return u.String()
+}
+
+func execFile(tb testing.TB, db *pgtest.DB, name string) {
+	tb.Helper()
+	execAt(tb, db.URL, name)
+}
+
+// startStandby starts a primary and a copy of it that streams from it, and waits for what is written to the one to be
+// read from the other. The copy is made of files, while nothing runs, because pg_basebackup is not always installed.
+func startStandby(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-standby-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	from, to := pglocal.Config{Dir: filepath.Join(dir, "primary")}, pglocal.Config{Dir: filepath.Join(dir, "standby")}
+	stopServer(tb, startServer(tb, from))
+	mustRun(tb, "mkdir", "-m", "711", to.Dir)
+	mustRun(tb, "cp", "-a", filepath.Join(from.Dir, "state.json"), filepath.Join(from.Dir, "data"), to.Dir)
+	if err := os.WriteFile(filepath.Join(to.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	primary := startServer(tb, from)
+	tb.Cleanup(func() { stopServer(tb, primary) })
+	to.Settings = map[string]string{"primary_conninfo": primary.URL("")}
+	standby := startServer(tb, to)
+	tb.Cleanup(func() { stopServer(tb, standby) })
+	_, err = migrations.Up(tb.Context(), primary.URL(""))
+	awaitSchema(tb, err, standby.URL(""), migrations.MaxVersion)
+	_, err = migrations.Down(tb.Context(), primary.URL(""), 0)
+	awaitSchema(tb, err, standby.URL(""), 0)
+	return standby.URL("")
+}
+
+func mustRun(tb testing.TB, command ...string) {
+	tb.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		tb.Fatalf("%q: %v: %s", command, err, out)
+	}
+}
+
+func awaitSchema(tb testing.TB, err error, address string, want int64) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		version, err := migrations.Version(ctx, address)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if version == want {
+			return
+		}
+		<-tick.C
+	}
+}
+
+func startServer(tb testing.TB, c pglocal.Config) *pglocal.Server {
+	tb.Helper()
+	server, err := pglocal.Start(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conn, err := pgx.Connect(tb.Context(), server.URL(""))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := conn.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return server
+}
+
+func stopServer(tb testing.TB, server *pglocal.Server) {
+	tb.Helper()
+	if err := server.Stop(context.WithoutCancel(tb.Context())); err != nil {
+		tb.Error(err)
+	}
+}

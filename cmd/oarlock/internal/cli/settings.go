@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+)
+
+// settingKeys declares every setting. A setting with a Flag is a global flag too.
+func settingKeys() []config.Key {
+	return []config.Key{
+		{
+			Name: "database_url", Flag: "--database-url", Env: []string{"OARLOCK_DATABASE_URL", "DATABASE_URL"},
+			Usage: "Postgres `URL`, or private for a server of this user's own; what it leaves out comes from PG* variables, ~/.pgpass and service files",
+			Show:  pglink.Redact,
+		},
+		{
+			Name: "output", Flag: "--output", Env: []string{"OARLOCK_OUTPUT"}, Default: "table",
+			Usage: "print data as `FORMAT`", Allowed: []string{"table", "json", "jsonl", "id"},
+		},
+		{
+			Name: "log_level", Flag: "--log-level", Env: []string{"OARLOCK_LOG_LEVEL"}, Default: "info",
+			Usage: "log from this `LEVEL` on", Allowed: []string{"debug", "info", "warn", "error"},
+		},
+		{
+			Name: "log_format", Flag: "--log-format", Env: []string{"OARLOCK_LOG_FORMAT"}, Default: "auto",
+			Usage: "log as `FORMAT`; auto is text on a terminal and json elsewhere", Allowed: []string{"auto", "text", "json"},
+		},
+		{
+			Name: "no_color", Flag: "--no-color", Env: []string{"OARLOCK_NO_COLOR", "NO_COLOR"}, Default: "false",
+			Usage: "no colours, on a terminal either", Allowed: []string{"true", "false"},
+		},
+	}
+}
+
+// shortFlags are the letters of global flags.
+var shortFlags = map[string]string{"output": "o"}
+
+const configFlag = "config"
+
+// globalFlags are the flags of the settings and --config.
+func globalFlags() []cli.Flag {
+	flags := []cli.Flag{&cli.StringFlag{
+		Name:  configFlag,
+		Usage: "read settings from this `FILE` only",
+	}}
+	for _, k := range settingKeys() {
+		flags = append(flags, settingFlag(k))
+	}
+	return flags
+}
+
+func settingFlag(k config.Key) cli.Flag {
+	name := k.Flag[len("--"):]
+	if k.Name == "no_color" {
+		return &cli.BoolFlag{Name: name, Usage: k.Usage}
+	}
+	usage := k.Usage
+	if len(k.Allowed) > 0 {
+		usage += ": " + config.OrList(k.Allowed)
+	}
+	flag := &cli.StringFlag{Name: name, Usage: usage, DefaultText: k.Default}
+	if short, ok := shortFlags[k.Name]; ok {
+		flag.Aliases = []string{short}
+	}
+	return flag
+}
+
+// load decides the settings before a command runs.
+func (e *env) load(c *cli.Context) (err error) {
+	if e.file, err = e.settingsFile(c.String(configFlag)); err != nil {
+		return err
+	}
+	e.flags = map[string][]string{}
+	for _, k := range settingKeys() {
+		if name := k.Flag[len("--"):]; c.IsSet(name) {
+			e.flags[k.Name] = []string{fmt.Sprint(c.Value(name))}
+		}
+	}
+	if err := e.decide(nil); err != nil {
+		return err
+	}
+	e.log = newLogger(e)
+	e.sayMisspelled(c.Args().Slice())
+	return nil
+}
+
+// decide takes flags of a command besides the global ones.
+func (e *env) decide(flags map[string][]string) (err error) {
+	all := maps.Clone(e.flags)
+	maps.Copy(all, flags)
+	keys := slices.Concat(settingKeys(), workerKeys())
+	e.settings, err = config.Load(keys, config.Sources{Flags: all, Lookup: e.variable, File: e.file})
+	return err
+}
+
+// settingsFile is the file that flag or $OARLOCK_CONFIG names, which must exist, or the first that is found.
+func (e *env) settingsFile(path string) (*config.File, error) {
+	if path == "" {
+		path, _ = e.Lookup("OARLOCK_CONFIG")
+	}
+	if path == "" {
+		return asUnreadable(config.Find(config.Places(e.Lookup)))
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.Dir, path)
+	}
+	return asUnreadable(config.Read(path))
+}
+
+func asUnreadable(file *config.File, err error) (*config.File, error) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, &failure{kind: notFound, err: err, hint: "name a file that this user may read with --config or OARLOCK_CONFIG"}
+	}
+	return file, err
+}
+
+// variable is the environment as settings see it: NO_COLOR counts as soon as it is not empty (no-color.org).
+func (e *env) variable(name string) (string, bool) {
+	text, ok := e.Lookup(name)
+	if name == "NO_COLOR" {
+		return strconv.FormatBool(true), ok && text != ""
+	}
+	return text, ok
+}
+
+// emptyURL leaves everything to PG* variables, ~/.pgpass and service files.
+const emptyURL = "postgres://"
+
+// database is the URL of the database, and what it leads to. A private server is started for it.
+func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, err error) {
+	v := e.settings.Value("database_url")
+	url = cmp.Or(v.Text, emptyURL)
+	if e.isPrivate() {
+		if url, err = e.startPrivate(ctx); err != nil {
+			return "", nil, err
+		}
+	}
+	link, err = pglink.Parse(url, pglink.Options{})
+	if err != nil {
+		hint := "a URL looks like postgres://user@host:5432/database"
+		if v.Origin.Where != "" {
+			hint += "; this one is from " + v.Origin.Where
+		}
+		return "", nil, &failure{kind: invalid, err: err, hint: hint}
+	}
+	if open := pglink.OpenPassfile(url); open != "" && link.Password == "" {
+		e.log.Warn(fmt.Sprintf("password file %s is ignored, since others may read it: chmod 600 %s", open, open))
+	}
+	return url, link, nil
+}
+
+func (e *env) plain() bool { return e.settings != nil && e.settings.Text("no_color") == "true" }

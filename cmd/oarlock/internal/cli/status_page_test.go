@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// at is so many seconds after noon, wherever this runs.
+func at(seconds float64) time.Time {
+	return time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func failedPage() *runPage {
+	three := 3
+	return &runPage{
+		now: at(200),
+		run: &queue.Run{
+			ID: 41, DAG: "etl", Version: 3, Generation: 2, State: "failed", Reason: "step load failed: exit 3", Tolerated: 1,
+			Queue: "nightly", Priority: 5, Params: json.RawMessage(`{"day": "2026-11-20", "note": "two words", "limit": 10}`),
+			Labels: map[string]string{"team": "data"}, Key: "etl-20", Trigger: "manual", Epoch: 2, SubmittedBy: "ana",
+			CreatedAt: at(0), StartedAt: at(3), FinishedAt: at(130),
+		},
+		tasks: []queue.Task{
+			{Step: "extract", Kind: "step", State: "succeeded", Reason: "ran", Attempt: 1, Worker: "w1", StartedAt: at(3), FinishedAt: at(4.25)},
+			{Step: "cached", Kind: "step", State: "succeeded", Reason: "cached", Worker: "w1", StartedAt: at(4), FinishedAt: at(4)},
+			{
+				Step: "load", Kind: "step", State: "failed", Reason: "exit 3", ExitCode: &three, Attempt: 3, Worker: "w2",
+				StartedAt: at(5), FinishedAt: at(129),
+			},
+			{Step: "resize", Kind: "foreach", State: "replaced", Reason: "replaced by resize~1", Attempt: 1, StartedAt: at(5), FinishedAt: at(6)},
+			{Step: "resize", Item: "a b.png", Kind: "foreach", State: "succeeded", Reason: "ran", Attempt: 1, StartedAt: at(5), FinishedAt: at(5.5)},
+			{Step: "resize~1", Kind: "replacement", State: "succeeded", Replaces: "resize", Attempt: 1, StartedAt: at(6), FinishedAt: at(7)},
+			{Step: "report", Kind: "step", State: "upstream_failed", Reason: "upstream failed: load"},
+			{Step: "@exit", Kind: "handler", State: "succeeded", Reason: "ran", Attempt: 1, StartedAt: at(129), FinishedAt: at(130)},
+		},
+		events: []queue.Event{{Kind: "lost", Worker: "w1", At: at(60)}, {Kind: "lost", Step: "load", Worker: "w2", At: at(61)}},
+		tails:  map[int][]string{2: {"psql: connection refused", "is the server running?"}},
+	}
+}
+
+func waitingPage(t *testing.T) *runPage {
+	t.Helper()
+	spec, err := dagspec.Parse("f.yaml", []byte(`
+name: release
+steps:
+  - {id: ship, depends: [confirm, call], run: ship}
+  - {id: confirm, action: approval, with: {prompt: ship it?}}
+  - {id: call, retry_policy: {limit: 3}, run: call}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := spec.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &runPage{
+		now: at(75),
+		dag: &queue.Definition{Spec: spec, Graph: graph},
+		run: &queue.Run{
+			ID: 7, DAG: "release", Version: 1, Generation: 1, State: "waiting", Reason: "step confirm: waits for approval by lead", Queue: "default",
+			Params: json.RawMessage(`{}`), Trigger: "sql", Epoch: 1, Worker: "w1", SubmittedBy: "app", CreatedAt: at(0), StartedAt: at(0.1),
+		},
+		tasks: []queue.Task{
+			{Step: "ship", Kind: "step", State: "pending"},
+			{
+				Step: "confirm", Kind: "step", State: "waiting", Reason: "waits for approval by lead", Attempt: 1, StartedAt: at(1),
+				Approval: &queue.Question{
+					Prompt: "Ship it?\nAll 3 checks passed.", Inputs: []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}},
+					Approvers: []string{"lead"}, MayDecide: true, Since: at(1),
+				},
+			},
+			{Step: "call", Kind: "step", State: "retrying", Reason: "exit 1", Attempt: 2, StartedAt: at(2), NextAttemptAt: at(90)},
+		},
+	}
+	sortByGraph(p.tasks, graph)
+	return p
+}
+
+func fanPage() *runPage {
+	p := &runPage{
+		now: at(9),
+		run: &queue.Run{ID: 8, DAG: "fan", Version: 1, Generation: 1, State: "running", Queue: "default", CreatedAt: at(0), StartedAt: at(0), SubmittedBy: "app"},
+		tasks: []queue.Task{
+			{Step: "each", Kind: "foreach", State: "running", Attempt: 1, StartedAt: at(0)},
+		},
+	}
+	for i := range 1000 {
+		task := queue.Task{Step: "each", Item: fmt.Sprint(i), Kind: "foreach", State: "succeeded", Reason: "ran", Attempt: 1, StartedAt: at(1), FinishedAt: at(2)}
+		switch i {
+		case 500:
+			task.State, task.Reason = "failed", "exit 1"
+		case 900, 901:
+			task.State, task.Reason, task.FinishedAt = "running", "", time.Time{}
+		}
+		p.tasks = append(p.tasks, task)
+	}
+	return p
+}
+
+func TestStatus_IsAPageToRead(t *testing.T) {
+	t.Parallel()
+	for name, page := range map[string]*runPage{"failed": failedPage(), "waiting": waitingPage(t), "fan": fanPage()} {
+		golden.Equal(t, filepath.Join("testdata", "status", name+".txt"), page.String())
+		page.painter = true
+		golden.Equal(t, filepath.Join("testdata", "status", name+".ansi"), page.String())
+	}
+}
+
+func TestStatus_ShowsNoControlBytesOfOthers(t *testing.T) {
+	t.Parallel()
+	evil := "\x1b[2Jx\r\n\u202e"
+	p := failedPage()
+	p.run.Reason, p.run.Key, p.run.SubmittedBy, p.run.Queue = evil, evil, evil, evil
+	p.run.Labels = map[string]string{evil: evil}
+	p.run.Params = json.RawMessage(`{"a": "\u001b[2J"}`)
+	for i := range p.tasks {
+		p.tasks[i].Reason, p.tasks[i].Worker, p.tasks[i].Item = evil+"!", evil, evil
+	}
+	p.tails[2] = lastLines("ok\n" + evil)
+	p.tasks[0].Approval = &queue.Question{Prompt: evil, Inputs: []queue.Input{{Name: evil, Required: true}}, Approvers: []string{evil}, MayDecide: true}
+	p.events[0].Worker = evil
+	if text := p.String(); strings.ContainsAny(text, "\x1b\r\u202e") {
+		t.Errorf("control bytes in %q", text)
+	}
+}
+
+func TestLastLines_AreTheLastThatSaySomething(t *testing.T) {
+	t.Parallel()
+	got := lastLines("1\n2\n\n3\r\n4\n  \n5\n\x1b[31m6\x1b[0m\n\n")
+	if want := "2|3|4|5|\uFFFD[31m6\uFFFD[0m"; strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if lines := lastLines(" \n\n"); len(lines) != 0 {
+		t.Errorf("nothing has the lines %q", lines)
+	}
+}
+
+func TestShellWord_SurvivesAShell(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"load": "load", "load~1": "load~1", "a/b.png": "a/b.png", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "~x": "'~x'",
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%q became %q, want %q", word, got, want)
+		}
+	}
+}
+
+// What somebody holds is let go by a command, which the page names.
+func TestStatus_NamesTheCommandForAPausedStep(t *testing.T) {
+	t.Parallel()
+	page := &runPage{
+		now: at(9), run: &queue.Run{ID: 41, DAG: "etl", State: "waiting", CreatedAt: at(0), StartedAt: at(1)},
+		tasks: []queue.Task{
+			{Step: "load", Kind: "step", State: "paused", Reason: "paused by ana", Attempt: 1, StartedAt: at(1)},
+			{Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
+		},
+	}
+	if got, want := strings.Join(page.next(), "\n"), "oarlock resume 41 load\noarlock resume 41 'resize/a b'\noarlock status 41 -w"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A person who may not decide is given no command that would be refused.
+func TestStatus_HintsNoApprovalToThoseWhoMayNotGiveIt(t *testing.T) {
+	t.Parallel()
+	p := waitingPage(t)
+	const command = "oarlock approve 7 confirm -i ticket=\n"
+	if text := p.String(); !strings.Contains(text, command) {
+		t.Errorf("no %q in\n%s", command, text)
+	}
+	for i := range p.tasks {
+		if q := p.tasks[i].Approval; q != nil {
+			q.MayDecide = false
+		}
+	}
+	if text := p.String(); strings.Contains(text, "oarlock approve") || !strings.Contains(text, "waits for approval by lead") {
+		t.Errorf("it hints what is refused, or does not say who decides:\n%s", text)
+	}
+}

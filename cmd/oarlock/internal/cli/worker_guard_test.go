@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker/supervise"
+)
+
+func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	e := &env{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: readableDuration}))}
+	w3 := guarded{"w3", "/s"}
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Waiting, PID: 7})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Waiting})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Freed, Took: 1033456789})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Ended, PID: 7, Code: 9, Took: 1033 * time.Millisecond})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Ended, PID: 7, Code: 9, Took: time.Second, Last: true})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Delayed, Wait: 123456789})
+	for _, want := range []string{
+		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this one waits for it to end; give it another --name","pid":7}`,
+		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this one waits for it to end; give it another --name"}`,
+		`"msg":"guard: the other worker named w3 has ended: this one goes on","took":"1.033s"}`,
+		`"msg":"guard: the driver process of worker w3 ended: another one follows","pid":7,"code":9,"took":"1.033s"}`,
+		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
+		`"msg":"guard: the next driver process of worker w3 starts after a pause, since the last ones did not live long","wait":"123ms"}`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is not in\n%s", want, out.String())
+		}
+	}
+}
+
+// The log of a terminal and the one in JSON write a duration in the same way.
+func TestSayGuard_WritesDurationsAlikeInTextAndJSON(t *testing.T) {
+	t.Parallel()
+	event := supervise.Event{Kind: supervise.Swept, Took: 1033456789}
+	for format, want := range map[string]string{"text": "took=1.033s", "json": `"took":"1.033s"`} {
+		var out strings.Builder
+		settings := map[string]string{"OARLOCK_LOG_FORMAT": format, "OARLOCK_LOG_LEVEL": "debug", "NO_COLOR": "1"}
+		e := &env{Env: testEnv()}
+		e.Stderr, e.Lookup = &out, func(name string) (string, bool) { value, ok := settings[name]; return value, ok }
+		if err := e.decide(nil); err != nil {
+			t.Fatal(err)
+		}
+		e.log = newLogger(e)
+		e.sayGuard(guarded{"w3", "/s"}, event)
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "nothing is left of the former life of worker w3") {
+			t.Errorf("%s: %s", format, out.String())
+		}
+	}
+}
+
+func TestStatus_NamesTheLogsOfFailedItems(t *testing.T) {
+	t.Parallel()
+	page := &runPage{run: &queue.Run{ID: 7, State: "failed"}, tasks: []queue.Task{
+		{Step: "each", Kind: "foreach", State: "failed"},
+		{Step: "each", Item: "n25", Kind: "foreach", State: "failed", Attempt: 1},
+	}}
+	if next := page.next(); len(next) == 0 || next[0] != "oarlock logs 7 each/n25" {
+		t.Errorf("next are %q", next)
+	}
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker/embed"
+)
+
+// lastWord bounds how long a worker that ends tries to cancel its run.
+const lastWord = 5 * time.Second
+
+// ownership says which run a worker serves, if one only, and whose it is.
+type ownership struct {
+	run      queue.RunID // 0: it serves whatever it may
+	untilEOF bool        // it belongs to whoever writes to its standard input
+}
+
+func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
+	source := c.String("source")
+	switch {
+	case c.IsSet("only"):
+		arg, err := parseRun(c.String("only"))
+		if err != nil {
+			return err
+		}
+		if o.run, err = e.findRun(c.Context, arg); err != nil {
+			return err
+		}
+	case source != "":
+		return &usageError{msg: "--source is about the one run of --only, and there is none", hint: "add --only RUN, or leave it out"}
+	}
+	if source != "" {
+		config.Source = e.absolute(source)
+	}
+	config.Only = o.run
+	if o.untilEOF {
+		config.Listen = "" // the address in the settings is another worker's
+	}
+	return nil
+}
+
+// findRun asks the database for the newest run. A run that is named by its number is not looked for.
+func (e *env) findRun(ctx context.Context, arg runArg) (id queue.RunID, err error) {
+	if !arg.latest {
+		return arg.id, nil
+	}
+	err = e.withStore(ctx, func(store *queue.Store) (err error) {
+		id, err = arg.find(ctx, store)
+		return err
+	})
+	return id, err
+}
+
+// named are the arguments of this program with the number of the run in place of @latest, which names another one later.
+func (o *ownership) named(args []string) []string {
+	named := slices.Clone(args)
+	for i, arg := range named {
+		if head, ok := strings.CutSuffix(arg, latestWord); ok && (head == "" || strings.HasSuffix(head, "=")) {
+			named[i] = head + decimal(int64(o.run))
+		}
+	}
+	return named
+}
+
+// guarding is the context of a guard: it ends with standard input where that is wanted. Who reads that waits until then, or
+// for the end of the process.
+func (o ownership) guarding(ctx context.Context, stdin io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if o.untilEOF {
+		go func() {
+			_, _ = io.Copy(io.Discard, stdin)
+			cancel()
+		}()
+	}
+	return ctx, cancel
+}
+
+// ownWatch keeps an eye on the one run of a worker. Its methods do little on nil.
+type ownWatch struct {
+	ownership
+
+	store    *queue.Store
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+	failed   error
+	givenUp  atomic.Bool // with its owner
+}
+
+// watch stops the worker when its run is over. It is nil for a worker of many runs.
+func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) (*ownWatch, error) {
+	if o.run == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to watch
+	}
+	store, err := queue.Open(ctx, config.Database)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &ownWatch{ownership: o, store: store, stop: cancel}
+	w.watching.Go(func() {
+		defer stop()
+		for run, err := range store.Watch(ctx, o.run) {
+			if err != nil && ctx.Err() == nil {
+				w.failed = err
+			}
+			if err != nil || run.Over() {
+				return
+			}
+		}
+	})
+	return w, nil
+}
+
+// stopper is what signals do: at first running tasks may finish, unless the run is given up with its owner.
+func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
+	if w == nil || !w.untilEOF {
+		return []func(){
+			func() { e.log.Info("stopping: running tasks may finish; once more to stop at once"); r.Stop() },
+			r.StopNow,
+		}
+	}
+	return []func(){
+		func() { w.cancel(); r.Stop() },
+		r.StopNow,
+	}
+}
+
+// cancel gives the run up: nobody else is to go on with it.
+func (w *ownWatch) cancel() {
+	w.givenUp.Store(true)
+	w.cancelNow()
+}
+
+func (w *ownWatch) cancelNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
+	defer cancel()
+	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true}) // refused: it is over
+}
+
+func (w *ownWatch) end() error {
+	if w == nil {
+		return nil
+	}
+	w.stop()
+	w.watching.Wait()
+	if w.givenUp.Load() {
+		w.cancelNow() // the worker may have handed the run on before it read the first cancel
+	}
+	w.store.Close()
+	if w.failed != nil {
+		return fmt.Errorf("watch run %d: %w", w.run, w.failed)
+	}
+	return nil
+}

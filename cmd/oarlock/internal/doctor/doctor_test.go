@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func needDatabase(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+}
+
+func find(t *testing.T, r Report, name string) Check {
+	t.Helper()
+	i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no check %q in %v", name, r.Checks)
+	}
+	return r.Checks[i]
+}
+
+// wantCheck compares a check's outcome, and looks for words in what it saw.
+func wantCheck(t *testing.T, got Check, status Status, words string) {
+	t.Helper()
+	if got.Status != status || !strings.Contains(got.Detail, words) {
+		t.Errorf("got %+v, want %s with %q", got, status, words)
+	}
+	if (got.Status == Fail || got.Status == Warn) && got.Hint == "" {
+		t.Errorf("%+v does not say what to do", got)
+	}
+}
+
+func execFile(t *testing.T, conn *pgx.Conn, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(context.WithoutCancel(t.Context()), string(text)); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func TestRun_MakesEveryCheckInItsOrder(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	report, err := Run(t.Context(), pgtest.New(t).URL, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Checks) != len(checks)+1 || report.Checks[0].Name != connectionCheck {
+		t.Fatalf("got %v", report.Checks)
+	}
+	for i, c := range checks {
+		if report.Checks[i+1].Name != c.name || report.Checks[i+1].Detail == "" {
+			t.Errorf("check %d is %+v, want %s", i+1, report.Checks[i+1], c.name)
+		}
+	}
+	for _, name := range []string{"connection", "server_version", "writable", "migrations", "listen", "clock", "housekeeping"} {
+		wantCheck(t, find(t, report, name), OK, "")
+	}
+	if n := report.Count(OK) + report.Count(Warn) + report.Count(Fail) + report.Count(Skip); n != len(report.Checks) {
+		t.Errorf("%d checks counted, want %d", n, len(report.Checks))
+	}
+}
+
+func TestRun_SkipsTheRestWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	for address, why := range map[string]string{
+		"postgres://ana:hunter2@127.0.0.1:1/app":   "cannot connect to ana@127.0.0.1:1/app: connection refused",
+		"postgres://ana:hunter2@127.0.0.1:app/app": "database URL: ",
+	} {
+		report, err := Run(t.Context(), address, quiet)
+		if err == nil || len(report.Checks) != len(checks)+1 || report.Count(Skip) != len(checks) {
+			t.Errorf("%s: got %v, %+v", address, err, report)
+			continue
+		}
+		if got := report.Checks[0]; got.Status != Fail || !strings.HasPrefix(got.Detail, why) || strings.Contains(got.Detail, "hunter2") {
+			t.Errorf("got %+v, want %s", got, why)
+		}
+	}
+}
+
+func TestRun_FindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	report, err := Run(t.Context(), pgtest.Empty(t).URL, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCheck(t, find(t, report, "migrations"), Fail, "no Oarlock schema")
+	wantCheck(t, find(t, report, "privileges"), Skip, "no schema")
+}
+
+func TestPrivileges_TellWhatAUserLacks(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	owner := db.Conn(t)
+	execFile(t, owner, "bare_role.sql")
+	t.Cleanup(func() { execFile(t, owner, "bare_role_drop.sql") })
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("bare_"+db.Name, "bare")
+
+	report, err := Run(t.Context(), u.String(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCheck(t, find(t, report, "privileges"), Fail, "may not use the schema oarlock")
+	wantCheck(t, find(t, report, "migrations"), Fail, "this user may not read the schema version")
+	for _, name := range []string{"retention", "invariants"} {
+		wantCheck(t, find(t, report, name), Skip, "this user may not look at runs of others")
+	}
+	if got := find(t, report, "horizon"); got.Status != Skip {
+		t.Errorf("got %+v, want it skipped: this user sees its own sessions only", got)
+	}
+
+	execFile(t, owner, "bare_role_usage.sql")
+	report, err = Run(t.Context(), u.String(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, report, "privileges"); got.Status != Warn {
+		t.Errorf("got %+v, want a warning", got)
+	}
+}
+
+func TestHorizon_NamesWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	tx, err := db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	execFile(t, tx.Conn(), "old_snapshot.sql")
+	x := begin(t, db.URL)
+	holders, err := all[holder](t.Context(), x.conn, horizonSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := tx.Conn().PgConn().PID()
+	if !slices.ContainsFunc(holders, func(h holder) bool {
+		return h.Kind == "transaction" && strings.HasPrefix(h.Name, "process "+decimal(pid)+" of user ") && h.Seconds > 0
+	}) {
+		t.Errorf("process %d is not among %v", pid, holders)
+	}
+	wantCheck(t, x.horizon(t.Context()), OK, "oldest ")
+}
+
+// begin connects for tests of single checks.
+func begin(t *testing.T, address string) *examination {
+	t.Helper()
+	x, err := open(t.Context(), address, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.needs = 9
+	t.Cleanup(func() { x.close(t.Context()) })
+	return x
+}
+
+func TestCheck_ConnectsAgainAfterATimeout(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	x := begin(t, pgtest.New(t).URL)
+	if err := x.conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := x.check(t.Context(), namedCheck{name: "clock", run: (*examination).clock})
+	wantCheck(t, got, OK, "give or take")
+}
+
+// The sessions of others count, though a user without pg_monitor is not told what they are.
+func TestConnections_CountThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	x := begin(t, db.Login(t, "oarlock_worker"))
+	used := func() int64 {
+		limits, err := all[connections](t.Context(), x.conn, connectionsSQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limits[0].Scope != "server" || limits[0].Reserved == 0 {
+			t.Fatalf("got %+v", limits)
+		}
+		return limits[0].Used
+	}
+	const more = 5
+	for range more {
+		db.Conn(t)
+	}
+	if n := used(); n < more {
+		t.Errorf("%d connections, and there are %d at least", n, more)
+	}
+}

@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestRetention_SaysWhenNobodyPrunes(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	look := func() Check {
+		report, err := Run(t.Context(), db.URL, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return find(t, report, "retention")
+	}
+	const source = "name: old\nsteps: [{id: a, run: 'true'}]\n" // kept for 30 days
+	spec, err := dagspec.Parse("old.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutDAG(t.Context(), spec, source, "old.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	run, err := store.Enqueue(t.Context(), queue.Request{DAG: "old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbCancel}); err != nil {
+		t.Fatal(err)
+	}
+	if c := look(); c.Status != OK {
+		t.Errorf("a run that has just ended: %+v", c)
+	}
+	conn := db.Conn(t)
+	defer conn.Close(t.Context())
+	execFile(t, conn, "long_past.sql")
+	if c := look(); c.Status != Warn || c.Detail != "runs of old should have been deleted 10 days ago" || !strings.Contains(c.Hint, "oarlock prune") {
+		t.Errorf("a run of forty days ago: %+v", c)
+	}
+	if _, err := store.Prune(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if c := look(); c.Status != OK {
+		t.Errorf("after a prune: %+v", c)
+	}
+}

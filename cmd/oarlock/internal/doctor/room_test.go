@@ -1,0 +1,124 @@
+package doctor
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// Whoever examines a database may write what shows whether there is room, whatever its role.
+func TestRoom_IsTriedByEachRole(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	var last string
+	for _, role := range []string{"oarlock_owner", "oarlock_submit", "oarlock_read", "oarlock_admin", "oarlock_worker"} {
+		last = db.Login(t, role)
+		got := begin(t, last).room(t.Context())
+		wantCheck(t, got, OK, "1 MB was written and rolled back; the database takes ")
+		if !strings.Contains(got.Detail, "Oarlock ") || !strings.Contains(got.Detail, "log_chunks ") {
+			t.Errorf("as %s it does not say what takes room: %s", role, got.Detail)
+		}
+	}
+	execFile(t, db.Conn(t), "no_temp.sql")
+	wantCheck(t, begin(t, last).room(t.Context()), Skip, "nothing was written")
+	x := begin(t, db.URL)
+	x.facts.Standby = true
+	wantCheck(t, x.room(t.Context()), Skip, "see writable")
+}
+
+func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	disk := smallDisk(t, 128<<20)
+	node := pgcluster.Start(t, nil)
+	address := databaseOn(t, node, disk)
+	look := func() Check {
+		report, err := Run(t.Context(), address, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return find(t, report, "room")
+	}
+	wantCheck(t, look(), OK, "1 MB was written")
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 256<<20), 0o600); err == nil {
+		t.Fatal("the disk does not get full")
+	}
+	full := look()
+	wantCheck(t, full, Fail, "the server takes no write: ")
+	if !strings.Contains(full.Detail, "No space left on device") {
+		t.Errorf("it does not say why: %s", full.Detail)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	wantCheck(t, look(), OK, "1 MB was written")
+}
+
+// databaseOn makes a migrated database whose files are in a folder. The server's log of writes is elsewhere.
+func databaseOn(t *testing.T, node *pgcluster.Node, folder string) string {
+	t.Helper()
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", node.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := info.Sys().(*syscall.Stat_t)
+	if err := os.Chown(folder, int(server.Uid), int(server.Gid)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), node.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, name := range []string{"small_tablespace.sql", "small_database.sql"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), strings.ReplaceAll(string(text), "FOLDER", folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(node.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/full_one"
+	if _, err := migrations.Up(t.Context(), u.String()); err != nil {
+		t.Fatal(err)
+	}
+	return u.String()
+}
+
+// smallDisk is a file system of its own.
+func smallDisk(t *testing.T, size int64) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "oarlock-doctor-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("oarlock", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
+		_ = os.Remove(dir)
+		t.Skipf("only root can make a small disk: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		_ = os.Remove(dir)
+	})
+	return dir
+}

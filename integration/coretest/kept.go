@@ -1,0 +1,96 @@
+package coretest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Kept is what a store holds of one run.
+type Kept struct {
+	Run      dagrun.RunRecord
+	Tasks    map[dagrun.TaskID]dagrun.TaskRecord
+	Attempts map[Try]dagrun.AttemptRecord
+	Decided  map[int64]dagrun.Decision
+	Asked    map[dagrun.TaskID]bool // approvals whose question is open
+}
+
+// Try names one attempt.
+type Try struct {
+	Task    dagrun.TaskID
+	Attempt int
+}
+
+// NewKept is an empty store.
+func NewKept() *Kept {
+	return &Kept{
+		Tasks: map[dagrun.TaskID]dagrun.TaskRecord{}, Attempts: map[Try]dagrun.AttemptRecord{},
+		Decided: map[int64]dagrun.Decision{}, Asked: map[dagrun.TaskID]bool{},
+	}
+}
+
+// Commit keeps a whole batch.
+func (k *Kept) Commit(r dagrun.Records) {
+	k.CommitPrefix(r, len(r.Tasks))
+	for _, a := range r.Attempts {
+		k.Attempts[Try{a.ID, a.Attempt}] = a
+	}
+	for _, d := range r.Controls {
+		k.Decided[d.ID] = d
+	}
+	if r.Run != nil {
+		k.Run = *r.Run
+	}
+}
+
+// CommitPrefix keeps the first n task rows of a batch and the attempts that go with them, as a journal that splits
+// it does before it is cut off.
+func (k *Kept) CommitPrefix(r dagrun.Records, n int) {
+	for _, a := range r.Attempts {
+		if slices.ContainsFunc(r.Tasks[:n], func(t dagrun.TaskRecord) bool { return t.ID == a.ID }) {
+			k.Attempts[Try{a.ID, a.Attempt}] = a
+		}
+	}
+	for _, t := range r.Tasks[:n] {
+		k.Tasks[t.ID] = t
+		if t.Asks != nil && t.Asks.Open {
+			k.Asked[t.ID] = true
+		} else if t.Asks != nil {
+			delete(k.Asked, t.ID)
+		}
+	}
+}
+
+// misasked finds an approval that waits without a question, or a question that nobody waits for.
+func (k *Kept) misasked(r *dagrun.Run) error {
+	for id, t := range k.Tasks {
+		step := r.Spec(id)
+		if step == nil {
+			continue // a row of what has not grown again
+		}
+		if waits := t.State == dagrun.TaskWaiting && t.AttemptAt != 0 && step.Body == dagrun.BodyApproval; waits != k.Asked[id] {
+			return fmt.Errorf("task %+v is %s, and its question is open: %v", id, t.State, k.Asked[id])
+		}
+	}
+	return nil
+}
+
+// toldTwice finds an attempt that a row says succeeded, and that is recorded as superseded too.
+func (k *Kept) toldTwice() error {
+	for id, t := range k.Tasks {
+		if a, ok := k.Attempts[Try{id, t.Attempt}]; ok && t.State == dagrun.TaskSucceeded && t.AttemptAt != 0 && a.State == t.State {
+			return fmt.Errorf("attempt %d of %+v is told of twice", t.Attempt, id)
+		}
+	}
+	return nil
+}
+
+// Saved is what Restore gets.
+func (k *Kept) Saved() dagrun.Saved {
+	return dagrun.Saved{Run: k.Run, Tasks: slices.SortedFunc(maps.Values(k.Tasks), func(a, b dagrun.TaskRecord) int {
+		return cmp.Or(cmp.Compare(b.ID.Step, a.ID.Step), cmp.Compare(b.ID.Item, a.ID.Item), cmp.Compare(a.ID.Alt, b.ID.Alt))
+	})}
+}

@@ -1,0 +1,251 @@
+package coretest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// Model is the reference: the same events in, the same states out. Its state is a map of cells, each the row of a
+// task and what this drive alone knows about it.
+type Model struct {
+	steps []dagrun.Step // handlers after the steps
+	plain int           // how many are steps
+	spec  dagrun.Spec
+	opts  dagrun.Options
+
+	now    dagrun.Time
+	run    dagrun.RunRecord
+	cells  map[dagrun.TaskID]*cell
+	begun  bool
+	left   bool // Advance was called with a verdict or a leave on the table
+	drain  bool
+	asked  map[int64]bool                      // controls decided in this drive
+	giveUp string                              // the drive limit, until EvBegin
+	shelf  map[dagrun.TaskID]dagrun.TaskRecord // rows of tasks that are not in the run now
+
+	// What happened since the last Advance.
+	actions   []dagrun.Action
+	Attempts  []dagrun.AttemptRecord
+	Decisions []dagrun.Decision
+}
+
+// cell is one task.
+type cell struct {
+	dagrun.TaskRecord
+	step      *dagrun.Step
+	stored    bool        // it came from a row
+	since     dagrun.Time // ready since
+	cleared   bool        // ready: when, precomputed and cache are behind it
+	probing   bool        // ready: the cache was asked
+	offered   bool        // ready, or finishing: a want is out
+	published bool        // finishing: the publish is under way
+	late      bool        // finishing: the publish was told to end
+	opening   bool        // waiting: ActOpen is not answered
+	answered  bool        // waiting: ActOpen was answered in this drive
+	started   bool        // running: the body said so
+	gone      bool        // the body has ended, whatever came of it
+	killAt    dagrun.Time // running: its timeout, once it started
+	settled   *dagrun.Result
+}
+
+// NewModel is the model of dagrun.New.
+func NewModel(spec dagrun.Spec, opts dagrun.Options) *Model {
+	m := &Model{
+		steps: slices.Concat(spec.Steps, spec.Handlers), plain: len(spec.Steps), spec: spec, opts: opts,
+		cells: map[dagrun.TaskID]*cell{}, asked: map[int64]bool{}, shelf: map[dagrun.TaskID]dagrun.TaskRecord{},
+	}
+	m.opts.Generation = max(1, opts.Generation)
+	m.opts.ParkAfter = cmp.Or(opts.ParkAfter, 30_000)
+	m.run.Generation = m.opts.Generation
+	for i := range m.steps {
+		m.add(dagrun.TaskID{Step: i}, &m.steps[i])
+	}
+	return m
+}
+
+// RestoreModel is the model of dagrun.Restore.
+func RestoreModel(spec dagrun.Spec, opts dagrun.Options, saved dagrun.Saved) *Model {
+	m := NewModel(spec, opts)
+	m.run = saved.Run
+	m.run.Generation = m.opts.Generation
+	rows := map[dagrun.TaskID]dagrun.TaskRecord{}
+	for _, r := range saved.Tasks {
+		rows[r.ID] = r
+		for _, t := range []dagrun.Time{r.StartedAt, r.AttemptAt, r.FinishedAt} {
+			m.now = max(m.now, t)
+		}
+	}
+	m.now = max(m.now, saved.Run.StartedAt)
+	for i := range m.steps {
+		m.load(dagrun.TaskID{Step: i}, rows, 0)
+	}
+	for id, r := range rows {
+		if m.cells[id] == nil {
+			m.shelf[id] = r
+		}
+	}
+	return m
+}
+
+// load takes over the row of a cell that exists, then what it grew to. A row older than what it grew from is not of
+// this growth: only the number of its attempt counts.
+func (m *Model) load(id dagrun.TaskID, rows map[dagrun.TaskID]dagrun.TaskRecord, grownIn int) {
+	row, ok := rows[id]
+	if !ok {
+		return
+	}
+	c := m.cells[id]
+	if row.Generation < grownIn {
+		m.supersede(c, row)
+		return
+	}
+	c.TaskRecord, c.stored = row, true
+	c.Seq = 0
+	if row.Growth == nil {
+		return
+	}
+	for _, id := range m.sprout(c) {
+		m.load(id, rows, row.Growth.Generation)
+	}
+}
+
+// sprout adds the cells that a growth stands for.
+func (m *Model) sprout(c *cell) []dagrun.TaskID {
+	var ids []dagrun.TaskID
+	if c.State == dagrun.TaskReplaced {
+		rule := c.step.OnError[c.Growth.Rule]
+		for k := range c.Growth.Count {
+			id := dagrun.TaskID{Step: c.ID.Step, Item: c.ID.Item, Alt: c.Growth.FirstAlt + k}
+			ids = append(ids, id)
+			m.add(id, &rule.With[k])
+		}
+		return ids
+	}
+	for _, it := range c.Growth.Items {
+		id := dagrun.TaskID{Step: c.ID.Step, Item: it.Key}
+		ids = append(ids, id)
+		m.add(id, c.step)
+	}
+	return ids
+}
+
+func (m *Model) add(id dagrun.TaskID, step *dagrun.Step) {
+	c := &cell{step: step}
+	c.ID, c.Generation = id, m.opts.Generation
+	if old, ok := m.shelf[id]; ok {
+		delete(m.shelf, id)
+		if old.State.Terminal() && old.Generation == m.opts.Generation {
+			c.TaskRecord = old // the commit that held its node was cut off
+		} else {
+			m.supersede(c, old)
+		}
+	}
+	m.cells[id] = c
+}
+
+// supersede begins a cell anew that has a row of an earlier growth: its attempt is closed, and the numbers go on.
+func (m *Model) supersede(c *cell, old dagrun.TaskRecord) {
+	m.closeRow(&cell{TaskRecord: old})
+	c.Attempt = old.Attempt
+}
+
+// Step takes an event. An error means that nothing changed.
+func (m *Model) Step(ev dagrun.Event) error {
+	if m.left {
+		return dagrun.ErrOver
+	}
+	before := m.now
+	m.now = max(m.now, ev.At)
+	if err := m.apply(ev); err != nil {
+		m.now = before
+		return err
+	}
+	if m.begun {
+		m.settleNodes()
+		m.fireTimers()
+		m.settle()
+	}
+	return nil
+}
+
+// Advance says that what was shown is durable and performed.
+func (m *Model) Advance() {
+	leave, verdict := m.proposal()
+	m.left = leave != nil || verdict != nil
+	m.actions, m.Attempts, m.Decisions = nil, nil, nil
+}
+
+// Wanted are the actions since the last Advance, but for those that came to nothing before they could be performed.
+func (m *Model) Wanted() []dagrun.Action {
+	return slices.DeleteFunc(slices.Clone(m.actions), func(a dagrun.Action) bool {
+		c := m.cells[a.Task]
+		switch a.Kind {
+		case dagrun.ActStart:
+			return c.State.Terminal() || a.Attempt != c.Attempt || c.AttemptAt == 0
+		case dagrun.ActOpen:
+			return c.State != dagrun.TaskWaiting || !c.opening || a.Attempt != c.Attempt
+		case dagrun.ActProbe:
+			return !c.probing
+		case dagrun.ActCancelChild:
+			return (c.State != dagrun.TaskWaiting || a.Attempt != c.Attempt) && m.run.Ending != dagrun.EndingRefused
+		case dagrun.ActKill:
+			return c.gone || a.Attempt != c.Attempt
+		}
+		return false
+	})
+}
+
+// sorted are all cells in graph order: step, item, replacement.
+func (m *Model) sorted() []*cell {
+	return slices.SortedFunc(maps.Values(m.cells), m.order)
+}
+
+func (m *Model) order(a, b *cell) int {
+	return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(m.index(a), m.index(b)), cmp.Compare(a.ID.Alt, b.ID.Alt))
+}
+
+// index is -1 for a step itself, else the place of the item.
+func (m *Model) index(c *cell) int {
+	if c.ID.Item == "" {
+		return -1
+	}
+	items := m.cells[dagrun.TaskID{Step: c.ID.Step}].Growth.Items
+	return slices.IndexFunc(items, func(it dagrun.Item) bool { return it.Key == c.ID.Item })
+}
+
+// name of a task for people.
+func (m *Model) name(c *cell) string {
+	s := m.steps[c.ID.Step].Name
+	if c.ID.Item != "" {
+		s += "/" + c.ID.Item
+	}
+	if c.ID.Alt > 0 {
+		s += fmt.Sprintf("~%d", c.ID.Alt)
+	}
+	return s
+}
+
+func (m *Model) isHandler(c *cell) bool { return c.ID.Step >= m.plain }
+
+// isNode says whether the cell is a foreach step itself, not one of its items.
+func (c *cell) isNode() bool { return c.step.Foreach != nil && c.ID.Item == "" && c.ID.Alt == 0 }
+
+// grown says whether the node has items under way.
+func (c *cell) grown() bool { return c.isNode() && c.Growth != nil }
+
+// handler finds a handler's cell by name, nil when the spec has none.
+func (m *Model) handler(name string) *cell {
+	for i := m.plain; i < len(m.steps); i++ {
+		if m.steps[i].Name == name {
+			return m.cells[dagrun.TaskID{Step: i}]
+		}
+	}
+	return nil
+}
+
+// node is the cell of a step itself.
+func (m *Model) node(step int) *cell { return m.cells[dagrun.TaskID{Step: step}] }

@@ -1,0 +1,172 @@
+package coretest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// retryRun opens a generation: it resets what the mode names.
+func (m *Model) retryRun(ct dagrun.Control) dagrun.Outcome {
+	if m.begun || m.run.State != dagrun.RunQueued || m.opts.Generation < 2 || ct.Generation != m.opts.Generation {
+		return dagrun.Refused
+	}
+	tasks, steps, ok := m.targets(ct)
+	if !ok {
+		return dagrun.Refused
+	}
+	m.widen(tasks, steps, ct.Mode)
+	if len(tasks)+len(steps) == 0 && !m.handlersFailed() {
+		return dagrun.Refused
+	}
+	for i := range m.steps {
+		if steps[i] || i >= m.plain {
+			m.resetStep(i)
+		}
+	}
+	for c := range tasks {
+		if !steps[c.ID.Step] {
+			m.resetTask(c)
+		}
+	}
+	m.run = dagrun.RunRecord{Generation: m.opts.Generation, State: dagrun.RunQueued}
+	return dagrun.Applied
+}
+
+// handlersFailed says that the handlers alone are reason enough to run again.
+func (m *Model) handlersFailed() bool {
+	return slices.ContainsFunc(m.sorted(), func(c *cell) bool {
+		return m.isHandler(c) && (c.class() == F || c.class() == C || m.already(c))
+	})
+}
+
+// targets are single tasks and whole steps to reset, before what follows from them.
+func (m *Model) targets(ct dagrun.Control) (tasks map[*cell]bool, steps map[int]bool, ok bool) {
+	tasks, steps = map[*cell]bool{}, map[int]bool{}
+	if ct.Mode == dagrun.RetryFrom || ct.Mode == dagrun.RetryStep {
+		if ct.Task == nil || ct.Task.Step >= m.plain || m.cells[*ct.Task] == nil || m.barred(ct.Task.Step, ct) {
+			return nil, nil, false
+		}
+		if ct.Task.Item == "" {
+			steps[ct.Task.Step] = true
+		}
+		tasks[m.cells[dagrun.TaskID{Step: ct.Task.Step, Item: ct.Task.Item}]] = true // what replaced it is laid aside
+		return tasks, steps, true
+	}
+	for _, c := range m.sorted() {
+		switch {
+		case m.isHandler(c):
+		case ct.Mode == dagrun.RetryAll:
+			steps[c.ID.Step] = true
+		case m.already(c), c.class() == F, c.class() == C:
+			if c.grown() {
+				continue // its items say which
+			}
+			tasks[c] = true
+			if c.ID.Item == "" && c.ID.Alt == 0 {
+				steps[c.ID.Step] = true
+			}
+		}
+	}
+	return tasks, steps, true
+}
+
+// already says that a retry has been at this task before, and only its decision was lost.
+func (m *Model) already(c *cell) bool { return c.stored && c.Generation == m.opts.Generation }
+
+// widen adds the dependants that nothing else blocks.
+func (m *Model) widen(tasks map[*cell]bool, steps map[int]bool, mode dagrun.RetryMode) {
+	if mode == dagrun.RetryStep {
+		return
+	}
+	touched := maps.Clone(steps)
+	for c := range tasks {
+		touched[c.ID.Step] = true
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := range m.plain {
+			if !steps[i] && m.follows(i, touched) {
+				steps[i], touched[i], changed = true, true, true
+			}
+		}
+	}
+}
+
+// follows says whether a step depends on a reset one, and no failed parent that stays keeps it from ever running.
+func (m *Model) follows(i int, touched map[int]bool) bool {
+	after, blocked := false, false
+	for _, e := range m.steps[i].Depends {
+		if touched[m.stepIndex(e.Step)] {
+			after = true
+		} else if m.contribution(e) == F {
+			blocked = true
+		}
+	}
+	blocked = blocked && m.node(i).State == dagrun.TaskUpstreamFailed
+	switch m.steps[i].Rule {
+	case dagrun.AllSuccess, dagrun.NoneFailed, dagrun.NoneFailedMinOneSuccess:
+		return after && !blocked
+	}
+	return after
+}
+
+// resetStep makes a step as if it had never run, but for the attempt numbers.
+func (m *Model) resetStep(i int) {
+	if m.already(m.node(i)) {
+		return
+	}
+	for _, c := range m.sorted() {
+		if c.ID.Step == i && c != m.node(i) {
+			m.shelve(c)
+		}
+	}
+	m.reset(m.node(i))
+}
+
+// resetTask resets an item or a replacement; the node it belongs to goes on with what it grew to.
+func (m *Model) resetTask(c *cell) {
+	if !m.already(c) && c.ID.Item != "" && c.ID.Alt == 0 {
+		for _, o := range m.group(c.ID.Step, c.ID.Item) {
+			if o.ID.Alt > 0 {
+				m.shelve(o)
+			}
+		}
+	}
+	m.reset(c)
+	if n := m.node(c.ID.Step); c.ID.Item != "" && n.State != dagrun.TaskRunning && !m.already(n) {
+		old := n.TaskRecord
+		m.reset(n)
+		n.State, n.Growth, n.StartedAt = dagrun.TaskRunning, old.Growth, old.StartedAt
+	}
+}
+
+func (m *Model) reset(c *cell) {
+	if m.already(c) {
+		return
+	}
+	m.closeRow(c)
+	c.TaskRecord = dagrun.TaskRecord{ID: c.ID, Attempt: c.Attempt, Generation: m.opts.Generation}
+}
+
+// closeRow records the attempt that a row tells of, which is about to be overwritten.
+func (m *Model) closeRow(c *cell) {
+	if c.AttemptAt != 0 {
+		m.closeAttempt(c, c.State, dagrun.Result{Kind: c.Kind, ExitCode: c.ExitCode, HasExit: c.HasExit, Signal: c.Signal}, c.Reason)
+		last := &m.Attempts[len(m.Attempts)-1]
+		last.FinishedAt = c.FinishedAt
+		if c.State == dagrun.TaskReplaced {
+			last.State = dagrun.TaskFailed
+		}
+		if c.State == dagrun.TaskSucceeded && c.ExitCode != 0 {
+			last.State = dagrun.TaskSkipped // marked as succeeded: it is up to the core what the attempt was
+		}
+	}
+}
+
+// shelve takes a cell out of the run, and keeps its row for when it grows again.
+func (m *Model) shelve(c *cell) {
+	m.shelf[c.ID] = c.TaskRecord
+	delete(m.cells, c.ID)
+}

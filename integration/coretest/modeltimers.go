@@ -1,0 +1,149 @@
+package coretest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
+
+// timer is something that happens by itself.
+type timer struct {
+	at dagrun.Time
+	do func()
+}
+
+// timers are all that may fire, earliest first: those of the tasks, and the run's own timeout.
+func (m *Model) timers() []timer {
+	all := m.taskTimers()
+	if m.run.PausedBy == "" && m.timeoutCounts() {
+		all = append(all, timer{m.run.Deadline, m.runTimeout})
+	}
+	return inOrder(all)
+}
+
+func inOrder(all []timer) []timer {
+	slices.SortStableFunc(all, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// taskTimers are those of the tasks. What a pause or a drain holds back is not among them.
+func (m *Model) taskTimers() []timer {
+	var all []timer
+	add := func(at dagrun.Time, do func()) {
+		if at != 0 {
+			all = append(all, timer{at, do})
+		}
+	}
+	for _, c := range m.sorted() {
+		switch {
+		case c.State == dagrun.TaskRunning && c.Request == dagrun.RequestNone:
+			add(c.killAt, func() { m.timeout(c, "timed out after "+span(c.step.Timeout)) })
+		case c.State == dagrun.TaskFinishing && c.published && c.Request == dagrun.RequestNone && !c.late:
+			add(c.killAt, func() {
+				c.late = true
+				m.act(dagrun.Action{Kind: dagrun.ActKill, Task: c.ID, Attempt: c.Attempt, Cause: dagrun.RequestTimeout})
+			})
+		case m.held():
+		case c.State == dagrun.TaskRetrying:
+			add(c.NextAt, func() { m.retryDue(c) })
+		case c.State == dagrun.TaskWaiting:
+			if c.Request == dagrun.RequestNone {
+				add(c.Deadline, func() { m.timeout(c, "timed out after "+span(c.step.Timeout)) })
+			}
+			add(c.NextAt, func() { m.waitDue(c) })
+		}
+	}
+	return inOrder(all)
+}
+
+// timeoutCounts says whether the run's timeout can still end it.
+func (m *Model) timeoutCounts() bool {
+	return m.spec.Timeout > 0 && m.run.Ending < dagrun.EndingTimeout && !m.stepsSettled()
+}
+
+func (m *Model) fireTimers() {
+	for {
+		all := m.timers()
+		if len(all) == 0 || all[0].at > m.now {
+			return
+		}
+		all[0].do()
+		m.settleNodes()
+	}
+}
+
+func (m *Model) retryDue(c *cell) {
+	if !c.Publishing {
+		m.backToPending(c)
+		return
+	}
+	c.State, c.Publishing, c.NextAt = dagrun.TaskFinishing, false, 0
+}
+
+func (m *Model) waitDue(c *cell) {
+	c.NextAt = 0
+	if c.AttemptAt == 0 { // snoozed
+		m.backToPending(c)
+		return
+	}
+	m.open(c)
+}
+
+// timeout of one task: of its attempt, or of the run.
+func (m *Model) timeout(c *cell, reason string) {
+	switch {
+	case c.State == dagrun.TaskRunning, c.State == dagrun.TaskFinishing && c.published:
+		m.request(c, dagrun.RequestTimeout, "", reason)
+	case c.State == dagrun.TaskWaiting && c.step.Body == dagrun.BodyChild && c.AttemptAt != 0:
+		m.requestChild(c, dagrun.RequestTimeout, "", reason, false)
+	default:
+		m.bodyEnds(c, dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true, Reason: reason}, "")
+	}
+}
+
+// request asks a body to stop, for a reason.
+func (m *Model) request(c *cell, r dagrun.Request, by, reason string) {
+	c.Request, c.RequestBy = r, by
+	c.Reason = cmp.Or(reason, c.Reason)
+	m.kill(c, false)
+}
+
+func (m *Model) kill(c *cell, now bool) {
+	m.act(dagrun.Action{Kind: dagrun.ActKill, Task: c.ID, Attempt: c.Attempt, Cause: c.Request, Now: now})
+}
+
+// requestChild asks a child run to stop. One without a name yet is asked when it has one.
+func (m *Model) requestChild(c *cell, r dagrun.Request, by, reason string, now bool) {
+	c.Request, c.RequestBy = r, by
+	c.Reason = cmp.Or(reason, c.Reason)
+	if c.Ref != "" && (m.begun || m.run.Ending == dagrun.EndingRefused) {
+		m.act(dagrun.Action{Kind: dagrun.ActCancelChild, Task: c.ID, Attempt: c.Attempt, Ref: c.Ref, Now: now})
+	}
+}
+
+// runTimeout stops the steps of the run.
+func (m *Model) runTimeout() {
+	m.run.Ending = dagrun.EndingTimeout
+	reason := m.endingReason()
+	for _, c := range m.sorted() {
+		switch {
+		case m.isHandler(c) || c.State.Terminal() || c.grown():
+		case c.State != dagrun.TaskRunning && c.State != dagrun.TaskFinishing && c.State != dagrun.TaskWaiting:
+			m.end(c, dagrun.TaskCanceled, reason)
+		case c.Request != dagrun.RequestNone && c.Request != dagrun.RequestPause:
+		case c.State == dagrun.TaskFinishing && !c.published:
+			m.fail(c, dagrun.Result{Kind: dagrun.KindTimeout, ExitCode: 124, HasExit: true, Reason: reason})
+		default:
+			m.timeout(c, reason)
+		}
+	}
+}
+
+// WakeAt is when the next tick is needed, 0 for never.
+func (m *Model) WakeAt() dagrun.Time {
+	if all := m.timers(); len(all) > 0 {
+		return all[0].at
+	}
+	return 0
+}

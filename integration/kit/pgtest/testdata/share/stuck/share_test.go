@@ -1,0 +1,22 @@
+// Package stuck never ends, so that it can be killed in the middle.
+package stuck
+
+import (
+	"os"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+)
+
+func TestTellServer(t *testing.T) {
+	db := pgtest.Empty(t)
+	var pid string
+	row := db.Conn(t).QueryRow(t.Context(), "SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1) || ' ' || current_setting('data_directory')")
+	if err := row.Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(os.Getenv("OARLOCK_TEST_TELL")+"/stuck", []byte(pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {}
+}

@@ -1,0 +1,59 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// ask opens or closes the question of an approval, as the record says that the row was made of.
+func (row *taskRow) ask(rec *dagrun.TaskRecord) {
+	switch {
+	case rec.Asks == nil:
+	case rec.Asks.Open:
+		row.asks = rec.Asks
+	default:
+		row.asks = nil
+	}
+	row.Asks = nil // only records have it
+}
+
+// question is what an approval asks, nil while it asks nothing.
+func (row *taskRow) question() *queue.Question {
+	if row.asks == nil {
+		return nil
+	}
+	inputs := make([]queue.Input, len(row.asks.Inputs))
+	for i, in := range row.asks.Inputs {
+		inputs[i] = queue.Input(in)
+	}
+	return &queue.Question{
+		Prompt: row.asks.Prompt, Inputs: inputs, Approvers: row.asks.Approvers, MayDecide: true,
+		Since: moment(row.AttemptAt), Deadline: moment(row.Deadline),
+	}
+}
+
+// Approvals reads the approvals that wait, the oldest first. Everybody may decide them all.
+func (m *Memory) Approvals(ctx context.Context, _ bool, most int) ([]queue.Approval, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	approvals := []queue.Approval{}
+	for _, r := range m.runs {
+		for _, row := range r.sortedTasks() {
+			if q := row.question(); q != nil {
+				approvals = append(approvals, queue.Approval{
+					Run: r.id, DAG: r.version.dag.name, Step: r.stepName(row.ID), Item: row.ID.Item, SubmittedBy: r.submittedBy, Question: *q,
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(approvals, func(a, b queue.Approval) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Run, b.Run))
+	})
+	return approvals[:min(len(approvals), most, queue.MaxApprovals)], nil
+}

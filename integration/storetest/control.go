@@ -1,0 +1,189 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Control puts a request into a run's inbox, or decides it at once where nobody has to be asked.
+func (m *Memory) Control(ctx context.Context, a queue.Ask) (queue.Control, error) {
+	args, err := arguments(&a)
+	if err != nil {
+		return queue.Control{}, fmt.Errorf("control: %w", err)
+	}
+	if err := m.enter(ctx); err != nil {
+		return queue.Control{}, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(a.Run)
+	if err != nil {
+		return queue.Control{}, err
+	}
+	if a.Step != "" {
+		if _, err := r.version.graph.ParseTask(a.Step); err != nil {
+			return queue.Control{}, refusal(queue.ErrNotFound, "OA007", "look at its tasks", "run %d has no step %s", a.Run, a.Step)
+		}
+	}
+	shown := r.rec.State.String()
+	if r.claim == nil {
+		shown = "queued"
+	}
+	c := &queue.Control{Run: r.id, Verb: a.Verb, Step: a.Step, Item: a.Item, By: m.user, At: m.now()}
+	m.decide(r, c, a.Now)
+	if a.Verb == dagrun.VerbRetry {
+		args["generation"] = r.rec.Generation
+	}
+	if guards := r.version.graph.Guards(); len(guards) > 0 && a.Step != "" && (a.Verb == dagrun.VerbRetry || a.Verb == dagrun.VerbMark) {
+		args["decides"] = guards
+	}
+	c.Args = spell(args)
+	m.file(r, c)
+	answer := *c
+	answer.Args = nil // whoever asked knows
+	if answer.State == "" {
+		answer.State = shown
+	}
+	if accepted(c) {
+		answer.Outcome = dagrun.Accepted
+	}
+	return answer, nil
+}
+
+// accepted says whether nothing ends the run without having read this.
+func accepted(c *queue.Control) bool {
+	return c.Outcome == "" && c.Verb == dagrun.VerbCancel && c.Step == ""
+}
+
+// arguments are what a verb takes, checked.
+func arguments(a *queue.Ask) (map[string]any, error) {
+	needsStep := a.Verb == dagrun.VerbApprove || a.Verb == dagrun.VerbReject || a.Verb == dagrun.VerbMark ||
+		a.Verb == dagrun.VerbRetry && (a.Mode == dagrun.RetryFrom || a.Mode == dagrun.RetryStep)
+	if needsStep && a.Step == "" {
+		return nil, refusal(nil, "OA013", "name one", "%s needs a step", a.Verb)
+	}
+	outputs, err := object(a.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	switch a.Verb {
+	case dagrun.VerbCancel:
+		return map[string]any{"now": a.Now}, nil
+	case dagrun.VerbRetry:
+		return map[string]any{"mode": a.Mode.String()}, nil
+	case dagrun.VerbApprove:
+		return map[string]any{"outputs": outputs}, nil
+	case dagrun.VerbReject:
+		return map[string]any{"reason": a.Reason}, nil
+	case dagrun.VerbMark:
+		if a.As != dagrun.TaskSucceeded && a.As != dagrun.TaskFailed && a.As != dagrun.TaskSkipped {
+			return nil, refusal(nil, "OA013", "succeeded, failed or skipped", "a step cannot be marked %s", a.As)
+		}
+		return map[string]any{"as": a.As.String(), "outputs": outputs}, nil
+	case dagrun.VerbChildEnded:
+		return nil, refusal(nil, "OA013", "only the end of a child run says so", "nobody may ask for child_ended")
+	default:
+		return map[string]any{}, nil
+	}
+}
+
+// file keeps a control under a number of its own.
+func (m *Memory) file(r *run, c *queue.Control) {
+	m.controls++
+	c.ID = m.controls
+	if c.Outcome != "" {
+		c.DecidedAt = m.now()
+	}
+	r.controls = append(r.controls, c)
+}
+
+// decide answers what can be answered at once. The rest waits for the run's driver.
+func (m *Memory) decide(r *run, c *queue.Control, now bool) {
+	retry, cancel := c.Verb == dagrun.VerbRetry, c.Verb == dagrun.VerbCancel && c.Step == ""
+	switch {
+	case retry && !r.over():
+		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
+		c.Message = fmt.Sprintf("run %d is %s: retry it when it has ended, or cancel it", r.id, r.rec.State)
+	case !retry && r.over():
+		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
+		c.Message = fmt.Sprintf("run %d is %s already", r.id, r.rec.State)
+		if c.Verb != dagrun.VerbCancel {
+			c.Message += ": retry it"
+		}
+	case cancel && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
+		c.Outcome, c.State = dagrun.Applied, dagrun.RunCanceled.String()
+		m.cancelQueued(r)
+	case cancel && r.claim == nil:
+		m.cancelUnheld(r, c, now)
+	case retry:
+		m.reopen(r)
+	default:
+		m.rouse(r)
+	}
+}
+
+// cancelQueued ends a run that did not start in this generation.
+func (m *Memory) cancelQueued(r *run) {
+	why := "canceled by " + m.user
+	r.inbox++
+	m.log(r, queue.Event{Kind: "canceled", By: m.user, Message: why + " before it started"})
+	m.end(r, dagrun.RunCanceled, why)
+}
+
+// end finishes a run that nobody drives, and refuses what else is asked of it.
+func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
+	for _, c := range r.controls {
+		if c.DecidedAt.IsZero() {
+			c.DecidedAt, c.Outcome, c.State, c.Message = m.now(), dagrun.Refused, state.String(), reason
+		}
+	}
+	r.rec.State, r.rec.Reason, r.rec.FinishedAt = state, reason, stamp(m.now())
+	r.rec.WakeAt, r.wakeAt, r.queueDeadline = 0, noTime, noTime
+	m.tellParent(r)
+}
+
+// reopen starts the next generation of a finished run.
+func (m *Memory) reopen(r *run) {
+	r.rec = dagrun.RunRecord{State: dagrun.RunQueued, Generation: r.rec.Generation + 1, Counts: r.rec.Counts}
+	r.losses, r.wakeAt = 0, noTime
+	m.expireAfter(r, m.now())
+	r.inbox++
+	m.list(r, reachRanked)
+}
+
+// rouse lets a driver see that there is something new: the owner hears of it, a parked run is queued.
+func (m *Memory) rouse(r *run) {
+	r.inbox++
+	r.slotWanted = false
+	if r.claim != nil {
+		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
+		return
+	}
+	m.requeue(r, reachAll)
+}
+
+// requeue gives a run back for anybody to claim.
+func (m *Memory) requeue(r *run, reach int) {
+	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
+	m.goOn(r, m.now()) // though the clock went back
+	m.list(r, reach)
+}
+
+// tellParent puts the end of a child run into its parent's inbox.
+func (m *Memory) tellParent(child *run) {
+	if child.parent == 0 {
+		return
+	}
+	p := m.runs[child.parent-1]
+	if p.over() {
+		return
+	}
+	args := spell(map[string]any{"ref": fmt.Sprint(child.id), "state": child.rec.State.String(), "reason": child.rec.Reason})
+	m.file(p, &queue.Control{
+		Run: p.id, Verb: dagrun.VerbChildEnded, Step: p.stepName(child.parentTask), Item: child.parentTask.Item,
+		Args: args, By: fmt.Sprintf("run %d", child.id), At: m.now(),
+	})
+	m.rouse(p)
+}

@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const maxDepth = 100 // of child runs
+
+type runKey struct{ submitter, key string }
+
+// keyed is the run that has a key, and what it was asked for with.
+type keyed struct {
+	run     queue.RunID
+	request string
+}
+
+// childKey is where a child run comes from.
+type childKey struct {
+	task       attemptKey
+	generation int
+}
+
+// Enqueue asks for a run.
+func (m *Memory) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error) {
+	return m.EnqueueAs(ctx, m.user, r)
+}
+
+// EnqueueAs asks for a run in the name of a user.
+func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (queue.RunID, error) {
+	params, err := object(r.Params)
+	if err != nil {
+		return 0, fmt.Errorf("enqueue: %w", err)
+	}
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	asked := contentOf(&r, params)
+	if id, err := m.keyed(user, r.Key, asked); id != 0 || err != nil {
+		return id, err
+	}
+	made, err := m.insert(&r, params)
+	if err != nil {
+		return 0, fmt.Errorf("enqueue: %w", err)
+	}
+	made.trigger, made.submittedBy = "sql", user
+	if r.Manual {
+		made.trigger = "manual"
+	}
+	if r.Key != "" {
+		m.keys[runKey{user, r.Key}] = keyed{made.id, asked}
+	}
+	m.list(made, reachRanked)
+	return made.id, nil
+}
+
+// contentOf is what two requests with the same key must have in common.
+func contentOf(r *queue.Request, params json.RawMessage) string {
+	return fmt.Sprint(r.DAG, string(params), deref(r.Priority), r.Queue, r.Selector, r.LogicalAt.UnixMicro(), string(r.Precomputed), r.Version)
+}
+
+// keyed is the run that has a key, 0 for none.
+func (m *Memory) keyed(submitter, key, content string) (queue.RunID, error) {
+	held, ok := m.keys[runKey{submitter, key}]
+	switch {
+	case !ok || key == "":
+		return 0, nil
+	case held.request != content:
+		return 0, refusal(queue.ErrConflict, "OA004", "use a key of its own for each request", "run_key %q belongs to run %d, which was asked for with another dag, params or overrides", key, held.run)
+	}
+	return held.run, nil
+}
+
+func deref(p *int) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// object is v as JSON in one spelling: nil is {}.
+func object(v any) (json.RawMessage, error) {
+	if raw, ok := v.(json.RawMessage); ok && len(raw) == 0 || v == nil {
+		return json.RawMessage("{}"), nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		return nil, refusal(nil, "OA003", `like {"day": "2026-11-20"}`, "params must be an object")
+	}
+	return json.Marshal(fields)
+}
+
+// insert checks a request and makes its run, which is not listed yet.
+func (m *Memory) insert(r *queue.Request, params json.RawMessage) (*run, error) {
+	v, err := m.target(r.DAG, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	var given map[string]any
+	if err := json.Unmarshal(params, &given); err != nil {
+		return nil, err
+	}
+	if _, err := v.spec.Params(given); err != nil {
+		return nil, refusal(nil, "OA003", "the DAG says which params it takes", "%v", err)
+	}
+	l, err := m.laneFor(v, r)
+	if err != nil {
+		return nil, err
+	}
+	now := m.now()
+	made := &run{
+		id: queue.RunID(len(m.runs) + 1), uid: m.newID(), version: v, lane: l, params: params, precomputed: r.Precomputed, labels: maps.Clone(v.spec.Labels),
+		runAt: later(r.RunAt, now), createdAt: now, submittedBy: m.user, key: r.Key, traceparent: r.Traceparent,
+		rec: dagrun.RunRecord{Generation: 1}, tasks: map[dagrun.TaskID]*taskRow{}, attempts: map[attemptKey]attemptRow{},
+	}
+	made.root = made.id
+	if made.labels == nil {
+		made.labels = map[string]string{}
+	}
+	maps.Copy(made.labels, r.Labels)
+	made.logicalAt = first(r.LogicalAt, r.RunAt, now)
+	m.expireAfter(made, made.runAt)
+	m.runs = append(m.runs, made)
+	return made, nil
+}
+
+// expireAfter ends a run that did not start in time, counted from a moment.
+func (m *Memory) expireAfter(r *run, from time.Time) {
+	if r.version.timeout > 0 {
+		r.queueDeadline = from.Add(r.version.timeout)
+		m.expiring.push(alarm{r.queueDeadline, r})
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func first(times ...time.Time) time.Time {
+	i := slices.IndexFunc(times, func(t time.Time) bool { return !t.IsZero() })
+	return times[i]
+}
+
+func (m *Memory) target(name string, number int) (*version, error) {
+	d := m.dags[name]
+	if d == nil || number != 0 && m.versions[versionKey{d.id, number}] == nil {
+		return nil, refusal(queue.ErrNotFound, "OA001", "apply it first", "there is no dag %s", name)
+	}
+	if d.removed {
+		return nil, refusal(nil, "OA002", "apply it again", "dag %s was removed", name)
+	}
+	if number != 0 && number < d.oldest {
+		return nil, refusal(nil, "OA002", "leave the version out", "version %d of dag %s is retired, the oldest is %d", number, name, d.oldest)
+	}
+	if number != 0 {
+		return m.versions[versionKey{d.id, number}], nil
+	}
+	return d.current, nil
+}
+
+// laneFor is where a request goes, if there is room.
+func (m *Memory) laneFor(v *version, r *queue.Request) (*lane, error) {
+	l := v.lane
+	if r.Queue != "" || r.Priority != nil || r.Selector != nil {
+		name, priority, selector := l.laneKey.queue, l.priority, l.selector
+		if r.Queue != "" {
+			name = r.Queue
+		}
+		set(&priority, r.Priority)
+		if r.Selector != nil {
+			selector = r.Selector
+		}
+		if m.queues[name] == nil || priority < -100 || priority > 100 {
+			return nil, refusal(nil, "OA013", "name a queue that exists, and a priority from -100 to 100", "no queue %s, or no priority %d", name, priority)
+		}
+		l = m.lane(v, name, priority, selector)
+	}
+	if l.queue.maxQueued > 0 && m.queued(l.queue) >= l.queue.maxQueued {
+		return nil, refusal(nil, "OA006", "try again later", "queue %s is full", l.queue.name)
+	}
+	return l, nil
+}
+
+func (m *Memory) queued(q *queueRow) int {
+	n := 0
+	for _, r := range m.runs {
+		if r.lane.queue == q && r.rec.State == dagrun.RunQueued {
+			n++
+		}
+	}
+	return n
+}
+
+// How far the word of a queued run goes.
+const (
+	reachHungry = iota // workers that have a free slot
+	reachRanked        // also one whose next waiting task ranks below it
+	reachAll           // also any other, since the run may need no slot
+)
+
+// rankedMost is how many workers without room are told of one run that ranks above what waits there.
+const rankedMost = 16
+
+// list puts a queued run where workers look for it, and tells one.
+func (m *Memory) list(r *run, reach int) {
+	if !r.listed {
+		r.listed = true
+		r.lane.due.push(r)
+	}
+	m.spread(r.lane, 1, reach)
+}
+
+// spread tells as many workers of a lane as it has new runs, hungry ones first.
+func (m *Memory) spread(l *lane, rows, reach int) {
+	asked := rows
+	for kind := reachHungry; kind <= reach; kind++ {
+		if kind == reachRanked && reach == reachRanked && rows == asked {
+			rows = max(rows, rankedMost) // nobody knows whose slot ends next
+		}
+		for _, w := range m.byTold(l) {
+			if rows > 0 && w.State == queue.WorkerLive && w.Only == 0 && w.serves(l) && w.hears(l, kind) {
+				rows--
+				w.tell(func(h *queue.Heard) { h.Lanes = true; h.Rows++ })
+				if w.told == nil {
+					w.told = map[int]int{}
+				}
+				w.told[l.id]++
+			}
+		}
+	}
+}
+
+// byTold are the workers, those first that were told of the fewest runs of a lane since their last poll.
+func (m *Memory) byTold(l *lane) []*worker {
+	return slices.SortedStableFunc(slices.Values(m.workers), func(a, b *worker) int { return cmp.Compare(a.told[l.id], b.told[l.id]) })
+}
+
+// hears says whether a worker is one of those that are told next.
+func (w *worker) hears(l *lane, kind int) bool {
+	ranked := w.least != nil && *w.least < l.priority
+	switch kind {
+	case reachHungry:
+		return w.hungry > 0
+	case reachRanked:
+		return w.hungry == 0 && ranked
+	default:
+		return w.hungry == 0 && !ranked
+	}
+}
+
+// child makes the run that a task asks for, or finds the one it asked for before.
+func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
+	key := childKey{attemptKey{p.id, c.Task, c.Attempt}, p.rec.Generation}
+	if id, ok := m.children[key]; ok && c.Key == "" {
+		return id, nil
+	}
+	if p.depth >= maxDepth {
+		return 0, refusal(nil, "OA012", "a DAG that starts itself needs an end", "run %d is %d children deep already", p.id, maxDepth)
+	}
+	params, err := object(json.RawMessage(c.Params))
+	if err != nil {
+		return 0, err
+	}
+	asked := queue.Request{DAG: c.DAG, Priority: c.Priority, Queue: c.Queue, Labels: c.Labels, Traceparent: p.traceparent, Key: c.Key, RunAt: c.RunAt}
+	content := contentOf(&asked, params)
+	if c.Key != "" {
+		if !c.Detached {
+			return 0, refusal(nil, "OA013", "use dag.enqueue", "a child that its parent waits for has no run_key")
+		}
+		if id, err := m.keyed(p.submittedBy, c.Key, content); id != 0 || err != nil {
+			return id, err
+		}
+	}
+	asked.LogicalAt = p.logicalAt
+	made, err := m.insert(&asked, params)
+	if err != nil {
+		return 0, err
+	}
+	made.trigger, made.submittedBy, made.depth = "child", p.submittedBy, p.depth+1
+	if !c.Detached {
+		made.parent, made.parentTask, made.root = p.id, c.Task, p.root
+	}
+	if c.Key == "" {
+		m.children[key] = made.id
+	} else {
+		m.keys[runKey{p.submittedBy, c.Key}] = keyed{made.id, content}
+	}
+	m.list(made, reachRanked)
+	return made.id, nil
+}
+
+// serves says whether a worker may serve a lane.
+func (w *worker) serves(l *lane) bool {
+	if w.Only != 0 || len(w.Queues) > 0 && !slices.Contains(w.Queues, l.laneKey.queue) || w.Slots < l.slots {
+		return false
+	}
+	for k, v := range l.selector {
+		if w.Labels[k] != v {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(l.needs, func(need string) bool { return !slices.Contains(w.Offers, need) })
+}

@@ -1,0 +1,160 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Client has a client's calls go wrong.
+func (f *Faults) Client(c Client) Client { return &faultyClient{f, c} }
+
+type faultyClient struct {
+	faults *Faults
+	client Client
+}
+
+func (c *faultyClient) PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (queue.Put, error) {
+	return do(ctx, c.faults, OpPutDAG, func() (queue.Put, error) { return c.client.PutDAG(ctx, spec, source, path) })
+}
+
+func (c *faultyClient) Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error) {
+	return do(ctx, c.faults, OpEnqueue, func() (queue.RunID, error) { return c.client.Enqueue(ctx, r) })
+}
+
+func (c *faultyClient) Control(ctx context.Context, a queue.Ask) (queue.Control, error) {
+	return do(ctx, c.faults, OpControl, func() (queue.Control, error) { return c.client.Control(ctx, a) })
+}
+
+func (c *faultyClient) Get(ctx context.Context, id queue.RunID) (*queue.Run, error) {
+	return do(ctx, c.faults, OpGet, func() (*queue.Run, error) { return c.client.Get(ctx, id) })
+}
+
+func (c *faultyClient) Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error) {
+	return do(ctx, c.faults, OpTasks, func() ([]queue.Task, error) { return c.client.Tasks(ctx, id) })
+}
+
+func (c *faultyClient) Result(ctx context.Context, id queue.RunID) (*queue.Result, error) {
+	return do(ctx, c.faults, OpResult, func() (*queue.Result, error) { return c.client.Result(ctx, id) })
+}
+
+// Session has a worker's calls go wrong. Claims that a poll brought and nobody heard of go back with a later renewal, as
+// a store's do that compares what it holds for a worker with what the worker knows.
+func (f *Faults) Session(s Session) Session {
+	w := &faultySession{faults: f, Session: s}
+	return Session{Claimer: w, Journal: w, Lease: w, LogSink: w}
+}
+
+// faultySession answers what it does not name, ID and Deadline, like the session it stands for.
+type faultySession struct {
+	Session
+
+	faults *Faults
+	mu     sync.Mutex
+	unread []*queue.Claim // claimed, but the reply was lost
+}
+
+func (s *faultySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+	var claimed []*queue.Claim
+	polled, err := do(ctx, s.faults, OpPoll, func() (queue.Polled, error) {
+		p, err := s.Session.Poll(ctx, a)
+		claimed = append(claimed, p.Claims...)
+		return p, err
+	})
+	if lost := len(claimed) - len(polled.Claims); lost > 0 { // the answer that counts is the last
+		s.mu.Lock()
+		s.unread = append(s.unread, claimed[:lost]...)
+		s.mu.Unlock()
+	}
+	return polled, err
+}
+
+func (s *faultySession) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
+	return do(ctx, s.faults, OpLoad, func() ([]*queue.Loaded, error) { return s.Session.Load(ctx, claims) })
+}
+
+func (s *faultySession) ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error) {
+	return do(ctx, s.faults, OpReadMail, func() ([]*queue.Mailbox, error) { return s.Session.ReadMail(ctx, claims) })
+}
+
+func (s *faultySession) Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error) {
+	return do(ctx, s.faults, OpDefinition, func() (*queue.Definition, error) { return s.Session.Definition(ctx, dagID, version) })
+}
+
+// Hear loses what it heard, when its reply is lost: a notification is no more than a hint.
+func (s *faultySession) Hear(ctx context.Context) (queue.Heard, error) {
+	return do(ctx, s.faults, OpHear, func() (queue.Heard, error) { return s.Session.Hear(ctx) })
+}
+
+// Cached finds nothing where its reply is lost: a cache that does not answer has nothing.
+func (s *faultySession) Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error) {
+	outputs, err = do(ctx, s.faults, OpCached, func() (dagrun.JSON, error) {
+		outputs, found, err = s.Session.Cached(ctx, run, step, key, shared)
+		return outputs, err
+	})
+	return outputs, found && err == nil, err
+}
+
+func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
+	applied := false
+	return try(ctx, s.faults, OpCommit, func() error {
+		err := s.Session.Commit(ctx, b)
+		if applied && (b.Leave != nil || b.Result != nil) && errors.Is(err, queue.ErrLeaseLost) {
+			return nil // the first copy gave the claim back: a store knows its own flush again
+		}
+		applied = err == nil
+		return err
+	})
+}
+
+func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits) })
+}
+
+func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+	return try(ctx, s.faults, OpCondemn, func() error { return s.Session.Condemn(ctx, c, reason) })
+}
+
+func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {
+	return do(ctx, s.faults, OpEnqueueChild, func() (queue.RunID, error) { return s.Session.EnqueueChild(ctx, c) })
+}
+
+func (s *faultySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
+	return do(ctx, s.faults, OpRenew, func() (queue.Renewal, error) {
+		r, err := s.Session.Renew(ctx, v)
+		if err == nil {
+			err = s.giveBack(ctx)
+		}
+		return r, err
+	})
+}
+
+// giveBack releases the claims that nobody heard of.
+func (s *faultySession) giveBack(ctx context.Context) error {
+	s.mu.Lock()
+	unread := s.unread
+	s.unread = nil
+	s.mu.Unlock()
+	for _, c := range unread {
+		if err := s.Session.Release(ctx, c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *faultySession) Drain(ctx context.Context) error {
+	return try(ctx, s.faults, OpDrain, func() error { return s.Session.Drain(ctx) })
+}
+
+func (s *faultySession) Close(ctx context.Context) error {
+	return try(ctx, s.faults, OpClose, func() error { return s.Session.Close(ctx) })
+}
+
+func (s *faultySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
+	return try(ctx, s.faults, OpAppendLogs, func() error { return s.Session.AppendLogs(ctx, chunks) })
+}

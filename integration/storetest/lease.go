@@ -1,0 +1,292 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// A lease is to be given up after these shares of its TTL.
+const (
+	softShare = 6 // tenths
+	hardShare = 7
+)
+
+// worker is the row of a worker.
+type worker struct {
+	queue.WorkerInfo
+	fenced bool        // may write
+	hungry int         // how many more runs it would take
+	least  *int        // the priority of its next task that waits for a slot; nil: none waits
+	told   map[int]int // lanes it was told of since its last poll, and of how many runs
+	runs   map[queue.RunID]*run
+	ear    chan struct{} // holds a token while there is something to hear
+	heard  queue.Heard
+}
+
+// MemorySession is a worker's side of a Memory.
+type MemorySession struct {
+	pen
+
+	store  *Memory
+	worker *worker
+	closed bool
+	held   map[queue.RunID]*queue.Claim
+	peers  map[uuid.UUID]silence
+	looked time.Duration // when it last saw the others
+	blind  bool          // a poll failed since
+	soft   time.Duration
+	hard   time.Duration
+}
+
+// silence is for how long a worker's beat stands still, as one observer saw it.
+type silence struct {
+	beat int64
+	took time.Duration
+}
+
+// Register makes a worker known. The same id again gives another session of the same worker.
+func (m *Memory) Register(ctx context.Context, described queue.Worker) (*MemorySession, error) {
+	sent := m.boot()
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	if described.ID == uuid.Nil {
+		described.ID = m.newID()
+	}
+	if described.TTL == 0 {
+		described.TTL = queue.DefaultTTL
+	}
+	w := m.byID[described.ID]
+	if w == nil {
+		w = &worker{fenced: true, runs: map[queue.RunID]*run{}, ear: make(chan struct{}, 1)}
+		w.State, w.Desired, w.StartedAt = queue.WorkerLive, queue.WorkerLive, m.now()
+		m.byID[described.ID] = w
+		m.workers = append(m.workers, w)
+	}
+	if !w.fenced {
+		return nil, fmt.Errorf("register: worker %s was %s: %w", described.ID, w.State, queue.ErrLeaseLost)
+	}
+	w.Worker = described
+	for _, id := range described.Replaces {
+		if dead := m.byID[id]; dead != nil && id != described.ID {
+			m.lose(dead)
+		}
+	}
+	s := &MemorySession{pen: pen{ended: make(chan struct{})}, store: m, worker: w, held: map[queue.RunID]*queue.Claim{}, peers: map[uuid.UUID]silence{}}
+	s.extend(sent)
+	return s, nil
+}
+
+// Roles is the session as its callers see it.
+func (s *MemorySession) Roles() Session { return Session{Claimer: s, Journal: s, Lease: s, LogSink: s} }
+
+// ID of the worker.
+func (s *MemorySession) ID() uuid.UUID { return s.worker.ID }
+
+// usable says whether the session may do anything still. One that was lost lets go of all its claims.
+func (s *MemorySession) usable() error {
+	if s.closed {
+		return queue.ErrClosed
+	}
+	if !s.worker.fenced {
+		for _, c := range s.held {
+			c.Forfeit()
+		}
+		clear(s.held)
+		return fmt.Errorf("worker %s: %w", s.worker.ID, queue.ErrLeaseLost)
+	}
+	return nil
+}
+
+// own is the run of a claim, nil if the claim is gone; then its driver hears of it.
+func (s *MemorySession) own(c *queue.Claim) *run {
+	r := s.store.runs[c.Run-1]
+	if r.claim != nil && r.claim.ID == c.ID && r.owner == s.worker {
+		return r
+	}
+	if held := s.held[c.Run]; held != nil && held.ID == c.ID {
+		delete(s.held, c.Run)
+	}
+	c.Forfeit()
+	return nil
+}
+
+// extend counts the lease from before its renewal was sent.
+func (s *MemorySession) extend(sent time.Duration) {
+	s.soft = sent + s.worker.TTL*softShare/10
+	s.hard = sent + s.worker.TTL*hardShare/10
+}
+
+// Deadline says until when the lease holds.
+func (s *MemorySession) Deadline() (soft, hard time.Duration) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.soft, s.hard
+}
+
+// Renew is a sign of life.
+func (s *MemorySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
+	m := s.store
+	sent := m.boot()
+	if err := m.enter(ctx); err != nil {
+		return queue.Renewal{}, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return queue.Renewal{}, err
+	}
+	w := s.worker
+	w.Beat++
+	w.BeatAt, w.Busy, w.Waiting, w.Runs = m.now(), v.Busy, v.Waiting, len(w.runs)
+	w.Unfit, w.UnfitSince = v.Unfit, v.Since
+	s.extend(sent)
+	renewed := queue.Renewal{Now: stamp(m.now()), Desired: w.Desired}
+	for _, r := range w.sortedRuns() {
+		if slices.ContainsFunc(r.controls, func(c *queue.Control) bool { return c.DecidedAt.IsZero() }) {
+			renewed.Mail = append(renewed.Mail, queue.Mail{Run: r.id, Inbox: r.inbox})
+		}
+	}
+	return renewed, nil
+}
+
+// DrainWorker asks a worker, by name or id, to claim nothing more, and says how many there were.
+func (m *Memory) DrainWorker(ctx context.Context, name string) (int, error) {
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	n := 0
+	for _, w := range m.workers {
+		if w.fenced && (w.Name == name || w.ID.String() == name) {
+			n++
+			w.Desired = queue.WorkerDraining
+			w.tell(func(h *queue.Heard) { h.Drain = true })
+		}
+	}
+	if n == 0 {
+		return 0, refusal(queue.ErrNotFound, "OA007", "list workers to see which there are", "there is no live worker %s", name)
+	}
+	return n, nil
+}
+
+// Drain claims nothing from now on.
+func (s *MemorySession) Drain(ctx context.Context) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	s.worker.State, s.worker.hungry, s.worker.least = queue.WorkerDraining, 0, nil
+	return nil
+}
+
+// Close gives back what is left, and takes leave.
+func (s *MemorySession) Close(ctx context.Context) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	lost := s.usable() != nil
+	s.closed = true
+	close(s.ended)
+	if lost { // there is nothing to give back
+		return nil
+	}
+	for _, r := range s.worker.sortedRuns() {
+		r.slotWanted = false
+		s.release(r)
+	}
+	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
+	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
+	return nil
+}
+
+// reap finds workers whose beat stood still for their TTL, as far as this session saw, and queues what they held.
+func (s *MemorySession) reap(p *queue.Polled) int {
+	m, n := s.store, 0
+	now := m.boot()
+	gap := now - s.looked
+	if s.blind {
+		gap = 0
+	}
+	s.looked, s.blind = now, false
+	for _, w := range m.workers {
+		if w == s.worker || !w.fenced {
+			continue
+		}
+		seen, ok := s.peers[w.ID]
+		if !ok || seen.beat != w.Beat {
+			s.peers[w.ID] = silence{beat: w.Beat}
+			continue
+		}
+		seen.took += gap
+		s.peers[w.ID] = seen
+		if seen.took >= w.TTL {
+			n += m.lose(w)
+			p.Lost = append(p.Lost, w.ID)
+		}
+	}
+	return n
+}
+
+// overlook leaves out the time until the next poll: one failed.
+func (s *MemorySession) overlook() {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.blind = true
+}
+
+// lose is the end of a worker: no write of it lands any more, then its runs go to others.
+func (m *Memory) lose(w *worker) int {
+	if !w.fenced {
+		return 0
+	}
+	w.fenced, w.State, w.EndedAt = false, queue.WorkerLost, m.now()
+	w.hungry, w.least, w.Busy, w.Waiting, w.Runs = 0, nil, 0, 0, 0
+	runs := w.sortedRuns()
+	for _, r := range runs {
+		m.letGo(r)
+		r.losses, r.slotWanted = r.losses+1, false
+		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost: queued again"})
+		m.requeue(r, reachAll)
+	}
+	return len(runs)
+}
+
+// tell has a worker hear of something.
+func (w *worker) tell(add func(*queue.Heard)) {
+	add(&w.heard)
+	select {
+	case w.ear <- struct{}{}:
+	default:
+	}
+}
+
+// Hear waits for a notification, and returns all there were since the last call.
+func (s *MemorySession) Hear(ctx context.Context) (queue.Heard, error) {
+	select {
+	case <-ctx.Done():
+		return queue.Heard{}, ctx.Err()
+	case <-s.worker.ear:
+	}
+	m := s.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	heard := s.worker.heard
+	s.worker.heard = queue.Heard{}
+	return heard, nil
+}

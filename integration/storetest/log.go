@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const maxChunks = 1000 // that one ReadLogs gives
+
+// attemptLog is the log of one attempt, by number.
+type attemptLog struct{ chunks []queue.Chunk }
+
+// end is the number of the next chunk, and whether none is to come.
+func (l *attemptLog) end() (next int, final bool) {
+	if len(l.chunks) == 0 {
+		return 0, false
+	}
+	last := l.chunks[len(l.chunks)-1]
+	return last.Seq + 1, last.Final
+}
+
+func keyOf(c *queue.Chunk) attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
+
+// find is the stored chunk of a number, nil for none.
+func (l *attemptLog) find(seq int) *queue.Chunk {
+	i, ok := slices.BinarySearchFunc(l.chunks, seq, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	if !ok {
+		return nil
+	}
+	return &l.chunks[i]
+}
+
+// AppendLogs stores chunks of runs that the worker has claimed. Sent again they change nothing. What of a run cannot be
+// stored is left out, and named by a *queue.AppendError.
+func (s *MemorySession) AppendLogs(ctx context.Context, chunks []queue.Chunk) error {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if m.refuses != nil {
+		return fmt.Errorf("append logs: %w", m.refuses)
+	}
+	var left queue.AppendError
+	for i := range chunks {
+		c := &chunks[i]
+		switch {
+		case !s.holds(c.Run):
+			left.Lost = append(left.Lost, c.Run)
+		case m.conflicts(c):
+			left.Conflicts = append(left.Conflicts, c.Run)
+		case !slices.Contains(left.Conflicts, c.Run): // nothing goes past what is missing
+			m.appendChunk(c)
+		}
+	}
+	if len(left.Lost)+len(left.Conflicts) == 0 {
+		return nil
+	}
+	left.Lost, left.Conflicts = each(left.Lost), each(left.Conflicts)
+	return fmt.Errorf("append logs: %w", &left)
+}
+
+// holds says whether the session has a claim on a run, in its own view and in the store's.
+func (s *MemorySession) holds(id queue.RunID) bool {
+	c := s.held[id]
+	return c != nil && s.own(c) != nil
+}
+
+// each names every run once.
+func each(runs []queue.RunID) []queue.RunID {
+	slices.Sort(runs)
+	return slices.Compact(runs)
+}
+
+// conflicts says whether another chunk of the same number is there already.
+func (m *Memory) conflicts(c *queue.Chunk) bool {
+	l := m.logs[keyOf(c)]
+	if l == nil {
+		return false
+	}
+	old := l.find(c.Seq)
+	return old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final || old.Stream != c.Stream || old.Reason != c.Reason || old.Dropped != c.Dropped)
+}
+
+// Followed says whether somebody reads the log of a run while it is written.
+func (s *MemorySession) Followed(id queue.RunID) bool {
+	m := s.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	return err == nil && r.follow
+}
+
+// Follow says that somebody reads a run's log, or nobody any more.
+func (m *Memory) Follow(id queue.RunID, follows bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err == nil {
+		r.follow = follows
+	}
+	return err
+}
+
+func (m *Memory) appendChunk(c *queue.Chunk) {
+	l := m.logs[keyOf(c)]
+	if l == nil {
+		l = &attemptLog{}
+		m.logs[keyOf(c)] = l
+	}
+	i, known := slices.BinarySearchFunc(l.chunks, c.Seq, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	if !known {
+		stored := *c
+		stored.Data = bytes.Clone(c.Data)
+		l.chunks = slices.Insert(l.chunks, i, stored)
+	}
+}
+
+// ReadLogs reads an attempt's chunks in their order, or without a Step those of the whole run, task by task.
+func (m *Memory) ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(q.Run)
+	if err != nil {
+		return nil, err
+	}
+	limit := maxChunks
+	if q.Limit > 0 {
+		limit = min(limit, q.Limit)
+	}
+	all := m.logged(r)
+	if q.Step != "" {
+		if all, err = m.loggedBy(r, &q); err != nil {
+			return nil, err
+		}
+	} else if q.Last != nil {
+		i := slices.IndexFunc(all, func(c queue.Chunk) bool { return keyOf(&c) == keyOf(q.Last) && c.Seq == q.Last.Seq })
+		all = all[i+1:]
+	}
+	return slices.Clone(all[:min(limit, len(all))]), nil
+}
+
+// loggedBy are the chunks of one attempt.
+func (m *Memory) loggedBy(r *run, q *queue.LogQuery) ([]queue.Chunk, error) {
+	id, err := r.version.graph.ParseTask(q.Step)
+	if err != nil {
+		return nil, refusal(queue.ErrNotFound, "OA007", "look at its tasks", "run %d has no step %s", q.Run, q.Step)
+	}
+	id.Item, id.Alt = q.Item, max(id.Alt, q.Alt)
+	attempt := q.Attempt
+	if attempt == 0 {
+		attempt = r.latest(id)
+	}
+	chunks := m.chunks(r, attemptKey{r.id, id, attempt})
+	from, _ := slices.BinarySearchFunc(chunks, q.From, func(c queue.Chunk, seq int) int { return c.Seq - seq })
+	return chunks[from:], nil
+}
+
+// logged are all chunks of a run.
+func (m *Memory) logged(r *run) []queue.Chunk {
+	keys := map[attemptKey]bool{}
+	for key := range r.attempts {
+		keys[key] = true
+	}
+	for id, row := range r.tasks {
+		keys[attemptKey{r.id, id, row.Attempt}] = true
+	}
+	inTime := func(a, b attemptKey) int { return cmp.Or(inOrder(a.task, b.task), a.attempt-b.attempt) }
+	var all []queue.Chunk
+	for _, key := range slices.SortedFunc(maps.Keys(keys), inTime) {
+		all = append(all, m.chunks(r, key)...)
+	}
+	return all
+}
+
+// chunks are those of one attempt. One that wrote nothing has none in store, and its end stands in its record only.
+func (m *Memory) chunks(r *run, key attemptKey) []queue.Chunk {
+	if l := m.logs[key]; l != nil {
+		return l.chunks
+	}
+	end := queue.Chunk{Run: r.id, Task: key.task, Attempt: key.attempt, Stream: queue.StreamOarlock, Data: []byte{}, Final: true}
+	if a, superseded := r.attempts[key]; superseded {
+		end.Day, end.At, end.Reason = queue.LogDay(a.StartedAt), moment(a.FinishedAt), wordOf(a.Kind, a.State)
+	} else if row := r.tasks[key.task]; row != nil && row.Attempt == key.attempt && !row.day.IsZero() && row.logEnded() {
+		end.Day, end.At, end.Reason = row.day, moment(row.FinishedAt), wordOf(row.Kind, row.State)
+	} else {
+		return nil
+	}
+	return []queue.Chunk{end}
+}
+
+func (row *taskRow) logEnded() bool {
+	return row.State != dagrun.TaskRunning && row.State != dagrun.TaskWaiting && !row.LogGoesOn()
+}
+
+func wordOf(kind dagrun.FailureKind, state dagrun.State) string {
+	return cmp.Or(string(kind), state.String())
+}
+
+func (r *run) latest(id dagrun.TaskID) int {
+	if row := r.tasks[id]; row != nil {
+		return row.Attempt
+	}
+	return 0
+}

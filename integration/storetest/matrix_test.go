@@ -1,0 +1,231 @@
+package storetest_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// The steps of both DAGs, by where they stand. In the second a step behind the approval may start without it, so that steps before
+// and beside it could lead there.
+const (
+	guardedDAG = `name: %s
+steps:
+  - {id: up, run: "true", depends: []}
+  - {id: gate, action: approval, depends: [up], with: {approvers: [%s]}}
+  - {id: next, run: "true", depends: [gate], retry_policy: {limit: 3, interval: 1h}}
+  - {id: last, run: "true", depends: [next]}
+  - {id: beside, action: wait, with: {duration: 1000h}}
+  - {id: join, run: "true", depends: [gate, beside]}
+  - {id: apart, action: wait, with: {duration: 1000h}}
+`
+	passable = `  - {id: either, run: "true", depends: [gate, beside], trigger_rule: one_success}
+`
+)
+
+// moment is how far a run has come.
+type moment string
+
+const (
+	notReached moment = "not reached" // the step before the approval has not run
+	waits      moment = "waiting"
+	rejected   moment = "rejected"
+	lost       moment = "ended, rejected"
+	given      moment = "given" // and what stands behind it is under way
+	ended      moment = "ended, given"
+)
+
+// prepare brings runs of the owner's to a moment.
+func (o *office) prepare(dag string, m moment, n int) (runs []queue.RunID) {
+	o.Helper()
+	each := func(who, call string) {
+		for _, run := range runs {
+			o.must(who, call, run)
+		}
+	}
+	for range n {
+		runs = append(runs, o.enqueue("owner", dag))
+	}
+	if m == notReached {
+		each("admin", "pause($1)")
+	}
+	o.drive()
+	switch m {
+	case rejected, lost:
+		each("boss", "reject($1, 'gate')")
+	case given, ended:
+		each("boss", "approve($1, 'gate')")
+	}
+	if m == given {
+		o.failing = "next"
+	}
+	o.drive()
+	o.failing = ""
+	if m == lost || m == ended {
+		each("admin", "mark($1, 'beside', 'failed')")
+		each("admin", "mark($1, 'apart', 'failed')")
+		o.drive()
+	}
+	clear(o.ran)
+	return runs
+}
+
+var positions = []string{"up", "gate", "next", "last", "beside", "join", "apart"}
+
+// requests are all that can be asked of a run: about each step where they have a $2.
+var requests = []string{
+	"mark($1, $2, 'succeeded')", "mark($1, $2, 'failed')", "mark($1, $2, 'skipped', outputs => '{\"v\": \"1\"}')",
+	"retry($1, 'step', $2)", "retry($1, 'from', $2)", "retry($1, 'failed')", "retry($1, 'all')",
+	"cancel($1, $2)", "cancel($1)", "pause($1, $2)", "resume($1, $2)", "pause($1)", "resume($1)", "approve($1, $2)", "reject($1, $2)",
+}
+
+// expected is the rule, in one place:
+//
+//   - a reader asks for nothing, and of other people's runs one decides nothing but an approval for which one is named;
+//   - an approval is approved and rejected by those it names alone, and marked by them and by who operates;
+//   - until it is given, nobody else marks a step behind it, or retries one alone;
+//   - where a step behind it may start without it, that holds for all steps that lead there, and for the approval.
+func expected(who, request, step string, dag string, m moment) string {
+	verb, _, _ := strings.Cut(request, "(")
+	decides := step == "gate" && slices.Contains([]string{"approve", "reject", "mark"}, verb)
+	operates := who == "admin" || who == "worker"
+	switch {
+	case who == "reader":
+		return "42501"
+	case decides && who == "boss":
+		return ""
+	case who == "another" || who == "boss":
+		return "OA007"
+	case decides && !(operates && verb == "mark"):
+		return "OA008"
+	case operates || m == given || m == ended:
+		return ""
+	}
+	kept := map[string][]string{"tight": {"next", "last", "join"}, "passable": {"up", "gate", "next", "last", "beside", "join"}}[dag]
+	alone := strings.Contains(request, "'step'") || strings.Contains(request, "'from'")
+	if (verb == "mark" || alone) && slices.Contains(kept, step) {
+		return "OA008"
+	}
+	return ""
+}
+
+// cellsTried says that one cell in so many is tried, where not every one is.
+const cellsTried = 3
+
+func TestRoles_NobodyButItsApproversLeadsPastAnApproval(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.put(fmt.Sprintf(guardedDAG, "tight", o.role("boss")))
+	o.put(fmt.Sprintf(guardedDAG+passable, "passable", o.role("boss")))
+	cells, moments := 0, 0
+	for _, dag := range []string{"tight", "passable"} {
+		for _, m := range []moment{notReached, waits, rejected, lost, given, ended} {
+			moments++
+			run := o.prepare(dag, m, 1)[0]
+			all, steps := o.calls(run)
+			for n, who := range slices.Sorted(maps.Keys(logins)) {
+				var calls, about []string
+				for i, call := range all {
+					if *nightly || (i+n+moments)%cellsTried == 0 { // each call of each login comes at several moments
+						calls, about = append(calls, call), append(about, steps[i])
+					}
+				}
+				for i, got := range o.tries(who, calls) {
+					cells++
+					if want := expected(who, calls[i], about[i], dag, m); got != want {
+						t.Errorf("%s, %s: %s asks for %s: %q, not %q", dag, m, who, calls[i], got, want)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d cells", cells)
+}
+
+// calls are all requests about a run, and the step that each is about.
+func (o *office) calls(run queue.RunID) (calls, steps []string) {
+	for _, request := range requests {
+		request = strings.ReplaceAll(request, "$1", fmt.Sprint(run))
+		if !strings.Contains(request, "$2") {
+			calls, steps = append(calls, request), append(steps, "")
+			continue
+		}
+		for _, step := range positions {
+			calls, steps = append(calls, strings.ReplaceAll(request, "$2", "'"+step+"'")), append(steps, step)
+		}
+	}
+	return calls, steps
+}
+
+const tries = `CREATE FUNCTION pg_temp.tries(call text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'SELECT oarlock.' || call;
+    RAISE 'taken back' USING ERRCODE = 'ZZ000';
+EXCEPTION WHEN OTHERS THEN
+    RETURN replace(SQLSTATE, 'ZZ000', '');
+END $$`
+
+// tries asks, and takes each request back. It returns the codes of the errors.
+func (o *office) tries(who string, calls []string) []string {
+	o.Helper()
+	conn := o.logins[who]
+	if _, err := conn.Exec(o.Context(), "DROP FUNCTION IF EXISTS pg_temp.tries(text)"); err != nil {
+		o.Fatal(err)
+	}
+	if _, err := conn.Exec(o.Context(), tries); err != nil {
+		o.Fatal(err)
+	}
+	rows, _ := conn.Query(o.Context(), "SELECT pg_temp.tries(c) FROM unnest($1::text[]) WITH ORDINALITY u (c, n) ORDER BY n", calls)
+	codes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		o.Fatal(err)
+	}
+	return codes
+}
+
+// Whatever the owner asks for, and then for a retry of the run, nothing runs behind the approval.
+func TestSubmitter_RunsNothingBehindAnApprovalThatIsNotGiven(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.put(fmt.Sprintf(guardedDAG, "tight", o.role("boss")))
+	o.put(fmt.Sprintf(guardedDAG+passable, "passable", o.role("boss")))
+	var runs []queue.RunID
+	what := map[queue.RunID]string{}
+	ran := map[queue.RunID][]string{}
+	for _, dag := range []string{"tight", "passable"} {
+		for _, m := range []moment{waits, lost} {
+			asked, _ := o.calls(0)
+			prepared := o.prepare(dag, m, len(asked))
+			for i, run := range prepared {
+				calls, _ := o.calls(run)
+				_ = o.says("owner", calls[i])
+				what[run] = fmt.Sprintf("%s, %s: %s", dag, m, calls[i])
+			}
+			o.drive()
+			maps.Copy(ran, o.ran)
+			runs = append(runs, prepared...)
+		}
+	}
+	o.ran = ran
+	o.drive()
+	for _, again := range []string{"retry($1, 'failed')", "mark($1, 'next', 'succeeded')"} {
+		for _, run := range runs {
+			_ = o.says("owner", again, run)
+		}
+		o.drive()
+	}
+	for _, run := range runs {
+		for _, step := range []string{"next", "last", "join", "either"} {
+			if slices.Contains(o.ran[run], step) {
+				t.Errorf("%s: there ran %v", what[run], o.ran[run])
+			}
+		}
+	}
+	t.Logf("%d runs", len(runs))
+}

@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Options of a Memory.
+type Options struct {
+	Now  func() time.Time     // the database's clock, and that of all workers; nil: time.Now
+	Boot func() time.Duration // what Deadline counts in; nil: Now, since the Memory was made
+	User string               // who asks; "": "tester". Everybody may everything
+}
+
+// Memory is a store without a database: the same rules for the same calls. Given its clock and the order of calls it is
+// deterministic, ids included.
+type Memory struct {
+	now  func() time.Time
+	boot func() time.Duration
+	user string
+
+	mu      sync.Mutex
+	latest  time.Time // when somebody claimed last
+	down    error
+	refuses error // why no records are taken
+
+	takesAgain chan struct{} // closed when they are again
+
+	dags     map[string]*dag
+	versions map[versionKey]*version
+	queues   map[string]*queueRow
+	lanes    []*lane // by priority, the highest first
+	lanesOf  map[laneKey]*lane
+	runs     []*run // by id, from 1 on
+	keys     map[runKey]keyed
+	children map[childKey]queue.RunID
+	waking   heap[alarm] // parked runs
+	expiring heap[alarm] // queued runs with a deadline
+	workers  []*worker   // as they registered
+	byID     map[uuid.UUID]*worker
+	ids      uint64 // of claims and workers
+	controls int64
+	events   int64
+	logs     map[attemptKey]*attemptLog
+	cache    map[cacheKey]cached
+}
+
+// alarm is when to look at a run again. The run says whether it is still in force.
+type alarm struct {
+	at  time.Time
+	run *run
+}
+
+func newAlarms() heap[alarm] {
+	return heap[alarm]{less: func(a, b alarm) bool {
+		return a.at.Before(b.at) || a.at.Equal(b.at) && a.run.id < b.run.id
+	}}
+}
+
+// NewMemory makes an empty store with the queue "default".
+func NewMemory(o Options) *Memory {
+	m := &Memory{
+		now: o.Now, boot: o.Boot, user: o.User,
+		dags: map[string]*dag{}, versions: map[versionKey]*version{}, queues: map[string]*queueRow{},
+		lanesOf: map[laneKey]*lane{}, keys: map[runKey]keyed{}, children: map[childKey]queue.RunID{},
+		waking: newAlarms(), expiring: newAlarms(),
+		byID: map[uuid.UUID]*worker{}, logs: map[attemptKey]*attemptLog{}, cache: map[cacheKey]cached{},
+	}
+	if m.now == nil {
+		m.now = time.Now
+	}
+	if m.boot == nil {
+		made := m.now()
+		m.boot = func() time.Duration { return m.now().Sub(made) }
+	}
+	if m.user == "" {
+		m.user = "tester"
+	}
+	m.queues["default"] = &queueRow{name: "default"}
+	return m
+}
+
+// Break makes every call fail with err, which changes nothing, until Break(nil): the database is away. Observers
+// do not count the time around a poll that failed as silence of others.
+func (m *Memory) Break(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = err
+}
+
+// enter locks the store for one call. Whoever got no error must unlock.
+func (m *Memory) enter(ctx interface{ Err() error }) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.down != nil {
+		defer m.mu.Unlock()
+		return m.down
+	}
+	return nil
+}
+
+// newID makes an id that was not there before.
+func (m *Memory) newID() uuid.UUID {
+	m.ids++
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], m.ids*0x9e3779b97f4a7c15) // spread, as random ones are
+	binary.BigEndian.PutUint64(id[8:], m.ids)
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id
+}
+
+func (m *Memory) run(id queue.RunID) (*run, error) {
+	if id < 1 || int(id) > len(m.runs) {
+		return nil, refusal(queue.ErrNotFound, "OA007", "list runs to see which there are", "there is no run %d, or it is not yours", id)
+	}
+	return m.runs[id-1], nil
+}
+
+// refusal is what a person can act on, as the database words it.
+func refusal(is error, code, hint, message string, args ...any) error {
+	err := &queue.Error{Code: code, Message: fmt.Sprintf(message, args...), Hint: hint}
+	if is == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", is, err)
+}
+
+func stamp(t time.Time) dagrun.Time { return dagrun.Time(t.UnixMilli()) }
+
+// moment is the reverse of stamp; 0 is no time at all.
+func moment(t dagrun.Time) time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(t)).UTC()
+}
+
+// spell writes plain values as JSON.
+func spell(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("%#v: %v", v, err))
+	}
+	return raw
+}

@@ -1,0 +1,84 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Client asks for runs, steers them and looks at them.
+type Client interface {
+	PutDAG(ctx context.Context, spec *dagspec.Spec, source, path string) (queue.Put, error)
+	Enqueue(ctx context.Context, r queue.Request) (queue.RunID, error)
+	Control(ctx context.Context, a queue.Ask) (queue.Control, error)
+	Get(ctx context.Context, id queue.RunID) (*queue.Run, error)
+	Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error)
+	Result(ctx context.Context, id queue.RunID) (*queue.Result, error)
+}
+
+// Administrator pauses and limits what may start.
+type Administrator interface {
+	SetQueue(ctx context.Context, c queue.QueueChange) error
+	SetDAG(ctx context.Context, c queue.DAGChange) error
+	DrainWorker(ctx context.Context, worker string) (int, error)
+}
+
+// Historian tells what became of a run, beyond its state, and what waits for people.
+type Historian interface {
+	Approvals(ctx context.Context, all bool, most int) ([]queue.Approval, error)
+	Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error)
+	Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error)
+	Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error)
+}
+
+// LogReader shows what a LogSink stored.
+type LogReader interface {
+	ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error)
+}
+
+// Claimer finds work and what belongs to it.
+type Claimer interface {
+	Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
+	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
+	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
+	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
+	Hear(ctx context.Context) (queue.Heard, error)
+	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
+}
+
+// Journal writes what drives decide.
+type Journal interface {
+	Commit(ctx context.Context, b *queue.Batch) error
+	Release(ctx context.Context, c *queue.Claim, waits bool) error
+	Condemn(ctx context.Context, c *queue.Claim, reason string) error
+	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
+	Stats() queue.SessionStats
+}
+
+// Lease proves that a worker is alive, and ends with it.
+type Lease interface {
+	ID() uuid.UUID
+	Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
+	Deadline() (soft, hard time.Duration)
+	Drain(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// LogSink stores pieces of logs.
+type LogSink interface {
+	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
+	Followed(run queue.RunID) bool
+}
+
+// Session is a worker's side of a store, by role. A caller that needs one role should ask for that one.
+type Session struct {
+	Claimer
+	Journal
+	Lease
+	LogSink
+}

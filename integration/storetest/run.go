@@ -1,0 +1,364 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// run is the row of a run, with all that belongs to it.
+type run struct {
+	id      queue.RunID
+	uid     uuid.UUID
+	version *version
+	lane    *lane
+	listed  bool // in the lane's heap
+	follow  bool // somebody reads its logs
+
+	params, precomputed  json.RawMessage
+	labels               map[string]string
+	runAt, logicalAt     time.Time
+	createdAt            time.Time
+	trigger, submittedBy string
+	key, traceparent     string
+	parent, root         queue.RunID
+	parentTask           dagrun.TaskID
+	depth                int
+	rec                  dagrun.RunRecord // as the core keeps it
+	wakeAt               time.Time
+	queueDeadline        time.Time
+	slotWanted           bool         // given back because its next task waits for a slot
+	claim                *queue.Claim // nil: nobody's
+	owner                *worker
+	epoch, losses        int
+	inbox                int64
+	tasks                map[dagrun.TaskID]*taskRow
+	attempts             map[attemptKey]attemptRow
+	controls             []*queue.Control
+	events               []queue.Event
+}
+
+type taskRow struct {
+	dagrun.TaskRecord
+	epoch    int
+	worker   string
+	day      time.Time
+	settled  *queue.Settled
+	slot     int
+	lastLine string
+	asks     *dagrun.Asks // open
+}
+
+type attemptKey struct {
+	run     queue.RunID
+	task    dagrun.TaskID
+	attempt int
+}
+
+type attemptRow struct {
+	dagrun.AttemptRecord
+	worker string
+}
+
+// over says whether the run is finished: then nothing of it changes until it is retried.
+func (r *run) over() bool { return r.rec.State.Terminal() }
+
+// parked says whether the run waits for nobody's claim.
+func (r *run) parked() bool {
+	return r.claim == nil && (r.rec.State == dagrun.RunWaiting || r.rec.State == dagrun.RunPaused)
+}
+
+// row is the task's row, made if there is none.
+func (r *run) row(id dagrun.TaskID) (row *taskRow, known bool) {
+	row, known = r.tasks[id]
+	if !known {
+		row = &taskRow{}
+		r.tasks[id] = row
+	}
+	return row, known
+}
+
+// sortedTasks are the rows in the order of the graph.
+func (r *run) sortedTasks() []*taskRow {
+	return slices.SortedFunc(maps.Values(r.tasks), func(a, b *taskRow) int { return inOrder(a.ID, b.ID) })
+}
+
+// listedTasks are sorted as people want them: items in the order of their list.
+func (r *run) listedTasks() []*taskRow {
+	place := map[dagrun.TaskID]int{}
+	for id, row := range r.tasks {
+		if id.Item != "" || id.Alt > 0 || row.Growth == nil {
+			continue
+		}
+		for i, item := range row.Growth.Items {
+			place[dagrun.TaskID{Step: id.Step, Item: item.Key}] = i + 1
+		}
+	}
+	at := func(id dagrun.TaskID) int {
+		id.Alt = 0
+		if id.Item == "" {
+			return 0
+		}
+		return cmp.Or(place[id], math.MaxInt)
+	}
+	rows := r.sortedTasks()
+	slices.SortStableFunc(rows, func(a, b *taskRow) int {
+		return cmp.Or(cmp.Compare(a.ID.Step, b.ID.Step), cmp.Compare(at(a.ID), at(b.ID)))
+	})
+	return rows
+}
+
+func inOrder(a, b dagrun.TaskID) int {
+	return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Item, b.Item), cmp.Compare(a.Alt, b.Alt))
+}
+
+func (r *run) undecided() []queue.Control {
+	var open []queue.Control
+	for _, c := range r.controls {
+		if c.DecidedAt.IsZero() {
+			open = append(open, *c)
+		}
+	}
+	return open
+}
+
+// log writes into the run's own log.
+func (m *Memory) log(r *run, e queue.Event) {
+	m.events++
+	e.ID = m.events
+	if e.At.IsZero() {
+		e.At = m.now()
+	}
+	r.events = append(r.events, e)
+}
+
+// Get is the run as people see it.
+func (m *Memory) Get(ctx context.Context, id queue.RunID) (*queue.Run, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	v := m.shown(r)
+	return &v, nil
+}
+
+func (m *Memory) shown(r *run) queue.Run {
+	v := queue.Run{
+		ID: r.id, UID: r.uid, DAG: r.version.dag.name, Version: r.version.number, Generation: r.rec.Generation,
+		State: r.rec.State.String(), Reason: r.rec.Reason, Tolerated: r.rec.Tolerated,
+		Queue: r.lane.laneKey.queue, Priority: r.lane.priority, Params: r.params, Labels: r.labels, Key: r.key, Trigger: r.trigger,
+		Epoch: r.epoch, SubmittedBy: r.submittedBy, Parent: r.parent, Root: r.root, Counts: r.rec.Counts,
+		RunAt: r.runAt, LogicalAt: r.logicalAt, CreatedAt: r.createdAt,
+		StartedAt: moment(r.rec.StartedAt), FinishedAt: moment(r.rec.FinishedAt),
+	}
+	if r.owner != nil {
+		v.Worker = r.owner.Name
+	}
+	if r.rec.State == dagrun.RunQueued {
+		v.Reason = cmp.Or(m.allUnfit(r.lane), "waits for a worker with room")
+		if r.epoch == 0 && r.runAt.After(m.now()) {
+			v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
+		}
+	}
+	return v
+}
+
+// allUnfit says why nothing of a lane is claimed, where all workers that serve it say why they claim nothing.
+func (m *Memory) allUnfit(l *lane) (why string) {
+	for _, w := range m.workers {
+		switch {
+		case w.State != queue.WorkerLive || !w.serves(l):
+		case w.Unfit == "":
+			return ""
+		case why == "" || w.Name+w.Unfit < why:
+			why = fmt.Sprintf("worker %s claims nothing: %s", w.Name, w.Unfit)
+		}
+	}
+	return why
+}
+
+// Tasks are the tasks of a run in the order of its DAG, pending ones included.
+func (m *Memory) Tasks(ctx context.Context, id queue.RunID) ([]queue.Task, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	g, rows := r.version.graph, r.listedTasks()
+	var shown []queue.Task
+	for step := range g.Len() {
+		before := len(shown)
+		for _, row := range rows {
+			if row.ID.Step == step {
+				shown = append(shown, r.shownTask(row))
+			}
+		}
+		if len(shown) == before && !r.isHandler(step) {
+			shown = append(shown, r.unbegun(step))
+		}
+	}
+	return shown, nil
+}
+
+func (r *run) isHandler(step int) bool { return step >= len(r.version.spec.Steps) }
+
+func (r *run) kind(id dagrun.TaskID) string {
+	switch {
+	case id.Alt > 0:
+		return "replacement"
+	case r.isHandler(id.Step):
+		return "handler"
+	case r.version.graph.Step(id.Step).Foreach != nil:
+		return "foreach"
+	default:
+		return "step"
+	}
+}
+
+// unbegun is a step that has no row.
+func (r *run) unbegun(step int) queue.Task {
+	t := queue.Task{
+		Step: r.version.graph.StepName(step), Kind: r.kind(dagrun.TaskID{Step: step}),
+		State: dagrun.TaskPending.String(), Outputs: json.RawMessage("{}"),
+	}
+	if r.over() {
+		t.State, t.Reason = dagrun.TaskCanceled.String(), r.rec.Reason
+	}
+	return t
+}
+
+func (r *run) shownTask(row *taskRow) queue.Task {
+	t := queue.Task{
+		Step: r.stepName(row.ID), Item: row.ID.Item, Kind: r.kind(row.ID), State: row.State.String(), Reason: row.Reason,
+		FailureKind: string(row.Kind), Attempt: row.Attempt, Outputs: json.RawMessage(cmp.Or(row.Outputs, "{}")), Worker: row.worker,
+		NextAttemptAt: moment(row.NextAt), StartedAt: moment(row.StartedAt), FinishedAt: moment(row.FinishedAt),
+		Approval: row.question(),
+	}
+	if row.HasExit {
+		code := row.ExitCode
+		t.ExitCode = &code
+	}
+	if row.ID.Alt > 0 {
+		t.Replaces = r.version.graph.StepName(row.ID.Step)
+		if row.ID.Item != "" {
+			t.Replaces += "/" + row.ID.Item
+		}
+	}
+	return t
+}
+
+// stepName is the name of a task without its item.
+func (r *run) stepName(id dagrun.TaskID) string {
+	name := r.version.graph.StepName(id.Step)
+	if id.Alt > 0 {
+		name += "~" + strconv.Itoa(id.Alt)
+	}
+	return name
+}
+
+// Result is how the run ended. Outputs are nil until it has.
+func (m *Memory) Result(ctx context.Context, id queue.RunID) (*queue.Result, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	res := &queue.Result{
+		State: r.rec.State.String(), Reason: r.rec.Reason, Tolerated: r.rec.Tolerated,
+		StartedAt: moment(r.rec.StartedAt), FinishedAt: moment(r.rec.FinishedAt),
+	}
+	if r.over() {
+		res.Outputs = map[string]json.RawMessage{}
+		for _, row := range r.tasks {
+			if row.ID.Item == "" && row.Outputs != "" {
+				res.Outputs[r.stepName(row.ID)] = json.RawMessage(row.Outputs)
+			}
+		}
+	}
+	return res, nil
+}
+
+// Attempts are those that later ones superseded.
+func (m *Memory) Attempts(ctx context.Context, id queue.RunID) ([]queue.Attempt, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.SortedFunc(maps.Values(r.attempts), func(a, b attemptRow) int {
+		return cmp.Or(inOrder(a.ID, b.ID), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	shown := make([]queue.Attempt, len(rows))
+	for i, a := range rows {
+		shown[i] = queue.Attempt{
+			Step: r.stepName(a.ID), Item: a.ID.Item, Attempt: a.Attempt, Generation: a.Generation, State: a.State.String(),
+			FailureKind: string(a.Kind), Signal: a.Signal, Reason: a.Reason, Worker: a.worker,
+			StartedAt: moment(a.StartedAt), FinishedAt: moment(a.FinishedAt),
+		}
+		if a.HasExit {
+			shown[i].ExitCode = &a.ExitCode
+		}
+	}
+	return shown, nil
+}
+
+// Events are the run's own log, after the one that is named.
+func (m *Memory) Events(ctx context.Context, id queue.RunID, after int64) ([]queue.Event, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	from := slices.IndexFunc(r.events, func(e queue.Event) bool { return e.ID > after })
+	if from < 0 {
+		return nil, nil
+	}
+	return slices.Clone(r.events[from:]), nil
+}
+
+// Controls are what was asked of a run, the oldest first.
+func (m *Memory) Controls(ctx context.Context, id queue.RunID) ([]queue.Control, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	r, err := m.run(id)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]queue.Control, len(r.controls))
+	for i, c := range r.controls {
+		all[i] = *c
+		if accepted(c) {
+			all[i].Outcome = dagrun.Accepted
+		}
+	}
+	return all, nil
+}

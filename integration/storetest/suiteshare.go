@@ -1,0 +1,475 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var sharePromises = []promise{
+	{"what is given back unbegun is canceled at once", releasedIsCanceled},
+	{"what is given back unbegun waits for a pause to end", releasedIsPaused},
+	{"what is given back unbegun is not active", releasedIsNotActive},
+	{"what is given back unbegun does not run", releasedDoesNotRun},
+	{"what is given back unbegun has as long to begin as before", releasedExpires},
+	{"what is given back unbegun in its second generation is queued", releasedAgain},
+	{"what is given back unbegun reads as queued", releasedReads},
+	{"what has begun stays begun when it is given back", releasedBegun},
+	{"a full worker claims what a request brought back", rousedByControl},
+	{"a full worker claims what a timer brought back", rousedByTimer},
+	{"a full worker claims what a child's end brought back", rousedByChild},
+	{"a full worker claims what a loss brought back", rousedByLoss},
+	{"a full worker leaves what waits for a slot, until a request comes for it", slotWanted},
+	{"what waits for a slot still does after a claim that nobody drove", slotWantedStill},
+	{"what was asked in the meantime keeps a run from going back for a slot", askedMeanwhile},
+	{"what a full worker claims behind a limit leaves the rest to others", rousedBehindLimit},
+	{"a word of runs is passed on by who has no room", passesOn},
+	{"a full worker is told of a run that ranks above what waits there", toldOfRank},
+	{"nothing is claimed ahead where another worker has room", aheadAlone},
+	{"nothing is claimed ahead behind a limit", aheadBehindLimit},
+	{"a worker sees what ranks above its tasks, and claims that alone", topAndAbove},
+	{"hunger is for free slots", hungryForFree},
+	{"nobody counts on a worker that says why it claims nothing, and what waits for it alone says so", unfitAlone},
+	{"a worker that leaves slots for its next poll is still hungry, and the others know how many are", rivals},
+}
+
+// giveBack claims the next run, and gives it back before anything of it was committed.
+func (s *setup) giveBack(w Session, id queue.RunID, waits bool) {
+	s.Helper()
+	c := s.claimOne(w)
+	if c.Run != id {
+		s.Fatalf("claimed %d, want %d", c.Run, id)
+	}
+	s.must(w.Release(s.Context(), c, waits))
+}
+
+// poll is one poll.
+func (s *setup) poll(w Session, a queue.Appetite) queue.Polled {
+	s.Helper()
+	polled, err := w.Poll(s.Context(), a)
+	s.must(err)
+	return polled
+}
+
+func (s *setup) wantClaims(what string, got []*queue.Claim, want ...queue.RunID) {
+	s.Helper()
+	var runs []queue.RunID
+	for _, c := range got {
+		runs = append(runs, c.Run)
+	}
+	if !slices.Equal(runs, want) {
+		s.Errorf("%s: claimed %v, want %v", what, runs, want)
+	}
+}
+
+func releasedIsCanceled(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	s.giveBack(w, id, true)
+	s.cancels(id)
+	s.idle(w, "it was canceled")
+}
+
+func releasedIsPaused(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	s.giveBack(w, id, true)
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: new(true)}))
+	s.idle(w, "its DAG is paused")
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "single", Paused: new(false)}))
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
+	s.idle(w, "its queue is paused")
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(false)}))
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.wantState(id, "succeeded")
+}
+
+func releasedIsNotActive(s *setup) {
+	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	first := s.enqueue(queue.Request{DAG: "few"})
+	w := s.worker()
+	s.giveBack(w, first, false)
+	urgent := s.enqueue(queue.Request{DAG: "few", Priority: new(5)})
+	if c := s.claimOne(w); c.Run != urgent {
+		s.Errorf("claimed %d, want %d: what nobody drives takes no place", c.Run, urgent)
+	}
+	s.idle(w, "one is active")
+}
+
+func releasedDoesNotRun(s *setup) {
+	s.put(single)
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(1)}))
+	first := s.enqueue(queue.Request{DAG: "single"})
+	w := s.worker()
+	s.giveBack(w, first, false)
+	urgent := s.enqueue(queue.Request{DAG: "single", Priority: new(5)})
+	if c := s.claimOne(w); c.Run != urgent {
+		s.Errorf("claimed %d, want %d", c.Run, urgent)
+	}
+	s.idle(w, "one is running")
+}
+
+func releasedExpires(s *setup) {
+	s.put("name: hurried\nqueue_timeout: 1s\nsteps: [{id: a, run: \"true\"}]\n")
+	id := s.enqueue(queue.Request{DAG: "hurried"})
+	w, other := s.worker(), s.worker(func(w *queue.Worker) { w.Offers = nil })
+	c := s.claimOne(w)
+	end := s.get(id).RunAt.Add(time.Second)
+	s.until("its time is over while it is claimed", func() bool { return moment(s.now(w)).After(end) })
+	s.idle(other, "it can serve nothing")
+	s.wantState(id, "running")
+	s.must(w.Release(s.Context(), c, true))
+	s.until("it gives up", func() bool {
+		s.idle(other, "it can serve nothing")
+		return s.get(id).Over()
+	})
+	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" || !r.StartedAt.IsZero() {
+		s.Errorf("%s, %s, started at %v", r.State, r.Reason, r.StartedAt)
+	}
+}
+
+func releasedAgain(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
+	s.giveBack(w, id, true)
+	if r := s.get(id); r.State != "queued" || r.Generation != 2 || !r.StartedAt.IsZero() {
+		s.Errorf("run %+v", r)
+	}
+	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {
+		s.Errorf("answer %+v", answer)
+	}
+}
+
+func releasedReads(s *setup) {
+	id := s.start(single)
+	before := s.get(id)
+	w := s.worker()
+	c := s.claimOne(w)
+	if c.Begun {
+		s.Error("a first claim is of a run that has begun")
+	}
+	s.must(w.Release(s.Context(), c, true))
+	after := s.get(id)
+	if after.State != "queued" || !after.StartedAt.IsZero() || !after.RunAt.Equal(before.RunAt) {
+		s.Errorf("run %+v, was %+v", after, before)
+	}
+	again := s.claimOne(w)
+	if again.Begun || again.Epoch != c.Epoch+1 || again.Losses != 0 {
+		s.Errorf("claimed again: %+v", again)
+	}
+}
+
+func releasedBegun(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+	s.must(w.Release(s.Context(), c, true))
+	if r := s.get(id); r.State != "queued" || r.StartedAt.IsZero() {
+		s.Errorf("run %+v", r)
+	}
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "chain", Paused: new(true)}))
+	if c = s.claimOne(w); !c.Begun {
+		s.Error("it had begun")
+	}
+	s.must(w.Release(s.Context(), c, true)) // of this drive nothing was committed
+	if r := s.get(id); r.StartedAt.IsZero() {
+		s.Error("it has begun no more")
+	}
+}
+
+// rouses wants a worker without a free slot to claim a run.
+func (s *setup) rouses(id queue.RunID) {
+	s.Helper()
+	w := s.worker()
+	s.until("a full worker takes it", func() bool {
+		claims := s.poll(w, queue.Appetite{Roused: 64}).Claims
+		for _, c := range claims {
+			if c.Run != id || !c.Begun {
+				s.Fatalf("claimed %+v", c)
+			}
+		}
+		return len(claims) > 0
+	})
+}
+
+func rousedByControl(s *setup) {
+	id := s.start("name: gate\nsteps: [{id: a, action: approval}]\n")
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.enqueue(queue.Request{DAG: "gate"}) // which waits for a slot
+	s.ask(approve(id, "a"))
+	s.rouses(id)
+}
+
+func rousedByTimer(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	at := s.now(w)
+	s.must(w.Commit(s.Context(), park(c, c.Inbox, at+dagrun.Time(s.TTL.Milliseconds()), row(0, 1, dagrun.TaskWaiting, at))))
+	s.rouses(id)
+}
+
+func rousedByChild(s *setup) {
+	s.put(single)
+	id := s.start(parent)
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.wantState(id, "waiting")
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.rouses(id)
+}
+
+func rousedByLoss(s *setup) {
+	id := s.start(single)
+	dead := s.worker()
+	s.claimOne(dead)
+	s.worker(replacing(dead))
+	s.rouses(id)
+}
+
+func slotWanted(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+	s.must(w.Release(s.Context(), c, true))
+	for range 3 {
+		s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	}
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	s.rouses(id)
+}
+
+func slotWantedStill(s *setup) {
+	id := s.start(chain)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+	s.must(w.Release(s.Context(), c, true))
+	s.giveBack(w, id, false)
+	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	s.claimOne(w)
+	s.worker(replacing(w))
+	s.rouses(id)
+}
+
+func askedMeanwhile(s *setup) {
+	id := s.start(single)
+	w := s.worker()
+	c := s.claimOne(w)
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	if err := w.Release(s.Context(), c, true); !errors.Is(err, queue.ErrInboxMoved) {
+		s.Errorf("for want of a slot: %v, want that its inbox moved", err)
+	}
+	s.must(w.Release(s.Context(), c, false))
+}
+
+func rousedBehindLimit(s *setup) {
+	s.put("name: gate\nsteps: [{id: a, action: approval}]\n")
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(2)}))
+	roused := s.enqueue(queue.Request{DAG: "gate"})
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{})
+	fresh := s.enqueue(queue.Request{DAG: "gate", Priority: new(5)})
+	s.ask(approve(roused, "a"))
+	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims, roused)
+	s.wantClaims("with a free slot", s.poll(w, queue.Appetite{Free: 1}).Claims, fresh)
+}
+
+// hears waits for the word that there are runs.
+func (s *setup) hears(w Session) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	for {
+		heard, err := w.Hear(ctx)
+		s.must(err)
+		if heard.Lanes {
+			return
+		}
+	}
+}
+
+// listens has a worker hear something, so that it misses nothing from then on.
+func (s *setup) listens(w Session) {
+	s.Helper()
+	id := s.enqueue(queue.Request{DAG: "single"})
+	c := s.claimOne(w)
+	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	for {
+		heard, err := w.Hear(ctx)
+		s.must(err)
+		if heard.All || slices.Contains(heard.Runs, c.Run) {
+			return
+		}
+	}
+}
+
+// The slot that ends there before its next poll would go to what ranks below.
+func toldOfRank(s *setup) {
+	s.put(single)
+	w := s.worker()
+	s.listens(w)
+	s.poll(w, queue.Appetite{Waiting: 1, Least: new(0)})
+	s.enqueue(queue.Request{DAG: "single", Priority: new(5)})
+	s.hears(w)
+}
+
+func passesOn(s *setup) {
+	s.put(single)
+	told, next := s.worker(), s.worker()
+	s.listens(told)
+	s.listens(next)
+	s.poll(next, queue.Appetite{})
+	s.idle(told, "nothing is queued")
+	s.enqueue(queue.Request{DAG: "single"})
+	s.hears(told)
+	s.wantClaims("above all", s.poll(next, queue.Appetite{Free: 1, Above: new(1000)}).Claims)
+	s.poll(told, queue.Appetite{})
+	s.hears(next)
+}
+
+func aheadAlone(s *setup) {
+	s.put(single)
+	var ids []queue.RunID
+	for range 4 {
+		ids = append(ids, s.enqueue(queue.Request{DAG: "single"}))
+	}
+	w, other := s.worker(), s.worker()
+	stranger := s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
+	for _, idle := range []Session{other, stranger} {
+		s.poll(idle, queue.Appetite{Free: 1, Above: new(1000)}) // and is hungry
+	}
+	s.poll(w, queue.Appetite{}) // sees them
+	s.wantClaims("beside a hungry worker", s.poll(w, queue.Appetite{Ahead: 1}).Claims)
+	s.wantClaims("where something is free", s.poll(w, queue.Appetite{Free: 1, Ahead: 1}).Claims, ids[0])
+	s.poll(other, queue.Appetite{})
+	s.poll(w, queue.Appetite{})
+	p := s.poll(w, queue.Appetite{Ahead: 3})
+	s.wantClaims("beside a full worker, and a hungry one of other queues", p.Claims, ids[1:]...)
+	if p.Hungry || len(p.Shared) == 0 {
+		s.Errorf("polled %+v", p)
+	}
+	s.must(other.Close(s.Context()))
+	if p := s.poll(w, queue.Appetite{}); len(p.Shared) > 0 {
+		s.Errorf("it shares %v with nobody", p.Shared)
+	}
+}
+
+func aheadBehindLimit(s *setup) {
+	s.put(single)
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(5)}))
+	first := s.enqueue(queue.Request{DAG: "single"})
+	s.enqueue(queue.Request{DAG: "single"})
+	w := s.worker()
+	s.wantClaims("one is to start", s.poll(w, queue.Appetite{Free: 1, Ahead: 4}).Claims, first)
+	s.wantClaims("none is", s.poll(w, queue.Appetite{Ahead: 4}).Claims)
+}
+
+func topAndAbove(s *setup) {
+	s.put(single)
+	low := s.enqueue(queue.Request{DAG: "single"})
+	w := s.worker()
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
+		s.Errorf("%d ranks above 0", *p.Top)
+	}
+	high := s.enqueue(queue.Request{DAG: "single", Priority: new(7)})
+	s.enqueue(queue.Request{DAG: "single", Priority: new(3)})
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
+		s.Errorf("polled %+v", p)
+	}
+	s.wantClaims("above 3", s.poll(w, queue.Appetite{Free: 5, Above: new(3)}).Claims, high)
+	if p := s.poll(w, queue.Appetite{Least: new(3)}); p.Top != nil {
+		s.Errorf("%d ranks above 3", *p.Top)
+	}
+	if p := s.poll(w, queue.Appetite{}); p.Top != nil {
+		s.Errorf("nothing waits, and %d ranks above it", *p.Top)
+	}
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
+	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
+		s.Errorf("%d of a paused queue", *p.Top)
+	}
+	s.wantState(low, "queued")
+}
+
+func hungryForFree(s *setup) {
+	s.start(single)
+	w := s.worker()
+	if p := s.poll(w, queue.Appetite{Free: 1, Ahead: 5}); len(p.Claims) != 1 || p.Hungry {
+		s.Errorf("polled %+v", p)
+	}
+	if p := s.poll(w, queue.Appetite{Ahead: 5, Roused: 5}); p.Hungry {
+		s.Error("it has no free slot, and is hungry")
+	}
+	if p := s.poll(w, queue.Appetite{Free: 1}); !p.Hungry {
+		s.Error("it has a free slot, and is not hungry")
+	}
+}
+
+func rivals(s *setup) {
+	s.put(single)
+	one, other, elsewhere := s.worker(), s.worker(), s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
+	for range 3 {
+		s.enqueue(queue.Request{DAG: "single"})
+	}
+	s.poll(elsewhere, queue.Appetite{Free: 4})
+	s.wantRivals(one, 0)
+	if p := s.poll(other, queue.Appetite{Free: 1, Spare: 3}); len(p.Claims) != 1 || p.Hungry {
+		s.Errorf("claimed %d, hungry %v: want one, and more to be there", len(p.Claims), p.Hungry)
+	}
+	s.wantRivals(one, 1)
+	s.poll(other, queue.Appetite{Free: 1})
+	s.wantRivals(one, 0)
+}
+
+func unfitAlone(s *setup) {
+	s.put(single)
+	w, other := s.worker(), s.worker()
+	s.poll(other, queue.Appetite{Free: 1})
+	s.wantRivals(w, 1)
+	s.tells(other, "no space left")
+	if p := s.poll(w, queue.Appetite{}); p.Rivals != 0 || len(p.Shared) > 0 || len(p.Open) > 0 {
+		s.Errorf("beside a worker that claims nothing: polled %+v", p)
+	}
+	s.must(w.Drain(s.Context()))
+	id := s.enqueue(queue.Request{DAG: "single"})
+	waits := func() string {
+		r, err := s.Client.Get(s.Context(), id)
+		s.must(err)
+		return r.Reason
+	}
+	if got := waits(); !strings.HasSuffix(got, " claims nothing: no space left") {
+		s.Errorf("the run waits: %s", got)
+	}
+	s.tells(other, "")
+	if got := waits(); got != "waits for a worker with room" {
+		s.Errorf("once the worker claims again the run waits: %s", got)
+	}
+}
+
+// tells has a worker say why it claims nothing; "": it claims.
+func (s *setup) tells(w Session, unfit string) {
+	s.Helper()
+	_, err := w.Renew(s.Context(), queue.Vitals{Unfit: unfit, Since: time.Now()})
+	s.must(err)
+}
+
+func (s *setup) wantRivals(w Session, want int) {
+	s.Helper()
+	s.poll(w, queue.Appetite{})
+	if p := s.poll(w, queue.Appetite{}); p.Rivals != want {
+		s.Errorf("%d rivals, want %d", p.Rivals, want)
+	}
+}

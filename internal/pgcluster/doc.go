@@ -1,8 +1,0 @@
-// Package pgcluster gives a test servers of its own, to be stopped, crashed, restarted, filled up, and promoted.
-//
-// [Start] makes a primary; [Node.Standby] a copy of it that follows; [Node.Restore] one that does not, by recovery. A node keeps its data and its port across restarts:
-// one whose port somebody else has taken meanwhile fails its test, since who knows its address would not find it again.
-// Everything ends with the test; when the test process is killed, its servers end with it.
-//
-// Most tests want internal/pgtest, which costs a hundredth of this. A Node belongs to one test and one goroutine.
-package pgcluster

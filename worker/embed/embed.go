@@ -1,0 +1,205 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/action/http"
+	"github.com/oarlock-dev/oarlock/worker/action/postgres"
+	"github.com/oarlock-dev/oarlock/worker/exec"
+	"github.com/oarlock-dev/oarlock/worker/metrics"
+	"github.com/oarlock-dev/oarlock/worker/supervise"
+)
+
+// Rig is a worker with all that belongs to it.
+type Rig struct {
+	config    Config
+	executors map[string]worker.Executor
+	web       *http.Action
+	sql       *postgres.Action
+	commands  *exec.Executor // nil: none
+	metrics   *metrics.Set
+	store     *queue.Store                  // nil until the database is there
+	session   atomic.Pointer[queue.Session] // of the present life
+	dead      []uuid.UUID                   // workers that nothing is left of, and that hold runs still
+	stopping  *stopping
+	losses    *losses
+	status    func() worker.Status // nil until there is a worker
+}
+
+// New checks the configuration and prepares what needs no database; Run does the rest.
+func New(c Config) (*Rig, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{config: c, web: http.New(c.HTTP), stopping: newStopping(), losses: newLosses(c.Link)}
+	if r.sql, err = postgres.New(c.SQL); err != nil {
+		return nil, err
+	}
+	if r.metrics, err = metrics.New(c.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	r.metrics.Carry(r.losses.carried())
+	r.executors = map[string]worker.Executor{"action:http.request": r.web, "action:postgres.query": r.sql}
+	r.dead = r.cleared()
+	return r, nil
+}
+
+// Handle has a function of this program execute the steps whose action is name. It is to be called before Run.
+func (r *Rig) Handle(name string, f worker.Func) { r.Execute(name, f) }
+
+// HandleTx is Handle for a function that gets a transaction on the run's database, which commits together with the
+// outcome of the task: exactly once.
+func (r *Rig) HandleTx(name string, f postgres.TxFunc) { r.Execute(name, r.sql.Func(f)) }
+
+// Execute is Handle for what is more than a function.
+func (r *Rig) Execute(name string, x worker.Executor) { r.executors["action:"+name] = x }
+
+// Metrics shows the worker's metrics, for a server of the program's own.
+func (r *Rig) Metrics() nethttp.Handler { return r.metrics.Handler() }
+
+// Run works until Stop, or until ctx ends, which is as StopNow. It waits for a database that is not there yet. It can be
+// called once.
+func (r *Rig) Run(ctx context.Context) (err error) {
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	w, err := worker.New(r.workerConfig())
+	if err != nil {
+		return err
+	}
+	r.status = w.Status
+	r.stopping.tell(w)
+	leave, err := r.attend(w)
+	if err != nil {
+		return err
+	}
+	err = w.Run(ctx)
+	if errors.Is(err, errStopped) {
+		err = nil // before the database was there
+	}
+	return errors.Join(err, leave(), r.guardGone())
+}
+
+// prepare makes what Run needs, but for the database.
+func (r *Rig) prepare() (err error) {
+	if err := OwnFolder(r.config.Folder); err != nil {
+		return err
+	}
+	if r.config.Commands == nil {
+		return nil
+	}
+	if err := r.heedShortages(r.config.Shortages()); err != nil {
+		return err
+	}
+	commands := *r.config.Commands
+	commands.Dir = orElse(commands.Dir, filepath.Join(r.config.Folder, "work"))
+	commands.WorkerVariable = supervise.WorkerEnv
+	if r.commands, err = exec.New(commands); err != nil {
+		return err
+	}
+	r.executors["process"] = r.commands
+	if why := r.commands.Unbound(); why != "" {
+		r.config.Log.Warn("resources: pids does not bound the commands of this worker", "why", why,
+			"hint", "let the worker run as another user, or where a cgroup v2 with the pids controller is delegated to it")
+	}
+	if why := r.commands.Late(); why != "" {
+		r.config.Log.Warn("resources: memory and pids bound a command of this worker only from the moment after its start", "why", why,
+			"hint", "let the worker run where a cgroup v2 with the controllers memory and pids is delegated to it")
+	}
+	return nil
+}
+
+func (r *Rig) close() error {
+	r.sql.Close()
+	if r.store != nil {
+		r.store.Close()
+	}
+	if r.commands == nil {
+		return nil
+	}
+	return r.commands.Close()
+}
+
+func (r *Rig) workerConfig() worker.Config {
+	c := &r.config
+	c.Secrets.WorkerVariable = supervise.WorkerEnv
+	wc := worker.Config{
+		Register: r.register, Try: r.try, Cancel: r.cancelChild, Ended: r.ended, Logs: r.newLogs,
+		Self: queue.Worker{
+			Name: c.Name, Host: hostName(), BootID: boottime.ID(), PID: os.Getpid(), Version: c.Version,
+			Labels: c.Labels, Queues: c.Queues, Containment: c.Link.Containment(), TTL: c.TTL, Only: c.Only,
+		},
+		Slots: c.Slots, Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout,
+		Executors: r.executors, Prober: r.web, Secrets: c.Secrets, LocalFiles: c.LocalFiles, Source: c.Source, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
+	}
+	if r.commands != nil {
+		wc.Env, wc.Trial = r.commands.LookupEnv, r.commands.Try
+	}
+	if c.Link != nil {
+		wc.Guard = sink{c.Link}
+	}
+	return wc
+}
+
+// cancelChild ends a run that a task of another one waits for. Every driver of that one asks for it; said twice, cancel
+// would mean without handlers.
+func (r *Rig) cancelChild(ctx context.Context, run queue.RunID, now bool) error {
+	if !now {
+		if asked, err := r.isCanceled(ctx, run); err != nil || asked {
+			return err
+		}
+	}
+	_, err := r.store.Control(ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})
+	if _, refused := errors.AsType[*queue.Error](err); refused {
+		return nil // it is over, or gone
+	}
+	return err
+}
+
+// isCanceled tells whether somebody has asked for the end of a run already, or it is gone.
+func (r *Rig) isCanceled(ctx context.Context, run queue.RunID) (bool, error) {
+	controls, err := r.store.Controls(ctx, run)
+	if errors.Is(err, queue.ErrNotFound) {
+		return true, nil
+	}
+	return slices.ContainsFunc(controls, func(c queue.Control) bool {
+		return c.Verb == dagrun.VerbCancel && c.Step == "" && c.Outcome != dagrun.Refused
+	}), err
+}
+
+// overdueCode is the exit code of a process whose lease is over while a function of it runs.
+const overdueCode = 75
+
+// overdue ends the process: the lease is over, others take over its runs, and a function does not end. Where there is a
+// guard, that does the same.
+func (r *Rig) overdue(bodies int) {
+	if r.config.KeepProcess {
+		r.config.Log.Error("the lease is over, and bodies still run: they may run twice", "bodies", bodies)
+		return
+	}
+	r.config.Log.Error("the lease is over, and bodies still run: ending the process", "bodies", bodies)
+	os.Exit(overdueCode)
+}
+
+func hostName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "localhost" // only people read it
+	}
+	return host
+}

@@ -1,0 +1,24 @@
+package embed
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// OwnFolder makes a folder for this user alone, or makes sure that it is one: in a place where everybody may write, it
+// could be somebody else's.
+func OwnFolder(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("folder of a worker: %w", err)
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("folder of a worker: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || ok && int(owner.Uid) != os.Getuid() {
+		return fmt.Errorf("folder %s of a worker: it belongs to somebody else, or others may write to it", path)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package embed
+
+import (
+	"errors"
+
+	"github.com/oarlock-dev/oarlock/worker/exec"
+)
+
+// ownDescriptors are those that a worker needs for itself: its connections to the database, its guard, health checks, spooled logs, and
+// what the runtime has open. Connections of postgres.query come besides.
+const ownDescriptors = 40
+
+// Shortages are limits of this host that are too low for the slots of a worker. Folder must be there.
+func (c Config) Shortages() []exec.Shortage {
+	if c.Commands == nil {
+		return nil
+	}
+	return exec.Shortages(orElse(c.Slots, DefaultSlots), ownDescriptors, c.Folder, c.Commands.RunDir)
+}
+
+// heedShortages says which limits are too low, and lowers the slots to what they let be used. Where a worker is of no use it is an error.
+func (r *Rig) heedShortages(short []exec.Shortage) error {
+	for _, s := range short {
+		if s.Fatal() {
+			return errors.New(s.String())
+		}
+		r.config.Log.Warn("a limit of this host is too low for the slots of this worker: tasks may not start here", "limit", s.What,
+			"has", s.Has, "needs", s.Needs, "hint", s.Hint)
+		if s.Slots > 0 && s.Slots < r.config.Slots {
+			r.config.Log.Warn("this worker uses fewer slots than it was given, until it is started again", "slots", s.Slots, "given", r.config.Slots, "limit", s.What)
+			r.config.Slots = s.Slots
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package embed
+
+import (
+	"context"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+	"github.com/oarlock-dev/oarlock/worker/logship"
+)
+
+// logs are a shipper as drivers see it.
+type logs struct{ shipper *logship.Shipper }
+
+// newLogs ships the logs of one life of the worker.
+func (r *Rig) newLogs(sink worker.Writer, now func() time.Time) worker.Logs {
+	c := r.config.Logs
+	c.Sink, c.Now, c.Followed = sink, now, r.followed
+	shipper := logship.New(c)
+	r.metrics.WatchLogs(shipper.Stats)
+	return logs{shipper}
+}
+
+func (r *Rig) followed(run queue.RunID) bool {
+	session := r.session.Load()
+	return session != nil && session.Followed(run)
+}
+
+func (l logs) Open(name worker.LogName) worker.Log {
+	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day, Seq: name.Next}
+	return log{l.shipper.Open(at, nil)}
+}
+
+func (l logs) Close() { l.shipper.Close() }
+
+func (l logs) Hurry() { l.shipper.Hurry() }
+
+type log struct{ *logship.Log }
+
+// Close waits a bounded time for what is on its way, whatever becomes of ctx: what it returns accounts for every byte.
+func (l log) Close(_ context.Context, reason string) (last []queue.Chunk, lastLine string) {
+	return l.Log.Close(reason), l.LastLine()
+}

@@ -1,0 +1,103 @@
+package embed
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// maxMemories is how many installations a host remembers: those that it served last.
+const maxMemories = 100
+
+// memory keeps a file for each installation that this host served, with its addresses. It is no more than a help. Where it fails,
+// a person is asked after a failover that no worker lived through.
+type memory struct {
+	dir string
+	log *slog.Logger
+}
+
+// remembered is the content of a file.
+type remembered struct {
+	Addresses []string `json:"addresses"` // host:port/database
+}
+
+// Recall returns the addresses by which an installation was served last.
+func (m *memory) Recall(installation string) []string {
+	var r remembered
+	path, err := m.path(installation)
+	if err == nil {
+		var text []byte
+		if text, err = os.ReadFile(path); err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Warn("the file that says where an installation was served cannot be read", "installation", installation, "err", err)
+	}
+	return r.Addresses
+}
+
+// Remember notes them for workers that begin afresh.
+func (m *memory) Remember(installation string, addresses []string) {
+	if err := m.write(installation, addresses); err != nil {
+		m.log.Warn("this host cannot note which installation it serves: after a failover that no worker lives through, `oarlock migrate adopt --moved` is needed",
+			"installation", installation, "err", err)
+	}
+}
+
+func (m *memory) path(installation string) (string, error) {
+	id, err := uuid.Parse(installation) // it comes from a row, and is to name no other file
+	return filepath.Join(m.dir, id.String()+".json"), err
+}
+
+// write replaces the file as a whole: other workers of this host read and write it, too.
+func (m *memory) write(installation string, addresses []string) error {
+	path, err := m.path(installation)
+	if err != nil {
+		return err
+	}
+	if err := OwnFolder(m.dir); err != nil {
+		return err
+	}
+	text, err := json.Marshal(remembered{addresses})
+	if err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(m.dir, ".draft-*") // for this user alone
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name())
+	_, err = draft.Write(append(text, '\n'))
+	if err = errors.Join(err, draft.Close()); err != nil {
+		return err
+	}
+	m.forget()
+	return os.Rename(draft.Name(), path)
+}
+
+// forget removes the oldest files until there is room for one more.
+func (m *memory) forget() {
+	type file struct {
+		path string
+		at   int64
+	}
+	var files []file
+	paths, _ := filepath.Glob(filepath.Join(m.dir, "*.json"))
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			files = append(files, file{path, info.ModTime().UnixNano()})
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.at, b.at) })
+	for ; len(files) >= maxMemories; files = files[1:] {
+		_ = os.Remove(files[0].path)
+	}
+}

@@ -1,0 +1,156 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// register begins a life of the worker. It replaces what is known to be dead: workers that the guard cleared away, and
+// former lives of this one.
+func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, error) {
+	if err := r.open(ctx); err != nil {
+		return worker.Session{}, err
+	}
+	r.losses.lives(r.status())
+	self.Replaces = r.dead
+	session, err := untilThere(ctx, r, func(ctx context.Context) (*queue.Session, error) { return r.enter(ctx, self) })
+	if err != nil {
+		return worker.Session{}, err
+	}
+	if err := r.config.Link.Forget(texts(r.dead)...); err != nil {
+		r.config.Log.Warn("the guard keeps a list of workers that are replaced already", "err", err)
+	}
+	r.dead = nil
+	r.session.Store(session)
+	r.sql.Use(session, session.ID())
+	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
+}
+
+// try says why the database would not take records now.
+func (r *Rig) try(ctx context.Context) error { return r.store.TryRecords(ctx) }
+
+// enter registers. A server that was just promoted refuses a worker without a memory of it. It no longer does once a worker
+// that lived through the promotion has connected, so the worker waits for that.
+func (r *Rig) enter(ctx context.Context, self queue.Worker) (session *queue.Session, err error) {
+	for end := time.Now().Add(vouchPatience); ; {
+		if session, err = r.store.Register(ctx, self); !queue.Unvouched(err) || !time.Now().Before(end) {
+			return session, err
+		}
+		pause := time.NewTimer(vouchPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+const (
+	vouchPatience = 5 * time.Second // a worker at work tries to connect every second
+	vouchPause    = 250 * time.Millisecond
+)
+
+// open connects, once.
+func (r *Rig) open(ctx context.Context) (err error) {
+	if r.store != nil {
+		return nil
+	}
+	c := r.config.Database
+	c.Meter = r.losses.meter(r.metrics.Queue())
+	if c.Memory == nil {
+		c.Memory = &memory{dir: r.config.Memory, log: r.config.Log}
+	}
+	r.store, err = untilThere(ctx, r, func(ctx context.Context) (*queue.Store, error) { return queue.Open(ctx, c) })
+	if err != nil {
+		return err
+	}
+	r.metrics.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return r.store.Scale(ctx, "") })
+	return nil
+}
+
+// untilThere asks a database until it answers, or the worker is to stop. What it refuses is final.
+func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T, error)) (T, error) {
+	trying, cancel := r.untilStopped(ctx, 0)
+	defer cancel()
+	asking, cancel := r.untilStopped(ctx, graceToAsk)
+	defer cancel()
+	var outage worker.Outage
+	return backoff.Retry(trying, func() (T, error) {
+		answer, err := ask(asking)
+		if err == nil {
+			outage.Over(r.config.Log, "the database is there")
+		}
+		if err != nil && !queue.Passing(err) {
+			err = backoff.Permanent(err)
+		}
+		return answer, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, _ time.Duration) {
+		msg := "the database is not there yet"
+		if errors.Is(err, queue.ErrWaiting) {
+			msg = queue.ErrWaiting.Error()
+		}
+		outage.Failed(r.config.Log, msg, err)
+	}))
+}
+
+const (
+	maxWait    = 5 * time.Second // between two tries
+	graceToAsk = 5 * time.Second // once it is to stop: a registration given up half-way leaves a row that nobody renews
+)
+
+func patience() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 100*time.Millisecond, maxWait
+	return b
+}
+
+// sweepTimeout bounds how long what was killed may take to be gone.
+const sweepTimeout = 10 * time.Second
+
+// ended makes sure that nothing of a life is left, so that the next one may replace it. Where that fails, so does the
+// worker: the guard then sees to it, or the lease decides.
+func (r *Rig) ended(id uuid.UUID, released bool) error {
+	r.session.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	var kept error
+	if r.commands != nil {
+		kept = r.commands.EndKept()
+	}
+	if err := errors.Join(kept, r.config.Link.Sweep(ctx)); err != nil {
+		return err
+	}
+	_ = r.config.Link.Extend(0) // to a guard that is gone: see watchGuard
+	if !released {
+		r.dead = append(r.dead, id)
+		return nil
+	}
+	_ = r.config.Link.Forget(id.String()) // kept on the list it costs its successor one statement
+	return nil
+}
+
+// cleared are the workers whose processes the guard saw gone.
+func (r *Rig) cleared() (ids []uuid.UUID) {
+	for _, text := range r.config.Link.Replaces() {
+		if id, err := uuid.Parse(text); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func texts(ids []uuid.UUID) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = id.String()
+	}
+	return all
+}

@@ -1,0 +1,254 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// body is a command under way.
+type body struct {
+	task    *worker.Task
+	tree    *tree
+	pidFD   int             // of the first process; noPidFD: the kernel has none
+	status  unix.WaitStatus // how it ended, once that was waited for
+	streams [2]*stream
+	ended   chan struct{} // closed when the first process is a zombie
+	kept    *kept
+	signal  unix.Signal
+	grace   time.Duration
+	keep    bool
+	lives   bool // what it left behind was kept
+}
+
+const (
+	standardSignal = unix.SIGTERM
+	standardGrace  = 10 * time.Second
+)
+
+// start starts the command. It is nice from the first; limits that no cgroup can hold are set the moment after.
+func (a *attempt) start() (*body, error) {
+	left := a.x.config.Resources
+	if a.cgroup != nil {
+		left = a.cgroup.limit(left)
+	}
+	b := &body{task: a.task, ended: make(chan struct{}), kept: &a.x.kept}
+	b.endsBy(a.task.Body.Kill)
+	begun := time.Now() // before its pid is given away
+	pid, err := b.spawn(a)
+	if err != nil {
+		return nil, err
+	}
+	b.tree = &tree{census: a.x.census, cgroup: a.cgroup, owner: a.owner, leader: pid}
+	a.x.census.adopt(b.tree.leader, a.owner, begun)
+	go b.watch()
+	for _, s := range b.streams {
+		go s.copy()
+	}
+	if err := b.tree.limit(left); err != nil && !errors.Is(err, unix.ESRCH) {
+		return nil, spawnError{errors.Join(err, b.end(b.tree.kill()))}
+	}
+	return b, nil
+}
+
+func (b *body) endsBy(kill *dagspec.Kill) {
+	b.signal, b.grace = standardSignal, standardGrace
+	if kill == nil {
+		return
+	}
+	if sig := unix.SignalNum(kill.Signal); sig != 0 {
+		b.signal = sig
+	}
+	b.grace, b.keep = kill.Grace.Std(), kill.Leftovers == "keep"
+}
+
+// spawn opens the two pipes and starts the process with their other ends. Package os/exec would do more than is needed, and
+// that takes a tenth of what starting a small program does.
+func (b *body) spawn(a *attempt) (pid int, err error) {
+	var theirs []int
+	for i, to := range [2]io.Writer{b.task.Stdout, b.task.Stderr} {
+		var end int
+		if b.streams[i], end, err = openStream(to); err != nil {
+			err = hostFault(err, "")
+			break
+		}
+		theirs = append(theirs, end)
+	}
+	if err == nil {
+		err = nicely(a.x.config.Resources.Nice, func() (err error) {
+			if pid, _, err = syscall.StartProcess(a.cmd.path, a.cmd.args, a.process(theirs, &b.pidFD)); err != nil {
+				return a.x.startError(a.cmd, err)
+			}
+			return nil
+		})
+	}
+	for _, fd := range theirs {
+		unix.Close(fd)
+	}
+	if err != nil {
+		b.closeStreams()
+		return 0, err
+	}
+	a.x.suspects.clear(a.cmd.path)
+	return pid, nil
+}
+
+// process says how to start it.
+func (a *attempt) process(pipes []int, pidFD *int) *syscall.ProcAttr {
+	*pidFD = noPidFD
+	stdin := a.x.null
+	if a.stdin != nil {
+		stdin = a.stdin
+	}
+	sys := &syscall.SysProcAttr{Setpgid: true, PidFD: pidFD}
+	if a.cgroup != nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, a.cgroup.dir
+	}
+	files := []uintptr{stdin.Fd()}
+	for _, fd := range pipes {
+		files = append(files, uintptr(fd))
+	}
+	return &syscall.ProcAttr{Dir: a.cmd.dir, Env: a.env, Files: files, Sys: sys}
+}
+
+func (b *body) closeStreams() {
+	for _, s := range b.streams {
+		if s != nil {
+			s.from.Close()
+		}
+	}
+}
+
+// supervise waits until nothing of the body is left, and sees to it. The error names what SIGKILL did not end.
+func (b *body) supervise(ctx context.Context) error {
+	select {
+	case <-b.ended:
+		b.tree.bury()
+		return b.end(b.leftovers(ctx))
+	case <-ctx.Done():
+		b.tree.ask(b.signal)
+		if b.settles(b.grace, nil) {
+			return b.end(nil)
+		}
+	case <-b.task.Now:
+	}
+	return b.end(b.tree.kill())
+}
+
+// Bounds of the time that leftovers get: their task has ended, and waits for them with its slot.
+const (
+	leftoverPause = 250 * time.Millisecond // for what is just ending, such as the tee of a redirected output
+	leftoverGrace = 2 * time.Second        // from the signal to SIGKILL, where the step's grace is no shorter
+)
+
+// leftovers ends what a body that ended by itself left behind, and says so in its log.
+func (b *body) leftovers(ctx context.Context) error {
+	if b.tree.empty() {
+		return nil
+	}
+	if b.lives = b.keep && ctx.Err() == nil && b.kept.add(b); b.lives {
+		return nil
+	}
+	if b.settles(min(leftoverPause, b.grace), ctx.Done()) {
+		return nil
+	}
+	b.note(b.tree.described())
+	b.tree.ask(b.signal)
+	if b.settles(min(leftoverGrace, b.grace), nil) {
+		return nil
+	}
+	return b.tree.kill()
+}
+
+// note says in the task's log which processes the body left behind.
+func (b *body) note(left []string) {
+	if len(left) == 0 || b.task.Note == nil {
+		return
+	}
+	what := "1 process that was"
+	if len(left) > 1 {
+		what = fmt.Sprintf("%d processes that were", len(left))
+	}
+	more := ""
+	if len(left) > leftoversNamed {
+		left, more = left[:leftoversNamed], ", …"
+	}
+	b.task.Note(fmt.Sprintf("ended %s left behind: %s%s", what, strings.Join(left, ", "), more))
+}
+
+const leftoversNamed = 10
+
+// settles waits for the tree to end by itself, at most for the grace. If asked is closed meanwhile, the tree gets the
+// signal that asks it to.
+func (b *body) settles(grace time.Duration, asked <-chan struct{}) bool {
+	if grace <= 0 {
+		return false
+	}
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	ended := b.ended
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for pause := pauseMin; ; {
+		select {
+		case <-over.C:
+			return false
+		case <-b.task.Now:
+			return false
+		case <-asked:
+			asked = nil
+			b.tree.ask(b.signal)
+		case <-ended:
+			ended = nil
+			b.tree.bury()
+			look.Reset(0)
+		case <-look.C:
+			if ended == nil && b.tree.empty() {
+				return true
+			}
+			look.Reset(pause)
+			pause = min(2*pause, pauseMax)
+		}
+	}
+}
+
+// end reads what is left in the pipes and reaps the first process.
+func (b *body) end(survivors error) error {
+	for _, s := range b.streams {
+		s.stop()
+		if !s.ended && b.keep && b.kept.drain(s) {
+			continue
+		}
+		s.from.Close()
+	}
+	if survivors != nil && !b.hasEnded() {
+		go func() { // it cannot be waited for: the kernel does not let go of it
+			<-b.ended
+			b.wait()
+		}()
+		return survivors
+	}
+	<-b.ended
+	b.tree.reaped = true
+	b.tree.forget() // first: its number may be anybody's afterwards
+	b.wait()
+	return survivors
+}
+
+func (b *body) hasEnded() bool {
+	select {
+	case <-b.ended:
+		return true
+	default:
+		return false
+	}
+}

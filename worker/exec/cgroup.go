@@ -1,0 +1,182 @@
+package exec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroup is a control group (v2) with one body in it.
+type cgroup struct {
+	path string
+	dir  int // descriptor of what a new process is put into; closed once
+}
+
+// OwnCgroup is the folder of the cgroup v2 this process is in, if groups can be made and filled in it, else "".
+func OwnCgroup() string {
+	mount := cgroupMount()
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil || mount == "" {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			if folder := filepath.Join(mount, path); checkCgroup(folder) == nil {
+				return folder
+			}
+		}
+	}
+	return ""
+}
+
+// cgroupMount finds where cgroup v2 is mounted.
+func cgroupMount() string {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// checkCgroup tries whether groups can be made in a folder and processes started in them.
+func checkCgroup(folder string) error {
+	if err := unix.Access(filepath.Join(folder, "cgroup.procs"), unix.W_OK); err != nil {
+		return fmt.Errorf("cgroup %s: cgroup.procs must be writable: %w", folder, err)
+	}
+	g, err := makeCgroup(filepath.Join(folder, fmt.Sprintf("oarlock-try-%d", os.Getpid())))
+	if err != nil {
+		return err
+	}
+	return g.remove()
+}
+
+// cgroupName is the name of an attempt's group: it says whose it is, for sweepCgroups.
+func cgroupName(prefix, number string) string {
+	return fmt.Sprintf("oarlock-%d-%s-%s", self, prefix[:8], number)
+}
+
+// sweepCgroups removes the empty groups of executors that were killed.
+func sweepCgroups(folder string) {
+	old, _ := filepath.Glob(filepath.Join(folder, "oarlock-*-*-*"))
+	for _, path := range old {
+		pid, err := strconv.Atoi(strings.Split(filepath.Base(path), "-")[1])
+		if _, alive := readStatus(pid); err == nil && !alive {
+			_ = unix.Rmdir(path)
+		}
+	}
+}
+
+func makeCgroup(path string) (*cgroup, error) {
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make a cgroup: %w", err)
+	}
+	dir, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a cgroup: %w", err)
+	}
+	return &cgroup{path, dir}, nil
+}
+
+// limit writes those limits whose controllers are there, and takes them out of what is left to do.
+func (g *cgroup) limit(r Resources) Resources {
+	if r.Memory > 0 && g.write("memory.max", strconv.FormatInt(r.Memory, 10)) == nil {
+		r.Memory = 0
+	}
+	if r.PIDs > 0 && g.write("pids.max", strconv.Itoa(r.PIDs)) == nil {
+		r.PIDs = 0
+	}
+	return r
+}
+
+func (g *cgroup) write(file, text string) error {
+	f, err := os.OpenFile(filepath.Join(g.path, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(text)
+	return err
+}
+
+// populated says whether a process is alive in the group or below it. A zombie does not count.
+func (g *cgroup) populated() bool {
+	var buf [256]byte
+	n, err := readInto(filepath.Join(g.path, "cgroup.events"), buf[:])
+	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
+}
+
+// pids lists the processes of the group and of groups below it.
+func (g *cgroup) pids() ([]int, error) {
+	var pids []int
+	err := filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil //nolint:nilerr // a group that is gone has no processes
+		}
+		text, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, field := range bytes.Fields(text) {
+			if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids, err
+}
+
+// kill ends all in the group at once, where the kernel can (5.14).
+func (g *cgroup) kill() { _ = g.write("cgroup.kill", "1") }
+
+// outOfMemory says whether the kernel killed something for the group's memory limit.
+func (g *cgroup) outOfMemory() bool {
+	text, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strings.TrimSpace(n) != "0"
+		}
+	}
+	return false
+}
+
+const closedDir = -1
+
+// remove takes the group away, with those the body made below it. What could not be removed may be tried again.
+func (g *cgroup) remove() error {
+	if g.dir != closedDir {
+		unix.Close(g.dir)
+		g.dir = closedDir
+	}
+	if err := unix.Rmdir(g.path); err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	var folders []string
+	_ = filepath.WalkDir(g.path, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			folders = append(folders, path)
+		}
+		return nil
+	})
+	var err error
+	for _, folder := range slices.Backward(folders) {
+		err = unix.Rmdir(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("remove cgroup %s: %w", g.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// maxTextArg is the longest argument the kernel takes, its end included; a longer run: goes as a file.
+const maxTextArg = 128 << 10
+
+const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// StandardShell is what `run:` goes to where nobody names a shell.
+var StandardShell = []string{"/bin/sh", "-eu"}
+
+// command is what to start: the file, how it is called, and where.
+type command struct {
+	path string
+	args []string
+	dir  string
+}
+
+// command finds out what a task starts.
+func (x *Executor) command(t *worker.Task, f *folder, searched string) (command, error) {
+	var c command
+	var err error
+	if c.args, err = x.argv(t, f); err != nil {
+		return c, err
+	}
+	for i, arg := range c.args {
+		if strings.ContainsRune(arg, 0) {
+			return c, configError{fmt.Errorf("argument %d holds a NUL byte, which no argument can: pass it through stdin", i)}
+		}
+	}
+	if c.dir, err = workingDir(t, f); err != nil {
+		return c, err
+	}
+	if c.path, err = findProgram(c.args[0], c.dir, searched); err != nil {
+		return c, err
+	}
+	if err := x.programs.check(c.path); err != nil {
+		return c, spawnError{err}
+	}
+	return c, nil
+}
+
+// argv is the body as a list of words.
+func (x *Executor) argv(t *worker.Task, f *folder) ([]string, error) {
+	switch {
+	case t.Body.Run != "":
+		return x.shellCommand(t, f)
+	case t.Body.Command == "":
+		return nil, configError{errors.New("the body is neither run nor command")}
+	}
+	argv := []string{t.Body.Command}
+	if t.Resolved != nil {
+		argv = append(argv, t.Resolved.Args...)
+	}
+	for i, arg := range argv {
+		if len(arg) > maxValueBytes {
+			return nil, configError{fmt.Errorf("argument %d has %d bytes, at most %d: pass it through stdin or $OARLOCK_UPSTREAM", i, len(arg), maxValueBytes)}
+		}
+	}
+	return argv, nil
+}
+
+// shellCommand passes the text of run: as it is, to the shell of the step (or its DAG), of the worker, or the standard one.
+func (x *Executor) shellCommand(t *worker.Task, f *folder) ([]string, error) {
+	shell := StandardShell
+	for _, s := range [][]string{x.config.Shell, t.Body.Shell} {
+		if len(s) > 0 {
+			shell = s
+		}
+	}
+	program, flag := dagspec.ShellCommand(shell)
+	argv := slices.Clone(program)
+	if len(t.Body.Run) < maxTextArg {
+		return append(argv, flag, t.Body.Run), nil
+	}
+	path, err := f.write("run", []byte(t.Body.Run))
+	if err != nil {
+		return nil, err
+	}
+	return append(argv, path), nil
+}
+
+// workingDir is the step's folder (or its DAG's), or the attempt's own, from which relative ones count.
+func workingDir(t *worker.Task, f *folder) (string, error) {
+	dir := t.Body.WorkingDir
+	if dir == "" {
+		return f.dir()
+	}
+	hint := "make it on this worker, or select one that has it"
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(f.x.work.path, f.name, dir)
+		hint = "relative folders count from the attempt's own empty one; the DAG file's is $OARLOCK_SOURCE_DIR"
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return "", dagFault(err, fmt.Errorf("working_dir %s: %w: %s", dir, errnoOf(err), hint))
+	case !info.IsDir():
+		return "", spawnError{fmt.Errorf("working_dir %s is not a folder", dir)}
+	}
+	if err := unix.Access(dir, unix.X_OK); err != nil {
+		return "", spawnError{fmt.Errorf("working_dir %s: %w: the worker's user must be allowed to enter it", dir, err)}
+	}
+	return dir, nil
+}
+
+// findProgram looks a command up as a shell does: as a path if it has a slash, else in the folders of the body's PATH.
+func findProgram(name, dir, searched string) (string, error) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, executable(name)
+	}
+	var refused error
+	for _, folder := range filepath.SplitList(searched) {
+		if !filepath.IsAbs(folder) {
+			continue // an empty or relative entry would run what somebody put into the working folder
+		}
+		file := filepath.Join(folder, name)
+		err := executable(file)
+		if err == nil {
+			return file, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && refused == nil {
+			refused = err
+		}
+	}
+	if refused != nil {
+		return "", refused
+	}
+	return "", spawnError{fmt.Errorf("command %s not found on this worker: install it, give its whole path, or select a worker that has it; PATH is %s", name, searched)}
+}
+
+// executable says why a file cannot be started.
+func executable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return spawnError{fmt.Errorf("command %s not found on this worker: %w: install it, or select a worker that has it", file, fs.ErrNotExist)}
+	case err != nil:
+		return dagFault(err, fmt.Errorf("command %s: %w", file, errnoOf(err)))
+	case info.IsDir():
+		return spawnError{fmt.Errorf("command %s is a folder: name a program", file)}
+	}
+	if err := unix.Access(file, unix.X_OK); err != nil {
+		return spawnError{fmt.Errorf("command %s is not executable: chmod +x it, or start its interpreter with the file as argument", file)}
+	}
+	return nil
+}
+
+// errnoOf drops the path and the call, which the message around has.
+func errnoOf(err error) error {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError.Err
+	}
+	return err
+}
+
+// programs says what may be started.
+type programs struct {
+	allow, deny []string
+}
+
+func parsePrograms(allow, deny []string) (programs, error) {
+	for _, glob := range append(append([]string{}, allow...), deny...) {
+		if err := CheckProgramGlob(glob); err != nil {
+			return programs{}, fmt.Errorf("commands: %q %w", glob, err)
+		}
+	}
+	return programs{resolveAll(allow), resolveAll(deny)}, nil
+}
+
+// CheckProgramGlob says what is wrong with a glob over programs that may be started, or may not.
+func CheckProgramGlob(glob string) error {
+	if _, err := path.Match(glob, ""); err != nil || !filepath.IsAbs(glob) {
+		return errors.New("must be a pattern of an absolute path, such as /usr/bin/*")
+	}
+	return nil
+}
+
+// resolveAll also lists what the links lead to: /bin/sh names a file that is elsewhere on most systems.
+func resolveAll(globs []string) []string {
+	all := append([]string{}, globs...)
+	for _, glob := range globs {
+		if target, err := filepath.EvalSymlinks(glob); err == nil && target != glob {
+			all = append(all, target)
+		} else if folder, err := filepath.EvalSymlinks(filepath.Dir(glob)); err == nil {
+			all = append(all, filepath.Join(folder, filepath.Base(glob)))
+		}
+	}
+	return all
+}
+
+// check looks at the file a path leads to: a link into an allowed folder allows nothing, one out of a denied one neither.
+func (p programs) check(file string) error {
+	if len(p.allow)+len(p.deny) == 0 {
+		return nil
+	}
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return fmt.Errorf("command %s: %w", file, errnoOf(err))
+	}
+	switch {
+	case matches(p.deny, target) || matches(p.deny, filepath.Clean(file)):
+		return fmt.Errorf("command %s is denied on this worker: its list of denied commands names it", target)
+	case len(p.allow) > 0 && !matches(p.allow, target):
+		return fmt.Errorf("command %s is not allowed on this worker: its list of allowed commands does not name it", target)
+	}
+	return nil
+}
+
+func matches(globs []string, file string) bool {
+	for _, glob := range globs {
+		if ok, _ := path.Match(glob, file); ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,257 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+const (
+	sessionPattern  = "session-*"
+	sessionAttempts = 10 // of making a folder that somebody else's sweep takes for an old one
+)
+
+// session is the folder of one executor. It is locked as long as the executor lives, so that others know.
+type session struct {
+	path string
+	keep bool
+
+	mu   sync.Mutex
+	lock *os.File
+}
+
+// openSession makes the folder, and removes those of executors that are gone.
+func openSession(dir string, keep bool) (*session, error) {
+	if dir == "" {
+		return nil, errors.New("the executor needs a folder for the work of attempts: set Dir")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("work folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the work folder: %w", err)
+	}
+	if !keep {
+		sweepSessions(dir)
+	}
+	for range sessionAttempts {
+		if s := makeSession(dir, keep); s != nil {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot make and lock a folder in %s: it must be writable, on a file system with flock", dir)
+}
+
+func makeSession(dir string, keep bool) *session {
+	path, err := os.MkdirTemp(dir, sessionPattern)
+	if err != nil {
+		return nil
+	}
+	lock := lockFolder(path)
+	if lock == nil {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil { // swept between the two
+		lock.Close()
+		return nil
+	}
+	return &session{path: path, lock: lock, keep: keep}
+}
+
+// lockFolder is nil when somebody else has it.
+func lockFolder(path string) *os.File {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// sweepSessions removes the folders nobody holds. What cannot be removed is tried again by the next.
+func sweepSessions(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, sessionPattern))
+	for _, path := range old {
+		if lock := lockFolder(path); lock != nil {
+			_ = removeTree(path)
+			lock.Close()
+		}
+	}
+}
+
+// restore makes the folder again where somebody took it away, as those do who clean up what looks forgotten.
+func (s *session) restore() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Stat(s.path); err == nil {
+		return nil
+	}
+	if err := remake(s.path); err != nil {
+		return err
+	}
+	lock := lockFolder(s.path)
+	if lock == nil {
+		return fmt.Errorf("cannot lock %s, which was removed and made again", s.path)
+	}
+	s.lock.Close()
+	s.lock = lock
+	return nil
+}
+
+// remake makes a folder, and those above it that are missing too, where nobody else can put one in its place.
+func remake(path string) error {
+	parent := filepath.Dir(path)
+	info, err := os.Stat(parent)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = remake(parent)
+	case err == nil && !safe(info):
+		err = fmt.Errorf("%s was removed, and in %s others could make it too: start the worker again", path, parent)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o700)
+}
+
+// safe tells whether what this user makes in a folder stays that.
+func safe(info fs.FileInfo) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	ours := ok && (owner.Uid == 0 || int(owner.Uid) == os.Geteuid())
+	return ours && (info.Mode().Perm()&0o022 == 0 || info.Mode()&fs.ModeSticky != 0)
+}
+
+// retry does something in the folder, once more if the folder was gone.
+func (s *session) retry(do func() error) error {
+	err := do()
+	if !errors.Is(err, fs.ErrNotExist) || s.restore() != nil {
+		return err
+	}
+	return do()
+}
+
+func (s *session) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.lock.Close()
+	if s.keep {
+		_ = os.Remove(s.path) // if nothing is in it
+		return nil
+	}
+	if err := removeTree(s.path); err != nil {
+		return fmt.Errorf("remove the work folder: %w", err)
+	}
+	return nil
+}
+
+// place names the folder of a session to people.
+func (x *Executor) place(s *session) string {
+	if s == x.work {
+		return "state_dir " + filepath.Dir(s.path)
+	}
+	return "temporary files in " + filepath.Dir(s.path)
+}
+
+// folder is what one attempt has on disk: its working folder, and elsewhere the files it is told of.
+type folder struct {
+	x      *Executor
+	number string // of the attempt, here
+	name   string
+	work   *workdir // nil: not needed yet
+	output string   // what $OARLOCK_OUTPUT names
+	files  []string
+	shared bool // something that the body left may be in it still
+}
+
+func (x *Executor) folder(t *worker.Task, number string) *folder {
+	return &folder{x: x, number: number, name: fmt.Sprintf("%d.%s.%d.%s", t.Run, strings.ReplaceAll(t.Step, "/", "_"), t.Attempt, number)}
+}
+
+// dir is the working folder.
+func (f *folder) dir() (string, error) {
+	if f.work == nil {
+		name := f.number // it may serve other attempts, too
+		if f.x.work.keep {
+			name = f.name
+		}
+		work, err := f.x.workdirs.take(name)
+		if err != nil {
+			return "", hostFault(err, f.x.place(f.x.work))
+		}
+		f.work = work
+	}
+	return f.work.path, nil
+}
+
+// write makes a file outside the working folder, which thereby stays empty.
+func (f *folder) write(suffix string, content []byte) (string, error) {
+	path := filepath.Join(f.x.files.path, f.name+"."+suffix)
+	f.files = append(f.files, path)
+	if err := f.x.files.retry(func() error { return writeFile(path, content) }); err != nil {
+		return "", hostFault(fmt.Errorf("write a file for the attempt: %w", err), f.x.place(f.x.files))
+	}
+	return path, nil
+}
+
+// writeFile is os.WriteFile without what that does for files that may be waited for.
+func writeFile(path string, content []byte) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	for err == nil && len(content) > 0 {
+		var n int
+		if n, err = unix.Write(fd, content); errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		content = content[max(n, 0):]
+	}
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+// remove takes everything away. What is still there after that goes with the executor's folder.
+func (f *folder) remove() {
+	for _, path := range f.files {
+		if err := unix.Unlink(path); err != nil {
+			_ = removeTree(path)
+		}
+	}
+	switch {
+	case f.work == nil:
+	case f.shared:
+		f.x.workdirs.remove(f.work)
+	default:
+		f.x.workdirs.give(f.work)
+	}
+}
+
+// removeTree is os.RemoveAll that also enters folders a body has locked itself out of.
+func removeTree(path string) error {
+	err := os.RemoveAll(path)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (err != nil || d.Type().Perm()&0o700 != 0o700) {
+			_ = os.Chmod(path, 0o700) //nolint:gosec // a folder must be entered to be emptied
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}

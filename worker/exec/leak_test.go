@@ -1,0 +1,92 @@
+package exec
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// suite is in the environment of all that the tests of this process start.
+var suite = fmt.Sprintf("tests-%d-%s", os.Getpid(), strconv.FormatInt(time.Now().UnixNano(), 36))
+
+// verify runs the tests, and fails if they leave goroutines, open files, processes or cgroups.
+func verify(m *testing.M) {
+	if r, w, err := os.Pipe(); err == nil { // what the runtime opens for its first pipe stays open
+		r.Close()
+		w.Close()
+	}
+	files, processes := openFiles(), started()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		left := slices.Concat(more("file", files, openFiles), more("process", processes, started), more("cgroup", nil, cgroups))
+		for _, l := range left {
+			fmt.Fprintln(os.Stderr, l)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}))
+}
+
+// more lists what is there and was not before, once what is going has gone.
+func more(what string, before []string, now func() []string) (left []string) {
+	for end, tick := time.Now().Add(5*time.Second), time.NewTicker(10*time.Millisecond); ; <-tick.C {
+		left = nil
+		rest := slices.Clone(before)
+		for _, name := range now() {
+			if i := slices.Index(rest, name); i >= 0 {
+				rest = slices.Delete(rest, i, i+1)
+			} else {
+				left = append(left, "leaked "+what+": "+name)
+			}
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+var inode = regexp.MustCompile(`\[[0-9]+\]`)
+
+// openFiles are this process's, by where they lead.
+func openFiles() (names []string) {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			names = append(names, inode.ReplaceAllString(to, ""))
+		}
+	}
+	return names
+}
+
+// started are the children of this process, zombies too, and whatever else carries the name of this suite.
+func started() (names []string) {
+	listed, _ := listProcesses()
+	for pid := range listed {
+		s, ok := readStatus(pid)
+		environ, _ := readEnviron(pid)
+		ours := bytes.Contains(environ, []byte("OARLOCK_WORKER_ID="+suite)) && !s.dead
+		if ok && pid != self && (ours || s.parent == self) {
+			name, _ := os.ReadFile(procPath(pid, "comm"))
+			names = append(names, fmt.Sprintf("%d %s, child of %d", pid, strings.TrimSpace(string(name)), s.parent))
+		}
+	}
+	return names
+}
+
+// cgroups are those that executors of this process made.
+func cgroups() []string {
+	own := OwnCgroup()
+	if own == "" {
+		return nil
+	}
+	made, _ := filepath.Glob(filepath.Join(own, fmt.Sprintf("oarlock-%d-*", self)))
+	return made
+}

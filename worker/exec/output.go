@@ -1,0 +1,305 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// Limits of outputs besides those of package worker.
+const (
+	maxFileBytes = 2 << 20 // the file, names and delimiters included
+	maxJSONDepth = 500
+)
+
+// readOutputs reads what a body wrote to $OARLOCK_OUTPUT. Every error is the body's: the task is then `failed: output`.
+func readOutputs(path string, declared []dagspec.Output) (dagrun.JSON, error) {
+	text, err := readOutputFile(path)
+	if err != nil {
+		return "", err
+	}
+	if len(declared) == 0 && len(text) == 0 {
+		return "", nil
+	}
+	return parseOutputs(string(text), declared)
+}
+
+// readOutputFile reads the file itself, and never waits for a pipe that a body put in its place.
+func readOutputFile(path string) ([]byte, error) {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
+		return nil, nil // as most leave it
+	}
+	f, err := openPatiently(path)
+	if err != nil && worker.Lacks(err) {
+		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
+	}
+	if err != nil {
+		return nil, errors.New("the file $OARLOCK_OUTPUT was removed or replaced by something that is no file")
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.New("$OARLOCK_OUTPUT was replaced by something that is no file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read $OARLOCK_OUTPUT: %w", err)
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("$OARLOCK_OUTPUT has more than %d bytes: put large data elsewhere and output its address", maxFileBytes)
+	}
+	return text, nil
+}
+
+// A body that succeeded is not to fail because the worker had no descriptor left at its end: others end, too.
+const (
+	outputPause    = 20 * time.Millisecond
+	outputPatience = 10 * time.Second
+)
+
+// openPatiently opens the file, and waits for a descriptor where there is none.
+func openPatiently(path string) (*os.File, error) {
+	for deadline := time.Now().Add(outputPatience); ; time.Sleep(outputPause) {
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		if err == nil || !worker.Lacks(err) || time.Now().After(deadline) {
+			return f, err
+		}
+	}
+}
+
+// parseOutputs reads `name=value` lines and `name<<END` blocks.
+func parseOutputs(text string, declared []dagspec.Output) (dagrun.JSON, error) {
+	p := &outputParser{rest: text, values: map[string]string{}}
+	for p.rest != "" {
+		if err := p.entry(declared); err != nil {
+			return "", fmt.Errorf("$OARLOCK_OUTPUT line %d: %w", p.line, err)
+		}
+	}
+	object := append(make([]byte, 0, len(text)+64), '{')
+	for i, o := range declared {
+		value, err := encodeOutput(o, p.values)
+		if err != nil {
+			return "", fmt.Errorf("output %s: %w", o.Name, err)
+		}
+		if i > 0 {
+			object = append(object, ',')
+		}
+		object = append(append(object, strconv.Quote(o.Name)...), ':')
+		object = append(object, value...)
+	}
+	return dagrun.JSON(append(object, '}')), nil
+}
+
+type outputParser struct {
+	rest   string
+	line   int // of the entry, from 1
+	read   int // lines read so far
+	total  int // bytes of values
+	values map[string]string
+}
+
+// next takes a line; not ended means that it is the last and has no newline.
+func (p *outputParser) next() string {
+	line, rest, _ := strings.Cut(p.rest, "\n")
+	p.rest = rest
+	p.read++
+	return line
+}
+
+func (p *outputParser) entry(declared []dagspec.Output) error {
+	p.line = p.read + 1
+	line := p.next()
+	name, value, block, err := splitEntry(line)
+	if err != nil {
+		return err
+	}
+	o, ok := find(declared, name)
+	if !ok {
+		return fmt.Errorf("%s is not declared: add it to outputs", strconv.Quote(name))
+	}
+	if _, twice := p.values[name]; twice {
+		return fmt.Errorf("%s was written already: an output has one value", name)
+	}
+	if block {
+		if value, err = p.block(name, value); err != nil {
+			return err
+		}
+	}
+	p.values[name] = value
+	return p.check(o, value)
+}
+
+// splitEntry splits at the first of = and <<, whichever comes first.
+func splitEntry(line string) (name, value string, block bool, err error) {
+	equals, heredoc := strings.IndexByte(line, '='), strings.Index(line, "<<")
+	switch {
+	case equals < 0 && heredoc < 0:
+		return "", "", false, fmt.Errorf("%s is neither name=value nor name<<END", excerpt(line))
+	case heredoc < 0 || equals >= 0 && equals < heredoc:
+		return line[:equals], line[equals+1:], false, nil
+	case line[heredoc+2:] == "":
+		return "", "", false, fmt.Errorf("%s names no end: write name<<END, the lines, and a line END", excerpt(line))
+	}
+	return line[:heredoc], line[heredoc+2:], true, nil
+}
+
+// block takes the lines up to the one that ends it; the newline before that one is not part of the value.
+func (p *outputParser) block(name, end string) (string, error) {
+	start := p.rest
+	for p.rest != "" {
+		before := len(start) - len(p.rest)
+		if p.next() == end {
+			return strings.TrimSuffix(start[:before], "\n"), nil
+		}
+	}
+	return "", fmt.Errorf("the block of %s has no end: no line is %s", name, excerpt(end))
+}
+
+func (p *outputParser) check(o dagspec.Output, value string) error {
+	limit := worker.MaxTextBytes
+	if o.Type == "json" {
+		limit = worker.MaxJSONBytes
+	}
+	p.total += len(value)
+	switch {
+	case len(value) > limit:
+		return fmt.Errorf("%s has %d bytes, at most %d: put large data elsewhere and output its address", o.Name, len(value), limit)
+	case p.total > worker.MaxOutputBytes:
+		return fmt.Errorf("the outputs have more than %d bytes: put large data elsewhere and output its address", worker.MaxOutputBytes)
+	case strings.IndexByte(value, 0) >= 0:
+		return fmt.Errorf("%s holds a NUL byte, which no text in Postgres can: encode it, with base64 for one", o.Name)
+	case !utf8.ValidString(value):
+		return fmt.Errorf("%s is not UTF-8: convert or encode it", o.Name)
+	}
+	return nil
+}
+
+func find(declared []dagspec.Output, name string) (dagspec.Output, bool) {
+	for _, o := range declared {
+		if o.Name == name {
+			return o, true
+		}
+	}
+	return dagspec.Output{}, false
+}
+
+// encodeOutput is the value as JSON: null where nothing was written.
+func encodeOutput(o dagspec.Output, values map[string]string) ([]byte, error) {
+	text, ok := values[o.Name]
+	switch {
+	case !ok:
+		return []byte("null"), nil
+	case o.Type == "number":
+		return encodeNumber(text)
+	case o.Type == "json":
+		return encodeJSON(text)
+	}
+	return compact(text)
+}
+
+// encodeNumber prints a number in its shortest form, integers with all their digits.
+func encodeNumber(text string) ([]byte, error) {
+	wrong := fmt.Errorf("%s is not a number as JSON writes them", excerpt(text))
+	if text == "" || text != strings.TrimSpace(text) || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
+		return nil, wrong
+	}
+	f, err := inRange(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case f == 0:
+		return []byte("0"), nil
+	case !strings.ContainsAny(text, ".eE"):
+		return []byte(text), nil
+	}
+	return compact(f)
+}
+
+// inRange refuses numbers that only infinity or zero comes near to.
+func inRange(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	if err != nil || f == 0 && strings.ContainsAny(mantissa, "123456789") {
+		return 0, fmt.Errorf("the number %s is out of range", excerpt(text))
+	}
+	return f, nil
+}
+
+// encodeJSON writes a document compactly, if Postgres can take it.
+func encodeJSON(text string) ([]byte, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("not JSON: something follows the value")
+	}
+	if err := storable(value, maxJSONDepth); err != nil {
+		return nil, err
+	}
+	return compact(value)
+}
+
+// storable finds what JSON allows and Postgres refuses.
+func storable(value any, depth int) error {
+	if depth == 0 {
+		return fmt.Errorf("lists and objects are nested more than %d deep", maxJSONDepth)
+	}
+	switch x := value.(type) {
+	case string:
+		if strings.IndexByte(x, 0) >= 0 {
+			return errors.New(`\u0000 cannot be stored in Postgres: encode it`)
+		}
+	case json.Number:
+		_, err := inRange(x.String())
+		return err
+	case []any:
+		for _, item := range x {
+			if err := storable(item, depth-1); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for key, item := range x {
+			if err := errors.Join(storable(key, depth), storable(item, depth-1)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compact is a value as JSON, on one line and without escapes for HTML.
+func compact(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fmt.Errorf("write as JSON: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// excerpt quotes the beginning of a text for a message.
+func excerpt(text string) string {
+	const most = 40
+	if len(text) > most {
+		return strconv.Quote(text[:most]) + "…"
+	}
+	return strconv.Quote(text)
+}

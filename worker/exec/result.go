@@ -1,0 +1,104 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// spawnError and configError say in which class a body belongs that never started.
+type (
+	spawnError  struct{ error }
+	configError struct{ error }
+)
+
+func (e spawnError) Unwrap() error  { return e.error }
+func (e configError) Unwrap() error { return e.error }
+
+var errStopped = errors.New("stopped before it started")
+
+// refused is the end of a body that never started.
+func refused(err error) dagrun.Result {
+	if lacking, ok := errors.AsType[hostError](err); ok {
+		return worker.Unstarted(lacking.error, lacking.place)
+	}
+	if config := (configError{}); errors.As(err, &config) {
+		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
+	}
+	return dagrun.Result{Kind: dagrun.KindSpawn, Reason: err.Error()}
+}
+
+// startReason says what to do about a program that was found but did not start.
+func startReason(c command, err error) error {
+	hint := map[syscall.Errno]string{
+		unix.ENOENT:  "the file is there, but the interpreter its first line (or its header) names is not: install that",
+		unix.EACCES:  "the worker's user may not run it: look at its permissions, its folders', and the mount's noexec",
+		unix.ENOEXEC: "it is no program of this machine and has no #! line: write run:, or start its interpreter",
+		unix.E2BIG:   "arguments and environment are too large together: pass large values through stdin or $OARLOCK_UPSTREAM",
+		unix.ENOMEM:  "other programs start: this one is too large, or broken",
+		unix.EIO:     "other programs start: the file of this one cannot be read",
+		unix.ETXTBSY: "somebody is still writing the file",
+	}
+	errno := syscall.Errno(0)
+	if errors.As(err, &errno) && hint[errno] != "" {
+		return fmt.Errorf("start %s: %w: %s", c.path, errno, hint[errno])
+	}
+	return fmt.Errorf("start %s: %w", c.path, err)
+}
+
+// result says how a body ended. Only one that succeeded has outputs.
+func (a *attempt) result(b *body, survivors error) dagrun.Result {
+	if survivors != nil && !b.tree.reaped { // the state is another goroutine's, see end
+		return dagrun.Result{Kind: dagrun.KindSignal, Signal: int(unix.SIGKILL), ExitCode: 128 + int(unix.SIGKILL), HasExit: true, Reason: survivors.Error()}
+	}
+	r := exit(b.status)
+	switch {
+	case r.Kind == dagrun.KindSignal && a.cgroup != nil && a.cgroup.outOfMemory():
+		r.Reason = fmt.Sprintf("%s: out of memory, the worker allows %d bytes", r.Reason, a.x.config.Resources.Memory)
+	case r.Kind == dagrun.KindNone:
+		r = a.outputs(r)
+	}
+	if survivors != nil {
+		r.Reason = survivors.Error()
+	}
+	return r
+}
+
+// exit reads the state of a process that was waited for.
+func exit(status unix.WaitStatus) dagrun.Result {
+	switch {
+	case status.Signaled():
+		sig := status.Signal()
+		return dagrun.Result{
+			Kind: dagrun.KindSignal, Signal: int(sig), ExitCode: 128 + int(sig), HasExit: true,
+			Reason: "killed by " + signalName(sig),
+		}
+	case status.ExitStatus() != 0:
+		return dagrun.Result{
+			Kind: dagrun.KindExit, ExitCode: status.ExitStatus(), HasExit: true, Reason: "exit " + strconv.Itoa(status.ExitStatus()),
+		}
+	}
+	return dagrun.Result{HasExit: true}
+}
+
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(sig))
+}
+
+func (a *attempt) outputs(r dagrun.Result) dagrun.Result {
+	outputs, err := readOutputs(a.folder.output, a.task.Body.Outputs)
+	if err != nil {
+		return dagrun.Result{Kind: dagrun.KindOutput, HasExit: true, Reason: err.Error()}
+	}
+	r.Outputs = outputs
+	return r
+}

@@ -1,0 +1,149 @@
+package exec
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What one body takes of its host.
+const (
+	leastDescriptors = 3       // while it runs: two pipes and a pidfd
+	mostDescriptors  = 5       // while it runs: its stdin and its cgroup besides
+	startDescriptors = 4       // more while it starts: the other ends of its pipes, and the pipe by which exec says why it failed
+	usualProcesses   = 2       // a shell, and the command that it runs
+	bodyRoom         = 1 << 20 // bytes of disk: its files, and a little of its own
+	bodyInodes       = 8       // its folder and files
+)
+
+// ownThreads are those that a worker may still start itself.
+const ownThreads = 16
+
+// Shortage is a limit of this host that is too low for the slots of a worker.
+type Shortage struct {
+	What  string // in words
+	Has   int64
+	Needs int64 // so that every slot can have a body
+	Least int64 // below it the worker is of no use
+	Slots int   // as many as there is room for; 0: the shortage bounds none
+	Hint  string
+}
+
+// Fatal says whether the worker is to refuse to start.
+func (s Shortage) Fatal() bool { return s.Has < s.Least }
+
+func (s Shortage) String() string {
+	return fmt.Sprintf("%s: there are %d, and the slots of this worker need %d: %s", s.What, s.Has, s.Needs, s.Hint)
+}
+
+// Shortages compares the limits of this host with what so many bodies at once need, besides own descriptors of the worker. Folders are
+// those where bodies get files.
+func Shortages(slots, own int, folders ...string) (short []Shortage) {
+	for _, s := range append(append(descriptors(slots, own), processes(slots)...), rooms(slots, folders)...) {
+		if s.Has < s.Needs {
+			short = append(short, s)
+		}
+	}
+	return short
+}
+
+func descriptors(slots, own int) []Shortage {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return nil
+	}
+	needs := own + slots*(mostDescriptors+startDescriptors)
+	return []Shortage{{
+		What: "file descriptors", Has: clamp(limit.Cur), Needs: int64(needs), Least: int64(own + slots*leastDescriptors + startDescriptors),
+		Hint: fmt.Sprintf("lower slots, or raise the limit (ulimit -n %d, LimitNOFILE=%[1]d)", needs+1),
+	}}
+}
+
+// processes are bounded for every user but root, and in a cgroup for everybody.
+func processes(slots int) (all []Shortage) {
+	var limit unix.Rlimit
+	if !isRoot() && unix.Getrlimit(unix.RLIMIT_NPROC, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
+		used := int64(tasksOfUser(os.Getuid()))
+		all = append(all, tooFewProcesses("processes that this user may still start", max(0, clamp(limit.Cur)-used), slots,
+			fmt.Sprintf("lower slots, or raise the limit (ulimit -u %d, LimitNPROC=%[1]d)", used+processesFor(slots))))
+	}
+	if left, of, ok := pidsLeft(); ok {
+		all = append(all, tooFewProcesses("processes that the cgroup "+of+" still takes", left, slots,
+			"lower slots, or raise its pids.max (TasksMax, --pids-limit, podPidsLimit)"))
+	}
+	return all
+}
+
+func processesFor(slots int) int64 { return int64(slots)*usualProcesses + ownThreads }
+
+// tooFewProcesses bounds the slots. The kernel refuses a process to any program of a body, and that program then fails as its DAG's own
+// fault: a worker without room even for one slot is of no use.
+func tooFewProcesses(what string, has int64, slots int, hint string) Shortage {
+	return Shortage{
+		What: what, Has: has, Needs: processesFor(slots), Least: processesFor(1), Slots: int(max(0, has-ownThreads) / usualProcesses), Hint: hint,
+	}
+}
+
+// pidsLeft is how many processes this one's cgroup takes, and which group above it takes no more than that.
+func pidsLeft() (left int64, of string, ok bool) {
+	text, err := os.ReadFile(procRoot + "/self/cgroup")
+	if err != nil {
+		return 0, "", false
+	}
+	left = math.MaxInt64
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		mount := ""
+		switch {
+		case len(fields) < 3:
+			continue
+		case fields[0] == "0":
+			mount = cgroupMount()
+		case fields[1] == "pids":
+			mount = "/sys/fs/cgroup/pids"
+		}
+		for path := filepath.Clean("/" + fields[2]); mount != ""; path = filepath.Dir(path) {
+			if n, bounded := pidsLeftIn(mount + path); bounded && n < left {
+				left, of, ok = n, path, true
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	return left, of, ok
+}
+
+func pidsLeftIn(folder string) (left int64, bounded bool) {
+	number := func(file string) (int64, bool) {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+		n, nan := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		return n, err == nil && nan == nil
+	}
+	most, bounded := number("pids.max") // "max" is no number
+	used, known := number("pids.current")
+	return max(0, most-used), bounded && known
+}
+
+// rooms are of disks. One that is full may be emptied, so none is fatal.
+func rooms(slots int, folders []string) (all []Shortage) {
+	for _, folder := range folders {
+		var fs unix.Statfs_t
+		if folder == "" || unix.Statfs(folder, &fs) != nil {
+			continue
+		}
+		hint := "make room, or name another folder (state_dir)"
+		all = append(all, Shortage{What: "bytes free in " + folder, Has: clamp(fs.Bavail * uint64(max(fs.Bsize, 0))), Needs: int64(slots) * bodyRoom, Hint: hint})
+		if fs.Files > 0 { // else it makes them as it goes
+			all = append(all, Shortage{What: "inodes free in " + folder, Has: clamp(fs.Ffree), Needs: int64(slots * bodyInodes), Hint: hint})
+		}
+	}
+	return all
+}
+
+func clamp(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

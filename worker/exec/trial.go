@@ -1,0 +1,84 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// trivialPath is what a trial starts. Where it is missing the kernel says so after it made a process, which is what counts.
+const trivialPath = "/bin/sh"
+
+// trialBytes are written where bodies get folders and files: a host that has room for less is as good as full.
+const trialBytes = 64 << 10
+
+// Try starts a body that does nothing, the way bodies start. Its error says what this host lacks.
+func (x *Executor) Try(ctx context.Context) error {
+	number := strconv.FormatInt(x.count.Add(1), 10)
+	task := &worker.Task{Step: "trial", Body: &dagspec.Step{}, Now: make(chan struct{})}
+	a := &attempt{x: x, task: task, owner: x.prefix + number, folder: x.folder(task, number)}
+	defer a.close()
+	err := a.prepareTrial(number)
+	if err == nil {
+		err = a.try(ctx)
+	}
+	if lacking, ok := errors.AsType[hostError](err); ok {
+		return errors.New(worker.Unstarted(lacking.error, lacking.place).Reason)
+	}
+	return nil
+}
+
+// prepareTrial makes all that a body may need.
+func (a *attempt) prepareTrial(number string) error {
+	env := environment{ownerVariable: a.owner}
+	if err := a.files(env); err != nil {
+		return err
+	}
+	room := bytes.Repeat([]byte{'.'}, trialBytes)
+	if _, err := a.folder.write("trial", room); err != nil {
+		return err
+	}
+	dir, err := a.folder.dir()
+	if err != nil {
+		return err
+	}
+	a.folder.shared = true // it serves no other body
+	if err := writeFile(filepath.Join(dir, "trial"), room); err != nil {
+		return hostFault(err, a.x.place(a.x.work))
+	}
+	if a.stdin, err = nameless(""); err != nil {
+		return hostFault(err, "")
+	}
+	a.cmd, a.env = command{trivialPath, []string{trivialPath, "-c", ":"}, dir}, env.list(nil, nil)
+	return a.group(number)
+}
+
+// try starts the body of a trial and waits for its end.
+func (a *attempt) try(ctx context.Context) error {
+	b, err := a.start()
+	if err != nil {
+		return err
+	}
+	a.folder.shared = true
+	_ = b.supervise(ctx) // what is left of it is no matter of whether bodies start
+	return nil
+}
+
+// startTrivial starts a process that does nothing, and waits for its end.
+func (x *Executor) startTrivial() error {
+	p, err := os.StartProcess(trivialPath, []string{trivialPath, "-c", ":"}, &os.ProcAttr{Files: []*os.File{x.null, x.null, x.null}})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}

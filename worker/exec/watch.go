@@ -1,0 +1,58 @@
+package exec
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// noPidFD is what a kernel without them leaves in SysProcAttr.PidFD.
+const noPidFD = -1
+
+// watch waits for the end of the first process and leaves it a zombie, whose numbers nobody else can get.
+func (b *body) watch() {
+	defer close(b.ended)
+	if b.pidFD != noPidFD && b.watchFD(b.pidFD) {
+		return
+	}
+	b.isZombie(0)
+}
+
+// watchFD waits in the poller, with all that Go waits for: a thread that sits in waitid for each body costs a third of what
+// starting it does. It says whether the end was seen.
+func (b *body) watchFD(fd int) (seen bool) {
+	pollable(fd)
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer file.Close()
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = conn.Read(func(uintptr) bool {
+		seen = b.isZombie(unix.WNOHANG)
+		return seen
+	})
+	return err == nil && seen
+}
+
+// isZombie asks the kernel whether the first process has ended; without WNOHANG it waits until it has.
+func (b *body) isZombie(options int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, b.tree.leader, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return err != nil || info.Signo != 0
+	}
+}
+
+// wait reaps the first process, which has ended or is about to.
+func (b *body) wait() {
+	for {
+		if _, err := unix.Wait4(b.tree.leader, &b.status, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

@@ -1,0 +1,144 @@
+//go:build unix
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+)
+
+// errOtherHost: the list was written before the machine was started again, or in another PID namespace. In the first case
+// its leases have to run out as those of a lost host do; in the second, processes may live where this guard cannot look.
+var errOtherHost = errors.New("the lock file is from another boot or another PID namespace")
+
+// errCopied: whoever wrote the list locked another file, so it may be alive.
+var errCopied = errors.New("the lock file is a copy")
+
+// lock waits until no guard and no driver process of this name is left, or until it is asked to stop.
+func (g *guard) lock() error {
+	since := boottime.Now()
+	for said := false; g.asked == 0; {
+		held, err := g.ledger.try()
+		if held && said {
+			g.Say(Event{Kind: Freed, Took: boottime.Now() - since})
+		}
+		if held || err != nil {
+			return err
+		}
+		_ = g.ledger.read() // its holder may be just writing
+		if !said {
+			g.Say(Event{Kind: Waiting, PID: g.ledger.list.Guard.PID})
+			said = true
+		}
+		if boottime.Now()-since >= g.Limits.Handover {
+			g.evict()
+		}
+		g.turn(lockEvery)
+	}
+	return nil
+}
+
+// evict kills a driver process whose guard is dead and that should have ended long ago: frozen, it would hold the lock,
+// and keep its tasks, for ever.
+func (g *guard) evict() {
+	old := g.ledger.list
+	if !g.found(old) || old.Guard.alive() || !old.Driver.alive() {
+		return
+	}
+	if old.Driver.signal(syscall.SIGKILL) == nil {
+		g.Say(Event{Kind: Evicted, PID: old.Driver.PID})
+	}
+}
+
+// found tells whether the processes of a list are to be found here, if there are any, and are of our predecessor.
+func (g *guard) found(l list) bool { return g.unfound(l) == nil }
+
+func (g *guard) unfound(l list) error {
+	switch {
+	case g.host == host{} || l.host != g.host:
+		return errOtherHost
+	case l.File != g.ledger.file():
+		return errCopied
+	}
+	return nil
+}
+
+// begin kills what an earlier incarnation left, waits until it is gone, and takes over the ids of its list.
+func (g *guard) begin() error {
+	err := g.ledger.read()
+	old := g.ledger.list
+	if err == nil && len(old.Workers) > 0 {
+		err = g.unfound(old)
+	}
+	if err != nil {
+		g.Say(Event{Kind: Ignored, Workers: old.Workers, Err: err})
+		old = list{}
+	}
+	if g.found(old) {
+		if err := g.sweep(old); err != nil || g.asked > 0 {
+			return err
+		}
+	}
+	return g.ledger.write(list{host: g.host, Guard: identify(os.Getpid()), Workers: old.Workers})
+}
+
+func (g *guard) sweep(old list) error {
+	if own := os.Getenv(WorkerEnv); slices.Contains(old.Workers, own) {
+		return fmt.Errorf("this process was started by a task of worker %s, whose place it would take: start it elsewhere", own)
+	}
+	since := boottime.Now()
+	left := &leftover{ids: old.Workers, list: g.processes, since: since}
+	if c := cgroup(old.Cgroup); c.ours() {
+		left.cgroup = c
+		c.kill()
+	}
+	if !g.clear(left.find) {
+		return errLeft
+	}
+	if left.cgroup != "" {
+		left.cgroup.remove()
+	}
+	g.Say(Event{Kind: Swept, Workers: old.Workers, Took: boottime.Now() - since})
+	return nil
+}
+
+// makeCgroup makes one for the next driver process. None is used twice: a process of a cgroup that was killed once cannot
+// start others in new cgroups below it, the kernel (6.18 for one) kills those at birth.
+func (g *guard) makeCgroup() {
+	if g.ungrouped {
+		return
+	}
+	c, err := makeCgroup()
+	if err != nil {
+		g.ungrouped = true
+		g.Say(Event{Kind: Uncontained, Err: err})
+		return
+	}
+	g.cgroup = c
+	next := g.ledger.list
+	next.Cgroup = string(c)
+	g.write(next)
+}
+
+func (g *guard) dropCgroup() {
+	c := g.cgroup
+	g.cgroup = ""
+	if c == "" || !c.remove() {
+		return // in the list it stays: the next guard can kill what is in it
+	}
+	next := g.ledger.list
+	next.Cgroup = ""
+	g.write(next)
+}
+
+// write is for changes that nobody waits for. The list then names too much, never too little.
+func (g *guard) write(next list) {
+	if err := g.ledger.write(next); err != nil {
+		g.Say(Event{Kind: Unwritten, Err: err})
+	}
+}

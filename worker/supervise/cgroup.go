@@ -1,0 +1,179 @@
+//go:build unix
+
+package supervise
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// cgroup holds a driver process and all it starts. The driver process is in a leaf, since only leaves may have processes
+// where limits are set; attempts may get leaves beside it.
+type cgroup string // its folder
+
+const (
+	cgroupPrefix = "oarlock-"
+	cgroupLeaf   = "driver"
+	cgroupDepth  = 16 // folders below each other; deeper ones are not ours
+)
+
+// makeCgroup makes one below that of this process, if it may. The name is random: nobody else's can be taken for it.
+func makeCgroup() (cgroup, error) {
+	parent, err := ownCgroup()
+	if err != nil {
+		return "", err
+	}
+	c := cgroup(filepath.Join(parent, cgroupPrefix+strings.ToLower(rand.Text())))
+	if err := os.Mkdir(string(c), 0o755); err != nil {
+		return "", fmt.Errorf("make a cgroup: %w", err)
+	}
+	if err := os.Mkdir(c.leaf(), 0o755); err != nil {
+		c.remove()
+		return "", fmt.Errorf("make a cgroup: %w", err)
+	}
+	c.enable()
+	return c, nil
+}
+
+func ownCgroup() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("look for cgroup v2: %w", err)
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", fmt.Errorf("look for cgroup v2: %w", err)
+	}
+	return findCgroup(string(mounts), string(groups))
+}
+
+// findCgroup puts together where cgroup v2 is mounted and where in it a process is.
+func findCgroup(mounts, groups string) (string, error) {
+	own := ""
+	for line := range strings.Lines(groups) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if ok && !slices.Contains(strings.Split(path, "/"), "..") { // outside of what this cgroup namespace shows
+			own = path
+		}
+	}
+	for line := range strings.Lines(mounts) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(mount)
+		if !strings.HasPrefix(kind, "cgroup2 ") || len(fields) < 5 || own == "" {
+			continue
+		}
+		inside, err := filepath.Rel(fields[3], own)
+		if err == nil && inside != ".." && !strings.HasPrefix(inside, "../") {
+			return filepath.Join(fields[4], inside), nil
+		}
+	}
+	return "", errors.New("no cgroup v2 is mounted that has this process")
+}
+
+// enable passes on what limits the parent can set. What it cannot is no fault: nothing but comfort depends on it.
+func (c cgroup) enable() {
+	offered, err := os.ReadFile(c.file("cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	for _, name := range strings.Fields(string(offered)) {
+		_ = os.WriteFile(c.file("cgroup.subtree_control"), []byte("+"+name), 0) //nolint:gosec // the kernel's own words
+	}
+}
+
+func (c cgroup) file(name string) string { return filepath.Join(string(c), name) }
+
+func (c cgroup) leaf() string { return c.file(cgroupLeaf) }
+
+// ours tells whether a path from a lock file can be a cgroup that a guard made.
+func (c cgroup) ours() bool {
+	_, err := os.Stat(c.file("cgroup.procs"))
+	return err == nil && filepath.IsAbs(string(c)) && strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix)
+}
+
+// join moves a process, with all its threads, to the leaf.
+func (c cgroup) join(pid int) error {
+	err := os.WriteFile(filepath.Join(c.leaf(), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+	if err != nil {
+		return fmt.Errorf("move the driver process to its cgroup: %w", err)
+	}
+	return nil
+}
+
+// kill ends all at once, where the kernel can (5.14); whoever calls must look what is left, as after any signal.
+func (c cgroup) kill() { _ = os.WriteFile(c.file("cgroup.kill"), []byte("1"), 0) }
+
+// members lists the processes in it. One whose PID was taken over by a stranger while it was looked at is in the first
+// reading only.
+func (c cgroup) members() ([]process, error) {
+	before, err := c.pids()
+	if err != nil || len(before) == 0 {
+		return nil, err
+	}
+	var found []process
+	for _, pid := range before {
+		p, err := readProcess(pid)
+		if err != nil {
+			p = process{identity: identity{PID: pid}, spare: true, state: '?'} // only just gone: look again
+		}
+		found = append(found, p)
+	}
+	after, err := c.pids()
+	return slices.DeleteFunc(found, func(p process) bool { return !slices.Contains(after, p.PID) }), err
+}
+
+func (c cgroup) pids() ([]int, error) {
+	var found []int
+	for _, dir := range c.folders() {
+		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, so nobody was in it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list a cgroup: %w", err)
+		}
+		for _, word := range bytes.Fields(text) {
+			if pid, err := strconv.Atoi(string(word)); err == nil {
+				found = append(found, pid)
+			}
+		}
+	}
+	return found, nil
+}
+
+// folders lists it and what is below, deepest last.
+func (c cgroup) folders() []string {
+	found := []string{string(c)}
+	level := found
+	for range cgroupDepth {
+		var deeper []string
+		for _, dir := range level {
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				if e.IsDir() {
+					deeper = append(deeper, filepath.Join(dir, e.Name()))
+				}
+			}
+		}
+		found = append(found, deeper...)
+		level = deeper
+	}
+	return found
+}
+
+// remove takes it away, and says whether it is gone. What is not empty stays.
+func (c cgroup) remove() bool {
+	for _, dir := range slices.Backward(c.folders()) {
+		_ = os.Remove(dir)
+	}
+	_, err := os.Lstat(string(c))
+	return errors.Is(err, fs.ErrNotExist)
+}

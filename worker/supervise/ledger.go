@@ -1,0 +1,169 @@
+//go:build unix
+
+package supervise
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ledger is the lock file: who holds the lock, and in it the ids of workers that may hold runs in the database. Both are
+// one file, so that whoever removes it takes the list away too, and nobody is replaced under a lock that means nothing.
+//
+// Each line is the whole list; the last one that is complete counts. So a change is there or is not, whenever the guard
+// is killed. It need not survive the machine: another boot makes it void.
+type ledger struct {
+	path string
+	fd   int // bare, not an os.File: it is handed to driver processes
+	end  int64
+	list list
+}
+
+type list struct {
+	host
+	File    file     `json:"file"`
+	Guard   identity `json:"guard"`
+	Driver  identity `json:"driver"`
+	Cgroup  string   `json:"cgroup,omitempty"`
+	Workers []string `json:"workers"`
+}
+
+// host is what must be the same for processes of the list to be found here, if there are any.
+type host struct {
+	Boot      string `json:"boot"`
+	Namespace string `json:"pid_namespace"`
+}
+
+// file is the one that a list was written to. In a copy of it the list does not hold: those it names may live, and hold the
+// lock of the other one.
+type file struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+const (
+	ledgerRotate = 256 << 10 // written from its beginning again past this; many times the longest line
+	ledgerBytes  = 1 << 20   // longer files are not ours
+	lockName     = "worker-%s.lock"
+)
+
+// openLedger makes the file if need be. It has no lock yet.
+func openLedger(folder, name string) (*ledger, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	l := &ledger{path: filepath.Join(folder, fmt.Sprintf(lockName, name)), fd: -1}
+	return l, l.open()
+}
+
+// open does not follow links, and takes no file that others may write: what it lists gets killed.
+func (l *ledger) open() error {
+	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "open the lock file", Path: l.path, Err: err}
+	}
+	l.close()
+	l.fd = fd
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "look at the lock file", Path: l.path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o022 != 0 || int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s must be a plain file of this user that nobody else may write: remove it, or use another state folder", l.path)
+	}
+	return nil
+}
+
+func (l *ledger) close() {
+	if l.fd >= 0 {
+		_ = unix.Close(l.fd)
+		l.fd = -1
+	}
+}
+
+// try takes the lock if it is free. A file that was removed meanwhile is no lock, so it looks again.
+func (l *ledger) try() (bool, error) {
+	err := unix.Flock(l.fd, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &fs.PathError{Op: "lock", Path: l.path, Err: err}
+	}
+	if l.inPlace() {
+		return true, nil
+	}
+	return false, l.open()
+}
+
+func (l *ledger) inPlace() bool {
+	var open, named unix.Stat_t
+	return unix.Fstat(l.fd, &open) == nil && unix.Lstat(l.path, &named) == nil && open.Ino == named.Ino && open.Dev == named.Dev
+}
+
+func (l *ledger) file() file {
+	var st unix.Stat_t
+	_ = unix.Fstat(l.fd, &st)
+	return file{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // signed on some systems
+}
+
+// read gets what the file says last. A file without a complete line says nothing.
+func (l *ledger) read() error {
+	l.list, l.end = list{}, 0
+	text := make([]byte, ledgerBytes)
+	n, err := unix.Pread(l.fd, text, 0)
+	if err != nil {
+		return &fs.PathError{Op: "read", Path: l.path, Err: err}
+	}
+	text = text[:n]
+	end := bytes.LastIndexByte(text, '\n') + 1
+	if end == 0 {
+		return nil
+	}
+	last := text[bytes.LastIndexByte(text[:end-1], '\n')+1 : end]
+	var found list
+	if err := json.Unmarshal(last, &found); err != nil {
+		return fmt.Errorf("%s: its last line is not understood: %w", l.path, err)
+	}
+	for _, id := range found.Workers {
+		if !validName.MatchString(id) {
+			return fmt.Errorf("%s: %q is no worker id", l.path, id)
+		}
+	}
+	l.list, l.end = found, int64(end)
+	return nil
+}
+
+// write makes next the list, or leaves everything as it was.
+func (l *ledger) write(next list) error {
+	next.File = l.file()
+	line, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	rotate := l.end+int64(len(line)) > ledgerRotate
+	at := l.end
+	if rotate {
+		at = 0 // the old list stays the last line until the file is cut
+	}
+	n, err := unix.Pwrite(l.fd, line, at)
+	if err == nil && n < len(line) {
+		err = unix.ENOSPC
+	}
+	if err == nil && rotate {
+		err = unix.Ftruncate(l.fd, int64(n))
+	}
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: l.path, Err: err}
+	}
+	l.list, l.end = next, at+int64(n)
+	return nil
+}

@@ -1,0 +1,150 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// identity names a process for as long as the machine runs: PIDs are used again.
+type identity struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot
+}
+
+// process is what /proc says about one.
+type process struct {
+	identity
+	parent int
+	state  byte
+	live   bool   // not a zombie; one whose first thread ended alone is none
+	kernel bool   // a thread of the kernel
+	bare   bool   // its environment is not there yet: it is about to execute a program
+	name   string // for people; a process may choose its own
+	spare  bool   // not to be killed, but nothing is clean while it is there
+}
+
+func (p process) String() string { return fmt.Sprintf("%d (%s, %c)", p.PID, p.name, p.state) }
+
+const (
+	threadOfKernel = 0x00200000 // PF_KTHREAD
+
+	// Fields of /proc/PID/stat, counted from the state, which comes after the name.
+	statState, statParent, statFlags, statThreads, statStart, statEnvEnd = 0, 1, 6, 17, 19, 48
+)
+
+// parseStat reads a line of /proc/PID/stat. The name may hold anything, brackets and line ends included.
+func parseStat(line []byte) (process, bool) {
+	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return process{}, false
+	}
+	fields := strings.Fields(string(line[end+1:]))
+	if len(fields) <= statEnvEnd {
+		return process{}, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:open])))
+	parent, err2 := strconv.Atoi(fields[statParent])
+	flags, err3 := strconv.ParseUint(fields[statFlags], 10, 64)
+	start, err4 := strconv.ParseUint(fields[statStart], 10, 64)
+	state := fields[statState][0]
+	return process{
+		identity: identity{pid, start},
+		parent:   parent,
+		state:    state,
+		live:     state != 'X' && state != 'Z' || fields[statThreads] != "0" && fields[statThreads] != "1",
+		kernel:   flags&threadOfKernel != 0,
+		bare:     fields[statEnvEnd] == "0",
+		name:     string(line[open+1 : end]),
+	}, err == nil && err2 == nil && err3 == nil && err4 == nil
+}
+
+// below lists everything under a process, parents first, without the trees of those that are excepted.
+func below(all []process, root int, except map[identity]bool) []process {
+	children := map[int][]process{}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var found []process
+	seen := map[int]bool{root: true} // a list that was read while things changed may hold a ring
+	next := []int{root}
+	for len(next) > 0 {
+		parent := next[0]
+		next = next[1:]
+		for _, p := range children[parent] {
+			if seen[p.PID] || except[p.identity] {
+				continue
+			}
+			seen[p.PID] = true
+			found = append(found, p)
+			next = append(next, p.PID)
+		}
+	}
+	return found
+}
+
+// childrenOf lists who is directly under a process.
+func childrenOf(all []process, parent int) map[identity]bool {
+	found := map[identity]bool{}
+	for _, p := range all {
+		if p.parent == parent {
+			found[p.identity] = true
+		}
+	}
+	return found
+}
+
+// carriers lists the processes whose environment has one of the ids, with all below them; self and what is below it not.
+// A process that is just about to execute a program is listed as one to spare: its environment is not there yet.
+func carriers(all []process, ids []string, self int, environ func(pid int) ([]byte, error)) []process {
+	marks := make([]string, 0, len(ids))
+	for _, id := range ids {
+		marks = append(marks, Environ(id))
+	}
+	except := map[identity]bool{}
+	for _, p := range all {
+		except[p.identity] = p.PID == self
+	}
+	var found []process
+	for _, p := range all {
+		if p.PID == self || p.kernel || !p.live {
+			continue
+		}
+		env, err := environ(p.PID)
+		switch {
+		case err != nil: // gone, or another user's
+		case carries(env, marks):
+			found = append(append(found, p), below(all, p.PID, except)...)
+		case len(env) == 0 && p.bare:
+			p.spare = true
+			found = append(found, p)
+		}
+	}
+	return unique(found)
+}
+
+func carries(env []byte, marks []string) bool {
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if slices.Contains(marks, string(entry)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unique keeps one of each. One that is to be killed by any account is.
+func unique(all []process) []process {
+	at := map[identity]int{}
+	var kept []process
+	for _, p := range all {
+		if i, twice := at[p.identity]; twice {
+			kept[i].spare = kept[i].spare && p.spare
+			continue
+		}
+		at[p.identity] = len(kept)
+		kept = append(kept, p)
+	}
+	return kept
+}
