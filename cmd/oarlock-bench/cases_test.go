@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,7 +40,14 @@ func needsServer(t *testing.T) {
 // openTiny opens one for the tests of all cases, which take turns on it as they do in a quick run.
 func openTiny(t *testing.T) *Lab {
 	t.Helper()
-	lab, err := openLab(t.Context(), tiny, t.Logf)
+	o := tiny
+	o.program = filepath.Join(t.TempDir(), "oarlock")
+	// As the tests of this package are built: the compiler has nothing left to do.
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", o.program, "github.com/oarlock-dev/oarlock/cmd/oarlock")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build oarlock: %v\n%s", err, out)
+	}
+	lab, err := openLab(t.Context(), o, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
