@@ -80,8 +80,6 @@ demo: build ## see it work: a run, its tree and logs; then its worker is killed,
 	@tools/demo "$(CURDIR)/bin/oarlock"
 
 .PHONY: lint
-lint: ## go vet, formatting and linters, as .golangci.yml says
-	@go vet ./...
 	@tools/golangci-lint run ./...
 
 .PHONY: format
