@@ -23,9 +23,8 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 	return blocks
 }
 
-// The commands of the README, as it says, but for make: TestDemo_ShowsARunAndATakeover is about that. The picture in it is
-// what the last of them shows on a terminal.
-func TestReadme_CommandsRunAndShowItsPicture(t *testing.T) {
+// The command of the README, as it says, shows the picture below it. Those of make are another test's: of the demo.
+func TestReadme_CommandShowsItsPicture(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a server")
@@ -43,20 +42,11 @@ func TestReadme_CommandsRunAndShowItsPicture(t *testing.T) {
 		cmd.Dir, cmd.Env = "..", []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state, "TERM=xterm"}
 		return cmd
 	}
-	var last []string
-	for _, line := range strings.Split(fenced(t, readme, "sh")[0], "\n") {
-		command, _, _ := strings.Cut(line, "#")
-		if words := strings.Fields(command); len(words) > 0 && words[0] == "bin/oarlock" {
-			last = words[1:]
-			if out, err := oarlock(last).CombinedOutput(); err != nil {
-				t.Fatalf("oarlock %v: %v\n%s", last, err, out)
-			}
-		}
+	words := strings.Fields(strings.TrimPrefix(fenced(t, readme, "sh")[1], "bin/oarlock"))
+	if out, err := oarlock(words).CombinedOutput(); err != nil {
+		t.Fatalf("oarlock %v: %v\n%s", words, err, out)
 	}
-	if last == nil {
-		t.Fatal("no command of ours in the README")
-	}
-	holdPicture(t, "../docs/pictures/run.svg", oarlock(last), "$ oarlock "+strings.Join(last, " "))
+	holdPicture(t, "../docs/pictures/run.svg", oarlock(words), "$ oarlock "+strings.Join(words, " "))
 }
 
 // The insert of the README, by a login that may submit and owns the table of the business.
