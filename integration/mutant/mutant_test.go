@@ -102,7 +102,11 @@ func TestCore(t *testing.T) {
 	for _, m := range chosen(t, list(t, "core.txt", 60)) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			plant(t, folder, &m, coreSuites)
+			suites := coreSuites
+			if len(m.By) > 0 {
+				suites = m.By
+			}
+			plant(t, folder, &m, suites)
 		})
 	}
 }
