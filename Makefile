@@ -80,6 +80,7 @@ demo: build ## see it work: a run, its tree and logs; then its worker is killed,
 	@tools/demo "$(CURDIR)/bin/oarlock"
 
 .PHONY: lint
+lint: ## formatting and linters, go vet among them, as .golangci.yml says
 	@tools/golangci-lint run ./...
 
 .PHONY: format
