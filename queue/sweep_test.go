@@ -115,7 +115,11 @@ func TestSweeps_ALookWithoutAnAnswerIsMadeAgain(t *testing.T) {
 	}
 	s.sweeps.recent.soonest = 0
 	of, _ = s.nextLook()
-	if _, err := s.takeIn(t.Context(), finding{of: of, late: &late{}}); err != nil || s.sweeps.since.some {
-		t.Errorf("a look that got an answer is made again: %+v, %v", s.sweeps.since, err)
+	s.lanes = someLanes(0)
+	s.lanes.all[0].floor = place{at: from}
+	found := place{from.Add(-time.Hour), 7}
+	_, err := s.takeIn(t.Context(), finding{of: of, late: &late{lanes: []int{1}, floors: []time.Time{found.at}, froms: []RunID{found.run}}})
+	if err != nil || s.sweeps.since.some || s.lanes.all[0].floor != found {
+		t.Errorf("it found %v, the floor is %v, and it is made again: %+v, %v", found, s.lanes.all[0].floor, s.sweeps.since, err)
 	}
 }

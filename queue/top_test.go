@@ -50,17 +50,6 @@ func TestTop_NothingIsUrgentThatIsLocked(t *testing.T) {
 	}
 }
 
-func TestTop_IsNotWhatWasJustClaimed(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.put(t, "name: high\npriority: 50\nsteps: [{id: a, run: \"true\"}]\n")
-	f.ask(t, "high", 1)
-	s := f.register(t)
-	if p := offered(t, s); len(p.Claims) != 1 || p.Top != nil {
-		t.Errorf("claimed %d, top %v", len(p.Claims), p.Top)
-	}
-}
-
 // What a worker without a free slot leaves where it is, its floors do not pass, whatever transaction is open.
 func TestFloors_AFullWorkerPassesNothingThatWaitsForASlot(t *testing.T) {
 	t.Parallel()
