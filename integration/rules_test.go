@@ -18,7 +18,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// TestRules plays testdata/rules, a file for each rule of docs/language.md: how to read them stands in scenario_test.go.
+// TestRules plays testdata/rules, a file for each rule of docs/language.md that a script of the core cannot show, because it takes
+// real processes, a real clock or a real database: how to read them stands in scenario_test.go.
 // All share one worker, so that the rules also hold beside each other.
 func TestRules(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,20 +101,6 @@ func (s *scenario) attempts(t *testing.T) {
 	}
 	for _, a := range all {
 		s.tell("attempt %s", withReason(fmt.Sprintf("%s#%d generation=%d %s %s", nameOf(&queue.Task{Step: a.Step, Item: a.Item}), a.Attempt, a.Generation, a.State, a.FailureKind), a.Reason))
-	}
-}
-
-// events tells those of some kinds.
-func (s *scenario) events(t *testing.T, kinds []string) {
-	t.Helper()
-	all, err := s.Events(t.Context(), s.run, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
-		if slices.Contains(kinds, e.Kind) {
-			s.tell("event %s", withReason(strings.TrimSpace(e.Kind+" "+nameOf(&queue.Task{Step: e.Step, Item: e.Item})), e.Message))
-		}
 	}
 }
 

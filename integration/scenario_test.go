@@ -42,7 +42,7 @@ import (
 //	touch FILE | present FILE   make an empty file in $DIR; once there is one
 //	gone FILE | alive FILE      once no process has the number in $DIR/FILE; one has it
 //	said TASK TEXT              once the log of a task has a text
-//	show | log TASK[#attempt] | attempts | events KIND… | cat FILE    tell
+//	show | log TASK[#attempt] | attempts | cat FILE    tell
 //
 // At the end the run is awaited and shown.
 type scenario struct {
@@ -237,8 +237,6 @@ func (s *scenario) look(t *testing.T, verb, args string) {
 		s.doFile(t, verb, args)
 	case "attempts":
 		s.attempts(t)
-	case "events":
-		s.events(t, strings.Fields(args))
 	default:
 		s.control(t, verb, strings.Fields(args))
 	}
