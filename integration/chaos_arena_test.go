@@ -127,7 +127,7 @@ func newArena(t *testing.T, l *lane, seed uint64, scene scene) *arena {
 	a.ctx, a.stop = context.WithCancel(t.Context())
 	t.Cleanup(a.stop)
 	if scene == diskScene {
-		a.disk = smallDisk(t)
+		a.disk = pgcluster.SmallDisk(t, 400<<20)
 		a.nodes[0] = newChaosNode(t, pgcluster.StartIn(t, a.disk, chaosServer))
 	}
 	a.clone(t)

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 )
 
@@ -368,26 +366,6 @@ func (a *arena) backendPIDs() (pids []int) {
 		}
 	}
 	return pids
-}
-
-// smallDisk is a file system of its own.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "oarlock-disk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("oarlock", dir, "tmpfs", 0, "size=400m,mode=0755"); err != nil {
-		_ = os.Remove(dir)
-		t.Skipf("only root can make a small disk: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-		_ = os.Remove(dir)
-	})
-	return dir
 }
 
 func (a *arena) unsetAll() error {

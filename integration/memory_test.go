@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -33,7 +34,7 @@ func TestWorker_HoldsTenThousandRuns(t *testing.T) {
 	}
 	w := exec.CommandContext(t.Context(), holder)
 	w.Env = []string{"DATABASE_URL=" + b.url, fmt.Sprint("HOLD=", heldRuns), fmt.Sprint("SLOTS=", heldRuns), "FOLDER=" + filepath.Join(b.dir, "work")}
-	w.Stderr = &output{}
+	w.Stderr = &await.Buffer{}
 	release, err := w.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -247,21 +246,8 @@ func (b *bench) live(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// lookInterval is for how long at most until leaves a condition alone: a look may be a query, or the reading of all of /proc.
-const lookInterval = 20 * time.Millisecond
-
-// until waits for something to come true, and looks less often the longer it takes.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	interval := time.Millisecond
-	for end := time.Now().Add(patience); !ok(); interval = min(2*interval, lookInterval) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		pause := time.NewTimer(interval)
-		<-pause.C
-	}
-}
+// until waits for something to come true.
+var until = await.True
 
 // driver waits until a worker is live, in another life than the ones named, and returns its id and its driver process.
 func (b *bench) driver(t *testing.T, name string, not ...string) (id string, pid int) {
@@ -297,7 +283,7 @@ type process struct {
 	*exec.Cmd
 	ended chan struct{}
 	code  int
-	said  *output
+	said  *await.Buffer
 }
 
 // worker starts `oarlock worker` under a name, with settings as in its file: slots=2.
@@ -312,7 +298,7 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
 	words := append(append(slices.Clone(b.within), program), args...)
-	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &output{}}
+	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &await.Buffer{}}
 	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
 	for _, s := range settings {
 		if variable, ok := strings.CutPrefix(s, "$"); ok {
@@ -375,21 +361,3 @@ func (p *process) exit(t *testing.T) int {
 
 // saw tells whether a process said something.
 func (p *process) saw(text string) bool { return strings.Contains(p.said.String(), text) }
-
-// output gathers what a process says.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
 )
@@ -61,18 +62,6 @@ func (y *tally) Polled(p worker.PollEnd) { y.note("poll %d %d %v", p.Wanted, len
 
 func (y *tally) Renewed(_, _ time.Duration, err error) { y.renewed <- err }
 
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 func TestMeter_IsToldOfRunsTasksAndAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: x}\n  - {id: b, run: 'exit 1', depends: [a]}\n  - {id: c, run: x, depends: [b]}\n")
@@ -83,7 +72,7 @@ func TestMeter_IsToldOfRunsTasksAndAttempts(t *testing.T) {
 	})
 	b.await(t, b.enqueue(t, "d"))
 	b.await(t, b.enqueue(t, "go"))
-	eventually(t, "both runs are told of", func() bool { return len(y.sorted("run")) == 2 })
+	await.True(t, "both runs are told of", func() bool { return len(y.sorted("run")) == 2 })
 	want := []string{
 		"attempt d run exit", "attempt d run succeeded", "attempt go my.func succeeded",
 		"run d failed true", "run go succeeded true", "start d true", "start go true",
@@ -105,7 +94,7 @@ func TestMeter_TellsStoppedAttemptsFromFailedOnes(t *testing.T) {
 	b.start(t, "w", func(c *worker.Config) { c.Meter = y })
 	b.await(t, b.enqueue(t, "d"))
 	id := b.enqueue(t, "c")
-	eventually(t, "the task runs", func() bool {
+	await.True(t, "the task runs", func() bool {
 		tasks, err := b.Tasks(t.Context(), id)
 		return err == nil && len(tasks) == 1 && tasks[0].State == "running"
 	})
@@ -128,7 +117,7 @@ func TestMeter_TellsWhichDrivesHandedOn(t *testing.T) {
 	b.enqueue(t, "d")
 	<-b.bodies.started
 	w.Stop()
-	eventually(t, "the run is handed on", func() bool { return len(y.sorted("run")) == 1 })
+	await.True(t, "the run is handed on", func() bool { return len(y.sorted("run")) == 1 })
 	if got := y.sorted("run", "attempt"); !slices.Equal(got, []string{"attempt d run lost", "run d handed_on true"}) {
 		t.Errorf("told %v", got)
 	}
@@ -139,7 +128,7 @@ func TestStatus_FollowsAWorkersLife(t *testing.T) {
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: hold}\n")
 	y := newTally()
 	w := b.start(t, "w", func(c *worker.Config) { c.Meter, c.Self.TTL, c.Self.Containment = y, 3*time.Second, "group" })
-	eventually(t, "it is live", func() bool { return w.Status().Phase == worker.Live })
+	await.True(t, "it is live", func() bool { return w.Status().Phase == worker.Live })
 	id := b.enqueue(t, "d")
 	<-b.bodies.started
 	s := w.Status()
@@ -151,9 +140,9 @@ func TestStatus_FollowsAWorkersLife(t *testing.T) {
 	}
 	away := errors.New("the database is away")
 	b.Break(away)
-	eventually(t, "a renewal failed", func() bool { return errors.Is(w.Status().RenewErr, away) })
+	await.True(t, "a renewal failed", func() bool { return errors.Is(w.Status().RenewErr, away) })
 	b.Break(nil)
-	eventually(t, "a renewal was answered", func() bool { return w.Status().RenewErr == nil })
+	await.True(t, "a renewal was answered", func() bool { return w.Status().RenewErr == nil })
 	if later := w.Status(); later.Renewed <= s.Renewed || later.Hard <= s.Hard || !later.Ticked.After(s.Ticked) {
 		t.Errorf("after a renewal %+v, before %+v", later, s)
 	}
@@ -164,5 +153,5 @@ func TestStatus_FollowsAWorkersLife(t *testing.T) {
 	if _, err := b.Control(t.Context(), queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has stopped", func() bool { return w.Status().Phase == worker.Stopped })
+	await.True(t, "it has stopped", func() bool { return w.Status().Phase == worker.Stopped })
 }

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -30,23 +29,10 @@ import (
 var errDiskFull = &pgconn.PgError{Severity: "ERROR", Code: "53100", Message: "could not extend file: No space left on device"}
 
 // spoken is what a worker logs.
-type spoken struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *spoken) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
+type spoken struct{ await.Buffer }
 
 // lines are those with a text in them.
-func (s *spoken) lines(text string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), text)
-}
+func (s *spoken) lines(text string) (n int) { return strings.Count(s.String(), text) }
 
 const (
 	refused = "the database takes no records: nothing is claimed"
@@ -179,7 +165,7 @@ func TestRecords_AnOutageIsToldAndNothingIsClaimedUntilItIsOver(t *testing.T) {
 		if s := f.worker.Status(); s.GivenUp != 0 || s.Registrations != 1 {
 			t.Errorf("given up %d times, registered %d times", s.GivenUp, s.Registrations)
 		}
-		if strings.Contains(f.said.text.String(), "secret") {
+		if strings.Contains(f.said.String(), "secret") {
 			t.Error("the log shows a secret")
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/internal/listen"
 )
@@ -56,7 +57,7 @@ func TestSubscription_CloseStopsListening(t *testing.T) {
 		t.Errorf("waiting for a closed subscription: %v", err)
 	}
 	b.heard(t, stays, "stays", "y")
-	eventually(t, "UNLISTEN", func() bool {
+	await.True(t, "UNLISTEN", func() bool {
 		var last string
 		if err := b.conn.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE pid = ANY ($1)", b.backends(t)).Scan(&last); err != nil {
 			t.Fatal(err)
@@ -119,7 +120,7 @@ func TestListener_ComesBackAfterACut(t *testing.T) {
 	b.proxy.CutAll()
 	waitMissed(t, s)
 	accepted := b.proxy.Counts().Accepted
-	eventually(t, "more tries", func() bool { return b.proxy.Counts().Accepted > accepted+2 })
+	await.True(t, "more tries", func() bool { return b.proxy.Counts().Accepted > accepted+2 })
 	b.proxy.Refuse(false)
 	waitMissed(t, s)
 	b.heard(t, s, "a", "x")
@@ -143,7 +144,7 @@ func TestListener_IsHalfHeard(t *testing.T) {
 	muted := b.proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Server, 'A'), Do: netfault.Mute})
 	l := b.listen(t, listen.Options{CheckEvery: 20 * time.Millisecond, CheckTimeout: 200 * time.Millisecond})
 	s := subscribed(t, l, "a")
-	eventually(t, "a notification on a connection that is not renewed before it comes", func() bool {
+	await.True(t, "a notification on a connection that is not renewed before it comes", func() bool {
 		b.notify(t, "a", "lost")
 		select {
 		case <-muted.Fired():
@@ -163,7 +164,7 @@ func TestListener_SurvivesIdleTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := subscribed(t, b.listen(t, listen.Options{}), "a")
-	eventually(t, "a listener idle for ten times as long as others may be", func() bool {
+	await.True(t, "a listener idle for ten times as long as others may be", func() bool {
 		var idle bool
 		err := b.conn.QueryRow(t.Context(), "SELECT coalesce(bool_or(state = 'idle' AND clock_timestamp() - state_change > '300ms'), false) FROM pg_stat_activity WHERE pid = ANY ($1)", b.backends(t)).Scan(&idle)
 		return err == nil && idle
@@ -177,7 +178,7 @@ func TestClose_EndsWhatIsUnderWay(t *testing.T) {
 		"at once": func(*testing.T, *bundle, *listen.Listener) {},
 		"while it connects": func(t *testing.T, b *bundle, _ *listen.Listener) {
 			t.Helper()
-			eventually(t, "a try", func() bool { return b.proxy.Counts().Accepted > 0 })
+			await.True(t, "a try", func() bool { return b.proxy.Counts().Accepted > 0 })
 		},
 		"while it waits": func(t *testing.T, b *bundle, l *listen.Listener) {
 			t.Helper()
@@ -189,7 +190,7 @@ func TestClose_EndsWhatIsUnderWay(t *testing.T) {
 			b.proxy.Refuse(true)
 			b.proxy.Thaw()
 			b.proxy.CutAll()
-			eventually(t, "several tries", func() bool { return b.proxy.Counts().Accepted > 3 })
+			await.True(t, "several tries", func() bool { return b.proxy.Counts().Accepted > 3 })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestClose_EndsWhatIsUnderWay(t *testing.T) {
 				}
 				s.Close()
 			}
-			eventually(t, "no connection is left", func() bool { return len(b.backends(t)) == 0 })
+			await.True(t, "no connection is left", func() bool { return len(b.backends(t)) == 0 })
 		})
 	}
 }

@@ -129,20 +129,3 @@ func (b *bundle) terminate(t *testing.T) {
 		}
 	}
 }
-
-// eventually polls until is holds.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not come to this: %s", what)
-		}
-		poll := time.NewTimer(2 * time.Millisecond)
-		select {
-		case <-poll.C:
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
-}

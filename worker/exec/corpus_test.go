@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
 // What bodies do to whoever starts them, beside what the other files of this package are about. That nothing of it is left
@@ -123,7 +124,7 @@ func TestCorpus_EndsAParentThatWaitsForNoneOfItsChildren(t *testing.T) {
 				}
 				task := killedBy(program(name), "SIGTERM", grace)
 				result := x.begin(t, ctx, task)
-				eventually(t, "its children are zombies", func() bool { return pidIn(stdout(task), "zombies") == stormOf })
+				await.True(t, "its children are zombies", func() bool { return pidIn(stdout(task), "zombies") == stormOf })
 				if name != "zombies-end" {
 					cancel()
 				}
@@ -148,7 +149,7 @@ func TestCorpus_KillsABodyThatNeverReadsItsStdin(t *testing.T) {
 		task := killedBy(shell("echo ready; exec sleep 600"), "SIGTERM", time.Hour)
 		task.Resolved = &in
 		result := x.begin(t, ctx, task)
-		eventually(t, "it sleeps", func() bool { return stdout(task) == "ready\n" })
+		await.True(t, "it sleeps", func() bool { return stdout(task) == "ready\n" })
 		cancel()
 		if got := <-result; got.Kind != dagrun.KindSignal || got.Signal != 15 {
 			t.Errorf("%s: got %+v", name, got)

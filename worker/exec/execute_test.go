@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -243,13 +244,13 @@ func TestExecute_KeepsStdoutAndStderrApartAndWhole(t *testing.T) {
 
 // stuckWriter is a log that takes what it gets only when told to.
 type stuckWriter struct {
-	buffer
+	await.Buffer
 	free chan struct{}
 }
 
 func (w *stuckWriter) Write(p []byte) (int, error) {
 	<-w.free
-	return w.buffer.Write(p)
+	return w.Buffer.Write(p)
 }
 
 func TestExecute_LosesNothingToASlowReader(t *testing.T) {

@@ -1,17 +1,16 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -54,24 +53,6 @@ func setup(tb testing.TB, change ...func(*Config)) *bench {
 	return &bench{Executor: x, dir: c.Dir, worker: suite}
 }
 
-// buffer is a log that may be read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // shell is a task whose body is a text for the shell.
 func shell(text string) *worker.Task { return task(dagspec.Step{Run: text}) }
 
@@ -88,7 +69,7 @@ func task(body dagspec.Step) *worker.Task {
 	return &worker.Task{
 		Run: 41, UID: "u41", DAG: "etl", Step: "load", Attempt: 1, Fence: 7, Key: "41/load/1", Body: &body,
 		Resolved: &dagspec.Resolved{Env: map[string]string{}},
-		Stdout:   &buffer{}, Stderr: &buffer{}, Started: func() {}, Now: make(chan struct{}),
+		Stdout:   &await.Buffer{}, Stderr: &await.Buffer{}, Started: func() {}, Now: make(chan struct{}),
 	}
 }
 
@@ -98,8 +79,8 @@ func killedBy(t *worker.Task, signal string, grace time.Duration) *worker.Task {
 	return t
 }
 
-func stdout(t *worker.Task) string { return t.Stdout.(*buffer).String() }
-func stderr(t *worker.Task) string { return t.Stderr.(*buffer).String() }
+func stdout(t *worker.Task) string { return t.Stdout.(*await.Buffer).String() }
+func stderr(t *worker.Task) string { return t.Stderr.(*await.Buffer).String() }
 
 // run executes a body to its end.
 func (b *bench) run(t *testing.T, task *worker.Task) dagrun.Result {
@@ -124,23 +105,6 @@ func (b *bench) begin(t *testing.T, ctx context.Context, task *worker.Task) <-ch
 		}
 	}()
 	return result
-}
-
-// eventually waits for something that must come true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	for tick := time.NewTicker(2 * time.Millisecond); ; {
-		if ok() {
-			tick.Stop()
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 // carriers counts the living processes with a variable in their environment.

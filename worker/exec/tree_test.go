@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/worker"
 )
 
@@ -20,7 +21,7 @@ import (
 func reported(t *testing.T, path, word string) int {
 	t.Helper()
 	pid := 0
-	eventually(t, word+" reports", func() bool {
+	await.True(t, word+" reports", func() bool {
 		text, _ := os.ReadFile(path)
 		pid = pidIn(string(text), word)
 		return pid > 0
@@ -70,9 +71,9 @@ func TestKill_EndsTheWholeTree(t *testing.T) {
 				result := x.begin(t, ctx, task)
 				if name == "daemon-wait" {
 					daemon := reported(t, report, "daemon")
-					eventually(t, "the daemon runs", func() bool { return alive(daemon) })
+					await.True(t, "the daemon runs", func() bool { return alive(daemon) })
 				} else {
-					eventually(t, "the body runs", func() bool { return stdout(task) != "" })
+					await.True(t, "the body runs", func() bool { return stdout(task) != "" })
 				}
 				cancel()
 				got := <-result
@@ -94,7 +95,7 @@ func TestKill_WaitsForTheGraceOnlyAsLongAsSomethingLives(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	task := killedBy(shell("trap 'echo bye; exit 4' USR1; echo ready; while :; do sleep 0.01; done"), "SIGUSR1", time.Hour)
 	result := x.begin(t, ctx, task)
-	eventually(t, "ready", func() bool { return stdout(task) == "ready\n" })
+	await.True(t, "ready", func() bool { return stdout(task) == "ready\n" })
 	cancel()
 	if got := <-result; got.ExitCode != 4 || stdout(task) != "ready\nbye\n" {
 		t.Errorf("got %+v, %q; the body's own end and its last words count", got, stdout(task))
@@ -109,7 +110,7 @@ func TestKill_NowLeavesNoGrace(t *testing.T) {
 		defer cancel()
 		task := killedBy(program("ignore"), "SIGTERM", time.Hour)
 		result := x.begin(t, ctx, task)
-		eventually(t, "ready", func() bool { return stdout(task) != "" })
+		await.True(t, "ready", func() bool { return stdout(task) != "" })
 		if order != "now" {
 			cancel()
 		}
@@ -127,7 +128,7 @@ func TestKill_MeetsEveryProcessOfABomb(t *testing.T) {
 		task := killedBy(program("bomb"), "SIGTERM", 0)
 		task.Resolved.Env["LEFT"] = "5" // 63 processes
 		result := x.begin(t, ctx, task)
-		eventually(t, "it spreads", func() bool { return carriers(t, tag) >= 5 })
+		await.True(t, "it spreads", func() bool { return carriers(t, tag) >= 5 })
 		cancel()
 		if got := <-result; got.Signal != 9 || carriers(t, tag) > 0 {
 			t.Errorf("got %+v, %d left", got, carriers(t, tag))
@@ -156,8 +157,8 @@ func TestLeftovers_AreEndedAtOnce(t *testing.T) {
 	})
 }
 
-func noted(task *worker.Task) (*worker.Task, *buffer) {
-	notes := &buffer{}
+func noted(task *worker.Task) (*worker.Task, *await.Buffer) {
+	notes := &await.Buffer{}
 	task.Note = func(text string) { _, _ = notes.Write([]byte(text)) }
 	return task, notes
 }
@@ -193,7 +194,7 @@ func TestLeftovers_HearACancel(t *testing.T) {
 	const orphan = `trap "echo asked; exit" TERM; >ready; while grep -q "^PPid:[^0-9]*$PPID$" /proc/$$/status; do :; done; echo alone; while :; do sleep 0.01; done`
 	task := killedBy(shell("setsid sh -c '"+orphan+"' & while [ ! -e ready ]; do sleep 0.01; done"), "SIGTERM", time.Hour)
 	result := x.begin(t, ctx, task)
-	eventually(t, "it is alone, or was asked already", func() bool { return stdout(task) != "" })
+	await.True(t, "it is alone, or was asked already", func() bool { return stdout(task) != "" })
 	cancel()
 	if got := <-result; got.Kind != dagrun.KindNone || !strings.HasSuffix(stdout(task), "asked\n") || carriers(t, tag) > 0 {
 		t.Errorf("got %+v, %q", got, stdout(task))
@@ -218,7 +219,7 @@ func TestLeftovers_LiveUntilCloseWhereTheStepKeepsThem(t *testing.T) {
 		}
 		pid := reported(t, daemon.Resolved.Env["REPORT"], "daemon")
 		length := len(stdout(writer))
-		eventually(t, "it goes on", func() bool { return carriers(t, tag) >= 2 && alive(pid) })
+		await.True(t, "it goes on", func() bool { return carriers(t, tag) >= 2 && alive(pid) })
 		if len(stdout(writer)) != length {
 			t.Error("the log goes on after its task has ended")
 		}
@@ -236,7 +237,7 @@ func TestPipe_HeldByAStrangerHoldsUpNobody(t *testing.T) {
 	dir := t.TempDir()
 	task.Body.WorkingDir = dir
 	result := x.begin(t, t.Context(), task)
-	eventually(t, "it runs", func() bool { return pidIn(stdout(task), "pid") > 0 })
+	await.True(t, "it runs", func() bool { return pidIn(stdout(task), "pid") > 0 })
 	held, err := os.OpenFile(procPath(pidIn(stdout(task), "pid"), "fd/1"), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +278,7 @@ func TestTree_SparesOtherBodies(t *testing.T) {
 	other := program("sleep")
 	still, stop := context.WithCancel(t.Context())
 	running := x.begin(t, still, other)
-	eventually(t, "the other runs", func() bool { return stdout(other) != "" })
+	await.True(t, "the other runs", func() bool { return stdout(other) != "" })
 	ctx, cancel := context.WithCancel(t.Context())
 	task := killedBy(program("daemon-wait"), "SIGKILL", 0)
 	task.Resolved.Env["REPORT"] = t.TempDir() + "/report"
@@ -298,7 +299,7 @@ func TestCensus_FindsAProcessThatLeftEverythingButItsParent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	task := killedBy(shell("setsid env -i sh -c 'echo pid=$$; while :; do sleep 0.01; done' & wait"), "SIGKILL", 0)
 	result := x.begin(t, ctx, task)
-	eventually(t, "it runs", func() bool { return pidIn(stdout(task), "pid") > 0 })
+	await.True(t, "it runs", func() bool { return pidIn(stdout(task), "pid") > 0 })
 	cancel()
 	<-result
 	if alive(pidIn(stdout(task), "pid")) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker"
@@ -31,7 +31,7 @@ type yard struct {
 	tasks  string    // of its tasks
 	owner  *queue.Store
 	worker *queue.Store
-	log    buffer // of all tasks
+	log    await.Buffer // of all tasks
 }
 
 func newYard(tb testing.TB) *yard {
@@ -122,27 +122,9 @@ func through(url string) func(*postgres.Config) {
 	return func(c *postgres.Config) { c.Connections[postgres.Own] = postgres.Connection{URL: url} }
 }
 
-// buffer takes what several tasks write.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // call is a task that belongs to no run: nothing is settled.
 type call struct {
-	out, log buffer
+	out, log await.Buffer
 	task     *worker.Task
 }
 

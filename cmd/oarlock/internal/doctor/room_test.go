@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
@@ -41,7 +40,7 @@ func TestRoom_IsTriedByEachRole(t *testing.T) {
 func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
-	disk := smallDisk(t, 128<<20)
+	disk := pgcluster.SmallDisk(t, 128<<20)
 	node := pgcluster.Start(t, nil)
 	address := databaseOn(t, node, disk)
 	look := func() Check {
@@ -101,24 +100,4 @@ func databaseOn(t *testing.T, node *pgcluster.Node, folder string) string {
 		t.Fatal(err)
 	}
 	return u.String()
-}
-
-// smallDisk is a file system of its own.
-func smallDisk(t *testing.T, size int64) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "oarlock-doctor-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("oarlock", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
-		_ = os.Remove(dir)
-		t.Skipf("only root can make a small disk: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-		_ = os.Remove(dir)
-	})
-	return dir
 }
