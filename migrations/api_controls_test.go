@@ -15,24 +15,6 @@ func answer(t *testing.T, db querier, call string, args ...any) string {
 	return get[string](t, db, "SELECT concat_ws(' ', coalesce(outcome, 'open'), state, message) FROM oarlock."+call, args...)
 }
 
-func TestCancel_ARunThatNeverStartedEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	b := api(t)
-	run := enqueue(t, b.conn)
-	if got := answer(t, b.conn, "cancel($1)", run); got != "applied canceled" {
-		t.Errorf("answer %q", got)
-	}
-	if got := get[string](t, b.conn, "SELECT state || ' ' || reason FROM oarlock.run_status($1)", run); !strings.HasPrefix(got, "canceled canceled by ") {
-		t.Errorf("run %q", got)
-	}
-	if got := answer(t, b.conn, "cancel($1)", run); !strings.HasPrefix(got, "refused canceled run ") {
-		t.Errorf("second answer %q", got)
-	}
-	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.events WHERE run_id = $1 AND kind = 'canceled'", run); n != 1 {
-		t.Errorf("%d events", n)
-	}
-}
-
 // The columns are: what happened to the run before, the call, the answer, and the run after it.
 func TestControls_OfRunsInEveryState(t *testing.T) {
 	t.Parallel()
@@ -204,28 +186,6 @@ func TestEnqueue_TellsNobodyWhenNobodyIsHungry(t *testing.T) {
 	must(t, b.conn, "NOTIFY oarlock_test_1, 'end'")
 	if n, err := b.conn.WaitForNotification(t.Context()); err != nil || n.Payload != "end" {
 		t.Errorf("heard %v, %v", n, err)
-	}
-}
-
-func TestCancel_TellsTheParent(t *testing.T) {
-	t.Parallel()
-	b := api(t)
-	parent := enqueue(t, b.conn)
-	b.claim(t, parent)
-	const child = `SELECT oarlock.enqueue_child($1, 1, '', 0, 1, 1, 'report', '{"day": "y"}')`
-	run := get[int64](t, b.conn, child, parent)
-	if again := get[int64](t, b.conn, child, parent); again != run {
-		t.Errorf("the same action made children %d and %d", run, again)
-	}
-	b.leave(t, parent, "waiting")
-	if got := answer(t, b.conn, "cancel($1)", run); got != "applied canceled" {
-		t.Errorf("answer %q", got)
-	}
-	if got := get[string](t, b.conn, "SELECT concat_ws(' ', verb, step, item, args ->> 'ref', args ->> 'state') FROM oarlock.controls WHERE run_id = $1", parent); got != "child_ended load "+ints([]int64{run})[0]+" canceled" {
-		t.Errorf("the parent was told %q", got)
-	}
-	if got := b.state(t, parent); got != "queued generation 1 inbox 1" {
-		t.Errorf("parent %q", got)
 	}
 }
 

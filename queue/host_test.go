@@ -189,22 +189,6 @@ func TestHost_AnOldVersionIsNoWayAroundMaxActiveRuns(t *testing.T) {
 	}
 }
 
-func TestHost_RunsQueuedBeforeALimitObeyIt(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.put(t, "name: one\nsteps: [{id: a, run: \"true\"}]\n")
-	f.ask(t, "one", 3)
-	f.put(t, "name: one\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
-	s := f.register(t)
-	n := 0
-	for range 4 {
-		n += len(poll(t, s, 10).Claims)
-	}
-	if n != 1 {
-		t.Errorf("%d active runs, at most 1", n)
-	}
-}
-
 // Whoever puts a limit does not see what a transaction that is still open has entered.
 func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 	t.Parallel()

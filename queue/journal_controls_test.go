@@ -76,28 +76,6 @@ func (y *yard) parkedParent() (parent, child *Claim) {
 	return parent, y.childOf(parent)
 }
 
-func TestCommit_TheEndOfAChildWakesItsParkedParent(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	parent, child := y.parkedParent()
-	resets := get[int64](y, "SELECT resets FROM oarlock.lanes WHERE lane_id = $1", parent.Lane)
-	y.must(y.commit(t.Context(), finishing(child, dagrun.RunFailed)))
-	if got := y.list("SELECT concat_ws(' ', state, inbox, wake_at) FROM oarlock.runs WHERE run_id = $1", parent.Run); !slices.Equal(got, []string{"queued 1"}) {
-		t.Errorf("the parent is %v", got)
-	}
-	if got := get[int64](y, "SELECT resets FROM oarlock.lanes WHERE lane_id = $1", parent.Lane); got != resets+1 {
-		t.Errorf("resets %d, then %d", resets, got)
-	}
-	want := Control{Run: parent.Run, Verb: dagrun.VerbChildEnded, Step: "a"}
-	var got Control
-	var verb, ref, state, reason string
-	y.must(y.conn.QueryRow(t.Context(), "SELECT run_id, verb, step, args ->> 'ref', args ->> 'state', args ->> 'reason' FROM oarlock.controls").
-		Scan(&got.Run, &verb, &got.Step, &ref, &state, &reason))
-	if got.Run != want.Run || verb != want.Verb.String() || got.Step != want.Step || state != "failed" || reason != "because" {
-		t.Errorf("control %+v %s: run %s %s, %s", got, verb, ref, state, reason)
-	}
-}
-
 func TestCommit_ParentsAreToldOfAllTheirChildren(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -204,24 +182,6 @@ func TestCommit_TellsOwnerFollowersAndHungryWorkers(t *testing.T) {
 	}
 }
 
-func TestRelease_GivesARunBackUnstarted(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	c := y.claim()
-	y.exec("SELECT oarlock.pause($1)", c.Run) // what was asked meanwhile stays for the next driver
-	s := &Session{journal: y.journal}
-	y.must(s.Release(t.Context(), c, false))
-	if got := y.list("SELECT concat_ws(' ', state, losses, claim_id, (SELECT resets FROM oarlock.lanes l WHERE l.lane_id = r.lane_id)) FROM oarlock.runs r"); !slices.Equal(got, []string{"queued 0 1"}) {
-		t.Errorf("the run is %v", got)
-	}
-	if y.held.of(c) != nil {
-		t.Error("it is still held")
-	}
-	if err := s.Release(t.Context(), c, false); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("a second time: %v", err)
-	}
-}
-
 func TestCommit_LeavesAsItIsAskedTo(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -245,26 +205,6 @@ func TestCommit_LeavesAsItIsAskedTo(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-	}
-}
-
-func TestCommit_LossesAreForgottenOnceATaskFinished(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	c := y.claim()
-	c.Losses = 3
-	y.exec("UPDATE oarlock.runs SET losses = 3")
-	losses := func() int { return get[int](y, "SELECT losses FROM oarlock.runs") }
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
-	if got := losses(); got != 3 {
-		t.Errorf("%d losses after a start", got)
-	}
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 2, dagrun.TaskFailed))))
-	if got := losses(); got != 0 {
-		t.Errorf("%d losses after an end", got)
-	}
-	if !y.held.of(c).calmed {
-		t.Error("the next end will do it again")
 	}
 }
 

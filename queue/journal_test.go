@@ -9,26 +9,6 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-func TestCommit_WritesTasksAndEndsTheRun(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	c := y.claim()
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning))))
-	if got := y.tasks(c); !slices.Equal(got, []string{"0 running 1"}) {
-		t.Errorf("tasks %v", got)
-	}
-	y.must(y.commit(t.Context(), finishing(c, dagrun.RunSucceeded, taskAt(0, 2, dagrun.TaskSucceeded))))
-	if got := y.tasks(c); !slices.Equal(got, []string{"0 succeeded 2"}) {
-		t.Errorf("tasks %v", got)
-	}
-	if got := y.list("SELECT concat_ws(' ', state, reason, claim_id, worker_id, extract(epoch FROM finished_at)::int) FROM oarlock.runs"); !slices.Equal(got, []string{"succeeded because 3"}) {
-		t.Errorf("run %v", got)
-	}
-	if err := y.commit(t.Context(), batch(c)); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("a commit after the end: %v", err)
-	}
-}
-
 // Who follows a log before the run is claimed is known from the commit that starts its first task.
 func TestCommit_TellsWhoseLogIsFollowed(t *testing.T) {
 	t.Parallel()
@@ -108,25 +88,6 @@ func TestCommit_WithoutTheFenceLosesTheSession(t *testing.T) {
 	if got := y.runState(one); got != "running" {
 		t.Errorf("the run is %s", got)
 	}
-}
-
-func TestCommit_AnInboxThatMovedKeepsTheEndOut(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	c := y.claim()
-	y.exec("SELECT oarlock.cancel($1)", c.Run)
-	for _, b := range []*Batch{finishing(c, dagrun.RunSucceeded, taskAt(0, 1, dagrun.TaskSucceeded)), parking(c, taskAt(0, 1, dagrun.TaskWaiting))} {
-		if err := y.commit(t.Context(), b); !errors.Is(err, ErrInboxMoved) {
-			t.Errorf("got %v, want %v", err, ErrInboxMoved)
-		}
-	}
-	if got := y.tasks(c); len(got) > 0 {
-		t.Errorf("tasks %v of a batch that was kept out", got)
-	}
-	y.must(y.commit(t.Context(), batch(c, taskAt(0, 1, dagrun.TaskRunning)))) // what decides nothing may go on
-	b := finishing(c, dagrun.RunCanceled, taskAt(0, 2, dagrun.TaskCanceled))
-	b.Seen = 1
-	y.must(y.commit(t.Context(), b))
 }
 
 func TestCommit_APoisonRecordEndsItsOwnRunOnly(t *testing.T) {

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"slices"
 	"sync"
 	"testing"
 
@@ -110,28 +109,6 @@ func TestLimits_BothHoldAtOnce(t *testing.T) {
 	}
 	if p := poll(t, s, 10); len(p.Claims) > 0 || !p.Hungry {
 		t.Errorf("claimed more: %v", p.Claims)
-	}
-}
-
-// Runs that started count while they are parked, and go on without asking again.
-func TestLimits_WhatStartedGoesOnAtTheLimit(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.put(t, "name: few\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n")
-	ids := f.ask(t, "few", 4)
-	s := f.register(t)
-	poll(t, s, 4)
-	f.exec(t, "UPDATE oarlock.runs SET started_at = clock_timestamp() WHERE worker_id IS NOT NULL")
-	f.exec(t, `UPDATE oarlock.runs SET state = CASE run_id WHEN $1 THEN 'queued' ELSE 'waiting' END, claim_id = NULL, worker_id = NULL,
-		run_at = clock_timestamp() WHERE worker_id IS NOT NULL`, ids[0]) // behind those that never started
-	f.exec(t, "UPDATE oarlock.lanes SET resets = resets + 1")
-	p := poll(t, s, 4)
-	if len(p.Claims) != 1 || p.Claims[0].Run != ids[0] || p.Claims[0].Epoch != 2 {
-		t.Errorf("claimed %v, want %d", runsOf(p.Claims), ids[0])
-	}
-	f.exec(t, "UPDATE oarlock.runs SET state = 'canceled', claim_id = NULL, worker_id = NULL, finished_at = clock_timestamp() WHERE started_at IS NOT NULL")
-	if p := poll(t, s, 4); !slices.Equal(runsOf(p.Claims), ids[2:]) {
-		t.Errorf("claimed %v of %v: those in front of what started are forgotten", runsOf(p.Claims), ids)
 	}
 }
 

@@ -139,23 +139,6 @@ func TestPoll_ClaimsWhatIsHandedOnBelowItsFloor(t *testing.T) {
 	}
 }
 
-func TestPoll_WakesWhatParkedLongEnough(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ids := f.ask(t, "plain", 3)
-	s := f.register(t)
-	poll(t, s, 3)
-	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL,
-		wake_at = clock_timestamp() + CASE run_id WHEN $1 THEN '-1 s' WHEN $2 THEN '1 h' END::interval`, ids[0], ids[1])
-	if p := poll(t, s, 0); p.Queued != 1 {
-		t.Errorf("%+v", p)
-	}
-	f.wantStates(t, "queued:1 waiting:2")
-	if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] || p.Claims[0].Losses != 0 {
-		t.Errorf("%+v", p)
-	}
-}
-
 func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -180,40 +163,6 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	}
 	if r, err := s.Renew(t.Context(), queue.Vitals{}); err != nil || len(r.Mail) != 1 || r.Mail[0] != (queue.Mail{Run: parent, Inbox: 1}) {
 		t.Errorf("renewal %+v %v", r, err)
-	}
-}
-
-// What a worker can start, it takes; what it takes ahead of that, it leaves where another one has room.
-func TestPoll_TakesNothingAheadWhereAnotherHasRoom(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	a, b := f.register(t), f.register(t)
-	pollFor := func(s *queue.Session, appetite queue.Appetite) queue.Polled {
-		t.Helper()
-		p, err := s.Poll(t.Context(), appetite)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	f.ask(t, "plain", 30)
-	if p := pollFor(a, queue.Appetite{Ahead: 7}); len(p.Claims) != 7 || p.Hungry {
-		t.Errorf("alone: claimed %d", len(p.Claims))
-	}
-	pollFor(b, queue.Appetite{Free: 1})
-	for range 2 { // the first one sees b
-		pollFor(a, queue.Appetite{})
-	}
-	if p := pollFor(a, queue.Appetite{Ahead: 7}); len(p.Claims) != 7 {
-		t.Errorf("beside one that is full: claimed %d", len(p.Claims))
-	}
-	f.exec(t, "UPDATE oarlock.workers SET hungry = 1 WHERE worker_id = $1", b.ID())
-	pollFor(a, queue.Appetite{})
-	if p := pollFor(a, queue.Appetite{Ahead: 5}); len(p.Claims) != 0 || len(p.Shared) == 0 {
-		t.Errorf("beside one that has room: claimed %d, shares %v", len(p.Claims), p.Shared)
-	}
-	if p := pollFor(a, queue.Appetite{Free: 2}); len(p.Claims) != 2 {
-		t.Errorf("to start now: claimed %d", len(p.Claims))
 	}
 }
 

@@ -377,25 +377,6 @@ func TestReap_FindsWhoeverLeftRuns(t *testing.T) {
 	}
 }
 
-func TestRegister_ReplacesExactlyTheWorkersItNames(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.ask(t, "plain", 4)
-	one, two, three := f.register(t), f.register(t), f.register(t)
-	claims := poll(t, one, 1).Claims
-	poll(t, two, 1)
-	poll(t, three, 1)
-	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{one.ID(), three.ID(), uuid.New()} })
-	f.wantStates(t, "queued:3 running:1")
-	mustBeLost(t, one, claims)
-	if _, err := two.Renew(t.Context(), queue.Vitals{}); err != nil {
-		t.Error(err)
-	}
-	if by := value[uuid.UUID](t, f.desk, "SELECT replaced_by FROM oarlock.workers WHERE worker_id = $1", one.ID()); by != next.ID() {
-		t.Errorf("replaced by %v", by)
-	}
-}
-
 func TestReap_ManyFindTheSameWorkerAndOneTakesOver(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -108,21 +107,6 @@ func TestRenew_CountsTheLeaseFromBeforeItWasSent(t *testing.T) {
 	}
 	if soft, hard := s.Deadline(); soft > counted+18*time.Second || hard > counted+21*time.Second {
 		t.Errorf("the lease of 30s is believed in until %v and %v after it began", soft-counted, hard-counted)
-	}
-}
-
-func TestRenew_BringsWhatIsWanted(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ids := f.ask(t, "plain", 3)
-	s := f.register(t)
-	poll(t, s, 3)
-	f.exec(t, "SELECT oarlock.pause($1), oarlock.cancel($2)", ids[0], ids[2])
-	f.exec(t, "UPDATE oarlock.controls SET decided_at = at, outcome = 'applied' WHERE run_id = $1", ids[2])
-	f.exec(t, "SELECT oarlock.drain_worker('w')")
-	r, err := s.Renew(t.Context(), queue.Vitals{})
-	if err != nil || r.Desired != queue.WorkerDraining || !slices.Equal(r.Mail, []queue.Mail{{Run: ids[0], Inbox: 1}}) {
-		t.Errorf("%+v %v", r, err)
 	}
 }
 

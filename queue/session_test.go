@@ -111,26 +111,6 @@ func TestRegister_SurvivesALostReply(t *testing.T) {
 	}
 }
 
-func TestDrain_ClaimsNothingMoreAndRenewsOn(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.ask(t, "plain", 2)
-	s := f.register(t)
-	poll(t, s, 1)
-	for range 2 {
-		if err := s.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if p := poll(t, s, 1); len(p.Claims) > 0 {
-		t.Error("a draining worker claims")
-	}
-	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
-		t.Error(err)
-	}
-	f.wantStates(t, "queued:1 running:1")
-}
-
 func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
