@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -211,30 +210,6 @@ func TestWorker_HandsOnMidGraphWhenStopped(t *testing.T) {
 	again.Stop()
 }
 
-func TestWorker_TellsChildrenWhatTheirParentsPutOut(t *testing.T) {
-	t.Parallel()
-	b := setup(t, "name: d\nsteps:\n  - {id: a, run: 'out {\"rows\":\"7\"}', outputs: [rows]}\n  - {id: b, run: x, depends: [a], env: {ROWS: '${steps.a.outputs.rows}'}}\n")
-	id := b.enqueue(t, "d")
-	b.start(t, "w", nil)
-	b.await(t, id)
-	<-b.bodies.started
-	task := <-b.bodies.started
-	if task.Resolved.Env["ROWS"] != "7" {
-		t.Errorf("env: %v", task.Resolved.Env)
-	}
-	var up map[string]struct {
-		State   string
-		Outputs map[string]string
-	}
-	text, err := task.Upstream()
-	if err == nil {
-		err = json.Unmarshal(text, &up)
-	}
-	if err != nil || up["a"].State != "succeeded" || up["a"].Outputs["rows"] != "7" {
-		t.Errorf("upstream: %s, %v", text, err)
-	}
-}
-
 func TestWorker_APanicIsTheTasksFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "name: d\nsteps:\n  - {id: a, run: panic oh}\n")
@@ -242,17 +217,6 @@ func TestWorker_APanicIsTheTasksFailure(t *testing.T) {
 	b.start(t, "w", nil)
 	if r := b.await(t, id); r.State != "failed" || !strings.Contains(r.Reason, "panic: oh") {
 		t.Errorf("the run is %s: %s", r.State, r.Reason)
-	}
-}
-
-func TestWorker_RunsChildrenWithoutASlot(t *testing.T) {
-	t.Parallel()
-	b := setup(t, "name: child\nsteps:\n  - {id: a, run: x}\n")
-	b.put(t, "name: parent\nsteps:\n  - {id: kid, action: dag.run, with: {dag: child}}\n  - {id: after, run: x, depends: [kid]}\n")
-	id := b.enqueue(t, "parent")
-	b.start(t, "w", func(c *worker.Config) { c.Slots = 1 })
-	if r := b.await(t, id); r.State != "succeeded" {
-		t.Errorf("the run is %s: %s; %s", r.State, r.Reason, b.states(t, id))
 	}
 }
 
@@ -285,41 +249,5 @@ func TestWorker_AsksForAChildUntilTheDatabaseHasRoom(t *testing.T) {
 	})
 	if r := b.await(t, b.enqueue(t, "parent")); r.State != "succeeded" {
 		t.Errorf("the run is %s: %s", r.State, r.Reason)
-	}
-}
-
-func TestWorker_TakesAResultFromTheCache(t *testing.T) {
-	t.Parallel()
-	b := setup(t, "name: d\nsteps:\n  - {id: a, run: 'out {\"rows\":\"7\"}', outputs: [rows], cache: {key: '\"k\"', ttl: 1h}}\n  - {id: b, run: x, depends: [a], env: {ROWS: '${steps.a.outputs.rows}'}}\n")
-	first := b.enqueue(t, "d")
-	b.start(t, "w", nil)
-	b.await(t, first)
-	second := b.enqueue(t, "d")
-	if r := b.await(t, second); r.State != "succeeded" {
-		t.Errorf("the run is %s: %s", r.State, r.Reason)
-	}
-	if got := b.bodies.order(); got != "a b b" {
-		t.Errorf("ran %s", got)
-	}
-	tasks, err := b.Tasks(t.Context(), second)
-	if err != nil || tasks[0].Reason != "cached" {
-		t.Errorf("task a is %+v, %v", tasks[0], err)
-	}
-}
-
-func TestWorker_EnqueuesOncePerKey(t *testing.T) {
-	t.Parallel()
-	b := setup(t, "name: child\nsteps:\n  - {id: a, run: x}\n")
-	b.put(t, "name: d\nsteps:\n  - {id: a, action: dag.enqueue, with: {dag: child, run_key: daily, run_at: '2100-01-01T00:00:00Z'}, outputs: [run_id]}\n")
-	first, second := b.enqueue(t, "d"), b.enqueue(t, "d")
-	b.start(t, "w", nil)
-	b.await(t, first)
-	b.await(t, second)
-	third, err := b.Get(t.Context(), second+1)
-	if err != nil || third.Key != "daily" || third.State != "scheduled" || third.DAG != "child" {
-		t.Errorf("run %d is %+v, %v", second+1, third, err)
-	}
-	if r, err := b.Get(t.Context(), second+2); err == nil {
-		t.Errorf("a second run %+v", r)
 	}
 }
