@@ -133,19 +133,6 @@ func (d *desk) end(tb testing.TB, run queue.RunID, state string) {
 
 const patience = 20 * time.Second
 
-// eventually polls until ok, or fails the test.
-func (d *desk) eventually(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); {
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited in vain: %s", what)
-		}
-		<-tick.C
-	}
-}
-
 // wantError wants an error that is a sentinel and has an SQLSTATE; "" for none of these.
 func wantError(tb testing.TB, err, sentinel error, code string) {
 	tb.Helper()

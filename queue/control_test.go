@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -78,7 +79,7 @@ func TestAwaitControl_WaitsForTheDriver(t *testing.T) {
 		c, err := d.store.AwaitControl(t.Context(), asked)
 		answered <- answer{c, err}
 	}()
-	d.eventually(t, "two polls", func() bool {
+	await.True(t, "two polls", func() bool {
 		return value[int](t, d, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%queue/control_status%'") > 0
 	})
 	d.exec(t, "UPDATE oarlock.controls SET decided_at = now(), outcome = 'applied', state = 'paused' WHERE control_id = $1", asked.ID)

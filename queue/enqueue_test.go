@@ -206,33 +206,26 @@ func (d *desk) through(t *testing.T) (*netfault.Proxy, *queue.Store) {
 	return proxy, d.open(t, url)
 }
 
-func TestEnqueue_WithAKeyOutlivesALostReply(t *testing.T) {
+func TestEnqueue_WithAKeyOutlivesALostConnection(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	proxy, store := d.through(t)
-	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 1"), Do: netfault.Cut}) // sent after the commit
-	id, err := store.Enqueue(t.Context(), report("once"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut.MustFire(t)
-	if d.get(t, id).Key != "once" || value[int](t, d, "SELECT count(*) FROM oarlock.runs") != 1 {
-		t.Error("not one run")
-	}
-}
-
-func TestEnqueue_WithAKeyOutlivesALostRequest(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	proxy, store := d.through(t)
-	cut := proxy.Inject(netfault.Fault{When: netfault.OfType(netfault.Client, 'B'), Do: netfault.Cut})
-	id, err := store.Enqueue(t.Context(), report("once"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut.MustFire(t)
-	if d.get(t, id).Key != "once" || value[int](t, d, "SELECT count(*) FROM oarlock.runs") != 1 {
-		t.Error("not one run")
+	for lost, when := range map[string]netfault.Match{
+		"reply":   netfault.Completed("SELECT 1"), // sent after the commit
+		"request": netfault.OfType(netfault.Client, 'B'),
+	} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			proxy, store := d.through(t)
+			cut := proxy.Inject(netfault.Fault{When: when, Do: netfault.Cut})
+			id, err := store.Enqueue(t.Context(), report("once"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut.MustFire(t)
+			if d.get(t, id).Key != "once" || value[int](t, d, "SELECT count(*) FROM oarlock.runs") != 1 {
+				t.Error("not one run")
+			}
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -91,11 +92,7 @@ func TestFloors_ABulkCallThatWaitedForItsKey(t *testing.T) {
 		_, err := conn.Exec(context.WithoutCancel(t.Context()), "SELECT oarlock.enqueue_many('plain', ARRAY['{}', '{}']::jsonb[], ARRAY['k', 'x'])")
 		done <- err
 	}()
-	for end := time.Now().Add(time.Minute); !value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%enqueue_many%'"); {
-		if time.Now().After(end) {
-			t.Fatal("the bulk call does not wait for its key")
-		}
-	}
+	f.blocked(t, "enqueue_many")
 	f.raised(t, s, f.now(t).Add(2*floorsWait))
 	if err := holds.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -380,14 +377,9 @@ func TestFloors_ACallThatWaitedForItsLane(t *testing.T) {
 // waiting waits until a statement waits for a lock.
 func (f *fleet) waiting(t *testing.T, statement string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
-		if value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND query = $1", statement) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s does not wait", statement)
-		}
-	}
+	await.True(t, statement+" waits", func() bool {
+		return value[bool](t, f.desk, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND query = $1", statement)
+	})
 }
 
 // calm polls until floors may rise: a session that has just begun waits for transactions of other tests that began before it.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
 // lines shows chunks as stored does.
@@ -259,7 +260,7 @@ func TestFollowLogs_HearsOfEachAppend(t *testing.T) {
 			_, _, _ = next()
 		}
 	}()
-	until(t, "the follower registered", func() bool { return found[int](t, w.room, "SELECT count(*) FROM oarlock.followers WHERE logs") == 1 })
+	await.True(t, "the follower registered", func() bool { return found[int](t, w.room, "SELECT count(*) FROM oarlock.followers WHERE logs") == 1 })
 	started := time.Now()
 	for n := 1; n < 6; n++ {
 		w.append(t, log.chunk(n, "x"))
@@ -356,7 +357,7 @@ func TestFollowLogs_WaitsOutAnOutage(t *testing.T) {
 		c, _, _ := next()
 		result <- c
 	}()
-	until(t, "several tries", func() bool { return w.proxy.Counts().Open == 0 && w.proxy.Counts().Accepted > 20 })
+	await.True(t, "several tries", func() bool { return w.proxy.Counts().Open == 0 && w.proxy.Counts().Accepted > 20 })
 	w.proxy.Refuse(false)
 	w.append(t, log.chunk(1, "y"))
 	if c := <-result; c.Seq != 1 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -51,7 +52,7 @@ func TestEnqueueTx_RacesForAKeyAsDocumented(t *testing.T) {
 				other, err = queue.EnqueueTx(t.Context(), second, report("key"))
 				ended <- err
 			}()
-			d.eventually(t, "the second waits", func() bool { return isWaitedFor(t, first) })
+			await.True(t, "the second waits", func() bool { return isWaitedFor(t, first) })
 			end := first.Rollback
 			if c.commits {
 				end = first.Commit

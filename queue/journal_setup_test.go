@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
@@ -152,14 +153,7 @@ func (y *yard) list(query string, args ...any) []string {
 // eventually polls until ok, or fails the test.
 func (y *yard) eventually(what string, ok func() bool) {
 	y.tb.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); {
-		if time.Now().After(deadline) {
-			y.tb.Fatalf("waited in vain: %s", what)
-		}
-		<-tick.C
-	}
+	await.True(y.tb, what, ok)
 }
 
 // begin opens a transaction of another session, rolled back with the test.

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -159,7 +160,7 @@ func (c *contest) play(t *testing.T, seed uint64) bool {
 	for _, client := range clients {
 		client.proxy.Close()
 	}
-	c.eventually(t, "no statement is under way", func() bool {
+	await.True(t, "no statement is under way", func() bool {
 		return value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%oarlock.enqueue%' AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
 	})
 	c.audit(t)
@@ -325,7 +326,7 @@ func (c *contestant) inTx(t *testing.T, in asked, r queue.Request, options pgx.T
 	id, err := queue.EnqueueTx(t.Context(), tx, r)
 	c.busy.Add(-1)
 	if err == nil {
-		c.eventually(t, "somebody waits, or nobody will", func() bool { return c.busy.Load() <= 0 || isWaitedFor(t, tx) })
+		await.True(t, "somebody waits, or nobody will", func() bool { return c.busy.Load() <= 0 || isWaitedFor(t, tx) })
 	}
 	if err == nil && !in.undone {
 		err = tx.Commit(t.Context())

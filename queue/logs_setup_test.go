@@ -178,18 +178,6 @@ func (r *logRoom) stored(tb testing.TB, run RunID) []string {
 	return lines
 }
 
-// until polls until it is so.
-func until(tb testing.TB, what string, isSo func() bool) {
-	tb.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !isSo(); <-tick.C {
-		if time.Now().After(deadline) {
-			tb.Fatalf("it did not come to this: %s", what)
-		}
-	}
-}
-
 func isCode(err error, code string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == code

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
@@ -130,7 +131,7 @@ func TestAppendLogs_HoldsItsFenceWhileItWrites(t *testing.T) {
 
 func (w *writer) untilBlocked(t *testing.T) {
 	t.Helper()
-	until(t, "the append waits for a lock", func() bool {
+	await.True(t, "the append waits for a lock", func() bool {
 		return found[bool](t, w.room, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock')", appName(w.worker.ID))
 	})
 }
@@ -354,7 +355,7 @@ func TestFollow_IsKnownBeforeTheFirstAppend(t *testing.T) {
 			_, _ = w.Hear(ctx)
 		}
 	}()
-	until(t, "the notification came", func() bool { // it may be sent before the worker listens
+	await.True(t, "the notification came", func() bool { // it may be sent before the worker listens
 		w.room.exec(t, "SELECT oarlock.follow($1, 'mine')", claim.Run)
 		return w.Followed(claim.Run)
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -36,7 +37,7 @@ func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	} {
 		go use()
 	}
-	f.eventually(t, "all are in use", func() bool { return s.InUse() == 5 })
+	await.True(t, "all are in use", func() bool { return s.InUse() == 5 })
 	const bound = time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -150,7 +151,7 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.eventually(t, "the child is over", func() bool {
+	await.True(t, "the child is over", func() bool {
 		poll(t, s, 0)
 		return f.get(t, child).Over()
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -84,7 +85,7 @@ func (f *fleet) hold(tb testing.TB, worker uuid.UUID, channel string) pgx.Tx {
 // blocked waits until a statement whose text has a mark waits for a lock.
 func (f *fleet) blocked(tb testing.TB, mark string) {
 	tb.Helper()
-	f.eventually(tb, mark+" waits for a lock", func() bool {
+	await.True(tb, mark+" waits for a lock", func() bool {
 		return value[bool](tb, f.desk, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND position($1 IN query) > 0)`, mark)
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/sql"
@@ -318,7 +319,7 @@ func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 		t.Errorf("claimed %d runs, %v first, want 21, %d", len(claimed), runsOf(claimed[:1]), begun)
 	}
 	c.ask(t, "plain", 20)
-	c.eventually(t, "locking 5 runs of two lanes reads at most 24 buffers", func() bool {
+	await.True(t, "locking 5 runs of two lanes reads at most 24 buffers", func() bool {
 		c.exec(t, "VACUUM oarlock.runs") // as the server does by itself, where so many entries died; a look that goes on keeps them
 		n := lockingSelect(t, s, 5, false)
 		t.Logf("%d held: %d buffers to lock 5", c.n, n)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -125,7 +126,7 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	for _, c := range claims {
 		<-c.Lost()
 	}
-	f.eventually(t, "its connections end", func() bool {
+	await.True(t, "its connections end", func() bool {
 		return value[int](t, f.desk, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock/' || $1::text", s.ID()) == 0
 	})
 	if got := value[string](t, f.desk, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -14,7 +15,7 @@ import (
 // wantAside wants a run put away with a reason, and has its time come.
 func (f *fleet) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reason string) {
 	t.Helper()
-	f.eventually(t, "the run is put away", func() bool {
+	await.True(t, "the run is put away", func() bool {
 		poll(t, s, 0)
 		return value[string](t, f.desk, "SELECT state FROM oarlock.runs WHERE run_id = $1", run) == "waiting"
 	})
@@ -36,7 +37,7 @@ func TestPoll_PutsAwayWhatItCannotRead(t *testing.T) {
 	f.wantAside(t, s, ids[1], "of tomorrow")
 	for range 4 {
 		f.exec(t, "UPDATE oarlock.runs SET wake_at = clock_timestamp() WHERE wake_at IS NOT NULL")
-		f.eventually(t, "somebody has tried to read it", func() bool {
+		await.True(t, "somebody has tried to read it", func() bool {
 			if got := poll(t, s, 1).Claims; len(got) > 0 {
 				t.Fatalf("claimed %v", got[0])
 			}

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"testing"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 )
 
 func TestWatch_YieldsEveryChangeItSees(t *testing.T) {
@@ -49,7 +51,7 @@ func TestAwait_HearsOfTheEnd(t *testing.T) {
 		}
 		result <- r
 	}()
-	until(t, "it registered", func() bool {
+	await.True(t, "it registered", func() bool {
 		return found[bool](t, w.room, "SELECT EXISTS (SELECT FROM oarlock.followers WHERE NOT logs)")
 	})
 	w.append(t, log.chunk(0, "x"))
@@ -60,7 +62,7 @@ func TestAwait_HearsOfTheEnd(t *testing.T) {
 	if r := <-result; r == nil || r.State != "succeeded" || r.FinishedAt.IsZero() {
 		t.Errorf("got %+v", r)
 	}
-	until(t, "it left", func() bool { return found[int](t, w.room, "SELECT count(*) FROM oarlock.followers") == 0 })
+	await.True(t, "it left", func() bool { return found[int](t, w.room, "SELECT count(*) FROM oarlock.followers") == 0 })
 }
 
 // Notifications that are lost delay by at most the poll interval, and so does polling only.
@@ -102,7 +104,7 @@ func TestAwait_EndsWithItsContextAndWithTheStore(t *testing.T) {
 		_, err := s.Await(t.Context(), run)
 		result <- err
 	}()
-	until(t, "it registered", func() bool { return found[int](t, room, "SELECT count(*) FROM oarlock.followers") == 1 })
+	await.True(t, "it registered", func() bool { return found[int](t, room, "SELECT count(*) FROM oarlock.followers") == 1 })
 	s.Close()
 	if err := <-result; err == nil {
 		t.Error("it waited for a run on a store that is closed")
