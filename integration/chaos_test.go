@@ -122,7 +122,6 @@ var chaosServer = map[string]string{"max_connections": "120", "max_wal_size": "2
 // newChaosNode prepares a server to be copied from.
 func newChaosNode(t *testing.T, node *pgcluster.Node) *pgcluster.Node {
 	t.Helper()
-	node.Migrate(t)
 	if err := migrations.Roles(t.Context(), node.URL()); err != nil {
 		t.Fatal(err)
 	}

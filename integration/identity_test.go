@@ -174,7 +174,6 @@ func pair(t *testing.T) (b *bench, primary, standby *pgcluster.Node) {
 		t.Skip("starts servers")
 	}
 	primary = pgcluster.Start(t, nil)
-	primary.Migrate(t)
 	standby = primary.Standby(t)
 	return reach(t, eitherOf(t, primary, standby)), primary, standby
 }
@@ -280,8 +279,7 @@ func TestIdentity_AWorkerAtWorkStopsBehindACopy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
 	}
-	original, other := pgcluster.Start(t, nil), pgcluster.Start(t, nil)
-	original.Migrate(t)
+	original, other := pgcluster.Start(t, nil), pgcluster.StartEmpty(t, nil)
 	roles := filepath.Join(t.TempDir(), "roles")
 	pgClient(t, "pg_dumpall", "--roles-only", "--file="+roles, "--dbname="+original.URL())
 	pgClient(t, "psql", "--quiet", "--file="+roles, other.URL()) // passwords, too

@@ -34,7 +34,6 @@ func setupOnSmallDisk(t *testing.T) (b *bench, node *pgcluster.Node, fill func()
 	}
 	folder := pgcluster.SmallDisk(t, 400<<20)
 	node = pgcluster.StartIn(t, folder, map[string]string{"min_wal_size": "64MB", "max_wal_size": "128MB", "wal_keep_size": "0", "autovacuum": "off"})
-	node.Migrate(t)
 	db := &pgtest.DB{URL: node.URL(), Name: "postgres"}
 	return newBench(t, db, db.Login(t, "oarlock_worker")), node, func() func() { return pgcluster.Fill(t, folder) }
 }

@@ -58,7 +58,6 @@ func TestRunbook_TheDatabaseFailsOver(t *testing.T) {
 		t.Skip("starts servers")
 	}
 	primary := pgcluster.Start(t, nil)
-	primary.Migrate(t)
 	standby := primary.Standby(t)
 	if err := set(t.Context(), primary, "synchronous_standby_names", "*"); err != nil {
 		t.Fatal(err)

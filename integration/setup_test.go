@@ -95,7 +95,6 @@ func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node)
 		t.Skip("starts a server")
 	}
 	node := pgcluster.Start(t, settings)
-	node.Migrate(t)
 	return newBench(t, &pgtest.DB{URL: node.URL()}, node.URL()), node
 }
 

@@ -239,7 +239,6 @@ func measurePromotion(t *testing.T, what, state string, settings []string, try f
 		t.Skip("starts servers")
 	}
 	primary := pgcluster.Start(t, nil)
-	primary.Migrate(t)
 	measure(t, what, 4*takeoverTTL, func(n int) time.Duration {
 		standby := primary.Standby(t)
 		if state == "sync" {

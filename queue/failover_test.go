@@ -16,7 +16,6 @@ func pair(t *testing.T) (outside, *pgcluster.Node, *pgcluster.Node) {
 		t.Skip("starts two servers")
 	}
 	primary := pgcluster.Start(t, nil)
-	primary.Migrate(t)
 	standby := primary.Standby(t)
 	return open(t, primary, standby), primary, standby
 }

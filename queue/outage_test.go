@@ -23,7 +23,6 @@ func alone(t *testing.T, settings map[string]string) (outside, *pgcluster.Node) 
 		t.Skip("starts a server")
 	}
 	node := pgcluster.Start(t, settings)
-	node.Migrate(t)
 	return open(t, node), node
 }
 
@@ -275,7 +274,6 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 	}
 	folder := pgcluster.SmallDisk(t, 400<<20)
 	node := pgcluster.StartIn(t, folder, map[string]string{"max_wal_size": "64MB", "wal_keep_size": "0"})
-	node.Migrate(t)
 	o := open(t, node)
 	s := o.session(t, "a")
 	const runs = 200

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
-	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 // patience bounds every wait for a server.
@@ -38,7 +37,7 @@ var basics = map[string]string{
 	"log_min_error_statement": "panic",
 }
 
-// Start makes a primary, empty but for what initdb creates.
+// Start makes a primary that has Oarlock's schema in database postgres. It shares its system identifier with other nodes.
 func Start(tb testing.TB, settings map[string]string) *Node {
 	tb.Helper()
 	return StartIn(tb, pglocal.FastTempDir(), settings)
@@ -48,6 +47,18 @@ func Start(tb testing.TB, settings map[string]string) *Node {
 func StartIn(tb testing.TB, folder string, settings map[string]string) *Node {
 	tb.Helper()
 	n := newNode(tb, folder, settings)
+	if !n.copyTemplate(tb) {
+		n.make(tb)
+		return n
+	}
+	n.Start(tb)
+	return n
+}
+
+// StartEmpty makes a primary of what initdb creates, with a system identifier that no other node has.
+func StartEmpty(tb testing.TB, settings map[string]string) *Node {
+	tb.Helper()
+	n := newNode(tb, pglocal.FastTempDir(), settings)
 	n.Start(tb)
 	return n
 }
@@ -133,13 +144,3 @@ func (n *Node) PID() int { return n.server.PID() }
 
 // URL reaches database postgres of the node, as a superuser.
 func (n *Node) URL() string { return n.server.URL("") }
-
-// Migrate puts Oarlock's schema into the node.
-func (n *Node) Migrate(tb testing.TB) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
-	defer cancel()
-	if _, err := migrations.Up(ctx, n.URL()); err != nil {
-		tb.Fatalf("migrate: %v", err)
-	}
-}

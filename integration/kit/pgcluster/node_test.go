@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 func exec(t *testing.T, url, statement string) error {
@@ -71,7 +72,47 @@ func TestStandby_LosesWhatItHasNotReplayed(t *testing.T) {
 	}
 }
 
-// The address that a standby copies from its primary is free once that is gone.
+func TestStart_MakesServersOfOneSchemaAndDifferentPorts(t *testing.T) {
+	t.Parallel()
+	one, other := pgcluster.Start(t, nil), pgcluster.Start(t, nil)
+	for _, n := range []*pgcluster.Node{one, other} {
+		if v, err := migrations.Version(t.Context(), n.URL()); err != nil || v != migrations.MaxVersion {
+			t.Errorf("version %d, %v, want %d", v, err, migrations.MaxVersion)
+		}
+	}
+	before := one.URL()
+	one.Crash(t)
+	third := pgcluster.Start(t, nil) // must not be given the port of a node that is down
+	one.Start(t)
+	if one.URL() != before || third.URL() == before {
+		t.Errorf("the address changed from %s to %s; a third server has %s", before, one.URL(), third.URL())
+	}
+}
+
+func TestStartEmpty_IsNoCopy(t *testing.T) {
+	t.Parallel()
+	n := pgcluster.StartEmpty(t, nil)
+	if v, err := migrations.Version(t.Context(), n.URL()); err != nil || v != 0 {
+		t.Errorf("version %d, %v, want none", v, err)
+	}
+	if a, b := systemOf(t, n), systemOf(t, pgcluster.Start(t, nil)); a == b {
+		t.Errorf("both servers say they are system %s", a)
+	}
+}
+
+func systemOf(t *testing.T, n *pgcluster.Node) (id string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), n.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), "SELECT system_identifier::text FROM pg_control_system()").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 func TestStandby_KeepsItsAddressOnceItIsAlone(t *testing.T) {
 	t.Parallel()
 	primary := pgcluster.Start(t, nil)

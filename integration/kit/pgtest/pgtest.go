@@ -47,6 +47,16 @@ func ServerURL(tb testing.TB) string {
 	return get(tb).base.String()
 }
 
+// RunFolder is the folder of the test server: all packages of a `go test` share it, and it goes with the server. It is
+// empty with OARLOCK_TEST_DATABASE_URL.
+func RunFolder(tb testing.TB) string {
+	tb.Helper()
+	if s := get(tb); s.local != nil {
+		return s.local.Dir()
+	}
+	return ""
+}
+
 // Conn opens a connection, closed when the test ends.
 func (d *DB) Conn(tb testing.TB) *pgx.Conn {
 	tb.Helper()

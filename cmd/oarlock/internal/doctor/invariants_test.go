@@ -44,7 +44,6 @@ func TestInvariants_TellGapsThatAFailoverExplains(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
 	primary := pgcluster.Start(t, nil)
-	primary.Migrate(t)
 	execOn(t, primary.URL(), "log_gap.sql")
 	got := begin(t, primary.URL()).invariants(t.Context())
 	wantCheck(t, got, Fail, "this server never failed over: g1_log_gap (1, the first: ")

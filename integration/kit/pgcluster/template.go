@@ -1,0 +1,103 @@
+package pgcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// copyTemplate gives a node that has not run yet the data of the template, which the first caller of a `go test` makes.
+// It reports whether there is a template: a run on a server from elsewhere has no place for one.
+func (n *Node) copyTemplate(tb testing.TB) bool {
+	tb.Helper()
+	run := pgtest.RunFolder(tb)
+	if run == "" {
+		return false
+	}
+	template := filepath.Join(run, "node")
+	lock, err := os.OpenFile(template+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer lock.Close() // unlocks it
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		tb.Fatalf("lock the template: %v", err)
+	}
+	if _, err := os.Stat(template); errors.Is(err, fs.ErrNotExist) {
+		makeTemplate(tb, template)
+	}
+	if err := os.Mkdir(n.state(), 0o711); err != nil { //nolint:gosec // the server's user must get through
+		tb.Fatal(err)
+	}
+	copyFile(tb, filepath.Join(template, "state.json"), filepath.Join(n.state(), "state.json"))
+	copyFolder(tb, filepath.Join(template, "data"), filepath.Join(n.state(), "data"))
+	return true
+}
+
+// makeTemplate fills a folder beside and renames it, so that the template is complete or absent. Whoever owns the data
+// owns all of it, since the server's supervisor is to remove it.
+func makeTemplate(tb testing.TB, template string) {
+	tb.Helper()
+	n := newNode(tb, pglocal.FastTempDir(), nil)
+	n.make(tb)
+	n.Stop(tb)
+	draft, data := template+".draft", filepath.Join(n.state(), "data")
+	if err := errors.Join(os.RemoveAll(draft), os.Mkdir(draft, 0o700)); err != nil {
+		tb.Fatal(err)
+	}
+	copyState(tb, filepath.Join(n.state(), "state.json"), filepath.Join(draft, "state.json"))
+	copyFolder(tb, data, filepath.Join(draft, "data"))
+	own(tb, draft, data)
+	if err := os.Rename(draft, template); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// make creates a node's data by initdb and the migrations, and leaves it running.
+func (n *Node) make(tb testing.TB) {
+	tb.Helper()
+	n.Start(tb)
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	if _, err := migrations.Up(ctx, n.URL()); err != nil {
+		tb.Fatalf("migrate: %v", err)
+	}
+}
+
+// copyState copies what pglocal keeps, but for the port: a node that begins with another's may take it while that is down.
+func copyState(tb testing.TB, from, to string) {
+	tb.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(text, &state); err != nil {
+		tb.Fatal(err)
+	}
+	delete(state, "port")
+	if text, err = json.Marshal(state); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func copyFolder(tb testing.TB, from, to string) {
+	tb.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		tb.Fatalf("copy %s: %v: %s", from, err, out)
+	}
+}
