@@ -3,6 +3,7 @@ package pglocal
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -89,7 +90,7 @@ func must(t *testing.T, err error) {
 // newDir is an empty folder that the server's user may enter, which t.TempDir is not when we are root.
 func newDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(TempDir(), "oarlock-t-")
+	dir, err := os.MkdirTemp(FastTempDir(), "oarlock-t-")
 	must(t, err)
 	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -105,8 +106,14 @@ var template struct {
 // madeDir is a state folder whose server has run before: a copy, since initdb is slow.
 func madeDir(t *testing.T) string {
 	t.Helper()
+	return madeIn(t, newDir(t))
+}
+
+// madeIn puts such a folder into another one. It prefers a port that the other copies do not.
+func madeIn(t *testing.T, parent string) string {
+	t.Helper()
 	template.once.Do(func() {
-		template.dir, template.err = os.MkdirTemp(TempDir(), "oarlock-t-")
+		template.dir, template.err = os.MkdirTemp(FastTempDir(), "oarlock-t-")
 		if template.err != nil {
 			return
 		}
@@ -119,11 +126,20 @@ func madeDir(t *testing.T) string {
 		}
 	})
 	must(t, template.err)
-	dir := newDir(t)
-	if out, err := exec.Command("cp", "-a", template.dir+"/pg", dir+"/pg").CombinedOutput(); err != nil {
+	dir := filepath.Join(parent, "pg")
+	if out, err := exec.Command("cp", "-a", template.dir+"/pg", dir).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %s", out)
 	}
-	return dir + "/pg"
+	var st state
+	text, err := os.ReadFile(filepath.Join(dir, "state.json"))
+	must(t, err)
+	must(t, json.Unmarshal(text, &st))
+	st.Port, err = freePort()
+	must(t, err)
+	text, err = json.Marshal(st)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "state.json"), text, 0o600))
+	return dir
 }
 
 func startServer(t *testing.T, c Config) *Server {

@@ -132,10 +132,7 @@ func TestStart_OnAFullDiskSaysSo_AndLosesNothing(t *testing.T) {
 	}
 
 	dir = small("200m")
-	if out, err := exec.Command("cp", "-a", madeDir(t), dir+"/pg").CombinedOutput(); err != nil {
-		t.Fatalf("copy: %s", out)
-	}
-	s := startServer(t, Config{Dir: dir + "/pg"})
+	s := startServer(t, Config{Dir: madeIn(t, dir)})
 	execute(t, s.URL(""), "CREATE TABLE kept AS SELECT 'yes' AS answer")
 	stopServer(t, s)
 	filler := filepath.Join(dir, "filler")

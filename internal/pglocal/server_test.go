@@ -1,6 +1,7 @@
 package pglocal
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -60,7 +61,7 @@ func TestStart_ShowsThePasswordToNobody(t *testing.T) {
 
 func TestServer_KeepsDataAndAddressOverARestart(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(newDir(t), "pg") // the copies of madeDir all prefer the same port
+	dir := filepath.Join(newDir(t), "pg") // from nothing: the address is chosen then
 	s := startServer(t, Config{Dir: dir})
 	execute(t, s.URL(""), "CREATE TABLE kept AS SELECT 'yes' AS answer")
 	stopServer(t, s)
@@ -138,8 +139,9 @@ func TestStart_TakesAnotherPortWhenItsOwnIsTaken(t *testing.T) {
 
 func TestStart_PutsTheSocketElsewhereWhenThePathIsTooLong(t *testing.T) {
 	t.Parallel()
-	long := filepath.Join(newDir(t), strings.Repeat("long/", 30), "pg")
-	s := startServer(t, Config{Dir: long})
+	long := filepath.Join(newDir(t), strings.Repeat("long/", 30))
+	must(t, os.MkdirAll(long, 0o755))
+	s := startServer(t, Config{Dir: madeIn(t, long)})
 	if got := query(t, s.SocketURL(""), "SELECT 'up'"); got != "up" {
 		t.Error(got)
 	}
@@ -153,7 +155,7 @@ func TestThrowaway_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{
 		"own folder":   {Throwaway: true},
-		"named folder": {Throwaway: true, Dir: filepath.Join(newDir(t), "shared")},
+		"named folder": {Throwaway: true, Dir: madeDir(t)},
 	} {
 		s := startServer(t, c)
 		stopServer(t, s)
@@ -166,10 +168,10 @@ func TestThrowaway_LeavesNothing(t *testing.T) {
 
 func TestThrowaway_LeavesNothingWhenItCannotStart(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(newDir(t), "pg")
+	dir := madeDir(t)
 	_, err := Start(t.Context(), Config{Throwaway: true, Dir: dir, Settings: map[string]string{"work_mem": "much"}})
-	if err == nil || !strings.Contains(err.Error(), "work_mem") {
-		t.Errorf("want an error about work_mem, got %v", err)
+	if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "work_mem") {
+		t.Errorf("want ErrFailed about work_mem, got %v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the folder is still there")
