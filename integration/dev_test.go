@@ -25,7 +25,7 @@ func startDev(t *testing.T, workers string, settings ...string) (p *process, fol
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
-	state, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-dev-") // as root Postgres is another user, who must get through
+	state, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-dev-") // as root Postgres is another user, who must get through
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
-	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 const (
@@ -83,14 +83,9 @@ func newCrowd(t *testing.T, runs int) *crowd {
 	t.Helper()
 	c := &crowd{env: testEnv()}
 	if runs > scaleUsual {
-		server := startServer(t, pglocal.Config{Throwaway: true, Settings: map[string]string{
-			"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "8GB", "maintenance_work_mem": "512MB",
-		}})
-		t.Cleanup(func() { stopServer(t, server) })
-		c.url = server.URL("")
-		if _, err := migrations.Up(t.Context(), c.url); err != nil {
-			t.Fatal(err)
-		}
+		c.url = pgcluster.StartIn(t, pglocal.TempDir(), map[string]string{ // too much for memory
+			"full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "8GB", "maintenance_work_mem": "512MB",
+		}).URL()
 	} else {
 		c.url = pgtest.New(t).URL
 	}

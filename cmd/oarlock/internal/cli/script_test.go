@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -128,7 +129,7 @@ func reachable(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: reachable VAR")
 	}
-	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-cli-")
+	dir, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-cli-")
 	ts.Check(err)
 	ts.Defer(func() { _ = os.RemoveAll(dir) })
 	ts.Check(os.Chmod(dir, 0o755))
@@ -315,12 +316,13 @@ func libpq(ts *testscript.TestScript, neg bool, args []string) {
 // startPrivate: the shared server for tests is tuned in ways that doctor complains about, and may want no password.
 func startPrivate(tb testing.TB) string {
 	tb.Helper()
-	server := startServer(tb, pglocal.Config{Throwaway: true})
-	tb.Cleanup(func() { stopServer(tb, server) })
-	if _, err := migrations.Up(tb.Context(), server.URL("")); err != nil {
-		tb.Fatal(err)
-	}
-	return server.URL("")
+	return pgcluster.Start(tb, map[string]string{"fsync": "on"}).URL()
+}
+
+// startStandby starts a primary without a schema and a copy of it that streams from it.
+func startStandby(tb testing.TB) string {
+	tb.Helper()
+	return pgcluster.StartEmpty(tb, nil).Standby(tb).URL()
 }
 
 func withPassword(address, password string) string {
@@ -336,86 +338,4 @@ func withPassword(address, password string) string {
 func execFile(tb testing.TB, db *pgtest.DB, name string) {
 	tb.Helper()
 	execAt(tb, db.URL, name)
-}
-
-// startStandby starts a primary and a copy of it that streams from it, and waits for what is written to the one to be
-// read from the other. The copy is made of files, while nothing runs, because pg_basebackup is not always installed.
-func startStandby(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.MkdirTemp(pglocal.TempDir(), "oarlock-standby-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	from, to := pglocal.Config{Dir: filepath.Join(dir, "primary")}, pglocal.Config{Dir: filepath.Join(dir, "standby")}
-	stopServer(tb, startServer(tb, from))
-	mustRun(tb, "mkdir", "-m", "711", to.Dir)
-	mustRun(tb, "cp", "-a", filepath.Join(from.Dir, "state.json"), filepath.Join(from.Dir, "data"), to.Dir)
-	if err := os.WriteFile(filepath.Join(to.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
-		tb.Fatal(err)
-	}
-	primary := startServer(tb, from)
-	tb.Cleanup(func() { stopServer(tb, primary) })
-	to.Settings = map[string]string{"primary_conninfo": primary.URL("")}
-	standby := startServer(tb, to)
-	tb.Cleanup(func() { stopServer(tb, standby) })
-	_, err = migrations.Up(tb.Context(), primary.URL(""))
-	awaitSchema(tb, err, standby.URL(""), migrations.MaxVersion)
-	_, err = migrations.Down(tb.Context(), primary.URL(""), 0)
-	awaitSchema(tb, err, standby.URL(""), 0)
-	return standby.URL("")
-}
-
-func mustRun(tb testing.TB, command ...string) {
-	tb.Helper()
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-		tb.Fatalf("%q: %v: %s", command, err, out)
-	}
-}
-
-func awaitSchema(tb testing.TB, err error, address string, want int64) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		version, err := migrations.Version(ctx, address)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if version == want {
-			return
-		}
-		<-tick.C
-	}
-}
-
-func startServer(tb testing.TB, c pglocal.Config) *pglocal.Server {
-	tb.Helper()
-	server, err := pglocal.Start(tb.Context(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	conn, err := pgx.Connect(tb.Context(), server.URL(""))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := conn.Close(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	return server
-}
-
-func stopServer(tb testing.TB, server *pglocal.Server) {
-	tb.Helper()
-	if err := server.Stop(context.WithoutCancel(tb.Context())); err != nil {
-		tb.Error(err)
-	}
 }
