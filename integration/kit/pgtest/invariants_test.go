@@ -137,7 +137,7 @@ func TestInvariants_EachFindsWhatBreaksIt(t *testing.T) {
 						t.Fatalf("%s: %v", statement, err)
 					}
 				}
-				if broken, err := brokenBy(t.Context(), conn, invariants+name); err != nil || len(broken) == 0 {
+				if broken, err := brokenBy(t.Context(), conn, invariants+name); err != nil || len(broken) != 1 || len(broken[0]) == 0 {
 					t.Errorf("%s is not found: %v", violation, err)
 				}
 			})

@@ -80,11 +80,39 @@ func (s *server) begin(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("ask the test server's version: %w", err)
 	}
 	s.strategy = strategy(version, s.local != nil)
+	if s.local != nil {
+		if err := s.ease(ctx, conn); err != nil {
+			return err
+		}
+	}
 	s.owner = newOwner()
 	if _, err := conn.Exec(ctx, statement("hold"), lockClass, s.owner); err != nil {
 		return fmt.Errorf("mark this test process as alive: %w", err)
 	}
 	return s.sweep(ctx, conn)
+}
+
+// ease makes it cheap to log in to the server of our own as its superuser.
+func (s *server) ease(ctx context.Context, conn *pgx.Conn) (err error) {
+	unlock, err := lock(ctx, conn) // two at once would fail
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	password, _ := s.base.User.Password()
+	_, err = conn.Exec(ctx, statement("ease", "name", ident(s.base.User.Username()), "verifier", verifier(password)))
+	return err
+}
+
+// lock has one process at a time build the template, or change what all share.
+func lock(ctx context.Context, conn *pgx.Conn) (unlock func() error, err error) {
+	if _, err := conn.Exec(ctx, statement("building"), lockClass); err != nil {
+		return nil, fmt.Errorf("wait for the template: %w", err)
+	}
+	return func() error {
+		_, err := conn.Exec(context.WithoutCancel(ctx), statement("built"), lockClass)
+		return err
+	}, nil
 }
 
 func newOwner() int32 {

@@ -23,13 +23,11 @@ func strategy(version int, ours bool) string {
 // buildTemplate makes sure that the template exists. It is built under another name and renamed when it is complete, so
 // a process that dies half-way leaves nothing that could be taken for a template.
 func (s *server) buildTemplate(ctx context.Context, conn *pgx.Conn, name string, migrate func(context.Context, string) error) (err error) {
-	if _, err := conn.Exec(ctx, statement("building"), lockClass); err != nil {
-		return fmt.Errorf("wait for the template: %w", err)
+	unlock, err := lock(ctx, conn)
+	if err != nil {
+		return err
 	}
-	defer func() {
-		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), statement("built"), lockClass)
-		err = errors.Join(err, unlockErr)
-	}()
+	defer func() { err = errors.Join(err, unlock()) }()
 	var exists bool
 	if err := conn.QueryRow(ctx, statement("exists"), name).Scan(&exists); err != nil {
 		return fmt.Errorf("look for the template: %w", err)
