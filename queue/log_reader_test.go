@@ -127,7 +127,7 @@ func TestLogReader_GoesOnWhereItWas(t *testing.T) {
 // is measured is the heap of all tests.
 func TestLogReader_KeepsLittleInMemory(t *testing.T) {
 	w, claim, _ := logging(t)
-	const tasks, chunks, size = 60, 40, 32 << 10 // 75 MiB
+	const tasks, chunks, size = 60, 16, 32 << 10 // 30 MiB
 	for i := range tasks {
 		l := w.begin(t, claim.Run, dagrun.TaskID{Step: 2, Item: fmt.Sprintf("%02d", i)}, 1)
 		w.beganAt(t, l, i)

@@ -222,7 +222,7 @@ func sorted(ids []queue.RunID) []queue.RunID {
 
 func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	t.Parallel()
-	const sessions, runs = 16, 10_000
+	const sessions, runs = 16, 2_500
 	f := newFleet(t)
 	f.ask(t, "plain", runs)
 	all := make([]*queue.Session, sessions)
