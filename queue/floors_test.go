@@ -41,7 +41,9 @@ func (f *fleet) lane(t *testing.T) int {
 func (f *fleet) raised(t *testing.T, s *queue.Session, over time.Time) {
 	t.Helper()
 	lane := f.lane(t)
-	for end := time.Now().Add(time.Minute); ; {
+	tick := time.NewTicker(floorsWait / 25) // it takes as long as floors wait, however often one asks
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
 		if p := poll(t, s, 1); len(p.Claims) > 0 {
 			t.Fatalf("claimed %v", runsOf(p.Claims))
 		}
@@ -387,7 +389,9 @@ func calm(t *testing.T, s *queue.Session) *queue.Session {
 	t.Helper()
 	poll(t, s, 0)
 	poll(t, s, 0)
-	for until := time.Now().Add(time.Minute); s.Horizon() > time.Second; {
+	tick := time.NewTicker(floorsWait / 25)
+	defer tick.Stop()
+	for until := time.Now().Add(time.Minute); s.Horizon() > time.Second; <-tick.C {
 		if poll(t, s, 0); time.Now().After(until) {
 			t.Fatalf("floors stay %v below now", s.Horizon())
 		}
