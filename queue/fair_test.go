@@ -62,16 +62,3 @@ func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 		}
 	}
 }
-
-// Below a priority that never runs dry, one claim of queue.TurnEvery is for the lane that waits longest.
-func TestFair_ALowerPriorityHasItsTurn(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.put(t, "name: high\npriority: 9\nsteps: [{id: a, run: \"true\"}]\n")
-	f.ask(t, "plain", 2*queue.TurnEvery)
-	f.ask(t, "high", 4*queue.TurnEvery)
-	s := f.register(t)
-	if low := f.serve(t, s, 2*queue.TurnEvery+1, 1)["plain"]; low < 1 || low > 3 {
-		t.Errorf("%d of %d claims were of the lower priority", low, 2*queue.TurnEvery+1)
-	}
-}

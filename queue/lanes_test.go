@@ -81,3 +81,23 @@ func TestLanes_NoFloorPassesARunThatIsOnlyLocked(t *testing.T) {
 		t.Errorf("it was let go: back to %v (%v)", back.old.from, back.old.some)
 	}
 }
+
+func TestLanes_OneClaimOfSixteenIsForTheLaneThatWaitsLongest(t *testing.T) {
+	t.Parallel()
+	l := someLanes(9, 5, 1)
+	now := time.Now()
+	l.all[0].floor, l.all[1].floor, l.all[2].floor = place{at: now}, place{at: now}, place{at: now.Add(-time.Hour)}
+	firsts := map[int]int{}
+	for range 2 * TurnEvery {
+		ordered := l.order()
+		most := l.oldestFirst(ordered, 1)
+		firsts[ordered[0].ID]++
+		if most != 1 {
+			t.Errorf("%d runs of it", most)
+		}
+		l.gave([]*Claim{{Lane: ordered[0].ID}})
+	}
+	if firsts[3] == 0 || firsts[3] > 2 || firsts[2] > 0 {
+		t.Errorf("first in turn: %v", firsts)
+	}
+}

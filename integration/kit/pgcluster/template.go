@@ -37,7 +37,7 @@ func (n *Node) copyTemplate(tb testing.TB) bool {
 	if _, err := os.Stat(template); errors.Is(err, fs.ErrNotExist) {
 		makeTemplate(tb, template)
 	}
-	if err := os.Mkdir(n.state(), 0o711); err != nil { //nolint:gosec // the server's user must get through
+	if err := os.Mkdir(n.state(), 0o711); err != nil { // the server's user must get through
 		tb.Fatal(err)
 	}
 	copyFile(tb, filepath.Join(template, "state.json"), filepath.Join(n.state(), "state.json"))
