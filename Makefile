@@ -12,9 +12,8 @@ endif
 export GOCACHE    := $(shell tools/cache-folder GOCACHE)
 export GOPATH     := $(shell tools/cache-folder GOPATH)
 export GOMODCACHE := $(shell GOPATH='$(GOPATH)' tools/cache-folder GOMODCACHE)
-ifneq ($(findstring $(CURDIR)/,$(GOMODCACHE)),)
-  export GOFLAGS := $(shell go env GOFLAGS) -modcacherw # so that rm -r removes the project
-endif
+# What one checkout compiled serves every other; what is fetched into the project goes with rm -r.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath $(if $(findstring $(CURDIR)/,$(GOMODCACHE)),-modcacherw)
 
 # The race detector needs a C compiler; the program itself is built without C. A process under it would sleep for a second
 # at its end, which tests that start hundreds of them would be made of.
@@ -60,7 +59,7 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@tools/ensure-postgres
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
-	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m' RACED='$(filter $(RACED),$(PACKAGES))' \
+	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1' RACED='$(filter $(RACED),$(PACKAGES))' \
 		PLAIN='$(filter-out $(RACED) $(ALONE),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
 		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
@@ -71,7 +70,7 @@ check: ## vet, then the tests that need no database (under 30 s)
 
 .PHONY: build
 build: ## build bin/oarlock, without C
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(STAMP)" -o bin/oarlock ./cmd/oarlock
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags "$(STAMP)" -o bin/oarlock ./cmd/oarlock
 	@bin/oarlock version
 
 .PHONY: demo
@@ -108,7 +107,7 @@ CASE ?=
 .PHONY: bench-tool
 bench-tool: build
 	@tools/ensure-postgres
-	@go build -trimpath -buildvcs=false -o bin/oarlock-bench ./cmd/oarlock-bench
+	@go build -buildvcs=false -o bin/oarlock-bench ./cmd/oarlock-bench
 
 .PHONY: bench-quick
 bench-quick: bench-tool ## compare ratios with the committed ones (about 3 minutes)
