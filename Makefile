@@ -39,6 +39,9 @@ RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink 
 # and a dozen other servers they would be about the machine.
 ALONE := $(MODULE)/integration
 
+# Those that take longest begin first, so that none is left to end alone.
+LONG := $(addprefix $(MODULE)/,queue integration/storetest cmd/oarlock/internal/cli migrations)
+
 # Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.
 SERVER_TESTS := $(addprefix $(MODULE)/,internal/pglocal integration/kit/pgtest internal/pglink migrations)
 
@@ -60,7 +63,7 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
 	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1' RACED='$(filter $(RACED),$(PACKAGES))' \
-		PLAIN='$(filter-out $(RACED) $(ALONE),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
+		PLAIN='$(foreach long,$(LONG),$(filter $(long),$(PACKAGES))) $(filter-out $(RACED) $(ALONE) $(LONG),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
 		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
 .PHONY: check

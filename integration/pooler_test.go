@@ -71,7 +71,7 @@ const onlyFsync = " checks failed: durability\n"
 // A worker says which line is to be written, and doctor has said so before. Transaction mode and a pool that is only too small are
 // a scene of the runbook.
 func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
-	t.Parallel()
+	t.Parallel() // its cases are not: the last of all would wait alone for half a minute
 	cases := map[string]struct {
 		pooler pgtest.PgBouncer
 		param  string // of the URL
@@ -124,7 +124,6 @@ func TestPooler_LetsCommandsThrough(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
 			b := setup(t)
 			b.commands(t, pgtest.PgBouncer{Mode: mode, Size: 1}.Start(t, b.db.URL))
 		})
