@@ -63,7 +63,7 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
 	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1' RACED='$(filter $(RACED),$(PACKAGES))' \
-		PLAIN='$(foreach long,$(LONG),$(filter $(long),$(PACKAGES))) $(filter-out $(RACED) $(ALONE) $(LONG),$(PACKAGES))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
+		PLAIN='$(strip $(foreach long,$(LONG),$(filter $(long),$(PACKAGES))) $(filter-out $(RACED) $(ALONE) $(LONG),$(PACKAGES)))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
 		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
 .PHONY: check
