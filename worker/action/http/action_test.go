@@ -15,6 +15,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/action/http"
 )
@@ -238,6 +239,20 @@ func crowd(t *testing.T) (free func()) {
 	}
 }
 
+// sockets is how many this process has.
+func sockets() (n int) {
+	for fd := range descriptors {
+		var stat syscall.Stat_t
+		if syscall.Fstat(fd, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFSOCK {
+			n++
+		}
+	}
+	return n
+}
+
+// descriptors is how many a process may have whose test takes all.
+const descriptors = 64
+
 // A request that no descriptor was left for is for another host; one that was sent has happened.
 func TestExecute_WithoutADescriptorIsUnstarted(t *testing.T) {
 	const alone = "OARLOCK_TEST_ALONE"
@@ -249,11 +264,13 @@ func TestExecute_WithoutADescriptorIsUnstarted(t *testing.T) {
 		}
 		return
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: descriptors, Max: descriptors}); err != nil {
 		t.Fatal(err)
 	}
 	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
 	call(t, map[string]any{"url": url}) // what the runtime opens once is open
+	// A descriptor that is free a moment later would be the request's, and none the server's to take it in.
+	await.True(t, "both ends of the connection are closed", func() bool { return sockets() == 1 })
 	free := crowd(t)
 	for _, to := range []string{url, "http://oarlock.invalid/"} {
 		if res, _ := call(t, map[string]any{"url": to}); !res.Unstarted || !strings.Contains(res.Reason, "too many open files") {
