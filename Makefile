@@ -12,7 +12,8 @@ endif
 export GOCACHE    := $(shell tools/cache-folder GOCACHE)
 export GOPATH     := $(shell tools/cache-folder GOPATH)
 export GOMODCACHE := $(shell GOPATH='$(GOPATH)' tools/cache-folder GOMODCACHE)
-# What one checkout compiled serves every other; what is fetched into the project goes with rm -r.
+# With -trimpath a build does not depend on the folder, so one checkout finds what another compiled. With -modcacherw rm -r
+# removes what was fetched into the project.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath $(if $(findstring $(CURDIR)/,$(GOMODCACHE)),-modcacherw)
 
 # The race detector needs a C compiler; the program itself is built without C. A process under it would sleep for a second
@@ -39,8 +40,9 @@ RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink 
 # and a dozen other servers they would be about the machine.
 ALONE := $(MODULE)/integration
 
-# Those that take longest begin first, so that none is left to end alone.
+# All others. Those that take longest begin first, so that none is left to end alone.
 LONG := $(addprefix $(MODULE)/,queue integration/storetest cmd/oarlock/internal/cli migrations)
+PLAIN = $(filter-out $(RACED) $(ALONE),$(PACKAGES))
 
 # Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.
 SERVER_TESTS := $(addprefix $(MODULE)/,internal/pglocal integration/kit/pgtest internal/pglink migrations)
@@ -63,7 +65,8 @@ test: ## run every test, with a private Postgres and, where it matters, the race
 	@$(if $(RACE_FLAG),,echo "no C compiler: testing without the race detector (on Debian: apt-get install gcc libc6-dev)")
 	@mkdir -p $(dir $(FLAKY)) && rm -f $(FLAKY)
 	@$(RACE) RACE_FLAG=$(RACE_FLAG) GO_TEST_FLAGS='-timeout 5m -count=1' RACED='$(filter $(RACED),$(PACKAGES))' \
-		PLAIN='$(strip $(foreach long,$(LONG),$(filter $(long),$(PACKAGES))) $(filter-out $(RACED) $(ALONE) $(LONG),$(PACKAGES)))' ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
+		PLAIN='$(strip $(foreach long,$(LONG),$(filter $(long),$(PLAIN))) $(filter-out $(LONG),$(PLAIN)))' \
+		ALONE='$(filter $(ALONE),$(PACKAGES))' $(GOTESTSUM); status=$$?; \
 		[ ! -f $(FLAKY) ] || sed 's/^/flaky, mend it: /' $(FLAKY); exit $$status
 
 .PHONY: check
@@ -73,7 +76,7 @@ check: ## vet, then the tests that need no database (under 30 s)
 
 .PHONY: build
 build: ## build bin/oarlock, without C
-	@CGO_ENABLED=0 go build -buildvcs=false -ldflags "$(STAMP)" -o bin/oarlock ./cmd/oarlock
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(STAMP)" -o bin/oarlock ./cmd/oarlock
 	@bin/oarlock version
 
 .PHONY: demo
@@ -110,7 +113,7 @@ CASE ?=
 .PHONY: bench-tool
 bench-tool: build
 	@tools/ensure-postgres
-	@go build -buildvcs=false -o bin/oarlock-bench ./cmd/oarlock-bench
+	@go build -trimpath -buildvcs=false -o bin/oarlock-bench ./cmd/oarlock-bench
 
 .PHONY: bench-quick
 bench-quick: bench-tool ## compare ratios with the committed ones (about 3 minutes)

@@ -71,7 +71,7 @@ const onlyFsync = " checks failed: durability\n"
 // A worker says which line is to be written, and doctor has said so before. Transaction mode and a pool that is only too small are
 // a scene of the runbook.
 func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
-	t.Parallel() // its cases are not: the last of all would wait alone for half a minute
+	t.Parallel() // but not its cases: parallel ones begin after all other tests, and one of these waits for half a minute
 	cases := map[string]struct {
 		pooler pgtest.PgBouncer
 		param  string // of the URL

@@ -64,16 +64,16 @@ func (b *bench) endBulky(t *testing.T, run queue.RunID) {
 	b.checkEpochs(t)
 }
 
-// inTime wants a process to end within a bound, which is promised for a machine with room: beside busy neighbours it may take
-// twice as long.
+// inTime wants a process to end within a bound, which is promised for a machine with room: by day, beside other tests, it may
+// take twice as long.
 func (p *process) inTime(t *testing.T, bound time.Duration) {
 	t.Helper()
 	asked := time.Now()
 	p.exit(t)
 	took := time.Since(asked)
 	t.Logf("gone after %v", took.Round(time.Millisecond))
-	if took > 2*bound {
-		t.Errorf("it ended after %v, want %v at most, or twice that on a busy machine", took, bound)
+	if most := bound * time.Duration(times(2, 1)); took > most {
+		t.Errorf("it ended after %v, want %v at most", took, most)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRecords_AWorkerIsGoneInTimeThoughTheDiskIsFull(t *testing.T) {
 	until(t, "it is not ready", func() bool {
 		return strings.HasPrefix(w.page(t, "/readyz"), "the database takes no records (disk full, 53100), since ")
 	})
-	if took := time.Since(ended); took > 10*time.Second { // twice what is promised, as inTime
+	if took := time.Since(ended); took > 5*time.Second*time.Duration(times(2, 1)) {
 		t.Errorf("told after %v", took)
 	}
 	if page := w.page(t, "/metrics"); !failsFor.MatchString(page) {

@@ -101,3 +101,17 @@ func TestLanes_OneClaimOfSixteenIsForTheLaneThatWaitsLongest(t *testing.T) {
 		t.Errorf("first in turn: %v", firsts)
 	}
 }
+
+// A transaction of long ago that ends with a recent one does not have the recent one looked for later.
+func TestLanes_WhatIsLongAgoHoldsUpNothingRecent(t *testing.T) {
+	t.Parallel()
+	var h horizon
+	begin := time.Now()
+	h.see(snapshot{xid: 10, now: begin})
+	h.see(snapshot{xid: 20, open: []uint64{5, 15}, now: begin.Add(floorPatience)})
+	h.see(snapshot{xid: 30, open: []uint64{5, 15}, now: begin.Add(2 * floorPatience)})
+	_, back := h.see(snapshot{xid: 40, now: begin.Add(3 * floorPatience)})
+	if !back.old.some || !back.old.from.IsZero() || !back.recent.some || !back.recent.from.Equal(begin.Add(-clockSlack)) {
+		t.Errorf("back to %+v", back)
+	}
+}

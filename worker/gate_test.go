@@ -285,3 +285,43 @@ func TestGate_ForgetsWhoWaitsNoLonger(t *testing.T) {
 		t.Errorf("%d are remembered of two that wait", len(g.line))
 	}
 }
+
+// A slot that a run was claimed for is its own, whoever asks before it arrives.
+func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
+	t.Parallel()
+	var r granted
+	g := NewGate(2)
+	g.Keep(2, time.Hour).Expect(1)
+	g.Ask(1, Order{Run: 9}, r.to("a"))
+	g.Ask(1, Order{Run: 9}, r.to("b"))
+	mustGrant(t, &r, "a")
+	g.Arrive(1, Order{}, r.to("expected"))
+	mustGrant(t, &r, "expected")
+	g.Keep(1, time.Hour).Expect(1)
+	if n := g.Look().Room; n != 0 {
+		t.Errorf("room for %d", n)
+	}
+	g.Forgo()
+	mustGrant(t, &r)
+}
+
+func TestTickets_NthGoesDownTheHeapAsFarAsItMust(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := NewGate(1)
+		g.Shut()
+		var all []*Ticket
+		for _, p := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 50).Draw(t, "priorities") {
+			all = append(all, g.Ask(1, Order{Run: p}, func(*Ticket) {}))
+		}
+		slices.SortFunc(all, inOrder)
+		n := rapid.IntRange(0, len(all)).Draw(t, "n")
+		var want *Ticket
+		if n < len(all) {
+			want = all[n]
+		}
+		if g.waiting.nth(n) != want {
+			t.Fatalf("not the one that %d go before", n)
+		}
+	})
+}

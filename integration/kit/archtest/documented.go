@@ -28,10 +28,15 @@ func checkDocumented(t *Tree) []Finding {
 	return slices.Concat(checkTable(t), checkMakefile(t), newIndex(t).check(t))
 }
 
-// checkTable refuses rows and entries of the import table that are about packages there are not.
+// checkTable refuses rows and entries of the import table that are about packages there are not, and what is of the tests on any
+// floor but the highest.
 func checkTable(t *Tree) []Finding {
 	var found []Finding
-	for _, r := range parseTable(t.Text(importsPath)).rows {
+	table := parseTable(t.Text(importsPath))
+	for _, r := range table.rows {
+		if covers("integration/...", r.pkg) && r.floor < len(table.floors)-1 {
+			found = append(found, Finding{importsPath, r.line, fmt.Sprintf("%s is for tests: move it to floor %s", r.pkg, table.floors[len(table.floors)-1])})
+		}
 		for _, entry := range append([]string{r.pkg}, r.ours...) {
 			if entry != "*" && !hasPackage(t, entry) {
 				found = append(found, Finding{importsPath, r.line, fmt.Sprintf("there is no package %s: remove it from the table until there is", entry)})

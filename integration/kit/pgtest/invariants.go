@@ -55,7 +55,10 @@ func brokenBy(ctx context.Context, conn *pgx.Conn, names ...string) (broken [][]
 		broken = append(broken, rows)
 	}
 	if err := results.Close(); err != nil {
-		return broken, fmt.Errorf("%s: %w", names[min(len(broken), len(names)-1)], err)
+		return broken, fmt.Errorf("after %d of %q: %w", len(broken), names, err)
+	}
+	if len(broken) != len(names) {
+		return nil, fmt.Errorf("%d answers of the %d statements %q: each file has one", len(broken), len(names), names)
 	}
 	return broken, nil
 }

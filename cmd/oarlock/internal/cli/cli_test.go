@@ -49,8 +49,12 @@ func eachCommand(app *cli.App, visit func(path []*cli.Command)) {
 
 func TestHelp_OfEveryCommandHasUsageExamplesAndExitStatus(t *testing.T) {
 	t.Parallel()
-	app := newApp(&env{Env: testEnv()})
+	app, asked := newApp(&env{Env: testEnv()}), 0
+	if got := invoke(t, testEnv(), "--help"); got.exit != exitOK || !strings.Contains(got.stdout, "\nEXIT STATUS\n  0  ") {
+		t.Errorf("--help: exit %d, without EXIT STATUS", got.exit)
+	}
 	eachCommand(app, func(path []*cli.Command) {
+		asked++
 		name := pathName(path)
 		got := invoke(t, testEnv(), append(strings.Fields(name), "--help")...)
 		if got.exit != exitOK || got.stderr != "" {
@@ -67,6 +71,9 @@ func TestHelp_OfEveryCommandHasUsageExamplesAndExitStatus(t *testing.T) {
 			}
 		}
 	})
+	if asked < 40 {
+		t.Errorf("only %d commands were found", asked)
+	}
 }
 
 func TestMain_SaysSoWhenOutputCannotBeWritten(t *testing.T) {

@@ -1,0 +1,45 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
+	t.Parallel()
+	var p queue.Pace
+	next := func(polled queue.Polled) int { return int(p.After(polled) / time.Millisecond) }
+	hungry := queue.Polled{Hungry: true}
+	var got []int
+	for range 6 {
+		got = append(got, next(hungry))
+	}
+	if want := []int{5, 20, 80, 320, 1000, 1000}; !slices.Equal(got, want) {
+		t.Errorf("pauses %v, want %v", got, want)
+	}
+	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {
+		t.Errorf("after a poll that brought something: %d", got)
+	}
+	if got := next(queue.Polled{Soon: true}); got != 40 {
+		t.Errorf("while an older transaction is open: %d", got)
+	}
+	if got := next(queue.Polled{Hungry: true, Back: true}); got != 5 {
+		t.Errorf("after one ended: %d", got)
+	}
+	p.Hear()
+	if got := next(hungry); got != 5 {
+		t.Errorf("after a notification: %d", got)
+	}
+	if got := next(queue.Polled{}); got != 1000 {
+		t.Errorf("full: %d", got)
+	}
+	if got := next(queue.Polled{Again: true}); got != 100 {
+		t.Errorf("full, with something to settle: %d", got)
+	}
+	if got := next(queue.Polled{Hungry: true, Again: true}); got != 5 {
+		t.Errorf("hungry again: %d", got)
+	}
+}
