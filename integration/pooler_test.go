@@ -94,7 +94,6 @@ func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b, _ := throughPooler(t, c.pooler)
 			b.url += c.param
 			b.start(t, []string{"database_url=" + b.url}, "doctor").ends(t, c.status, c.doctor...)
