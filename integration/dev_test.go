@@ -25,12 +25,13 @@ func startDev(t *testing.T, workers string, settings ...string) (p *process, fol
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
-	state, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-dev-") // as root Postgres is another user, who must get through
+	state, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-dev-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(state) })
 	folder = filepath.Join(state, "dags")
+	// Started as root, Postgres runs as another user, and that user must be able to enter the folder.
 	if err := errors.Join(os.Chmod(state, 0o755), os.Mkdir(folder, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ steps:
   - {id: c, depends: [b], run: '. $DIR/lib; see start; see end'}
 `
 
-// townHeld is a DAG whose runs stay on their worker until the file go is there.
+// townHeld is a DAG whose runs stay on their worker until the test writes a file named "go".
 const townHeld = `
 name: held
 steps:

@@ -413,9 +413,6 @@ func plantKeysNotUnique(t *testing.T, d *desk) {
 
 func TestEnqueue_ACheckerOfKeysSeesAKeyThatIsNotUnique(t *testing.T) {
 	t.Parallel()
-	if !queue.Nightly() {
-		t.Skip("the other fault shows by day that the checker sees one: make nightly")
-	}
 	c := &contest{desk: newDesk(t), enqueuer: honest}
 	plantKeysNotUnique(t, c.desk)
 	c.mustBeCaught(t)

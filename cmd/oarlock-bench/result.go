@@ -233,7 +233,7 @@ func show(w io.Writer, r *Result) {
 	}
 }
 
-// figuresOf lists the figures of a side: with counted those of the server's counters, otherwise those that the case measured.
+// figuresOf lists the figures of a side. With counted they are the counters of the server, else what the case measured.
 func figuresOf(figures map[string]Figure, counted bool) string {
 	var all []string
 	for _, metric := range slices.Sorted(maps.Keys(figures)) {

@@ -189,8 +189,8 @@ func (o *office) tries(who string, calls []string) []string {
 	return codes
 }
 
-// Whatever the owner asks for, and then for a retry of the run, nothing runs behind the approval. What was refused changed nothing,
-// so a run hears requests up to the first that is granted. By day each request comes at one of two moments.
+// The owner makes each request, then asks for a retry of the run: no task behind the approval may run. A refused request changes
+// nothing, so a run hears requests up to the first that is granted. By day each request comes at one of two moments.
 func TestSubmitter_RunsNothingBehindAnApprovalThatIsNotGiven(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -28,7 +28,7 @@ func checkDocumented(t *Tree) []Finding {
 	return slices.Concat(checkTable(t), checkMakefile(t), newIndex(t).check(t))
 }
 
-// checkTable refuses rows and entries of the import table that are about packages there are not, and what is of the tests on any
+// checkTable refuses a row or an entry of the import table whose package does not exist, and a package below integration on any
 // floor but the highest.
 func checkTable(t *Tree) []Finding {
 	var found []Finding

@@ -10,7 +10,7 @@ import (
 //go:embed imports.txt
 var importsText string
 
-// row is a package, or a folder of them, and what it may import.
+// row names a package, or a folder of packages, its floor, and the packages of ours that it may import.
 type row struct {
 	pkg   string // may end in /...
 	ours  []string

@@ -113,6 +113,7 @@ func systemOf(t *testing.T, n *pgcluster.Node) (id string) {
 	return id
 }
 
+// The address that a standby copies from its primary is free once that is gone.
 func TestStandby_KeepsItsAddressOnceItIsAlone(t *testing.T) {
 	t.Parallel()
 	primary := pgcluster.Start(t, nil)

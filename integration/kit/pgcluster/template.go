@@ -45,8 +45,8 @@ func (n *Node) copyTemplate(tb testing.TB) bool {
 	return true
 }
 
-// makeTemplate fills a folder beside and renames it, so that the template is complete or absent. Whoever owns the data
-// owns all of it, since the server's supervisor is to remove it.
+// makeTemplate fills a draft and renames it, so that the template is complete or absent. The whole template belongs to the user of
+// the data: the supervisor of the test server, which runs as that user, removes it.
 func makeTemplate(tb testing.TB, template string) {
 	tb.Helper()
 	n := newNode(tb, pglocal.FastTempDir(), nil)

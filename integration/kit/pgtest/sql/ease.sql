@@ -1,2 +1,2 @@
--- Keeps the same password in a form that costs those who log in nearly nothing. Locks: the role.
+-- Stores a verifier of the same password that a login derives in one round. Locks: the role.
 ALTER ROLE {name} PASSWORD '{verifier}'
