@@ -41,7 +41,7 @@ func times(few, many int) int {
 var program string
 
 // atOnce tests run side by side: most of what they do is wait.
-const atOnce = "8"
+const atOnce = "4"
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
