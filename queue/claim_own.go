@@ -11,9 +11,6 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// ownBatch bounds what one statement claims of a family: its params are not measured first.
-const ownBatch = 16
-
 // noQueue is served by a worker that serves no lane: no queue can have this name.
 const noQueue = ""
 
@@ -27,7 +24,7 @@ func (s *Session) claimFamily(ctx context.Context, room func() int, p *Polled) e
 	if room() == 0 {
 		return nil
 	}
-	ids := newClaimIDs(min(room(), ownBatch))
+	ids := newClaimIDs(room())
 	var gates []gate
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		claims, err := s.ownBehind(ctx, conn, gate{}, ids)

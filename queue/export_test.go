@@ -55,8 +55,8 @@ func (s *Session) PollStatement(a Appetite) (string, pgx.StrictNamedArgs) {
 	if want == 0 {
 		want = a.Roused
 	}
-	parts := pollParts{roused: a.Free+a.Ahead == 0, many: want > sizeless, top: a.Least != nil}
-	return pollTexts[parts], s.pollArgs(a, parts, s.lanes.order(), newClaimIDs(want), claimBytes)
+	parts := pollParts{roused: a.Free+a.Ahead == 0, top: a.Least != nil}
+	return pollTexts[parts], s.pollArgs(a, s.lanes.order(), newClaimIDs(want))
 }
 
 // RenewStatement is the next renewal, as it is sent.

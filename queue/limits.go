@@ -124,7 +124,7 @@ func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*la
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "bytes": claimBytes, "claims": plain(ids), "terms": s.lanes.terms,
+		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "claims": plain(ids), "terms": s.lanes.terms,
 		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": s.lanes.held,
 	})
 	if err != nil {

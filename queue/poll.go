@@ -17,32 +17,24 @@ import (
 
 // Bounds of a poll.
 const (
-	MaxClaims = 1000 // that one Poll makes; it may want more
-	repolls   = 2    // within one Poll
-
-	// claimBytes of params and results handed in end a Poll: more than they, and the 16 runs that go past them, no worker is
-	// to take in at once.
-	claimBytes = 16 << 20
+	MaxClaims = 128 // that one Poll makes, so that one answer is not too large: a run may have params of a MiB
+	repolls   = 2   // within one Poll
 )
 
 // pollParts says what a poll is needed for; what it could do costs the server time even where it does nothing.
 type pollParts struct {
 	roused bool // nothing is free: only what may need no slot
-	many   bool // more are wanted than one answer takes whatever their size
 	top    bool // tasks wait for slots: what ranks above them
 }
-
-// sizeless is how many runs a poll claims without looking at the size of their params.
-const sizeless = 16
 
 var pollTexts = everyPoll()
 
 func everyPoll() map[pollParts]string {
 	texts := map[pollParts]string{}
-	for i := range 1 << 3 {
-		p := pollParts{roused: i&1 > 0, many: i&2 > 0, top: i&4 > 0}
+	for i := range 1 << 2 {
+		p := pollParts{roused: i&1 > 0, top: i&2 > 0}
 		var without []string
-		for part, there := range map[string]bool{"roused": p.roused, "fresh": !p.roused, "many": p.many, "top": p.top} {
+		for part, there := range map[string]bool{"roused": p.roused, "fresh": !p.roused, "top": p.top} {
 			if !there {
 				without = append(without, part)
 			}
@@ -71,7 +63,7 @@ func (s *Session) Poll(ctx context.Context, a Appetite) (Polled, error) {
 		s.held.forfeitAll()
 		return Polled{}, ended
 	}
-	p.Hungry, p.Again = len(p.Claims) < a.Free && bytesOf(p.Claims) < claimBytes, err == nil && s.sweeps.pressing()
+	p.Hungry, p.Again = len(p.Claims) < a.Free, err == nil && s.sweeps.pressing()
 	if p.Hungry { // whoever ranks above and could be claimed would have been: it is locked, or its limit is full
 		p.Top = nil
 	}
@@ -117,12 +109,7 @@ func (s *Session) catchUp(ctx context.Context, p *Polled) (dead []uuid.UUID, err
 
 // claim adds to p.Claims: first from limits that had to wait, then from the lanes.
 func (s *Session) claim(ctx context.Context, a Appetite, p *Polled) (*pollFacts, error) {
-	room := func() int {
-		if bytesOf(p.Claims) >= claimBytes {
-			return 0
-		}
-		return max(a.want()-len(p.Claims), 0)
-	}
+	room := func() int { return max(a.want()-len(p.Claims), 0) }
 	if s.worker.Only != 0 {
 		if err := s.claimFamily(ctx, room, p); err != nil {
 			return nil, err
@@ -165,7 +152,7 @@ func (a *Appetite) want() int {
 func (s *Session) pollLanes(ctx context.Context, a Appetite, ordered []*lane, want int, p *Polled) (*pollFacts, error) {
 	for try := 0; ; try++ {
 		ids := newClaimIDs(want)
-		r, err := s.sendPoll(ctx, a, ordered, ids, claimBytes-bytesOf(p.Claims), p)
+		r, err := s.sendPoll(ctx, a, ordered, ids, p)
 		if pglink.Classify(err) == pglink.SessionLost {
 			s.peers.fail()
 			s.unread = append(s.unread, ids...)
@@ -211,9 +198,9 @@ func newClaimIDs(n int) []uuid.UUID {
 	return ids
 }
 
-func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids []uuid.UUID, bytes int, p *Polled) (*pollReply, error) {
-	parts := pollParts{roused: a.Free+a.Ahead == 0, many: len(ids) > sizeless, top: a.Least != nil}
-	args := s.pollArgs(a, parts, ordered, ids, bytes)
+func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids []uuid.UUID, p *Polled) (*pollReply, error) {
+	parts := pollParts{roused: a.Free+a.Ahead == 0, top: a.Least != nil}
+	args := s.pollArgs(a, ordered, ids)
 	var reply pollReply
 	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, pollTexts[parts], args)
@@ -236,7 +223,7 @@ func (s *Session) sendPoll(ctx context.Context, a Appetite, ordered []*lane, ids
 	if f.terms == s.lanes.terms && !parts.roused {
 		s.lanes.saw(look{
 			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
-			claims: reply.claims, emptied: len(reply.claims) < len(ids) && bytesOf(reply.claims) < bytes, now: f.seen.now, passed: f.passed, full: a.Free == 0,
+			claims: reply.claims, emptied: len(reply.claims) < len(ids), now: f.seen.now, passed: f.passed, full: a.Free == 0,
 		})
 	}
 	p.Back = s.goBack(forget, back) || p.Back // after floors rose to where this poll came
@@ -261,7 +248,7 @@ func (s *Session) goBack(forget bool, back comebacks) bool {
 // showEvery is how often a worker lets others see how busy it is where nothing else has it write its row.
 const showEvery = time.Second
 
-func (s *Session) pollArgs(a Appetite, parts pollParts, ordered []*lane, ids []uuid.UUID, bytes int) pgx.StrictNamedArgs {
+func (s *Session) pollArgs(a Appetite, ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
 	show := s.sweeps.now()-s.shown >= showEvery
 	if show {
 		s.shown = s.sweeps.now()
@@ -274,24 +261,12 @@ func (s *Session) pollArgs(a Appetite, parts pollParts, ordered []*lane, ids []u
 	if len(l.most) > 0 {
 		l.most[0] = most
 	}
-	args := pgx.StrictNamedArgs{
+	return pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "want": len(ids), "free": min(a.Free, len(ids)) + a.Spare, "claims": plain(ids), "terms": s.lanes.terms, "show": show,
 		"least": a.Least, "busy": a.Busy, "waiting": a.Waiting, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": s.lanes.held,
 		"slept": orMinusInfinity(s.lanes.slept), "waited": orMinusInfinity(s.lanes.waited),
 	}
-	if parts.many {
-		args["bytes"] = bytes
-	}
-	return args
-}
-
-// bytesOf is what claims hold that may be large.
-func bytesOf(claims []*Claim) (n int) {
-	for _, c := range claims {
-		n += len(c.Params) + len(c.Precomputed)
-	}
-	return n
 }
 
 // plain are ids as pgx knows them: it writes others by way of their text.

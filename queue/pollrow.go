@@ -125,8 +125,9 @@ func or[T any](p *T) (v T) {
 	return v
 }
 
-// claimRow is a claimed run; all columns are null beside facts without a claim. Rows are scanned into it one after the other,
-// so what is null must become nothing again: thousands of claims a second are not to be pointers to each of their columns.
+// claimRow is a claimed run: its columns are those of the view claims. All are null beside facts without a claim. Rows are scanned
+// into it one after the other, so what is null must become nothing again: thousands of claims a second are not to be pointers to
+// each of their columns.
 type claimRow struct {
 	run, inbox, dag, parent, root, left                               zeronull.Int8
 	epoch, version, lane, losses, depth, generation, tolerated, begun zeronull.Int4
@@ -141,6 +142,7 @@ func (c *claimRow) targets() []any {
 		&c.name, &c.begun, &c.run, &c.uid, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
+		nil, nil, nil, // state, worker and wake-up time: what every claim has
 	}
 }
 

@@ -386,7 +386,7 @@ func (c *crowded) plans(t *testing.T) {
 	late, lateArgs := s.LateStatement()
 	strays, straysArgs := s.StraysStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
-	for _, name := range []string{"worker", "want", "free", "bytes", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
+	for _, name := range []string{"worker", "want", "free", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
 	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}

@@ -93,10 +93,10 @@ func (w *Worker) wants(m *moment) queue.Appetite {
 		a.Free, a.Above = m.Urgent, a.Least
 		return a
 	}
-	a.Free = w.portion(m.Room)
+	a.Free = min(w.portion(m.Room), queue.MaxClaims)
 	a.Spare = m.Room - a.Free
 	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
-		a.Ahead = max(0, m.ends-m.Waiting)
+		a.Ahead = min(max(0, m.ends-m.Waiting), queue.MaxClaims)
 	}
 	return a
 }

@@ -47,7 +47,8 @@ BEGIN
         -- Every program first looks whether the schema is one that it works with.
         ('SELECT', 'schema_history', 'oarlock_submit'),
         ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('SELECT', 'claim_terms', 'oarlock_worker')
+        ('SELECT', 'claim_terms', 'oarlock_worker'),
+        ('SELECT, UPDATE', 'claims', 'oarlock_worker')
       ) g (privileges, tables, roles),
       regexp_split_to_table(g.tables, '\s+') t
       JOIN pg_class c ON c.oid = to_regclass('oarlock.' || t)

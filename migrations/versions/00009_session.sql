@@ -15,6 +15,16 @@ SELECT concat_ws(':',
       WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0));
 COMMENT ON VIEW oarlock.claim_terms IS 'Internal: a digest of lanes, pauses and limits.';
 
+-- What a claim stores, and what it brings of a run: the one list of these columns. Statements that claim update the view, and
+-- return all of it.
+CREATE VIEW oarlock.claims AS
+SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
+       run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
+       generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts,
+       state, worker_id, wake_at
+  FROM oarlock.runs;
+COMMENT ON VIEW oarlock.claims IS 'Internal: runs as those who claim them see them.';
+
 -- Queues parked runs whose time has come. Rows that somebody holds are left to the next call: waiting for a host
 -- application in the middle of its transaction would hold up all others.
 -- +goose StatementBegin
@@ -164,5 +174,6 @@ DROP FUNCTION oarlock.expire_queued(int);
 DROP FUNCTION oarlock.set_aside(int[], int);
 DROP FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
+DROP VIEW oarlock.claims;
 DROP VIEW oarlock.claim_terms;
 DROP INDEX oarlock.runs_set_aside;

@@ -1,7 +1,7 @@
 -- Purpose: claims due runs of lanes that share a limit, as many as it has left; the second statement after queue/gates, so that it sees what others claimed before
 -- Index: runs_worker and runs_set_aside, for the counts; runs_begun, for what started before; runs_queued, from each lane's floor on; runs_pkey
 -- Locks: (held: the claim fence, the queue's and the DAG's row) each run it claims FOR NO KEY UPDATE, passing over those that are locked
-WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed, and a LIMIT of null would be none
+WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed, and a LIMIT of null would be none
     SELECT least(@want::int, CASE WHEN q.max_running > 0 THEN q.max_running - (
                SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.worker_id IS NOT NULL AND l.queue = q.name) END) AS any,
            CASE WHEN d.max_active_runs > 0 THEN d.max_active_runs
@@ -39,24 +39,13 @@ WITH RECURSIVE room AS MATERIALIZED ( -- no row under other terms: then nothing 
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.halted
      LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh, @free), 0) FROM room m), 0)
-), chosen AS MATERIALIZED (
-    SELECT ARRAY(SELECT run_id FROM begun UNION ALL SELECT run_id FROM fresh) AS ids
-), fitting (n, bytes) AS ( -- how many of them one answer takes, in blocks, the first in any case: params are unpacked to be measured
-    SELECT 0, 0::bigint FROM chosen c WHERE cardinality(c.ids) > 16
-    UNION ALL
-    SELECT f.n + 16, f.bytes + coalesce((
-               SELECT sum(octet_length(r.params::text) + coalesce(octet_length(r.precomputed::text), 0))
-                 FROM oarlock.runs r WHERE r.run_id = ANY (c.ids[f.n + 1 : f.n + 16])), 0)::bigint
-      FROM fitting f, chosen c WHERE f.n < cardinality(c.ids) AND f.bytes < @bytes::bigint
 ), claimed AS (
-    UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL,
-           started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
-      FROM unnest((SELECT c.ids[:coalesce((SELECT max(f.n) FROM fitting f), 16)] FROM chosen c), @claims::uuid[]) p (run_id, claim_id)
-     WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING (r.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.uid, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
-              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
-              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+    UPDATE oarlock.claims c
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,
+           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
+      FROM unnest(ARRAY(SELECT b.run_id FROM begun b UNION ALL SELECT f.run_id FROM fresh f), @claims::uuid[]) p (run_id, claim_id)
+     WHERE c.run_id = p.run_id -- by key alone: planned on an empty table, a plan by state would go through all that is queued for each run
+    RETURNING (c.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, c.*
 )
 SELECT d.name, c.*
   FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id

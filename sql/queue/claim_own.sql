@@ -30,14 +30,12 @@ WITH RECURSIVE fence AS MATERIALIZED (
      LIMIT (SELECT greatest(CASE WHEN @dag IS NULL THEN m.any ELSE least(m.any, 1) END, 0) FROM room m)
        FOR NO KEY UPDATE OF r SKIP LOCKED
 ), claimed AS (
-    UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL,
-           started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
+    UPDATE oarlock.claims c
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,
+           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
       FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
-     WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING (r.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.uid, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
-              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
-              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts
+     WHERE c.run_id = p.run_id
+    RETURNING (c.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, c.*
 )
 SELECT d.name, c.*
   FROM claimed c JOIN oarlock.dags d ON d.dag_id = c.dag_id

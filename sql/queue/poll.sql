@@ -1,8 +1,8 @@
 -- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left.
---          It has the part `roused` instead of `fresh` where nothing is free, `many` where more than 16 are wanted, and `top` where tasks wait for slots
+--          It has the part `roused` instead of `fresh` where nothing is free, and `top` where tasks wait for slots
 -- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where nothing is free; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
-WITH RECURSIVE fence AS MATERIALIZED (
+WITH fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
      WHERE f.worker_id = @worker AND f.channel = 'claim'
        FOR NO KEY UPDATE OF f
@@ -50,30 +50,13 @@ WITH RECURSIVE fence AS MATERIALIZED (
            ) head
      WHERE NOT lane.limited
      LIMIT @want::int
-), chosen AS MATERIALIZED (
-    SELECT ARRAY(SELECT run_id FROM picked) AS ids
--- part many
-), fitting (n, bytes) AS ( -- how many of them one answer takes, in blocks, the first in any case: params are unpacked to be measured
-    SELECT 0, 0::bigint FROM chosen c WHERE cardinality(c.ids) > 16
-    UNION ALL
-    SELECT f.n + 16, f.bytes + coalesce((
-               SELECT sum(octet_length(r.params::text) + coalesce(octet_length(r.precomputed::text), 0))
-                 FROM oarlock.runs r WHERE r.run_id = ANY (c.ids[f.n + 1 : f.n + 16])), 0)::bigint
-      FROM fitting f, chosen c WHERE f.n < cardinality(c.ids) AND f.bytes < @bytes::bigint
--- end many
 ), claimed AS (
-    UPDATE oarlock.runs r
-       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = r.epoch + 1, wake_at = NULL,
-           started_at = coalesce(r.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
-      FROM unnest((SELECT c.ids[:coalesce(
-                          -- part many
-                          (SELECT max(f.n) FROM fitting f),
-                          -- end many
-                          16)] FROM chosen c), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
-     WHERE r.run_id = p.run_id AND r.state || '' = 'queued' -- by key: planned on an empty table, the plan would go through all that is queued for each run
-    RETURNING (r.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, r.run_id, r.uid, r.claim_id, r.epoch, r.inbox, r.dag_id, r.version, r.lane_id, r.losses, r.params, r.labels, r.precomputed, r.run_at,
-              r.logical_at, r.created_at, r.trigger, r.submitted_by, r.run_key, r.traceparent, r.parent_run, r.root_id, r.depth, r.reason,
-              r.generation, r.ending, r.ending_by, r.ending_text, r.paused_by, r.started_at, r.deadline, r.left_ms, r.tolerated, r.counts, p.n
+    UPDATE oarlock.claims c
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,
+           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
+      FROM unnest(ARRAY(SELECT p.run_id FROM picked p), @claims::uuid[]) WITH ORDINALITY p (run_id, claim_id, n)
+     WHERE c.run_id = p.run_id -- by key alone: planned on an empty table, a plan by state would go through all that is queued for each run
+    RETURNING (c.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, c.*, p.n
 ), told AS ( -- who wakes workers asks whether they are hungry, and what their tasks rank: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least, busy = @busy, waiting = @waiting
       FROM (SELECT least(count(*), @free)::int AS n FROM picked) h
