@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	waitsSQL  = sql.Named("bench/ask_waits")
-	spreadSQL = sql.Named("bench/ask_spread")
+	waitsSQL   = sql.Named("bench/ask_waits")
+	startedSQL = sql.Named("bench/ask_started")
+	spreadSQL  = sql.Named("bench/ask_spread")
 )
 
 const (
@@ -29,8 +30,14 @@ const (
 	plain        = 0
 	urgent       = 100 // the highest priority
 
+	fanTrials  = 4   // of a round: each asks for a fan-out per worker
+	fanItems   = 160 // of a fan-out: commands of 100 ms, two seconds of them on the slots of its worker
+	smallRuns  = 20  // of a trial
+	smallEvery = 50 * time.Millisecond
+
 	besideFree   = "beside a free slot"
 	urgentStart  = "urgent, behind a backlog"
+	besideFans   = "small, beside fan-outs"
 	evenly       = "runs of ten steps"
 	unevenness   = "farthest from even"
 	shareSources = `
@@ -38,12 +45,16 @@ name: %s
 priority: %d
 steps: [{id: a, command: /bin/sleep, args: ["%v"]}]
 `
+	fanSource = `
+name: fan
+steps: [{id: a, foreach: {items: [%s], max_concurrent: 0}, command: /bin/sleep, args: ["0.1"]}]
+`
 )
 
 func shareCase() Case {
 	return Case{
-		Name: "share", About: "Four worker processes share what is asked for: how long a run waits while there is a free slot for each, how long an urgent run waits behind a backlog, and how evenly 2,000 runs of ten steps are done.",
-		Bound:    "beside a free slot: a notification, a claim, a record; urgent: the next command to end, of 100 ms on each of 32 slots, and the same",
+		Name: "share", About: "Four worker processes share what is asked for: how long a run waits while there is a free slot for each, how long an urgent run waits behind a backlog, how long a small run waits while fan-outs go on, and how evenly 2,000 runs of ten steps are done.",
+		Bound:    "beside a free slot: a notification, a claim, a record; urgent: the next command to end, of 100 ms on each of 32 slots, and the same; small: where it waits for all that a worker holds, the two seconds that a fan-out lasts",
 		Settings: []string{fmt.Sprintf("%d × `oarlock worker` on defaults, %d slots together, one database; waits are from a request to the start of its first task", shareWorkers, shareSlots)},
 		Prepare:  prepareShare,
 		Goals: []Goal{
@@ -51,6 +62,8 @@ func shareCase() Case {
 			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.PollEvery)}, // as long as if no worker had been notified
 			{Side: urgentStart, Metric: msMedian},
 			{Side: urgentStart, Metric: msP99, AtMost: milliseconds(queue.PollEvery)},
+			{Side: besideFans, Metric: msMedian},
+			{Side: besideFans, Metric: msP99},
 			{Side: evenly, Metric: unevenness, AtMost: 0.2},
 		},
 	}
@@ -62,6 +75,8 @@ func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
 		fmt.Sprintf(shareSources, "held", plain, 0.5), // longer than it takes to ask for as many as there are slots
 		fmt.Sprintf(shareSources, "load", plain, 0.1),
 		fmt.Sprintf(shareSources, "urgent", urgent, 0),
+		fmt.Sprintf(shareSources, "small", plain, 0),
+		fmt.Sprintf(fanSource, strings.Repeat("0, ", fanItems)),
 		strings.ReplaceAll(chainOf("chain", chainSteps), "action: nothing", "action: noop"))
 	if err != nil {
 		return nil, err
@@ -77,10 +92,11 @@ func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
 	if err := d.workersLive(ctx, shareWorkers, processes...); err != nil {
 		return nil, err
 	}
-	free, rush, even := s.count(freeTrials, 1), s.count(urgentRuns, 2), s.count(evenRuns, 2*shareSlots)
+	free, rush, fans, even := s.count(freeTrials, 1), s.count(urgentRuns, 2), s.count(fanTrials, 1), s.count(evenRuns, 2*shareSlots)
 	return []Side{
 		{Name: besideFree, Round: func(ctx context.Context) (Sample, error) { return d.fillSlots(ctx, free) }},
 		{Name: urgentStart, Round: func(ctx context.Context) (Sample, error) { return d.overtake(ctx, rush) }},
+		{Name: besideFans, Round: func(ctx context.Context) (Sample, error) { return d.squeezeIn(ctx, fans) }},
 		{Name: evenly, Count: d, Round: func(ctx context.Context) (Sample, error) { return d.shareOut(ctx, even) }},
 	}, d.warm(ctx, "chain", shareSlots)
 }
@@ -100,7 +116,7 @@ func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
 			return Sample{}, err
 		}
 	}
-	return d.waits(ctx, first, plain)
+	return d.waits(ctx, first, "held")
 }
 
 // overtake asks for urgent runs, one after the other, while a backlog stands. Each comes with a new run for every slot: the
@@ -125,12 +141,44 @@ func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	if err := d.settled(ctx); err != nil {
 		return Sample{}, err
 	}
-	return d.waits(ctx, backlog[0], urgent)
+	return d.waits(ctx, backlog[0], "urgent")
 }
 
-// waits describes how long runs of a priority waited, those from first on.
-func (d *Database) waits(ctx context.Context, first queue.RunID, priority int) (Sample, error) {
-	rows, err := d.asker.Query(ctx, waitsSQL, first, priority)
+// squeezeIn asks for small runs, one after the other, while each worker holds a fan-out whose tasks take its slots and wait for more.
+// It asks at fixed intervals and awaits no run, so every small run meets the fan-outs: they last twice as long as it asks.
+func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
+	tick := time.NewTicker(smallEvery)
+	defer tick.Stop()
+	var first queue.RunID
+	for range trials {
+		fans, err := d.enqueue(ctx, "fan", shareWorkers)
+		if err != nil {
+			return Sample{}, err
+		}
+		first = orElse(first, fans[0])
+		if err := d.until(ctx, startedSQL, fans[0], shareSlots); err != nil {
+			return Sample{}, err
+		}
+		for range smallRuns {
+			if _, err := d.Enqueue(ctx, queue.Request{DAG: "small"}); err != nil {
+				return Sample{}, err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return Sample{}, context.Cause(ctx)
+			}
+		}
+		if err := d.settled(ctx); err != nil {
+			return Sample{}, err
+		}
+	}
+	return d.waits(ctx, first, "small")
+}
+
+// waits describes how long the runs of a DAG waited, from the first run on.
+func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sample, error) {
+	rows, err := d.asker.Query(ctx, waitsSQL, first, dag)
 	if err != nil {
 		return Sample{}, err
 	}

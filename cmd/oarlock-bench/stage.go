@@ -148,10 +148,10 @@ const (
 func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
 
 // until asks again and again until the answer is false.
-func (d *Database) until(ctx context.Context, question string) error {
+func (d *Database) until(ctx context.Context, question string, args ...any) error {
 	for begun := time.Now(); ; {
 		var left bool
-		if err := d.asker.QueryRow(ctx, question).Scan(&left); err != nil || !left {
+		if err := d.asker.QueryRow(ctx, question, args...).Scan(&left); err != nil || !left {
 			return err
 		}
 		select {
