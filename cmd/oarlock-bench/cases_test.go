@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
 )
@@ -82,6 +85,49 @@ func TestCases_MeasureTheirGoals(t *testing.T) {
 				t.Errorf("the table says nothing of it, %v:\n%s", err, &table)
 			}
 		})
+	}
+	t.Run("slow database", func(t *testing.T) { checkSlowDatabase(t, lab) })
+}
+
+// Commits of workers are slow in a slow database, and give-backs are counted there.
+func checkSlowDatabase(t *testing.T, lab *Lab) {
+	t.Helper()
+	const dag, runs = "depth", claimBatch * claimPolls
+	stage := lab.stage("slow")
+	defer func() {
+		if err := stage.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	d, err := stage.slowDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), d.worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for setting, want := range map[string]string{"commit_delay": "5000", "commit_siblings": "0"} {
+		var got string
+		if err := conn.QueryRow(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s %s, %v, want %s", setting, got, err, want)
+		}
+	}
+	if err := d.put(t.Context(), fmt.Sprintf(backlogLineage, dag)); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := d.enqueue(t.Context(), dag, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []float64{0, 1000} {
+		if _, err := d.claims(t.Context(), dag); err != nil { // of all of them, given back at its end
+			t.Fatal(err)
+		}
+		if got, err := d.givenBack(t.Context(), ids[0], runs); err != nil || got != want {
+			t.Errorf("given back %v times per 1,000 runs, %v, want %v", got, err, want)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 var serverSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
 	"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": "400",
+	"commit_siblings": "0", // read only where commit_delay is set: in bench/slow_commits
 }
 
 // countingSettings are for servers that have the extension.
