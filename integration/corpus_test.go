@@ -159,12 +159,15 @@ func TestCorpus_LeavesNothingInAWorker(t *testing.T) {
 	if left := carriers(id); len(left) > 0 {
 		t.Errorf("processes %v carry the worker's id", left)
 	}
-	until(t, fmt.Sprintf("guard and driver hold no more than %+v, and %d goroutines", before, routines), func() bool {
-		after := [2]holdings{held(t, guard), held(t, pid)}
-		return after[0].Files <= before[0].Files && after[0].Children == 1 && after[1].Files <= before[1].Files && after[1].Children == 0 &&
-			w.goroutines(t) <= routines
+	var after [2]holdings
+	var going int
+	defer func() {
+		t.Logf("guard and driver held %+v, and hold %+v; %d goroutines, and %d", before, after, routines, going)
+	}()
+	until(t, "guard and driver hold no more than before", func() bool {
+		after, going = [2]holdings{held(t, guard), held(t, pid)}, w.goroutines(t)
+		return after[0].Files <= before[0].Files && after[0].Children == 1 && after[1].Files <= before[1].Files && after[1].Children == 0 && going <= routines
 	})
-	t.Logf("guard and driver hold %+v, and %d goroutines", before, routines)
 }
 
 var (

@@ -36,7 +36,7 @@ func TestPooler_LetsWorkersWork(t *testing.T) {
 	}{
 		"session mode as it comes":             {pgtest.PgBouncer{}, nil},
 		"session mode that ignores all":        {pgtest.PgBouncer{Ignore: all}, nil},
-		"session mode of just enough":          {pgtest.PgBouncer{Size: 10}, []string{"slots=2"}}, // one of them for the query
+		"session mode of just enough":          {pgtest.PgBouncer{Size: 11}, []string{"slots=2"}}, // one of them for the query
 		"transaction mode and direct":          {pgtest.PgBouncer{Mode: "transaction"}, []string{"direct_url=$DIRECT"}},
 		"transaction mode and direct, polling": {pgtest.PgBouncer{Mode: "transaction"}, []string{"direct_url=$DIRECT", "poll_only=true"}},
 		"transaction mode that ignores all":    {pgtest.PgBouncer{Mode: "transaction", Ignore: all}, []string{"direct_url=$DIRECT"}},
@@ -88,8 +88,8 @@ func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
 			status: 6, doctor: []string{"ignore_startup_parameters = extra_float_digits,statement_timeout"},
 		},
 		"a pool of one": {
-			pooler: pgtest.PgBouncer{Size: 1}, want: []string{"default_pool_size = 9 "},
-			status: 1, doctor: []string{"default_pool_size = 9 ", onlyFsync},
+			pooler: pgtest.PgBouncer{Size: 1}, want: []string{"default_pool_size = 10 "},
+			status: 1, doctor: []string{"default_pool_size = 10 ", onlyFsync},
 		},
 	}
 	for name, c := range cases {

@@ -69,7 +69,7 @@ func (c *committed) waits(t *testing.T, b *bench) []time.Duration {
 // atOncePlease fails, where figures are judged, if one run in ten waited as long as if nobody had been told of it.
 func atOncePlease(t *testing.T, waits []time.Duration) {
 	t.Helper()
-	if late := waits[len(waits)*9/10]; late >= queue.PollEvery/2 && judgesFigures() {
+	if late := waits[len(waits)*9/10]; late >= queue.LookInterval/2 && judgesFigures() {
 		t.Errorf("one run in ten waits %v after its commit for a worker with room", late)
 	}
 }

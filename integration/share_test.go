@@ -241,7 +241,7 @@ steps:
 	}
 	slices.Sort(waits)
 	t.Logf("measured %d children: median %v, p99 %v, max %v", len(waits), waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
-	if late := waits[len(waits)*9/10]; late >= queue.PollEvery && judgesFigures() {
+	if late := waits[len(waits)*9/10]; late >= queue.LookInterval && judgesFigures() {
 		t.Errorf("one child of ten waits %v: as long as if nobody had been told of it", late)
 	}
 }

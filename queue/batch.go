@@ -20,7 +20,7 @@ const (
 // entry is a batch on its way through the journal.
 type entry struct {
 	batch   *Batch
-	held    *holding
+	held    *heldClaim
 	begins  bool   // what it says of the run, the run's row says since the claim
 	release bool   // a Release: back to the queue
 	waits   bool   // of a Release: its next task waits for a slot, unless something was asked in the meantime
@@ -46,7 +46,7 @@ const (
 	entryWithdrawn
 )
 
-func newEntry(b *Batch, held *holding) *entry {
+func newEntry(b *Batch, held *heldClaim) *entry {
 	e := &entry{batch: b, held: held, done: make(chan error, 1), begins: held.begins(b.Records.Run)}
 	if len(b.Details) > fewDetails {
 		e.details = make(map[dagrun.TaskID]*Detail, len(b.Details))

@@ -66,15 +66,15 @@ func (s *Session) close(ctx context.Context) error {
 	return nil
 }
 
-// closeRest closes what is left at the same time.
+// closeRest closes what is left at the same time. Looks and sweeps under way are cut off.
 func (s *Session) closeRest(ctx context.Context) error {
-	var swept error
+	s.lookout.conn.end()
+	s.sweeper.conn.end()
 	var closing sync.WaitGroup
 	closing.Go(s.hearing.close)
-	closing.Go(func() { swept = s.sweeps.close(ctx) })
-	err := closeLinks(ctx, s.claims, s.lease, s.reads, s.chunks)
+	err := closeLinks(ctx, s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks)
 	closing.Wait()
-	return errors.Join(swept, err)
+	return err
 }
 
 // closeJournal leaves half of the time to what follows: a database that takes no records may still let the session go.
@@ -92,11 +92,11 @@ func (s *Session) closeJournal(ctx context.Context) error {
 func (s *Session) leave(ctx context.Context) error {
 	s.leaving.beat()
 	defer s.leaving.rest()
-	if err := take(ctx, s.polling); err != nil {
+	if err := take(ctx, s.claimer.polling); err != nil {
 		return err
 	}
-	defer func() { s.polling <- struct{}{} }()
-	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	defer func() { s.claimer.polling <- struct{}{} }()
+	err := s.claimer.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, leaveFleet, s.worker.ID); err != nil {
 				return err
@@ -116,7 +116,7 @@ func (s *Session) abandonFences(ctx context.Context, refused error) error {
 	if pglink.Classify(refused) != pglink.Degraded {
 		return nil
 	}
-	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.claimer.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, leaveFleet, s.worker.ID)
 		return err
 	})
@@ -126,7 +126,7 @@ func (s *Session) releaseAll(ctx context.Context, tx pgx.Tx) error {
 	args := pgx.StrictNamedArgs{"worker": s.worker.ID, "batch": releaseBatch}
 	for range requeueRounds {
 		s.leaving.beat()
-		n, err := s.release(ctx, tx, releaseAll, args)
+		n, err := release(ctx, tx, releaseAll, args)
 		if err != nil || n < releaseBatch {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
@@ -15,17 +16,23 @@ var nightly = flag.Bool("nightly", false, "fill tables with as many rows as they
 // Nightly reports whether tests take their time.
 func Nightly() bool { return *nightly }
 
-// SetClock has the session count others' silence, floors and chores by another clock.
+// SetClock has the session count its own pauses and others' silence by another clock.
 func (s *Session) SetClock(now func() time.Duration) {
-	s.peers.now, s.chores.now, s.sweeps.now = now, now, now
+	s.claimer.now, s.lookout.now, s.lookout.observer.now, s.sweeper.now = now, now, now, now
 }
 
-// Unread is how many claims a poll may have made whose reply was lost.
-func (s *Session) Unread() int { return len(s.unread) }
+// Postpone has the session leave a lost worker to later sweeps, as one whose fences could not be had.
+func (s *Session) Postpone(worker uuid.UUID) { s.sweeper.postpone(worker) }
+
+// ReapLimit is how many workers one sweep takes over from.
+const ReapLimit = reapLimit
+
+// Expected is under how many ids a poll may have claimed runs whose reply was not read.
+func (s *Session) Expected() int { return len(s.claimer.ids.all()) }
 
 // InUse is how many of the connections of the session are in use.
 func (s *Session) InUse() (n int) {
-	for _, l := range []*link{s.claims, s.lease, s.reads, s.chunks, s.journal.link} {
+	for _, l := range []*link{s.claimer.conn, s.lookout.conn, s.sweeper.conn, s.lease, s.reads, s.chunks, s.journal.link} {
 		n += 1 - len(l.turn)
 	}
 	return n
@@ -33,7 +40,7 @@ func (s *Session) InUse() (n int) {
 
 // OnClaims uses the connection that polls.
 func (s *Session) OnClaims(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
-	return s.claims.use(ctx, do)
+	return s.claimer.conn.use(ctx, do)
 }
 
 // OnReads uses the connection that loads.
@@ -50,13 +57,8 @@ func ReleaseStatement(all bool) string {
 }
 
 // PollStatement is the next poll, as it is sent.
-func (s *Session) PollStatement(a Appetite) (string, pgx.StrictNamedArgs) {
-	want := a.Free + a.Ahead
-	if want == 0 {
-		want = a.Roused
-	}
-	parts := pollParts{roused: a.Free+a.Ahead == 0, top: a.Least != nil}
-	return pollTexts[parts], s.pollArgs(a, s.lanes.order(), newClaimIDs(want))
+func (s *Session) PollStatement(want Want) (string, pgx.StrictNamedArgs) {
+	return pollRuns, s.claimer.pollArgs(want, s.claimer.lanes.order(), newClaimIDs(want.most()))
 }
 
 // RenewStatement is the next renewal, as it is sent.
@@ -64,20 +66,36 @@ func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 	return renewLease, s.renewArgs(Vitals{Busy: 1})
 }
 
-// LateStatement looks for all that was committed late, StraysStatement for claims that nobody knows of.
-func (s *Session) LateStatement() (string, pgx.StrictNamedArgs) {
-	return findLate, s.lateArgs(time.Time{})
+// LookStatement is a look of an idle worker.
+func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
+	view := s.claimer.view.Load()
+	return lookAround, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "busy": 0, "waiting": 0, "terms": view.terms,
+		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
+		"slept": orMinusInfinity(s.lookout.slept), "waited": orMinusInfinity(s.lookout.waited),
+	}
 }
 
-func (s *Session) StraysStatement() (string, pgx.StrictNamedArgs) {
-	return findStrays, pgx.StrictNamedArgs{"worker": s.worker.ID}
+// SweptFor has the last sweep have taken so long, and gives a reason for another.
+func (s *Session) SweptFor(took time.Duration) {
+	s.sweeper.soonest, s.sweeper.next = s.sweeper.now()+askedShare*took, s.sweeper.now()+sweepShare*took
+	s.sweeper.reasons.doubt()
 }
 
-// Looks are as many polls as it takes to look at everything.
-const Looks = 3
+// SweepAll is a sweep that looks at everything, however soon it comes.
+func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
+	s.sweeper.next = 0
+	return s.Sweep(ctx)
+}
 
-// Swept waits for the look that is under way.
-func (s *Session) Swept() { s.sweeps.running.Wait() }
+// SweepStatement is a sweep that reaches back to the very first run.
+func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
+	view := s.claimer.view.Load()
+	return sweepAll, pgx.StrictNamedArgs{
+		"worker": s.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
+		"since": orMinusInfinity(time.Time{}),
+	}
+}
 
 // SetCloseLimit bounds a Close without a deadline.
 func (s *Session) SetCloseLimit(d time.Duration) { s.closeLimit = d }
@@ -92,25 +110,34 @@ func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }
 
 // Floor is below which place nothing of a lane is looked for; zero: not known.
 func (s *Session) Floor(lane int) (time.Time, RunID) {
-	l := s.lanes.byID[lane]
+	l := s.claimer.lanes.byID[lane]
 	return l.floor.at, l.floor.run
 }
 
 // SeenLater has the session have seen all it saw that much later.
 func (s *Session) SeenLater(d time.Duration) {
-	for i := range s.lanes.seen.marks {
-		s.lanes.seen.marks[i].now = s.lanes.seen.marks[i].now.Add(d)
+	for i := range s.claimer.lanes.seen.marks {
+		s.claimer.lanes.seen.marks[i].now = s.claimer.lanes.seen.marks[i].now.Add(d)
 	}
-	for _, l := range s.lanes.all {
+	for _, l := range s.claimer.lanes.all {
 		l.floor.at = l.floor.at.Add(d)
 	}
 }
 
+// RaiseFloors has the session look for nothing below a moment.
+func (s *Session) RaiseFloors(at time.Time) {
+	for _, l := range s.claimer.lanes.all {
+		l.floor = place{at: at}
+	}
+}
+
 // Horizon is how far below the last poll floors had to stay, because of transactions that were open.
-func (s *Session) Horizon() time.Duration { return s.lanes.polled.Sub(s.lanes.seen.safe) }
+func (s *Session) Horizon() time.Duration {
+	return s.claimer.lanes.polled.Sub(s.claimer.lanes.seen.safe)
+}
 
 // HungerPolls is how many polls a worker that has just become hungry sends beside the others, while older transactions are open.
-const HungerPolls = int64(hungerLasts / openEvery)
+const HungerPolls = int64(hungerLasts / openInterval)
 
 // Needs are the connections that a pooler must lend a worker by the session.
 func (s *Store) Needs() int { return s.needs() }

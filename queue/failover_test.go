@@ -49,7 +49,9 @@ func TestFailover_LostCommitsForfeitTheClaim(t *testing.T) {
 	}
 	d.claim.Leave()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end) && o.text(t, "SELECT state FROM oarlock.runs WHERE run_id = $1", id) == "running"; {
-		_, _ = a.Poll(t.Context(), queue.Appetite{Free: 0}) // its connections led to the other server; then it finds a claim that nobody drives
+		if looked, _ := a.Look(t.Context(), queue.Load{}); looked.Sweep { // its connections led to the other server
+			_, _ = a.SweepAll(t.Context()) // finds a claim that nobody drives
+		}
 	}
 	again := claim(t, b)
 	if again.claim.Run != id || again.claim.Epoch <= d.claim.Epoch {

@@ -57,15 +57,18 @@ func (f *fleet) raised(t *testing.T, s *queue.Session, over time.Time) {
 }
 
 // wantSoon wants runs to be claimed by the next poll, or by one that it asks for. A machine that was held up for so long that
-// polls go back no more for these runs has looks beside its polls find them.
+// polls go back no more for these runs has sweeps find them.
 func (f *fleet) wantSoon(t *testing.T, s *queue.Session, want ...queue.RunID) {
 	t.Helper()
 	late := value[bool](t, f.desk, "SELECT clock_timestamp() - min(run_at) > interval '1 second' FROM oarlock.runs WHERE run_id = ANY ($1)", want)
 	var got []queue.RunID
 	for end := time.Now().Add(time.Minute); ; {
+		if late {
+			sweep(t, s)
+		}
 		p := poll(t, s, len(want)-len(got))
 		got = append(got, runsOf(p.Claims)...)
-		if len(got) == len(want) || !p.Back && (!late || time.Now().After(end)) {
+		if len(got) == len(want) || p.Within != again && (!late || time.Now().After(end)) {
 			break
 		}
 	}
@@ -79,7 +82,10 @@ func (f *fleet) now(t *testing.T) time.Time {
 	return value[time.Time](t, f.desk, "SELECT clock_timestamp()")
 }
 
-const floorsWait = 250 * time.Millisecond // as long as floors wait
+const (
+	floorsWait = 250 * time.Millisecond // as long as floors wait
+	again      = 5 * time.Millisecond   // how soon the next poll is, where this one did not look for all that may be claimed
+)
 
 // A bulk call reads the clock once it has its keys, so floors pass none of its runs while it waits for one.
 func TestFloors_ABulkCallThatWaitedForItsKey(t *testing.T) {
@@ -214,7 +220,7 @@ func TestFloors_HungryBetweenTheStatementAndItsCommit(t *testing.T) {
 	var pace queue.Pace
 	for i := range 10 {
 		p := poll(t, s, 1)
-		if pause := pace.After(p); !p.Hungry || !p.Soon && i > 1 || pause > 40*time.Millisecond { // the first polls may not see it yet, and are close to each other
+		if pause := pace.After(p); !p.Hungry || p.Within == 0 && i > 1 || pause > 40*time.Millisecond { // the first polls may not see it yet, and are close to each other
 			t.Fatalf("polled %+v, next in %v", p, pause)
 		}
 	}
@@ -262,7 +268,7 @@ func TestFloors_FallToWhatComesBack(t *testing.T) {
 
 // Many transactions are open for a while, each with a run: a worker that polls as often as it should finds each by the
 // first poll after its commit, or by one that this asks for. A machine that was held up for so long that polls go
-// back no more for a run has looks beside them find it.
+// back no more for a run has sweeps find it.
 func TestFloors_ManyWritersThatCommitLate(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -312,7 +318,7 @@ func TestFloors_ManyWritersThatCommitLate(t *testing.T) {
 		}
 		mu.Unlock()
 		p := poll(t, s, 100)
-		if p.Back {
+		if p.Within == again {
 			p.Claims = append(p.Claims, poll(t, s, 100).Claims...)
 		}
 		claimed += len(p.Claims)
@@ -326,6 +332,7 @@ func TestFloors_ManyWritersThatCommitLate(t *testing.T) {
 		}
 	}
 	for end := time.Now().Add(time.Minute); slow && claimed < writers*each && time.Now().Before(end); {
+		sweep(t, s)
 		claimed += len(poll(t, s, 100).Claims)
 	}
 	if claimed != writers*each || late > 0 {

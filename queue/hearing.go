@@ -49,7 +49,7 @@ func (h *hearing) close() {
 }
 
 // Hear waits until notifications told something, and returns all of it. They are hints, from anybody: a worker that misses
-// them, or never calls this, is told the same by Poll and Renew.
+// them, or never calls this, is told the same by Look and Renew.
 func (s *Session) Hear(ctx context.Context) (Heard, error) {
 	for {
 		signal, err := s.hearing.wait(ctx)
@@ -58,7 +58,7 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		}
 		heard, logs, lanes := understand(signal)
 		s.held.follow(logs)
-		s.told.add(lanes)
+		s.claimer.notices.add(lanes)
 		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
@@ -91,7 +91,7 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
 			id, rows, _ := strings.Cut(number, ":")
-			if lane := positive(id); lane > 0 && lane <= math.MaxInt32 && len(lanes) < maxTold {
+			if lane := positive(id); lane > 0 && lane <= math.MaxInt32 && len(lanes) < noticedMax {
 				heard.Lanes = true
 				n := min(positive(rows), MaxClaims)
 				heard.Rows = min(heard.Rows+int(n), MaxClaims)

@@ -28,7 +28,7 @@ func (f *fleet) inOpen(tb testing.TB, as, statement string, args ...any) {
 }
 
 // A submitter that retries its run and leaves its transaction open must not hold up others.
-func TestHost_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
+func TestHost_AnOpenRetryHoldsUpNeitherLookNorPoll(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	app := f.user(t, "app", "oarlock_submit")
@@ -42,10 +42,13 @@ func TestHost_AnOpenRetryHoldsUpNobodysPoll(t *testing.T) {
 	f.exec(t, "UPDATE oarlock.runs SET state='waiting', epoch=1, wake_at = clock_timestamp() - interval '1 s' WHERE run_id=$1", parked)
 	s := f.register(t)
 	f.inOpen(t, app, "SELECT oarlock.retry($1)", old)
-	began := time.Now()
-	_, err = s.Poll(t.Context(), queue.Appetite{Free: 10})
-	if took := time.Since(began); took > 3*time.Second || err != nil {
-		t.Errorf("a poll took %v: %v", took, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := s.Look(ctx, queue.Load{}); err != nil {
+		t.Errorf("a look: %v", err)
+	}
+	if p, err := s.Poll(ctx, queue.Want{Free: 10}); err != nil || len(p.Claims) != 1 {
+		t.Errorf("claimed %v, %v", runsOf(p.Claims), err)
 	}
 }
 
@@ -210,7 +213,7 @@ func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 	f.ask(t, "plain", 3) // behind them in the lane that they share
 	byName := map[string]int{}
 	for range 6 {
-		for _, c := range poll(t, s, 10).Claims {
+		for _, c := range turn(t, s, 10).Claims {
 			if c.DAG == "one" && byName["one"] > 0 {
 				t.Fatalf("claimed %d while another is active", c.Run)
 			}
@@ -223,7 +226,7 @@ func TestHost_RunsCommittedAfterALimitObeyIt(t *testing.T) {
 }
 
 // A host that makes the lane into which workers put runs aside, and leaves its transaction open, must not hold up others.
-func TestHost_AnOpenLaneHoldsUpNobodysPoll(t *testing.T) {
+func TestHost_AnOpenLaneHoldsUpNeitherPollNorLook(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.put(t, "name: one\npriority: 3\nsteps: [{id: a, run: \"true\"}]\n")
@@ -234,9 +237,12 @@ func TestHost_AnOpenLaneHoldsUpNobodysPoll(t *testing.T) {
 	f.inOpen(t, f.db.URL, "SELECT oarlock.enqueue('one', version => 1)")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	p, err := s.Poll(ctx, queue.Appetite{Free: 10})
+	p, err := s.Poll(ctx, queue.Want{Free: 10})
 	if err != nil || len(p.Claims) != 1 || p.Claims[0].DAG != "plain" || ctx.Err() != nil {
 		t.Errorf("claimed %v, %v, %v", p.Claims, err, ctx.Err())
+	}
+	if _, err := s.Look(ctx, queue.Load{}); err != nil {
+		t.Errorf("a look: %v", err)
 	}
 }
 
@@ -260,7 +266,7 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 		SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_at, run_id LIMIT 20000))`)
 	calm(t, s)
 	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
-	statement, args := s.PollStatement(queue.Appetite{Free: 5})
+	statement, args := s.PollStatement(queue.Want{Free: 5})
 	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		if n := explain(t, conn, statement, args).Buffers(); n > 100 {
 			t.Errorf("a poll of one limited lane reads %d buffers", n)

@@ -45,34 +45,50 @@ func (f *fleet) counted(tb testing.TB) (*queue.Store, *tally) {
 	return store, c
 }
 
-// A minute of a session with nothing to do, by the clock of the test: it polls when its pace says so, and renews every
-// five seconds.
-func idleMinute(t *testing.T, s *queue.Session, clock *clock) (polls int) {
+// calls are how often a session with nothing to do called.
+type calls struct{ looks, polls, sweeps, renewals int }
+
+// A minute of a session with nothing to do, by the clock of the test: it looks, sweeps and renews at its intervals, and polls when
+// its pace says so.
+func idleMinute(t *testing.T, s *queue.Session, clock *clock) (n calls) {
 	t.Helper()
 	const renewEvery = 5 * time.Second
 	var pace queue.Pace
-	for nextPoll, nextRenewal := time.Duration(0), renewEvery; clock.now() < time.Minute; {
+	var nextLook, nextPoll time.Duration
+	for nextSweep, nextRenewal := queue.SweepInterval, renewEvery; clock.now() < time.Minute; {
 		if clock.now() >= nextRenewal {
+			n.renewals++
 			if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 				t.Fatal(err)
 			}
 			nextRenewal += renewEvery
 		}
+		if clock.now() >= nextLook {
+			n.looks++
+			if look(t, s).Sweep {
+				t.Fatal("an idle worker has a reason to sweep")
+			}
+			nextLook += queue.LookInterval
+		}
+		if clock.now() >= nextSweep {
+			n.sweeps++
+			sweep(t, s)
+			nextSweep += queue.SweepInterval
+		}
 		if clock.now() >= nextPoll {
-			polls++
+			n.polls++
 			nextPoll = clock.now() + pace.After(poll(t, s, 10))
 		}
-		s.Swept()
-		clock.pass(min(nextPoll, nextRenewal) - clock.now())
+		clock.pass(min(nextLook, nextPoll, nextSweep, nextRenewal) - clock.now())
 	}
-	return polls
+	return n
 }
 
-func mustIdle(t *testing.T, statements int64, polls int) {
+func mustIdle(t *testing.T, statements int64, n calls) {
 	t.Helper()
-	t.Logf("%d statements in a minute, %d of them polls", statements, polls)
-	if statements > 2*60+queue.HungerPolls || statements < 60 || polls < 60 {
-		t.Errorf("%d statements in a minute, %d of them polls: want one a second, and at most two statements, beside those of a worker that has just become hungry", statements, polls)
+	t.Logf("%d statements in a minute, for %+v", statements, n)
+	if statements > 2*60+queue.HungerPolls || statements < int64(n.looks+n.polls+n.sweeps+n.renewals) || n.looks != 60 || n.polls < 30 || n.sweeps != 11 || n.renewals != 11 {
+		t.Errorf("%d statements in a minute, for %+v: want a look a second, and at most two statements, beside those of a worker that has just become hungry", statements, n)
 	}
 }
 
@@ -81,7 +97,8 @@ func warm(t *testing.T, s *queue.Session) *clock {
 	t.Helper()
 	c := new(clock)
 	s.SetClock(c.now)
-	poll(t, s, 10)
+	turn(t, s, 10)
+	sweep(t, s)
 	if _, err := s.Renew(t.Context(), queue.Vitals{}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +112,24 @@ func TestIdle_SendsAtMostTwoStatementsASecond(t *testing.T) {
 	s := f.registerAt(t, store)
 	clock := warm(t, s)
 	sent.n.Store(0)
-	polls := idleMinute(t, s, clock)
-	mustIdle(t, sent.n.Load(), polls)
+	n := idleMinute(t, s, clock)
+	mustIdle(t, sent.n.Load(), n)
+}
+
+func TestIdle_EachCallSendsOneStatement(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	store, sent := f.counted(t)
+	s := f.registerAt(t, store)
+	warm(t, s)
+	for name, call := range map[string]func(){
+		"look": func() { look(t, s) }, "sweep": func() { sweep(t, s) }, "poll": func() { poll(t, s, 10) }, "poll for nothing": func() { poll(t, s, 0) },
+	} {
+		sent.n.Store(0)
+		if call(); sent.n.Load() != 1 {
+			t.Errorf("a %s with nothing to do sends %d statements", name, sent.n.Load())
+		}
+	}
 }
 
 func TestIdle_TheServerCountsNoMoreThanThat(t *testing.T) {
@@ -106,10 +139,10 @@ func TestIdle_TheServerCountsNoMoreThanThat(t *testing.T) {
 	clock := warm(t, s)
 	o.exec(t, "CREATE EXTENSION pg_stat_statements")
 	o.exec(t, "SELECT pg_stat_statements_reset()")
-	polls := idleMinute(t, s, clock)
+	n := idleMinute(t, s, clock)
 	counted, err := strconv.ParseInt(o.text(t, "SELECT sum(calls)::text FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'"), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustIdle(t, counted, polls)
+	mustIdle(t, counted, n)
 }

@@ -95,8 +95,11 @@ func vouch(ctx context.Context, conn *pgx.Conn, i *migrations.Installation) erro
 // was at work before a promotion and is after it, so it vouches for the new timeline. Behind any other database the session ends,
 // and the next registration says why.
 func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
-	if err := s.claims.endFormer(ctx, conn); err != nil {
+	if err := s.claimer.conn.endFormer(ctx, conn); err != nil {
 		return err
+	}
+	if s.claimer.ids.gone() {
+		s.sweeper.reasons.doubt() // it may have claimed runs for nobody
 	}
 	i, err := s.sameInstallation(ctx, conn)
 	if err != nil {

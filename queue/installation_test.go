@@ -169,7 +169,7 @@ func TestSession_WritesNothingInACopyBeforeItPolls(t *testing.T) {
 func polls(t *testing.T, s *queue.Session, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
-		_, _ = s.Poll(t.Context(), queue.Appetite{})
+		_, _ = s.Poll(t.Context(), queue.Want{})
 		if so() {
 			return
 		}

@@ -24,7 +24,7 @@ type journalConfig struct {
 	worker  uuid.UUID
 	name    string // of the worker, for people
 	link    *link  // which it has for itself
-	held    *holdings
+	held    *claimSet
 	flushed func(FlushTry) // told of every try; nil: nobody is
 	doubt   func()         // called where the database has a claim that was given up
 	lost    func()         // called once it is known that the worker's fence is gone; every claim is forfeited by then

@@ -76,7 +76,7 @@ func TestEntry_KeepsAttemptsWithTheirTasks(t *testing.T) {
 		}
 	}
 	attempts := 0
-	for i, p := range newEntry(&Batch{Records: rec}, &holding{}).pieces() {
+	for i, p := range newEntry(&Batch{Records: rec}, &heldClaim{}).pieces() {
 		if rows := len(p.tasks) + len(p.attempts); rows > flushRowsMax {
 			t.Errorf("piece %d has %d rows", i, rows)
 		}

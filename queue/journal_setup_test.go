@@ -23,7 +23,7 @@ type yard struct {
 	conn   *pgx.Conn // the owner's
 	url    string    // of a login with oarlock_worker alone
 	worker uuid.UUID
-	held   *holdings
+	held   *claimSet
 	reads  *link         // made when a test first loads by it
 	lost   chan struct{} // closed when the journal says that the session is lost
 	*journal
@@ -65,7 +65,7 @@ func (y *yard) addWorker() uuid.UUID {
 }
 
 // open is a journal of the worker; it is closed with the test.
-func (y *yard) open(url string, timeout time.Duration) (*journal, *holdings, chan struct{}) {
+func (y *yard) open(url string, timeout time.Duration) (*journal, *claimSet, chan struct{}) {
 	y.tb.Helper()
 	config, err := pglink.Parse(url, pglink.Options{})
 	if err != nil {
@@ -73,7 +73,7 @@ func (y *yard) open(url string, timeout time.Duration) (*journal, *holdings, cha
 	}
 	pglink.AsWriter(config, appName(y.worker))
 	pglink.AsFlush(config)
-	held, lost := newHoldings(), make(chan struct{})
+	held, lost := newClaimSet(), make(chan struct{})
 	j := newJournal(journalConfig{
 		worker: y.worker, name: "w1", link: newLink(config), held: held, timeout: timeout, lost: sync.OnceFunc(func() { close(lost) }), doubt: func() {},
 	})

@@ -47,7 +47,7 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("verify claims: %w", err)
 	}
-	flying := map[*holding]*piece{}
+	flying := map[*heldClaim]*piece{}
 	for _, p := range j.flying {
 		flying[p.entry.held] = p
 	}
@@ -58,7 +58,7 @@ func (j *journal) verify(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // reconcile decides about a claim, and about the piece of it whose outcome was unknown, if there is one.
-func (j *journal) reconcile(held *holding, p *piece, db *claimed) {
+func (j *journal) reconcile(held *heldClaim, p *piece, db *claimed) {
 	switch {
 	case db.Ours && db.Seq >= held.acked:
 		// still ours, and what was acknowledged is there

@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// timerSlack is how far below now polls look for parked runs that are to be woken, and for queued ones whose time has
-	// passed: they may just be on their way, written before the poll and committed after it.
-	timerSlack = 2 * time.Second
-
 	// TurnEvery is how many turns go by priority or by speed before one goes to what would starve otherwise. Of the runs that a
 	// worker claims, that one is of the lane whose runs wait longest. Of the tasks that get its slots, it is the one that waits
 	// longest. Where bodies end so fast that no poll finds a free slot, a worker claims ahead; then that one is claimed as for a
@@ -58,19 +54,16 @@ type lanes struct {
 	held   []int64 // DAGs whose runs begin, if at all, in lanes of their own: they are paused or limited
 	all    []*lane // by priority, the highest first
 	byID   map[int]*lane
-	serves int             // so far, of lanes and of gates
-	claims int             // since the lane that waits longest had its turn
-	seen   horizon         // what may still be committed
-	kinds  map[int64][]int // lanes that workers of another kind serve, sorted
-	passed map[gate]int    // when a limit was last gone to, by serves
-	owed   []gate          // limits that go first at the next poll
-	polled time.Time       // the database's time of the last poll
-	slept  time.Time       // no parked run was to be woken until then, as far as was seen; zero: not known
-	waited time.Time       // the same of queued runs and their deadlines
+	serves int          // so far, of lanes and of gates
+	claims int          // since the lane that waits longest had its turn
+	seen   horizon      // what may still be committed
+	passed map[gate]int // when a limit was last gone to, by serves
+	owed   []gate       // limits that go first at the next poll
+	polled time.Time    // the database's time of the last poll
 }
 
 func newLanes() *lanes {
-	return &lanes{byID: map[int]*lane{}, passed: map[gate]int{}, kinds: map[int64][]int{}}
+	return &lanes{byID: map[int]*lane{}, passed: map[gate]int{}}
 }
 
 // read takes the lanes anew, without floors: what was paused may be below. Whose turn it is stays.
@@ -165,17 +158,6 @@ func (l *lanes) gave(claims []*Claim) {
 	}
 }
 
-// due takes in whether a poll of the database's time now found a parked run to be woken, and a queued one past its deadline.
-func (l *lanes) due(wakes, expires bool, now time.Time) {
-	l.polled = now
-	if !wakes {
-		l.slept = now.Add(-timerSlack)
-	}
-	if !expires {
-		l.waited = now.Add(-timerSlack)
-	}
-}
-
 // laneArgs are lanes as arrays.
 type laneArgs struct {
 	ids     []int
@@ -207,13 +189,10 @@ func argsOf(ordered []*lane) laneArgs {
 }
 
 // moved takes in that runs came back to lanes, and where a poll began there because of it.
-func (l *lanes) moved(f *pollFacts) {
-	for i, id := range f.moved {
-		if lane := l.byID[id]; lane != nil {
-			lane.Resets, lane.floor, lane.locked = f.resets[i], place{}, place{}
-			if at := f.floors[i]; at != nil {
-				lane.floor = place{*at, f.froms[i]}
-			}
+func (l *lanes) moved(floors []movedFloor) {
+	for _, m := range floors {
+		if lane := l.byID[m.lane]; lane != nil {
+			lane.Resets, lane.floor, lane.locked = m.resets, m.floor, place{}
 		}
 	}
 }
@@ -223,7 +202,6 @@ func (l *lanes) forget() {
 	for _, lane := range l.all {
 		lane.floor, lane.locked = place{}, place{}
 	}
-	l.slept, l.waited = time.Time{}, time.Time{}
 }
 
 // fall has the next poll begin no later than at.
@@ -235,23 +213,18 @@ func (l *lanes) fall(at time.Time) {
 	}
 }
 
-// late takes in what was committed below the floors: they fall to it.
-func (l *lanes) late(found *late) {
-	for i, id := range found.lanes {
-		p := place{found.floors[i], found.froms[i]}
+// fallTo takes in runs that stand below the floors: they fall to these.
+func (l *lanes) fallTo(late map[int]place) {
+	for id, p := range late {
 		if lane := l.byID[id]; lane != nil && p.below(lane.floor) {
 			lane.floor = p
 		}
 	}
-	l.slept, l.waited = justBelow(found.wakes, l.slept), justBelow(found.expires, l.waited)
 }
 
-// justBelow is a moment that what was found is after.
-func justBelow(found *time.Time, seen time.Time) time.Time {
-	if found == nil || found.After(seen) {
-		return seen
-	}
-	return found.Add(-time.Microsecond)
+// view is what others may know of them.
+func (l *lanes) view() *laneView {
+	return &laneView{terms: l.terms, polled: l.polled, laneArgs: argsOf(l.all)}
 }
 
 // look is what a poll did with lanes: in which order it went through them, and which it went through to their end.

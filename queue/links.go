@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	sessionConns = 6 // claims, lease, reads, sweeps, logs, journal: see links
+	sessionConns = 7 // claims, looks, sweeps, lease, reads, logs, journal: see links
 	listenConns  = 1
 
 	// CallConns are the connections of its pool that a worker keeps: for definitions, child runs, the depth of the queue.
@@ -41,7 +41,7 @@ func Connections(pollOnly bool) int {
 }
 
 // links are the connections that a session has for itself.
-type links struct{ claims, lease, reads, sweeps, chunks, journal *link }
+type links struct{ claims, looks, sweeps, lease, reads, chunks, journal *link }
 
 // newLinks makes no connection yet.
 func (s *Store) newLinks(worker uuid.UUID) *links {
@@ -50,13 +50,13 @@ func (s *Store) newLinks(worker uuid.UUID) *links {
 	pglink.AsFlush(flushes)
 	polls := steady(config)
 	return &links{
-		claims: s.newLink(polls), lease: s.newLink(polls), reads: s.newLink(polls), sweeps: s.newLink(polls),
+		claims: s.newLink(polls), looks: s.newLink(polls), sweeps: s.newLink(polls), lease: s.newLink(polls), reads: s.newLink(polls),
 		chunks: s.newLink(config), journal: s.newLink(flushes),
 	}
 }
 
 func (l *links) all() [sessionConns]*link {
-	return [...]*link{l.claims, l.lease, l.reads, l.sweeps, l.chunks, l.journal}
+	return [...]*link{l.claims, l.looks, l.sweeps, l.lease, l.reads, l.chunks, l.journal}
 }
 
 func (l *links) close(ctx context.Context) error {

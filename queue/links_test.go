@@ -32,8 +32,8 @@ func TestStore_NeedsFewerConnectionsBesideAPooler(t *testing.T) {
 	if got := openFor(t, queue.Config{URL: f.url}).Needs(); got != queue.Connections(false) {
 		t.Errorf("a worker needs %d connections, and keeps %d", got, queue.Connections(false))
 	}
-	if got := openFor(t, queue.Config{URL: f.url, Direct: f.url, PollOnly: true}).Needs(); got != 6 {
-		t.Errorf("a worker that polls, beside a pooler, needs %d connections, want 6", got)
+	if got := openFor(t, queue.Config{URL: f.url, Direct: f.url, PollOnly: true}).Needs(); got != 7 {
+		t.Errorf("a worker that polls, beside a pooler, needs %d connections, want 7", got)
 	}
 }
 
@@ -48,6 +48,8 @@ func TestRegister_WorksThroughASessionPoolerThatIsJustLargeEnough(t *testing.T) 
 	if got := runsOf(claims); !slices.Equal(got, run) {
 		t.Fatalf("claimed %v, want %v", got, run)
 	}
+	look(t, s)
+	sweep(t, s)
 	if _, err := s.Load(t.Context(), claims); err != nil {
 		t.Error(err)
 	}

@@ -114,7 +114,7 @@ func (s *Session) Followed(run RunID) bool {
 }
 
 // follow takes note that somebody follows the logs of runs.
-func (h *holdings) follow(runs []RunID) {
+func (h *claimSet) follow(runs []RunID) {
 	if len(runs) == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ func (h *holdings) follow(runs []RunID) {
 	}
 }
 
-func (h *holdings) setFollowed(claims []*Claim, followed []RunID) {
+func (h *claimSet) setFollowed(claims []*Claim, followed []RunID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range claims {

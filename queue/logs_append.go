@@ -217,7 +217,7 @@ type attemptKey struct {
 func (c *Chunk) attempt() attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
 
 // claimOf is the claim by which a run is held, nil for none.
-func (h *holdings) claimOf(run RunID) *Claim {
+func (h *claimSet) claimOf(run RunID) *Claim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if held := h.byRun[run]; held != nil {

@@ -26,7 +26,9 @@ func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	}
 	proxy.Freeze()
 	for _, use := range []func(){
-		func() { _, _ = s.Poll(t.Context(), queue.Appetite{Free: 1}) },
+		func() { _, _ = s.Poll(t.Context(), queue.Want{Free: 1}) },
+		func() { _, _ = s.Look(t.Context(), queue.Load{}) },
+		func() { _, _ = s.SweepAll(t.Context()) },
 		func() { _, _ = s.Renew(t.Context(), queue.Vitals{}) },
 		func() { _, _ = s.Load(t.Context(), claims) },
 		func() {
@@ -37,7 +39,7 @@ func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	} {
 		go use()
 	}
-	await.True(t, "all are in use", func() bool { return s.InUse() == 5 })
+	await.True(t, "all are in use", func() bool { return s.InUse() == 7 })
 	const bound = time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()

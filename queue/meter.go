@@ -6,7 +6,14 @@ import "time"
 // not block and do not call back. One that is nil is not called.
 type Meter struct {
 	Flushed   func(FlushTry)
-	FenceLost func() // once per session that finds that others took its worker for dead
+	FenceLost func()                  // once per session that finds that others took its worker for dead
+	Requeued  func(workers, runs int) // so many runs were put back into the queue, also of so many lost workers
+}
+
+func (m *Meter) requeued(workers, runs int) {
+	if m.Requeued != nil && workers+runs > 0 {
+		m.Requeued(workers, runs)
+	}
 }
 
 // FlushTry is one time that a flush went to the database and came back, or found no way there: Err says why. One whose

@@ -6,11 +6,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// How far apart two polls may be for the time between them to count as silence: half a TTL, within these bounds. Over a
+// How far apart two looks may be for the time between them to count as silence: half a TTL, within these bounds. Over a
 // longer gap the observer itself was asleep or cut off, and knows nothing of the others.
 const (
-	shortestGap = PollEvery + PollEvery/2
-	longestGap  = 5 * PollEvery
+	shortestGap = LookInterval + LookInterval/2
+	longestGap  = 5 * LookInterval
 )
 
 // A worker that is silent for longer than this part of its TTL, two renewals, or than livelyMost, is not counted on to take runs.
@@ -22,8 +22,8 @@ const (
 // observer counts how long other workers have been silent, by its own clock and nobody else's.
 type observer struct {
 	now    func() time.Duration // never goes back
-	last   time.Duration        // of the last poll that succeeded
-	failed bool                 // a poll failed since
+	last   time.Duration        // of the last look that succeeded
+	failed bool                 // a look failed since
 	seen   map[uuid.UUID]sighting
 	others []peer // those at work that were heard of lately
 }
@@ -34,7 +34,7 @@ type sighting struct {
 	ttl    time.Duration
 }
 
-// peer is another worker as a poll shows it.
+// peer is another worker as a look shows it.
 type peer struct {
 	id     uuid.UUID
 	beat   int64
@@ -48,17 +48,17 @@ func newObserver(now func() time.Duration) *observer {
 	return &observer{now: now, seen: map[uuid.UUID]sighting{}}
 }
 
-// fail leaves out the time from the last poll that succeeded to the next one: nobody could show a sign of life meanwhile.
+// fail leaves out the time from the last look that succeeded to the next one: nobody could show a sign of life meanwhile.
 // What was watched before still counts. A long TTL would otherwise never pass without a failure.
 func (o *observer) fail() { o.failed = true }
 
-// see takes in a poll that succeeded, and returns those whose beat stood still for their whole TTL.
+// see takes in a look that succeeded, and returns those whose beat stood still for their whole TTL.
 func (o *observer) see(peers []peer) (silent []peer) {
 	now := o.now()
 	gap, blind := now-o.last, o.failed
 	o.last, o.failed = now, false
 	next := make(map[uuid.UUID]sighting, len(peers))
-	o.others = o.others[:0]
+	o.others = nil // a look before has them
 	for _, p := range peers {
 		was, known := o.seen[p.id]
 		switch {
@@ -68,7 +68,7 @@ func (o *observer) see(peers []peer) (silent []peer) {
 			was.silent += gap
 		}
 		next[p.id] = was
-		if p.live && p.kind != 0 && was.silent <= min(p.ttl/lively, livelyMost)+PollEvery {
+		if p.live && p.kind != 0 && was.silent <= min(p.ttl/lively, livelyMost)+LookInterval {
 			o.others = append(o.others, p)
 		}
 		if was.silent >= p.ttl {

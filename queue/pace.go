@@ -2,15 +2,19 @@ package queue
 
 import "time"
 
-// PollEvery is how often a worker polls that has nothing else to go by.
-const PollEvery = time.Second
+// How often a worker calls when nothing asks for it sooner.
+const (
+	LookInterval  = time.Second
+	PollInterval  = 2 * time.Second // so long a run may wait beside a free slot while no look gets through
+	SweepInterval = 5 * time.Second
+)
 
 // soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it.
 var soon = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond, 320 * time.Millisecond}
 
-// openEvery is how often a hungry worker polls while a transaction is open that began before it was hungry: nobody tells it of
+// openInterval is how often a hungry worker polls while a transaction is open that began before it was hungry: nobody tells it of
 // what that commits.
-const openEvery = 40 * time.Millisecond
+const openInterval = 40 * time.Millisecond
 
 // Pace says when to poll next. The zero value is ready to use.
 type Pace struct {
@@ -21,13 +25,8 @@ type Pace struct {
 // as it has room again, whatever this says.
 func (p *Pace) After(polled Polled) time.Duration {
 	pause := p.after(polled)
-	switch {
-	case polled.Back && polled.Hungry:
-		return min(pause, soon[0])
-	case polled.Soon:
-		return min(pause, openEvery)
-	case polled.Again:
-		return min(pause, hurryEvery)
+	if polled.Within > 0 {
+		return min(pause, polled.Within)
 	}
 	return pause
 }
@@ -36,16 +35,39 @@ func (p *Pace) after(polled Polled) time.Duration {
 	switch {
 	case !polled.Hungry:
 		p.polls = 0
-		return PollEvery
+		return PollInterval
 	case len(polled.Claims) > 0:
 		p.polls = 0
 	}
 	if p.polls >= len(soon) {
-		return PollEvery
+		return PollInterval
 	}
 	p.polls++
 	return soon[p.polls-1]
 }
 
-// Hear takes in a notification: poll at once, and closely for a while after.
+// Hear takes in that something may be due: poll at once, and closely for a while after.
 func (p *Pace) Hear() { p.polls = 0 }
+
+// hungerLasts is for how long a worker that became hungry looks closely for what older transactions commit.
+const hungerLasts = 2 * time.Second
+
+// hunger is since when a worker has been hungry. Who enters a run after that tells it; who did before, and commits later, does
+// not.
+type hunger struct {
+	is    bool
+	xid   uint64
+	since time.Duration
+}
+
+// waits takes in whether the worker is hungry after a poll, and says whether an older transaction may still commit runs.
+func (h *hunger) waits(hungry bool, seen *horizon, now time.Duration) bool {
+	if !hungry || len(seen.marks) == 0 {
+		h.is = false
+		return false
+	}
+	if !h.is {
+		*h = hunger{is: true, xid: seen.marks[len(seen.marks)-1].xid, since: now}
+	}
+	return now-h.since < hungerLasts && seen.older(h.xid)
+}

@@ -17,29 +17,23 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	for range 6 {
 		got = append(got, next(hungry))
 	}
-	if want := []int{5, 20, 80, 320, 1000, 1000}; !slices.Equal(got, want) {
+	if want := []int{5, 20, 80, 320, 2000, 2000}; !slices.Equal(got, want) {
 		t.Errorf("pauses %v, want %v", got, want)
 	}
 	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {
 		t.Errorf("after a poll that brought something: %d", got)
 	}
-	if got := next(queue.Polled{Soon: true}); got != 40 {
+	if got := next(queue.Polled{Within: 40 * time.Millisecond}); got != 40 {
 		t.Errorf("while an older transaction is open: %d", got)
 	}
-	if got := next(queue.Polled{Hungry: true, Back: true}); got != 5 {
+	if got := next(queue.Polled{Hungry: true, Within: 5 * time.Millisecond}); got != 5 {
 		t.Errorf("after one ended: %d", got)
 	}
 	p.Hear()
 	if got := next(hungry); got != 5 {
 		t.Errorf("after a notification: %d", got)
 	}
-	if got := next(queue.Polled{}); got != 1000 {
+	if got := next(queue.Polled{}); got != 2000 {
 		t.Errorf("full: %d", got)
-	}
-	if got := next(queue.Polled{Again: true}); got != 100 {
-		t.Errorf("full, with something to settle: %d", got)
-	}
-	if got := next(queue.Polled{Hungry: true, Again: true}); got != 5 {
-		t.Errorf("hungry again: %d", got)
 	}
 }

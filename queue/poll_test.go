@@ -140,7 +140,7 @@ func TestPoll_ClaimsWhatIsHandedOnBelowItsFloor(t *testing.T) {
 	}
 }
 
-func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
+func TestLook_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.put(t, "name: hurried\nqueue_timeout: 1ms\nworker_selector: {gpu: \"1\"}\nsteps: [{id: a, run: \"true\"}]\n")
@@ -152,7 +152,7 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.True(t, "the child is over", func() bool {
-		poll(t, s, 0)
+		look(t, s)
 		return f.get(t, child).Over()
 	})
 	if r := f.get(t, child); r.State != "failed" || r.Reason != "queue_timeout" {
@@ -167,27 +167,63 @@ func TestPoll_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 	}
 }
 
-func TestPoll_ReadsBackWhatItClaimedWhenTheReplyIsLost(t *testing.T) {
+// The runs of a claim whose reply was lost are queued again by the next sweep, and claimed as if they had not been.
+func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	ids := f.ask(t, "plain", 5)
-	proxy, url := netfault.Through(t, f.url)
-	s := f.registerAt(t, f.open(t, url))
-	poll(t, s, 1)
-	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 3"), Do: netfault.Cut})
-	p := poll(t, s, 3)
-	cut.MustFire(t)
-	if !slices.Equal(sorted(runsOf(p.Claims)), ids[1:4]) || p.Claims[0].Queue != "default" || s.Unread() != 0 {
-		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
+	for name, c := range map[string]struct {
+		dag, reply string // by which the claim is complete
+		family     bool
+	}{
+		"in an open lane": {dag: "plain", reply: "SELECT 3"},
+		"behind a limit":  {dag: "few", reply: "COMMIT"},
+		"of a family":     {dag: "plain", reply: "SELECT 1", family: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.put(t, "name: few\nmax_active_runs: 100\nsteps: [{id: a, run: \"true\"}]\n")
+			ids := f.ask(t, c.dag, 3)
+			proxy, url := netfault.Through(t, f.url)
+			s := f.registerAt(t, f.open(t, url), func(w *queue.Worker) {
+				if c.family {
+					ids = ids[:1]
+					w.Only = ids[0]
+				}
+			})
+			poll(t, s, 0)
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed(c.reply), Do: netfault.Cut})
+			p, _ := s.Poll(t.Context(), queue.Want{Free: 3}) // which may go again
+			cut.MustFire(t)
+			if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
+				t.Fatalf("claimed %v, and for nobody %d, want %d", runsOf(p.Claims), n, len(ids))
+			}
+			poll(t, s, 0) // over a new connection
+			if !look(t, s).Sweep {
+				t.Error("nobody would look for what was claimed for nobody")
+			}
+			if swept := sweep(t, s); len(swept.Lost) > 0 {
+				t.Errorf("lost %v", swept.Lost)
+			}
+			f.wantMended(t, poll(t, s, 3).Claims, ids)
+		})
 	}
-	if p := poll(t, s, 3); !slices.Equal(runsOf(p.Claims), ids[4:]) {
-		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
-	}
-	f.wantStates(t, "running:5")
 }
 
-// The caller gave up, so the reply came to nobody: the next poll brings it.
-func TestPoll_HandsOutLaterWhatItClaimedForNobody(t *testing.T) {
+// wantMended wants these runs claimed once more than anybody knows, and not lost.
+func (f *fleet) wantMended(t *testing.T, claims []*queue.Claim, ids []queue.RunID) {
+	t.Helper()
+	if !slices.Equal(sorted(runsOf(claims)), ids) {
+		t.Fatalf("claimed %v, want %v", runsOf(claims), ids)
+	}
+	for _, c := range claims {
+		if c.Epoch != 2 || c.Losses != 0 || c.Begun {
+			t.Errorf("run %d is claimed with epoch %d, %d losses, begun before: %v", c.Run, c.Epoch, c.Losses, c.Begun)
+		}
+	}
+}
+
+// The caller gave up, so the reply came to nobody.
+func TestPoll_WhatIsClaimedForNobodyIsMended(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	ids := f.ask(t, "plain", 2)
@@ -198,7 +234,7 @@ func TestPoll_HandsOutLaterWhatItClaimedForNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := s.Poll(ctx, queue.Appetite{Free: 2})
+		_, err := s.Poll(ctx, queue.Want{Free: 2})
 		done <- err
 	}()
 	held.MustFire(t)
@@ -207,12 +243,14 @@ func TestPoll_HandsOutLaterWhatItClaimedForNobody(t *testing.T) {
 		t.Error("no error")
 	}
 	held.Release()
-	if s.Unread() != 2 {
-		t.Errorf("%d claims to be read back", s.Unread())
+	if p := poll(t, s, 2); len(p.Claims) > 0 {
+		t.Errorf("claimed %v, which the database has claimed", runsOf(p.Claims))
 	}
-	if p := poll(t, s, 1); !slices.Equal(sorted(runsOf(p.Claims)), ids) {
-		t.Errorf("claimed %v of %v", runsOf(p.Claims), ids)
+	if !look(t, s).Sweep {
+		t.Error("nobody would look for what was claimed for nobody")
 	}
+	sweep(t, s)
+	f.wantMended(t, poll(t, s, 2).Claims, ids)
 }
 
 func sorted(ids []queue.RunID) []queue.RunID {
@@ -240,7 +278,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	for _, s := range all {
 		wg.Go(func() {
 			for claimed.Load() < runs && ctx.Err() == nil {
-				p, err := s.Poll(ctx, queue.Appetite{Free: 50})
+				p, err := s.Poll(ctx, queue.Want{Free: 50})
 				if err != nil {
 					t.Error(err)
 					return

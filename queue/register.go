@@ -39,7 +39,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
 	}
 	session := newSession(s, w, links, entrance)
-	if err := session.take(ctx); err != nil {
+	if err := session.replace(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("register worker %s: %w", w.ID, err), session.Close(ctx))
 	}
 	return session, nil
@@ -84,35 +84,37 @@ func (s *Store) check(ctx context.Context, l *links) (installation string, err e
 
 func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 	session := &Session{
-		store: s, installation: e.installation, worker: w, kind: kindOf(&w), held: newHoldings(),
-		claims: l.claims, lease: l.lease, reads: l.reads, chunks: l.chunks,
-		peers: newObserver(boottime.Now), lanes: newLanes(), sweeps: newSweeps(boottime.Now, l.sweeps), beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()),
-		polling: make(chan struct{}, 1), chores: chores{now: boottime.Now}, closeLimit: closeLimit,
+		store: s, installation: e.installation, worker: w, held: newClaimSet(),
+		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()), closeLimit: closeLimit,
 	}
-	session.claims.again = session.goOn
+	reasons, unreadable := &reasons{}, &unreadable{}
+	session.claimer = newClaimer(session, l.claims, reasons, unreadable)
+	session.lookout = newLookout(session, l.looks, reasons, unreadable)
+	session.sweeper = newSweeper(session, l.sweeps, reasons)
+	session.claimer.peers = &session.lookout.peers
+	l.claims.again = session.goOn
 	for _, other := range l.all() {
 		if other != l.claims {
 			other.known = session.isStillIts
 		}
 	}
-	session.chunks.again = session.chunks.endFormer                // what that was about to store would come after what is sent again
-	session.lease.again = func(context.Context, *pgx.Conn) error { // behind it may be a server that was promoted, and lacks the end of what its predecessor had
-		session.sweeps.doubt()
+	l.chunks.again = l.chunks.endFormer                      // what that was about to store would come after what is sent again
+	l.lease.again = func(context.Context, *pgx.Conn) error { // behind it may be a server that was promoted, and lacks the end of what its predecessor had
+		reasons.doubt()
 		return nil
 	}
 	session.journal = newJournal(journalConfig{
 		worker: w.ID, name: w.Name, link: l.journal, held: session.held, flushed: s.meter.Flushed,
-		lost: func() { _ = session.lost() }, doubt: session.sweeps.doubt,
+		lost: func() { _ = session.lost() }, doubt: reasons.doubt,
 	})
-	session.held.doubt = session.sweeps.doubt
-	session.polling <- struct{}{}
+	session.held.doubt = reasons.doubt
 	return session
 }
 
-// take queues the runs of those that the worker replaces.
-func (s *Session) take(ctx context.Context) error {
+// replace queues the runs of those that the worker replaces.
+func (s *Session) replace(ctx context.Context) error {
 	for _, id := range s.worker.Replaces {
-		if _, err := s.reap(ctx, id, nil); err != nil {
+		if _, err := s.sweeper.reap(ctx, id, nil); err != nil {
 			return fmt.Errorf("replace worker %s: %w", id, err)
 		}
 	}

@@ -120,6 +120,7 @@ func TestSweep_SettlesWhatOnlyOneSideKnows(t *testing.T) {
 	f.exec(t, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = $2, epoch = 1 WHERE run_id = $1`, ids[2], w.ID())
 	f.exec(t, `UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL WHERE run_id = $1`, ids[1])
 	w.sweep(t)
+	w.settle(t) // what one sweep lacks may be under way
 	f.wantStates(t, "queued:1 running:1 waiting:1")
 	if n := value[int](t, f.desk, "SELECT losses FROM oarlock.runs WHERE run_id = $1", ids[2]); n != 0 {
 		t.Error("counted as a loss")
@@ -138,21 +139,16 @@ func TestRenew_NoticesAnotherClaimOfARunThatItHolds(t *testing.T) {
 	ids := f.ask(t, "plain", 2)
 	w := f.watcher(t)
 	claims := poll(t, w.Session, 2).Claims
-	for range queue.Looks { // so that it is not time for one
-		w.Swept()
-		poll(t, w.Session, 0)
-	}
 	f.exec(t, `UPDATE oarlock.runs SET claim_id = gen_random_uuid() WHERE run_id = $1`, ids[1])
 	for range 2 {
 		if _, err := w.Renew(t.Context(), queue.Vitals{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 2 * queue.Looks {
-		w.pass(time.Second)
-		poll(t, w.Session, 0)
-		w.Swept()
+	if !look(t, w.Session).Sweep {
+		t.Fatal("it has no reason to sweep")
 	}
+	w.settle(t)
 	f.wantStates(t, "queued:1 running:1")
 	if isLost(claims[0]) || !isLost(claims[1]) {
 		t.Errorf("the claim that both know is lost: %v, the one that is gone: %v", isLost(claims[0]), isLost(claims[1]))

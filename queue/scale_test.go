@@ -111,7 +111,7 @@ func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 // floors.
 func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	tb.Helper()
-	statement, args := s.PollStatement(queue.Appetite{Free: want})
+	statement, args := s.PollStatement(queue.Want{Free: want})
 	if !floors {
 		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
@@ -228,7 +228,7 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 		}
 		c.exec(t, end, other.ID())
 		c.exec(t, "UPDATE oarlock.lanes SET low_since = low_since - interval '1 s'")
-		back := poll(t, s, 0).Back                 // sees that something came back
+		back := poll(t, s, 0).Within == again      // sees that something came back
 		if still && !back && s.Horizon() < quiet { // else floors stay below a transaction of another test, or go back for it
 			reads = append(reads, lockingSelect(t, s, 5, true))
 		}
@@ -236,7 +236,7 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 		if len(p.Claims) != 1 || p.Claims[0].Run != claims[second/2].Run {
 			t.Fatalf("claimed %v, want %d", runsOf(p.Claims), claims[second/2].Run)
 		}
-		still = s.Horizon() < quiet && !p.Back
+		still = s.Horizon() < quiet && p.Within != again
 	}
 	c.exec(t, end, s.ID())
 	const spans = 6 // seconds
@@ -268,7 +268,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	s := f.register(t)
 	poll(t, s, 0) // reads the lanes
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		statement, args := s.PollStatement(queue.Appetite{Free: 5})
+		statement, args := s.PollStatement(queue.Want{Free: 5})
 		update := explain(t, conn, statement, args).Find("ModifyTable")
 		var by []string
 		update.Walk(func(p *pgtest.Plan) {
@@ -333,11 +333,11 @@ func TestScale_RunsOfAPausedDAGStandInNobodysWay(t *testing.T) {
 	}
 }
 
-// claimAll polls until there was nothing a few times, and gives what it got.
+// claimAll takes turns until there was nothing a few times, and gives what it got.
 func (c *crowded) claimAll(t *testing.T, s *queue.Session, want int) (all []*queue.Claim) {
 	t.Helper()
 	for vain := 0; vain < 3; {
-		claims := poll(t, s, want*10).Claims
+		claims := turn(t, s, want*10).Claims
 		if len(claims) == 0 {
 			vain++
 		}
@@ -379,12 +379,12 @@ func (c *crowded) plans(t *testing.T) {
 	for _, claim := range claims {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
-	poll, args := s.PollStatement(queue.Appetite{Free: 10})
+	poll, args := s.PollStatement(queue.Want{Free: 10})
 	renew, renewArgs := s.RenewStatement()
 	least := -1
-	roused, rousedArgs := s.PollStatement(queue.Appetite{Roused: 64, Least: &least})
-	late, lateArgs := s.LateStatement()
-	strays, straysArgs := s.StraysStatement()
+	roused, rousedArgs := s.PollStatement(queue.Want{Roused: 64, Least: &least})
+	look, lookArgs := s.LookStatement()
+	sweep, sweepArgs := s.SweepStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
 	for _, name := range []string{"worker", "want", "free", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
@@ -401,19 +401,18 @@ func (c *crowded) plans(t *testing.T) {
 		{"poll roused", roused, onClaims, rousedArgs},
 		{"claim_limited", sql.Named("queue/claim_limited"), onClaims, limited},
 		{"renew", renew, onReads, renewArgs},
-		{"late", late, onReads, lateArgs},
-		{"strays", strays, onReads, straysArgs},
+		{"look", look, onReads, lookArgs},
+		{"sweep", sweep, onReads, sweepArgs},
 		{"mail", sql.Named("queue/mail"), onReads, names},
 		{"load_tasks", sql.Named("queue/load_tasks"), onReads, names},
 		{"requeue", sql.Named("queue/requeue"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
 		{"release all", queue.ReleaseStatement(true), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
 		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000}},
-		{"readback", sql.Named("queue/readback"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "claims": ids}},
 	} {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 			p := explain(t, conn, st.text, st.args)
 			fmt.Fprintf(shown, "%s\n%s", st.name, scans(p))
-			if n, most := p.Buffers(), 100+60*len(claims); n > most && st.name != "late" && st.name != "strays" { // which pass over what an earlier test left dead
+			if n, most := p.Buffers(), 100+60*len(claims); n > most && st.name != "sweep" { // which passes over what an earlier test left dead
 				t.Errorf("%s reads %d buffers for %d claims of %d runs, at most %d", st.name, n, len(claims), 2*c.n, most)
 			}
 			return nil

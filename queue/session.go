@@ -17,28 +17,17 @@ type Session struct {
 	store        *Store
 	installation string // that it registered in
 	worker       Worker
-	kind         int64 // see kindOf
-	held         *holdings
+	held         *claimSet
 
+	claimer *claimer // Poll
+	lookout *lookout // Look
+	sweeper *sweeper // Sweep
 	journal *journal // writes what drives decide
-	claims  *link    // Poll and what follows from it
 	lease   *link    // Renew, which waits for nothing else
 	reads   *link    // Load, ReadMail
 	chunks  *link    // AppendLogs
-	peers   *observer
-	lanes   *lanes
-	sweeps  *sweeps
 	beat    *heartbeat
-	told    words         // what notifications told of since the last poll
-	hunger  hunger        // since when this worker has been hungry
-	shown   time.Duration // when the worker last let others see how busy it is
 	hearing *hearing
-
-	polling chan struct{}               // holds one token: whoever polls owns peers, lanes, sweeps, unread and missing
-	unread  []uuid.UUID                 // claim ids of polls whose replies were lost
-	missing map[uuid.UUID]time.Duration // claims that the database lacked whenever it was asked for all, since when
-	odd     unreadable
-	chores  chores
 	end     ending
 	leaving pulse // of the statements by which the session gives back what it holds
 
@@ -81,6 +70,25 @@ func (s *Session) lost() error {
 	}
 	s.held.forfeitAll()
 	return err
+}
+
+// newToken is a channel that holds one token.
+func newToken() chan struct{} {
+	token := make(chan struct{}, 1)
+	token <- struct{}{}
+	return token
+}
+
+// alone makes a call of the session that nobody else may make meanwhile, for who has the token.
+func (s *Session) alone(ctx context.Context, token chan struct{}, call func() error) error {
+	if err := take(ctx, token); err != nil {
+		return err
+	}
+	defer func() { token <- struct{}{} }()
+	if err := s.end.get(); err != nil {
+		return err
+	}
+	return call()
 }
 
 // take waits for a token.

@@ -72,11 +72,38 @@ func (f *fleet) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
 
 func poll(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	tb.Helper()
-	p, err := s.Poll(tb.Context(), queue.Appetite{Free: want})
+	p, err := s.Poll(tb.Context(), queue.Want{Free: want})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return p
+}
+
+func look(tb testing.TB, s *queue.Session) queue.Looked {
+	tb.Helper()
+	looked, err := s.Look(tb.Context(), queue.Load{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return looked
+}
+
+func sweep(tb testing.TB, s *queue.Session) queue.Swept {
+	tb.Helper()
+	swept, err := s.SweepAll(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return swept
+}
+
+// turn is what a worker does: it looks, sweeps where it has a reason to, and polls.
+func turn(tb testing.TB, s *queue.Session, want int) queue.Polled {
+	tb.Helper()
+	if look(tb, s).Sweep {
+		sweep(tb, s)
+	}
+	return poll(tb, s, want)
 }
 
 func runsOf(claims []*queue.Claim) []queue.RunID {

@@ -132,7 +132,7 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	if got := value[string](t, f.desk, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {
 		t.Errorf("worker and fences: %s", got)
 	}
-	if _, err := s.Poll(t.Context(), queue.Appetite{Free: 1}); !errors.Is(err, queue.ErrClosed) {
+	if _, err := s.Poll(t.Context(), queue.Want{Free: 1}); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("poll after the end: %v", err)
 	}
 	if _, err := s.Renew(t.Context(), queue.Vitals{Busy: 1}); !errors.Is(err, queue.ErrClosed) {
@@ -155,8 +155,9 @@ func TestClose_IsSeenWhole(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- s.Close(t.Context()) }()
 	f.blocked(t, "queue/leave")
-	if p := poll(t, other, 1); len(p.Lost)+len(p.Claims) > 0 {
-		t.Errorf("took something from a worker that is leaving: %+v", p)
+	look(t, other)
+	if swept, p := sweep(t, other), poll(t, other, 1); len(swept.Lost)+swept.Queued+len(p.Claims) > 0 {
+		t.Errorf("took something from a worker that is leaving: %+v, %+v", swept, p)
 	}
 	if err := flush.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,11 +24,11 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 }
 
 // underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up, after they went through every
-// index that a poll and a renewal look into.
+// index that a poll, a look and a renewal go by.
 func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	t.Helper()
 	poll(t, s, 0) // reads the lanes
-	pollBefore, renewBefore := c.cost(t, s, dead)
+	before := c.cost(t, s, dead)
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
@@ -58,30 +58,33 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	if n := lockingSelect(t, s, 5, false); n <= 20 {
 		t.Errorf("without a floor it reads %d buffers: the dead are not in the way", n)
 	}
-	pollAfter, renewAfter := c.cost(t, s, dead)
-	if pollAfter > pollBefore+60 || renewAfter > renewBefore+100 { // it holds ten runs now
-		t.Errorf("with %d dead a poll reads %d buffers, was %d, and a renewal %d, was %d", dead, pollAfter, pollBefore, renewAfter, renewBefore)
+	look(t, s) // so does this one
+	after := c.cost(t, s, dead)
+	if after.poll > before.poll+60 || after.renewal > before.renewal+100 || after.look > before.look+60 { // it holds ten runs now
+		t.Errorf("with %d dead the buffers read are %+v, and were %+v", dead, after, before)
 	}
-	late, lateArgs := s.LateStatement()
-	strays, straysArgs := s.StraysStatement()
-	if looked, counted := c.reads(t, s, late, lateArgs), c.reads(t, s, strays, straysArgs); looked <= pollAfter || counted <= renewAfter {
-		t.Errorf("looking at everything reads %d and %d buffers: the dead are not in the way", looked, counted)
+	if swept := c.reads(t, s.SweepStatement, s); swept <= after.poll+after.renewal {
+		t.Errorf("a sweep reads %d buffers: the dead are not in the way", swept)
 	}
 }
 
-// cost is what the next poll and the next renewal read in all.
-func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) (polled, renewed int) {
+// cost is how many buffers the statements read that are sent all the time.
+type cost struct{ poll, look, renewal int }
+
+func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
 	t.Helper()
-	poll, pollArgs := s.PollStatement(queue.Appetite{Free: 5})
-	renew, renewArgs := s.RenewStatement()
-	polled, renewed = c.reads(t, s, poll, pollArgs), c.reads(t, s, renew, renewArgs)
-	t.Logf("%d dead: a poll reads %d buffers, a renewal %d", dead, polled, renewed)
-	return polled, renewed
+	of := cost{
+		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.PollStatement(queue.Want{Free: 5}) }, s),
+		look: c.reads(t, s.LookStatement, s), renewal: c.reads(t, s.RenewStatement, s),
+	}
+	t.Logf("%d dead: buffers read are %+v", dead, of)
+	return of
 }
 
 // reads is how many buffers a statement reads.
-func (c *crowded) reads(t *testing.T, s *queue.Session, statement string, args pgx.StrictNamedArgs) (n int) {
+func (c *crowded) reads(t *testing.T, of func() (string, pgx.StrictNamedArgs), s *queue.Session) (n int) {
 	t.Helper()
+	statement, args := of()
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		n = explain(t, conn, statement, args).Buffers()
 		return nil

@@ -16,7 +16,7 @@ type Config struct {
 	URL      string        // a URL or keyword=value string, by libpq's rules
 	Pool     *pgxpool.Pool // a pool of yours to use instead; it stays yours
 	Direct   string        // URL past a pooler, for connections that must know their backend; "": as URL
-	PollOnly bool          // never LISTEN: new runs are seen by the next poll
+	PollOnly bool          // never LISTEN: new runs are seen by the next look
 	MaxConns int32         // of the pool made for URL; 0: 8
 	FewConns int32         // MaxConns where a pooler lends by the session: each is then one of its few; 0: as MaxConns
 	Meter    Meter         // told what sessions do

@@ -11,7 +11,7 @@ import (
 func offered(t *testing.T, s *queue.Session) queue.Polled {
 	t.Helper()
 	least := 0
-	p, err := s.Poll(t.Context(), queue.Appetite{Free: 2, Least: &least, Above: &least})
+	p, err := s.Poll(t.Context(), queue.Want{Free: 2, Least: &least, Above: &least})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestFloors_AFullWorkerPassesNothingThatWaitsForASlot(t *testing.T) {
 	}
 	f.opened(t, "CREATE TABLE public.beside (n int)")
 	for end := time.Now().Add(2 * floorsWait); time.Now().Before(end); {
-		if p, err := s.Poll(t.Context(), queue.Appetite{Ahead: 10}); err != nil || len(p.Claims) > 0 {
+		if p, err := s.Poll(t.Context(), queue.Want{Ahead: 10}); err != nil || len(p.Claims) > 0 {
 			t.Fatalf("a full worker claimed %d, %v", len(p.Claims), err)
 		}
 	}

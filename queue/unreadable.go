@@ -17,7 +17,7 @@ import (
 const (
 	unreadablePause = time.Minute // before the next worker tries
 	unreadableTries = 5           // by whomever; then the run fails
-	unreadableBatch = 50          // that one poll puts away
+	unreadableBatch = 50          // that one look puts away
 )
 
 var putAwayRun = sql.Named("queue/put_away")
@@ -50,29 +50,29 @@ func (u *unreadable) take(atMost int) []unreadClaim {
 	return taken
 }
 
-// sortOut takes those claims out of a poll whose rows could not be read.
-func (s *Session) sortOut(p *Polled) {
+// dropUnreadable takes those claims out of a poll whose rows could not be read.
+func (c *claimer) dropUnreadable(p *Polled) {
 	var readable []*Claim
-	for _, c := range p.Claims {
-		if c.unreadable != nil {
-			s.odd.add(c, c.unreadable)
+	for _, claim := range p.Claims {
+		if claim.unreadable != nil {
+			c.unreadable.add(claim, claim.unreadable)
 		} else {
-			readable = append(readable, c)
+			readable = append(readable, claim)
 		}
 	}
 	p.Claims = readable
 }
 
-// putAway gives back what cannot be read. What somebody else holds is tried again by the next poll.
-func (s *Session) putAway(ctx context.Context) error {
+// releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next look.
+func (l *lookout) releaseUnreadable(ctx context.Context) error {
 	var errs []error
-	for _, u := range s.odd.take(unreadableBatch) {
-		err := s.putAwayOne(ctx, u)
+	for _, u := range l.unreadable.take(unreadableBatch) {
+		err := l.putAway(ctx, u)
 		if err == nil {
-			s.held.remove(u.claim)
+			l.held.remove(u.claim)
 			continue
 		}
-		s.odd.add(u.claim, u.why)
+		l.unreadable.add(u.claim, u.why)
 		if !isLockTimeout(err) {
 			errs = append(errs, fmt.Errorf("put run %d away, which cannot be read (%w): %w", u.claim.Run, u.why, err))
 		}
@@ -80,9 +80,9 @@ func (s *Session) putAway(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Session) putAwayOne(ctx context.Context, u unreadClaim) error {
-	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", s.worker.Name, s.worker.Version, u.why)
-	return s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+func (l *lookout) putAway(ctx context.Context, u unreadClaim) error {
+	reason := fmt.Sprintf("worker %s, version %s, cannot read it: %v; is it of a newer version?", l.worker.Name, l.worker.Version, u.why)
+	return l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var ours bool
 		return conn.QueryRow(ctx, putAwayRun, pgx.StrictNamedArgs{
 			"run": u.claim.Run, "claim": u.claim.ID, "epoch": u.claim.Epoch, "reason": storableReason(reason),

@@ -16,7 +16,7 @@ import (
 func (f *fleet) wantAside(t *testing.T, s *queue.Session, run queue.RunID, reason string) {
 	t.Helper()
 	await.True(t, "the run is put away", func() bool {
-		poll(t, s, 0)
+		look(t, s)
 		return value[string](t, f.desk, "SELECT state FROM oarlock.runs WHERE run_id = $1", run) == "waiting"
 	})
 	got := value[string](t, f.desk, "SELECT reason FROM oarlock.runs WHERE run_id = $1 AND wake_at > clock_timestamp() AND claim_id IS NULL", run)
@@ -38,7 +38,7 @@ func TestPoll_PutsAwayWhatItCannotRead(t *testing.T) {
 	for range 4 {
 		f.exec(t, "UPDATE oarlock.runs SET wake_at = clock_timestamp() WHERE wake_at IS NOT NULL")
 		await.True(t, "somebody has tried to read it", func() bool {
-			if got := poll(t, s, 1).Claims; len(got) > 0 {
+			if got := turn(t, s, 1).Claims; len(got) > 0 {
 				t.Fatalf("claimed %v", got[0])
 			}
 			return value[bool](t, f.desk, "SELECT state = 'failed' OR coalesce(wake_at > clock_timestamp(), false) FROM oarlock.runs WHERE run_id = $1", ids[1])

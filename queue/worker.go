@@ -42,33 +42,52 @@ const (
 	WorkerGone     WorkerState = "gone"     // stopped by itself
 )
 
-// Appetite is what a worker would claim, and what it lets others know.
-type Appetite struct {
-	Free    int  // runs that it can start now
-	Spare   int  // more of them, that the next poll is for: others have room, too
-	Ahead   int  // where nothing is free: runs that its slots get to soon. Only where no other worker has room, behind no limit, and none that was given back
-	Roused  int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
-	Above   *int // claim only from lanes of a higher priority; nil: from all
-	Least   *int // the run priority of the next task that waits for a slot; nil: none waits
-	Busy    int  // slots in use
-	Waiting int  // tasks that wait for a slot
+// Want is what a worker would claim, and what it lets others know.
+type Want struct {
+	Free   int  // runs that it can start now
+	Spare  int  // more of them, that the next poll is for: others have room, too
+	Ahead  int  // where nothing is free: runs that its slots get to soon. Only where no other worker has room, behind no limit, and none that was given back
+	Roused int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
+	Above  *int // claim only from lanes of a higher priority; nil: from all
+	Least  *int // the run priority of the next task that waits for a slot; nil: none waits
 }
 
 // Polled is what came of a Poll.
 type Polled struct {
 	Claims []*Claim
-	Hungry bool        // less was claimed than the worker can start now
-	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
-	Shared []int       // lanes that another live worker may serve, sorted
-	Open   []int       // of these, the ones where one has room
-	Rivals int         // live workers that have room and may serve a lane of this one's
-	Soon   bool        // runs may be committed any moment that no notification tells of: look again soon
-	Back   bool        // runs may have become visible where this poll did not look: look again at once
-	Again  bool        // the next one takes something further that others may be waiting for
-	Lost   []uuid.UUID // workers whose runs were queued again
-	Queued int         // runs that this poll put back into the queue: waited long enough, or lost
+	Hungry bool          // less was claimed than the worker can start now
+	Top    *int          // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
+	Sweep  bool          // there is something to mend: sweep
+	Within time.Duration // runs may have become visible, or be any moment, that no notification tells of: poll again so soon; 0: there are none
+	Now    dagrun.Time   // of the database when it looked; 0: it did not
 
-	Now dagrun.Time // of the database when it looked; 0: it did not say
+	back bool // runs may have become visible where this poll did not look
+}
+
+// Load is what people see of a worker's work.
+type Load struct {
+	Busy    int // slots in use
+	Waiting int // tasks that wait for a slot
+}
+
+// Looked is what came of a Look.
+type Looked struct {
+	Due    bool  // there may be something to claim: poll
+	Sweep  bool  // there is something to mend: sweep
+	Shared []int // lanes that another live worker may serve, sorted
+	Open   []int // of these, the ones where one has room
+	Rivals int   // live workers that have room and may serve a lane of this one's
+	Queued int   // runs that waited long enough and were put back into the queue
+
+	Now dagrun.Time // of the database when it looked; 0: it did not
+}
+
+// Swept is what came of a Sweep.
+type Swept struct {
+	Late   bool        // there are runs to claim that polls passed over: poll
+	Sweep  bool        // there is more to mend: sweep again
+	Lost   []uuid.UUID // workers whose runs were queued again
+	Queued int         // runs of theirs
 }
 
 // Renewal is the answer to a sign of life.

@@ -3,28 +3,42 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// pollGap is the least time between two polls where bodies end fast: a poll for each that ends would claim one run.
-const pollGap = 5 * time.Millisecond
+// Least times between two polls.
+const (
+	fastInterval   = 5 * time.Millisecond   // where bodies end fast: a poll for each that ends would claim one run
+	fullInterval   = 20 * time.Millisecond  // of a worker that has no room: a flood of notifications has it poll no more often
+	rankedInterval = 250 * time.Millisecond // of polls that only let others know how the waiting tasks rank
+)
 
-// deafGap is the least time between two polls of a worker that has no room: whoever floods it with notifications has it poll no
-// more often.
-const deafGap = 20 * time.Millisecond
+// claimer is what wakes the loop that polls, and what that loop remembers.
+type claimer struct {
+	told   signal       // there are runs: poll at once, and closely for a while after
+	due    signal       // there may be runs: poll
+	wakeup signal       // there may be room: poll if there is
+	ranked signal       // tasks began to wait: others are to know how they rank
+	rows   atomic.Int64 // runs that notifications left to this worker, and that are not claimed yet
+	sated  atomic.Bool  // the last poll got all it wanted
 
-// rankGap is the least time between two polls that only let others know how the waiting tasks rank.
-const rankGap = 250 * time.Millisecond
+	ahead    int    // claimed ahead since a run was claimed as for a free slot; the loop's alone
+	unpolled Outage // the loop's alone
+}
 
-// crowdedPause is how often a worker polls whose runs wait for slots: another one may have come that has some.
-const crowdedPause = 200 * time.Millisecond
+func newClaimer() claimer {
+	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), ranked: newSignal()}
+}
 
-// claim polls as long as the worker lives, also when it wants nothing: a poll looks after other workers' runs.
+// claim polls when there is room or a reason, and at least each queue.PollInterval, as long as the worker lives.
 func (w *Worker) claim() {
+	c := &w.claimer
 	var pace queue.Pace
 	var last time.Time
 	spare := false // slots were left for the next poll, so that others who heard of the same runs come first
@@ -36,25 +50,25 @@ func (w *Worker) claim() {
 		select {
 		case <-w.ctx.Done():
 			return
-		case <-w.heard:
+		case <-c.told:
 			pace.Hear()
-			if !w.hungers() {
-				gap = deafGap
-			}
-		case <-w.ranked:
-			gap = rankGap
-		case <-w.nudge:
+			gap = w.gapUnlessHungry()
+		case <-c.due:
+			gap = w.gapUnlessHungry()
+		case <-c.ranked:
+			gap = rankedInterval
+		case <-c.wakeup:
 			if !w.hungers() {
 				continue // every slot that ends says so, and there is no room yet
 			}
 			if w.ends.count() >= fastEnds {
-				gap = pollGap
+				gap = fastInterval
 			}
 		case <-next.C:
-			w.hush(&pace)
+			c.drainSignals(&pace)
 		}
 		if spare {
-			gap = max(gap, pollGap)
+			gap = max(gap, fastInterval)
 		}
 		if at := last.Add(gap); time.Until(at) > 0 {
 			if at.Before(due) {
@@ -65,87 +79,78 @@ func (w *Worker) claim() {
 		}
 		last = time.Now()
 		w.lookAtRecords()
-		a, kept := w.appetite()
+		want, kept := w.want()
 		asked := w.config.Boot()
-		polled, err := w.session.Poll(w.ctx, a)
-		if polled.Now != 0 {
-			w.clock.compare(polled.Now, asked) // before what it claimed is driven by it
+		polled, err := w.session.Poll(w.ctx, want)
+		w.compareClock(polled.Now, asked) // before what it claimed is driven by it
+		w.polled(PollEnd{Wanted: want.Free + want.Ahead, Got: polled, Took: time.Since(last), Err: err})
+		w.take(want, kept, &polled)
+		if polled.Sweep {
+			w.lookout.sweep.send()
 		}
-		w.polled(PollEnd{Wanted: a.Free + a.Ahead, Got: polled, Took: time.Since(last), Err: err})
-		w.take(a, kept, &polled)
-		pause := w.pause(pace.After(polled))
-		if spare = a.Spare > 0 && !polled.Hungry; spare {
-			pause = pollGap
+		pause := pace.After(polled)
+		if spare = want.Spare > 0 && !polled.Hungry; spare {
+			pause = fastInterval
 		}
 		due = time.Now().Add(pause)
 		next.Reset(time.Until(due))
 	}
 }
 
-// pause is how long the claimer waits at most.
-func (w *Worker) pause(pause time.Duration) time.Duration {
-	m := w.moment()
-	if _, idle := w.fleet.look(); m.Waiting > m.ends && len(idle) > 0 {
-		return min(pause, crowdedPause)
+// gapUnlessHungry is the least time between two polls where one was asked for by what may be in the queue.
+func (w *Worker) gapUnlessHungry() time.Duration {
+	if w.hungers() {
+		return 0
 	}
-	return pause
+	return fullInterval
+}
+
+func (w *Worker) compareClock(now dagrun.Time, asked time.Duration) {
+	if now != 0 {
+		w.clock.compare(now, asked)
+	}
 }
 
 // take launches what a poll claimed.
-func (w *Worker) take(a queue.Appetite, kept *Keeping, polled *queue.Polled) {
-	w.sated.Store(!polled.Hungry)
-	w.others.Store(&others{polled.Shared, polled.Open, polled.Rivals})
-	if left := w.due.Load(); polled.Hungry {
-		w.due.Add(-left) // others were quicker
+func (w *Worker) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
+	c := &w.claimer
+	c.sated.Store(!polled.Hungry)
+	if left := c.rows.Load(); polled.Hungry {
+		c.rows.Add(-left) // others were quicker
 	} else {
-		w.due.Add(-min(left, int64(len(polled.Claims))))
+		c.rows.Add(-min(left, int64(len(polled.Claims))))
 	}
-	if a.Free > 0 && a.Above == nil {
-		w.ahead = 0
-	} else if a.Ahead > 0 {
-		w.ahead += len(polled.Claims)
+	if want.Free > 0 && want.Above == nil {
+		c.ahead = 0
+	} else if want.Ahead > 0 {
+		c.ahead += len(polled.Claims)
 	}
-	expected := min(len(polled.Claims), a.Free)
-	kept.Expect(expected)                              // before the gate goes by its order again
-	if a.Above == nil || len(polled.Claims) < a.Free { // else there may be another one that ranks above
+	expected := min(len(polled.Claims), want.Free)
+	kept.Expect(expected)                                    // before the gate goes by its order again
+	if want.Above == nil || len(polled.Claims) < want.Free { // else there may be another one that ranks above
 		w.gate.Urge(polled.Top)
 	}
-	for i, c := range polled.Claims {
-		d := newDriver(w, c, i < expected)
-		d.roused = a.Free+a.Ahead == 0
+	for i, claim := range polled.Claims {
+		d := newDriver(w, claim, i < expected)
+		d.roused = want.Free+want.Ahead == 0
 		w.launch(d)
 	}
-	for _, id := range polled.Lost {
-		w.log.Info("took over from a lost worker", "lost", id)
-	}
 }
 
-// hush takes nudges back that a poll is about to answer anyway.
-func (w *Worker) hush(pace *queue.Pace) {
-	select {
-	case <-w.nudge:
-	default:
-	}
-	select {
-	case <-w.heard:
+// drainSignals drops wake-ups that are pending. The poll that follows answers all of them.
+func (c *claimer) drainSignals(pace *queue.Pace) {
+	c.wakeup.take()
+	c.due.take()
+	if c.told.take() {
 		pace.Hear()
-	default:
-	}
-}
-
-// crowded is told by the gate when tasks begin to wait.
-func (w *Worker) crowded() {
-	select {
-	case w.ranked <- struct{}{}:
-	default:
 	}
 }
 
 // freed is told by the gate that there may be room. While a poll brought less than there was room for, there is nothing to look
 // for until a notification or the next poll.
 func (w *Worker) freed() {
-	if w.sated.Load() {
-		w.look()
+	if w.claimer.sated.Load() {
+		w.claimer.wakeup.send()
 	}
 }
 
@@ -156,10 +161,10 @@ func (w *Worker) polled(p PollEnd) {
 	}
 	w.meter.Polled(p)
 	if p.Err != nil {
-		w.unpolled.Failed(w.log, "no answer to a poll", p.Err)
+		w.claimer.unpolled.Failed(w.log, "no answer to a poll", p.Err)
 		return
 	}
-	w.unpolled.Over(w.log, "the database answers polls again")
+	w.claimer.unpolled.Over(w.log, "the database answers polls again")
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.

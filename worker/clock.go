@@ -25,7 +25,7 @@ func (c *clock) set(now dagrun.Time, at time.Duration) {
 }
 
 // compare takes over what the database said in passing, unless it is what the clock says anyway: a clock that was set is noticed
-// with the next poll. The question was asked at asked, and may have waited before the database looked at its clock.
+// with the next poll or look. The question was asked at asked, and may have waited before the database looked at its clock.
 func (c *clock) compare(now dagrun.Time, asked time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

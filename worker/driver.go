@@ -202,7 +202,7 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		if d.unfit = d.worker.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
 			return d.yield(ctx)
 		}
-		d.worker.stalled()
+		d.worker.sharer.stuck.send()
 	}
 	due := false
 	select {

@@ -58,12 +58,7 @@ func (w *Worker) keepLease() {
 }
 
 // renewSoon has the keeper of the lease give a sign of life at once.
-func (w *Worker) renewSoon() {
-	select {
-	case w.renewNow <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) renewSoon() { w.renewNow.send() }
 
 // vitals are what a sign of life tells of this worker now.
 func (w *Worker) vitals() queue.Vitals {
@@ -172,26 +167,15 @@ func (w *Worker) listen() {
 	for w.ctx.Err() == nil {
 		heard, err := w.session.Hear(w.ctx)
 		if err != nil {
-			return // the session or the worker ends; polls and renewals find out everything by themselves
+			return // the session or the worker ends; looks and renewals find out everything by themselves
 		}
-		w.due.Add(int64(heard.Rows))
+		w.claimer.rows.Add(int64(heard.Rows))
 		if heard.Lanes || heard.All {
-			select {
-			case w.heard <- struct{}{}:
-			default:
-			}
+			w.claimer.told.send()
 		}
 		w.fleet.tell(heard.Runs, heard.All)
 		if heard.Drain || heard.All {
 			w.renewSoon()
 		}
-	}
-}
-
-// look has the claimer poll at once.
-func (w *Worker) look() {
-	select {
-	case w.nudge <- struct{}{}:
-	default:
 	}
 }

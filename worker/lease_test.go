@@ -43,18 +43,18 @@ type extended struct{ until *atomic.Int64 }
 func (extended) Use(string) error                { return nil }
 func (e extended) Extend(deadline time.Duration) { e.until.Store(int64(deadline)) }
 
-// polled is a reader that looks at the guard whenever it polls.
+// polled is a claimer that looks at the guard whenever it polls.
 type polled struct {
-	worker.Reader
+	worker.Claimer
 	guard extended
 	early *atomic.Bool
 }
 
-func (p polled) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+func (p polled) Poll(ctx context.Context, a queue.Want) (queue.Polled, error) {
 	if time.Duration(p.guard.until.Load()) < boottime.Now() {
 		p.early.Store(true)
 	}
-	return p.Reader.Poll(ctx, a)
+	return p.Claimer.Poll(ctx, a)
 }
 
 // What a worker claims is somebody's to end from the first moment on.
@@ -68,7 +68,7 @@ func TestWorker_TellsTheGuardBeforeItClaims(t *testing.T) {
 		c.Guard = guard
 		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 			s, err := register(ctx, w)
-			s.Reader = polled{s.Reader, guard, early}
+			s.Claimer = polled{s.Claimer, guard, early}
 			return s, err
 		}
 	})

@@ -140,7 +140,7 @@ func (d *driver) openChild(ctx context.Context, task *Task, a dagrun.Action) dag
 // enqueue asks for a child run. What the database refuses for good is an error; anything else is tried until ctx ends.
 func (w *Worker) enqueue(ctx context.Context, c queue.Child) (queue.RunID, error) {
 	if w.config.Self.Only != 0 {
-		defer w.look() // nobody tells it: the child is in a lane that it does not serve
+		defer w.claimer.wakeup.send() // nobody tells it: the child is in a lane that it does not serve
 	}
 	return backoff.Retry(ctx, func() (queue.RunID, error) {
 		id, err := w.session.EnqueueChild(ctx, c)

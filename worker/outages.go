@@ -25,7 +25,7 @@ func OutagesOf(ttl, heartbeat time.Duration) Outages {
 		TTL:      ttl,
 		Harmless: max(0, soft-graceOf(ttl)-heartbeat-timeout-pause),
 		Fatal:    soft,
-		TakeOver: ttl + 2*queue.PollEvery + takeOverSlack,
+		TakeOver: ttl + 2*queue.LookInterval + takeOverSlack,
 	}
 }
 

@@ -122,7 +122,7 @@ func (f *fullDisk) fill(t *testing.T) {
 	t.Helper()
 	f.TakeNoRecords(errDiskFull)
 	f.enqueue(t, "d") // its start is the record
-	pass(queue.PollEvery + time.Second)
+	pass(queue.LookInterval + time.Second)
 }
 
 func TestRecords_AnOutageIsToldAndNothingIsClaimedUntilItIsOver(t *testing.T) {

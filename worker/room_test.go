@@ -54,17 +54,17 @@ func TestShare_SmallRunsPassAWideOne(t *testing.T) {
 
 // asked counts the polls of a worker by what they asked for.
 type asked struct {
-	worker.Reader
+	worker.Claimer
 	free, ahead atomic.Int32
 }
 
-func (a *asked) Poll(ctx context.Context, want queue.Appetite) (queue.Polled, error) {
+func (a *asked) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	if want.Free > 0 {
 		a.free.Add(1)
 	} else if want.Ahead > 0 {
 		a.ahead.Add(1)
 	}
-	return a.Reader.Poll(ctx, want)
+	return a.Claimer.Poll(ctx, want)
 }
 
 // While slots are never free at a poll, some polls claim all the same as if one were: from limits, and of what waits for a slot.
@@ -78,7 +78,7 @@ func TestShare_ABacklogOfShortBodiesLeavesOthersTheirTurn(t *testing.T) {
 			register := c.Register
 			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 				s, err := register(ctx, w)
-				polls.Reader, s.Reader = s.Reader, polls
+				polls.Claimer, s.Claimer = s.Claimer, polls
 				return s, err
 			}
 		})

@@ -10,21 +10,28 @@ import (
 
 // Session is where a worker's runs are, by role: a *queue.Session in each, or what stands for one in a test.
 type Session struct {
+	Claimer
 	Reader
 	Writer
 	Lease
 }
 
 // SessionOf is a session of a store in every role.
-func SessionOf(s *queue.Session) Session { return Session{Reader: s, Writer: s, Lease: s} }
+func SessionOf(s *queue.Session) Session { return Session{Claimer: s, Reader: s, Writer: s, Lease: s} }
 
-// Reader is what claimer and drivers read.
+// Claimer is where runs come from, each call over a connection of its own.
+type Claimer interface {
+	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
+	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
+	Sweep(ctx context.Context) (queue.Swept, error)
+	Hear(ctx context.Context) (queue.Heard, error)
+}
+
+// Reader is what drivers read.
 type Reader interface {
-	Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
-	Hear(ctx context.Context) (queue.Heard, error)
 	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
 }
 

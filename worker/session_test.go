@@ -10,7 +10,8 @@ import (
 var (
 	_ func(*queue.Session) worker.Session = worker.SessionOf
 
-	_ worker.Reader = (*storetest.MemorySession)(nil)
-	_ worker.Writer = (*storetest.MemorySession)(nil)
-	_ worker.Lease  = (*storetest.MemorySession)(nil)
+	_ worker.Claimer = (*storetest.MemorySession)(nil)
+	_ worker.Reader  = (*storetest.MemorySession)(nil)
+	_ worker.Writer  = (*storetest.MemorySession)(nil)
+	_ worker.Lease   = (*storetest.MemorySession)(nil)
 )

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -14,91 +15,94 @@ import (
 )
 
 const (
-	// soonEnough is for how long a run may wait for a slot here though another worker may have one.
-	soonEnough = 250 * time.Millisecond
-	// shareEvery is how often a worker looks whether runs wait longer than that.
-	shareEvery = 50 * time.Millisecond
-	// shareMost bounds the runs that it gives back at a time.
-	shareMost = 1000
-	// aloneFor is for how long after that it claims for free slots alone.
-	aloneFor = time.Second
-	// rousedMost bounds the runs without a slot that a worker holds though it has none free: what brought them back is to be
-	// decided all the same.
-	rousedMost = 64
-	// againAfter is for how long a run that needs several slots stays here once it went back and was claimed again.
-	againAfter = 30 * time.Second
-	// mostParts is into how many parts a worker divides its free slots at most where others have room as well.
-	mostParts = 8
-	// fastEnds is how many bodies end within soonEnough where a worker polls for several runs at a time.
-	fastEnds = 100
+	maxSlotWait        = 250 * time.Millisecond // that a run may wait for a slot here though another worker may have one
+	shareInterval      = 50 * time.Millisecond  // between looks whether runs wait longer than that
+	sharedMax          = 1000                   // runs that a worker gives back at a time
+	soloClaimInterval  = time.Second            // after that, in which it claims for free slots alone
+	rousedMax          = 64                     // runs without a slot that a worker holds though it has none free: what brought them back is to be decided all the same
+	wideReturnInterval = 30 * time.Second       // for which a run that needs several slots stays here once it went back and was claimed again
+	shareParts         = 8                      // into which a worker divides its free slots at most where others have room as well
+	fastEnds           = 100                    // bodies that end within maxSlotWait where a worker polls for several runs at a time
 )
 
 // errGivenBack ends a drive whose run went back to the queue.
 var errGivenBack = errors.New("the run went back to the queue")
 
-// moment is what a worker goes by when it claims runs and gives some back.
-type moment struct {
+// sharer is what wakes the loop that gives runs back, and what it remembers.
+type sharer struct {
+	stuck    signal                        // a run waits for a slot, and has nothing else to do
+	gaveBack atomic.Int64                  // when runs were last given back for want of a slot, by the time since boot; 0: never
+	returned map[queue.RunID]time.Duration // runs that need several slots and went back, and when; the loop's alone
+}
+
+func newSharer() sharer { return sharer{stuck: newSignal(), returned: map[queue.RunID]time.Duration{}} }
+
+// slotSnapshot is what a worker goes by when it claims runs and gives some back.
+type slotSnapshot struct {
 	GateLook
-	ends int // bodies that ended within soonEnough
+	ends int // bodies that ended within maxSlotWait
 }
 
-func (w *Worker) moment() moment { return moment{w.gate.Look(), w.ends.count()} }
+func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.ends.count()} }
 
-// appetite is what a poll claims, and the slots that are kept for that: else a task of a run that is held takes one meanwhile, and the
+// crowded reports whether more tasks wait than slots end soon.
+func (s *slotSnapshot) crowded() bool { return s.Waiting > s.ends }
+
+// want is what a poll claims, and the slots that are kept for that: else a task of a run that is held takes one meanwhile, and the
 // run that was claimed for it is given back. Where nothing else is to be had, it takes what came back by itself and may need no slot.
-func (w *Worker) appetite() (queue.Appetite, *Keeping) {
-	m := w.moment()
-	a := w.wants(&m)
-	kept := w.gate.Keep(a.Free, soonEnough)
-	a.Free = kept.Slots
-	if a.Ahead > 0 && w.ahead >= queue.TurnEvery {
-		a.Free, a.Ahead = 1, 0 // slots end fast: one is free soon
+func (w *Worker) want() (queue.Want, *Keeping) {
+	slots := w.slots()
+	want := w.wants(&slots)
+	kept := w.gate.Keep(want.Free, maxSlotWait)
+	want.Free = kept.Slots
+	if want.Ahead > 0 && w.claimer.ahead >= queue.TurnEvery {
+		want.Free, want.Ahead = 1, 0 // slots end fast: one is free soon
 	}
-	if a.Free+a.Ahead == 0 && !w.stopping() && w.fitness.ok() {
+	if want.Free+want.Ahead == 0 && !w.stopping() && w.fitness.ok() {
 		_, idle := w.fleet.look()
-		a.Roused = max(0, rousedMost-idle.roused())
+		want.Roused = max(0, rousedMax-idle.roused())
 	}
-	return a, kept
+	return want, kept
 }
 
-// portion is how many runs to claim at a time where others have room as well, so that a burst spreads over all of them: what is left to
+// fairShare is how many runs to claim at a time where others have room as well, so that a burst spreads over all of them: what is left to
 // this worker of what they were told of; else an even part of its free slots, an eighth of them at least.
-func (w *Worker) portion(room int) int {
-	left := int(w.due.Load())
-	known := w.others.Load()
+func (w *Worker) fairShare(room int) int {
+	left := int(w.claimer.rows.Load())
+	peers := w.lookout.peers.Load()
 	switch {
-	case known == nil || known.rivals == 0:
+	case peers == nil || peers.rivals == 0:
 		return room
 	case left > 0:
 		return min(left, room)
 	}
-	parts := min(known.rivals+1, mostParts)
+	parts := min(peers.rivals+1, shareParts)
 	return (room + parts - 1) / parts
 }
 
-// hungers says whether a poll is due because it would claim something. What is claimed ahead is filled up once half of it is gone.
+// hungers reports whether a poll is due because it would claim something. What is claimed ahead is filled up once half of it is gone.
 func (w *Worker) hungers() bool {
-	m := w.moment()
-	a := w.wants(&m)
-	return a.Free > 0 || a.Ahead > 0 && m.Waiting < m.ends/2
+	slots := w.slots()
+	want := w.wants(&slots)
+	return want.Free > 0 || want.Ahead > 0 && slots.Waiting < slots.ends/2
 }
 
 // wants is what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended lately.
-func (w *Worker) wants(m *moment) queue.Appetite {
-	a := queue.Appetite{Busy: m.Slots - m.Free, Waiting: m.Waiting, Least: m.Next}
+func (w *Worker) wants(slots *slotSnapshot) queue.Want {
+	want := queue.Want{Least: slots.Next}
 	if w.stopping() || !w.fitness.ok() {
-		return a
+		return want
 	}
-	if m.Urgent > 0 && a.Least != nil {
-		a.Free, a.Above = m.Urgent, a.Least
-		return a
+	if slots.Urgent > 0 && want.Least != nil {
+		want.Free, want.Above = slots.Urgent, want.Least
+		return want
 	}
-	a.Free = min(w.portion(m.Room), queue.MaxClaims)
-	a.Spare = m.Room - a.Free
-	if back := w.gaveBack.Load(); a.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > aloneFor) {
-		a.Ahead = min(max(0, m.ends-m.Waiting), queue.MaxClaims)
+	want.Free = min(w.fairShare(slots.Room), queue.MaxClaims)
+	want.Spare = slots.Room - want.Free
+	if back := w.sharer.gaveBack.Load(); want.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > soloClaimInterval) {
+		want.Ahead = min(max(0, slots.ends-slots.Waiting), queue.MaxClaims)
 	}
-	return a
+	return want
 }
 
 // share gives runs back that wait for a slot while another worker may have one.
@@ -111,54 +115,43 @@ func (w *Worker) share() {
 		select {
 		case <-w.ctx.Done():
 			return
-		case <-w.stuck:
+		case <-w.sharer.stuck:
 		case <-tick.C:
 			armed = false
 			w.giveBack()
 		}
 		if _, idle := w.fleet.look(); !armed && len(idle) > 0 {
 			armed = true
-			tick.Reset(shareEvery)
+			tick.Reset(shareInterval)
 		}
-	}
-}
-
-// stalled has share look.
-func (w *Worker) stalled() {
-	select {
-	case w.stuck <- struct{}{}:
-	default:
 	}
 }
 
 // giveBack asks drivers to give back runs that have nothing under way and that more tasks go before than have ended within
-// soonEnough.
+// maxSlotWait.
 func (w *Worker) giveBack() {
-	m := w.moment()
-	if m.Waiting <= m.ends || w.stopping() {
+	slots := w.slots()
+	if !slots.crowded() || w.stopping() {
 		return
 	}
 	_, idle := w.fleet.look()
+	if len(idle) > 0 {
+		w.lookout.crowded.send()
+	}
 	stalled := idle.byTicket()
-	late := w.gate.After(m.ends, w.returnable(idle))
+	late := w.gate.After(slots.ends, w.returnable(idle))
 	if len(late) == 0 {
 		return
 	}
 	slices.SortFunc(late, func(a, b *Ticket) int { return inOrder(b, a) })
-	w.gaveBack.Store(int64(w.config.Boot()))
-	for _, t := range late[:min(len(late), shareMost)] {
+	w.sharer.gaveBack.Store(int64(w.config.Boot()))
+	for _, t := range late[:min(len(late), sharedMax)] {
 		if t.slots > 1 {
-			w.returned[stalled[t].driver.claim.Run] = w.config.Boot()
-			w.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
+			w.sharer.returned[stalled[t].driver.claim.Run] = w.config.Boot()
+			w.claimer.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
 		}
 		stalled[t].driver.post.put(happening{yield: true})
 	}
-}
-
-// others are the lanes that another worker may serve, those where one has room, and how many have.
-type others struct {
-	shared, open []int
-	rivals       int
 }
 
 // returnable are the tickets whose runs may go back. Only where another worker may serve the lane: else they are as well here.
@@ -167,20 +160,20 @@ type others struct {
 // What needs several slots went where one is free, and would come and go for ever.
 func (w *Worker) returnable(idle stalls) []*Ticket {
 	now := w.config.Boot()
-	maps.DeleteFunc(w.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= againAfter })
-	var known others
-	if at := w.others.Load(); at != nil {
-		known = *at
+	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
+	var peers peerSnapshot
+	if seen := w.lookout.peers.Load(); seen != nil {
+		peers = *seen
 	}
-	full := idle.roused() >= rousedMost
+	full := idle.roused() >= rousedMax
 	tickets := make([]*Ticket, 0, len(idle))
 	for _, s := range idle {
-		lanes := known.shared
+		lanes := peers.shared
 		if s.timed {
-			lanes = known.open
+			lanes = peers.open
 		}
 		_, may := slices.BinarySearch(lanes, s.driver.claim.Lane)
-		_, again := w.returned[s.driver.claim.Run]
+		_, again := w.sharer.returned[s.driver.claim.Run]
 		if (may || full && s.driver.roused && !s.timed) && !again {
 			tickets = append(tickets, s.ticket)
 		}
@@ -228,7 +221,7 @@ func (d *driver) yield(ctx context.Context) error {
 	return fmt.Errorf("run %d: %w", d.claim.Run, errGivenBack)
 }
 
-// rate counts what happened within soonEnough.
+// rate counts what happened within maxSlotWait.
 type rate struct {
 	mu    sync.Mutex
 	since time.Time
@@ -238,7 +231,7 @@ type rate struct {
 
 const (
 	rateParts = 10
-	ratePart  = soonEnough / rateParts
+	ratePart  = maxSlotWait / rateParts
 )
 
 func (r *rate) add() {
@@ -261,7 +254,7 @@ func (r *rate) count() (n int) {
 // roll begins new parts for the time that went by.
 func (r *rate) roll() {
 	now := time.Now()
-	if now.Sub(r.since) >= soonEnough {
+	if now.Sub(r.since) >= maxSlotWait {
 		r.parts, r.since = [rateParts]int{}, now
 		return
 	}

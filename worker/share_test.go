@@ -164,12 +164,12 @@ func TestShare_ManyThatBeginToWaitPutNothingOff(t *testing.T) {
 
 // late answers polls a while after they claimed.
 type late struct {
-	worker.Reader
+	worker.Claimer
 	by *atomic.Int64
 }
 
-func (l late) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
-	p, err := l.Reader.Poll(ctx, a)
+func (l late) Poll(ctx context.Context, a queue.Want) (queue.Polled, error) {
+	p, err := l.Claimer.Poll(ctx, a)
 	select {
 	case <-time.After(time.Duration(l.by.Load())):
 	case <-ctx.Done():
@@ -190,7 +190,7 @@ func TestShare_ASlotIsKeptWhileAPollIsUnderWay(t *testing.T) {
 				c.Boot, c.Slots, c.Executors["process"] = boot, 1, sleeper{}
 				c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 					s, err := register(ctx, w)
-					s.Reader = late{s.Reader, &takes}
+					s.Claimer = late{s.Claimer, &takes}
 					return s, err
 				}
 			})

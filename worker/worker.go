@@ -97,21 +97,13 @@ type Worker struct {
 	hurried   sync.Once
 	drain     chan struct{} // closed: claim nothing more, let run what runs
 	drained   sync.Once
-	nudge     chan struct{}                 // the claimer is to poll if there is room
-	ranked    chan struct{}                 // tasks began to wait: others are to know how they rank
-	heard     chan struct{}                 // notifications told of runs
-	due       atomic.Int64                  // how many of them are left to this worker, and not claimed yet
-	stuck     chan struct{}                 // a run waits for a slot, and has nothing else to do
-	ends      rate                          // of bodies
-	tells     allowance                     // of notes about what tasks wait for
-	others    atomic.Pointer[others]        // as of the last poll; nil: there was none
-	gaveBack  atomic.Int64                  // when runs were last given back for want of a slot, by the time since boot; 0: never
-	returned  map[queue.RunID]time.Duration // runs that need several slots and went back, and when; share's alone
-	ahead     int                           // claimed ahead since a run was claimed as for a free slot; the claimer's alone
-	renewNow  chan struct{}
-	sated     atomic.Bool // the last poll got all it wanted
-	unpolled  Outage      // the claimer's alone
-	unrenewed Outage      // keepLease's alone
+	claimer   claimer
+	lookout   lookout
+	sharer    sharer
+	ends      rate      // of bodies
+	tells     allowance // of notes about what tasks wait for
+	renewNow  signal
+	unrenewed Outage // keepLease's alone
 	bodies    atomic.Int64
 	records   records
 	reads     reads                 // what is known of reads of runs that fail
@@ -157,12 +149,11 @@ func New(c Config) (*Worker, error) {
 		config: c, meter: c.Meter, executors: maps.Clone(c.Executors), prober: c.Prober, env: c.Env, secrets: newSecretReader(c.Secrets),
 		gate:  NewGate(c.Slots),
 		hurry: make(chan struct{}), drain: make(chan struct{}),
-		nudge: make(chan struct{}, 1), heard: make(chan struct{}, 1), ranked: make(chan struct{}, 1), stuck: make(chan struct{}, 1), renewNow: make(chan struct{}, 1),
+		claimer: newClaimer(), lookout: newLookout(), sharer: newSharer(), renewNow: newSignal(),
 	}
 	w.host.failed = make(chan struct{}, 1)
-	w.returned = map[queue.RunID]time.Duration{}
-	w.gate.freed, w.gate.crowded = w.freed, w.crowded
-	w.fitness.mended = w.look
+	w.gate.freed, w.gate.crowded = w.freed, w.claimer.ranked.send
+	w.fitness.mended = w.claimer.wakeup.send
 	w.records.pauses = w.trialPauses()
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
@@ -234,6 +225,8 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 	helpers.Go(w.keepLease)
 	helpers.Go(w.listen)
 	helpers.Go(w.claim)
+	helpers.Go(w.lookAround)
+	helpers.Go(w.sweep)
 	helpers.Go(w.share)
 	helpers.Go(w.keepRecords)
 	helpers.Go(w.watchHost)
@@ -276,6 +269,7 @@ func (w *Worker) register(ctx context.Context) error {
 	}
 	w.warned = 0
 	w.danger.Store(nil)
+	w.lookout.peers.Store(nil)
 	w.gate.Open()
 	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal
 	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()

@@ -62,7 +62,7 @@ func (b *bench) start(t *testing.T, name string, change func(*worker.Config)) *w
 	c := worker.Config{
 		Register: func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 			s, err := b.Register(ctx, w)
-			return worker.Session{Reader: s, Writer: s, Lease: s}, err
+			return worker.Session{Claimer: s, Reader: s, Writer: s, Lease: s}, err
 		},
 		Cancel: func(ctx context.Context, run queue.RunID, now bool) error {
 			_, err := b.Control(ctx, queue.Ask{Run: run, Verb: dagrun.VerbCancel, Now: now})

@@ -59,9 +59,9 @@ func shareCase() Case {
 		Prepare:  prepareShare,
 		Goals: []Goal{
 			{Side: besideFree, Metric: msMedian},
-			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.PollEvery)}, // as long as if no worker had been notified
+			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.LookInterval)}, // as long as if no worker had been notified
 			{Side: urgentStart, Metric: msMedian},
-			{Side: urgentStart, Metric: msP99, AtMost: milliseconds(queue.PollEvery)},
+			{Side: urgentStart, Metric: msP99, AtMost: milliseconds(queue.LookInterval)},
 			{Side: besideFans, Metric: msMedian},
 			{Side: besideFans, Metric: msP99},
 			{Side: evenly, Metric: unevenness, AtMost: 0.2},

@@ -12,42 +12,41 @@ import (
 
 var noTime time.Time
 
-// Poll looks after other workers' runs, then claims.
-func (s *MemorySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+// Poll claims.
+func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
-		s.overlook()
 		return queue.Polled{}, err
 	}
 	defer m.mu.Unlock()
 	if err := s.usable(); err != nil {
 		return queue.Polled{}, err
 	}
-	p := queue.Polled{Now: stamp(m.now())}
-	p.Queued = m.wake() + s.reap(&p)
-	m.expire()
+	for _, n := range []*int{&want.Free, &want.Spare, &want.Ahead, &want.Roused} {
+		*n = min(*n, queue.MaxClaims)
+	}
+	p := queue.Polled{Now: stamp(m.now()), Sweep: len(s.silent) > 0}
 	w := s.worker
 	told := w.told
 	w.told = nil
 	if w.State != queue.WorkerLive {
-		w.hungry, w.least, p.Hungry = 0, nil, a.Free > 0
+		w.hungry, w.least, p.Hungry = 0, nil, want.Free > 0
 		return p, nil
 	}
-	s.claimAll(a, &p)
-	p.Hungry = len(p.Claims) < a.Free
+	s.claimAll(want, &p)
+	p.Hungry = len(p.Claims) < want.Free
 	if w.Only == 0 {
-		w.hungry, w.least, w.Busy, w.Waiting = max(0, a.Free+a.Spare-len(p.Claims)), a.Least, a.Busy, a.Waiting
-		m.passOn(told, a.Free+a.Spare, p.Claims)
-		p.Top = m.top(w, a.Least)
-		p.Shared = m.shared(s, func(*worker) bool { return true })
-		p.Open = m.shared(s, func(w *worker) bool { return w.hungry > 0 })
-		p.Rivals = m.rivals(s)
+		w.hungry, w.least = max(0, want.Free+want.Spare-len(p.Claims)), want.Least
+		s.passOn(told, want.Free+want.Spare, p.Claims)
+		if !p.Hungry {
+			p.Top = m.top(w, want.Least)
+		}
 	}
 	return p, nil
 }
 
 // claimAll claims for free slots, then ahead of them; where nothing is free, what may need no slot.
-func (s *MemorySession) claimAll(a queue.Appetite, p *queue.Polled) {
+func (s *MemorySession) claimAll(want queue.Want, p *queue.Polled) {
 	m := s.store
 	take := func(n int, may func(*run) bool) {
 		for range n {
@@ -58,59 +57,18 @@ func (s *MemorySession) claimAll(a queue.Appetite, p *queue.Polled) {
 			p.Claims = append(p.Claims, s.claim(r))
 		}
 	}
-	above := func(r *run) bool { return a.Above == nil || r.lane.priority > *a.Above }
-	if a.Free+a.Ahead == 0 {
-		take(a.Roused, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
+	above := func(r *run) bool { return want.Above == nil || r.lane.priority > *want.Above }
+	if want.Free+want.Ahead == 0 {
+		take(want.Roused, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
 		return
 	}
-	if take(a.Free, above); a.Free == 0 {
-		take(a.Ahead, func(r *run) bool { return above(r) && !r.slotWanted && !r.limited() && !m.roomElsewhere(s, r.lane) })
+	if take(want.Free, above); want.Free == 0 {
+		take(want.Ahead, func(r *run) bool { return above(r) && !r.slotWanted && !r.limited() && !m.roomElsewhere(s, r.lane) })
 	}
 }
 
 // limited says whether a run is behind a limit: then it is claimed only to be started.
 func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.dag.limit > 0 }
-
-// others are workers that may serve a lane beside this one, and were heard of lately.
-func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
-	for _, w := range m.workers {
-		if s.countsOn(w) && w.serves(l) && counts(w) {
-			return true
-		}
-	}
-	return false
-}
-
-// countsOn says whether another worker is at work and gives signs of life.
-func (s *MemorySession) countsOn(w *worker) bool {
-	seen, known := s.peers[w.ID]
-	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.PollEvery
-}
-
-func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
-	return m.others(s, l, func(w *worker) bool { return w.hungry > 0 })
-}
-
-// shared are the lanes of a worker that another one may serve that counts.
-func (m *Memory) shared(s *MemorySession, counts func(*worker) bool) (lanes []int) {
-	for _, l := range m.lanes {
-		if s.worker.serves(l) && m.others(s, l, counts) {
-			lanes = append(lanes, l.id)
-		}
-	}
-	slices.Sort(lanes)
-	return lanes
-}
-
-// rivals counts the workers that have room and may serve a lane of this one's.
-func (m *Memory) rivals(s *MemorySession) (n int) {
-	for _, w := range m.workers {
-		if s.countsOn(w) && w.hungry > 0 && slices.ContainsFunc(m.lanes, func(l *lane) bool { return s.worker.serves(l) && w.serves(l) }) {
-			n++
-		}
-	}
-	return n
-}
 
 // top is the highest priority of a run that a worker may claim and that ranks above all its tasks that wait.
 func (m *Memory) top(w *worker, least *int) *int {
@@ -130,8 +88,9 @@ func (m *Memory) top(w *worker, least *int) *int {
 }
 
 // passOn tells others of what a worker was told of and has no room for.
-func (m *Memory) passOn(told map[int]int, free int, claims []*queue.Claim) {
-	if len(claims) < free || len(told) == 0 {
+func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim) {
+	m := s.store
+	if len(claims) < free || len(told) == 0 || !slices.ContainsFunc(m.workers, s.countsOn) {
 		return
 	}
 	for _, c := range claims {
@@ -173,7 +132,6 @@ func (m *Memory) head(w *worker, may func(*run) bool) *run {
 		return m.own(w)
 	}
 	now := m.now()
-	m.bringForward(now)
 	for _, l := range m.lanes {
 		if !w.serves(l) || m.full(l) {
 			continue
@@ -183,18 +141,6 @@ func (m *Memory) head(w *worker, may func(*run) bool) *run {
 		}
 	}
 	return nil
-}
-
-// bringForward has runs that have begun be due where their start lies ahead, since the clock went back.
-func (m *Memory) bringForward(now time.Time) {
-	if !now.Before(m.latest) {
-		m.latest = now
-		return
-	}
-	m.latest = now
-	for _, r := range m.runs {
-		m.goOn(r, now)
-	}
 }
 
 // goOn has a run that has begun be due by now.
@@ -304,39 +250,6 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 func (m *Memory) letGo(r *run) {
 	delete(r.owner.runs, r.id)
 	r.claim, r.owner = nil, nil
-}
-
-// wake queues parked runs whose time has come.
-func (m *Memory) wake() int {
-	n, now := 0, m.now()
-	for {
-		a, ok := m.waking.first()
-		if !ok || a.at.After(now) {
-			return n
-		}
-		m.waking.pop()
-		if a.run.parked() && a.run.wakeAt.Equal(a.at) {
-			a.run.slotWanted = false
-			m.requeue(a.run, reachAll)
-			n++
-		}
-	}
-}
-
-// expire fails runs that waited too long to start.
-func (m *Memory) expire() {
-	now := m.now()
-	for {
-		a, ok := m.expiring.first()
-		if !ok || a.at.After(now) {
-			return
-		}
-		m.expiring.pop()
-		if r := a.run; r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0 && r.queueDeadline.Equal(a.at) {
-			m.log(r, queue.Event{Kind: "queue_timeout", Message: "did not start in time"})
-			m.end(r, dagrun.RunFailed, "queue_timeout")
-		}
-	}
 }
 
 // Load reads what former drives left. Of a claim that is gone it is nil.

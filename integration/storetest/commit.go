@@ -263,15 +263,16 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool)
 		return fmt.Errorf("release run %d: %w", c.Run, queue.ErrInboxMoved)
 	}
 	r.slotWanted = r.slotWanted || waits
-	s.release(r)
+	s.release(r, c.Begun)
 	return nil
 }
 
-// release queues a run again. One of which nothing has happened in this generation is as if it had never been claimed.
-func (s *MemorySession) release(r *run) {
+// release queues a run again. One that has not begun, and of which nothing has happened in this generation, is as if it had never
+// been claimed.
+func (s *MemorySession) release(r *run, begun bool) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
-	if !s.store.acted(r) {
+	if !begun && !s.store.acted(r) {
 		r.rec.StartedAt, r.rec.Deadline = 0, 0
 		if !r.queueDeadline.IsZero() {
 			s.store.expiring.push(alarm{r.queueDeadline, r})

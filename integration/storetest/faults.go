@@ -47,6 +47,8 @@ const (
 	OpTasks        Op = "Tasks"
 	OpResult       Op = "Result"
 	OpPoll         Op = "Poll"
+	OpLook         Op = "Look"
+	OpSweep        Op = "Sweep"
 	OpLoad         Op = "Load"
 	OpReadMail     Op = "ReadMail"
 	OpDefinition   Op = "Definition"

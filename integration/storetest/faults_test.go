@@ -52,7 +52,7 @@ func (s *scene) enqueue() queue.RunID {
 
 func (s *scene) claim(w storetest.Session) *queue.Claim {
 	s.Helper()
-	polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
+	polled, err := w.Poll(s.Context(), queue.Want{Free: 1})
 	if err != nil || len(polled.Claims) != 1 {
 		s.Fatalf("polled %+v, %v", polled, err)
 	}
@@ -129,12 +129,12 @@ func TestFaults_HoldUntilFreed(t *testing.T) {
 	}
 }
 
-func TestFaults_ALostPollGoesBackWithARenewal(t *testing.T) {
+func TestFaults_ALostPollGoesBackWithASweep(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []storetest.Fault{storetest.FailAfter, storetest.UnknownAfter, storetest.Twice} {
 		s := newScene(t, storetest.Script(map[storetest.Call]storetest.Fault{{Op: storetest.OpPoll, N: 1}: fault}))
 		id := s.enqueue()
-		polled, err := s.faulty.Poll(t.Context(), queue.Appetite{Free: 1})
+		polled, err := s.faulty.Poll(t.Context(), queue.Want{Free: 1})
 		if len(polled.Claims) > 0 || (err == nil) != (fault == storetest.Twice) {
 			t.Fatalf("%s: polled %+v, %v", fault, polled, err)
 		}
@@ -142,6 +142,12 @@ func TestFaults_ALostPollGoesBackWithARenewal(t *testing.T) {
 			t.Errorf("%s: the run is %s", fault, r.State)
 		}
 		if _, err := s.faulty.Renew(t.Context(), queue.Vitals{}); err != nil {
+			t.Error(err)
+		}
+		if r, _ := s.store.Get(t.Context(), id); r.State != "running" {
+			t.Errorf("%s: a renewal makes it %s", fault, r.State)
+		}
+		if _, err := s.faulty.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if c := s.claim(s.faulty); c.Run != id || c.Epoch != 2 || c.Losses != 0 {
@@ -201,7 +207,7 @@ func TestSeeded_DependsOnSeedAndCallAlone(t *testing.T) {
 
 func TestDrive_EndsRightThroughFaults(t *testing.T) {
 	t.Parallel()
-	odds := map[storetest.Op]storetest.Odds{storetest.OpCommit: rough, storetest.OpLoad: rough, storetest.OpPoll: rough, storetest.OpRenew: rough}
+	odds := map[storetest.Op]storetest.Odds{storetest.OpCommit: rough, storetest.OpLoad: rough, storetest.OpPoll: rough, storetest.OpSweep: rough}
 	failures := 0
 	for seed := range uint64(300) {
 		s := newScene(t, storetest.Seeded(seed, odds))
@@ -215,7 +221,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			return dagrun.Result{}
 		}
 		for range 200 {
-			polled, err := s.faulty.Poll(t.Context(), queue.Appetite{Free: 1})
+			polled, err := s.faulty.Poll(t.Context(), queue.Want{Free: 1})
 			if err == nil && len(polled.Claims) == 1 {
 				_, err = storetest.Drive(t.Context(), s.faulty, polled.Claims[0], storetest.Behaviour{Body: body})
 			}
@@ -227,7 +233,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			for _, task := range tasks {
 				succeeded[task.Step] = task.State == "succeeded"
 			}
-			if _, err := s.faulty.Renew(t.Context(), queue.Vitals{}); err != nil {
+			if _, err := s.faulty.Sweep(t.Context()); err != nil {
 				continue
 			}
 			if r, _ := s.store.Get(t.Context(), id); r.Over() {

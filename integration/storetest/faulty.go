@@ -42,11 +42,11 @@ func (c *faultyClient) Result(ctx context.Context, id queue.RunID) (*queue.Resul
 	return do(ctx, c.faults, OpResult, func() (*queue.Result, error) { return c.client.Result(ctx, id) })
 }
 
-// Session has a worker's calls go wrong. Claims that a poll brought and nobody heard of go back with a later renewal, as
-// a store's do that compares what it holds for a worker with what the worker knows.
+// Session has a worker's calls go wrong. Claims whose poll was not answered go back with a later sweep, as those of a store
+// that compares what it holds for a worker with what the worker knows.
 func (f *Faults) Session(s Session) Session {
 	w := &faultySession{faults: f, Session: s}
-	return Session{Claimer: w, Journal: w, Lease: w, LogSink: w}
+	return Session{Claimer: w, Reader: w, Journal: w, Lease: w, LogSink: w}
 }
 
 // faultySession answers what it does not name, ID and Deadline, like the session it stands for.
@@ -58,10 +58,10 @@ type faultySession struct {
 	unread []*queue.Claim // claimed, but the reply was lost
 }
 
-func (s *faultySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+func (s *faultySession) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	var claimed []*queue.Claim
 	polled, err := do(ctx, s.faults, OpPoll, func() (queue.Polled, error) {
-		p, err := s.Session.Poll(ctx, a)
+		p, err := s.Session.Poll(ctx, want)
 		claimed = append(claimed, p.Claims...)
 		return p, err
 	})
@@ -71,6 +71,34 @@ func (s *faultySession) Poll(ctx context.Context, a queue.Appetite) (queue.Polle
 		s.mu.Unlock()
 	}
 	return polled, err
+}
+
+func (s *faultySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
+	return do(ctx, s.faults, OpLook, func() (queue.Looked, error) { return s.Session.Look(ctx, load) })
+}
+
+func (s *faultySession) Sweep(ctx context.Context) (queue.Swept, error) {
+	return do(ctx, s.faults, OpSweep, func() (queue.Swept, error) {
+		swept, err := s.Session.Sweep(ctx)
+		if err == nil {
+			err = s.giveBack(ctx)
+		}
+		return swept, err
+	})
+}
+
+// giveBack releases the claims whose poll was not answered.
+func (s *faultySession) giveBack(ctx context.Context) error {
+	s.mu.Lock()
+	unread := s.unread
+	s.unread = nil
+	s.mu.Unlock()
+	for _, c := range unread {
+		if err := s.Session.Release(ctx, c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *faultySession) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {
@@ -124,27 +152,7 @@ func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.
 }
 
 func (s *faultySession) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
-	return do(ctx, s.faults, OpRenew, func() (queue.Renewal, error) {
-		r, err := s.Session.Renew(ctx, v)
-		if err == nil {
-			err = s.giveBack(ctx)
-		}
-		return r, err
-	})
-}
-
-// giveBack releases the claims that nobody heard of.
-func (s *faultySession) giveBack(ctx context.Context) error {
-	s.mu.Lock()
-	unread := s.unread
-	s.unread = nil
-	s.mu.Unlock()
-	for _, c := range unread {
-		if err := s.Session.Release(ctx, c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
-			return err
-		}
-	}
-	return nil
+	return do(ctx, s.faults, OpRenew, func() (queue.Renewal, error) { return s.Session.Renew(ctx, v) })
 }
 
 func (s *faultySession) Drain(ctx context.Context) error {

@@ -109,9 +109,9 @@ func (o *office) enqueue(who, dag string) (run queue.RunID) {
 // drive drives all runs that are due, until they park or end. A wait waits for somebody who marks it.
 func (o *office) drive() {
 	o.Helper()
-	roles := storetest.Session{Claimer: o.session, Journal: o.session, Lease: o.session, LogSink: o.session}
+	roles := storetest.Session{Claimer: o.session, Reader: o.session, Journal: o.session, Lease: o.session, LogSink: o.session}
 	for deadline := time.Now().Add(time.Minute); o.queued() > 0; {
-		polled, err := o.session.Poll(o.Context(), queue.Appetite{Free: 50})
+		polled, err := o.session.Poll(o.Context(), queue.Want{Free: 50})
 		if err != nil || time.Now().After(deadline) {
 			o.Fatalf("%d runs are queued, %v", o.queued(), err)
 		}

@@ -38,8 +38,9 @@ type MemorySession struct {
 	closed bool
 	held   map[queue.RunID]*queue.Claim
 	peers  map[uuid.UUID]silence
-	looked time.Duration // when it last saw the others
-	blind  bool          // a poll failed since
+	silent map[uuid.UUID]int64 // workers that its next sweep takes over from, and the beat at which each stands still
+	looked time.Duration       // when it last saw the others
+	blind  bool                // a look failed since
 	soft   time.Duration
 	hard   time.Duration
 }
@@ -79,13 +80,15 @@ func (m *Memory) Register(ctx context.Context, described queue.Worker) (*MemoryS
 			m.lose(dead)
 		}
 	}
-	s := &MemorySession{pen: pen{ended: make(chan struct{})}, store: m, worker: w, held: map[queue.RunID]*queue.Claim{}, peers: map[uuid.UUID]silence{}}
+	s := &MemorySession{pen: pen{ended: make(chan struct{})}, store: m, worker: w, held: map[queue.RunID]*queue.Claim{}, peers: map[uuid.UUID]silence{}, silent: map[uuid.UUID]int64{}}
 	s.extend(sent)
 	return s, nil
 }
 
 // Roles is the session as its callers see it.
-func (s *MemorySession) Roles() Session { return Session{Claimer: s, Journal: s, Lease: s, LogSink: s} }
+func (s *MemorySession) Roles() Session {
+	return Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}
+}
 
 // ID of the worker.
 func (s *MemorySession) ID() uuid.UUID { return s.worker.ID }
@@ -208,46 +211,11 @@ func (s *MemorySession) Close(ctx context.Context) error {
 	}
 	for _, r := range s.worker.sortedRuns() {
 		r.slotWanted = false
-		s.release(r)
+		s.release(r, false)
 	}
 	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
 	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
 	return nil
-}
-
-// reap finds workers whose beat stood still for their TTL, as far as this session saw, and queues what they held.
-func (s *MemorySession) reap(p *queue.Polled) int {
-	m, n := s.store, 0
-	now := m.boot()
-	gap := now - s.looked
-	if s.blind {
-		gap = 0
-	}
-	s.looked, s.blind = now, false
-	for _, w := range m.workers {
-		if w == s.worker || !w.fenced {
-			continue
-		}
-		seen, ok := s.peers[w.ID]
-		if !ok || seen.beat != w.Beat {
-			s.peers[w.ID] = silence{beat: w.Beat}
-			continue
-		}
-		seen.took += gap
-		s.peers[w.ID] = seen
-		if seen.took >= w.TTL {
-			n += m.lose(w)
-			p.Lost = append(p.Lost, w.ID)
-		}
-	}
-	return n
-}
-
-// overlook leaves out the time until the next poll: one failed.
-func (s *MemorySession) overlook() {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	s.blind = true
 }
 
 // lose is the end of a worker: no write of it lands any more, then its runs go to others.

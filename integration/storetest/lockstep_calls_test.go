@@ -39,13 +39,13 @@ var verbs = []struct {
 }{
 	{"enqueue", 14, (*side).enqueue},
 	{"poll", 18, (*side).poll},
-	{"drive", 20, (*side).drive},
+	{"drive", 26, (*side).drive},
 	{"control", 12, (*side).control},
 	{"register", 4, (*side).register},
 	{"close", 1, (*side).closeWorker},
 	{"drain", 1, (*side).drain},
 	{"draining", 1, (*side).draining},
-	{"pause queue", 1, (*side).pauseQueue},
+	{"pause queue", 2, (*side).pauseQueue},
 	{"limit queue", 2, (*side).limitQueue},
 	{"pause dag", 2, (*side).pauseDAG},
 	{"release", 3, (*side).release},
@@ -54,9 +54,11 @@ var verbs = []struct {
 	{"mail", 3, (*side).mail},
 	{"renew", 3, (*side).renew},
 	{"late", 4, (*side).late},
-	{"settle", 9, (*side).settle},
+	{"settle", 18, (*side).settle},
 	{"log", 9, (*side).log},
-	{"look", 4, (*side).look},
+	{"look", 3, (*side).look},
+	{"sweep", 3, (*side).sweep},
+	{"show", 4, (*side).show},
 }
 
 func (s *side) do(c call) string {
@@ -223,19 +225,19 @@ func (s *side) poll(c call) any {
 	if c.C == pollAll {
 		want = 50
 	}
-	appetite := queue.Appetite{Free: want}
+	wanted := queue.Want{Free: want}
 	switch above := 5; c.Luck % 8 { // what it would start, or what may need no slot
 	case 0:
-		appetite = queue.Appetite{Roused: 50}
+		wanted = queue.Want{Roused: 50}
 	case 1:
-		appetite.Above = &above
+		wanted.Above = &above
 	}
-	polled, err := w.session.Poll(s.ctx, appetite)
+	polled, err := w.session.Poll(s.ctx, wanted)
 	if err != nil {
 		return err
 	}
 	shown := []any{polled.Hungry}
-	if c.C == pollAll || appetite.Roused > 0 { // of several lanes each store may take another first
+	if c.C == pollAll || wanted.Roused > 0 { // of several lanes each store may take another first
 		slices.SortFunc(polled.Claims, func(a, b *queue.Claim) int { return int(a.Run - b.Run) })
 	}
 	for _, claim := range polled.Claims {
@@ -471,8 +473,36 @@ func (s *side) log(c call) any {
 	return []any{err, stored, readErr}
 }
 
-// look shows everything of a run.
+// look has a worker look, by the lanes that a poll knows. Which of these others may serve, each store says by ids of its own.
 func (s *side) look(c call) any {
+	w := s.workers[c.B]
+	if w == nil {
+		return nil
+	}
+	if _, err := w.session.Poll(s.ctx, queue.Want{}); err != nil {
+		return err
+	}
+	looked, err := w.session.Look(s.ctx, queue.Load{Busy: 1})
+	if err != nil {
+		return err
+	}
+	return []any{looked.Queued, looked.Rivals, len(looked.Shared) > 0, len(looked.Open) > 0}
+}
+
+func (s *side) sweep(c call) any {
+	w := s.workers[c.B]
+	if w == nil {
+		return nil
+	}
+	swept, err := w.session.Sweep(s.ctx)
+	if err != nil {
+		return err
+	}
+	return []any{swept.Queued, len(swept.Lost)}
+}
+
+// show shows everything of a run.
+func (s *side) show(c call) any {
 	if run := s.run(c); run != 0 {
 		return s.all(run)
 	}

@@ -131,7 +131,7 @@ func (l *lockstep) inPostgres(t *testing.T) *side {
 			if err != nil {
 				return storetest.Session{}, err
 			}
-			return storetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, nil
+			return storetest.Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}, nil
 		},
 		settleBy: func(ctx context.Context, s storetest.Session, set queue.Settlement) error {
 			journal, ok := s.Journal.(*queue.Session)

@@ -168,7 +168,7 @@ func drawCalls(seed uint64) []call {
 		case single < 0 && c.Verb == "poll":
 			c.C = pollAll
 		case single < 0 && c.Verb == "limit queue":
-			c.Verb = "look"
+			c.Verb = "show"
 		}
 		calls = append(calls, c)
 	}

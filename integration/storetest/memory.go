@@ -28,7 +28,6 @@ type Memory struct {
 	user string
 
 	mu      sync.Mutex
-	latest  time.Time // when somebody claimed last
 	down    error
 	refuses error // why no records are taken
 
@@ -89,7 +88,7 @@ func NewMemory(o Options) *Memory {
 }
 
 // Break makes every call fail with err, which changes nothing, until Break(nil): the database is away. Observers
-// do not count the time around a poll that failed as silence of others.
+// do not count the time around a look that failed as silence of others.
 func (m *Memory) Break(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

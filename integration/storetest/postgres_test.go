@@ -44,7 +44,7 @@ func inPostgres(t *testing.T) storetest.Harness {
 			if err != nil {
 				return storetest.Session{}, err
 			}
-			return storetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, nil
+			return storetest.Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}, nil
 		},
 		Settle: settleIn(pool),
 		SetBack: func(d time.Duration) { // the server keeps its clock: stored times move forward instead

@@ -41,13 +41,19 @@ type LogReader interface {
 	ReadLogs(ctx context.Context, q queue.LogQuery) ([]queue.Chunk, error)
 }
 
-// Claimer finds work and what belongs to it.
+// Claimer is where a worker's runs come from.
 type Claimer interface {
-	Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
+	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
+	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
+	Sweep(ctx context.Context) (queue.Swept, error)
+	Hear(ctx context.Context) (queue.Heard, error)
+}
+
+// Reader reads what belongs to claimed runs.
+type Reader interface {
 	Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error)
 	ReadMail(ctx context.Context, claims []*queue.Claim) ([]*queue.Mailbox, error)
 	Definition(ctx context.Context, dagID int64, version int) (*queue.Definition, error)
-	Hear(ctx context.Context) (queue.Heard, error)
 	Cached(ctx context.Context, run queue.RunID, step, key string, shared bool) (outputs dagrun.JSON, found bool, err error)
 }
 
@@ -78,6 +84,7 @@ type LogSink interface {
 // Session is a worker's side of a store, by role. A caller that needs one role should ask for that one.
 type Session struct {
 	Claimer
+	Reader
 	Journal
 	Lease
 	LogSink

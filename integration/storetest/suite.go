@@ -152,14 +152,46 @@ func (s *setup) until(what string, so func() bool) {
 	}
 }
 
+// poll is one poll.
+func (s *setup) poll(w Session, want queue.Want) queue.Polled {
+	s.Helper()
+	polled, err := w.Poll(s.Context(), want)
+	s.must(err)
+	return polled
+}
+
+// look is one look.
+func (s *setup) look(w Session) queue.Looked {
+	s.Helper()
+	looked, err := w.Look(s.Context(), queue.Load{})
+	s.must(err)
+	return looked
+}
+
+// sweep is one sweep.
+func (s *setup) sweep(w Session) queue.Swept {
+	s.Helper()
+	swept, err := w.Sweep(s.Context())
+	s.must(err)
+	return swept
+}
+
+// turn is what a worker does in one go: it looks, sweeps where the look asks for it, and polls.
+func (s *setup) turn(w Session, want queue.Want) (queue.Swept, queue.Polled) {
+	s.Helper()
+	var swept queue.Swept
+	if s.look(w).Sweep {
+		swept = s.sweep(w)
+	}
+	return swept, s.poll(w, want)
+}
+
 // claim polls until it has so many claims.
 func (s *setup) claim(w Session, n int) []*queue.Claim {
 	s.Helper()
 	var claims []*queue.Claim
 	s.until(fmt.Sprintf("%d claims", n), func() bool {
-		polled, err := w.Poll(s.Context(), queue.Appetite{Free: n - len(claims)})
-		s.must(err)
-		claims = append(claims, polled.Claims...)
+		claims = append(claims, s.poll(w, queue.Want{Free: n - len(claims)}).Claims...)
 		return len(claims) >= n
 	})
 	return claims
@@ -170,12 +202,24 @@ func (s *setup) claimOne(w Session) *queue.Claim {
 	return s.claim(w, 1)[0]
 }
 
+// claimInTurns takes turns until it has a claim.
+func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
+	s.Helper()
+	s.until("a claim", func() bool {
+		_, polled := s.turn(w, queue.Want{Free: 1})
+		for _, c = range polled.Claims {
+			return true
+		}
+		return false
+	})
+	return c
+}
+
 // idle has a worker poll for a while, and wants it to get nothing.
 func (s *setup) idle(w Session, why string) {
 	s.Helper()
 	for range 5 {
-		polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
-		s.must(err)
+		polled := s.poll(w, queue.Want{Free: 1})
 		if len(polled.Claims) > 0 {
 			s.Fatalf("%s, but run %d was claimed", why, polled.Claims[0].Run)
 		}

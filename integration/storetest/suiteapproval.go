@@ -155,7 +155,7 @@ func approvalSurvivesALoss(s *setup) {
 	s.wantOpen("while it is parked", "sign: Well?")
 	s.must(first.Close(s.Context()))
 	second := s.worker(replacing(first))
-	s.drive(second, s.claimOne(second), Behaviour{})
+	s.drive(second, s.claimInTurns(second), Behaviour{})
 	s.wantOpen("in the second drive", "sign: Well?")
 	s.ask(approve(id, "sign"))
 	s.drive(second, s.claimOne(second), Behaviour{})
@@ -183,7 +183,7 @@ func approvalCondemned(s *setup) {
 	c := s.claimOne(w)
 	s.drive(w, c, Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{SnoozeUntil: s.now(w) + 1} }})
 	s.wantOpen("at first", "sign: Well?")
-	s.must(w.Condemn(s.Context(), s.claimOne(w), "cannot be driven"))
+	s.must(w.Condemn(s.Context(), s.claimInTurns(w), "cannot be driven"))
 	s.wantState(id, "failed")
 	s.wantOpen("after the end")
 }

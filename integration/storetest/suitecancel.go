@@ -179,7 +179,7 @@ func (s *setup) successor(lost Session, id queue.RunID) Session {
 	s.Helper()
 	next := s.worker(replacing(lost))
 	s.until("the run is queued again", func() bool {
-		_, err := next.Poll(s.Context(), queue.Appetite{})
+		_, err := next.Poll(s.Context(), queue.Want{})
 		s.must(err)
 		return s.get(id).State == "queued"
 	})

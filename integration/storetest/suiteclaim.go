@@ -24,7 +24,8 @@ var claimPromises = []promise{
 	{"a run waits for its run_at", waitsForRunAt},
 	{"a run_key is asked for once", keyIsIdempotent},
 	{"params and names are checked", enqueueChecks},
-	{"a poll says what time it is, as a renewal does", pollTellsTime},
+	{"polls and looks say what time it is, as renewals do", callsTellTime},
+	{"a look says whether something is due", lookTellsDue},
 	{"what was claimed once is due though the clock went back, and nothing else is", dueAfterTheClock},
 }
 
@@ -40,23 +41,53 @@ func dueAfterTheClock(s *setup) {
 			s.Errorf("run %d is %s, want %s: %v", ids[i], r.State, want, err)
 		}
 	}
+	s.sweep(w)
 	if again := s.claimOne(w); again.Run != c.Run {
 		s.Errorf("run %d was claimed, which never was before", again.Run)
 	}
 	s.idle(w, "the other one starts later")
 }
 
-func pollTellsTime(s *setup) {
+func callsTellTime(s *setup) {
 	w := s.worker()
-	before, err := w.Renew(s.Context(), queue.Vitals{})
-	s.must(err)
-	polled, err := w.Poll(s.Context(), queue.Appetite{Free: 1})
-	s.must(err)
-	after, err := w.Renew(s.Context(), queue.Vitals{})
-	s.must(err)
-	if polled.Now < before.Now || polled.Now > after.Now {
-		s.Errorf("it says %d, between %d and %d", polled.Now, before.Now, after.Now)
+	before := s.now(w)
+	polled, looked := s.poll(w, queue.Want{Free: 1}), s.look(w)
+	after := s.now(w)
+	if polled.Now < before || looked.Now < polled.Now || after < looked.Now {
+		s.Errorf("a poll says %d and a look %d, between %d and %d", polled.Now, looked.Now, before, after)
 	}
+}
+
+func lookTellsDue(s *setup) {
+	s.put(single)
+	w := s.worker()
+	none := func(why string) {
+		s.until("a look says that nothing is due: "+why, func() bool {
+			s.wantClaims(why, s.poll(w, queue.Want{Free: 1}).Claims)
+			return !s.look(w).Due
+		})
+	}
+	s.enqueue(queue.Request{DAG: "single"})
+	s.claimOne(w)
+	none("all is claimed")
+	at := s.now(w) + dagrun.Time(s.TTL.Milliseconds())
+	s.enqueue(queue.Request{DAG: "single", RunAt: moment(at)})
+	s.until("a look says that it is due", func() bool {
+		looked := s.look(w)
+		if looked.Due && looked.Now < at {
+			s.Errorf("due at %d, before %d", looked.Now, at)
+		}
+		return looked.Due
+	})
+	s.claimOne(w)
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
+	s.enqueue(queue.Request{DAG: "single"})
+	none("the queue is paused")
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(false)}))
+	if !s.look(w).Due {
+		s.Error("the queue goes on, and nothing is due")
+	}
+	s.claimOne(w)
 }
 
 func claimedOnce(s *setup) {
@@ -74,7 +105,7 @@ func claimedOnce(s *setup) {
 		w := s.worker()
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				polled, err := w.Poll(s.Context(), queue.Appetite{Free: 3})
+				polled, err := w.Poll(s.Context(), queue.Want{Free: 3})
 				mu.Lock()
 				claims = append(claims, polled.Claims...)
 				done := len(claims) >= runs

@@ -198,7 +198,7 @@ func wakesByTimer(s *setup) {
 	if state := s.get(id).State; state != "waiting" && s.now(w) < wake {
 		s.Errorf("run %d is %s", id, state)
 	}
-	c = s.claimOne(w)
+	c = s.claimInTurns(w)
 	if now := s.now(w); now < wake {
 		s.Errorf("woken at %d, before %d", now, wake)
 	}

@@ -13,6 +13,8 @@ import (
 var leasePromises = []promise{
 	{"a silent worker is lost, and its runs are claimed again", silentIsLost},
 	{"a worker that renews is not lost", renewedIsKept},
+	{"a look that asks for a sweep names why it must: a silent worker is taken over by the sweep, not by the look", sweepTakesOver},
+	{"a poll alone takes nothing over and wakes nothing", pollClaimsAlone},
 	{"replacing takes exactly the ids that are named", replacesExactly},
 	{"a renewal brings mail and moves the deadline", renewalBrings},
 	{"a draining worker claims nothing and writes on", drainingClaimsNothing},
@@ -31,9 +33,8 @@ func silentIsLost(s *setup) {
 	var lost []uuid.UUID
 	var again *queue.Claim
 	s.until("it is claimed again", func() bool {
-		polled, err := b.Poll(s.Context(), queue.Appetite{Free: 1})
-		s.must(err)
-		lost = append(lost, polled.Lost...)
+		swept, polled := s.turn(b, queue.Want{Free: 1})
+		lost = append(lost, swept.Lost...)
 		if len(polled.Claims) > 0 {
 			again = polled.Claims[0]
 		}
@@ -44,7 +45,7 @@ func silentIsLost(s *setup) {
 		s.Errorf("claimed again: %+v", again)
 	}
 	s.enqueue(queue.Request{DAG: "chain"})
-	if polled, err := a.Poll(s.Context(), queue.Appetite{Free: 1}); len(polled.Claims) > 0 {
+	if polled, err := a.Poll(s.Context(), queue.Want{Free: 1}); len(polled.Claims) > 0 {
 		s.Error("a lost worker claimed a run")
 	} else {
 		s.wantError(err, queue.ErrLeaseLost)
@@ -64,12 +65,61 @@ func renewedIsKept(s *setup) {
 	end := moment(s.now(a)).Add(2 * ttl)
 	s.until("two TTLs are over", func() bool {
 		now := s.now(a)
-		if polled, err := b.Poll(s.Context(), queue.Appetite{Free: 1}); err != nil || len(polled.Lost)+len(polled.Claims) > 0 {
-			s.Fatalf("polled %+v, %v", polled, err)
+		if swept, polled := s.turn(b, queue.Want{Free: 1}); len(swept.Lost)+len(polled.Claims) > 0 {
+			s.Fatalf("swept %+v, polled %+v", swept, polled)
 		}
 		return moment(now).After(end)
 	})
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, s.now(a))))
+}
+
+func sweepTakesOver(s *setup) {
+	id := s.start(single)
+	a, b := s.worker(s.shortLived), s.worker()
+	c := s.claimOne(a)
+	asks := func() {
+		s.until("a look asks for a sweep", func() bool { return s.look(b).Sweep })
+		s.wantState(id, "running")
+		s.wantClaims("before the sweep", s.poll(b, queue.Want{Free: 1}).Claims)
+	}
+	asks()
+	s.now(a) // a sign of life after the look
+	if swept := s.sweep(b); len(swept.Lost) > 0 {
+		s.Errorf("a worker that renewed after the look is lost: %+v", swept)
+	}
+	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, s.now(a))))
+	asks()
+	swept := s.sweep(b)
+	s.same("lost", swept.Lost, []uuid.UUID{a.ID()})
+	if swept.Queued != 1 {
+		s.Errorf("%d runs were queued, want one", swept.Queued)
+	}
+	if again := s.claimOne(b); again.Run != id || again.Losses != 1 {
+		s.Errorf("claimed again: %+v", again)
+	}
+	s.until("looks ask for nothing more", func() bool { s.sweep(b); return !s.look(b).Sweep })
+}
+
+func pollClaimsAlone(s *setup) {
+	s.put(chain)
+	held, parked := s.enqueue(queue.Request{DAG: "chain"}), s.enqueue(queue.Request{DAG: "chain"})
+	a, b := s.worker(s.shortLived), s.worker()
+	s.wantClaims("the first", s.claim(a, 1), held)
+	c := s.claimOne(b)
+	at := s.now(b)
+	end := at + dagrun.Time(s.TTL.Milliseconds())
+	s.must(b.Commit(s.Context(), park(c, c.Inbox, end, row(0, 1, dagrun.TaskWaiting, at))))
+	s.until("two TTLs are over", func() bool {
+		s.wantClaims("a poll alone", s.poll(b, queue.Want{Free: 2}).Claims)
+		return s.now(b) > at+dagrun.Time(2*s.TTL.Milliseconds())
+	})
+	s.wantState(held, "running")
+	s.wantState(parked, "waiting")
+	if looked := s.look(b); looked.Queued != 1 {
+		s.Errorf("looked %+v, want that it queues run %d", looked, parked)
+	}
+	s.wantState(held, "running") // nobody watched its worker
+	s.wantClaims("after a look", s.claim(b, 1), parked)
 }
 
 func replacesExactly(s *setup) {
@@ -155,7 +205,7 @@ func closeGivesBack(s *setup) {
 	s.claim(a, 2)
 	s.must(a.Close(s.Context()))
 	s.must(a.Close(s.Context()))
-	_, err := a.Poll(s.Context(), queue.Appetite{Free: 1})
+	_, err := a.Poll(s.Context(), queue.Want{Free: 1})
 	if err == nil {
 		s.Error("a closed session polls")
 	}

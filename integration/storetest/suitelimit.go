@@ -67,7 +67,7 @@ func laterLimit(s *setup) {
 		s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	}
 	for range ids {
-		c := s.claimOne(w)
+		c := s.claimInTurns(w) // looks clear the way for what a limit found in a lane of other DAGs
 		s.idle(w, "one is active")
 		s.drive(w, c, Behaviour{})
 	}
@@ -95,7 +95,7 @@ func queueTimeout(s *setup) {
 	c := s.claimOne(a)
 	id := s.enqueue(queue.Request{DAG: "hurried"})
 	s.until("it gives up", func() bool {
-		s.idle(other, "it can serve nothing")
+		s.look(other)
 		return s.get(id).Over()
 	})
 	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" {
@@ -105,7 +105,7 @@ func queueTimeout(s *setup) {
 	s.wantState(started, "running")
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskSucceeded, s.now(a))))
 	s.must(a.Release(s.Context(), c, false))
-	s.idle(other, "it can serve nothing")
+	s.look(other)
 	s.wantState(started, "queued") // what started once has no such deadline
 	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
 		s.Errorf("driven %+v", d)
@@ -122,7 +122,7 @@ func queueTimeoutAgain(s *setup) {
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	s.wantState(id, "queued")
 	s.until("it gives up", func() bool {
-		s.idle(other, "it can serve nothing")
+		s.look(other)
 		return s.get(id).Over()
 	})
 	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" || r.Generation != 2 {
@@ -136,7 +136,7 @@ func queueTimeoutAgain(s *setup) {
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	c := s.claimOne(a)
 	s.must(a.Release(s.Context(), c, false))
-	s.idle(other, "it can serve nothing")
+	s.look(other)
 	s.drive(a, s.claimOne(a), Behaviour{})
 	s.wantState(id, "succeeded")
 }

@@ -48,14 +48,6 @@ func (s *setup) giveBack(w Session, id queue.RunID, waits bool) {
 	s.must(w.Release(s.Context(), c, waits))
 }
 
-// poll is one poll.
-func (s *setup) poll(w Session, a queue.Appetite) queue.Polled {
-	s.Helper()
-	polled, err := w.Poll(s.Context(), a)
-	s.must(err)
-	return polled
-}
-
 func (s *setup) wantClaims(what string, got []*queue.Claim, want ...queue.RunID) {
 	s.Helper()
 	var runs []queue.RunID
@@ -121,11 +113,11 @@ func releasedExpires(s *setup) {
 	c := s.claimOne(w)
 	end := s.get(id).RunAt.Add(time.Second)
 	s.until("its time is over while it is claimed", func() bool { return moment(s.now(w)).After(end) })
-	s.idle(other, "it can serve nothing")
+	s.look(other)
 	s.wantState(id, "running")
 	s.must(w.Release(s.Context(), c, true))
 	s.until("it gives up", func() bool {
-		s.idle(other, "it can serve nothing")
+		s.look(other)
 		return s.get(id).Over()
 	})
 	if r := s.get(id); r.State != "failed" || r.Reason != "queue_timeout" || !r.StartedAt.IsZero() {
@@ -142,7 +134,7 @@ func releasedAgain(s *setup) {
 	if r := s.get(id); r.State != "queued" || r.Generation != 2 || !r.StartedAt.IsZero() {
 		s.Errorf("run %+v", r)
 	}
-	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {
 		s.Errorf("answer %+v", answer)
 	}
@@ -191,7 +183,7 @@ func (s *setup) rouses(id queue.RunID) {
 	s.Helper()
 	w := s.worker()
 	s.until("a full worker takes it", func() bool {
-		claims := s.poll(w, queue.Appetite{Roused: 64}).Claims
+		claims := s.poll(w, queue.Want{Roused: 64}).Claims
 		for _, c := range claims {
 			if c.Run != id || !c.Begun {
 				s.Fatalf("claimed %+v", c)
@@ -216,6 +208,7 @@ func rousedByTimer(s *setup) {
 	c := s.claimOne(w)
 	at := s.now(w)
 	s.must(w.Commit(s.Context(), park(c, c.Inbox, at+dagrun.Time(s.TTL.Milliseconds()), row(0, 1, dagrun.TaskWaiting, at))))
+	s.until("a look wakes it", func() bool { return s.look(w).Queued > 0 })
 	s.rouses(id)
 }
 
@@ -244,7 +237,7 @@ func slotWanted(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, true))
 	for range 3 {
-		s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+		s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
 	s.rouses(id)
@@ -257,7 +250,7 @@ func slotWantedStill(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, true))
 	s.giveBack(w, id, false)
-	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
 	s.claimOne(w)
 	s.worker(replacing(w))
 	s.rouses(id)
@@ -282,8 +275,8 @@ func rousedBehindLimit(s *setup) {
 	s.drive(w, s.claimOne(w), Behaviour{})
 	fresh := s.enqueue(queue.Request{DAG: "gate", Priority: new(5)})
 	s.ask(approve(roused, "a"))
-	s.wantClaims("a full worker", s.poll(w, queue.Appetite{Roused: 64}).Claims, roused)
-	s.wantClaims("with a free slot", s.poll(w, queue.Appetite{Free: 1}).Claims, fresh)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims, roused)
+	s.wantClaims("with a free slot", s.poll(w, queue.Want{Free: 1}).Claims, fresh)
 }
 
 // hears waits for the word that there are runs.
@@ -322,7 +315,7 @@ func toldOfRank(s *setup) {
 	s.put(single)
 	w := s.worker()
 	s.listens(w)
-	s.poll(w, queue.Appetite{Waiting: 1, Least: new(0)})
+	s.poll(w, queue.Want{Least: new(0)})
 	s.enqueue(queue.Request{DAG: "single", Priority: new(5)})
 	s.hears(w)
 }
@@ -332,12 +325,13 @@ func passesOn(s *setup) {
 	told, next := s.worker(), s.worker()
 	s.listens(told)
 	s.listens(next)
-	s.poll(next, queue.Appetite{})
+	s.poll(next, queue.Want{})
+	s.seesOthers(told)
 	s.idle(told, "nothing is queued")
 	s.enqueue(queue.Request{DAG: "single"})
 	s.hears(told)
-	s.wantClaims("above all", s.poll(next, queue.Appetite{Free: 1, Above: new(1000)}).Claims)
-	s.poll(told, queue.Appetite{})
+	s.wantClaims("above all", s.poll(next, queue.Want{Free: 1, Above: new(1000)}).Claims)
+	s.poll(told, queue.Want{})
 	s.hears(next)
 }
 
@@ -350,21 +344,21 @@ func aheadAlone(s *setup) {
 	w, other := s.worker(), s.worker()
 	stranger := s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
 	for _, idle := range []Session{other, stranger} {
-		s.poll(idle, queue.Appetite{Free: 1, Above: new(1000)}) // and is hungry
+		s.poll(idle, queue.Want{Free: 1, Above: new(1000)}) // and is hungry
 	}
-	s.poll(w, queue.Appetite{}) // sees them
-	s.wantClaims("beside a hungry worker", s.poll(w, queue.Appetite{Ahead: 1}).Claims)
-	s.wantClaims("where something is free", s.poll(w, queue.Appetite{Free: 1, Ahead: 1}).Claims, ids[0])
-	s.poll(other, queue.Appetite{})
-	s.poll(w, queue.Appetite{})
-	p := s.poll(w, queue.Appetite{Ahead: 3})
+	s.seesOthers(w)
+	s.wantClaims("beside a hungry worker", s.poll(w, queue.Want{Ahead: 1}).Claims)
+	s.wantClaims("where something is free", s.poll(w, queue.Want{Free: 1, Ahead: 1}).Claims, ids[0])
+	s.poll(other, queue.Want{})
+	looked := s.seesOthers(w)
+	p := s.poll(w, queue.Want{Ahead: 3})
 	s.wantClaims("beside a full worker, and a hungry one of other queues", p.Claims, ids[1:]...)
-	if p.Hungry || len(p.Shared) == 0 {
-		s.Errorf("polled %+v", p)
+	if p.Hungry || len(looked.Shared) == 0 {
+		s.Errorf("looked %+v, polled %+v", looked, p)
 	}
 	s.must(other.Close(s.Context()))
-	if p := s.poll(w, queue.Appetite{}); len(p.Shared) > 0 {
-		s.Errorf("it shares %v with nobody", p.Shared)
+	if looked := s.seesOthers(w); len(looked.Shared) > 0 {
+		s.Errorf("it shares %v with nobody", looked.Shared)
 	}
 }
 
@@ -374,31 +368,31 @@ func aheadBehindLimit(s *setup) {
 	first := s.enqueue(queue.Request{DAG: "single"})
 	s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	s.wantClaims("one is to start", s.poll(w, queue.Appetite{Free: 1, Ahead: 4}).Claims, first)
-	s.wantClaims("none is", s.poll(w, queue.Appetite{Ahead: 4}).Claims)
+	s.wantClaims("one is to start", s.poll(w, queue.Want{Free: 1, Ahead: 4}).Claims, first)
+	s.wantClaims("none is", s.poll(w, queue.Want{Ahead: 4}).Claims)
 }
 
 func topAndAbove(s *setup) {
 	s.put(single)
 	low := s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
+	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top != nil {
 		s.Errorf("%d ranks above 0", *p.Top)
 	}
 	high := s.enqueue(queue.Request{DAG: "single", Priority: new(7)})
 	s.enqueue(queue.Request{DAG: "single", Priority: new(3)})
-	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
+	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
 		s.Errorf("polled %+v", p)
 	}
-	s.wantClaims("above 3", s.poll(w, queue.Appetite{Free: 5, Above: new(3)}).Claims, high)
-	if p := s.poll(w, queue.Appetite{Least: new(3)}); p.Top != nil {
+	s.wantClaims("above 3", s.poll(w, queue.Want{Free: 5, Above: new(3)}).Claims, high)
+	if p := s.poll(w, queue.Want{Least: new(3)}); p.Top != nil {
 		s.Errorf("%d ranks above 3", *p.Top)
 	}
-	if p := s.poll(w, queue.Appetite{}); p.Top != nil {
+	if p := s.poll(w, queue.Want{}); p.Top != nil {
 		s.Errorf("nothing waits, and %d ranks above it", *p.Top)
 	}
 	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
-	if p := s.poll(w, queue.Appetite{Least: new(0)}); p.Top != nil {
+	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top != nil {
 		s.Errorf("%d of a paused queue", *p.Top)
 	}
 	s.wantState(low, "queued")
@@ -407,13 +401,13 @@ func topAndAbove(s *setup) {
 func hungryForFree(s *setup) {
 	s.start(single)
 	w := s.worker()
-	if p := s.poll(w, queue.Appetite{Free: 1, Ahead: 5}); len(p.Claims) != 1 || p.Hungry {
+	if p := s.poll(w, queue.Want{Free: 1, Ahead: 5}); len(p.Claims) != 1 || p.Hungry {
 		s.Errorf("polled %+v", p)
 	}
-	if p := s.poll(w, queue.Appetite{Ahead: 5, Roused: 5}); p.Hungry {
+	if p := s.poll(w, queue.Want{Ahead: 5, Roused: 5}); p.Hungry {
 		s.Error("it has no free slot, and is hungry")
 	}
-	if p := s.poll(w, queue.Appetite{Free: 1}); !p.Hungry {
+	if p := s.poll(w, queue.Want{Free: 1}); !p.Hungry {
 		s.Error("it has a free slot, and is not hungry")
 	}
 }
@@ -424,24 +418,24 @@ func rivals(s *setup) {
 	for range 3 {
 		s.enqueue(queue.Request{DAG: "single"})
 	}
-	s.poll(elsewhere, queue.Appetite{Free: 4})
+	s.poll(elsewhere, queue.Want{Free: 4})
 	s.wantRivals(one, 0)
-	if p := s.poll(other, queue.Appetite{Free: 1, Spare: 3}); len(p.Claims) != 1 || p.Hungry {
+	if p := s.poll(other, queue.Want{Free: 1, Spare: 3}); len(p.Claims) != 1 || p.Hungry {
 		s.Errorf("claimed %d, hungry %v: want one, and more to be there", len(p.Claims), p.Hungry)
 	}
 	s.wantRivals(one, 1)
-	s.poll(other, queue.Appetite{Free: 1})
+	s.poll(other, queue.Want{Free: 1})
 	s.wantRivals(one, 0)
 }
 
 func unfitAlone(s *setup) {
 	s.put(single)
 	w, other := s.worker(), s.worker()
-	s.poll(other, queue.Appetite{Free: 1})
+	s.poll(other, queue.Want{Free: 1})
 	s.wantRivals(w, 1)
 	s.tells(other, "no space left")
-	if p := s.poll(w, queue.Appetite{}); p.Rivals != 0 || len(p.Shared) > 0 || len(p.Open) > 0 {
-		s.Errorf("beside a worker that claims nothing: polled %+v", p)
+	if looked := s.seesOthers(w); looked.Rivals != 0 || len(looked.Shared) > 0 || len(looked.Open) > 0 {
+		s.Errorf("beside a worker that claims nothing: looked %+v", looked)
 	}
 	s.must(w.Drain(s.Context()))
 	id := s.enqueue(queue.Request{DAG: "single"})
@@ -468,8 +462,14 @@ func (s *setup) tells(w Session, unfit string) {
 
 func (s *setup) wantRivals(w Session, want int) {
 	s.Helper()
-	s.poll(w, queue.Appetite{})
-	if p := s.poll(w, queue.Appetite{}); p.Rivals != want {
-		s.Errorf("%d rivals, want %d", p.Rivals, want)
+	if looked := s.seesOthers(w); looked.Rivals != want {
+		s.Errorf("%d rivals, want %d", looked.Rivals, want)
 	}
+}
+
+// seesOthers has a worker without a free slot look at the others, by the lanes that a poll knows.
+func (s *setup) seesOthers(w Session) queue.Looked {
+	s.Helper()
+	s.poll(w, queue.Want{})
+	return s.look(w)
 }

@@ -115,9 +115,6 @@ func (a *audit) lost(id uuid.UUID) {
 }
 
 func (a *audit) polled(p *process, polled *queue.Polled) {
-	for _, id := range polled.Lost {
-		a.lost(id)
-	}
 	for _, c := range polled.Claims {
 		r := a.row(c.Run)
 		a.say("run %d: claimed by %s in epoch %d, %s", c.Run, p.name, c.Epoch, c.Row.State)

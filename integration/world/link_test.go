@@ -38,8 +38,14 @@ func (p *process) register(ctx context.Context, w queue.Worker) (worker.Session,
 	}
 	l := &link{process: p, inner: inner}
 	l.extend(sent)
-	return worker.Session{Reader: l, Writer: l, Lease: l}, nil
+	return worker.Session{Claimer: l, Reader: l, Writer: l, Lease: l}, nil
 }
+
+// The calls that show whether a worker would find a run.
+const (
+	opPoll = "poll"
+	opLook = "look"
+)
 
 // fate is what happens to one call.
 type fate struct {
@@ -119,7 +125,7 @@ func call[T any](ctx context.Context, p *process, op, key string, do func() (T, 
 		return none, errAway
 	}
 	answer, err = do()
-	if f.fault == storetest.Twice && err == nil && op != "poll" && op != "register" {
+	if f.fault == storetest.Twice && err == nil && op != opPoll && op != "register" {
 		answer, err = do()
 	}
 	p.pause(ctx, f.back)
@@ -145,16 +151,16 @@ func (l *link) Deadline() (soft, hard time.Duration) {
 
 func (l *link) Stats() queue.SessionStats { return queue.SessionStats{} }
 
-// Poll keeps claims that came in an answer nobody heard, to be given back by a renewal.
-func (l *link) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error) {
+// Poll keeps the claims of an answer that was lost, to be given back by a sweep.
+func (l *link) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
 	var got queue.Polled
-	l.store.polls(l.process)
-	polled, err := call(ctx, l.process, "poll", "", func() (queue.Polled, error) {
+	l.store.asks(l.process, opPoll)
+	polled, err := call(ctx, l.process, opPoll, "", func() (queue.Polled, error) {
 		var err error
-		got, err = l.store.poll(ctx, l, a)
+		got, err = l.store.poll(ctx, l, want)
 		return got, err
 	})
-	l.store.heard(l.process, err)
+	l.store.answered(l.process, opPoll, err)
 	if err != nil && len(got.Claims) > 0 {
 		l.count(func(c *Counts) { c.Unheard += len(got.Claims) })
 		l.lmu.Lock()
@@ -164,14 +170,23 @@ func (l *link) Poll(ctx context.Context, a queue.Appetite) (queue.Polled, error)
 	return polled, err
 }
 
-// Renew also gives back what the store holds for the worker, and the worker does not know.
-func (l *link) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
-	sent := l.boot()
-	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, v) })
+// Look also asks for a sweep where an answer to a poll was lost, as a session does that lost a connection.
+func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
+	l.store.asks(l.process, opLook)
+	looked, err := call(ctx, l.process, opLook, "", func() (queue.Looked, error) { return l.store.look(ctx, l, load) })
+	l.store.answered(l.process, opLook, err)
+	l.lmu.Lock()
+	defer l.lmu.Unlock()
+	looked.Sweep = err == nil && (looked.Sweep || len(l.unheard) > 0)
+	return looked, err
+}
+
+// Sweep also gives back what the store holds for the worker, and the worker does not know.
+func (l *link) Sweep(ctx context.Context) (queue.Swept, error) {
+	swept, err := call(ctx, l.process, "sweep", "", func() (queue.Swept, error) { return l.store.sweep(ctx, l) })
 	if err != nil {
-		return renewal, err
+		return swept, err
 	}
-	l.extend(sent)
 	l.lmu.Lock()
 	unheard := l.unheard
 	l.unheard = nil
@@ -179,7 +194,17 @@ func (l *link) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error)
 	for _, c := range unheard {
 		_ = l.store.release(ctx, l, c, false)
 	}
-	return renewal, nil
+	return swept, nil
+}
+
+// Renew moves the deadline where its answer is heard.
+func (l *link) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
+	sent := l.boot()
+	renewal, err := call(ctx, l.process, "renew", "", func() (queue.Renewal, error) { return l.store.renew(ctx, l, v) })
+	if err == nil {
+		l.extend(sent)
+	}
+	return renewal, err
 }
 
 func (l *link) Load(ctx context.Context, claims []*queue.Claim) ([]*queue.Loaded, error) {

@@ -14,48 +14,66 @@ import (
 
 // How the audit looks at the sharing of work.
 //
-//	C2 no run waits for idleMost while a worker that may serve it could start its first ready task; a worker counts while its polls
-//	   and signs of life get through
+//	C2 no run waits for idleMost while a worker that may serve it could start its first ready task; a worker counts while its looks,
+//	   polls and signs of life get through
 //	C3 a run is moved for want of a slot by each worker once at most, unless something of it starts, ends or is asked meanwhile
 const (
 	idleEvery = 100 * time.Millisecond
 	idleMost  = 1500 * time.Millisecond
-	pollFresh = queue.PollEvery + queue.PollEvery/2
+	lookFresh = queue.LookInterval + queue.LookInterval/2
 )
 
 // sharing is since when a worker with a free slot and a run that waits for one stand side by side.
 type sharing struct {
-	polling map[*process]time.Time // since when a poll is under way
-	polled  map[*process]time.Time // last, with success
+	asking  map[asking]time.Time   // since when a call is under way
+	looked  map[*process]time.Time // last, with success, and no poll failed since
 	renewed map[*process]time.Time
 	idle    map[queue.RunID]time.Time // since when
 	leaving map[queue.RunID]int       // drives whose release is under way, which may take a while
 	moves   map[queue.RunID]int       // since something of the run went on
 }
 
+// asking is a kind of call that a worker has under way, one at a time.
+type asking struct {
+	process *process
+	op      string
+}
+
 func newSharing() sharing {
 	return sharing{
-		polling: map[*process]time.Time{}, leaving: map[queue.RunID]int{}, polled: map[*process]time.Time{}, renewed: map[*process]time.Time{}, idle: map[queue.RunID]time.Time{}, moves: map[queue.RunID]int{},
+		asking: map[asking]time.Time{}, looked: map[*process]time.Time{}, renewed: map[*process]time.Time{},
+		idle: map[queue.RunID]time.Time{}, leaving: map[queue.RunID]int{}, moves: map[queue.RunID]int{},
 	}
 }
 
-// heard takes in that a worker got an answer to a poll, or none: then it is not counted on until it gets one.
-func (s *store) heard(p *process, err error) {
+// asks says that a worker sends a poll or a look, which may take a while.
+func (s *store) asks(p *process, op string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.audit.sharing.polling, p)
-	if err != nil {
-		delete(s.audit.sharing.polled, p)
-		return
-	}
-	s.audit.sharing.polled[p] = time.Now()
+	s.audit.sharing.asking[asking{p, op}] = time.Now()
 }
 
-// polls says that a worker sends a poll, which may take a while.
-func (s *store) polls(p *process) {
+// answered takes in that a worker got an answer to a poll or a look, or none: then it is not counted on until a look gets one.
+func (s *store) answered(p *process, op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.audit.sharing.polling[p] = time.Now()
+	delete(s.audit.sharing.asking, asking{p, op})
+	switch {
+	case err != nil:
+		delete(s.audit.sharing.looked, p)
+	case op == opLook:
+		s.audit.sharing.looked[p] = time.Now()
+	}
+}
+
+// waitsLong reports whether a worker has waited for an answer to a poll or a look since long ago.
+func (s *sharing) waitsLong(p *process, now time.Time) bool {
+	for _, op := range []string{opPoll, opLook} {
+		if since, asks := s.asking[asking{p, op}]; asks && now.Sub(since) > idleEvery {
+			return true
+		}
+	}
+	return false
 }
 
 // leaves counts releases that are under way.
@@ -141,12 +159,11 @@ func (s *store) lookAtSharing() {
 func (a *audit) roomAndStalled(now time.Time) (room *process, stalled []queue.RunID) {
 	for _, id := range a.registrations {
 		p := a.owners[id]
-		if !p.current(id) || now.Sub(a.sharing.polled[p]) > pollFresh || now.Sub(a.sharing.renewed[p]) > beatEvery+queue.PollEvery {
+		if !p.current(id) || now.Sub(a.sharing.looked[p]) > lookFresh || now.Sub(a.sharing.renewed[p]) > beatEvery+queue.LookInterval {
 			continue
 		}
 		status := p.worker.Status()
-		since, polling := a.sharing.polling[p]
-		if status.Phase != worker.Live || p.stands() || polling && now.Sub(since) > idleEvery {
+		if status.Phase != worker.Live || p.stands() || a.sharing.waitsLong(p, now) {
 			continue
 		}
 		if status.Gate.Free > status.Gate.Expected && status.Gate.Waiting == 0 {

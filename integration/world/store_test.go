@@ -21,15 +21,33 @@ func (s *store) register(ctx context.Context, p *process, w queue.Worker) (*stor
 	return inner, err
 }
 
-func (s *store) poll(ctx context.Context, l *link, a queue.Appetite) (queue.Polled, error) {
+func (s *store) poll(ctx context.Context, l *link, want queue.Want) (queue.Polled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	polled, err := l.inner.Poll(context.WithoutCancel(ctx), a)
+	polled, err := l.inner.Poll(context.WithoutCancel(ctx), want)
 	if err == nil {
 		s.audit.polled(l.process, &polled)
 	}
 	return polled, err
+}
+
+func (s *store) look(ctx context.Context, l *link, load queue.Load) (queue.Looked, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.Look(context.WithoutCancel(ctx), load)
+}
+
+func (s *store) sweep(ctx context.Context, l *link) (queue.Swept, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	swept, err := l.inner.Sweep(context.WithoutCancel(ctx))
+	for _, id := range swept.Lost {
+		s.audit.lost(id)
+	}
+	return swept, err
 }
 
 func (s *store) renew(ctx context.Context, l *link, v queue.Vitals) (queue.Renewal, error) {

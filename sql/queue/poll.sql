@@ -1,6 +1,6 @@
--- Purpose: claims due runs, best lanes first, and brings what else a worker looks after: its peers, runs whose time has come, what the dead left.
---          It has the part `roused` instead of `fresh` where nothing is free, and `top` where tasks wait for slots
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where nothing is free; runs_pkey; runs_wake and runs_deadline, from where nothing was due last; fences_pkey, workers_pkey
+-- Purpose: claims due runs of the lanes that a worker serves, best lanes first, and says where the next poll begins. Where @full, no slot is free or about to be: then
+--          it claims what came back and may need none, and leaves alone what waits for a slot
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where @full; runs_pkey; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
 WITH fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
@@ -21,10 +21,9 @@ WITH fence AS MATERIALIZED (
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
-           -- part fresh
            SELECT due.run_id FROM ( -- what was given back for want of a slot, only for a free one
                   SELECT r.run_id, r.slot_wanted FROM oarlock.runs r
-                   WHERE NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
+                   WHERE NOT @full::bool AND NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
                    ORDER BY r.run_at, r.run_id LIMIT least(@want, lane.most) FOR NO KEY UPDATE SKIP LOCKED) due
@@ -32,21 +31,16 @@ WITH fence AS MATERIALIZED (
            UNION ALL
            SELECT begun.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
-                   WHERE lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
+                   WHERE NOT @full AND lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND r.started_at IS NOT NULL
                    ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) begun
-           -- part roused
            UNION ALL
-           -- end roused
-           -- end fresh
-           -- part roused
            SELECT roused.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
-                   WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
+                   WHERE @full AND r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.started_at IS NOT NULL
                    ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) roused
-           -- end roused
            ) head
      WHERE NOT lane.limited
      LIMIT @want::int
@@ -58,16 +52,9 @@ WITH fence AS MATERIALIZED (
      WHERE c.run_id = p.run_id -- by key alone: planned on an empty table, a plan by state would go through all that is queued for each run
     RETURNING (c.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, c.*, p.n
 ), told AS ( -- who wakes workers asks whether they are hungry, and what their tasks rank: each change would be one more dead row for those who ask
-    UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least, busy = @busy, waiting = @waiting
+    UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least
       FROM (SELECT least(count(*), @free)::int AS n FROM picked) h
-     WHERE w.worker_id = @worker AND w.state = 'live'
-       AND ((w.hungry > 0) <> (@free > h.n) OR w.least IS DISTINCT FROM @least::int OR @show AND (w.busy, w.waiting) <> (@busy::int, @waiting::int))
-), peer AS (
-    SELECT w.worker_id, w.beat, w.ttl_ms, w.kind, w.state = 'live' AND w.unfit = '' AS live, w.hungry > 0 AS hungry FROM oarlock.workers w
-     WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
-), dead AS ( -- whose runs wait for somebody who takes them from it
-    SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')
--- part fresh
+     WHERE w.worker_id = @worker AND w.state = 'live' AND ((w.hungry > 0) <> (@free > h.n) OR w.least IS DISTINCT FROM @least::int)
 ), passed AS MATERIALIZED ( -- what stands between a floor and the first run that was claimed, or now, is locked: the floor is not to pass it
     SELECT l.lane_id, head.run_at, head.run_id
       FROM lane l
@@ -78,42 +65,30 @@ WITH fence AS MATERIALIZED (
               AND (r.run_at, r.run_id) < (coalesce(f.run_at, statement_timestamp()), coalesce(f.run_id, 0))
               AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
             ORDER BY r.run_at, r.run_id LIMIT 1) head
-     WHERE NOT l.limited AND NOT l.halted AND @want > 0
--- end fresh
+     WHERE NOT @full AND NOT l.limited AND NOT l.halted AND @want > 0
 ), facts AS (
     SELECT 1 AS n, (SELECT t.terms FROM oarlock.claim_terms t) AS terms, statement_timestamp() AS now,
            pg_current_xact_id()::text AS xid, pg_current_snapshot()::text AS snapshot,
            EXISTS (SELECT FROM fence) -- asked first: who waited for it in vain has an old snapshot, in which it is still there
                OR EXISTS (SELECT FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'draining'
                            WHERE f.worker_id = @worker AND f.channel = 'claim') AS fenced,
-           (SELECT true FROM oarlock.runs r
-             WHERE r.state = 'waiting' AND r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) AS wakes,
-           (SELECT true FROM oarlock.runs r
-             WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline > @waited::timestamptz AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) AS expires,
-           ARRAY(SELECT d.worker_id FROM dead d) AS dead,
            ARRAY(SELECT l.lane_id FROM lane l
                   WHERE l.limited AND @want > 0
-                    -- part fresh
-                    AND CASE WHEN l.halted
+                    AND CASE WHEN @full
+                        THEN (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
+                                 AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
+                        WHEN l.halted
                         THEN (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0
                                  AND r.run_at <= statement_timestamp() AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
                         ELSE (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
-                                 AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END
-                    -- end fresh
-                    -- part roused
-                    AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND NOT r.slot_wanted
-                            AND r.started_at IS NOT NULL ORDER BY r.run_at, r.run_id LIMIT 1)
-                    -- end roused
-                ) AS limited,
-           -- part top
+                                 AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1) END) AS limited,
            (SELECT l.priority FROM lane l
              WHERE l.priority > @least AND NOT l.halted
                AND (SELECT true FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                        AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp()
                        AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL) ORDER BY r.run_at, r.run_id LIMIT 1)
              ORDER BY l.n LIMIT 1) AS top,
-           -- end top
-           ARRAY(SELECT l.lane_id FROM lane l
+           ARRAY(SELECT l.lane_id FROM lane l -- what stands at a floor and may not begin: only this poll sees it, for the next one begins above
                   WHERE NOT l.halted AND l.shared AND @held::bigint[] <> '{}'
                     AND (SELECT r.dag_id = ANY (@held::bigint[]) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                             AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS blocked,
@@ -121,28 +96,11 @@ WITH fence AS MATERIALIZED (
            ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
            ARRAY(SELECT l.floor FROM lane l WHERE l.moved ORDER BY l.lane_id) AS floors,
            ARRAY(SELECT l.first FROM lane l WHERE l.moved ORDER BY l.lane_id) AS froms,
-           -- part fresh
            ARRAY(SELECT p.lane_id FROM passed p ORDER BY p.lane_id) AS passed,
            ARRAY(SELECT p.run_at FROM passed p ORDER BY p.lane_id) AS passed_at,
-           ARRAY(SELECT p.run_id FROM passed p ORDER BY p.lane_id) AS passed_runs,
-           -- end fresh
-           (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
-           (SELECT array_agg(p.beat ORDER BY p.worker_id) FROM peer p) AS beats,
-           (SELECT array_agg(p.ttl_ms ORDER BY p.worker_id) FROM peer p) AS ttls,
-           (SELECT array_agg(p.kind ORDER BY p.worker_id) FROM peer p) AS kinds,
-           (SELECT array_agg(p.live ORDER BY p.worker_id) FROM peer p) AS lives,
-           (SELECT array_agg(p.hungry ORDER BY p.worker_id) FROM peer p) AS hungry
+           ARRAY(SELECT p.run_id FROM passed p ORDER BY p.lane_id) AS passed_runs
 )
-SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.wakes, f.expires, f.dead, f.limited,
-       -- part top
-       f.top,
-       -- end top
-       f.blocked, f.moved, f.resets, f.floors, f.froms,
-       -- part fresh
-       f.passed, f.passed_at, f.passed_runs,
-       -- end fresh
-       f.peers, f.beats, f.ttls, f.kinds, f.lives, f.hungry,
-       d.name, c.*
+SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.limited, f.top, f.blocked, f.moved, f.resets, f.floors, f.froms, f.passed, f.passed_at, f.passed_runs, d.name, c.*
   FROM facts f
   FULL JOIN claimed c ON c.n = f.n
   LEFT JOIN oarlock.dags d ON d.dag_id = c.dag_id

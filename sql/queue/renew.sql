@@ -6,7 +6,7 @@ WITH alive AS (
            unfit = @unfit, unfit_since = CASE WHEN @unfit <> '' THEN clock_timestamp() - @unfit_ms::bigint * interval '1 millisecond' END
      WHERE w.worker_id = @worker AND w.state IN ('live', 'draining')
     RETURNING coalesce((SELECT o.desired FROM oarlock.worker_orders o WHERE o.worker_id = w.worker_id ORDER BY o.order_id DESC LIMIT 1), 'live') AS desired
-), held AS MATERIALIZED ( -- by key: while somebody holds an old snapshot, all that the worker ever held would be in the way. What it does not know of, queue/strays finds
+), held AS MATERIALIZED ( -- by key: while somebody holds an old snapshot, all that the worker ever held would be in the way. What it does not know of, queue/sweep finds
     SELECT r.run_id, r.inbox, r.claim_id FROM unnest(@held::bigint[]) u (run_id) JOIN oarlock.runs r ON r.run_id = u.run_id
      WHERE r.worker_id IS NOT DISTINCT FROM @worker -- never by the worker's own entries
 ), mail AS MATERIALIZED (

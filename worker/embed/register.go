@@ -30,7 +30,7 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	r.dead = nil
 	r.session.Store(session)
 	r.sql.Use(session, session.ID())
-	return worker.Session{Reader: session, Writer: session, Lease: session}, nil
+	return worker.SessionOf(session), nil
 }
 
 // try says why the database would not take records now.

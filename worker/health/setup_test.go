@@ -41,7 +41,7 @@ func (s *store) run(t *testing.T) (w *worker.Worker, stopped chan struct{}) {
 	w, err := worker.New(worker.Config{
 		Register: func(ctx context.Context, self queue.Worker) (worker.Session, error) {
 			m, err := s.Register(ctx, self)
-			return worker.Session{Reader: m, Writer: m, Lease: m}, err
+			return worker.Session{Claimer: m, Reader: m, Writer: m, Lease: m}, err
 		},
 		Self: queue.Worker{Name: "w", TTL: 3 * time.Second}, Slots: 2,
 		Executors: map[string]worker.Executor{"process": s},

@@ -67,7 +67,7 @@ func newCounted() counted {
 		bodies:      newNames(maxBodies),
 
 		polls:    newChoice("polls_total", "Polls, by result.", "result", results),
-		pollTook: histogram("poll_duration_seconds", "How long polls took, with what they did for others.", tripBuckets),
+		pollTook: histogram("poll_duration_seconds", "How long polls took.", tripBuckets),
 		claims:   histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
 		reaped:   counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
 		requeued: counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
@@ -146,8 +146,6 @@ func (s *Set) Polled(p worker.PollEnd) {
 	if n := len(p.Got.Claims); n > 0 {
 		c.claims.Observe(float64(n))
 	}
-	c.reaped.Add(float64(len(p.Got.Lost)))
-	c.requeued.Add(float64(p.Got.Queued))
 }
 
 // Renewed counts a sign of life.
@@ -161,7 +159,12 @@ func (s *Set) Renewed(margin, took time.Duration, err error) {
 
 // Queue is the meter of the store that the worker registers with.
 func (s *Set) Queue() queue.Meter {
-	return queue.Meter{Flushed: s.flushed, FenceLost: s.counted.fencesLost.Inc}
+	return queue.Meter{Flushed: s.flushed, FenceLost: s.counted.fencesLost.Inc, Requeued: s.requeued}
+}
+
+func (s *Set) requeued(workers, runs int) {
+	s.counted.reaped.Add(float64(workers))
+	s.counted.requeued.Add(float64(runs))
 }
 
 func (s *Set) flushed(f queue.FlushTry) {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -49,7 +48,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	s.RunLeft("d", worker.Parked, 0)
 	s.TaskSettled("d", dagrun.TaskFailed)
 	s.AttemptEnded(worker.AttemptEnd{DAG: "d", Body: "run", Outcome: "exit", Took: 2 * time.Second})
-	s.Polled(worker.PollEnd{Wanted: 5, Got: queue.Polled{Claims: make([]*queue.Claim, 3), Lost: make([]uuid.UUID, 1), Queued: 2}, Took: time.Millisecond})
+	s.Polled(worker.PollEnd{Wanted: 5, Got: queue.Polled{Claims: make([]*queue.Claim, 3)}, Took: time.Millisecond})
 	s.Polled(worker.PollEnd{Err: io.EOF})
 	s.Renewed(9*time.Second, time.Millisecond, nil)
 	s.Renewed(8*time.Second, time.Millisecond, io.EOF)
@@ -57,6 +56,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	q.Flushed(queue.FlushTry{Batches: 4, Records: 9, Bytes: 1000, Took: time.Millisecond})
 	q.Flushed(queue.FlushTry{Err: io.EOF})
 	q.FenceLost()
+	q.Requeued(1, 2)
 	s.Watch(func() worker.Status {
 		return worker.Status{
 			Phase: worker.Draining, Containment: "cgroup", Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},

@@ -196,7 +196,7 @@ func (y *yard) work(a *postgres.Action, e worker.Executor, change ...func(*hand,
 			}
 			a.Use(settler{s, h}, s.ID())
 			h.ids <- s.ID()
-			return worker.Session{Reader: reader{s}, Writer: writer{s}, Lease: s}, nil
+			return worker.Session{Claimer: s, Reader: reader{s}, Writer: writer{s}, Lease: s}, nil
 		},
 		Cancel: func(context.Context, queue.RunID, bool) error { return nil },
 		Self:   queue.Worker{Name: "w", Host: "h", BootID: "b", PID: 1, Version: "v", Containment: "none"}, Slots: 8,

@@ -67,10 +67,14 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for driven := 0; ; {
-		polled, err := s.Poll(ctx, queue.Appetite{Free: 100})
+		if driven == 0 { // later, what waits for a timer is the next command's
+			_, err := s.Look(ctx, queue.Load{})
+			ts.Check(err)
+		}
+		polled, err := s.Poll(ctx, queue.Want{Free: 100})
 		ts.Check(err)
 		for _, claim := range polled.Claims {
-			_, err := storetest.Drive(ctx, storetest.Session{Claimer: s, Journal: s, Lease: s, LogSink: s}, claim, storetest.Behaviour{
+			_, err := storetest.Drive(ctx, storetest.Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}, claim, storetest.Behaviour{
 				Body: p.body,
 				Wait: func(storetest.Body) dagrun.Time { return 0 },
 			})
@@ -88,7 +92,7 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 func (d *databases) hold(ts *testscript.TestScript, _ bool, _ []string) {
 	store, ctx := d.open(ts)
 	s := d.register(ctx, ts, store)
-	_, err := s.Poll(ctx, queue.Appetite{Free: 100})
+	_, err := s.Poll(ctx, queue.Want{Free: 100})
 	ts.Check(err)
 	_, err = s.Renew(ctx, queue.Vitals{Busy: 1})
 	ts.Check(err)

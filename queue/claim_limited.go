@@ -60,56 +60,48 @@ func (l *lanes) owe(due []gate, full bool) {
 
 // claimLimited claims behind limits, as far as there is room: runs to start, or where nothing is free those that may need no
 // slot.
-func (s *Session) claimLimited(ctx context.Context, gates []gate, a Appetite, room func() int, p *Polled) error {
+func (c *claimer) claimLimited(ctx context.Context, gates []gate, want Want, room func() int, p *Polled) error {
 	for _, g := range gates {
 		if room() == 0 {
 			return nil
 		}
-		s.lanes.pass(g)
-		if err := s.claimBehind(ctx, g, a, room(), p); err != nil && !errors.Is(err, errGateTaken) {
+		c.lanes.pass(g)
+		if err := c.claimBehind(ctx, g, want, room(), p); err != nil && !errors.Is(err, errGateTaken) {
 			return err
 		}
 	}
 	return nil
 }
 
-// claimBehind claims up to want runs behind one limit, in two statements of one transaction.
-func (s *Session) claimBehind(ctx context.Context, g gate, a Appetite, want int, p *Polled) error {
-	ids := newClaimIDs(want)
-	group := behind(g, above(s.lanes.order(), a.Above))
+// claimBehind claims up to n runs behind one limit, in two statements of one transaction.
+func (c *claimer) claimBehind(ctx context.Context, g gate, want Want, n int, p *Polled) error {
+	ids := newClaimIDs(n)
+	group := behind(g, above(c.lanes.order(), want.Above))
 	if len(group) == 0 {
 		return nil
 	}
-	var claims []*Claim
 	k := look{lanes: group}
-	err := s.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		claims = nil
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			claims, err = s.behindGate(ctx, tx, g, group, ids, a.Free)
-			if err == nil {
-				k.claims = inTurn(g, claims)
-				k.passed, err = s.passedOver(ctx, tx, k)
+	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) (claims []*Claim, err error) {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			if claims, err = c.behindGate(ctx, tx, g, group, ids, want.Free); err != nil {
+				return err
 			}
+			k.claims = inTurn(g, claims)
+			k.passed, err = c.passedOver(ctx, tx, k)
 			return err
 		})
-		if err == nil {
-			s.hold(claims, ids)
-		}
-		return err
+		return claims, err
 	})
-	if breaks(err) {
-		s.unread = append(s.unread, ids...) // the next poll reads them back
-	}
 	if err != nil {
 		return err
 	}
-	s.lanes.gave(claims)
+	c.lanes.gave(claims)
 	p.Claims = append(p.Claims, claims...)
-	if a.Free == 0 {
+	if want.Free == 0 {
 		return nil // what waits for a slot was left where it is
 	}
-	k.now = s.lanes.polled // of the last poll: whether a lane gave all it had, or the limit held back, is not known
-	s.lanes.saw(k)
+	k.now = c.lanes.polled // of the last poll: whether a lane gave all it had, or the limit held back, is not known
+	c.lanes.saw(k)
 	return nil
 }
 
@@ -118,23 +110,23 @@ func inTurn(g gate, claims []*Claim) []*Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Epoch > 1 })
 }
 
-func (s *Session) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID, free int) ([]*Claim, error) {
-	if err := s.enterGate(ctx, tx, g); err != nil {
+func (c *claimer) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID, free int) ([]*Claim, error) {
+	if err := c.enterGate(ctx, tx, g); err != nil {
 		return nil, err
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "claims": plain(ids), "terms": s.lanes.terms,
-		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": s.lanes.held,
+		"worker": c.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "claims": plain(ids), "terms": c.lanes.terms,
+		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": c.lanes.held,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return readClaims(rows, s.lanes)
+	return readClaims(rows, c.lanes)
 }
 
 // passedOver finds runs that stand before those that were claimed, and were not claimed: somebody has their rows.
-func (s *Session) passedOver(ctx context.Context, tx pgx.Tx, k look) (map[int]place, error) {
+func (c *claimer) passedOver(ctx context.Context, tx pgx.Tx, k look) (map[int]place, error) {
 	first := k.first()
 	var a laneArgs
 	var ats []time.Time
@@ -163,10 +155,10 @@ func (s *Session) passedOver(ctx context.Context, tx pgx.Tx, k look) (map[int]pl
 }
 
 // enterGate is for the first of those that are at it.
-func (s *Session) enterGate(ctx context.Context, tx pgx.Tx, g gate) error {
+func (c *claimer) enterGate(ctx context.Context, tx pgx.Tx, g gate) error {
 	var first bool
 	err := tx.QueryRow(ctx, passGate, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "queue": g.inQueue, "dag": g.dag, "by_queue": g.queue != "", "by_dag": g.dag != 0,
+		"worker": c.worker.ID, "queue": g.inQueue, "dag": g.dag, "by_queue": g.queue != "", "by_dag": g.dag != 0,
 	}).Scan(&first)
 	if err == nil && !first {
 		return errGateTaken

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
-// pollReply is what a poll brings: claims, and what else is to be done.
+// pollReply is what a poll brings: claims, and what it saw on the way.
 type pollReply struct {
 	facts  pollFacts
 	claims []*Claim
@@ -21,26 +21,26 @@ type pollFacts struct {
 	terms   string
 	seen    snapshot
 	fenced  bool
-	wakes   bool        // parked runs whose time has come
-	expires bool        // queued runs whose time has passed
-	dead    []uuid.UUID // workers that left fences behind; sweeps add those that left runs
-	limited []int       // lanes with a limit that have something due
-	blocked []int       // lanes with runs of a paused DAG at their head
-	moved   []int       // lanes whose resets moved, where to, and where the poll began there
-	resets  []int64
-	floors  []*time.Time // nil: at the start
-	froms   []RunID
+	limited []int         // lanes with a limit that have something due
 	top     *int          // the highest priority of a run that is due and ranks above all tasks that wait
+	blocked []int         // lanes at whose floor a run stands that may not begin, because its DAG is paused or limited
+	floors  []movedFloor  // of lanes to which runs came back
 	passed  map[int]place // lanes where a due run stands before the first that was claimed
-	peers   []peer
+}
+
+// movedFloor is where a poll began in a lane, because runs came back to it.
+type movedFloor struct {
+	lane   int
+	resets int64
+	floor  place // zero: at the start
 }
 
 // read takes all rows. The facts come with one of them; each but perhaps that one is a claim.
-func (r *pollReply) read(rows pgx.Rows, l *lanes, parts pollParts) (err error) {
+func (r *pollReply) read(rows pgx.Rows, l *lanes) (err error) {
 	defer rows.Close()
 	var f factsRow
 	var c claimRow
-	all := append(f.targets(parts), c.targets()...)
+	all := append(f.targets(), c.targets()...)
 	facts := len(all) - len(c.targets())
 	all = append(all, nil) // the claim's place in the statement
 	for rows.Next() {
@@ -62,48 +62,36 @@ func (r *pollReply) read(rows pgx.Rows, l *lanes, parts pollParts) (err error) {
 }
 
 type factsRow struct {
-	terms, xid, snapshot   *string
-	now                    *time.Time
-	fenced, wakes, expires *bool
-	at                     []pgtype.Timestamptz // of floors
-	stuck                  []int                // lanes of passed
-	stuckAt                []time.Time
-	stuckRuns              []RunID
-	ids                    []uuid.UUID // of peers
-	beats, ttls, kinds     []int64
-	lives, hungry          []bool
-	pollFacts
+	terms, xid, snapshot *string
+	now                  *time.Time
+	fenced               *bool
+	limited              []int
+	top                  *int
+	blocked              []int // lanes
+	moved                []int // lanes
+	resets               []int64
+	at                   []pgtype.Timestamptz
+	froms                []RunID
+	stuck                []int // lanes
+	stuckAt              []time.Time
+	stuckRuns            []RunID
 }
 
-func (f *factsRow) targets(parts pollParts) []any {
-	all := []any{&f.terms, &f.now, &f.xid, &f.snapshot, &f.fenced, &f.wakes, &f.expires, &f.dead, &f.pollFacts.limited}
-	if parts.top {
-		all = append(all, &f.pollFacts.top)
+func (f *factsRow) targets() []any {
+	return []any{
+		&f.terms, &f.now, &f.xid, &f.snapshot, &f.fenced, &f.limited, &f.top, &f.blocked, &f.moved, &f.resets, &f.at, &f.froms, &f.stuck, &f.stuckAt, &f.stuckRuns,
 	}
-	all = append(all, &f.blocked, &f.moved, &f.resets, &f.at, &f.froms)
-	if !parts.roused {
-		all = append(all, &f.stuck, &f.stuckAt, &f.stuckRuns)
-	}
-	return append(all, &f.ids, &f.beats, &f.ttls, &f.kinds, &f.lives, &f.hungry)
 }
 
 func (f *factsRow) facts() (pollFacts, error) {
-	p := f.pollFacts
-	var err error
-	p.terms = *f.terms
-	p.seen, err = parseSnapshot(*f.xid, *f.snapshot, *f.now)
-	p.fenced, p.wakes, p.expires = or(f.fenced), or(f.wakes), or(f.expires)
-	p.floors = make([]*time.Time, len(f.at))
-	for i := range f.at {
+	seen, err := parseSnapshot(*f.xid, *f.snapshot, *f.now)
+	p := pollFacts{terms: *f.terms, seen: seen, fenced: or(f.fenced), limited: f.limited, top: f.top, blocked: f.blocked, passed: placesOf(f.stuck, f.stuckAt, f.stuckRuns)}
+	for i, id := range f.moved {
+		m := movedFloor{lane: id, resets: f.resets[i]}
 		if f.at[i].InfinityModifier == pgtype.Finite {
-			p.floors[i] = &f.at[i].Time
+			m.floor = place{f.at[i].Time, f.froms[i]}
 		}
-	}
-	p.passed = placesOf(f.stuck, f.stuckAt, f.stuckRuns)
-	for i, id := range f.ids {
-		p.peers = append(p.peers, peer{
-			id: id, beat: f.beats[i], ttl: time.Duration(f.ttls[i]) * time.Millisecond, kind: f.kinds[i], live: f.lives[i], hungry: f.hungry[i],
-		})
+		p.floors = append(p.floors, m)
 	}
 	return p, err
 }

@@ -1,0 +1,182 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Look sees how other workers do, queues parked runs whose time has come, and ends queued ones whose time is over.
+func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		s.overlook()
+		return queue.Looked{}, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return queue.Looked{}, err
+	}
+	w := s.worker
+	if w.State == queue.WorkerLive {
+		w.Busy, w.Waiting = load.Busy, load.Waiting
+	}
+	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)} // before what it queues, of which workers are told
+	s.watch()
+	looked.Sweep = len(s.silent) > 0
+	looked.Queued = m.wake()
+	m.expire()
+	if w.Only == 0 {
+		looked.Shared = m.shared(s, func(*worker) bool { return true })
+		looked.Open = m.shared(s, func(w *worker) bool { return w.hungry > 0 })
+		looked.Rivals = m.rivals(s)
+	}
+	return looked, nil
+}
+
+// Sweep takes over from workers that looks found silent, and brings runs forward.
+func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
+	m := s.store
+	if err := m.enter(ctx); err != nil {
+		return queue.Swept{}, err
+	}
+	defer m.mu.Unlock()
+	if err := s.usable(); err != nil {
+		return queue.Swept{}, err
+	}
+	var swept queue.Swept
+	for _, w := range m.workers {
+		if beat, silent := s.silent[w.ID]; silent && w.fenced && w.Beat == beat {
+			swept.Queued += m.lose(w)
+			swept.Lost = append(swept.Lost, w.ID)
+		}
+	}
+	clear(s.silent)
+	m.bringForward()
+	return swept, nil
+}
+
+// watch notes workers whose beat stood still for their TTL, as far as this session saw.
+func (s *MemorySession) watch() {
+	m := s.store
+	now := m.boot()
+	gap := now - s.looked
+	if s.blind {
+		gap = 0
+	}
+	s.looked, s.blind = now, false
+	for _, w := range m.workers {
+		if w == s.worker || !w.fenced {
+			continue
+		}
+		seen, ok := s.peers[w.ID]
+		if !ok || seen.beat != w.Beat {
+			s.peers[w.ID] = silence{beat: w.Beat}
+			continue
+		}
+		seen.took += gap
+		s.peers[w.ID] = seen
+		if seen.took >= w.TTL {
+			s.silent[w.ID] = w.Beat
+		}
+	}
+}
+
+// overlook leaves out the time until the next look: one failed.
+func (s *MemorySession) overlook() {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.blind = true
+}
+
+// others says whether a worker that counts may serve a lane beside this one, and were heard of lately.
+func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
+	for _, w := range m.workers {
+		if s.countsOn(w) && w.serves(l) && counts(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// countsOn says whether another worker is at work and gives signs of life.
+func (s *MemorySession) countsOn(w *worker) bool {
+	seen, known := s.peers[w.ID]
+	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.LookInterval
+}
+
+func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
+	return m.others(s, l, func(w *worker) bool { return w.hungry > 0 })
+}
+
+// shared are the lanes of a worker that another one may serve that counts.
+func (m *Memory) shared(s *MemorySession, counts func(*worker) bool) (lanes []int) {
+	for _, l := range m.lanes {
+		if s.worker.serves(l) && m.others(s, l, counts) {
+			lanes = append(lanes, l.id)
+		}
+	}
+	slices.Sort(lanes)
+	return lanes
+}
+
+// rivals counts the workers that have room and may serve a lane of this one's.
+func (m *Memory) rivals(s *MemorySession) (n int) {
+	for _, w := range m.workers {
+		if s.countsOn(w) && w.hungry > 0 && slices.ContainsFunc(m.lanes, func(l *lane) bool { return s.worker.serves(l) && w.serves(l) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// anyDue says whether a run is due in a lane of a worker's, and no pause holds it.
+func (m *Memory) anyDue(w *worker) bool {
+	now := m.now()
+	due := func(r *run) bool { return r.rec.State == dagrun.RunQueued && !r.runAt.After(now) && !r.held() }
+	return slices.ContainsFunc(m.lanes, func(l *lane) bool { return w.serves(l) && slices.ContainsFunc(l.due.items, due) })
+}
+
+// wake queues parked runs whose time has come.
+func (m *Memory) wake() int {
+	n, now := 0, m.now()
+	for {
+		a, ok := m.waking.first()
+		if !ok || a.at.After(now) {
+			return n
+		}
+		m.waking.pop()
+		if a.run.parked() && a.run.wakeAt.Equal(a.at) {
+			a.run.slotWanted = false
+			m.requeue(a.run, reachAll)
+			n++
+		}
+	}
+}
+
+// expire fails runs that waited too long to start.
+func (m *Memory) expire() {
+	now := m.now()
+	for {
+		a, ok := m.expiring.first()
+		if !ok || a.at.After(now) {
+			return
+		}
+		m.expiring.pop()
+		if r := a.run; r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0 && r.queueDeadline.Equal(a.at) {
+			m.log(r, queue.Event{Kind: "queue_timeout", Message: "did not start in time"})
+			m.end(r, dagrun.RunFailed, "queue_timeout")
+		}
+	}
+}
+
+// bringForward has runs that have begun be due where their start lies ahead: the clock went back.
+func (m *Memory) bringForward() {
+	now := m.now()
+	for _, r := range m.runs {
+		m.goOn(r, now)
+	}
+}

@@ -1,0 +1,347 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of a poll.
+const (
+	MaxClaims = 128 // that one Poll makes, so that one answer is not too large: a run may have params of a MiB
+	repolls   = 2   // within one Poll
+)
+
+var pollRuns = sql.Named("queue/poll")
+
+// Poll claims runs. Call it when there is room and something may be due, and each PollInterval.
+//
+// An error says nothing about runs that were claimed: where the reply was lost, a Sweep gives them back.
+func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
+	var p Polled
+	err := s.alone(ctx, s.claimer.polling, func() (err error) {
+		p, err = s.claimer.poll(ctx, want)
+		return err
+	})
+	if ended := s.end.get(); ended != nil { // perhaps while the poll was under way
+		s.held.forfeitAll()
+		return Polled{}, ended
+	}
+	if err != nil && len(p.Claims) == 0 {
+		return p, fmt.Errorf("poll: %w", err)
+	}
+	return p, nil // nobody else would hand out what was claimed; the next poll meets the same trouble
+}
+
+// claimer claims runs for a session. Its fields belong to the call that has the token of polling, but for those that say otherwise.
+type claimer struct {
+	worker  *Worker
+	conn    *link
+	held    *claimSet
+	peers   *atomic.Pointer[peers] // as the last look saw them
+	reasons *reasons               // to sweep
+	lost    func() error           // ends the session, and says why
+	now     func() time.Duration
+
+	polling    chan struct{} // holds one token
+	lanes      *lanes
+	hunger     hunger
+	old        comeback                      // what was committed so long below the floors that it is for a sweep
+	notices    notices                       // has a lock of its own
+	ids        claimIDs                      // has a lock of its own
+	view       atomic.Pointer[laneView]      // for looks and sweeps
+	late       atomic.Pointer[map[int]place] // what the last sweep found below the floors, by lane; nil: nothing, or a poll has taken it in
+	blocked    blockedLanes                  // for looks; has a lock of its own
+	unreadable *unreadable                   // has a lock of its own
+}
+
+func newClaimer(s *Session, conn *link, reasons *reasons, unread *unreadable) *claimer {
+	c := &claimer{
+		worker: &s.worker, conn: conn, held: s.held, reasons: reasons, lost: s.lost, now: boottime.Now, polling: newToken(), lanes: newLanes(), unreadable: unread,
+	}
+	c.view.Store(c.lanes.view())
+	return c
+}
+
+// laneView is what looks and sweeps know of lanes: what the last poll knew. It is never changed.
+type laneView struct {
+	terms  string
+	polled time.Time
+	laneArgs
+}
+
+func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
+	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
+	if late := c.late.Swap(nil); late != nil { // not while a poll is under way, which began where it did not look for them
+		c.lanes.fallTo(*late)
+	}
+	p, err := c.claim(ctx, want)
+	c.dropUnreadable(&p)
+	c.view.Store(c.lanes.view())
+	if c.old.some { // by the view's floors
+		c.reasons.lateSince(c.old.from)
+		c.old = comeback{}
+	}
+	p.Sweep = c.reasons.some()
+	if p.Hungry = len(p.Claims) < want.Free; p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
+		p.Top = nil
+	}
+	waits := c.hunger.waits(p.Hungry, &c.lanes.seen, c.now())
+	switch {
+	case p.Hungry && p.back:
+		p.Within = soon[0]
+	case waits:
+		p.Within = openInterval
+	}
+	return p, err
+}
+
+func between(n int) int { return min(max(n, 0), MaxClaims) }
+
+// claim claims and, where there is no room for what notifications told of, tells others.
+func (c *claimer) claim(ctx context.Context, want Want) (p Polled, err error) {
+	told := c.notices.take()
+	seen, err := c.claimAll(ctx, want, &p)
+	if err != nil {
+		c.notices.add(told) // the next poll passes them on
+		return p, err
+	}
+	p.Top, p.Now = seen.top, dagrun.Time(seen.seen.now.UnixMilli())
+	return p, c.passOn(ctx, told, want.Free+want.Spare, p.Claims)
+}
+
+// claimAll adds to p.Claims: first from limits that had to wait, then from the lanes.
+func (c *claimer) claimAll(ctx context.Context, want Want, p *Polled) (*pollFacts, error) {
+	room := func() int { return max(want.most()-len(p.Claims), 0) }
+	if c.worker.Only != 0 {
+		if err := c.claimFamily(ctx, room, p); err != nil {
+			return nil, err
+		}
+		return c.pollLanes(ctx, Want{}, nil, 0, p) // which it has none of: what is left is to see whether it is fenced
+	}
+	ahead := want.Free == 0 && want.Ahead > 0 // and so behind no limit
+	if !ahead {
+		if err := c.claimLimited(ctx, c.lanes.owed, want, room, p); err != nil {
+			return nil, err
+		}
+	}
+	ordered := above(c.lanes.order(), want.Above)
+	if ahead {
+		ordered = c.withoutRoom(ordered)
+	}
+	seen, err := c.pollLanes(ctx, want, ordered, room(), p)
+	if err != nil || ahead {
+		return seen, err
+	}
+	due := c.lanes.gatesOf(seen.limited)
+	err = c.claimLimited(ctx, due, want, room, p)
+	c.lanes.owe(due, room() == 0)
+	return seen, err
+}
+
+// most is how many runs to claim at the most.
+func (w *Want) most() int {
+	switch {
+	case w.Free > 0:
+		return w.Free
+	case w.Ahead > 0:
+		return w.Ahead
+	}
+	return w.Roused
+}
+
+// pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
+// its connection was gone.
+func (c *claimer) pollLanes(ctx context.Context, want Want, ordered []*lane, n int, p *Polled) (*pollFacts, error) {
+	for try := 0; ; try++ {
+		r, err := c.sendPoll(ctx, want, ordered, newClaimIDs(n), p)
+		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
+			continue // the connection had died before
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !r.facts.fenced {
+			return nil, c.lost()
+		}
+		p.Claims = append(p.Claims, r.claims...)
+		if r.facts.terms == c.lanes.terms || try == repolls {
+			return &r.facts, nil
+		}
+		if err := c.readLanes(ctx); err != nil {
+			return nil, err
+		}
+		if ordered = above(c.lanes.order(), want.Above); want.Free == 0 && want.Ahead > 0 {
+			ordered = c.withoutRoom(ordered)
+		}
+	}
+}
+
+func (c *claimer) readLanes(ctx context.Context) error {
+	return c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := c.lanes.read(ctx, conn, c.worker.ID); err != nil {
+			return fmt.Errorf("read lanes: %w", err)
+		}
+		return nil
+	})
+}
+
+func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids []uuid.UUID, p *Polled) (*pollReply, error) {
+	args := c.pollArgs(want, ordered, ids)
+	var reply pollReply
+	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) ([]*Claim, error) {
+		rows, err := conn.Query(ctx, pollRuns, args)
+		if err != nil {
+			return nil, err
+		}
+		err = reply.read(rows, c.lanes)
+		return reply.claims, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &reply.facts
+	c.lanes.moved(f.floors)
+	c.blocked.add(f.blocked)
+	forget, back := c.lanes.seen.see(f.seen)
+	c.lanes.gave(claims)
+	if f.terms == c.lanes.terms && !want.full() {
+		c.lanes.saw(look{
+			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
+			claims: claims, emptied: len(claims) < len(ids), now: f.seen.now, passed: f.passed, full: want.Free == 0,
+		})
+	}
+	p.back = c.goBack(forget, back) || p.back // after floors rose to where this poll came
+	c.lanes.polled = f.seen.now
+	return &reply, nil
+}
+
+// ask sends what claims runs under ids, and takes the claims in, in the order of these ids. Sweeps leave the ids alone until the reply
+// is read or the server process is known to be gone.
+func (c *claimer) ask(ctx context.Context, ids []uuid.UUID, send func(context.Context, *pgx.Conn) ([]*Claim, error)) ([]*Claim, error) {
+	var claims []*Claim
+	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		c.ids.add(ids)
+		claims, err = send(ctx, conn)
+		if err == nil {
+			c.hold(claims, ids)
+		}
+		if err == nil || !breaks(err) && !conn.IsClosed() {
+			c.ids.drop() // after they are held
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+// hold takes claims in, in the order in which they were picked.
+func (c *claimer) hold(claims []*Claim, ids []uuid.UUID) {
+	rank := make(map[uuid.UUID]int, len(ids))
+	for i, id := range ids {
+		rank[id] = i
+	}
+	slices.SortFunc(claims, func(a, b *Claim) int { return rank[a.ID] - rank[b.ID] })
+	for _, claim := range claims {
+		c.held.add(claim)
+	}
+}
+
+// claimIDs are ids of claims that statements may have made whose replies were not read: of the one under way, and before it of those whose
+// connections broke.
+type claimIDs struct {
+	mu   sync.Mutex
+	sent [][]uuid.UUID // by statement
+}
+
+func (c *claimIDs) add(ids []uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = append(c.sent, ids)
+}
+
+// drop drops the ids of the statement under way.
+func (c *claimIDs) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = c.sent[:len(c.sent)-1]
+}
+
+// gone drops all ids: the server process that was asked is gone. It reports whether there were any.
+func (c *claimIDs) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	some := len(c.sent) > 0
+	c.sent = nil
+	return some
+}
+
+func (c *claimIDs) all() []uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Concat(c.sent...)
+}
+
+// newClaimIDs are random, so that an id is never used twice whatever happens to the database.
+func newClaimIDs(n int) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	return ids
+}
+
+// plain are ids as pgx knows them: it writes others by way of their text.
+func plain(ids []uuid.UUID) [][16]byte {
+	all := make([][16]byte, len(ids))
+	for i, id := range ids {
+		all[i] = id
+	}
+	return all
+}
+
+// goBack lowers floors to where runs may have become visible that the poll did not look for: those of transactions that floors
+// had passed. It reports whether there are any; what is long ago is for a sweep.
+func (c *claimer) goBack(forget bool, back comebacks) bool {
+	if back.old.some {
+		c.old.add(back.old.from)
+	}
+	if forget {
+		c.lanes.forget()
+	} else if back.recent.some {
+		c.lanes.fall(back.recent.from)
+	}
+	return forget || back.recent.some
+}
+
+func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
+	most := len(ids)
+	if want.Free > 0 && want.Above == nil {
+		most = c.lanes.oldestFirst(ordered, len(ids))
+	}
+	l := argsOf(ordered)
+	if len(l.most) > 0 {
+		l.most[0] = most
+	}
+	return pgx.StrictNamedArgs{
+		"worker": c.worker.ID, "want": len(ids), "free": min(want.Free, len(ids)) + want.Spare, "full": want.full(), "claims": plain(ids),
+		"terms": c.lanes.terms, "least": want.Least, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
+		"most": l.most, "halted": l.halted, "limited": l.limited, "held": c.lanes.held,
+	}
+}
+
+// full reports whether no slot is free or about to be: then only what may need none is claimed.
+func (w *Want) full() bool { return w.Free+w.Ahead == 0 }

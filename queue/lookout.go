@@ -1,0 +1,239 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/boottime"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of what one look does for others. What is left is the next one's, or another worker's.
+const (
+	choreBatch   = 500 // runs woken or expired by one statement
+	asideRounds  = 20  // of as many runs, put aside by one look
+	logDaysAhead = 3
+	logDaysEvery = time.Hour
+
+	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
+
+	// timerSlack is how far below now looks begin that look for parked runs which are to be woken, and for queued ones whose time has
+	// passed: these may just be on their way, written before the look and committed after it.
+	timerSlack = 2 * time.Second
+)
+
+var (
+	lookAround   = sql.Named("queue/look")
+	makeLogDays  = sql.Named("queue/log_days")
+	wakeDue      = sql.Named("queue/wake_due")
+	expireQueued = sql.Named("queue/expire_queued")
+	setAside     = sql.Named("queue/set_aside")
+)
+
+// Look looks at what a worker has to know of others, and queues what waited long enough. Call it each LookInterval, also when the
+// worker wants nothing: for as long as nobody looks, a worker that is silent counts as alive.
+func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
+	var looked Looked
+	err := s.alone(ctx, s.lookout.looking, func() (err error) {
+		looked, err = s.lookout.look(ctx, load)
+		return err
+	})
+	s.store.meter.requeued(0, looked.Queued)
+	if err != nil {
+		return looked, fmt.Errorf("look: %w", err)
+	}
+	return looked, nil
+}
+
+// lookout looks after what polls know nothing of, over a connection of its own. Its fields belong to the call that has the token
+// of looking, but for those that say otherwise.
+type lookout struct {
+	worker     *Worker
+	kind       int64 // see kindOf
+	conn       *link
+	held       *claimSet
+	lanes      *atomic.Pointer[laneView] // as the last poll knew them
+	unreadable *unreadable
+	reasons    *reasons // to sweep
+	blocked    *blockedLanes
+
+	looking  chan struct{} // holds one token
+	observer *observer
+	peers    atomic.Pointer[peers] // for polls, too
+	terms    string                // under which peers has kinds
+	last     time.Time             // the database's time of the last look
+	slept    time.Time             // no parked run was to be woken until then; zero: not known
+	waited   time.Time             // the same of queued runs and their deadlines
+	overdue  atomic.Bool           // a sweep found some before that; the sweeper sets it
+	logDays  time.Duration         // when partitions are to be made
+	now      func() time.Duration
+}
+
+func newLookout(s *Session, conn *link, reasons *reasons, unread *unreadable) *lookout {
+	l := &lookout{
+		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, lanes: &s.claimer.view, unreadable: unread, reasons: reasons, blocked: &s.claimer.blocked,
+		looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
+	}
+	l.peers.Store(&peers{})
+	return l
+}
+
+// lookReply is what a look sees.
+type lookReply struct {
+	now                 time.Time
+	due, wakes, expires bool
+	dead                []uuid.UUID // workers that left fences behind; sweeps find those that left runs
+	peers               []peer
+}
+
+func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
+	view := l.lanes.Load()
+	if l.overdue.Swap(false) {
+		l.slept, l.waited = time.Time{}, time.Time{}
+	}
+	seen, err := l.ask(ctx, load, view)
+	if err != nil {
+		l.observer.fail()
+		return Looked{}, err
+	}
+	l.passTo(seen)
+	silent := l.observer.see(seen.peers)
+	for _, p := range silent {
+		l.reasons.silent(p.id, &p.beat)
+	}
+	for _, id := range seen.dead {
+		l.reasons.silent(id, nil)
+	}
+	lanes := slices.Sorted(slices.Values(view.ids))
+	kinds, err := l.kindsOf(ctx, l.observer.others, view, lanes)
+	around := &peers{others: l.observer.others, kinds: kinds}
+	l.peers.Store(around)
+	queued, chores := l.doChores(ctx, seen)
+	return Looked{
+		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.reasons.some(), Queued: queued,
+		Shared: around.shared(lanes, anyPeer), Open: around.shared(lanes, hungryPeer), Rivals: around.rivals(lanes),
+	}, errors.Join(err, chores, l.releaseUnreadable(ctx))
+}
+
+// passTo has the next look begin where nothing was due by now. After the database's clock went back it begins at the very start.
+func (l *lookout) passTo(seen *lookReply) {
+	back := seen.now.Before(l.last)
+	l.last = seen.now
+	if back {
+		l.slept, l.waited = time.Time{}, time.Time{}
+		return
+	}
+	if !seen.wakes {
+		l.slept = seen.now.Add(-timerSlack)
+	}
+	if !seen.expires {
+		l.waited = seen.now.Add(-timerSlack)
+	}
+}
+
+func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookReply, error) {
+	var r lookReply
+	var ids []uuid.UUID
+	var beats, ttls, kinds []int64
+	var lives, hungry []bool
+	args := pgx.StrictNamedArgs{
+		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
+		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
+		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
+	}
+	if !l.last.IsZero() && !l.observer.failed { // else it may have much to read, since a time long ago
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+	}
+	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, lookAround, args).Scan(
+			&r.now, &r.due, &r.wakes, &r.expires, &r.dead, &ids, &beats, &ttls, &kinds, &lives, &hungry)
+	})
+	for i, id := range ids {
+		r.peers = append(r.peers, peer{
+			id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, kind: kinds[i], live: lives[i], hungry: hungry[i],
+		})
+	}
+	return &r, err
+}
+
+// doChores does what is due for everybody, and returns how many parked runs it queued.
+func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err error) {
+	err = l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		var expired, days int
+		if seen.wakes {
+			if err := conn.QueryRow(ctx, wakeDue, choreBatch).Scan(&woken); err != nil {
+				return fmt.Errorf("wake parked runs: %w", err)
+			}
+		}
+		if seen.expires {
+			if err := conn.QueryRow(ctx, expireQueued, choreBatch).Scan(&expired); err != nil {
+				return fmt.Errorf("end runs that waited too long: %w", err)
+			}
+		}
+		if err := l.clearHeads(ctx, conn); err != nil {
+			return fmt.Errorf("put runs of paused DAGs aside: %w", err)
+		}
+		if now := l.now(); now >= l.logDays {
+			if err := conn.QueryRow(ctx, makeLogDays, logDaysAhead).Scan(&days); err != nil {
+				return fmt.Errorf("make room for logs: %w", err)
+			}
+			l.logDays = now + logDaysEvery
+		}
+		return nil
+	})
+	return woken, err
+}
+
+// blockedLanes are lanes at whose heads polls found runs that may not begin, because their DAG is paused or limited. Such a poll may
+// be the last that sees them: the next one begins above. So they stay here until a look has cleared these heads.
+type blockedLanes struct {
+	mu  sync.Mutex
+	ids []int
+}
+
+func (b *blockedLanes) add(ids []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ids = slices.Concat(b.ids, ids)
+	slices.Sort(b.ids)
+	b.ids = slices.Compact(b.ids)
+}
+
+func (b *blockedLanes) take() []int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := b.ids
+	b.ids = nil
+	return ids
+}
+
+// clearHeads puts aside what may not begin and stands at the heads of lanes.
+func (l *lookout) clearHeads(ctx context.Context, conn *pgx.Conn) error {
+	lanes := l.blocked.take()
+	if len(lanes) == 0 {
+		return nil
+	}
+	for range asideRounds {
+		var n int
+		err := conn.QueryRow(ctx, setAside, lanes, choreBatch).Scan(&n)
+		if err != nil {
+			l.blocked.add(lanes)
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+	l.blocked.add(lanes)
+	return nil // the next look goes on
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	crowdedInterval = 200 * time.Millisecond // of looks while runs wait for slots: another worker may have come that has some
+	askedInterval   = 100 * time.Millisecond // of sweeps, where each asks for the next
+)
+
+// lookout is what the loops that look and sweep go by, and what the former last saw.
+type lookout struct {
+	crowded signal                       // runs wait for slots: look soon
+	sweep   signal                       // there is something to mend
+	peers   atomic.Pointer[peerSnapshot] // as of the last look; nil: it saw nothing
+
+	unseen  Outage // of looks; their loop's alone
+	unswept Outage // of sweeps; their loop's alone
+}
+
+func newLookout() lookout { return lookout{crowded: newSignal(), sweep: newSignal()} }
+
+// peerSnapshot is the lanes that another worker may serve, those where one has room, and how many have.
+type peerSnapshot struct {
+	shared, open []int
+	rivals       int
+}
+
+// lookAround looks each queue.LookInterval, or soon where runs wait for slots.
+func (w *Worker) lookAround() {
+	for {
+		w.look()
+		if !w.pause(crowdedInterval, nil) || !w.pause(queue.LookInterval-crowdedInterval, w.lookout.crowded) {
+			return
+		}
+	}
+}
+
+func (w *Worker) look() {
+	gate, asked := w.gate.Stats(), w.config.Boot()
+	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting})
+	switch {
+	case w.ctx.Err() != nil:
+		return
+	case err != nil:
+		w.lookout.unseen.Failed(w.log, "no answer to a look at other workers and at what is due", err)
+	default:
+		w.lookout.unseen.Over(w.log, "the database answers looks again")
+	}
+	if looked.Now == 0 { // it saw nothing
+		w.lookout.peers.Store(nil)
+		return
+	}
+	w.compareClock(looked.Now, asked)
+	w.lookout.peers.Store(&peerSnapshot{looked.Shared, looked.Open, looked.Rivals})
+	if looked.Due {
+		w.claimer.due.send()
+	}
+	if looked.Sweep {
+		w.lookout.sweep.send()
+	}
+}
+
+// sweep mends what others left each queue.SweepInterval, or when a look or a poll asks for it.
+func (w *Worker) sweep() {
+	for {
+		swept, err := w.session.Sweep(w.ctx)
+		switch {
+		case w.ctx.Err() != nil:
+			return
+		case err != nil:
+			w.lookout.unswept.Failed(w.log, "no answer to a sweep for what was left behind", err)
+		default:
+			w.lookout.unswept.Over(w.log, "the database answers sweeps again")
+		}
+		for _, id := range swept.Lost {
+			w.log.Info("took over from a lost worker", "lost", id)
+		}
+		if swept.Late {
+			w.claimer.told.send()
+		}
+		if swept.Sweep {
+			w.lookout.sweep.send()
+		}
+		if !w.pause(askedInterval, nil) || !w.pause(queue.SweepInterval-askedInterval, w.lookout.sweep) {
+			return
+		}
+	}
+}
+
+// pause waits for so long, or until the signal. It reports whether the worker lives on.
+func (w *Worker) pause(d time.Duration, until signal) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.ctx.Done():
+		return false
+	case <-until:
+	case <-timer.C:
+	}
+	return true
+}

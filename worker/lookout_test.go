@@ -1,0 +1,76 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// blind is a claimer whose looks, or sweeps, or both are never answered, and that hears of nothing.
+type blind struct {
+	worker.Claimer
+	looks, sweeps bool
+}
+
+func (b blind) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
+	if b.looks {
+		<-ctx.Done()
+		return queue.Looked{}, ctx.Err()
+	}
+	return b.Claimer.Look(ctx, load)
+}
+
+func (b blind) Sweep(ctx context.Context) (queue.Swept, error) {
+	if b.sweeps {
+		<-ctx.Done()
+		return queue.Swept{}, ctx.Err()
+	}
+	return b.Claimer.Sweep(ctx)
+}
+
+func (b blind) Hear(ctx context.Context) (queue.Heard, error) {
+	<-ctx.Done()
+	return queue.Heard{}, ctx.Err()
+}
+
+// A worker that is told of nothing finds a run within the time of a look; where no look is answered, within that of a poll.
+func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		blind
+		within time.Duration
+	}{
+		"no sweep is answered": {blind{sweeps: true}, queue.LookInterval},
+		"no look is answered":  {blind{looks: true}, queue.PollInterval},
+		"neither is":           {blind{looks: true, sweeps: true}, queue.PollInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n", 0)
+				b.start(t, "w", func(config *worker.Config) {
+					config.Boot, config.Slots, config.Executors["process"] = boot, 1, sleeper{}
+					register := config.Register
+					config.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+						s, err := register(ctx, w)
+						c.Claimer = s.Claimer
+						s.Claimer = c.blind
+						return s, err
+					}
+				})
+				for range 20 {
+					time.Sleep(7777 * time.Millisecond) // as idle as it gets
+					id := b.enqueue(t, "d")
+					time.Sleep(c.within + 10*time.Millisecond)
+					if r, err := b.Get(t.Context(), id); err != nil || r.State != "succeeded" {
+						t.Fatalf("after %v the run is %s, %v", c.within, r.State, err)
+					}
+				}
+			})
+		})
+	}
+}
