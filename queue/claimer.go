@@ -57,6 +57,7 @@ type claimer struct {
 	polling    chan struct{} // holds one token
 	lanes      *lanes
 	hunger     hunger
+	back       bool                          // runs may have become visible where this poll did not look
 	old        comeback                      // what was committed so long below the floors that it is for a sweep
 	notices    notices                       // has a lock of its own
 	ids        claimIDs                      // has a lock of its own
@@ -86,6 +87,7 @@ func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	if late := c.late.Swap(nil); late != nil { // not while a poll is under way, which began where it did not look for them
 		c.lanes.fallTo(*late)
 	}
+	c.back = false
 	p, err := c.claim(ctx, want)
 	c.dropUnreadable(&p)
 	c.view.Store(c.lanes.view())
@@ -99,7 +101,7 @@ func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	}
 	waits := c.hunger.waits(p.Hungry, &c.lanes.seen, c.now())
 	switch {
-	case p.Hungry && p.back:
+	case p.Hungry && c.back:
 		p.Within = soon[0]
 	case waits:
 		p.Within = openInterval
@@ -128,20 +130,15 @@ func (c *claimer) claimAll(ctx context.Context, want Want, p *Polled) (*pollFact
 		if err := c.claimFamily(ctx, room, p); err != nil {
 			return nil, err
 		}
-		return c.pollLanes(ctx, Want{}, nil, 0, p) // which it has none of: what is left is to see whether it is fenced
+		return c.pollLanes(ctx, Want{}, 0, p) // it has no lanes: what is left is to see whether it is fenced
 	}
-	ahead := want.Free == 0 && want.Ahead > 0 // and so behind no limit
-	if !ahead {
+	if !want.ahead() { // else behind no limit
 		if err := c.claimLimited(ctx, c.lanes.owed, want, room, p); err != nil {
 			return nil, err
 		}
 	}
-	ordered := above(c.lanes.order(), want.Above)
-	if ahead {
-		ordered = c.withoutRoom(ordered)
-	}
-	seen, err := c.pollLanes(ctx, want, ordered, room(), p)
-	if err != nil || ahead {
+	seen, err := c.pollLanes(ctx, want, room(), p)
+	if err != nil || want.ahead() {
 		return seen, err
 	}
 	due := c.lanes.gatesOf(seen.limited)
@@ -163,9 +160,10 @@ func (w *Want) most() int {
 
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
-func (c *claimer) pollLanes(ctx context.Context, want Want, ordered []*lane, n int, p *Polled) (*pollFacts, error) {
+func (c *claimer) pollLanes(ctx context.Context, want Want, n int, p *Polled) (*pollFacts, error) {
+	ordered := c.lanesFor(&want)
 	for try := 0; ; try++ {
-		r, err := c.sendPoll(ctx, want, ordered, newClaimIDs(n), p)
+		r, err := c.sendPoll(ctx, want, ordered, newClaimIDs(n))
 		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
 			continue // the connection had died before
 		}
@@ -182,10 +180,17 @@ func (c *claimer) pollLanes(ctx context.Context, want Want, ordered []*lane, n i
 		if err := c.readLanes(ctx); err != nil {
 			return nil, err
 		}
-		if ordered = above(c.lanes.order(), want.Above); want.Free == 0 && want.Ahead > 0 {
-			ordered = c.withoutRoom(ordered)
-		}
+		ordered = c.lanesFor(&want)
 	}
+}
+
+// lanesFor are the lanes to claim from, in their order.
+func (c *claimer) lanesFor(want *Want) []*lane {
+	ordered := above(c.lanes.order(), want.Above)
+	if want.ahead() {
+		return c.withoutRoom(ordered)
+	}
+	return ordered
 }
 
 func (c *claimer) readLanes(ctx context.Context) error {
@@ -197,7 +202,7 @@ func (c *claimer) readLanes(ctx context.Context) error {
 	})
 }
 
-func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids []uuid.UUID, p *Polled) (*pollReply, error) {
+func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids []uuid.UUID) (*pollReply, error) {
 	args := c.pollArgs(want, ordered, ids)
 	var reply pollReply
 	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) ([]*Claim, error) {
@@ -222,7 +227,7 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 			claims: claims, emptied: len(claims) < len(ids), now: f.seen.now, passed: f.passed, full: want.Free == 0,
 		})
 	}
-	p.back = c.goBack(forget, back) || p.back // after floors rose to where this poll came
+	c.back = c.goBack(forget, back) || c.back // after floors rose to where this poll came
 	c.lanes.polled = f.seen.now
 	return &reply, nil
 }
@@ -342,6 +347,9 @@ func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.Stri
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": c.lanes.held,
 	}
 }
+
+// ahead reports whether no slot is free, and runs are wanted for those that end soon.
+func (w *Want) ahead() bool { return w.Free == 0 && w.Ahead > 0 }
 
 // full reports whether no slot is free or about to be: then only what may need none is claimed.
 func (w *Want) full() bool { return w.Free+w.Ahead == 0 }

@@ -69,7 +69,6 @@ type lookout struct {
 	looking  chan struct{} // holds one token
 	observer *observer
 	peers    atomic.Pointer[peers] // for polls, too
-	terms    string                // under which peers has kinds
 	last     time.Time             // the database's time of the last look
 	slept    time.Time             // no parked run was to be woken until then; zero: not known
 	waited   time.Time             // the same of queued runs and their deadlines
@@ -115,7 +114,7 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	}
 	lanes := slices.Sorted(slices.Values(view.ids))
 	kinds, err := l.kindsOf(ctx, l.observer.others, view, lanes)
-	around := &peers{others: l.observer.others, kinds: kinds}
+	around := &peers{others: l.observer.others, terms: view.terms, kinds: kinds}
 	l.peers.Store(around)
 	queued, chores := l.doChores(ctx, seen)
 	return Looked{

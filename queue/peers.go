@@ -16,6 +16,7 @@ import (
 // peers are the other workers that take runs, as a look saw them. They are never changed.
 type peers struct {
 	others []peer
+	terms  string          // under which kinds are known
 	kinds  map[int64][]int // the lanes that workers of each kind serve, sorted
 }
 
@@ -61,13 +62,9 @@ func (c *claimer) withoutRoom(ordered []*lane) []*lane {
 
 // kindsOf reads which lanes workers of each kind serve, once for each kind under the same terms. This worker's own lanes are sorted.
 func (l *lookout) kindsOf(ctx context.Context, others []peer, view *laneView, own []int) (map[int64][]int, error) {
-	known := l.peers.Load().kinds
-	if l.terms != view.terms {
-		known, l.terms = nil, view.terms
-	}
-	kinds := maps.Clone(known)
-	if kinds == nil {
-		kinds = map[int64][]int{}
+	kinds := map[int64][]int{}
+	if before := l.peers.Load(); before.terms == view.terms {
+		maps.Copy(kinds, before.kinds)
 	}
 	var errs []error
 	for _, p := range others {

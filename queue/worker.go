@@ -60,8 +60,6 @@ type Polled struct {
 	Sweep  bool          // there is something to mend: sweep
 	Within time.Duration // runs may have become visible, or be any moment, that no notification tells of: poll again so soon; 0: there are none
 	Now    dagrun.Time   // of the database when it looked; 0: it did not
-
-	back bool // runs may have become visible where this poll did not look
 }
 
 // Load is what people see of a worker's work.

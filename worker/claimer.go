@@ -160,11 +160,7 @@ func (w *Worker) polled(p PollEnd) {
 		return
 	}
 	w.meter.Polled(p)
-	if p.Err != nil {
-		w.claimer.unpolled.Failed(w.log, "no answer to a poll", p.Err)
-		return
-	}
-	w.claimer.unpolled.Over(w.log, "the database answers polls again")
+	w.claimer.unpolled.Tell(w.log, p.Err, "no answer to a poll", "the database answers polls again")
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.

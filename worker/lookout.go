@@ -43,14 +43,10 @@ func (w *Worker) lookAround() {
 func (w *Worker) look() {
 	gate, asked := w.gate.Stats(), w.config.Boot()
 	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting})
-	switch {
-	case w.ctx.Err() != nil:
+	if w.ctx.Err() != nil {
 		return
-	case err != nil:
-		w.lookout.unseen.Failed(w.log, "no answer to a look at other workers and at what is due", err)
-	default:
-		w.lookout.unseen.Over(w.log, "the database answers looks again")
 	}
+	w.lookout.unseen.Tell(w.log, err, "no answer to a look at other workers and at what is due", "the database answers looks again")
 	if looked.Now == 0 { // it saw nothing
 		w.lookout.peers.Store(nil)
 		return
@@ -69,14 +65,10 @@ func (w *Worker) look() {
 func (w *Worker) sweep() {
 	for {
 		swept, err := w.session.Sweep(w.ctx)
-		switch {
-		case w.ctx.Err() != nil:
+		if w.ctx.Err() != nil {
 			return
-		case err != nil:
-			w.lookout.unswept.Failed(w.log, "no answer to a sweep for what was left behind", err)
-		default:
-			w.lookout.unswept.Over(w.log, "the database answers sweeps again")
 		}
+		w.lookout.unswept.Tell(w.log, err, "no answer to a sweep for what was left behind", "the database answers sweeps again")
 		for _, id := range swept.Lost {
 			w.log.Info("took over from a lost worker", "lost", id)
 		}

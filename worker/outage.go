@@ -14,6 +14,15 @@ type Outage struct {
 	since, said time.Time
 }
 
+// Tell takes in how a call ended: it logs a failure, or that calls succeed again.
+func (o *Outage) Tell(log *slog.Logger, err error, failed, over string) {
+	if err != nil {
+		o.Failed(log, failed, err)
+		return
+	}
+	o.Over(log, over)
+}
+
 // Failed logs a failure, in one line, unless that was done a short while ago.
 func (o *Outage) Failed(log *slog.Logger, msg string, err error) {
 	o.FailedSince(log, time.Now(), msg, err)

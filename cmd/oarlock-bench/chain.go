@@ -121,11 +121,8 @@ func (c chains) bare(ctx context.Context, s *Stage) (Side, error) {
 	if err != nil {
 		return Side{}, err
 	}
-	loop, err := s.baseline(ctx, d)
+	loop, err := s.claimingLoop(ctx, d)
 	if err != nil {
-		return Side{}, err
-	}
-	if loop.Claims, err = s.connect(ctx, d, plainPlans); err != nil {
 		return Side{}, err
 	}
 	return Side{Name: bare, Count: d, Round: func(ctx context.Context) (Sample, error) {
@@ -143,6 +140,15 @@ func (s *Stage) baseline(ctx context.Context, d *Database) (*baseline.Loop, erro
 		return nil, err
 	}
 	return baseline.New(ctx, conn)
+}
+
+// claimingLoop is a bare loop that claims its runs over a connection of its own, as a worker does.
+func (s *Stage) claimingLoop(ctx context.Context, d *Database) (*baseline.Loop, error) {
+	loop, err := s.baseline(ctx, d)
+	if err == nil {
+		loop.Claims, err = s.connect(ctx, d, plainPlans)
+	}
+	return loop, err
 }
 
 // river has each step be a job, which inserts the next one.

@@ -72,16 +72,12 @@ func slowWorker(ctx context.Context, s *Stage, runs int, body time.Duration) (Si
 		return Side{}, err
 	}
 	return Side{Name: slowSide(ours, body), Count: d, Round: func(ctx context.Context) (Sample, error) {
-		ids, err := d.enqueue(ctx, "chain", runs)
+		first, took, err := d.burst(ctx, "chain", runs)
 		if err != nil {
 			return Sample{}, err
 		}
-		begun := time.Now()
-		if err := d.settled(ctx); err != nil {
-			return Sample{}, err
-		}
-		sample := chains{runs, 1, runsPerSecond}.sample(time.Since(begun))
-		sample.Values[givenBack], err = d.givenBack(ctx, ids[0], runs)
+		sample := chains{runs, 1, runsPerSecond}.sample(took)
+		sample.Values[givenBack], err = d.givenBack(ctx, first, runs)
 		return sample, err
 	}}, d.warm(ctx, "chain", embed.DefaultSlots)
 }
@@ -99,11 +95,8 @@ func slowBare(ctx context.Context, s *Stage, runs int, body time.Duration) (Side
 	if err != nil {
 		return Side{}, err
 	}
-	loop, err := s.baseline(ctx, d)
+	loop, err := s.claimingLoop(ctx, d)
 	if err != nil {
-		return Side{}, err
-	}
-	if loop.Claims, err = s.connect(ctx, d, plainPlans); err != nil {
 		return Side{}, err
 	}
 	loop.AtOnce, loop.Body = embed.DefaultSlots, func() { time.Sleep(body) }

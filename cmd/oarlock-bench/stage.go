@@ -147,6 +147,17 @@ const (
 // settled waits until nothing is queued or driven.
 func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
 
+// burst asks for runs at once, and returns the first of them and how long it took until all were over.
+func (d *Database) burst(ctx context.Context, dag string, runs int) (first queue.RunID, took time.Duration, err error) {
+	ids, err := d.enqueue(ctx, dag, runs)
+	if err != nil {
+		return 0, 0, err
+	}
+	begun := time.Now()
+	err = d.settled(ctx)
+	return ids[0], time.Since(begun), err
+}
+
 // until asks again and again until the answer is false.
 func (d *Database) until(ctx context.Context, question string, args ...any) error {
 	for begun := time.Now(); ; {

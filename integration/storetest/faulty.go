@@ -42,8 +42,8 @@ func (c *faultyClient) Result(ctx context.Context, id queue.RunID) (*queue.Resul
 	return do(ctx, c.faults, OpResult, func() (*queue.Result, error) { return c.client.Result(ctx, id) })
 }
 
-// Session has a worker's calls go wrong. Claims whose poll was not answered go back with a later sweep, as those of a store
-// that compares what it holds for a worker with what the worker knows.
+// Session makes the calls of a worker's session fail. Where the reply to a poll is lost, a later sweep gives its claims back, as
+// the sweep of a store in Postgres does.
 func (f *Faults) Session(s Session) Session {
 	w := &faultySession{faults: f, Session: s}
 	return Session{Claimer: w, Reader: w, Journal: w, Lease: w, LogSink: w}

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Look sees how other workers do, queues parked runs whose time has come, and ends queued ones whose time is over.
+// Look reports on other workers and on what is due. It queues parked runs whose time has come, and ends queued runs that waited too long.
 func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
