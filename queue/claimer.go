@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,58 +42,40 @@ func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
 	return p, nil // nobody else would hand out what was claimed; the next poll meets the same trouble
 }
 
-// claimer claims runs for a session. Its fields belong to the call that has the token of polling, but for those that say otherwise.
+// claimer claims runs for a session. Its fields belong to the call that has the token of polling.
 type claimer struct {
-	worker  *Worker
-	conn    *link
-	held    *claimSet
-	peers   *atomic.Pointer[peers] // as the last look saw them
-	reasons *reasons               // to sweep
-	lost    func() error           // ends the session, and says why
-	now     func() time.Duration
+	worker *Worker
+	conn   *link
+	held   *claimSet
+	x      *exchange
+	lost   func() error // ends the session, and says why
+	now    func() time.Duration
 
-	polling    chan struct{} // holds one token
-	lanes      *lanes
-	hunger     hunger
-	back       bool                          // runs may have become visible where this poll did not look
-	old        comeback                      // what was committed so long below the floors that it is for a sweep
-	notices    notices                       // has a lock of its own
-	ids        claimIDs                      // has a lock of its own
-	view       atomic.Pointer[laneView]      // for looks and sweeps
-	late       atomic.Pointer[map[int]place] // what the last sweep found below the floors, by lane; nil: nothing, or a poll has taken it in
-	blocked    blockedLanes                  // for looks; has a lock of its own
-	unreadable *unreadable                   // has a lock of its own
+	polling chan struct{} // holds one token
+	lanes   *lanes
+	hunger  hunger
+	back    bool     // runs may have become visible where this poll did not look
+	old     comeback // what was committed so long below the floors that it is for a sweep
 }
 
-func newClaimer(s *Session, conn *link, reasons *reasons, unread *unreadable) *claimer {
-	c := &claimer{
-		worker: &s.worker, conn: conn, held: s.held, reasons: reasons, lost: s.lost, now: boottime.Now, polling: newToken(), lanes: newLanes(), unreadable: unread,
+func newClaimer(s *Session, conn *link, x *exchange) *claimer {
+	return &claimer{
+		worker: &s.worker, conn: conn, held: s.held, x: x, lost: s.lost, now: boottime.Now, polling: newToken(), lanes: newLanes(),
 	}
-	c.view.Store(c.lanes.view())
-	return c
-}
-
-// laneView is what looks and sweeps know of lanes: what the last poll knew. It is never changed.
-type laneView struct {
-	terms  string
-	polled time.Time
-	laneArgs
 }
 
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
-	if late := c.late.Swap(nil); late != nil { // not while a poll is under way, which began where it did not look for them
-		c.lanes.fallTo(*late)
-	}
+	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
 	c.back = false
 	p, err := c.claim(ctx, want)
 	c.dropUnreadable(&p)
-	c.view.Store(c.lanes.view())
+	c.x.lanes.Store(c.lanes.view())
 	if c.old.some { // by the view's floors
-		c.reasons.lateSince(c.old.from)
+		c.x.lateSince(c.old.from)
 		c.old = comeback{}
 	}
-	p.Sweep = c.reasons.some()
+	p.Sweep = c.x.sweepDue()
 	if p.Hungry = len(p.Claims) < want.Free; p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
 		p.Top = nil
 	}
@@ -113,10 +93,10 @@ func between(n int) int { return min(max(n, 0), MaxClaims) }
 
 // claim claims and, where there is no room for what notifications told of, tells others.
 func (c *claimer) claim(ctx context.Context, want Want) (p Polled, err error) {
-	told := c.notices.take()
+	told := c.x.takeNoticed()
 	seen, err := c.claimAll(ctx, want, &p)
 	if err != nil {
-		c.notices.add(told) // the next poll passes them on
+		c.x.notice(told) // the next poll passes them on
 		return p, err
 	}
 	p.Top, p.Now = seen.top, dagrun.Time(seen.seen.now.UnixMilli())
@@ -218,7 +198,7 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 	}
 	f := &reply.facts
 	c.lanes.moved(f.floors)
-	c.blocked.add(f.blocked)
+	c.x.block(f.blocked)
 	forget, back := c.lanes.seen.see(f.seen)
 	c.lanes.gave(claims)
 	if f.terms == c.lanes.terms && !want.full() {
@@ -237,13 +217,13 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 func (c *claimer) ask(ctx context.Context, ids []uuid.UUID, send func(context.Context, *pgx.Conn) ([]*Claim, error)) ([]*Claim, error) {
 	var claims []*Claim
 	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		c.ids.add(ids)
+		c.x.sending(ids)
 		claims, err = send(ctx, conn)
 		if err == nil {
 			c.hold(claims, ids)
 		}
 		if err == nil || !breaks(err) && !conn.IsClosed() {
-			c.ids.drop() // after they are held
+			c.x.answered() // after they are held
 		}
 		return err
 	})
@@ -263,41 +243,6 @@ func (c *claimer) hold(claims []*Claim, ids []uuid.UUID) {
 	for _, claim := range claims {
 		c.held.add(claim)
 	}
-}
-
-// claimIDs are ids of claims that statements may have made whose replies were not read: of the one under way, and before it of those whose
-// connections broke.
-type claimIDs struct {
-	mu   sync.Mutex
-	sent [][]uuid.UUID // by statement
-}
-
-func (c *claimIDs) add(ids []uuid.UUID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent = append(c.sent, ids)
-}
-
-// drop drops the ids of the statement under way.
-func (c *claimIDs) drop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent = c.sent[:len(c.sent)-1]
-}
-
-// gone drops all ids: the server process that was asked is gone. It reports whether there were any.
-func (c *claimIDs) gone() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	some := len(c.sent) > 0
-	c.sent = nil
-	return some
-}
-
-func (c *claimIDs) all() []uuid.UUID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Concat(c.sent...)
 }
 
 // newClaimIDs are random, so that an id is never used twice whatever happens to the database.

@@ -28,7 +28,7 @@ func (s *Session) Postpone(worker uuid.UUID) { s.sweeper.postpone(worker) }
 const ReapLimit = reapLimit
 
 // Expected is under how many ids a poll may have claimed runs whose reply was not read.
-func (s *Session) Expected() int { return len(s.claimer.ids.all()) }
+func (s *Session) Expected() int { return len(s.x.expected()) }
 
 // InUse is how many of the connections of the session are in use.
 func (s *Session) InUse() (n int) {
@@ -68,7 +68,7 @@ func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 
 // LookStatement is a look of an idle worker.
 func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
-	view := s.claimer.view.Load()
+	view := s.x.lanes.Load()
 	return lookAround, pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "busy": 0, "waiting": 0, "terms": view.terms,
 		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
@@ -79,7 +79,7 @@ func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
 // SweptFor has the last sweep have taken so long, and gives a reason for another.
 func (s *Session) SweptFor(took time.Duration) {
 	s.sweeper.soonest, s.sweeper.next = s.sweeper.now()+askedShare*took, s.sweeper.now()+sweepShare*took
-	s.sweeper.reasons.doubt()
+	s.x.doubt()
 }
 
 // SweepAll is a sweep that looks at everything, however soon it comes.
@@ -90,7 +90,7 @@ func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
 
 // SweepStatement is a sweep that reaches back to the very first run.
 func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
-	view := s.claimer.view.Load()
+	view := s.x.lanes.Load()
 	return sweepAll, pgx.StrictNamedArgs{
 		"worker": s.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
 		"since": orMinusInfinity(time.Time{}),

@@ -58,7 +58,7 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		}
 		heard, logs, lanes := understand(signal)
 		s.held.follow(logs)
-		s.claimer.notices.add(lanes)
+		s.x.notice(lanes)
 		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}

@@ -98,9 +98,7 @@ func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.claimer.conn.endFormer(ctx, conn); err != nil {
 		return err
 	}
-	if s.claimer.ids.gone() {
-		s.sweeper.reasons.doubt() // it may have claimed runs for nobody
-	}
+	s.x.gone()
 	i, err := s.sameInstallation(ctx, conn)
 	if err != nil {
 		return err

@@ -156,7 +156,7 @@ func (l *loading) loaded() []*Loaded {
 	for i, c := range l.claims {
 		switch why := l.odd[c.Run]; {
 		case why != nil:
-			l.session.claimer.unreadable.add(c, why)
+			l.session.x.addUnreadable(c, why)
 		case l.mailed[c.Run]:
 			loaded[i] = l.byRun[c.Run]
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,35 +53,28 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 }
 
 // lookout looks after what polls know nothing of, over a connection of its own. Its fields belong to the call that has the token
-// of looking, but for those that say otherwise.
+// of looking.
 type lookout struct {
-	worker     *Worker
-	kind       int64 // see kindOf
-	conn       *link
-	held       *claimSet
-	lanes      *atomic.Pointer[laneView] // as the last poll knew them
-	unreadable *unreadable
-	reasons    *reasons // to sweep
-	blocked    *blockedLanes
+	worker *Worker
+	kind   int64 // see kindOf
+	conn   *link
+	held   *claimSet
+	x      *exchange
 
 	looking  chan struct{} // holds one token
 	observer *observer
-	peers    atomic.Pointer[peers] // for polls, too
-	last     time.Time             // the database's time of the last look
-	slept    time.Time             // no parked run was to be woken until then; zero: not known
-	waited   time.Time             // the same of queued runs and their deadlines
-	overdue  atomic.Bool           // a sweep found some before that; the sweeper sets it
-	logDays  time.Duration         // when partitions are to be made
+	last     time.Time     // the database's time of the last look
+	slept    time.Time     // no parked run was to be woken until then; zero: not known
+	waited   time.Time     // the same of queued runs and their deadlines
+	logDays  time.Duration // when partitions are to be made
 	now      func() time.Duration
 }
 
-func newLookout(s *Session, conn *link, reasons *reasons, unread *unreadable) *lookout {
-	l := &lookout{
-		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, lanes: &s.claimer.view, unreadable: unread, reasons: reasons, blocked: &s.claimer.blocked,
+func newLookout(s *Session, conn *link, x *exchange) *lookout {
+	return &lookout{
+		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, x: x,
 		looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
-	l.peers.Store(&peers{})
-	return l
 }
 
 // lookReply is what a look sees.
@@ -95,8 +86,8 @@ type lookReply struct {
 }
 
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
-	view := l.lanes.Load()
-	if l.overdue.Swap(false) {
+	view := l.x.lanes.Load()
+	if l.x.overdue.Swap(false) {
 		l.slept, l.waited = time.Time{}, time.Time{}
 	}
 	seen, err := l.ask(ctx, load, view)
@@ -107,18 +98,18 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	l.passTo(seen)
 	silent := l.observer.see(seen.peers)
 	for _, p := range silent {
-		l.reasons.silent(p.id, &p.beat)
+		l.x.silent(p.id, &p.beat)
 	}
 	for _, id := range seen.dead {
-		l.reasons.silent(id, nil)
+		l.x.silent(id, nil)
 	}
 	lanes := slices.Sorted(slices.Values(view.ids))
 	kinds, err := l.kindsOf(ctx, l.observer.others, view, lanes)
 	around := &peers{others: l.observer.others, terms: view.terms, kinds: kinds}
-	l.peers.Store(around)
+	l.x.peers.Store(around)
 	queued, chores := l.doChores(ctx, seen)
 	return Looked{
-		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.reasons.some(), Queued: queued,
+		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
 		Shared: around.shared(lanes, anyPeer), Open: around.shared(lanes, hungryPeer), Rivals: around.rivals(lanes),
 	}, errors.Join(err, chores, l.releaseUnreadable(ctx))
 }
@@ -194,32 +185,9 @@ func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err
 	return woken, err
 }
 
-// blockedLanes are lanes at whose heads polls found runs that may not begin, because their DAG is paused or limited. Such a poll may
-// be the last that sees them: the next one begins above. So they stay here until a look has cleared these heads.
-type blockedLanes struct {
-	mu  sync.Mutex
-	ids []int
-}
-
-func (b *blockedLanes) add(ids []int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ids = slices.Concat(b.ids, ids)
-	slices.Sort(b.ids)
-	b.ids = slices.Compact(b.ids)
-}
-
-func (b *blockedLanes) take() []int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ids := b.ids
-	b.ids = nil
-	return ids
-}
-
 // clearHeads puts aside what may not begin and stands at the heads of lanes.
 func (l *lookout) clearHeads(ctx context.Context, conn *pgx.Conn) error {
-	lanes := l.blocked.take()
+	lanes := l.x.takeBlocked()
 	if len(lanes) == 0 {
 		return nil
 	}
@@ -227,12 +195,12 @@ func (l *lookout) clearHeads(ctx context.Context, conn *pgx.Conn) error {
 		var n int
 		err := conn.QueryRow(ctx, setAside, lanes, choreBatch).Scan(&n)
 		if err != nil {
-			l.blocked.add(lanes)
+			l.x.block(lanes)
 		}
 		if err != nil || n == 0 {
 			return err
 		}
 	}
-	l.blocked.add(lanes)
+	l.x.block(lanes)
 	return nil // the next look goes on
 }

@@ -56,14 +56,14 @@ func hungryPeer(p peer) bool { return p.hungry }
 
 // withoutRoom are lanes that no hungry worker serves: what is claimed of them ahead of free slots, nobody else would start now.
 func (c *claimer) withoutRoom(ordered []*lane) []*lane {
-	p := c.peers.Load()
+	p := c.x.peers.Load()
 	return slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return p.serve(l.ID, hungryPeer) })
 }
 
 // kindsOf reads which lanes workers of each kind serve, once for each kind under the same terms. This worker's own lanes are sorted.
 func (l *lookout) kindsOf(ctx context.Context, others []peer, view *laneView, own []int) (map[int64][]int, error) {
 	kinds := map[int64][]int{}
-	if before := l.peers.Load(); before.terms == view.terms {
+	if before := l.x.peers.Load(); before.terms == view.terms {
 		maps.Copy(kinds, before.kinds)
 	}
 	var errs []error

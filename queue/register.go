@@ -83,15 +83,12 @@ func (s *Store) check(ctx context.Context, l *links) (installation string, err e
 }
 
 func newSession(s *Store, w Worker, l *links, e entrance) *Session {
+	x := newExchange()
 	session := &Session{
-		store: s, installation: e.installation, worker: w, held: newClaimSet(),
+		store: s, installation: e.installation, worker: w, held: newClaimSet(), x: x,
 		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()), closeLimit: closeLimit,
 	}
-	reasons, unreadable := &reasons{}, &unreadable{}
-	session.claimer = newClaimer(session, l.claims, reasons, unreadable)
-	session.lookout = newLookout(session, l.looks, reasons, unreadable)
-	session.sweeper = newSweeper(session, l.sweeps, reasons)
-	session.claimer.peers = &session.lookout.peers
+	session.claimer, session.lookout, session.sweeper = newClaimer(session, l.claims, x), newLookout(session, l.looks, x), newSweeper(session, l.sweeps, x)
 	l.claims.again = session.goOn
 	for _, other := range l.all() {
 		if other != l.claims {
@@ -100,14 +97,14 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 	}
 	l.chunks.again = l.chunks.endFormer                      // what that was about to store would come after what is sent again
 	l.lease.again = func(context.Context, *pgx.Conn) error { // behind it may be a server that was promoted, and lacks the end of what its predecessor had
-		reasons.doubt()
+		x.doubt()
 		return nil
 	}
 	session.journal = newJournal(journalConfig{
 		worker: w.ID, name: w.Name, link: l.journal, held: session.held, flushed: s.meter.Flushed,
-		lost: func() { _ = session.lost() }, doubt: reasons.doubt,
+		lost: func() { _ = session.lost() }, doubt: x.doubt,
 	})
-	session.held.doubt = reasons.doubt
+	session.held.doubt = x.doubt
 	return session
 }
 

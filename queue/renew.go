@@ -40,7 +40,7 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	s.beat.renewed(sent)
 	count2, hash2 := s.held.sum()
 	if s.beat.compared(a.count == count && a.hash == hash || a.count == count2 && a.hash == hash2) {
-		s.sweeper.reasons.doubt()
+		s.x.doubt()
 	}
 	return a.renewal(), nil
 }

@@ -18,6 +18,7 @@ type Session struct {
 	installation string // that it registered in
 	worker       Worker
 	held         *claimSet
+	x            *exchange // of the next three
 
 	claimer *claimer // Poll
 	lookout *lookout // Look

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,7 +39,7 @@ var (
 func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 	var swept Swept
 	err := s.alone(ctx, s.sweeper.sweeping, func() error { return s.sweeper.sweep(ctx, &swept) })
-	swept.Sweep = s.sweeper.reasons.some()
+	swept.Sweep = s.sweeper.x.sweepDue()
 	s.store.meter.requeued(len(swept.Lost), swept.Queued)
 	if err != nil {
 		return swept, fmt.Errorf("sweep: %w", err)
@@ -51,14 +49,10 @@ func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 
 // sweeper mends what others left behind. Its fields belong to the call that has the token of sweeping.
 type sweeper struct {
-	worker  *Worker
-	conn    *link
-	held    *claimSet
-	ids     *claimIDs                      // of claims that a poll may be bringing
-	lanes   *atomic.Pointer[laneView]      // as the last poll knew them
-	late    *atomic.Pointer[map[int]place] // below the floors, for the next poll
-	overdue *atomic.Bool                   // runs whose time came are left, for the next look
-	reasons *reasons
+	worker *Worker
+	conn   *link
+	held   *claimSet
+	x      *exchange
 
 	sweeping chan struct{} // holds one token
 	now      func() time.Duration
@@ -69,69 +63,9 @@ type sweeper struct {
 	stubborn map[uuid.UUID]time.Duration // lost workers whose fences could not be had, and when
 }
 
-func newSweeper(s *Session, conn *link, reasons *reasons) *sweeper {
+func newSweeper(s *Session, conn *link, x *exchange) *sweeper {
 	conn.limit = sweepTimeout
-	return &sweeper{
-		worker: &s.worker, conn: conn, held: s.held, ids: &s.claimer.ids, lanes: &s.claimer.view, late: &s.claimer.late, overdue: &s.lookout.overdue, reasons: reasons,
-		sweeping: newToken(), now: boottime.Now,
-	}
-}
-
-// reasons are why to sweep at once. All three calls, renewals and the journal add some.
-type reasons struct {
-	mu      sync.Mutex
-	claims  bool                 // the database and this worker may differ in what the worker holds
-	since   comeback             // runs may have been committed below where polls begin
-	workers map[uuid.UUID]*int64 // that are to be taken over from, and the beat at which they are silent; nil: they are known to be gone
-}
-
-// doubt has the claims of this worker compared with those in the database.
-func (r *reasons) doubt() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.claims = true
-}
-
-// lateSince has runs looked for that were committed below where polls begin; zero: however long ago.
-func (r *reasons) lateSince(from time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.since.add(from)
-}
-
-// silent has a worker taken over from.
-func (r *reasons) silent(id uuid.UUID, beat *int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.workers == nil {
-		r.workers = map[uuid.UUID]*int64{}
-	}
-	r.workers[id] = beat
-}
-
-func (r *reasons) some() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.claims || r.since.some || len(r.workers) > 0
-}
-
-// take takes the reasons for one sweep.
-func (r *reasons) take() (claims bool, since comeback, workers map[uuid.UUID]*int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	claims, since, workers = r.claims, r.since, r.workers
-	r.claims, r.since, r.workers = false, comeback{}, nil
-	return claims, since, workers
-}
-
-// giveBack has another sweep go by what was taken.
-func (r *reasons) giveBack(claims bool, since comeback) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.claims = r.claims || claims
-	if since.some {
-		r.since.add(since.from)
-	}
+	return &sweeper{worker: &s.worker, conn: conn, held: s.held, x: x, sweeping: newToken(), now: boottime.Now}
 }
 
 // sweepReply is what a sweep finds.
@@ -147,22 +81,23 @@ type sweepReply struct {
 }
 
 func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
-	claims, since, workers := w.reasons.take()
-	errs := []error{w.takeOverAll(ctx, workers, swept)}
-	if now := w.now(); now < w.next && (now < w.soonest || !claims && !since.some) {
-		w.reasons.giveBack(claims, since)
+	why := w.x.takeReasons()
+	errs := []error{w.takeOverAll(ctx, why.workers, swept)}
+	if now := w.now(); now < w.next && (now < w.soonest || !why.claims && !why.since.some) {
+		w.x.putBack(why)
 		return errors.Join(errs...)
 	}
-	f, err := w.ask(ctx, since)
+	f, err := w.ask(ctx, why.since)
 	if err != nil {
-		w.reasons.giveBack(true, since)
+		why.claims = true
+		w.x.putBack(why)
 		return errors.Join(append(errs, err)...)
 	}
 	if swept.Late = len(f.late) > 0; swept.Late {
-		w.foundLate(f.late)
+		w.x.foundLate(f.late)
 	}
 	if f.overdue {
-		w.overdue.Store(true)
+		w.x.overdue.Store(true)
 	}
 	errs = append(errs, w.bringForward(ctx, f), w.settle(ctx, f))
 	dead := make(map[uuid.UUID]*int64, len(f.dead))
@@ -172,20 +107,8 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	return errors.Join(append(errs, w.takeOverAll(ctx, dead, swept))...)
 }
 
-// foundLate leaves runs below floors to the next poll, beside those that no poll has taken in yet.
-func (w *sweeper) foundLate(late map[int]place) {
-	if before := w.late.Swap(nil); before != nil {
-		for lane, p := range *before {
-			if now, ok := late[lane]; !ok || p.below(now) {
-				late[lane] = p
-			}
-		}
-	}
-	w.late.Store(&late)
-}
-
 func (w *sweeper) ask(ctx context.Context, since comeback) (*sweepReply, error) {
-	view, began := w.lanes.Load(), w.now()
+	view, began := w.x.lanes.Load(), w.now()
 	from, full := view.polled.Add(-lately), began >= w.full
 	switch {
 	case full || view.polled.IsZero():
@@ -196,7 +119,7 @@ func (w *sweeper) ask(ctx context.Context, since comeback) (*sweepReply, error) 
 	args := pgx.StrictNamedArgs{
 		"worker": w.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted, "since": orMinusInfinity(from),
 	}
-	f := &sweepReply{expected: w.ids.all(), before: w.held.all()} // in this order, and before the statement has its snapshot
+	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement has its snapshot
 	var lanes []int
 	var floors []time.Time
 	var froms []RunID
@@ -223,7 +146,7 @@ func (w *sweeper) bringForward(ctx context.Context, f *sweepReply) error {
 	}
 	return w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var n int
-		err := conn.QueryRow(ctx, bringForward, pgx.StrictNamedArgs{"lanes": w.lanes.Load().ids, "batch": forwardBatch}).Scan(&n)
+		err := conn.QueryRow(ctx, bringForward, pgx.StrictNamedArgs{"lanes": w.x.lanes.Load().ids, "batch": forwardBatch}).Scan(&n)
 		if err != nil {
 			return fmt.Errorf("bring runs forward: %w", err)
 		}
@@ -236,7 +159,7 @@ func (w *sweeper) bringForward(ctx context.Context, f *sweepReply) error {
 // lacked for a while: the server that was asked may be another one than polls ask.
 func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 	w.forfeitMissing(f)
-	expected := w.ids.all() // before what is held: claims go from these to those
+	expected := w.x.expected() // before what is held: claims go from these to those
 	runs, claims := w.held.unknown(f, expected)
 	if len(runs) == 0 {
 		return nil
@@ -246,7 +169,7 @@ func (w *sweeper) settle(ctx context.Context, f *sweepReply) error {
 			"worker": w.worker.ID, "runs": runs, "claims": plain(claims), "batch": releaseBatch,
 		})
 		if n == releaseBatch {
-			w.reasons.doubt() // there are more
+			w.x.doubt() // there are more
 		}
 		return err
 	})
@@ -267,6 +190,6 @@ func (w *sweeper) forfeitMissing(f *sweepReply) {
 		}
 	}
 	if len(w.missing) > 0 {
-		w.reasons.doubt()
+		w.x.doubt()
 	}
 }

@@ -44,7 +44,7 @@ func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64,
 	ids := slices.SortedFunc(maps.Keys(workers), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	if ids = slices.DeleteFunc(ids, w.postponed); len(ids) > reapLimit {
 		for _, id := range ids[reapLimit:] {
-			w.reasons.silent(id, workers[id]) // the next sweep's
+			w.x.silent(id, workers[id]) // the next sweep's
 		}
 		ids = ids[:reapLimit]
 	}
@@ -75,7 +75,7 @@ func (w *sweeper) tookOver(id uuid.UUID, watched bool, n int, err error, swept *
 		return fmt.Errorf("take over from worker %s: %w", id, err)
 	}
 	if n > 0 {
-		w.reasons.doubt() // more than one statement takes, or that somebody holds
+		w.x.doubt() // more than one statement takes, or that somebody holds
 	}
 	if watched || n > 0 {
 		swept.Lost, swept.Queued = append(swept.Lost, id), swept.Queued+n

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,32 +21,10 @@ const (
 
 var putAwayRun = sql.Named("queue/put_away")
 
-// unreadable are claims that nobody here can drive. They are held until they are put away.
-type unreadable struct {
-	mu     sync.Mutex
-	claims []unreadClaim
-}
-
+// unreadClaim is a claim that nobody here can drive. It is held until it is put away.
 type unreadClaim struct {
 	claim *Claim
 	why   error
-}
-
-// add keeps a claim to be put away. Whoever has it hears that it is gone.
-func (u *unreadable) add(c *Claim, why error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.claims = append(u.claims, unreadClaim{c, why})
-	c.Forfeit()
-}
-
-func (u *unreadable) take(atMost int) []unreadClaim {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	n := min(atMost, len(u.claims))
-	taken := u.claims[:n:n]
-	u.claims = u.claims[n:]
-	return taken
 }
 
 // dropUnreadable takes those claims out of a poll whose rows could not be read.
@@ -55,7 +32,7 @@ func (c *claimer) dropUnreadable(p *Polled) {
 	var readable []*Claim
 	for _, claim := range p.Claims {
 		if claim.unreadable != nil {
-			c.unreadable.add(claim, claim.unreadable)
+			c.x.addUnreadable(claim, claim.unreadable)
 		} else {
 			readable = append(readable, claim)
 		}
@@ -66,13 +43,13 @@ func (c *claimer) dropUnreadable(p *Polled) {
 // releaseUnreadable gives back what cannot be read. What somebody else holds is tried again by the next look.
 func (l *lookout) releaseUnreadable(ctx context.Context) error {
 	var errs []error
-	for _, u := range l.unreadable.take(unreadableBatch) {
+	for _, u := range l.x.takeUnreadable(unreadableBatch) {
 		err := l.putAway(ctx, u)
 		if err == nil {
 			l.held.remove(u.claim)
 			continue
 		}
-		l.unreadable.add(u.claim, u.why)
+		l.x.addUnreadable(u.claim, u.why)
 		if !isLockTimeout(err) {
 			errs = append(errs, fmt.Errorf("put run %d away, which cannot be read (%w): %w", u.claim.Run, u.why, err))
 		}

@@ -23,6 +23,8 @@ func events(s *metrics.Set) map[string]func() {
 		},
 		"Flushed": func() { flushed(try) },
 		"Polled":  func() { s.Polled(poll) },
+		"Looked":  func() { s.Looked(nil) },
+		"Swept":   func() { s.Swept(nil) },
 		"Renewed": func() { s.Renewed(time.Second, time.Millisecond, nil) },
 	}
 }

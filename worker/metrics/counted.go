@@ -37,6 +37,8 @@ type counted struct {
 	polls    choice
 	pollTook prometheus.Histogram
 	claims   prometheus.Histogram
+	looks    choice
+	sweeps   choice
 	reaped   prometheus.Counter
 	requeued prometheus.Counter
 
@@ -69,6 +71,8 @@ func newCounted() counted {
 		polls:    newChoice("polls_total", "Polls, by result.", "result", results),
 		pollTook: histogram("poll_duration_seconds", "How long polls took.", tripBuckets),
 		claims:   histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
+		looks:    newChoice("looks_total", "Looks at other workers and at what is due, by result.", "result", results),
+		sweeps:   newChoice("sweeps_total", "Sweeps for what was left behind, by result.", "result", results),
 		reaped:   counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
 		requeued: counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
 
@@ -100,13 +104,13 @@ func newCounted() counted {
 func (c *counted) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
-		c.polls.vec, c.pollTook, c.claims, c.reaped, c.requeued,
+		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.reaped, c.requeued,
 		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
 		c.renewals.vec, c.renewTook, c.margins, c.fencesLost, c.replacements.vec,
 	}
 }
 
-// RunStarted is worker.Meter's, as are the next five.
+// RunStarted is worker.Meter's, as are the next seven.
 func (s *Set) RunStarted(_ string, waited time.Duration) {
 	s.counted.started.Inc()
 	s.counted.waited.Observe(waited.Seconds())
@@ -147,6 +151,12 @@ func (s *Set) Polled(p worker.PollEnd) {
 		c.claims.Observe(float64(n))
 	}
 }
+
+// Looked counts a look.
+func (s *Set) Looked(err error) { s.counted.looks.inc(result(err)) }
+
+// Swept counts a sweep.
+func (s *Set) Swept(err error) { s.counted.sweeps.inc(result(err)) }
 
 // Renewed counts a sign of life.
 func (s *Set) Renewed(margin, took time.Duration, err error) {

@@ -50,6 +50,8 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	s.AttemptEnded(worker.AttemptEnd{DAG: "d", Body: "run", Outcome: "exit", Took: 2 * time.Second})
 	s.Polled(worker.PollEnd{Wanted: 5, Got: queue.Polled{Claims: make([]*queue.Claim, 3)}, Took: time.Millisecond})
 	s.Polled(worker.PollEnd{Err: io.EOF})
+	s.Looked(io.EOF)
+	s.Swept(nil)
 	s.Renewed(9*time.Second, time.Millisecond, nil)
 	s.Renewed(8*time.Second, time.Millisecond, io.EOF)
 	q := s.Queue()
@@ -100,6 +102,7 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_run_duration_seconds_sum{outcome="succeeded"} 3`, `oarlock_tasks_total{state="failed"} 1`, `oarlock_tasks_total{state="skipped"} 0`,
 		`oarlock_attempts_total{body="run",outcome="exit"} 1`, `oarlock_attempt_duration_seconds_sum{body="run"} 2`,
 		`oarlock_polls_total{result="ok"} 1`, `oarlock_polls_total{result="error"} 1`, `oarlock_claimed_runs_sum 3`,
+		`oarlock_looks_total{result="error"} 1`, `oarlock_sweeps_total{result="ok"} 1`,
 		`oarlock_workers_reaped_total 1`, `oarlock_runs_requeued_total 2`,
 		`oarlock_flushes_total{result="ok"} 1`, `oarlock_flush_batches_sum 4`, `oarlock_flush_records_sum 9`, `oarlock_flush_bytes_total 1000`,
 		`oarlock_renewals_total{result="error"} 1`, `oarlock_renewal_duration_seconds_count 1`, `oarlock_renewal_margin_seconds_sum 17`,

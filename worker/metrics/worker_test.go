@@ -125,7 +125,7 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 	)
 	for name, least := range map[string]float64{
 		`oarlock_flushes_total{result="ok"}`: 3, `oarlock_flush_records_sum`: 20, `oarlock_flush_bytes_total`: 1000,
-		`oarlock_polls_total{result="ok"}`: 1, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
+		`oarlock_polls_total{result="ok"}`: 1, `oarlock_looks_total{result="ok"}`: 1, `oarlock_sweeps_total{result="ok"}`: 1, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
 	} {
 		if got := number(page, name); got < least {
 			t.Errorf("%s is %v, want %v or more", name, got, least)
