@@ -91,7 +91,7 @@ func (r *logRoom) writerAt(tb testing.TB, url string) *writer {
 		VALUES ($1, 'w', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, $2) RETURNING worker_id)
 		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, id, channel)
 	r.exec(tb, "INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[])", id)
-	s := &Session{store: store, worker: Worker{ID: id}, held: newClaimSet(), claimer: new(claimer), chunks: store.newLinks(id).chunks, hearing: newHearing(store, channel)}
+	s := &Session{store: store, worker: Worker{ID: id}, held: newClaimSet(), x: newExchange(), chunks: store.newLinks(id).chunks, hearing: newHearing(store, channel)}
 	s.chunks.again = s.chunks.endFormer
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
