@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 func answer(t *testing.T, db querier, call string, args ...any) string {
@@ -85,8 +84,8 @@ func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 			t.Errorf("%s: heard %v, %v, want %s %s", c.statement, n, err, c.channel, c.payload)
 		}
 	}
-	if resets := get[int](t, b.conn, "SELECT resets FROM oarlock.lanes WHERE lane_id = $1", lane); resets != 1 {
-		t.Errorf("a run came back to a lane with %d resets, want 1", resets)
+	if got := b.list(t, "SELECT lane_id || ' ' || run_id FROM oarlock.returns"); !slices.Equal(got, []string{fmt.Sprintf("%d %d", lane, parked)}) {
+		t.Errorf("what came back: %v", got)
 	}
 }
 
@@ -116,61 +115,51 @@ func TestWake_TellsOnlyThoseWhoMayServeTheLane(t *testing.T) {
 	}
 }
 
-// Two host applications bring runs of the same lanes back, in different orders, and commit at once.
-func TestControls_OfManyLanesCommitWithoutADeadlock(t *testing.T) {
+// Whatever an application asks for, and however it sets its transaction, it locks no lane and no run but those it asks for.
+func TestControls_LockNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	b := api(t)
-	var runs [3][2]int64 // of two lanes
-	for i := range runs {
-		for lane := range runs[i] {
-			runs[i][lane] = get[int64](t, b.conn, `SELECT oarlock.enqueue('report', '{"day": "x"}', priority => $1)`, lane)
-			b.claim(t, runs[i][lane])
-			b.leave(t, runs[i][lane], "failed")
+	failed, parked, other := enqueue(t, b.conn), enqueue(t, b.conn), enqueue(t, b.conn)
+	for run, state := range map[int64]string{failed: "failed", parked: "waiting"} {
+		b.claim(t, run)
+		b.leave(t, run, state)
+	}
+	app := connect(t, b.url)
+	must(t, app, "BEGIN")
+	must(t, app, "SET CONSTRAINTS ALL IMMEDIATE")
+	must(t, app, "SELECT set_config('oarlock.resets', ',' || lane_id, true), set_config('oarlock.touched', ',' || lane_id || ':1', true) FROM oarlock.lanes")
+	must(t, app, "SELECT oarlock.retry($1, 'all')", failed)
+	must(t, app, "SELECT oarlock.cancel($1)", parked)
+	must(t, app, `SELECT oarlock.enqueue('report', '{"day": "x"}', priority => -7)`)
+	must(t, app, `SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[], priority => -8)`)
+	must(t, app, `INSERT INTO oarlock.inbox (dag, params, priority) VALUES ('report', '{"day": "x"}', -9)`)
+	for _, table := range []string{"lanes", "queues", "dags", "dag_versions", "workers", "fences"} {
+		free := get[int](t, b.conn, "WITH f AS MATERIALIZED (SELECT FROM oarlock."+table+" FOR NO KEY UPDATE SKIP LOCKED) SELECT count(*) FROM f")
+		if all := get[int](t, b.conn, "SELECT count(*) FROM oarlock."+table); free != all {
+			t.Errorf("it holds %d of %d rows of %s", all-free, all, table)
 		}
 	}
-	watcher, results := connect(t, b.url), make(chan error, 2)
-	// until a number of the applications are held up by these
-	var apps []int32
-	blocked := func(n int, by string, args ...any) {
-		t.Helper()
-		for get[int](t, watcher, "SELECT count(*) FROM unnest($1::int[]) app, pg_blocking_pids(app) b WHERE b <> '{}' AND "+by, append([]any{apps}, args...)...) < n {
-			if len(results) > 0 {
-				t.Fatal(<-results)
-			}
-		}
+	if got := b.list(t, "SELECT run_id::text FROM oarlock.runs ORDER BY run_id FOR NO KEY UPDATE SKIP LOCKED"); !slices.Equal(got, []string{strconv.FormatInt(other, 10)}) {
+		t.Errorf("of the runs %v are free, want %d", got, other)
 	}
-	var holders [2]*pgx.Conn
-	for lane := range holders {
-		holders[lane] = connect(t, b.url)
-		must(t, holders[lane], "BEGIN")
-		must(t, holders[lane], "SELECT FROM oarlock.lanes WHERE lane_id = (SELECT lane_id FROM oarlock.runs WHERE run_id = $1) FOR NO KEY UPDATE", runs[0][lane])
-	}
-	for i, nonsense := range []string{"", "SET LOCAL oarlock.resets = 'x,,-1,99999999999999999999'"} {
-		app := connect(t, b.url)
-		must(t, app, "BEGIN")
-		must(t, app, nonsense)
-		must(t, app, "SELECT oarlock.retry($1)", runs[i][i])
-		must(t, app, "SAVEPOINT s")
-		must(t, app, "SELECT oarlock.retry($1)", runs[2][i])
-		must(t, app, "ROLLBACK TO s")
-		must(t, app, "SELECT oarlock.retry($1)", runs[i][1-i])
-		go func() {
-			_, err := app.Exec(t.Context(), "COMMIT")
-			results <- err
-		}()
-		apps = append(apps, int32(app.PgConn().PID()))
-		blocked(i+1, "true")
-	}
-	must(t, holders[0], "ROLLBACK")
-	blocked(2, "NOT $2::int = ANY (b)", int32(holders[0].PgConn().PID()))
-	must(t, holders[1], "ROLLBACK")
+}
+
+// Who asks for the same lane as a transaction that stays open makes a twin of it, and later runs go to one of both.
+func TestEnqueue_ALaneThatAnOpenTransactionMakesIsMadeTwice(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	app := connect(t, b.url)
+	must(t, app, "BEGIN")
+	const ask = `SELECT oarlock.enqueue('report', '{"day": "x"}', priority => -7)`
+	must(t, app, ask)
+	must(t, b.conn, "SET statement_timeout = '10 s'")
 	for range 2 {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
+		must(t, b.conn, ask)
 	}
-	if got := b.list(t, "SELECT resets::text FROM oarlock.lanes l WHERE priority < 2 AND EXISTS (SELECT FROM oarlock.runs r WHERE r.lane_id = l.lane_id)"); !slices.Equal(got, []string{"2", "2"}) {
-		t.Errorf("resets of the lanes: %v", got)
+	must(t, app, "COMMIT")
+	must(t, b.conn, ask)
+	if got := b.list(t, "SELECT twin || ' ' || count(*) FROM oarlock.runs JOIN oarlock.lanes l USING (lane_id) WHERE l.priority = -7 GROUP BY twin ORDER BY twin"); !slices.Equal(got, []string{"0 2", "1 2"}) {
+		t.Errorf("runs by twin: %v", got)
 	}
 }
 

@@ -14,16 +14,29 @@ import (
 var enqueueChild = sql.Named("queue/enqueue_child")
 
 // EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, or with the same Key, by whomever, it
-// answers with the same run.
+// answers with the same run. Where an application keeps a transaction open that took the key, it waits for the end of that, with all
+// others that do behind one connection: the rest is for those who need not wait.
 func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 	var id RunID
+	var waits bool
 	ask := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return s.store.pool.QueryRow(ctx, enqueueChild, c.row()).Scan(&id)
+		err := s.store.pool.QueryRow(ctx, enqueueChild, c.row()).Scan(&id)
+		if waits = isLockTimeout(err); waits {
+			return nil
+		}
+		return err
 	}
 	// its key finds the child that an earlier try made: asking again is how to read back
-	err := pglink.Do(ctx, ask, func(context.Context) (bool, error) { return false, nil })
+	again := func(context.Context) (bool, error) { return false, nil }
+	err := pglink.Do(ctx, ask, again)
+	for err == nil && waits {
+		if err = take(ctx, s.store.keyTurn); err == nil {
+			err = pglink.Do(ctx, ask, again)
+			s.store.keyTurn <- struct{}{}
+		}
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrLeaseLost
 	}

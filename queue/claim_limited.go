@@ -117,7 +117,7 @@ func (c *claimer) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*la
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
 		"worker": c.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "claims": plain(ids), "terms": c.lanes.terms,
-		"lanes": a.ids, "resets": a.resets, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": c.lanes.held,
+		"lanes": a.ids, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": c.lanes.held,
 	})
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -24,15 +23,8 @@ type pollFacts struct {
 	limited []int         // lanes with a limit that have something due
 	top     *int          // the highest priority of a run that is due and ranks above all tasks that wait
 	blocked []int         // lanes at whose floor a run stands that may not begin, because its DAG is paused or limited
-	floors  []movedFloor  // of lanes to which runs came back
+	back    map[int]place // by lane, below which nothing came back since the last poll
 	passed  map[int]place // lanes where a due run stands before the first that was claimed
-}
-
-// movedFloor is where a poll began in a lane, because runs came back to it.
-type movedFloor struct {
-	lane   int
-	resets int64
-	floor  place // zero: at the start
 }
 
 // read takes all rows. The facts come with one of them; each but perhaps that one is a claim.
@@ -68,10 +60,9 @@ type factsRow struct {
 	limited              []int
 	top                  *int
 	blocked              []int // lanes
-	moved                []int // lanes
-	resets               []int64
-	at                   []pgtype.Timestamptz
-	froms                []RunID
+	back                 []int // lanes
+	backAt               []time.Time
+	backRuns             []RunID
 	stuck                []int // lanes
 	stuckAt              []time.Time
 	stuckRuns            []RunID
@@ -79,21 +70,16 @@ type factsRow struct {
 
 func (f *factsRow) targets() []any {
 	return []any{
-		&f.terms, &f.now, &f.xid, &f.snapshot, &f.fenced, &f.limited, &f.top, &f.blocked, &f.moved, &f.resets, &f.at, &f.froms, &f.stuck, &f.stuckAt, &f.stuckRuns,
+		&f.terms, &f.now, &f.xid, &f.snapshot, &f.fenced, &f.limited, &f.top, &f.blocked, &f.back, &f.backAt, &f.backRuns, &f.stuck, &f.stuckAt, &f.stuckRuns,
 	}
 }
 
 func (f *factsRow) facts() (pollFacts, error) {
 	seen, err := parseSnapshot(*f.xid, *f.snapshot, *f.now)
-	p := pollFacts{terms: *f.terms, seen: seen, fenced: or(f.fenced), limited: f.limited, top: f.top, blocked: f.blocked, passed: placesOf(f.stuck, f.stuckAt, f.stuckRuns)}
-	for i, id := range f.moved {
-		m := movedFloor{lane: id, resets: f.resets[i]}
-		if f.at[i].InfinityModifier == pgtype.Finite {
-			m.floor = place{f.at[i].Time, f.froms[i]}
-		}
-		p.floors = append(p.floors, m)
-	}
-	return p, err
+	return pollFacts{
+		terms: *f.terms, seen: seen, fenced: or(f.fenced), limited: f.limited, top: f.top, blocked: f.blocked,
+		back: placesOf(f.back, f.backAt, f.backRuns), passed: placesOf(f.stuck, f.stuckAt, f.stuckRuns),
+	}, err
 }
 
 // placesOf are places by lane.

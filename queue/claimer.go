@@ -19,6 +19,9 @@ import (
 const (
 	MaxClaims = 128 // that one Poll makes, so that one answer is not too large: a run may have params of a MiB
 	repolls   = 2   // within one Poll
+
+	// returnsKept is for how long a poll can tell what came back to its lanes. Workers delete what all have seen for as long.
+	returnsKept = time.Minute
 )
 
 var pollRuns = sql.Named("queue/poll")
@@ -51,11 +54,12 @@ type claimer struct {
 	lost   func() error // ends the session, and says why
 	now    func() time.Duration
 
-	polling chan struct{} // holds one token
-	lanes   *lanes
-	hunger  hunger
-	back    bool     // runs may have become visible where this poll did not look
-	old     comeback // what was committed so long below the floors that it is for a sweep
+	polling  chan struct{} // holds one token
+	lanes    *lanes
+	hunger   hunger
+	answered time.Duration // when the last poll was
+	back     bool          // runs may have become visible where this poll did not look
+	old      comeback      // what was committed so long below the floors that it is for a sweep
 }
 
 func newClaimer(s *Session, conn *link, x *exchange) *claimer {
@@ -67,6 +71,10 @@ func newClaimer(s *Session, conn *link, x *exchange) *claimer {
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
 	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
+	if c.now()-c.answered > returnsKept/2 {
+		c.lanes.seen = horizon{} // of what came back meanwhile some is forgotten
+		c.lanes.forget()
+	}
 	c.back = false
 	p, err := c.claim(ctx, want)
 	c.dropUnreadable(&p)
@@ -197,7 +205,7 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 		return nil, err
 	}
 	f := &reply.facts
-	c.lanes.moved(f.floors)
+	c.lanes.fallTo(f.back)
 	c.x.block(f.blocked)
 	forget, back := c.lanes.seen.see(f.seen)
 	c.lanes.gave(claims)
@@ -208,7 +216,7 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 		})
 	}
 	c.back = c.goBack(forget, back) || c.back // after floors rose to where this poll came
-	c.lanes.polled = f.seen.now
+	c.lanes.polled, c.answered = f.seen.now, c.now()
 	return &reply, nil
 }
 
@@ -288,8 +296,9 @@ func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.Stri
 	}
 	return pgx.StrictNamedArgs{
 		"worker": c.worker.ID, "want": len(ids), "free": min(want.Free, len(ids)) + want.Spare, "full": want.full(), "claims": plain(ids),
-		"terms": c.lanes.terms, "least": want.Least, "lanes": l.ids, "resets": l.resets, "floors": l.floors, "froms": l.froms,
+		"terms": c.lanes.terms, "least": want.Least, "lanes": l.ids, "floors": l.floors, "froms": l.froms,
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": c.lanes.held,
+		"seen": given(c.lanes.seen.last),
 	}
 }
 

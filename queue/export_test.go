@@ -24,6 +24,9 @@ func (s *Session) SetClock(now func() time.Duration) {
 // Postpone has the session leave a lost worker to later sweeps, as one whose fences could not be had.
 func (s *Session) Postpone(worker uuid.UUID) { s.sweeper.postpone(worker) }
 
+// ReturnsKept is for how long a poll can tell what came back.
+const ReturnsKept = returnsKept
+
 // ReapLimit is how many workers one sweep takes over from.
 const ReapLimit = reapLimit
 

@@ -25,6 +25,7 @@ const (
 type horizon struct {
 	marks []pollMark             // of the last polls, the oldest first
 	open  map[uint64]*openWriter // transactions that were open at the last poll
+	last  string                 // snapshot of the last poll, as the database writes it; "": there was none
 	safe  time.Time              // the floor of no lane may be above; zero: nothing is known
 }
 
@@ -43,6 +44,7 @@ type openWriter struct {
 
 // snapshot is what a poll saw of transactions.
 type snapshot struct {
+	text string // as the database writes it
 	xid  uint64
 	open []uint64
 	now  time.Time
@@ -50,7 +52,7 @@ type snapshot struct {
 
 // parseSnapshot reads ids as the database writes them: its own, and `xmin:xmax:open,open`.
 func parseSnapshot(xid, text string, now time.Time) (s snapshot, err error) {
-	s.now = now
+	s.text, s.now = text, now
 	if s.xid, err = strconv.ParseUint(xid, 10, 64); err != nil {
 		return s, fmt.Errorf("transaction id of a poll: %w", err)
 	}
@@ -112,7 +114,7 @@ func (h *horizon) see(s snapshot) (forget bool, back comebacks) {
 	if len(h.marks) == maxMarks {
 		h.marks = slices.Delete(h.marks, 0, maxMarks/2)
 	}
-	h.marks = append(h.marks, pollMark{s.xid, s.now})
+	h.marks, h.last = append(h.marks, pollMark{s.xid, s.now}), s.text
 	return forget, back
 }
 

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -234,35 +235,54 @@ func TestFloors_HungryBetweenTheStatementAndItsCommit(t *testing.T) {
 func TestFloors_FallToWhatComesBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	ids := f.ask(t, "plain", 40)
 	s, other := f.register(t), f.register(t)
+	f.raised(t, s, f.now(t))
+	ids := f.ask(t, "plain", 40)
 	for range 3 {
 		poll(t, s, 5)
 	}
 	claims := poll(t, other, 10).Claims
 	poll(t, s, 1)
-	lane := f.lane(t)
-	tx := f.opened(t, "SELECT oarlock.come_back("+value[string](t, f.desk, "SELECT max(lane_id)::text FROM oarlock.lanes WHERE queue = 'default'")+", clock_timestamp(), 1000000)")
-	released := make(chan error, 2)
 	for _, c := range []*queue.Claim{claims[7], claims[3]} {
-		go func() { released <- other.Release(context.WithoutCancel(t.Context()), c, true) }()
-	}
-	f.blocked(t, "queue/flush")
-	poll(t, s, 0)
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := <-released; err != nil {
+		if err := other.Release(t.Context(), c, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	poll(t, s, 0)
-	if at, run := s.Floor(lane); at.IsZero() || at.After(claims[3].RunAt) || at.Equal(claims[3].RunAt) && run > claims[3].Run { // lower where others of this server commit late
+	if at, run := s.Floor(f.lane(t)); at.Before(claims[0].RunAt.Add(-time.Minute)) || at.After(claims[3].RunAt) || at.Equal(claims[3].RunAt) && run > claims[3].Run { // lower where others of this server commit late
 		t.Errorf("the floor is %v, %d, want %v, %d of %v", at, run, claims[3].RunAt, claims[3].Run, ids)
 	}
 	if p := poll(t, s, 2); !slices.Equal(runsOf(p.Claims), []queue.RunID{claims[3].Run, claims[7].Run}) {
 		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+}
+
+// The first poll after the commit finds what an application brought back, however long ago the run was due and for how long the
+// transaction was open; and so does the first of a worker that was cut off for so long that others deleted what it had to know.
+func TestFloors_FallToWhatATransactionBringsBack(t *testing.T) {
+	t.Parallel()
+	for name, cutOff := range map[string]bool{"while the worker polls": false, "while the worker is cut off": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			s := f.watcher(t)
+			run := f.ask(t, "plain", 1)[0]
+			f.exec(t, "UPDATE oarlock.runs SET run_at = run_at - interval '1 hour'")
+			f.claim(t, run)
+			f.end(t, run, "failed")
+			app := f.opened(t, fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", run))
+			f.raised(t, s.Session, f.now(t).Add(2*floorsWait))
+			if err := app.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if cutOff {
+				f.exec(t, "DELETE FROM oarlock.returns")
+				s.pass(queue.ReturnsKept)
+			}
+			if p := poll(t, s.Session, 1); !slices.Equal(runsOf(p.Claims), []queue.RunID{run}) {
+				t.Errorf("claimed %v, want %d", runsOf(p.Claims), run)
+			}
+		})
 	}
 }
 

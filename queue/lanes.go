@@ -26,7 +26,6 @@ type lane struct {
 	ID        int
 	Queue     string
 	Priority  int
-	Resets    int64
 	MaxRun    int   // of its queue, 0: no limit
 	DAG       int64 // if it limits its runs, else 0
 	MaxActive int
@@ -93,14 +92,14 @@ func (l *lanes) read(ctx context.Context, conn *pgx.Conn, worker any) error {
 func (l *lanes) scan(row pgx.CollectableRow) error {
 	var id, priority, maxRun, maxActive *int
 	var queue *string
-	var resets, dag *int64
+	var dag *int64
 	var halted *bool
-	err := row.Scan(&l.terms, &l.held, &id, &queue, &priority, &resets, &maxRun, &dag, &maxActive, &halted)
+	err := row.Scan(&l.terms, &l.held, &id, &queue, &priority, &maxRun, &dag, &maxActive, &halted)
 	if err != nil || id == nil {
 		return err
 	}
 	lane := &lane{
-		ID: *id, Queue: *queue, Priority: *priority, Resets: *resets, MaxRun: *maxRun, DAG: *dag, MaxActive: *maxActive, Halted: *halted,
+		ID: *id, Queue: *queue, Priority: *priority, MaxRun: *maxRun, DAG: *dag, MaxActive: *maxActive, Halted: *halted,
 	}
 	l.all = append(l.all, lane)
 	l.byID[lane.ID] = lane
@@ -161,7 +160,6 @@ func (l *lanes) gave(claims []*Claim) {
 // laneArgs are lanes as arrays.
 type laneArgs struct {
 	ids     []int
-	resets  []int64
 	floors  []time.Time // together with froms
 	froms   []RunID
 	most    []int // runs of each
@@ -180,21 +178,12 @@ func orMinusInfinity(t time.Time) time.Time {
 func argsOf(ordered []*lane) laneArgs {
 	var a laneArgs
 	for _, l := range ordered {
-		a.ids, a.resets = append(a.ids, l.ID), append(a.resets, l.Resets)
+		a.ids = append(a.ids, l.ID)
 		a.floors, a.froms = append(a.floors, orMinusInfinity(l.floor.at)), append(a.froms, l.floor.run)
 		a.limited, a.halted = append(a.limited, l.limited()), append(a.halted, l.Halted)
 		a.most = append(a.most, MaxClaims)
 	}
 	return a
-}
-
-// moved takes in that runs came back to lanes, and where a poll began there because of it.
-func (l *lanes) moved(floors []movedFloor) {
-	for _, m := range floors {
-		if lane := l.byID[m.lane]; lane != nil {
-			lane.Resets, lane.floor, lane.locked = m.resets, m.floor, place{}
-		}
-	}
 }
 
 // forget is for a database whose clock or transaction ids went back: its next runs may be anywhere.

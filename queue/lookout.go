@@ -24,6 +24,8 @@ const (
 
 	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
 
+	noSnapshot = "1:1:" // in which nothing is visible
+
 	// timerSlack is how far below now looks begin that look for parked runs which are to be woken, and for queued ones whose time has
 	// passed: these may just be on their way, written before the look and committed after it.
 	timerSlack = 2 * time.Second
@@ -35,6 +37,7 @@ var (
 	wakeDue      = sql.Named("queue/wake_due")
 	expireQueued = sql.Named("queue/expire_queued")
 	setAside     = sql.Named("queue/set_aside")
+	dropReturns  = sql.Named("queue/drop_returns")
 )
 
 // Look looks at what a worker has to know of others, and queues what waited long enough. Call it each LookInterval, also when the
@@ -46,6 +49,7 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 		return err
 	})
 	s.store.meter.requeued(0, looked.Queued)
+	ended(s.store.meter.Looked, err)
 	if err != nil {
 		return looked, fmt.Errorf("look: %w", err)
 	}
@@ -67,13 +71,15 @@ type lookout struct {
 	slept    time.Time     // no parked run was to be woken until then; zero: not known
 	waited   time.Time     // the same of queued runs and their deadlines
 	logDays  time.Duration // when partitions are to be made
+	returns  time.Duration // when rows of what came back are to be deleted
+	seen     [2]string     // what transactions it had seen the last time that it did, and the time before
 	now      func() time.Duration
 }
 
 func newLookout(s *Session, conn *link, x *exchange) *lookout {
 	return &lookout{
 		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, x: x,
-		looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
+		seen: [...]string{noSnapshot, noSnapshot}, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
 
@@ -179,6 +185,13 @@ func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err
 				return fmt.Errorf("make room for logs: %w", err)
 			}
 			l.logDays = now + logDaysEvery
+		}
+		if now := l.now(); now >= l.returns {
+			seen := l.seen[0]
+			if err := conn.QueryRow(ctx, dropReturns, pgx.StrictNamedArgs{"before": l.seen[0], "earlier": l.seen[1]}).Scan(&seen); err != nil {
+				return fmt.Errorf("forget what came back: %w", err)
+			}
+			l.returns, l.seen = now+returnsKept, [...]string{seen, l.seen[0]}
 		}
 		return nil
 	})

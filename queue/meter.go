@@ -8,11 +8,19 @@ type Meter struct {
 	Flushed   func(FlushTry)
 	FenceLost func()                  // once per session that finds that others took its worker for dead
 	Requeued  func(workers, runs int) // so many runs were put back into the queue, also of so many lost workers
+	Looked    func(err error)         // a Look
+	Swept     func(err error)         // a Sweep, unless it came too soon
 }
 
 func (m *Meter) requeued(workers, runs int) {
 	if m.Requeued != nil && workers+runs > 0 {
 		m.Requeued(workers, runs)
+	}
+}
+
+func ended(tell func(error), err error) {
+	if tell != nil {
+		tell(err)
 	}
 }
 

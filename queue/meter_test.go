@@ -2,9 +2,15 @@ package queue_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
@@ -75,5 +81,47 @@ func TestMeter_IsToldOnceThatTheFenceIsLost(t *testing.T) {
 	}
 	if got := lost.Load(); got != 1 {
 		t.Errorf("told %d times", got)
+	}
+}
+
+func TestMeter_CountsRunsOfAWorkerThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	var workers, runs atomic.Int64
+	store := openFor(t, queue.Config{URL: f.url, Meter: queue.Meter{Requeued: func(w, r int) {
+		workers.Add(int64(w))
+		runs.Add(int64(r))
+	}}})
+	f.ask(t, "plain", 3)
+	former := f.register(t)
+	poll(t, former, 2)
+	f.registerAt(t, store, func(w *queue.Worker) { w.Replaces = []uuid.UUID{former.ID()} })
+	if workers.Load() != 0 || runs.Load() != 2 {
+		t.Errorf("counted %d workers and %d runs, want 0 and 2", workers.Load(), runs.Load())
+	}
+}
+
+func TestMeter_CountsLooksAndSweepsButThoseThatCameTooSoon(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	var told []string
+	note := func(what string) func(error) {
+		return func(err error) { told = append(told, fmt.Sprint(what, " ", err == nil)) }
+	}
+	s := f.registerAt(t, openFor(t, queue.Config{URL: f.url, Meter: queue.Meter{Looked: note("look"), Swept: note("sweep")}}))
+	s.SetClock(func() time.Duration { return time.Hour })
+	sweep(t, s)
+	look(t, s)
+	s.SweptFor(time.Second)
+	if swept, err := s.Sweep(t.Context()); err != nil || swept.Done {
+		t.Errorf("a sweep that comes too soon: %+v, %v", swept, err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Look(gone, queue.Load{}); err == nil {
+		t.Error("a look without a context succeeds")
+	}
+	if want := []string{"sweep true", "look true", "look false"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 }

@@ -227,7 +227,6 @@ func (c *crowded) givenBack(t *testing.T, s, other *queue.Session) {
 			t.Fatal(err)
 		}
 		c.exec(t, end, other.ID())
-		c.exec(t, "UPDATE oarlock.lanes SET low_since = low_since - interval '1 s'")
 		back := poll(t, s, 0).Within == again      // sees that something came back
 		if still && !back && s.Horizon() < quiet { // else floors stay below a transaction of another test, or go back for it
 			reads = append(reads, lockingSelect(t, s, 5, true))
@@ -360,7 +359,7 @@ func (c *crowded) beginOne(t *testing.T, s *queue.Session) queue.RunID {
 	claim := poll(t, s, 1).Claims[0]
 	c.exec(t, `UPDATE oarlock.runs SET state = 'queued', claim_id = NULL, worker_id = NULL, started_at = clock_timestamp(), run_at = clock_timestamp()
 		WHERE run_id = $1`, claim.Run)
-	c.exec(t, "UPDATE oarlock.lanes SET resets = resets + 1")
+	c.exec(t, "SELECT oarlock.come_back(lane_id, 'epoch', 0) FROM oarlock.lanes")
 	return claim.Run
 }
 
@@ -386,7 +385,7 @@ func (c *crowded) plans(t *testing.T) {
 	look, lookArgs := s.LookStatement()
 	sweep, sweepArgs := s.SweepStatement()
 	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
-	for _, name := range []string{"worker", "want", "free", "claims", "terms", "lanes", "resets", "floors", "froms", "halted", "held"} {
+	for _, name := range []string{"worker", "want", "free", "claims", "terms", "lanes", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
 	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}

@@ -41,6 +41,9 @@ func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 	err := s.alone(ctx, s.sweeper.sweeping, func() error { return s.sweeper.sweep(ctx, &swept) })
 	swept.Sweep = s.sweeper.x.sweepDue()
 	s.store.meter.requeued(len(swept.Lost), swept.Queued)
+	if swept.Done || err != nil {
+		ended(s.store.meter.Swept, err)
+	}
 	if err != nil {
 		return swept, fmt.Errorf("sweep: %w", err)
 	}
@@ -93,6 +96,7 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 		w.x.putBack(why)
 		return errors.Join(append(errs, err)...)
 	}
+	swept.Done = true
 	if swept.Late = len(f.late) > 0; swept.Late {
 		w.x.foundLate(f.late)
 	}

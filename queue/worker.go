@@ -82,6 +82,7 @@ type Looked struct {
 
 // Swept is what came of a Sweep.
 type Swept struct {
+	Done   bool        // it looked at everything; else it was too soon
 	Late   bool        // there are runs to claim that polls passed over: poll
 	Sweep  bool        // there is more to mend: sweep again
 	Lost   []uuid.UUID // workers whose runs were queued again

@@ -46,7 +46,6 @@ func (w *Worker) look() {
 	if w.ctx.Err() != nil {
 		return
 	}
-	w.meter.Looked(err)
 	w.lookout.unseen.Tell(w.log, err, "could not look at other workers and at what is due, or do what was", "looks succeed again")
 	if looked.Now == 0 { // it saw nothing
 		w.lookout.peers.Store(nil)
@@ -69,8 +68,9 @@ func (w *Worker) sweep() {
 		if w.ctx.Err() != nil {
 			return
 		}
-		w.meter.Swept(err)
-		w.lookout.unswept.Tell(w.log, err, "could not sweep up what was left behind", "sweeps succeed again")
+		if swept.Done || err != nil {
+			w.lookout.unswept.Tell(w.log, err, "could not sweep up what was left behind", "sweeps succeed again")
+		}
 		for _, id := range swept.Lost {
 			w.log.Info("took over from a lost worker", "lost", id)
 		}

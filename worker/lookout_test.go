@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,4 +75,44 @@ func TestLookout_ACallThatHangsHoldsUpNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// paced is a claimer whose sweeps say, one after the other: it failed, it was too soon twice, it failed, and then that it is done.
+type paced struct {
+	worker.Claimer
+	n int
+}
+
+func (p *paced) Sweep(context.Context) (queue.Swept, error) {
+	p.n++
+	switch p.n {
+	case 1, 4:
+		return queue.Swept{Sweep: true}, errAway
+	case 2, 3:
+		return queue.Swept{Sweep: true}, nil
+	}
+	return queue.Swept{Done: true}, nil
+}
+
+// A sweep that came too soon is no success: it ends no outage.
+func TestLookout_ASweepThatCameTooSoonIsNoNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n", 0)
+		log := new(strings.Builder)
+		b.start(t, "w", func(config *worker.Config) {
+			config.Boot, config.Log = boot, slog.New(slog.NewTextHandler(log, nil))
+			register := config.Register
+			config.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Claimer = &paced{Claimer: s.Claimer}
+				return s, err
+			}
+		})
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		if failed, over := strings.Count(log.String(), "could not sweep"), strings.Count(log.String(), "sweeps succeed again"); failed != 1 || over != 1 {
+			t.Errorf("told %d failures and %d ends of them:\n%s", failed, over, log)
+		}
+	})
 }

@@ -18,8 +18,6 @@ type Meter interface {
 	TaskSettled(dag string, as dagrun.State) // durable; again when the run is retried
 	AttemptEnded(a AttemptEnd)
 	Polled(p PollEnd)
-	Looked(err error)
-	Swept(err error)
 	Renewed(margin, took time.Duration, err error) // margin: what was left until the worker would have killed its tasks
 }
 
@@ -71,8 +69,6 @@ func (silent) RunLeft(string, Outcome, time.Duration)      {}
 func (silent) TaskSettled(string, dagrun.State)            {}
 func (silent) AttemptEnded(AttemptEnd)                     {}
 func (silent) Polled(PollEnd)                              {}
-func (silent) Looked(error)                                {}
-func (silent) Swept(error)                                 {}
 func (silent) Renewed(time.Duration, time.Duration, error) {}
 
 // meter tells how an attempt ended.

@@ -60,10 +60,6 @@ func (y *tally) AttemptEnded(a worker.AttemptEnd) {
 
 func (y *tally) Polled(p worker.PollEnd) { y.note("poll %d %d %v", p.Wanted, len(p.Got.Claims), p.Err) }
 
-func (y *tally) Looked(error) {}
-
-func (y *tally) Swept(error) {}
-
 func (y *tally) Renewed(_, _ time.Duration, err error) { y.renewed <- err }
 
 func TestMeter_IsToldOfRunsTasksAndAttempts(t *testing.T) {

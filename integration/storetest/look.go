@@ -47,7 +47,7 @@ func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	if err := s.usable(); err != nil {
 		return queue.Swept{}, err
 	}
-	var swept queue.Swept
+	swept := queue.Swept{Done: true}
 	for _, w := range m.workers {
 		if beat, silent := s.silent[w.ID]; silent && w.fenced && w.Beat == beat {
 			swept.Queued += m.lose(w)

@@ -28,7 +28,7 @@ BEGIN
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache', 'oarlock_worker'),
+          log_chunks followers cache returns', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
@@ -37,7 +37,7 @@ BEGIN
         -- decides nothing.
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
-        ('DELETE', 'approvals_open fences', 'oarlock_worker'),
+        ('DELETE', 'approvals_open fences returns', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps, and not River's side work. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers cache', 'oarlock_read'),

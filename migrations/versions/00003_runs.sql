@@ -23,16 +23,20 @@ CREATE TABLE oarlock.lanes (
     slots    int    NOT NULL CHECK (slots > 0), -- of the widest step
     dag_id   bigint NOT NULL DEFAULT 0, -- the DAG where it has the lane to itself, because it limits its runs or was paused once; else 0
     made_for bigint, -- the DAG whose submitters asked for it; 0: a version of one, or who operates; null: what waits, when its DAG is paused or limited
-    resets   bigint NOT NULL DEFAULT 0, -- moves when a run comes back, which may be below the floors of workers
-    low_from bigint NOT NULL DEFAULT 0, -- all that came back since resets had this value is at low_at, low_run or later
-    low_at   timestamptz NOT NULL DEFAULT '-infinity',
-    low_run  bigint NOT NULL DEFAULT 0,
-    low_since timestamptz,              -- when resets had that value
-    old_from bigint NOT NULL DEFAULT 0, -- the same of a longer time, which began before low_since
-    old_at   timestamptz NOT NULL DEFAULT '-infinity',
-    old_run  bigint NOT NULL DEFAULT 0,
-    UNIQUE (queue, priority, selector, needs, slots, dag_id)
-) WITH (fillfactor = 50);
+    twin     int    NOT NULL DEFAULT 0, -- above 0: made while another transaction made the same lane, and stayed open
+    UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
+);
+
+-- Runs that came back to their lanes, where they may stand below the place at which workers begin to look. A poll reads the rows of
+-- the transactions that the one before it did not see. Rows are only added, so whoever asks something of a run and keeps the
+-- transaction open holds up nobody else; workers delete what all have seen.
+CREATE TABLE oarlock.returns (
+    xid     xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    lane_id int         NOT NULL,
+    run_at  timestamptz NOT NULL,
+    run_id  bigint      NOT NULL
+);
+CREATE INDEX returns_xid ON oarlock.returns (xid);
 
 CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -575,7 +579,7 @@ CREATE POLICY add ON oarlock.log_chunks FOR INSERT
     WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = log_chunks.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
 
 -- +goose Down
-DROP TABLE oarlock.cache, oarlock.followers,
+DROP TABLE oarlock.returns, oarlock.cache, oarlock.followers,
     oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.approvals_open, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);

@@ -223,9 +223,8 @@ LANGUAGE sql STABLE
 RETURN (pg_column_size(params) <= 4000 AND jsonb_typeof(params) = 'object' AND params @@ ok AND params - names = '{}'
         AND (NOT whole OR strpos(params::text, '.') = 0)) IS TRUE;
 
--- Finds a lane, or makes it. Who makes one holds up others who need the same until the transaction ends, once ever. Each
--- costs every claimer something, and none ever goes, so they are counted by whom they were made for; softly, since what
--- others make at the same time is not seen.
+-- Finds a lane, or makes it. Each costs every claimer something, and none ever goes, so they are counted by whom they were made for;
+-- softly, since what others make at the same time is not seen.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -233,23 +232,48 @@ LANGUAGE plpgsql AS $$
 DECLARE
     found_id int;
 BEGIN
-    LOOP
-        SELECT l.lane_id INTO found_id FROM oarlock.lanes l
-         WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
-           AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id;
-        EXIT WHEN FOUND;
-        IF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id) >= 100 THEN
-            RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
-                USING ERRCODE = 'OA015', HINT = 'use fewer, those that are there, or another dag';
-        ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue) >= 1000 THEN
-            RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
-                USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
-        END IF;
-        INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for)
-        VALUES (find_lane.queue, find_lane.priority, find_lane.selector, find_lane.needs, find_lane.slots, find_lane.dag_id, find_lane.made_for)
-        ON CONFLICT DO NOTHING;
+    SELECT l.lane_id INTO found_id FROM oarlock.lanes l
+     WHERE l.queue = find_lane.queue AND l.priority = find_lane.priority AND l.selector = find_lane.selector
+       AND l.needs = find_lane.needs AND l.slots = find_lane.slots AND l.dag_id = find_lane.dag_id
+     ORDER BY l.twin LIMIT 1;
+    IF FOUND THEN
+        RETURN found_id;
+    ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id) >= 100 THEN
+        RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
+            USING ERRCODE = 'OA015', HINT = 'use fewer, those that are there, or another dag';
+    ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue) >= 1000 THEN
+        RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
+            USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
+    END IF;
+    RETURN oarlock.make_lane(queue, priority, selector, needs, slots, dag_id, made_for);
+END $$;
+-- +goose StatementEnd
+
+-- Who makes the lane that another transaction is making waits for that one, a moment. Of one that stays open then it makes a twin, which
+-- serves as well: nobody is to wait until a host application ends its transaction.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.make_lane(queue text, priority int, selector jsonb, needs text[], slots int, dag_id bigint, made_for bigint) RETURNS int
+LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+#variable_conflict use_column
+DECLARE
+    id int;
+BEGIN
+    FOR nth IN 0 .. 1000 LOOP
+        BEGIN
+            INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for, twin)
+            VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.made_for, nth)
+            ON CONFLICT DO NOTHING RETURNING lane_id INTO id;
+            IF NOT FOUND THEN -- it has been made meanwhile
+                SELECT l.lane_id INTO id FROM oarlock.lanes l
+                 WHERE l.queue = make_lane.queue AND l.priority = make_lane.priority AND l.selector = make_lane.selector
+                   AND l.needs = make_lane.needs AND l.slots = make_lane.slots AND l.dag_id = make_lane.dag_id AND l.twin = nth;
+            END IF;
+            RETURN id;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
     END LOOP;
-    RETURN found_id;
+    RAISE EXCEPTION 'too many open transactions make the lane of this run' USING ERRCODE = '55P03', HINT = 'end them, then try again';
 END $$;
 -- +goose StatementEnd
 
@@ -404,35 +428,10 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:ROWS` to workers that have room.';
 
--- Says that a run came back to a lane, at its old place. Who looked at the lane lately goes back to the lowest such place
--- since then; others forget how far they had looked. What came back is remembered for two spans of time: were it one, places
--- of long ago would count as long as runs come back. The lane is locked first, so spans begin in the order of commits.
--- +goose StatementBegin
+-- Says that a run came back to a lane, at its old place: no other of the same call is below.
 CREATE FUNCTION oarlock.come_back(lane int, at timestamptz, run bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    l     oarlock.lanes;
-    place timestamptz := coalesce(at, '-infinity');
-    id    bigint := coalesce(run, 0);
-BEGIN
-    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = lane FOR NO KEY UPDATE;
-    IF l.low_since IS NULL OR l.low_since NOT BETWEEN clock_timestamp() - interval '3 s' AND clock_timestamp() THEN
-        l.old_from := l.low_from; l.old_at := l.low_at; l.old_run := l.low_run;
-        l.low_from := l.resets;   l.low_at := place;    l.low_run := id;
-        l.low_since := clock_timestamp();
-    END IF;
-    IF (place, id) < (l.low_at, l.low_run) THEN
-        l.low_at := place; l.low_run := id;
-    END IF;
-    IF (place, id) < (l.old_at, l.old_run) THEN
-        l.old_at := place; l.old_run := id;
-    END IF;
-    UPDATE oarlock.lanes x
-       SET resets = l.resets + 1, low_from = l.low_from, low_at = l.low_at, low_run = l.low_run, low_since = l.low_since,
-           old_from = l.old_from, old_at = l.old_at, old_run = l.old_run
-     WHERE x.lane_id = lane;
-END $$;
--- +goose StatementEnd
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$INSERT INTO oarlock.returns (lane_id, run_at, run_id) SELECT lane, coalesce(at, 'epoch'), coalesce(run, 0) WHERE lane IS NOT NULL$$;
 COMMENT ON FUNCTION oarlock.come_back(int, timestamptz, bigint) IS 'Internal: says that a run came back to its lane.';
 
 -- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
@@ -701,12 +700,13 @@ END $$;
 -- A child run, asked for by a step of its parent. The key is made of where it comes from, so that an action that is
 -- repeated, by this driver or the next, finds the same child. It belongs to whoever submitted the parent, and so does a
 -- run_key that the step names: steps of other runs, and the submitter itself, that ask for the same by that key get the
--- same run. What a parent waits for has no such key, since its end is told to one parent only.
+-- same run. What a parent waits for has no such key, since its end is told to one parent only. By a transaction that stays open with
+-- the same key it fails (55P03), so that it keeps nobody's connection.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.enqueue_child(parent bigint, step int, item text, alt int, attempt int, generation int, dag text,
     params jsonb DEFAULT '{}', priority int DEFAULT NULL, queue text DEFAULT NULL, labels jsonb DEFAULT '{}', detached bool DEFAULT false,
     run_key text DEFAULT NULL, run_at timestamptz DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '25ms' AS $$
 DECLARE
     p      oarlock.runs;
     id     bigint := nextval('oarlock.runs_run_id_seq');
@@ -852,6 +852,7 @@ DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);
 DROP FUNCTION oarlock.check_room(int, int);
 DROP FUNCTION oarlock.override_lane(oarlock.request, oarlock.dag_versions);
 DROP FUNCTION oarlock.find_lane(text, int, jsonb, text[], int, bigint, bigint);
+DROP FUNCTION oarlock.make_lane(text, int, jsonb, text[], int, bigint, bigint);
 DROP TYPE oarlock.target;
 DROP TYPE oarlock.request;
 DROP FUNCTION oarlock.check_key(text);

@@ -277,53 +277,15 @@ BEGIN
         RETURN r.state;
     END IF;
     UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL, slot_wanted = false WHERE run_id = r.run_id;
+    IF r.state <> 'queued' THEN
+        PERFORM oarlock.come_back(r.lane_id, r.run_at, r.run_id);
+    END IF;
     IF r.state <> 'queued' OR r.slot_wanted THEN
         PERFORM oarlock.wake(r.lane_id, 1, 2);
     END IF;
     RETURN 'queued';
 END $$;
 -- +goose StatementEnd
-
--- The run_at of a run that a request brings back is below every floor. The lane hears of it when the transaction commits:
--- until a host application ends its transaction, nobody else could queue runs of the lane. All lanes that the transaction
--- touched are locked first, in their order, so that two that commit do not wait for each other in a circle. They are kept in
--- a setting; whoever writes nonsense there only loses that order.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.run_comes_back() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    touched text := coalesce(current_setting('oarlock.resets', true), '');
-BEGIN
-    IF position(',' || NEW.lane_id || ',' IN touched || ',') = 0 THEN
-        PERFORM set_config('oarlock.resets', touched || ',' || NEW.lane_id, true);
-    END IF;
-    RETURN NULL;
-END $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-CREATE FUNCTION oarlock.run_came_back() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    touched text := current_setting('oarlock.resets', true);
-BEGIN
-    IF touched <> '' THEN
-        PERFORM FROM oarlock.lanes l WHERE l.lane_id = ANY (ARRAY(SELECT m[1]::int FROM regexp_matches(touched, '[0-9]{1,9}', 'g') m))
-          ORDER BY l.lane_id FOR NO KEY UPDATE;
-        PERFORM set_config('oarlock.resets', '', true);
-    END IF;
-    PERFORM oarlock.come_back(NEW.lane_id, NEW.run_at, NEW.run_id);
-    RETURN NULL;
-END $$;
--- +goose StatementEnd
-
--- Only requests change the inbox; who queues runs for a worker changes their lanes in the same statement.
-CREATE TRIGGER runs_come_back AFTER UPDATE ON oarlock.runs FOR EACH ROW
-    WHEN (NEW.state = 'queued' AND OLD.state <> 'queued' AND NEW.inbox <> OLD.inbox)
-    EXECUTE FUNCTION oarlock.run_comes_back();
-CREATE CONSTRAINT TRIGGER runs_came_back AFTER UPDATE ON oarlock.runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.state = 'queued' AND OLD.state <> 'queued' AND NEW.inbox <> OLD.inbox)
-    EXECUTE FUNCTION oarlock.run_came_back();
 
 -- Tells the parent of a run that ended, as the journal does when a driver ends it.
 -- +goose StatementBegin
@@ -474,7 +436,7 @@ BEGIN
            ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
            slot_wanted = false, started_at = NULL, finished_at = NULL
      WHERE run_id = r.run_id;
-    PERFORM oarlock.wake(r.lane_id, 1);
+    PERFORM oarlock.come_back(r.lane_id, r.run_at, r.run_id), oarlock.wake(r.lane_id, 1);
 END $$;
 -- +goose StatementEnd
 
@@ -770,10 +732,6 @@ DROP FUNCTION oarlock.cancel_needs(oarlock.runs, bool);
 DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
 DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
-DROP TRIGGER runs_came_back ON oarlock.runs;
-DROP TRIGGER runs_come_back ON oarlock.runs;
-DROP FUNCTION oarlock.run_came_back();
-DROP FUNCTION oarlock.run_comes_back();
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
 DROP FUNCTION oarlock.check_inputs(text, jsonb, oarlock.approvals_open, jsonb);

@@ -90,10 +90,10 @@ BEGIN
                                         FOR NO KEY UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
         moved := moved + n;
-        PERFORM oarlock.come_back(own, '-infinity', 0); -- the DAG may just have been resumed
+        PERFORM oarlock.come_back(own, 'epoch', 0); -- the DAG may just have been resumed
     END LOOP;
     RETURN moved;
-EXCEPTION WHEN lock_not_available THEN -- a host application makes the same lane, in a transaction that is still open
+EXCEPTION WHEN lock_not_available THEN -- the next look tries again
     RETURN 0;
 END $$;
 -- +goose StatementEnd

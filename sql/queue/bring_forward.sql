@@ -1,6 +1,6 @@
 -- Purpose: has runs that have begun be due now where their start lies ahead: the server's clock was ahead when they were accepted, and what has begun goes on
 -- Index: runs_begun, in each lane from now on; runs_pkey
--- Locks: those runs FOR NO KEY UPDATE, passing over locked ones; their lanes in the order of their ids
+-- Locks: those runs FOR NO KEY UPDATE, passing over locked ones
 WITH ahead AS MATERIALIZED (
     SELECT r.run_id FROM unnest(@lanes::int[]) l (lane_id)
      CROSS JOIN LATERAL (

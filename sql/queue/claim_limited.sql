@@ -11,15 +11,8 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
       FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = @dag
      WHERE q.name = @queue AND (SELECT t.terms FROM oarlock.claim_terms t) = @terms
 ), lane AS MATERIALIZED (
-    SELECT l.lane_id, a.halted,
-           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.at ELSE a.floor END AS floor,
-           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.run ELSE a.first END AS first
-      FROM unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @halted::bool[])
-           WITH ORDINALITY a (lane_id, resets, floor, first, halted, n)
-      JOIN oarlock.lanes l ON l.lane_id = a.lane_id
-     CROSS JOIN LATERAL ( -- the lowest place that came back since the worker looked
-           SELECT CASE WHEN a.resets >= l.low_from THEN l.low_at WHEN a.resets >= l.old_from THEN l.old_at ELSE '-infinity' END AS at,
-                  CASE WHEN a.resets >= l.low_from THEN l.low_run WHEN a.resets >= l.old_from THEN l.old_run ELSE 0 END AS run) b
+    SELECT a.lane_id, a.floor, a.first, a.halted
+      FROM unnest(@lanes::int[], @floors::timestamptz[], @froms::bigint[], @halted::bool[]) WITH ORDINALITY a (lane_id, floor, first, halted, n)
      ORDER BY a.n
 ), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them. Where nothing is free, only what needs no slot
     SELECT head.run_id

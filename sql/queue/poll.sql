@@ -1,21 +1,26 @@
 -- Purpose: claims due runs of the lanes that a worker serves, best lanes first, and says where the next poll begins. Where @full, no slot is free or about to be: then
 --          it claims what came back and may need none, and leaves alone what waits for a slot
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where @full; runs_pkey; fences_pkey, workers_pkey
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where @full; runs_pkey; returns_xid, from the last poll on; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
 WITH fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
      WHERE f.worker_id = @worker AND f.channel = 'claim'
        FOR NO KEY UPDATE OF f
+), back AS MATERIALIZED ( -- below which place of each lane nothing came back by transactions that the last poll did not see
+    SELECT r.lane_id, min(r.run_at) AS at, min(r.run_id) AS run
+      FROM (SELECT r.lane_id, r.run_at, r.run_id FROM oarlock.returns r
+             WHERE r.xid >= pg_snapshot_xmax(@seen::pg_snapshot) AND r.xid < pg_snapshot_xmax(pg_current_snapshot()) -- a copy of another server's rows may have any
+            UNION ALL
+            SELECT r.lane_id, r.run_at, r.run_id FROM pg_snapshot_xip(@seen::pg_snapshot) open (xid) JOIN oarlock.returns r USING (xid)) r
+     GROUP BY r.lane_id
 ), lane AS MATERIALIZED ( -- nothing is read of a lane before the fence is held, nor under other terms than the worker knows
-    SELECT a.n, a.lane_id, a.limited, a.halted, a.most, l.priority, l.dag_id = 0 AS shared, l.resets, a.resets <> l.resets AS moved,
-           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.at ELSE a.floor END AS floor,
-           CASE WHEN a.resets <> l.resets AND (b.at, b.run) < (a.floor, a.first) THEN b.run ELSE a.first END AS first
-      FROM fence, unnest(@lanes::int[], @resets::bigint[], @floors::timestamptz[], @froms::bigint[], @most::int[], @limited::bool[], @halted::bool[])
-           WITH ORDINALITY a (lane_id, resets, floor, first, most, limited, halted, n)
+    SELECT a.n, a.lane_id, a.limited, a.halted, a.most, l.priority, l.dag_id = 0 AS shared,
+           CASE WHEN (b.at, b.run) < (a.floor, a.first) THEN b.at ELSE a.floor END AS floor,
+           CASE WHEN (b.at, b.run) < (a.floor, a.first) THEN b.run ELSE a.first END AS first
+      FROM fence, unnest(@lanes::int[], @floors::timestamptz[], @froms::bigint[], @most::int[], @limited::bool[], @halted::bool[])
+           WITH ORDINALITY a (lane_id, floor, first, most, limited, halted, n)
       JOIN oarlock.lanes l ON l.lane_id = a.lane_id
-     CROSS JOIN LATERAL ( -- the lowest place that came back since the worker looked
-           SELECT CASE WHEN a.resets >= l.low_from THEN l.low_at WHEN a.resets >= l.old_from THEN l.old_at ELSE '-infinity' END AS at,
-                  CASE WHEN a.resets >= l.low_from THEN l.low_run WHEN a.resets >= l.old_from THEN l.old_run ELSE 0 END AS run) b
+      LEFT JOIN back b ON b.lane_id = a.lane_id
      WHERE (SELECT t.terms FROM oarlock.claim_terms t) = @terms
      ORDER BY a.n
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
@@ -92,15 +97,14 @@ WITH fence AS MATERIALIZED (
                   WHERE NOT l.halted AND l.shared AND @held::bigint[] <> '{}'
                     AND (SELECT r.dag_id = ANY (@held::bigint[]) AND r.started_at IS NULL FROM oarlock.runs r WHERE r.lane_id = l.lane_id AND r.state = 'queued'
                             AND (r.run_at, r.run_id) >= (l.floor, l.first) AND r.run_at <= statement_timestamp() ORDER BY r.run_at, r.run_id LIMIT 1)) AS blocked,
-           ARRAY(SELECT l.lane_id FROM lane l WHERE l.moved ORDER BY l.lane_id) AS moved,
-           ARRAY(SELECT l.resets FROM lane l WHERE l.moved ORDER BY l.lane_id) AS resets,
-           ARRAY(SELECT l.floor FROM lane l WHERE l.moved ORDER BY l.lane_id) AS floors,
-           ARRAY(SELECT l.first FROM lane l WHERE l.moved ORDER BY l.lane_id) AS froms,
+           ARRAY(SELECT b.lane_id FROM back b ORDER BY b.lane_id) AS back,
+           ARRAY(SELECT b.at FROM back b ORDER BY b.lane_id) AS back_at,
+           ARRAY(SELECT b.run FROM back b ORDER BY b.lane_id) AS back_runs,
            ARRAY(SELECT p.lane_id FROM passed p ORDER BY p.lane_id) AS passed,
            ARRAY(SELECT p.run_at FROM passed p ORDER BY p.lane_id) AS passed_at,
            ARRAY(SELECT p.run_id FROM passed p ORDER BY p.lane_id) AS passed_runs
 )
-SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.limited, f.top, f.blocked, f.moved, f.resets, f.floors, f.froms, f.passed, f.passed_at, f.passed_runs, d.name, c.*
+SELECT f.terms, f.now, f.xid, f.snapshot, f.fenced, f.limited, f.top, f.blocked, f.back, f.back_at, f.back_runs, f.passed, f.passed_at, f.passed_runs, d.name, c.*
   FROM facts f
   FULL JOIN claimed c ON c.n = f.n
   LEFT JOIN oarlock.dags d ON d.dag_id = c.dag_id

@@ -1,8 +1,8 @@
 -- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
 --          generation is as if it had never been claimed. What it waited for when it was claimed, a slot or anything,
 --          it waits for again, where it is one of `some`: no drive of it began
--- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent, lanes_pkey
--- Locks: the runs in the order of their ids, passing over those that somebody holds; their lanes
+-- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent
+-- Locks: the runs in the order of their ids, passing over those that somebody holds
 WITH idle AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.claim_id IS NOT NULL

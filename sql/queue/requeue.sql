@@ -1,6 +1,6 @@
 -- Purpose: queues the runs of a worker that has no fence (any more); run_at stays, so they go first. As a statement of its own after queue/lose: as one with it, it would miss a claim that was in flight
--- Index: runs_worker, fences_pkey, runs_pkey, lanes_pkey
--- Locks: the runs in the order of their ids, passing over those that somebody holds, which the next sweep finds; their lanes
+-- Index: runs_worker, fences_pkey, runs_pkey
+-- Locks: the runs in the order of their ids, passing over those that somebody holds, which the next sweep finds
 WITH orphan AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.worker_id = @worker AND NOT EXISTS (SELECT FROM oarlock.fences f WHERE f.worker_id = @worker)

@@ -12,7 +12,7 @@ import (
 
 // events are what happens often.
 func events(s *metrics.Set) map[string]func() {
-	flushed, try := s.Queue().Flushed, queue.FlushTry{Batches: 10, Records: 30, Bytes: 9000, Took: time.Millisecond}
+	flushed, looked, try := s.Queue().Flushed, s.Queue().Looked, queue.FlushTry{Batches: 10, Records: 30, Bytes: 9000, Took: time.Millisecond}
 	poll := worker.PollEnd{Wanted: 8, Got: queue.Polled{Claims: make([]*queue.Claim, 8)}, Took: time.Millisecond}
 	return map[string]func(){
 		"RunStarted":  func() { s.RunStarted("d", time.Second) },
@@ -23,8 +23,7 @@ func events(s *metrics.Set) map[string]func() {
 		},
 		"Flushed": func() { flushed(try) },
 		"Polled":  func() { s.Polled(poll) },
-		"Looked":  func() { s.Looked(nil) },
-		"Swept":   func() { s.Swept(nil) },
+		"Looked":  func() { looked(nil) },
 		"Renewed": func() { s.Renewed(time.Second, time.Millisecond, nil) },
 	}
 }

@@ -110,7 +110,7 @@ func (c *counted) collectors() []prometheus.Collector {
 	}
 }
 
-// RunStarted is worker.Meter's, as are the next seven.
+// RunStarted is worker.Meter's, as are the next five.
 func (s *Set) RunStarted(_ string, waited time.Duration) {
 	s.counted.started.Inc()
 	s.counted.waited.Observe(waited.Seconds())
@@ -152,12 +152,6 @@ func (s *Set) Polled(p worker.PollEnd) {
 	}
 }
 
-// Looked counts a look.
-func (s *Set) Looked(err error) { s.counted.looks.inc(result(err)) }
-
-// Swept counts a sweep.
-func (s *Set) Swept(err error) { s.counted.sweeps.inc(result(err)) }
-
 // Renewed counts a sign of life.
 func (s *Set) Renewed(margin, took time.Duration, err error) {
 	s.counted.renewals.inc(result(err))
@@ -169,7 +163,11 @@ func (s *Set) Renewed(margin, took time.Duration, err error) {
 
 // Queue is the meter of the store that the worker registers with.
 func (s *Set) Queue() queue.Meter {
-	return queue.Meter{Flushed: s.flushed, FenceLost: s.counted.fencesLost.Inc, Requeued: s.requeued}
+	c := &s.counted
+	return queue.Meter{
+		Flushed: s.flushed, FenceLost: c.fencesLost.Inc, Requeued: s.requeued,
+		Looked: func(err error) { c.looks.inc(result(err)) }, Swept: func(err error) { c.sweeps.inc(result(err)) },
+	}
 }
 
 func (s *Set) requeued(workers, runs int) {
