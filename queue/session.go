@@ -63,6 +63,18 @@ func (e *ending) get() error {
 // ID of the worker.
 func (s *Session) ID() uuid.UUID { return s.worker.ID }
 
+// Database is where the session's runs are, for people: user@host/database.
+func (s *Session) Database() string {
+	c := s.store.direct
+	host := c.Host
+	if c.Port != defaultPort {
+		host = fmt.Sprint(host, ":", c.Port)
+	}
+	return fmt.Sprintf("%s@%s/%s", c.User, host, c.Database)
+}
+
+const defaultPort = 5432
+
 // lost is the end of a session that another took for dead: it may write nothing more.
 func (s *Session) lost() error {
 	err := fmt.Errorf("worker %s: %w", s.worker.ID, ErrLeaseLost)

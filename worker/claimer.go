@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	fullInterval   = 20 * time.Millisecond  // of a worker that has no room: a flood of notifications has it poll no more often
 	rankedInterval = 250 * time.Millisecond // of polls that only let others know how the waiting tasks rank
 )
+
+// unpolledMax is for how long polls may fail before the worker counts as unfit: most failures are over with the next one.
+const unpolledMax = 3 * time.Second
 
 // claimer is what wakes the loop that polls, and what that loop remembers.
 type claimer struct {
@@ -82,7 +86,8 @@ func (w *Worker) claim() {
 		want, kept := w.want()
 		asked := w.config.Boot()
 		polled, err := w.session.Poll(w.ctx, want)
-		w.compareClock(polled.Now, asked) // before what it claimed is driven by it
+		polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
+		w.compareClock(polled.Now, asked)           // before what it claimed is driven by it
 		w.polled(PollEnd{Wanted: want.Free + want.Ahead, Got: polled, Took: time.Since(last), Err: err})
 		w.take(want, kept, &polled)
 		if polled.Sweep {
@@ -160,7 +165,15 @@ func (w *Worker) polled(p PollEnd) {
 		return
 	}
 	w.meter.Polled(p)
-	w.claimer.unpolled.Tell(w.log, p.Err, "no answer to a poll", "the database answers polls again")
+	unpolled := &w.claimer.unpolled
+	unpolled.Tell(w.log, p.Err, "no answer to a poll", "the database answers polls again")
+	switch {
+	case p.Err == nil:
+		w.fitness.clear(unfitPolls)
+	case time.Since(unpolled.since) >= unpolledMax:
+		failure := queue.Failure{Since: unpolled.since, Err: p.Err}
+		w.fitness.set(unfitPolls, failure.Since, fmt.Sprintf("the database answers no polls (%s)", failure.Cause()))
+	}
 }
 
 // launch has a claimed run driven, or hands it back when it is too late for that.

@@ -10,6 +10,7 @@ import (
 const (
 	unfitRecords = "records" // the database takes no records
 	unfitReads   = "reads"   // the database lets no runs be read
+	unfitPolls   = "polls"   // the database answers no polls
 	unfitHost    = "host"    // this host cannot start tasks
 )
 

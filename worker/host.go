@@ -72,7 +72,7 @@ func (w *Worker) saysUnfit(why string) {
 }
 
 // UnfitCauses are the words for why a worker claims nothing.
-var UnfitCauses = []string{unfitRecords, unfitReads, unfitHost}
+var UnfitCauses = []string{unfitRecords, unfitReads, unfitPolls, unfitHost}
 
 // unfitFor are the causes that hold now.
 func (w *Worker) unfitFor() (causes []string) {

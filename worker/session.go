@@ -14,10 +14,14 @@ type Session struct {
 	Reader
 	Writer
 	Lease
+
+	Database string // for people: user@host/database
 }
 
 // SessionOf is a session of a store in every role.
-func SessionOf(s *queue.Session) Session { return Session{Claimer: s, Reader: s, Writer: s, Lease: s} }
+func SessionOf(s *queue.Session) Session {
+	return Session{Claimer: s, Reader: s, Writer: s, Lease: s, Database: s.Database()}
+}
 
 // Claimer is where runs come from, each call over a connection of its own.
 type Claimer interface {

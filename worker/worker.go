@@ -278,7 +278,7 @@ func (w *Worker) register(ctx context.Context) error {
 	w.records.tooLong = make(chan struct{}, 1)
 	w.records.logs.reset()
 	w.logs = w.config.Logs(noted{session, &w.records.logs}, func() time.Time { return at(w.clock.now()) })
-	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment)
+	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment, "database", session.Database)
 	return nil
 }
 

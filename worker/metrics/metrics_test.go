@@ -109,7 +109,7 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_lives_given_up_total 3`, `oarlock_flush_failing_seconds 4`, `oarlock_log_failing_seconds 5`,
 		`oarlock_fences_lost_total 1`, `oarlock_leases_lost_total 1`, `oarlock_registrations_total 2`,
 		`oarlock_worker_info{containment="cgroup",version="v1"} 1`, `oarlock_worker_phase{phase="draining"} 1`, `oarlock_worker_phase{phase="live"} 0`,
-		`oarlock_worker_unfit{reason="host"} 1`, `oarlock_worker_unfit{reason="records"} 0`, `oarlock_worker_unfit{reason="reads"} 0`, `oarlock_drives_total{outcome="unfit"} 0`,
+		`oarlock_worker_unfit{reason="host"} 1`, `oarlock_worker_unfit{reason="records"} 0`, `oarlock_worker_unfit{reason="reads"} 0`, `oarlock_worker_unfit{reason="polls"} 0`, `oarlock_drives_total{outcome="unfit"} 0`,
 		`oarlock_runs_held 7`, `oarlock_slots 8`, `oarlock_slots_busy 5`, `oarlock_tasks_active 6`, `oarlock_tasks_waiting 11`,
 		`oarlock_slot_idle_seconds_total 1.5`, `oarlock_journal_waiting 12`, `oarlock_journal_busy_seconds 2`,
 		`oarlock_log_stored_bytes_total 100`, `oarlock_log_dropped_bytes_total 20`, `oarlock_log_spooled_bytes_total 30`, `oarlock_log_waiting_bytes 40`,

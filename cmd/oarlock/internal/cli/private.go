@@ -29,6 +29,11 @@ func (e *env) isPrivate() bool {
 	return e.makesPrivate || e.privateFolder() != ""
 }
 
+// unnamed reports whether nothing says which database is meant.
+func (e *env) unnamed() bool {
+	return e.settings.Text("database_url") == "" && !slices.ContainsFunc(linkVariables, e.isSet)
+}
+
 func (e *env) isSet(variable string) bool {
 	text, ok := e.Lookup(variable)
 	return ok && text != ""
@@ -125,7 +130,7 @@ func (e *env) leave(ctx context.Context) {
 
 // sayUnnamed tells whoever named no database at all, and reaches none where libpq would look.
 func (e *env) sayUnnamed(hint string) string {
-	if e.settings == nil || e.settings.Text("database_url") != "" || slices.ContainsFunc(linkVariables, e.isSet) {
+	if e.settings == nil || !e.unnamed() {
 		return hint
 	}
 	return "no database is named: set DATABASE_URL, or let `oarlock run FILE` or `oarlock dev` make a private one"

@@ -204,6 +204,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	err = h.show(waiting, store, id)
 	if why := context.Cause(waiting); why != nil {
 		err = why
+		e.leaveNone(context.WithoutCancel(ctx), store, id)
 	}
 	return e.settle(waiting, errors.Join(err, worker.stop()))
 }
@@ -213,6 +214,18 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 	e.remark("canceling run %d: its handlers run; once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
 		e.log.Debug("cancel", "err", err) // it is over, which is shown
+	}
+}
+
+// leaveNone ends a run whose worker is gone, since no other one takes it.
+func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
+	defer cancel()
+	if run, err := store.Get(ctx, id); err == nil && run.Over() {
+		return
+	}
+	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true}); err != nil {
+		e.remark("run %d stays behind, which no worker takes: %v", id, err)
 	}
 }
 

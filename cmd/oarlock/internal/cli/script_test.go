@@ -234,7 +234,7 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = d.nagged()
 	case "wrong-password":
 		address = withPassword(d.private(), "hunter2")
-	case "submitter", "reader", "stranger":
+	case "submitter", "reader", "operator", "stranger":
 		address = d.loginAs(kind)
 	default:
 		db := pgtest.New(d.tb)

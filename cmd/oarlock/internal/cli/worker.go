@@ -58,6 +58,9 @@ func runWorker(c *cli.Context, e *env) error {
 	if err := e.loadWorker(c); err != nil {
 		return err
 	}
+	if e.unnamed() && !c.IsSet("only") {
+		return &failure{kind: invalid, err: errors.New("no database is named"), hint: "set DATABASE_URL; `--database-url private` is this user's own, which `oarlock run FILE` or `oarlock dev` makes"}
+	}
 	config, err := e.rigConfig(c.Context)
 	if err != nil {
 		return err

@@ -145,7 +145,10 @@ func (w *ownWatch) cancel() {
 func (w *ownWatch) cancelNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
 	defer cancel()
-	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true}) // refused: it is over
+	if run, err := w.store.Get(ctx, w.run); err == nil && run.Over() {
+		return // a request would stand in its history as one that somebody made
+	}
+	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true})
 }
 
 func (w *ownWatch) end() error {

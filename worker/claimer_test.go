@@ -1,0 +1,65 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/worker"
+)
+
+// unpolled is a claimer whose polls the database may refuse.
+type unpolled struct {
+	worker.Claimer
+	refusal atomic.Pointer[pgconn.PgError]
+}
+
+func (r *unpolled) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
+	if err := r.refusal.Load(); err != nil {
+		return queue.Polled{}, err
+	}
+	return r.Claimer.Poll(ctx, want)
+}
+
+// A worker whose polls are refused says so where people and machines look, and only once that lasts.
+func TestClaimer_AWorkerWhosePollsFailIsUnfit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1ms}\n", 0)
+		claimer := &unpolled{}
+		w := b.start(t, "w", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Executors["process"] = boot, sleeper{}
+			c.Register = func(ctx context.Context, self queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, self)
+				claimer.Claimer, s.Claimer = s.Claimer, claimer
+				return s, err
+			}
+		})
+		pass(5 * time.Second)
+		claimer.refusal.Store(&pgconn.PgError{Code: "42501"})
+		run := b.enqueue(t, "d")
+		pass(2500 * time.Millisecond)
+		if s := w.Status(); len(s.UnfitFor) > 0 {
+			t.Errorf("right after the first failure it is unfit for %v", s.UnfitFor)
+		}
+		pass(10 * time.Second)
+		if s := w.Status(); !slices.Equal(s.UnfitFor, []string{"polls"}) {
+			t.Errorf("it is unfit for %v", s.UnfitFor)
+		}
+		claimer.refusal.Store(nil)
+		pass(5 * time.Second)
+		if s := w.Status(); len(s.UnfitFor) > 0 {
+			t.Errorf("when it is over it is unfit for %v", s.UnfitFor)
+		}
+		if r := b.over(t, run); r.State != "succeeded" {
+			t.Errorf("the run is %s", r.State)
+		}
+	})
+}
