@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,13 +24,18 @@ import (
 type driver struct {
 	identity
 	since    time.Duration // boot to start
-	requests chan request  // closed when the process closed its end
+	readable chan struct{} // the pipe holds something to read; nil once the process closed its end
 	in, out  *os.File
-	hush     chan struct{} // the guard listens no more
+	pipe     syscall.RawConn // of in
+	buffer   []byte          // of one read
+	partial  []byte          // the request whose end is not there yet
+	hush     chan struct{}   // the guard listens no more
 	reading  sync.WaitGroup
 	ended    bool
 	code     int
 }
+
+const lineShown = 200 // bytes of a line that is not understood
 
 var (
 	errNotAttached = errors.New("the driver process did not attach in time")
@@ -48,13 +54,14 @@ func (g *guard) drive() (int, error) {
 		return -1, nil
 	}
 	defer g.driver.hangUp()
-	for !g.driver.ended && g.overdue() == nil {
+	overdue := g.overdue()
+	for ; !g.driver.ended && overdue == nil; overdue = g.overdue() {
 		g.turn(forever)
 	}
 	dying := boottime.Now()
-	if err := g.overdue(); err != nil && !g.driver.ended {
-		g.over = err
-		g.Say(Event{Kind: Overdue, PID: g.driver.PID, Err: err})
+	if overdue != nil && !g.driver.ended {
+		g.over = overdue
+		g.Say(Event{Kind: Overdue, PID: g.driver.PID, Err: overdue})
 	}
 	g.driver.hangUp() // what it asked for with its last breath it was never granted
 	g.expect(0, nil)
@@ -110,28 +117,58 @@ func (g *guard) contain(pid int) {
 func newDriver(pid int, p *pipes) *driver {
 	d := &driver{
 		identity: identify(pid), since: boottime.Now(),
-		requests: make(chan request), hush: make(chan struct{}),
+		readable: make(chan struct{}), hush: make(chan struct{}), buffer: make([]byte, lineBytes),
 		in: os.NewFile(uintptr(p.ourIn), "from driver process"), out: os.NewFile(uintptr(p.ourOut), "to driver process"),
 	}
+	d.pipe, _ = d.in.SyscallConn() // fails on nil alone
 	d.reading.Add(1)
-	go d.listen()
+	go d.listen(d.readable)
 	return d
 }
 
-// listen hands on what the driver process sends, until either side is through.
-func (d *driver) listen() {
+// listen tells the guard whenever the pipe holds something to read, until either side is through. It leaves the reading to
+// the guard: what a goroutine had read and not handed on yet would be unknown to the guard when it decides to kill.
+func (d *driver) listen(readable chan<- struct{}) {
 	defer d.reading.Done()
-	defer close(d.requests)
-	for s := lines(d.in); s.Scan(); {
-		var r request
-		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
-			r.err = fmt.Errorf("the driver process sent %q: %w", s.Text(), err)
-		}
+	for d.pipe.Read(hasInput) == nil {
 		select {
-		case d.requests <- r:
+		case readable <- struct{}{}:
 		case <-d.hush:
 			return
 		}
+	}
+}
+
+// hasInput reports whether a read would return at once, with data or at the end of the pipe.
+func hasInput(fd uintptr) bool {
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return n != 0
+}
+
+// read returns the requests that wait in the pipe, and whether more may come. It reads once: that is as much as a pipe
+// holds, and a driver process that sends for ever keeps the guard no longer.
+func (d *driver) read() (waiting []request, open bool) {
+	var n int
+	var err error
+	closed := d.pipe.Control(func(fd uintptr) { n, err = unix.Read(int(fd), d.buffer) })
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return nil, true
+	case closed != nil || err != nil || n == 0:
+		return nil, false
+	}
+	d.partial = append(d.partial, d.buffer[:n]...)
+	for {
+		line, rest, whole := bytes.Cut(d.partial, []byte("\n"))
+		if !whole && len(line) < lineBytes {
+			return waiting, true
+		}
+		var r request
+		if err := json.Unmarshal(line, &r); err != nil {
+			r.err = fmt.Errorf("the driver process sent %q: %w", line[:min(len(line), lineShown)], err)
+		}
+		waiting = append(waiting, r)
+		d.partial = rest
 	}
 }
 
@@ -144,7 +181,7 @@ func (d *driver) hangUp() {
 	d.in.Close()
 	d.out.Close()
 	d.reading.Wait()
-	d.in, d.requests = nil, nil
+	d.in, d.readable = nil, nil
 }
 
 func (d *driver) signal(sig syscall.Signal) {
@@ -171,20 +208,35 @@ func (g *guard) expect(at time.Duration, why error) {
 	}
 }
 
-// overdue says why the driver process must be killed now, if it must.
+// overdue says why the driver process must be killed now, if it must. A guard that did not run for a while, frozen by itself,
+// finds the deadline passed that it knew: it takes in what the driver process sent meanwhile before it judges by that.
 func (g *guard) overdue() error {
-	if g.why == nil && g.killAt != 0 && boottime.Now() >= g.killAt {
+	if g.pastDeadline() {
+		g.takeRequests()
+	}
+	if g.why == nil && g.pastDeadline() {
 		return g.killFor
 	}
 	return g.why
 }
 
-// take does what the driver process asks for.
-func (g *guard) take(r request, open bool) {
-	if !open {
-		g.driver.requests = nil
+func (g *guard) pastDeadline() bool { return g.killAt != 0 && boottime.Now() >= g.killAt }
+
+// takeRequests does what the driver process asked for until now.
+func (g *guard) takeRequests() {
+	if g.driver.readable == nil {
 		return
 	}
+	waiting, open := g.driver.read()
+	for _, r := range waiting {
+		g.take(r)
+	}
+	if !open {
+		g.driver.readable = nil
+	}
+}
+
+func (g *guard) take(r request) {
 	a := answer{N: r.N}
 	var err error
 	switch {

@@ -151,9 +151,9 @@ func (g *guard) isLast(code int) bool {
 // turn waits for one thing to happen, for d at the longest, and takes it in. Every wait of a guard is a loop around it, so
 // whatever happens is heard in every phase.
 func (g *guard) turn(d time.Duration) {
-	var requests chan request
+	var readable chan struct{}
 	if g.driver != nil {
-		requests = g.driver.requests
+		readable = g.driver.readable
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -164,8 +164,8 @@ func (g *guard) turn(d time.Duration) {
 	case <-g.ctxDone:
 		g.ctxDone = nil
 		g.hear(syscall.SIGTERM)
-	case r, ok := <-requests:
-		g.take(r, ok)
+	case <-readable:
+		g.takeRequests()
 	case <-g.alarm.C:
 	case <-timer.C:
 	}

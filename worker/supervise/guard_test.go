@@ -252,6 +252,39 @@ func TestRun_KillsAFrozenDriverProcessBeforeItsDeadline(t *testing.T) {
 	})
 }
 
+func TestRun_AFrozenGuardHearsBeforeItKills(t *testing.T) {
+	s := setup(t, "deadline=100ms", "renew")
+	g := s.guard()
+	ready := s.heard("driver", "ready", 1)
+	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	kill(t, ready.PID, syscall.SIGHUP)
+	s.heard("driver", "renewed", 1) // when the deadline before had passed
+	kill(t, g.Process.Pid, syscall.SIGCONT)
+	s.eventually("the guard judges", func() bool {
+		return len(s.said("driver", "answered"))+len(s.said("guard", "overdue")) > 0
+	})
+	if over := s.said("guard", "overdue"); len(over) > 0 {
+		t.Errorf("a healthy driver process was killed: %v", over)
+	}
+}
+
+func TestRun_KillsAfterBothWereFrozen(t *testing.T) {
+	s := setup(t, "deadline=100ms")
+	g := s.guard()
+	ready := s.heard("driver", "ready", 1)
+	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	kill(t, ready.PID, syscall.SIGHUP)
+	armed := s.heard("driver", "armed", 1)
+	kill(t, ready.PID, syscall.SIGSTOP)
+	s.eventually("the deadline passes", func() bool { return boottime.Now() > armed.Deadline })
+	kill(t, ready.PID, syscall.SIGCONT)
+	kill(t, g.Process.Pid, syscall.SIGCONT)
+	if e := s.heard("guard", "overdue", 1); e.Err != errDeadline.Error() {
+		t.Errorf("overdue: %s", e.Err)
+	}
+	s.heard("driver", "attached", 2)
+}
+
 func TestRun_LeavesAloneWhoExtends(t *testing.T) {
 	s := setup(t, "extend")
 	s.guard()

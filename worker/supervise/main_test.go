@@ -258,12 +258,24 @@ func (p play) must(err error) {
 	}
 }
 
-func (p play) setDeadline(link *Link, in string) {
+func (p play) setDeadline(link *Link, in string) (deadline time.Duration) {
 	d, err := time.ParseDuration(in)
 	p.must(err)
-	deadline := boottime.Now() + d
+	deadline = boottime.Now() + d
 	p.must(link.Extend(deadline))
 	p.log(entry{Who: "driver", What: "armed", PID: os.Getpid(), Deadline: deadline})
+	return deadline
+}
+
+// renew extends the deadline again, though not before it has passed, and waits for an answer of the guard.
+func (p play) renew(link *Link, passed time.Duration) {
+	for boottime.Now() < passed {
+		<-time.NewTimer(passed - boottime.Now()).C
+	}
+	p.must(link.Extend(boottime.Now() + 5*time.Minute))
+	p.log(entry{Who: "driver", What: "renewed", PID: os.Getpid()})
+	p.must(link.Use("w-renewed"))
+	p.log(entry{Who: "driver", What: "answered", PID: os.Getpid()})
 }
 
 // listen exits with 10 + the number of signals heard when it was told to, and sweeps when the guard is gone.
@@ -273,7 +285,10 @@ func (p play) listen(link *Link, signals chan os.Signal) int {
 		select {
 		case sig := <-signals:
 			if v, ok := p.value("deadline"); ok {
-				p.setDeadline(link, v)
+				deadline := p.setDeadline(link, v)
+				if p.says("renew") {
+					p.renew(link, deadline)
+				}
 				continue
 			}
 			heard++
