@@ -54,7 +54,8 @@ func pauses() *backoff.ExponentialBackOff {
 type write struct {
 	op      func(context.Context) error
 	verify  func(context.Context) (bool, error)
-	last    error // why the last try failed
+	last    error // why the last try failed, with what came of reading back
+	cause   error // why op failed, without
 	replans int
 	unsure  bool // an earlier try may have landed
 }
@@ -68,7 +69,7 @@ func (w *write) try(ctx context.Context) error {
 		}
 	}
 	err := w.op(ctx)
-	w.last = err
+	w.last, w.cause = err, err
 	switch Classify(err) {
 	case OK:
 		return nil
@@ -96,7 +97,7 @@ func (w *write) settle(ctx context.Context) (done bool, err error) {
 		w.unsure = false
 		return done, nil
 	}
-	w.last = fmt.Errorf("%w: %w (reading back: %w)", ErrUnknown, w.last, err)
+	w.last = fmt.Errorf("%w: %w (reading back: %w)", ErrUnknown, w.cause, err)
 	if c := Classify(err); c == Permanent || c == WrongNode {
 		return false, backoff.Permanent(w.last)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,8 +146,12 @@ func TestDo_GivesUpWithinSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		s := script{op: []error{io.EOF}, verify: []error{io.EOF}}
-		if err := s.run(t.Context()); !errors.Is(err, pglink.ErrUnknown) {
+		err := s.run(t.Context())
+		if !errors.Is(err, pglink.ErrUnknown) {
 			t.Errorf("error %v, want unknown", err)
+		}
+		if n := strings.Count(err.Error(), pglink.ErrUnknown.Error()); n != 1 || s.readings < 2 {
+			t.Errorf("after %d readings it says %d times that the outcome is unknown: %v", s.readings, n, err)
 		}
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("gave up after %v", took)
