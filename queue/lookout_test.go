@@ -73,7 +73,7 @@ func TestLook_ItsOwnTroubleIsNoSilenceOfOthers(t *testing.T) {
 				t.Error("a worker is taken for silent while nobody looked")
 			}
 			w.pass(time.Second)
-			if swept := w.sweep(t); len(swept.Lost) != 1 || swept.Lost[0] != dead.ID() {
+			if swept := w.sweep(t); len(swept.Lost) != 1 || swept.Lost[0].ID != dead.ID() {
 				t.Errorf("lost %v, want %v", swept.Lost, dead.ID())
 			}
 		})

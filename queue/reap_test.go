@@ -110,7 +110,7 @@ func (f *fleet) blocked(tb testing.TB, mark string) {
 
 func wantLost(tb testing.TB, s queue.Swept, who uuid.UUID, queued int) {
 	tb.Helper()
-	if len(s.Lost) != 1 || s.Lost[0] != who || s.Queued != queued {
+	if len(s.Lost) != 1 || s.Lost[0] != (queue.LostWorker{ID: who, Name: "w", Runs: queued}) || s.Queued != queued {
 		tb.Errorf("lost %v, queued %d: want %v, %d", s.Lost, s.Queued, who, queued)
 	}
 }

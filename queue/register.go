@@ -111,11 +111,11 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 // replace queues the runs of those that the worker replaces.
 func (s *Session) replace(ctx context.Context) error {
 	for _, id := range s.worker.Replaces {
-		n, err := s.sweeper.reap(ctx, id, nil)
+		lost, err := s.sweeper.reap(ctx, id, nil)
 		if err != nil {
 			return fmt.Errorf("replace worker %s: %w", id, err)
 		}
-		s.store.meter.requeued(0, n)
+		s.store.meter.requeued(0, lost.Runs)
 	}
 	return nil
 }

@@ -284,7 +284,7 @@ func TestSweep_ManyStubbornWorkersHideNoOther(t *testing.T) {
 	other := f.register(t, func(w *queue.Worker) { w.ID = uuid.UUID{0: 0xfe} })
 	poll(t, other, 1)
 	f.exec(t, "UPDATE oarlock.workers SET state = 'lost' WHERE worker_id <> $1", w.ID())
-	if swept := w.sweep(t); len(swept.Lost) != 1 || swept.Lost[0] != other.ID() {
+	if swept := w.sweep(t); len(swept.Lost) != 1 || swept.Lost[0].ID != other.ID() {
 		t.Errorf("lost %v, want %v", swept.Lost, other.ID())
 	}
 }

@@ -49,36 +49,36 @@ func (w *sweeper) takeOverAll(ctx context.Context, workers map[uuid.UUID]*int64,
 		ids = ids[:reapLimit]
 	}
 	for _, id := range ids {
-		n, err := w.lose(ctx, id, workers[id], lockPatience)
+		lost, err := w.lose(ctx, id, workers[id], lockPatience)
 		if isLockTimeout(err) {
 			held = append(held, id)
 			continue
 		}
-		errs = append(errs, w.tookOver(id, workers[id] != nil, n, err, swept))
+		errs = append(errs, w.tookOver(lost, workers[id] != nil, err, swept))
 	}
 	for _, id := range held {
-		n, err := w.loseHeld(ctx, id, workers[id])
+		lost, err := w.loseHeld(ctx, id, workers[id])
 		if isLockTimeout(err) {
 			w.postpone(id)
 		}
-		errs = append(errs, w.tookOver(id, workers[id] != nil, n, err, swept))
+		errs = append(errs, w.tookOver(lost, workers[id] != nil, err, swept))
 	}
 	return errors.Join(errs...)
 }
 
 // tookOver takes in what came of one takeover. A worker that nobody watched, and that left nothing, is no news.
-func (w *sweeper) tookOver(id uuid.UUID, watched bool, n int, err error, swept *Swept) error {
+func (w *sweeper) tookOver(lost LostWorker, watched bool, err error, swept *Swept) error {
 	switch {
 	case errors.Is(err, errAlive):
 		return nil
 	case err != nil:
-		return fmt.Errorf("take over from worker %s: %w", id, err)
+		return fmt.Errorf("take over from worker %s: %w", lost.ID, err)
 	}
-	if n > 0 {
+	if lost.Runs > 0 {
 		w.x.doubt() // more than one statement takes, or that somebody holds
 	}
-	if watched || n > 0 {
-		swept.Lost, swept.Queued = append(swept.Lost, id), swept.Queued+n
+	if watched || lost.Runs > 0 {
+		swept.Lost, swept.Queued = append(swept.Lost, lost), swept.Queued+lost.Runs
 	}
 	return nil
 }
@@ -105,19 +105,19 @@ func (w *sweeper) postponed(id uuid.UUID) bool {
 var errAlive = errors.New("the worker is alive")
 
 // reap takes the fences and then the runs of a worker that is dead: its beat stood still at beat, or, without one, it is
-// known to be dead or found to have no fence. It returns how many runs it queued.
-func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (n int, err error) {
-	n, err = w.lose(ctx, id, beat, longLockPatience)
+// known to be dead or found to have no fence.
+func (w *sweeper) reap(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
+	lost, err := w.lose(ctx, id, beat, longLockPatience)
 	if isLockTimeout(err) {
 		return w.loseHeld(ctx, id, beat)
 	}
-	return n, err
+	return lost, err
 }
 
 // loseHeld is for a worker one of whose connections holds a fence and does not come to an end: half a statement, then silence.
-func (w *sweeper) loseHeld(ctx context.Context, id uuid.UUID, beat *int64) (n int, err error) {
+func (w *sweeper) loseHeld(ctx context.Context, id uuid.UUID, beat *int64) (LostWorker, error) {
 	if err := w.endConnections(ctx, id, beat); err != nil {
-		return 0, err
+		return LostWorker{ID: id}, err
 	}
 	return w.lose(ctx, id, nil, longLockPatience)
 }
@@ -128,8 +128,9 @@ func isLockTimeout(err error) bool {
 }
 
 // lose is one transaction of two statements. The second has its own snapshot, taken when the worker's last claim had
-// ended, one way or the other.
-func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience string) (n int, err error) {
+// ended, one way or the other. It names the worker with an error, too.
+func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience string) (lost LostWorker, err error) {
+	lost.ID = id
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -137,19 +138,19 @@ func (w *sweeper) lose(ctx context.Context, id uuid.UUID, beat *int64, patience 
 			if _, err := tx.Exec(ctx, limitWait, patience); err != nil {
 				return err
 			}
-			var lost bool
+			var isLost bool
 			args := pgx.StrictNamedArgs{"worker": id, "beat": beat, "by": w.replaces(id)}
-			if err := tx.QueryRow(ctx, loseWorker, args).Scan(&lost); err != nil {
+			if err := tx.QueryRow(ctx, loseWorker, args).Scan(&isLost, &lost.Name); err != nil {
 				return err
 			}
-			if !lost && beat != nil {
+			if !isLost && beat != nil {
 				return errAlive
 			}
-			n, err = requeue(ctx, tx, id)
+			lost.Runs, err = requeue(ctx, tx, id)
 			return err
 		})
 	})
-	return n, err
+	return lost, err
 }
 
 func requeue(ctx context.Context, tx pgx.Tx, id uuid.UUID) (n int, err error) {

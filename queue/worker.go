@@ -82,11 +82,18 @@ type Looked struct {
 
 // Swept is what came of a Sweep.
 type Swept struct {
-	Done   bool        // it looked at everything; else it was too soon
-	Late   bool        // there are runs to claim that polls passed over: poll
-	Sweep  bool        // there is more to mend: sweep again
-	Lost   []uuid.UUID // workers whose runs were queued again
-	Queued int         // runs of theirs
+	Done   bool         // it looked at everything; else it was too soon
+	Late   bool         // there are runs to claim that polls passed over: poll
+	Sweep  bool         // there is more to mend: sweep again
+	Lost   []LostWorker // whose runs were queued again
+	Queued int          // runs of theirs
+}
+
+// LostWorker is a worker that another one took over from.
+type LostWorker struct {
+	ID   uuid.UUID
+	Name string // "": the database knows no such worker any more
+	Runs int    // that were queued again
 }
 
 // Renewal is the answer to a sign of life.

@@ -193,7 +193,11 @@ func (w *Worker) drive(d *driver) {
 	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(w.ctx)
 	d.claim.Leave()
-	defer func() { w.meter.RunLeft(d.claim.DAG, d.outcomeAfter(err), d.took) }()
+	outcome := d.outcomeAfter(err)
+	defer func() { w.meter.RunLeft(d.claim.DAG, outcome, d.took) }()
+	if w.stopping() && w.leaves(outcome, err) {
+		w.handedOn.Add(1)
+	}
 	switch {
 	case err == nil, errors.Is(err, errStopped), errors.Is(err, errGivenBack):
 	case errors.Is(err, queue.ErrLeaseLost):
@@ -206,6 +210,13 @@ func (w *Worker) drive(d *driver) {
 		w.condemn(d.claim, err)
 	}
 	w.freed()
+}
+
+// leaves reports whether another worker is to go on after a drive that ended so. Closing the session hands on the runs of
+// drives that were cut off.
+func (w *Worker) leaves(outcome Outcome, err error) bool {
+	cutOff := w.ctx.Err() != nil && (errors.Is(err, errStopped) || outcome == Undrivable)
+	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
 // condemn ends a run that nobody can drive: handing it on would only move the trouble.

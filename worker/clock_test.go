@@ -169,7 +169,7 @@ func TestWorker_SaysOnceThatItIsAskedToStop(t *testing.T) {
 			t.Fatalf("asked %d workers: %v", n, err)
 		}
 		pass(40 * time.Second)
-		if n := said.lines("asked to stop"); n != 1 || w.Status().Phase != worker.Draining {
+		if n := said.lines("asked to stop by `oarlock workers drain`"); n != 1 || w.Status().Phase != worker.Draining {
 			t.Errorf("it says so %d times, and is %s", n, w.Status().Phase)
 		}
 	})

@@ -98,7 +98,7 @@ func (w *Worker) renew(every time.Duration) time.Duration {
 		w.fleet.mail(m)
 	}
 	if renewal.Desired != queue.WorkerLive && !w.stopping() { // it says so until the worker is gone
-		w.log.Info("asked to stop", "desired", renewal.Desired)
+		w.log.Info("asked to stop by `oarlock workers drain`, or by oarlock.drain_worker() in SQL", "desired", renewal.Desired)
 		w.Stop()
 	}
 	return every

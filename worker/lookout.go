@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -71,8 +72,8 @@ func (w *Worker) sweep() {
 		if swept.Done || err != nil {
 			w.lookout.unswept.Tell(w.log, err, "could not sweep up what was left behind", "sweeps succeed again")
 		}
-		for _, id := range swept.Lost {
-			w.log.Info("took over from a lost worker", "lost", id)
+		for _, l := range swept.Lost {
+			w.log.Info("took over from a lost worker", "lost", cmp.Or(l.Name, l.ID.String()), "runs", l.Runs)
 		}
 		if swept.Late {
 			w.claimer.told.send()

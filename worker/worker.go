@@ -105,6 +105,7 @@ type Worker struct {
 	renewNow  signal
 	unrenewed Outage // keepLease's alone
 	bodies    atomic.Int64
+	handedOn  atomic.Int64 // runs that this life left to others because the worker stops
 	records   records
 	reads     reads                 // what is known of reads of runs that fail
 	fitness   fitness               // why nothing is to be claimed now
@@ -188,6 +189,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		if errors.Is(lost, errUnwritten) {
 			w.view.change(func(s *Status) { s.GivenUp++ })
 		}
+		if lost == nil && err == nil {
+			w.log.Info("the worker has stopped", "runs_handed_on", w.handedOn.Load())
+		}
 		if lost == nil || err != nil || w.stopping() {
 			return err
 		}
@@ -198,7 +202,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			continue
 		}
 		w.view.change(func(s *Status) { s.Losses++ })
-		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "worker", w.id, "err", lost)
+		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "err", lost)
 	}
 }
 
@@ -269,6 +273,7 @@ func (w *Worker) register(ctx context.Context) error {
 	}
 	w.warned = 0
 	w.danger.Store(nil)
+	w.handedOn.Store(0)
 	w.lookout.peers.Store(nil)
 	w.gate.Open()
 	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal

@@ -50,8 +50,8 @@ func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	swept := queue.Swept{Done: true}
 	for _, w := range m.workers {
 		if beat, silent := s.silent[w.ID]; silent && w.fenced && w.Beat == beat {
-			swept.Queued += m.lose(w)
-			swept.Lost = append(swept.Lost, w.ID)
+			lost := queue.LostWorker{ID: w.ID, Name: w.Name, Runs: m.lose(w)}
+			swept.Lost, swept.Queued = append(swept.Lost, lost), swept.Queued+lost.Runs
 		}
 	}
 	clear(s.silent)

@@ -30,7 +30,7 @@ func silentIsLost(s *setup) {
 	at := s.now(a)
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, at)))
 	b := s.worker()
-	var lost []uuid.UUID
+	var lost []queue.LostWorker
 	var again *queue.Claim
 	s.until("it is claimed again", func() bool {
 		swept, polled := s.turn(b, queue.Want{Free: 1})
@@ -40,7 +40,7 @@ func silentIsLost(s *setup) {
 		}
 		return again != nil
 	})
-	s.same("lost", lost, []uuid.UUID{a.ID()})
+	s.same("lost", lost, []queue.LostWorker{{ID: a.ID(), Name: "w", Runs: 1}})
 	if again.Run != id || again.Epoch != 2 || again.Losses != 1 {
 		s.Errorf("claimed again: %+v", again)
 	}
@@ -90,7 +90,7 @@ func sweepTakesOver(s *setup) {
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskRunning, s.now(a))))
 	asks()
 	swept := s.sweep(b)
-	s.same("lost", swept.Lost, []uuid.UUID{a.ID()})
+	s.same("lost", swept.Lost, []queue.LostWorker{{ID: a.ID(), Name: "w", Runs: 1}})
 	if swept.Queued != 1 {
 		s.Errorf("%d runs were queued, want one", swept.Queued)
 	}

@@ -44,8 +44,8 @@ func (s *store) sweep(ctx context.Context, l *link) (queue.Swept, error) {
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
 	swept, err := l.inner.Sweep(context.WithoutCancel(ctx))
-	for _, id := range swept.Lost {
-		s.audit.lost(id)
+	for _, lost := range swept.Lost {
+		s.audit.lost(lost.ID)
 	}
 	return swept, err
 }

@@ -1,6 +1,6 @@
 -- Purpose: a worker is lost, unless its beat moved; without a beat it is lost whatever its row says. Takes its fences, which waits for what it has in flight
 -- Index: fences_pkey, workers_pkey
--- Locks: its fences, then its row in workers: in the order of its own polls. Returns false where the beat moved meanwhile: roll back
+-- Locks: its fences, then its row in workers: in the order of its own polls. Returns whether it is, and its name; where the beat moved meanwhile: roll back
 WITH taken AS (
     DELETE FROM oarlock.fences f
      WHERE f.worker_id = @worker
@@ -13,6 +13,6 @@ WITH taken AS (
            replaced_by = coalesce(@by::uuid, w.replaced_by)
      WHERE w.worker_id = @worker AND (SELECT count(*) FROM taken) >= 0
        AND (@beat IS NULL OR w.state IN ('live', 'draining') AND w.beat = @beat)
-    RETURNING w.worker_id
+    RETURNING w.name
 )
-SELECT EXISTS (SELECT FROM lost)
+SELECT EXISTS (SELECT FROM lost), coalesce((SELECT l.name FROM lost l), '')
