@@ -153,7 +153,7 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 		a.count++
 		got, err := a.send(ctx, a.store, id)
 		if err != nil {
-			if err := a.failed(ctx, err); err != nil {
+			if err := a.failed(ctx, a.foreign(ctx, id, err)); err != nil {
 				return err
 			}
 			continue
@@ -184,6 +184,20 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// foreign names the user whose run it is where that is why it was not found, if this user may see it. Any other error it
+// leaves alone.
+func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
+	refusal, ok := errors.AsType[*queue.Error](err)
+	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {
+		return err
+	}
+	r, seen := a.store.Get(ctx, id)
+	if seen != nil {
+		return err
+	}
+	return &failure{kind: notFound, err: fmt.Errorf("run %d was submitted by %s: you may steer only your own", id, r.SubmittedBy), hint: grantHint(toAdmin)}
 }
 
 // failed takes a failure to ask one of several runs for an answer. What would fail for all others too ends the command.

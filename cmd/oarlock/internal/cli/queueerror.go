@@ -83,13 +83,16 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	switch {
 	case a.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or one of another version"
-	case strings.HasPrefix(p.message, "there is no run "): // the server's hints are about SQL
+	case strings.HasPrefix(p.message, noRun): // the server's hints are about SQL
 		p.hint = runHint
 	case strings.HasPrefix(p.message, "there is no queue "):
 		p.hint = "`oarlock queues` lists them, an administrator makes one: `oarlock queues set NAME`"
 	}
 	return true
 }
+
+// noRun begins what the database says of a run that is not there, and of one that is not the user's.
+const noRun = "there is no run "
 
 // said is what an error says around a sentinel, without the names of operations before and the sentinel behind it.
 func said(err, sentinel error) string {

@@ -14,6 +14,12 @@ import (
 // asSubmitter is an Env whose database a user connects to that may submit and nothing else.
 func asSubmitter(t *testing.T) Env {
 	t.Helper()
+	e, _ := submitterOf(t)
+	return e
+}
+
+func submitterOf(t *testing.T) (Env, *pgtest.DB) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a database")
 	}
@@ -35,7 +41,7 @@ func asSubmitter(t *testing.T) Env {
 		}
 		return "", false
 	}
-	return e
+	return e, db
 }
 
 func register(t *testing.T, address string) {

@@ -26,15 +26,26 @@ var commandRoles = map[string]string{
 	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
 }
 
+// steers are the commands that ask something of a run: with toSubmit of one that the user submitted, with toAdmin of any.
+var steers = map[string]bool{
+	"cancel": true, "pause": true, "resume": true, "retry": true, "approve": true, "reject": true, "mark": true,
+}
+
 // dryPrune is `oarlock prune --dry-run`, which only counts.
 const dryPrune = "prune --dry-run"
 
+func grantHint(role string) string { return "have an administrator grant " + role + " to this user" }
+
 // needRole has a problem that is about a lack of privileges name the role that the command needs.
 func (p *problem) needRole(command string, err error) {
-	role, known := commandRoles[strings.TrimPrefix(command, program+" ")]
+	name := strings.TrimPrefix(command, program+" ")
+	role, known := commandRoles[name]
 	server, said := errors.AsType[*pgconn.PgError](err)
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	if known && said && !connecting && server.Code == "42501" {
-		p.hint = "have an administrator grant " + role + " to this user"
+		p.hint = grantHint(role)
+		if steers[name] {
+			p.hint += " for its own runs, or " + toAdmin + " for any"
+		}
 	}
 }

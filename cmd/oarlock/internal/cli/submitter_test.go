@@ -16,7 +16,7 @@ func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 		stderr string
 	}{
 		{"enqueue etl -o id", exitOK, "1\n", ""},
-		{"cancel 99", exitNotFound, "", "there is no run 99, or it is not yours"},
+		{"cancel 99", exitNotFound, "", "there is no run 99, or it is not yours\nhint: `oarlock list` shows the runs you may see\n"},
 		{"logs 99", exitNotFound, "", "there is no run 99, or it is not yours"},
 		{"cancel --dag etl", exitOK, "run 1: cancel applied (canceled)\n", ""},
 		{"logs 1", exitOK, "", "nothing was written"},
@@ -29,6 +29,30 @@ func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 	} {
 		got := invoke(t, e, strings.Fields(c.line)...)
 		if got.exit != c.want || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.stderr) {
+			t.Errorf("%s: exit %d, want %d\n%s%s", c.line, got.exit, c.want, got.stdout, got.stderr)
+		}
+	}
+}
+
+// A submitter who may read steers nobody else's runs for it. What would help is not what this user has already.
+func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
+	t.Parallel()
+	e, db := submitterOf(t)
+	execFile(t, db, "also_reads.sql")
+	if got := invoke(t, testEnv(), "enqueue", "etl", "--database-url", db.URL); got.exit != exitOK {
+		t.Fatal(got.stderr)
+	}
+	for _, c := range []struct {
+		line string
+		want exit
+		hint string
+	}{
+		{"cancel 1", exitNotFound, "you may steer only your own\nhint: have an administrator grant oarlock_admin to this user\n"},
+		{"pause 1", exitNotFound, "you may steer only your own\nhint: have an administrator grant oarlock_admin to this user\n"},
+		{"cancel 2", exitNotFound, "hint: `oarlock list` shows the runs you may see\n"},
+	} {
+		got := invoke(t, e, strings.Fields(c.line)...)
+		if got.exit != c.want || !strings.Contains(got.stderr, c.hint) {
 			t.Errorf("%s: exit %d, want %d\n%s%s", c.line, got.exit, c.want, got.stdout, got.stderr)
 		}
 	}
