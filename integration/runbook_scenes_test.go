@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -69,13 +70,17 @@ name: nightly
 steps:
   - {id: load, run: '. $DIR/lib; see start; hold go'}
 `)
-	w := b.worker(t, "w1", "heartbeat=500ms")
+	w := b.worker(t, "w1", "heartbeat=500ms", "listen=127.0.0.1:0")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
 	book := b.openRunbook(t, "The database fails over")
 	book.words["RUN"] = fmt.Sprint(run)
 	primary.Crash(t)
 	book.log(t, w)
+	notReady := func(reason string) {
+		until(t, "/readyz says that "+reason, func() bool { return strings.HasPrefix(w.page(t, "/readyz"), reason) })
+	}
+	notReady("the database lets no runs be read (")
 	b.write(t, "go", "")
 	standby.Promote(t)
 	book.log(t, w)

@@ -102,7 +102,7 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 }
 
 const (
-	maxWait    = 5 * time.Second // between two tries
+	maxWait    = 5 * time.Second // between two tries, give or take a half: each may occupy all connections that a pooler still has
 	graceToAsk = 5 * time.Second // once it is to stop: a registration given up half-way leaves a row that nobody renews
 )
 
