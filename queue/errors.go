@@ -23,7 +23,7 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrPooled: a pooler lends the worker's connections by the transaction. Config.Direct has to lead past it.
 	ErrPooled = pglink.ErrPooled
-	// ErrWaiting: a pooler has no connection free.
+	// ErrWaiting: a pooler has no connection free, or a database too few for a worker.
 	ErrWaiting = pglink.ErrWaiting
 	// ErrUnknown: nobody knows whether a write happened. Treat it as "maybe applied".
 	ErrUnknown = pglink.ErrUnknown

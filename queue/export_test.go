@@ -143,7 +143,7 @@ func (s *Session) Horizon() time.Duration {
 const HungerPolls = int64(hungerLasts / openInterval)
 
 // Needs are the connections that a pooler must lend a worker by the session.
-func (s *Store) Needs() int { return s.needs() }
+func (s *Store) Needs() int { return s.needs(pglink.SessionPooler) }
 
 // SetShortagePatience is for tests that cannot wait: for all tries, and for one.
 func (s *Store) SetShortagePatience(all, one time.Duration) {

@@ -58,21 +58,14 @@ func addressesOf(c *pgx.ConnConfig) []string {
 }
 
 // recognise returns the installation behind a connection, if a worker may claim from it: else a *migrations.CopyError.
-func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (string, error) {
+func (s *Store) recognise(ctx context.Context, conn *pgx.Conn) (*migrations.Installation, error) {
 	i, err := migrations.ReadInstallation(ctx, conn)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	here := addressesOf(s.direct)
 	known := slices.ContainsFunc(s.memory.Recall(i.ID), func(at string) bool { return slices.Contains(here, at) })
-	if err := i.Judge(known); err != nil {
-		return "", err
-	}
-	if err := vouch(ctx, conn, i); err != nil {
-		return "", err
-	}
-	s.memory.Remember(i.ID, here)
-	return i.ID, nil
+	return i, i.Judge(known)
 }
 
 // vouch has the database note that installation i is served here. A clone of a template gets an id of its own then.

@@ -39,6 +39,7 @@ type link struct {
 	prepare pglink.Prepare                         // of the pool that config was taken from, if it was
 	turn    chan struct{}                          // holds one token
 	conn    *pgx.Conn                              // nil: to be made
+	taken   bool                                   // conn is ready: known and again have run on it
 	dropped *pgx.Conn                              // the last that was; nil: none yet
 	pooler  pglink.Pooler                          // that lends conn
 	server  backend                                // of conn, or of the last one; while again runs, of the one before
@@ -60,6 +61,20 @@ func newLink(config *pgx.ConnConfig) *link {
 // use calls do with the connection, making one if there is none. What breaks the session closes it. do has to return when
 // its context ends.
 func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	return l.hold(ctx, func(ctx context.Context) error {
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+		err := do(ctx, l.conn)
+		if breaks(err) || l.conn.IsClosed() {
+			l.drop()
+		}
+		return err
+	})
+}
+
+// hold calls do while nothing else uses the link, for as long as one use may take.
+func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 	select {
 	case <-l.turn:
 	case <-l.life.Done():
@@ -71,14 +86,7 @@ func (l *link) use(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
-	if err := l.connect(ctx); err != nil {
-		return err
-	}
-	err := do(ctx, l.conn)
-	if breaks(err) || l.conn.IsClosed() {
-		l.drop()
-	}
-	return err
+	return do(ctx)
 }
 
 // breaks says whether the session behind a connection is of no more use.
@@ -92,16 +100,25 @@ func breaks(err error) bool {
 }
 
 func (l *link) connect(ctx context.Context) error {
-	if l.conn != nil && !l.conn.IsClosed() {
+	if l.taken && !l.conn.IsClosed() {
 		return nil
 	}
-	conn, err := l.dial(ctx)
-	if err != nil {
+	before := l.conn != nil && !l.taken
+	err := l.takeUp(ctx)
+	if before && pglink.Classify(err) == pglink.SessionLost && ctx.Err() == nil { // it ended before it was ever used
+		err = l.takeUp(ctx)
+	}
+	return err
+}
+
+// takeUp makes a connection ready to be used.
+func (l *link) takeUp(ctx context.Context) error {
+	if err := l.dial(ctx); err != nil {
 		return err
 	}
-	l.conn = conn
+	conn := l.conn
 	var server backend
-	err = conn.QueryRow(ctx, whoServes, pgx.QueryExecModeExec).Scan(&server.pid, &server.started)
+	err := conn.QueryRow(ctx, whoServes, pgx.QueryExecModeExec).Scan(&server.pid, &server.started)
 	if err == nil && l.known != nil {
 		err = l.known(ctx, conn)
 	}
@@ -112,18 +129,22 @@ func (l *link) connect(ctx context.Context) error {
 		l.drop()
 		return fmt.Errorf("take up a connection: %w", err)
 	}
-	l.server = server
+	l.server, l.taken = server, true
 	l.made++
 	return nil
 }
 
-func (l *link) dial(ctx context.Context) (*pgx.Conn, error) {
+// dial makes a connection, unless there is one that is not ready yet.
+func (l *link) dial(ctx context.Context) error {
+	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
+		return nil
+	}
 	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return fmt.Errorf("connect: %w", err)
 	}
-	l.pooler = found
-	return conn, nil
+	l.conn, l.taken, l.pooler = conn, false, found
+	return nil
 }
 
 // endFormer ends the server process that was used before, and waits until it is gone: for again, where what is sent to
@@ -162,7 +183,7 @@ func (l *link) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = l.conn.Close(ctx)
-	l.conn, l.dropped = nil, l.conn
+	l.conn, l.taken, l.dropped = nil, false, l.conn
 }
 
 // finish drops the connection for good. It waits for what the driver has still to do, in a hurry after the end of ctx.

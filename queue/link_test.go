@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
 func TestLink_CloseCutsOffWhatUsesIt(t *testing.T) {
@@ -98,11 +99,11 @@ func TestLink_EndsAFormerConnectionThatIsJustEnding(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	l := newLink(y.link.config)
-	conn, err := l.dial(t.Context())
+	conn, _, err := pglink.DialSession(t.Context(), l.config, nil)
 	y.must(err)
 	defer conn.Close(t.Context())
 	for range 20 {
-		former, err := l.dial(t.Context())
+		former, _, err := pglink.DialSession(t.Context(), l.config, nil)
 		y.must(err)
 		y.must(former.QueryRow(t.Context(), whoServes, pgx.QueryExecModeExec).Scan(&l.server.pid, &l.server.started))
 		closed := make(chan error, 1)

@@ -18,7 +18,7 @@ import (
 var poolSize = sql.Named("queue/pool_size")
 
 const (
-	occupyPatience   = 4 * time.Second  // of one try to get all connections that a worker needs
+	occupyPatience   = 4 * time.Second  // of one try to get all connections that a worker needs from a pooler
 	shortagePatience = 15 * time.Second // of all tries
 )
 
@@ -64,49 +64,82 @@ func (l *links) close(ctx context.Context) error {
 	return closeLinks(ctx, all[:]...)
 }
 
-// calls are the connections of the pool that a worker takes from a pooler. With Config.Direct they go another way.
-func (s *Store) calls() int {
-	if s.beside {
+// calls are the connections of the pool that a worker takes before it registers. With Config.Direct they go another way. A pool of
+// the program's own may be busy with what waits for this worker: nothing is taken of it, unless its size is the pooler's.
+func (s *Store) calls(p pglink.Pooler) int {
+	if s.beside || !s.ownsPool && p == pglink.NoPooler {
 		return 0
 	}
 	return min(CallConns, int(s.pool.Config().MaxConns))
 }
 
-// needs is how many connections a pooler must lend by the session.
-func (s *Store) needs() int { return Connections(s.pollOnly) - CallConns + s.calls() }
+// needs is how many connections a worker must get before it registers.
+func (s *Store) needs(p pglink.Pooler) int { return Connections(s.pollOnly) - CallConns + s.calls(p) }
 
-// occupy makes the connections of a session at once, where a pooler has a fixed number of them. Those that it lends later
-// may be in the hands of others by then.
-func (s *Store) occupy(ctx context.Context, l *links, conn *pgx.Conn) error {
-	var gets []pglink.Get
+// gains are the connections that a worker got at once.
+type gains struct {
+	n       int
+	refused error // why the next one was not had; nil: nobody said
+}
+
+// occupy makes the connections of a session at once, beside that for claims, which is there. Those that are made later may be in the
+// hands of others by then.
+func (s *Store) occupy(ctx context.Context, l *links) gains {
+	patience := callTimeout
+	if l.claims.pooler != pglink.NoPooler {
+		patience = s.shortage.tryPatience
+	}
+	more, refused := pglink.Lends(ctx, patience, s.gets(l)...)
+	return gains{1 + more, refused}
+}
+
+// suffices returns a *ShortError where a worker got too few connections.
+func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g gains) error {
+	switch {
+	case g.n == s.needs(p):
+		s.shortage.over()
+		return nil
+	case p == pglink.NoPooler:
+		return s.crowded(g)
+	}
+	var size int
+	if err := conn.QueryRow(ctx, poolSize).Scan(&size); err != nil {
+		return fmt.Errorf("look how large the pool is: %w", err)
+	}
+	others := max(0, size-g.n) // one that was lent may have ended since
+	return s.short(g.n, others, g.refused)
+}
+
+// gets are the connections that a session needs beside that for claims. A server has answered once it let us in; a pooler lets
+// everybody in, and lends at the first statement.
+func (s *Store) gets(l *links) (gets []pglink.Get) {
+	p := l.claims.pooler
 	for _, other := range l.all() {
-		if other != l.claims { // it has conn
+		switch {
+		case other == l.claims:
+		case p == pglink.NoPooler:
+			gets = append(gets, other.reach)
+		default:
 			gets = append(gets, other.get)
 		}
 	}
 	if !s.pollOnly {
 		gets = append(gets, pglink.GetNew(s.connConfig(listenName), s.prepare))
 	}
-	for range s.calls() {
+	for range s.calls(p) {
 		gets = append(gets, s.getCall)
 	}
-	more, refused := pglink.Lends(ctx, s.shortage.tryPatience, gets...)
-	lent := 1 + more
-	if lent == s.needs() {
-		s.shortage.over()
-		return nil
-	}
-	var size int
-	if err := conn.QueryRow(ctx, poolSize).Scan(&size); err != nil {
-		return fmt.Errorf("look how large the pool is: %w", err)
-	}
-	others := max(0, size-lent) // one that was lent may have ended since
-	return s.short(lent, others, refused)
+	return gets
 }
 
 // get makes the connection of a link, as pglink.Get.
 func (l *link) get(ctx context.Context) (func(), error) {
 	return nil, l.use(ctx, func(context.Context, *pgx.Conn) error { return nil })
+}
+
+// reach connects a link and sends nothing, as pglink.Get: what the first use sends to a new connection costs as much again.
+func (l *link) reach(ctx context.Context) (func(), error) {
+	return nil, l.hold(ctx, l.dial)
 }
 
 // getCall takes a connection of the store's pool, as pglink.Get.
@@ -119,19 +152,27 @@ func (s *Store) getCall(ctx context.Context) (func(), error) {
 	return conn.Release, err
 }
 
-// ShortError tells of a pooler that lends fewer connections than a worker needs. While it may be late, it is ErrWaiting.
+// ShortError tells of a pooler or a database that gives fewer connections than a worker needs. It is ErrWaiting, for a pooler only
+// while that may be late.
 type ShortError struct {
 	Lent, Needs int
-	Size        int   // of a pool that would be enough
-	Refused     error // why the pooler refused the next connection; nil: its pool is too small
+	Direct      bool  // no pooler stands before the database
+	Size        int   // of a pooler's pool that would be enough
+	Refused     error // why the next connection was refused; nil: a pooler's pool is too small, or no answer came in time
 
 	lasts bool
 }
 
 func (e *ShortError) Error() string {
 	text := fmt.Sprintf("the pooler lends %d connections to this worker, which needs %d", e.Lent, e.Needs)
+	if e.Direct {
+		text = fmt.Sprintf("the database gives %d of the %d connections that this worker needs", e.Lent, e.Needs)
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](e.Refused); ok {
-		text += ": " + pg.Message
+		return text + ": " + pg.Message
+	}
+	if e.Direct && e.Refused != nil {
+		return text + ": " + e.Refused.Error()
 	}
 	return text
 }
@@ -142,8 +183,34 @@ func (e *ShortError) Is(target error) bool { return target == ErrWaiting && !e.l
 // short is the error of a worker that got too few connections, while others have some of the same pool. A pooler that
 // lends none may stand before a server that is away.
 func (s *Store) short(lent, others int, refused error) error {
-	needs := s.needs()
+	needs := s.needs(pglink.SessionPooler)
 	return &ShortError{Lent: lent, Needs: needs, Size: needs + others, Refused: refused, lasts: s.shortage.lasts() && lent > 0}
+}
+
+// crowded is the error of a worker that got too few connections of a server. They come back, so it is never final. A server that
+// refuses for another reason than their number says that itself.
+func (s *Store) crowded(g gains) error {
+	if _, ok := errors.AsType[*pgconn.PgError](g.refused); ok && !isCrowded(g.refused) {
+		return g.refused
+	}
+	return &ShortError{Lent: g.n, Needs: s.needs(pglink.NoPooler), Direct: true, Refused: g.refused}
+}
+
+// unreached is the error of a worker that did not get its first connection, for whatever reason.
+func (s *Store) unreached(err error) error {
+	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
+		return s.short(waiting.Lent, 0, nil)
+	}
+	if isCrowded(err) {
+		return s.crowded(gains{int(s.pool.Stat().TotalConns()), err})
+	}
+	return err
+}
+
+// isCrowded reports whether a server refused a connection because it, a database or a role has as many as it may.
+func isCrowded(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "53300"
 }
 
 // shortage is the time since a pooler lends too few connections.

@@ -3,12 +3,14 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -122,6 +124,54 @@ func TestRegister_CountsNoSessionPastThePooler(t *testing.T) {
 	if !ok || short.Size < short.Needs || short.Size > short.Needs+pool {
 		t.Errorf("%+v (%v), want at most %d more than it needs", short, err, pool)
 	}
+}
+
+// A worker that gets only some of its connections would claim runs, and hold them without ever reading them.
+func TestRegister_WaitsForAllConnectionsOfAServer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	role := pgx.Identifier{f.db.RoleName("limited")}.Sanitize()
+	store := openFor(t, queue.Config{URL: f.user(t, "limited", "oarlock_worker"), FewConns: queue.CallConns})
+	limit := func(n int) {
+		t.Helper()
+		if _, err := f.conn.Exec(t.Context(), fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", role, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 1; n < queue.Connections(false); n++ {
+		limit(n)
+		_, err := store.Register(t.Context(), describe())
+		short, ok := errors.AsType[*queue.ShortError](err)
+		if !ok || !errors.Is(err, queue.ErrWaiting) || !queue.Passing(err) {
+			t.Fatalf("with %d: %v, want a wait", n, err)
+		}
+		want := fmt.Sprintf("the database gives %d of the 10 connections that this worker needs: too many connections for role %s", n, role)
+		if short.Error() != want {
+			t.Errorf("with %d: %s, want %s", n, short, want)
+		}
+		if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
+			t.Fatalf("%d workers are there", n)
+		}
+		f.alone(t, "limited")
+	}
+	limit(queue.Connections(false))
+	run := f.ask(t, "plain", 1)
+	s := f.registerAt(t, store)
+	claims := poll(t, s, 1).Claims
+	if got := runsOf(claims); !slices.Equal(got, run) {
+		t.Fatalf("claimed %v, want %v", got, run)
+	}
+	if _, err := s.Load(t.Context(), claims); err != nil {
+		t.Error(err)
+	}
+}
+
+// alone waits until a login has no connection: the server lets go of one a moment after its client.
+func (f *fleet) alone(t *testing.T, login string) {
+	t.Helper()
+	await.True(t, "no connection of "+login, func() bool {
+		return value[int](t, f.desk, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", f.db.RoleName(login)) == 0
+	})
 }
 
 // besides connects by the server's socket, so from another address than all others.

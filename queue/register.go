@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,7 +37,11 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	entrance, err := s.enter(ctx, &w, links)
 	if err != nil {
 		err = lacks(err, "lacks the role "+roleWorker, roleWorker, links.claims.config.User)
-		return nil, errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
+		err = errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
+		if _, short := errors.AsType[*ShortError](err); short && s.ownsPool {
+			s.pool.Reset() // what it holds others may need
+		}
+		return nil, err
 	}
 	session := newSession(s, w, links, entrance)
 	if err := session.replace(ctx); err != nil {
@@ -61,25 +66,43 @@ func (s *Store) enter(ctx context.Context, w *Worker, l *links) (e entrance, err
 	return e, s.announce(ctx, w)
 }
 
-// check refuses a schema of another version, connections that do not keep their session or are too few, and what may be a copy,
-// before the worker is announced. It returns the installation, and uses connections that the session needs anyway.
+// check refuses connections that do not keep their session or are too few, a schema of another version, and what may be a copy,
+// before anything is written. It returns the installation, and leaves the session's connections made: a worker that got only some of
+// them could claim runs that it cannot read.
 func (s *Store) check(ctx context.Context, l *links) (installation string, err error) {
-	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if l.claims.pooler == pglink.SessionPooler {
-			if err := s.occupy(ctx, l, conn); err != nil {
-				return err
-			}
+	if _, err := l.claims.reach(ctx); err != nil {
+		return "", s.unreached(err)
+	}
+	occupying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var gains gains
+	var beside sync.WaitGroup
+	beside.Go(func() { gains = s.occupy(occupying, l) })
+	var i *migrations.Installation
+	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if err = migrations.Check(ctx, conn); err == nil {
+			i, err = s.recognise(ctx, conn)
 		}
-		if err := migrations.Check(ctx, conn); err != nil {
-			return err
-		}
-		installation, err = s.recognise(ctx, conn)
 		return err
 	})
-	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
-		return "", s.short(waiting.Lent, 0, nil)
+	if err != nil {
+		cancel()
 	}
-	return installation, err
+	beside.Wait()
+	if err != nil {
+		return "", err
+	}
+	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.suffices(ctx, conn, l.claims.pooler, gains); err != nil {
+			return err
+		}
+		return vouch(ctx, conn, i)
+	})
+	if err != nil {
+		return "", err
+	}
+	s.memory.Remember(i.ID, addressesOf(s.direct))
+	return i.ID, nil
 }
 
 func newSession(s *Store, w Worker, l *links, e entrance) *Session {

@@ -2,11 +2,13 @@ package pglink
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/sql"
@@ -75,8 +77,8 @@ func GetNew(config *pgx.ConnConfig, prepare Prepare) Get {
 	}
 }
 
-// Lends gets all connections at once, holds them until the last is there or patience is over, and says how many were. Where a
-// pooler refused one for another reason than the size of its pool, refused says so.
+// Lends gets all connections at once, holds them until the last is there or patience is over, and says how many were. Where one was
+// refused, refused says why, in the server's words if it has any. That a pool is too small, or that one came too late, is no reason.
 func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -89,7 +91,7 @@ func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, 
 			giveBack, err := get(ctx)
 			if err == nil {
 				got.Add(1)
-			} else if r := RefusalOf(err); r != nil && !r.Pool {
+			} else if ctx.Err() == nil && !isShortage(err) {
 				reasons <- err
 			}
 			if giveBack != nil {
@@ -100,11 +102,19 @@ func Lends(ctx context.Context, patience time.Duration, gets ...Get) (lent int, 
 		})
 	}
 	holding.Wait()
-	select {
-	case refused = <-reasons:
-	default:
+	close(reasons)
+	for reason := range reasons {
+		if _, said := errors.AsType[*pgconn.PgError](reason); said || refused == nil {
+			refused = reason
+		}
 	}
 	return int(got.Load()), refused
+}
+
+// isShortage reports whether err says no more than that the pooler has no connection free.
+func isShortage(err error) bool {
+	r := RefusalOf(err)
+	return r != nil && r.Pool || errors.Is(err, ErrWaiting)
 }
 
 // Bounds of HangUp and ClosePool.

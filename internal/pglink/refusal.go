@@ -99,6 +99,19 @@ func RefusalOf(err error) *Refusal {
 	return nil
 }
 
+// CrowdedHint says what to do about a server that gives no more connections. Which of its limits that is has one SQLSTATE. Messages
+// are translated, so the function of the server that said it decides.
+func CrowdedHint(err error) string {
+	pg, _ := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case pg != nil && pg.Routine == "InitializeSessionUserId":
+		return "close connections of this role, or raise its limit: ALTER ROLE … CONNECTION LIMIT …" // sql-shown: what to do
+	case pg != nil && pg.Routine == "CheckMyDatabase":
+		return "close connections to this database, or raise its limit: ALTER DATABASE … CONNECTION LIMIT …" // sql-shown: what to do
+	}
+	return "close connections, raise max_connections, or put a pooler in front"
+}
+
 // RefusedParameter is the parameter that a pooler does not take at the start of a connection, if err is about one.
 func RefusedParameter(err error) (name string, refused bool) {
 	pg, ok := errors.AsType[*pgconn.PgError](err)

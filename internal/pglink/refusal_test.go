@@ -1,11 +1,14 @@
 package pglink_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
@@ -51,5 +54,27 @@ func TestClassify_WaitsForNoPoolerThatRefusesTheLogin(t *testing.T) {
 		if got := pglink.Classify(&pgconn.PgError{Code: "08P01", Message: message}); got != want {
 			t.Errorf("%s: %v, want %v", message, got, want)
 		}
+	}
+}
+
+// The server itself says what it refuses by, so that its words need not be English.
+func TestCrowdedHint_NamesTheLimitThatIsReached(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	limited, other, admin := db.User(t, "limited"), db.User(t, "other"), db.Conn(t)
+	for _, c := range []struct{ limit, of, url, want string }{
+		{"ALTER ROLE %s CONNECTION LIMIT 0", db.RoleName("limited"), limited, "ALTER ROLE … CONNECTION LIMIT"},
+		{"ALTER DATABASE %s CONNECTION LIMIT 0", db.Name, other, "ALTER DATABASE … CONNECTION LIMIT"},
+	} {
+		if _, err := admin.Exec(t.Context(), fmt.Sprintf(c.limit, pgx.Identifier{c.of}.Sanitize())); err != nil {
+			t.Fatal(err)
+		}
+		_, err := pglink.Connect(t.Context(), c.url, pglink.Options{})
+		if got := pglink.CrowdedHint(err); !strings.Contains(got, c.want) {
+			t.Errorf("%v: %s, want %s", err, got, c.want)
+		}
+	}
+	if got := pglink.CrowdedHint(&pgconn.PgError{Code: "53300", Routine: "InitProcess"}); !strings.Contains(got, "max_connections") {
+		t.Errorf("a full server: %s", got)
 	}
 }

@@ -94,7 +94,11 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 		return answer, err
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, _ time.Duration) {
 		msg := "the database is not there yet"
-		if errors.Is(err, queue.ErrWaiting) {
+		short, isShort := errors.AsType[*queue.ShortError](err)
+		switch {
+		case isShort && short.Direct:
+			msg = "waiting for connections of the database: nothing is claimed"
+		case errors.Is(err, queue.ErrWaiting):
 			msg = queue.ErrWaiting.Error()
 		}
 		outage.Failed(r.config.Log, msg, err)

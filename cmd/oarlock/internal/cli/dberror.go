@@ -23,7 +23,7 @@ var adviceFor = map[string]advice{
 	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
 	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
 	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
-	"53300": {unreachable, "close connections, raise max_connections, or put a pooler in front"},
+	"53300": {kind: unreachable}, // the hint is pglink.CrowdedHint
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
 	"25006": {readOnly, primaryHint},
 	"55000": {kind: conflict}, // the wrong state: the hint is the server's
@@ -51,6 +51,9 @@ func (p *problem) fromDatabase(err error) bool {
 		}
 		if name, ok := missingDatabase(server); ok {
 			p.hint = "create it with `createdb " + shellWord(name) + "`, or check the name in the URL"
+		}
+		if server.Code == "53300" {
+			p.hint = pglink.CrowdedHint(server)
 		}
 		p.fromPooler(err)
 	}

@@ -52,6 +52,8 @@ func (p *problem) fromQueue(err error) bool {
 	switch {
 	case errors.Is(err, queue.ErrPooled):
 		p.kind, p.message, p.hint = invalid, queue.ErrPooled.Error(), poolerHint
+	case isShort && short.Direct:
+		p.kind, p.message, p.hint = unreachable, short.Error(), pglink.CrowdedHint(short.Refused)
 	case isShort:
 		p.kind, p.message, p.hint = invalid, short.Error(), pglink.WorkerPoolHint(short.Size)
 		if refusal := pglink.RefusalOf(short.Refused); refusal != nil {

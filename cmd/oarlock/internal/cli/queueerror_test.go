@@ -41,6 +41,13 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 			invalid, "the pooler lends 4 connections to this worker, which needs 9: no more connections allowed (max_client_conn)",
 			"set max_client_conn = 1000 in the pooler's file, which is 100 where it is not set",
 		},
+		"crowded": {
+			fmt.Errorf("register: %w", &queue.ShortError{Lent: 7, Needs: 10, Direct: true, Refused: &pgconn.PgError{
+				Code: "53300", Message: `too many connections for role "w"`, Routine: "InitializeSessionUserId",
+			}}),
+			unreachable, `the database gives 7 of the 10 connections that this worker needs: too many connections for role "w"`,
+			"close connections of this role, or raise its limit: ALTER ROLE … CONNECTION LIMIT …",
+		},
 		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no connection free", pglink.WaitHint()},
 		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
 		"unknown":  {fmt.Errorf("enqueue: %w: the reply was lost; give it a key", queue.ErrUnknown), outcomeUnknown, "the connection broke: nobody knows whether it was done", "give it a key"},
