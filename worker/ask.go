@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// longestAskPause between two tries to read something of a run. There is no last one: the lease decides.
+// longestAskPause between two tries to read something of a run. There is no last one: the lease decides, or how long reads fail.
 const longestAskPause = time.Second
 
 // reads is what a worker knows of reads of its runs that fail.
@@ -89,7 +89,7 @@ func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, e
 func saysNothingOfRun(err error) bool { return queue.Passing(err) || queue.OfDatabase(err) }
 
 // lookAtReads takes in whether the database lets runs be read now.
-func (w *Worker) lookAtReads() {
+func (w *Worker) lookAtReads() queue.Failure {
 	f := w.reads.failure()
 	if !f.Failing() {
 		w.fitness.clear(unfitReads)
@@ -97,4 +97,5 @@ func (w *Worker) lookAtReads() {
 		w.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))
 	}
 	w.records.unread.told(w, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")
+	return f
 }

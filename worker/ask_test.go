@@ -193,13 +193,8 @@ func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
 						of(reader).Store(&pgconn.PgError{Code: code})
 					}
 					w := b.start(t, "w", func(c *worker.Config) {
-						register := c.Register
 						c.Boot, c.Executors["process"], c.Log = boot, sleeper{}, slog.New(slog.NewTextHandler(log, nil))
-						c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
-							s, err := register(ctx, w)
-							reader.Reader, s.Reader = s.Reader, reader
-							return s, err
-						}
+						through(reader)(c)
 					})
 					ids = append(ids, b.enqueue(t, "d"))
 					pass(5 * time.Second)
@@ -207,7 +202,7 @@ func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
 					if _, err := b.Control(t.Context(), queue.Ask{Run: ids[0], Verb: dagrun.VerbPause}); err != nil {
 						t.Fatal(err)
 					}
-					pass(5 * time.Second)
+					pass(3 * time.Second) // not so long that it gives its runs up
 					if s := w.Status(); !slices.Equal(s.UnfitFor, []string{"reads"}) || log.lines("the database lets no runs be read: nothing is claimed") != 1 {
 						t.Errorf("it is unfit for %v", s.UnfitFor)
 					}
@@ -226,4 +221,63 @@ func TestDriver_WaitsWhileItMayNotReadItsRun(t *testing.T) {
 			})
 		}
 	}
+}
+
+// through has a worker read through another reader.
+func through(reader *forbidding) func(*worker.Config) {
+	return func(c *worker.Config) {
+		register := c.Register
+		c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+			s, err := register(ctx, w)
+			reader.Reader, s.Reader = s.Reader, reader
+			return s, err
+		}
+	}
+}
+
+// A worker that cannot read its runs would hold them for as long as it lives.
+func TestReads_AWorkerThatReadsNothingGivesItsRunsUp(t *testing.T) {
+	t.Parallel()
+	reader := &forbidding{}
+	onFullDisk(t, through(reader), func(t *testing.T, f *fullDisk) {
+		full := &pgconn.PgError{Severity: "FATAL", Code: "53300", Message: "too many connections"}
+		reader.mail.Store(full)
+		reader.definition.Store(full)
+		if _, err := f.Control(t.Context(), queue.Ask{Run: f.run, Verb: dagrun.VerbPause}); err != nil {
+			t.Fatal(err)
+		}
+		pass(recsTTL - 10*time.Second)
+		if f.bodies.now.Load() != 1 || f.worker.Status().GivenUp > 0 {
+			t.Fatal("its task was ended before a lease was over")
+		}
+		pass(30 * time.Second)
+		if s := f.worker.Status(); f.bodies.now.Load() != 0 || s.GivenUp != 1 || s.Losses != 0 {
+			t.Errorf("%d bodies go on, given up %d times, lost %d times", f.bodies.now.Load(), s.GivenUp, s.Losses)
+		}
+		held := 0
+		for range 600 {
+			pass(time.Second)
+			if r, err := f.Get(t.Context(), f.run); err != nil {
+				t.Fatal(err)
+			} else if r.Worker != "" {
+				held++
+			}
+		}
+		if held > 300 || held == 0 {
+			t.Errorf("the run was held for %d of 600 seconds", held)
+		}
+		n := f.worker.Status().GivenUp
+		if told := f.said.lines("giving all runs up"); told != n || n < 5 || n > 30 {
+			t.Errorf("given up %d times in ten minutes, told %d times", n, told)
+		}
+		if f.said.lines("lets runs be read again") > 0 {
+			t.Error("it says that runs can be read")
+		}
+		reader.mail.Store(nil)
+		reader.definition.Store(nil)
+		if _, err := f.Control(t.Context(), queue.Ask{Run: f.run, Verb: dagrun.VerbResume}); err != nil {
+			t.Fatal(err)
+		}
+		f.begun(t, 2)
+	})
 }

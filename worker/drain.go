@@ -29,20 +29,20 @@ func (w *Worker) seeOut() (lost, left error) {
 		w.fleet.close()
 		left = w.part(w.driversDone())
 		return context.Cause(w.ctx), left
-	case <-w.records.tooLong:
-		return errUnwritten, w.giveRunsUp()
+	case why := <-w.records.tooLong:
+		return why, w.giveRunsUp(why)
 	case <-w.drain:
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() { w.retry(ctx, w.session.Drain) }) // beside: a database that is away holds nothing up
 	w.fleet.close()
-	unwritten, left := w.drainOut(w.driversDone())
+	givenUp, left := w.drainOut(w.driversDone())
 	cancel()
 	telling.Wait()
 	switch lost = context.Cause(w.ctx); {
-	case unwritten:
-		lost = errUnwritten
+	case givenUp != nil:
+		lost = givenUp
 	case errors.Is(lost, errStopped):
 		lost = nil
 	}
@@ -64,67 +64,66 @@ func after(wait func()) <-chan struct{} {
 
 // giveRunsUp ends what runs as before the end of a lease, and leaves the runs to others. The lease is kept until every body is dead; then
 // nothing is waited for, since isHopeless holds.
-func (w *Worker) giveRunsUp() error {
-	w.log.Warn("giving all runs up: the database took no records for too long", "for", w.unwrittenFor().Round(time.Second))
+func (w *Worker) giveRunsUp(why error) error {
+	w.log.Warn("giving all runs up: it lasts too long", "err", why, "for", w.failsFor(why).Round(time.Second))
 	w.view.enter(Ending)
 	w.gate.Shut()
 	w.fleet.close()
 	done := w.driversDone()
-	w.giveUp(order{why: errUnwritten.Error()})
+	w.giveUp(order{why: why.Error()})
 	w.outlast(done, graceOf(w.config.Self.TTL), nil)
-	w.giveUp(order{why: errUnwritten.Error(), now: true})
+	w.giveUp(order{why: why.Error(), now: true})
 	return w.part(done)
 }
 
-// drainOut lets what runs end by itself for a while, then asks it to end, then sees to it. Where the database takes no records for
-// too long meanwhile, the runs are given up, and unwritten says so.
-func (w *Worker) drainOut(done <-chan struct{}) (unwritten bool, left error) {
-	switch w.untilDrained(done) {
-	case drainDone:
-		return false, nil
-	case drainUnwritten:
-		return true, w.giveRunsUp()
-	case drainOver:
+// drainOut lets what runs end by itself for a while, then asks it to end, then sees to it. Where the database takes no records or lets
+// no runs be read for too long meanwhile, the runs are given up, and givenUp says why.
+func (w *Worker) drainOut(done <-chan struct{}) (givenUp, left error) {
+	end, why := w.untilDrained(done)
+	if end == drainOver {
 		w.giveUp(order{why: "drained"}) // each task has the grace of its step
-		if w.outlast(done, w.fleet.grace()+graceSlack, w.records.tooLong) {
-			return true, w.giveRunsUp()
-		}
-	case drainHurried:
+		why = w.outlast(done, w.fleet.grace()+graceSlack, w.records.tooLong)
+	}
+	switch {
+	case why != nil:
+		return why, w.giveRunsUp(why)
+	case end == drainDone:
+		return nil, nil
 	}
 	w.giveUp(order{why: "drained", now: true})
-	return false, w.part(done)
+	return nil, w.part(done)
 }
 
 // drainEnd is why a worker that drains waits no longer for its tasks.
 type drainEnd int
 
 const (
-	drainDone      drainEnd = iota // the last driver is gone
-	drainOver                      // they had DrainTimeout
-	drainHurried                   // the worker is to stop at once
-	drainUnwritten                 // the database has taken no records for too long
+	drainDone    drainEnd = iota // the last driver is gone
+	drainOver                    // they had DrainTimeout
+	drainHurried                 // the worker is to stop at once
+	drainGivenUp                 // the runs are to be given up
 )
 
-// untilDrained waits for the last driver, as long as there is time.
-func (w *Worker) untilDrained(done <-chan struct{}) drainEnd {
+// untilDrained waits for the last driver, as long as there is time. givenUp says why the runs are to be given up, if they are.
+func (w *Worker) untilDrained(done <-chan struct{}) (end drainEnd, givenUp error) {
 	timer := time.NewTimer(w.config.DrainTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
-		return drainDone
+		return drainDone, nil
 	case <-timer.C:
 	case <-w.hurry:
-	case <-w.records.tooLong:
-		return drainUnwritten
+	case why := <-w.records.tooLong:
+		return drainGivenUp, why
 	}
 	if w.hurries() {
-		return drainHurried
+		return drainHurried, nil
 	}
-	return drainOver
+	return drainOver, nil
 }
 
-// outlast waits for the last body, as long as there is time. It says whether a token of tooLong ended that; nil: none comes.
-func (w *Worker) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan struct{}) (unwritten bool) {
+// outlast waits for the last body, as long as there is time. It returns what came over tooLong and ended that; nil: nothing comes.
+func (w *Worker) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-chan error) (givenUp error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	defer context.AfterFunc(w.ctx, cancel)()
@@ -133,16 +132,16 @@ func (w *Worker) outlast(done <-chan struct{}, atMost time.Duration, tooLong <-c
 	for w.bodies.Load() > 0 {
 		select {
 		case <-done:
-		case <-tooLong:
-			return true
+		case why := <-tooLong:
+			return why
 		case <-w.hurry:
-			return false
+			return nil
 		case <-ctx.Done():
-			return false
+			return nil
 		case <-look.C:
 		}
 	}
-	return false
+	return nil
 }
 
 // part waits for the last driver. When the database does not take what became of its tasks, the next driver finds out; a

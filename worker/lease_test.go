@@ -190,3 +190,61 @@ func TestWorker_BeginsNothingWhileItsLeaseIsInDanger(t *testing.T) {
 		}
 	})
 }
+
+// outlived is a lease that is over as soon as it is renewed.
+type outlived struct {
+	worker.Lease
+
+	over *atomic.Bool
+}
+
+func (o outlived) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
+	if o.over.Load() {
+		return queue.Renewal{}, queue.ErrLeaseLost
+	}
+	return o.Lease.Renew(ctx, v)
+}
+
+// Each life leaves a row behind, so what ends one at once must not end many.
+func TestWorker_PausesBetweenLivesThatAreLostSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 20s}\n", 0)
+		var over atomic.Bool
+		var lives atomic.Int32
+		over.Store(true)
+		w := b.start(t, "w", func(c *worker.Config) {
+			c.Boot, c.Even, c.Self.TTL = boot, true, time.Minute
+			register := c.Register
+			c.Register = func(ctx context.Context, self queue.Worker) (worker.Session, error) {
+				lives.Add(1)
+				s, err := register(ctx, self)
+				s.Lease = outlived{s.Lease, &over}
+				return s, err
+			}
+		})
+		const first, longest = 100 * time.Millisecond, 30 * time.Second
+		pass(first / 2)
+		if n := lives.Load(); n != 1 {
+			t.Errorf("%d lives at once", n)
+		}
+		pass(10 * time.Minute)
+		if n := lives.Load(); n < 10*60/30 || n > 40 {
+			t.Errorf("%d lives in ten minutes", n)
+		}
+		over.Store(false)
+		pass(longest + time.Second)
+		if s := w.Status(); s.Phase != worker.Live {
+			t.Errorf("it is %s once its lease holds", s.Phase)
+		}
+		pass(2 * time.Minute)
+		before := lives.Load()
+		over.Store(true)
+		pass(w.Status().RenewEvery + time.Millisecond)
+		if n := lives.Load(); n == before {
+			t.Error("it pauses after a long life")
+		}
+		over.Store(false)
+		pass(longest + time.Second)
+	})
+}

@@ -28,8 +28,14 @@ const (
 	trialTimeout      = 10 * time.Second
 )
 
-// errUnwritten ends a life whose records the database did not take for the time of a lease.
-var errUnwritten = errors.New("the database takes no records")
+// What ends a life in which the database did not do this for the time of a lease.
+var (
+	errUnwritten = errors.New("the database takes no records")
+	errUnread    = errors.New("the database lets no runs be read")
+)
+
+// isGivenUp reports whether a life ended because its worker gave its runs up.
+func isGivenUp(lost error) bool { return errors.Is(lost, errUnwritten) || errors.Is(lost, errUnread) }
 
 // records is what a worker knows of its records. The outages belong to the goroutine that looks after them.
 type records struct {
@@ -37,7 +43,7 @@ type records struct {
 	unread    Outage
 	unlogged  Outage
 	aside     Outage
-	tooLong   chan struct{}               // of this life; holds a token once its runs are to be given up
+	tooLong   chan error                  // of this life; holds why its runs are to be given up, once they are
 	pauses    *backoff.ExponentialBackOff // between trials
 	logs      appends
 }
@@ -53,7 +59,7 @@ func (w *Worker) lookAtRecords() queue.SessionStats {
 	return s
 }
 
-// keepRecords tells of records that are not taken, and has the worker give its runs up when that lasts.
+// keepRecords tells of records that are not taken and runs that cannot be read, and has the worker give its runs up when that lasts.
 func (w *Worker) keepRecords() {
 	look := time.NewTicker(recordsEvery)
 	defer look.Stop()
@@ -65,20 +71,27 @@ func (w *Worker) keepRecords() {
 		}
 		s := w.lookAtRecords()
 		w.tellRecords(&s)
-		w.lookAtReads()
+		reads := w.lookAtReads()
 		if s.Taken > 0 {
 			w.records.pauses.Reset()
 		}
-		if f := s.Failing; f.Failing() && time.Since(f.Since) >= w.recordsPatience(&s) {
-			select {
-			case w.records.tooLong <- struct{}{}:
-			default:
-			}
-		}
+		w.endIfTooLong(s.Failing, &s, errUnwritten)
+		w.endIfTooLong(reads, &s, errUnread)
 	}
 }
 
-// recordsPatience is how long records may not be taken before the worker gives its runs up: as long as others let it be silent.
+// endIfTooLong has the worker give its runs up once something has failed for too long.
+func (w *Worker) endIfTooLong(f queue.Failure, s *queue.SessionStats, why error) {
+	if !f.Failing() || time.Since(f.Since) < w.recordsPatience(s) {
+		return
+	}
+	select {
+	case w.records.tooLong <- why:
+	default:
+	}
+}
+
+// recordsPatience is how long records or reads may fail before the worker gives its runs up: as long as others let it be silent.
 func (w *Worker) recordsPatience(s *queue.SessionStats) time.Duration {
 	if s.Taken == 0 {
 		return min(emptyPatience, w.config.Self.TTL)
@@ -112,8 +125,15 @@ func (o *Outage) told(w *Worker, since time.Time, err error, failed, over string
 }
 
 // unwrittenFor is how long the database has taken no records; 0: it takes them.
-func (w *Worker) unwrittenFor() time.Duration {
-	r, unfit := w.fitness.of(unfitRecords)
+func (w *Worker) unwrittenFor() time.Duration { return w.failsFor(errUnwritten) }
+
+// failsFor is how long the database has not done what would end this life; 0: it does it.
+func (w *Worker) failsFor(why error) time.Duration {
+	cause := unfitRecords
+	if errors.Is(why, errUnread) {
+		cause = unfitReads
+	}
+	r, unfit := w.fitness.of(cause)
 	if !unfit {
 		return 0
 	}
@@ -135,6 +155,8 @@ func (w *Worker) untilRecorded(ctx context.Context) bool {
 		if err == nil {
 			w.records.unwritten.Over(w.log, "the database takes records again")
 			w.fitness.clear(unfitRecords)
+			w.records.unread = Outage{} // whether runs can be read the next life finds out
+			w.fitness.clear(unfitReads)
 			return true
 		}
 		w.records.unwritten.Failed(w.log, "the database takes no records: this worker is not registered", err)

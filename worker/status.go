@@ -40,7 +40,7 @@ type Status struct {
 
 	Registrations int           // so far
 	Losses        int           // of its lease, so far
-	GivenUp       int           // lives that ended because the database took no records
+	GivenUp       int           // lives that ended because the database took no records or let no runs be read
 	Unfit         []string      // why it claims nothing now, for people, the oldest reason first
 	UnfitFor      []string      // the same as words of UnfitCauses
 	Unwritten     time.Duration // how long the database has taken no records; 0: it takes them

@@ -107,11 +107,12 @@ type Worker struct {
 	bodies    atomic.Int64
 	handedOn  atomic.Int64 // runs that this life left to others because the worker stops
 	records   records
-	reads     reads                 // what is known of reads of runs that fail
-	fitness   fitness               // why nothing is to be claimed now
-	host      host                  // whether this host starts tasks
-	danger    atomic.Pointer[order] // why bodies that begin now are to be given up at once; nil: they are not
-	warned    int                   // how far the time without a sign of life has got; keepLease's alone
+	reads     reads                       // what is known of reads of runs that fail
+	fitness   fitness                     // why nothing is to be claimed now
+	host      host                        // whether this host starts tasks
+	danger    atomic.Pointer[order]       // why bodies that begin now are to be given up at once; nil: they are not
+	lives     *backoff.ExponentialBackOff // between lives that were lost soon; Run's alone
+	warned    int                         // how far the time without a sign of life has got; keepLease's alone
 }
 
 // errStopped is why the context of a worker's life ends in order.
@@ -155,7 +156,7 @@ func New(c Config) (*Worker, error) {
 	w.host.failed = make(chan struct{}, 1)
 	w.gate.freed, w.gate.crowded = w.freed, w.claimer.ranked.send
 	w.fitness.mended = w.claimer.wakeup.send
-	w.records.pauses = w.trialPauses()
+	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
 		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
@@ -185,8 +186,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.view.enter(Stopped)
 	w.config.Log.Info(OutagesOf(w.config.Self.TTL, w.config.Heartbeat).String())
 	for {
+		began := w.config.Boot()
 		lost, err := w.live(ctx)
-		if errors.Is(lost, errUnwritten) {
+		if isGivenUp(lost) {
 			w.view.change(func(s *Status) { s.GivenUp++ })
 		}
 		if lost == nil && err == nil {
@@ -195,7 +197,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		if lost == nil || err != nil || w.stopping() {
 			return err
 		}
-		if errors.Is(lost, errUnwritten) {
+		if isGivenUp(lost) {
 			if !w.untilRecorded(ctx) {
 				return nil
 			}
@@ -203,6 +205,41 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		w.view.change(func(s *Status) { s.Losses++ })
 		w.log.Warn("the lease is lost: all its tasks were ended, beginning anew", "err", lost)
+		if !w.untilNextLife(began) {
+			return nil
+		}
+	}
+}
+
+// Pauses before a life that follows one which was lost before its lease could end by itself. What ends one at once may end the next
+// as soon, and each leaves a row.
+const (
+	firstLifePause   = 100 * time.Millisecond
+	longestLifePause = 30 * time.Second
+)
+
+// lifePauses grow from one short life to the next.
+func (w *Worker) lifePauses() *backoff.ExponentialBackOff {
+	pauses := w.pauses()
+	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = firstLifePause, longestLifePause, 2
+	pauses.Reset()
+	return pauses
+}
+
+// untilNextLife pauses after a life that began then and was lost soon. It says whether the worker is to begin anew.
+func (w *Worker) untilNextLife(began time.Duration) bool {
+	if w.config.Boot()-began >= w.config.Self.TTL {
+		w.lives.Reset()
+		return true
+	}
+	w.view.enter(Starting)
+	next := time.NewTimer(w.lives.NextBackOff())
+	defer next.Stop()
+	select {
+	case <-w.drain:
+		return false
+	case <-next.C:
+		return true
 	}
 }
 
@@ -280,7 +317,7 @@ func (w *Worker) register(ctx context.Context) error {
 	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()
 	w.clock.set(renewal.Now, asked)
 	w.view.registered(w.id, w.session, w.fleet, asked)
-	w.records.tooLong = make(chan struct{}, 1)
+	w.records.tooLong = make(chan error, 1)
 	w.records.logs.reset()
 	w.logs = w.config.Logs(noted{session, &w.records.logs}, func() time.Time { return at(w.clock.now()) })
 	w.log.Info("ready to claim runs", "name", self.Name, "slots", self.Slots, "containment", self.Containment, "database", session.Database)

@@ -45,7 +45,7 @@ func newWatched(version string) *watched {
 		{"worker_unfit", "1 for each reason why the worker claims nothing now, else 0.", prometheus.GaugeValue, []string{"reason"}},
 		{"registrations_total", "Lives of this worker so far: it begins anew when its lease was lost.", prometheus.CounterValue, nil},
 		{"leases_lost_total", "Lives that ended because the lease was lost; with former driver processes of its guard.", prometheus.CounterValue, nil},
-		{"lives_given_up_total", "Lives that ended because the database took no records for the time of a lease; with former driver processes of its guard.", prometheus.CounterValue, nil},
+		{"lives_given_up_total", "Lives that ended because the database took no records, or let no runs be read, for the time of a lease; with former driver processes of its guard.", prometheus.CounterValue, nil},
 		{"flush_failing_seconds", "How long the database has taken no records; 0: it takes them.", prometheus.GaugeValue, nil},
 		{"log_failing_seconds", "How long the database has taken no logs; 0: it takes them.", prometheus.GaugeValue, nil},
 		{"lease_margin_seconds", "What is left until the worker kills its tasks, if no sign of life is answered until then.", prometheus.GaugeValue, nil},
@@ -76,7 +76,7 @@ func newWatched(version string) *watched {
 // Carried is what is known of former driver processes of the same guard.
 type Carried struct {
 	Leases, Fences int64            // lost
-	GivenUp        int64            // lives whose records the database did not take
+	GivenUp        int64            // lives whose records the database did not take, or whose runs it let not be read
 	Replacements   map[string]int64 // of driver processes, by why
 }
 
