@@ -84,12 +84,12 @@ type gains struct {
 
 // occupy makes the connections of a session at once, beside that for claims, which is there. Those that are made later may be in the
 // hands of others by then.
-func (s *Store) occupy(ctx context.Context, l *links) gains {
+func (s *Store) occupy(ctx context.Context, l *links, p pglink.Pooler) gains {
 	patience := callTimeout
-	if l.claims.pooler != pglink.NoPooler {
+	if p != pglink.NoPooler {
 		patience = s.shortage.tryPatience
 	}
-	more, refused := pglink.Lends(ctx, patience, s.gets(l)...)
+	more, refused := pglink.Lends(ctx, patience, s.gets(l, p)...)
 	return gains{1 + more, refused}
 }
 
@@ -112,8 +112,7 @@ func (s *Store) suffices(ctx context.Context, conn *pgx.Conn, p pglink.Pooler, g
 
 // gets are the connections that a session needs beside that for claims. A server has answered once it let us in; a pooler lets
 // everybody in, and lends at the first statement.
-func (s *Store) gets(l *links) (gets []pglink.Get) {
-	p := l.claims.pooler
+func (s *Store) gets(l *links, p pglink.Pooler) (gets []pglink.Get) {
 	for _, other := range l.all() {
 		switch {
 		case other == l.claims:

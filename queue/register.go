@@ -73,16 +73,18 @@ func (s *Store) check(ctx context.Context, l *links) (installation string, err e
 	if _, err := l.claims.reach(ctx); err != nil {
 		return "", s.unreached(err)
 	}
+	pooler := l.claims.pooler
 	occupying, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var gains gains
+	var got gains
 	var beside sync.WaitGroup
-	beside.Go(func() { gains = s.occupy(occupying, l) })
+	beside.Go(func() { got = s.occupy(occupying, l, pooler) })
 	var i *migrations.Installation
 	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		if err = migrations.Check(ctx, conn); err == nil {
-			i, err = s.recognise(ctx, conn)
+		if err := migrations.Check(ctx, conn); err != nil {
+			return err
 		}
+		i, err = s.recognise(ctx, conn)
 		return err
 	})
 	if err != nil {
@@ -93,7 +95,7 @@ func (s *Store) check(ctx context.Context, l *links) (installation string, err e
 		return "", err
 	}
 	err = l.claims.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.suffices(ctx, conn, l.claims.pooler, gains); err != nil {
+		if err := s.suffices(ctx, conn, pooler, got); err != nil {
 			return err
 		}
 		return vouch(ctx, conn, i)

@@ -46,7 +46,7 @@ func TestDiagnose_SaysWhatTheQueueSaysInItsOwnWords(t *testing.T) {
 				Code: "53300", Message: `too many connections for role "w"`, Routine: "InitializeSessionUserId",
 			}}),
 			unreachable, `the database gives 7 of the 10 connections that this worker needs: too many connections for role "w"`,
-			"close connections of this role, or raise its limit: ALTER ROLE … CONNECTION LIMIT …",
+			pglink.CrowdedHint(&pgconn.PgError{Routine: "InitializeSessionUserId"}),
 		},
 		"waiting":  {fmt.Errorf("list runs: %w", queue.ErrWaiting), unreachable, "the pooler has no connection free", pglink.WaitHint()},
 		"too many": {asSaid("53300", "sorry", ""), general, "sorry", ""},
