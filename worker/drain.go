@@ -71,7 +71,7 @@ func (w *Worker) giveRunsUp(why error) error {
 	w.fleet.close()
 	done := w.driversDone()
 	w.giveUp(order{why: why.Error()})
-	w.outlast(done, graceOf(w.config.Self.TTL), nil)
+	_ = w.outlast(done, graceOf(w.config.Self.TTL), nil) // nothing comes over nil
 	w.giveUp(order{why: why.Error(), now: true})
 	return w.part(done)
 }
