@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,6 +59,7 @@ type claimer struct {
 	lanes    *lanes
 	hunger   hunger
 	answered time.Duration // when the last poll was
+	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
 	back     bool          // runs may have become visible where this poll did not look
 	old      comeback      // what was committed so long below the floors that it is for a sweep
 }
@@ -71,8 +73,8 @@ func newClaimer(s *Session, conn *link, x *exchange) *claimer {
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
 	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
-	if c.now()-c.answered > returnsKept/2 {
-		c.lanes.seen = horizon{} // of what came back meanwhile some is forgotten
+	if c.anew.Swap(false) || c.now()-c.answered > returnsKept/2 {
+		c.lanes.seen = horizon{} // of what came back meanwhile some may not be told
 		c.lanes.forget()
 	}
 	c.back = false

@@ -286,6 +286,23 @@ func TestFloors_FallToWhatATransactionBringsBack(t *testing.T) {
 	}
 }
 
+// Behind a new connection may be a server that was promoted, and that gave ids of transactions once more which the worker has seen:
+// what came back by those is told to nobody.
+func TestFloors_BeginAtTheStartBehindANewConnection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	run := f.ask(t, "plain", 1)[0]
+	f.claim(t, run)
+	f.raised(t, s, f.now(t))
+	f.cut(t, s)
+	f.exec(t, "UPDATE oarlock.runs SET state = 'queued', claim_id = NULL, worker_id = NULL")
+	poll(t, s, 0) // over the new connection
+	if p := poll(t, s, 1); !slices.Equal(runsOf(p.Claims), []queue.RunID{run}) {
+		t.Errorf("claimed %v, want %d", runsOf(p.Claims), run)
+	}
+}
+
 // Many transactions are open for a while, each with a run: a worker that polls as often as it should finds each by the
 // first poll after its commit, or by one that this asks for. A machine that was held up for so long that polls go
 // back no more for a run has sweeps find it.

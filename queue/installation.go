@@ -92,6 +92,7 @@ func (s *Session) goOn(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	s.x.gone()
+	s.claimer.anew.Store(true)
 	i, err := s.sameInstallation(ctx, conn)
 	if err != nil {
 		return err
