@@ -117,23 +117,23 @@ func TestShare_TimersOfWhatWaitsForASlotGoOn(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			b, boot, ids := simulated(t, `name: d
-timeout: 3h
+timeout: 30m
 steps:
-  - {id: p, action: wait, with: {duration: 5m}}
+  - {id: p, action: wait, with: {duration: 1m}}
   - {id: s, run: 10h, depends: [p]}
-  - {id: w, action: wait, with: {duration: 30m}, depends: [p]}
+  - {id: w, action: wait, with: {duration: 5m}, depends: [p]}
 `, 1)
 			b.put(t, "name: long\nsteps:\n  - {id: a, run: 10h}\n")
 			for i := range workers {
 				b.join(t, fmt.Sprint("w", i), 1, boot)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(15 * time.Second)
 			for range workers {
 				b.enqueue(t, "long")
 			}
-			time.Sleep(4 * time.Hour)
-			if r, err := b.Get(t.Context(), ids[0]); err != nil || r.State != "failed" || r.FinishedAt.Sub(r.StartedAt) > 3*time.Hour+10*time.Minute {
-				t.Errorf("of %d workers: after four hours it is %s after %v, %v", workers, r.State, r.FinishedAt.Sub(r.StartedAt), err)
+			time.Sleep(40 * time.Minute)
+			if r, err := b.Get(t.Context(), ids[0]); err != nil || r.State != "failed" || r.FinishedAt.Sub(r.StartedAt) > 30*time.Minute+2*time.Minute {
+				t.Errorf("of %d workers: after forty minutes it is %s after %v, %v", workers, r.State, r.FinishedAt.Sub(r.StartedAt), err)
 			}
 			tasks, err := b.Tasks(t.Context(), ids[0])
 			if err != nil || len(tasks) != 3 || tasks[2].State != "succeeded" {
