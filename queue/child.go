@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
@@ -13,30 +15,25 @@ import (
 
 var enqueueChild = sql.Named("queue/enqueue_child")
 
+// Pauses between tries of a child whose key is in a transaction that an application keeps open.
+const (
+	firstKeyPause   = 50 * time.Millisecond
+	longestKeyPause = 2 * time.Second
+)
+
 // EnqueueChild asks for a run on behalf of a task. Asked again for the same attempt, or with the same Key, by whomever, it
-// answers with the same run. Where an application keeps a transaction open that took the key, it waits for the end of that, with all
-// others that do behind one connection: the rest is for those who need not wait.
+// answers with the same run. Where an application keeps a transaction open that took the key, it asks again and again, and has no
+// connection in between: those are for who need not wait.
 func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
-	var id RunID
-	var waits bool
-	ask := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		err := s.store.pool.QueryRow(ctx, enqueueChild, c.row()).Scan(&id)
-		if waits = isLockTimeout(err); waits {
-			return nil
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstKeyPause, longestKeyPause
+	id, err := backoff.Retry(ctx, func() (RunID, error) {
+		id, err := s.enqueueChild(ctx, c)
+		if err != nil && !isLockTimeout(err) {
+			err = backoff.Permanent(err)
 		}
-		return err
-	}
-	// its key finds the child that an earlier try made: asking again is how to read back
-	again := func(context.Context) (bool, error) { return false, nil }
-	err := pglink.Do(ctx, ask, again)
-	for err == nil && waits {
-		if err = take(ctx, s.store.keyTurn); err == nil {
-			err = pglink.Do(ctx, ask, again)
-			s.store.keyTurn <- struct{}{}
-		}
-	}
+		return id, err
+	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(pause))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrLeaseLost
 	}
@@ -44,6 +41,22 @@ func (s *Session) EnqueueChild(ctx context.Context, c Child) (RunID, error) {
 		return 0, said(fmt.Sprintf("enqueue a child of run %d", c.Claim.Run), err)
 	}
 	return id, nil
+}
+
+// enqueueChild does not wait for a key. That finds the child which an earlier try made: asking again is how to read back.
+func (s *Session) enqueueChild(ctx context.Context, c Child) (id RunID, err error) {
+	var taken error
+	ask := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err := s.store.pool.QueryRow(ctx, enqueueChild, c.row()).Scan(&id)
+		if taken = nil; isLockTimeout(err) {
+			taken, err = err, nil
+		}
+		return err
+	}
+	err = pglink.Do(ctx, ask, func(context.Context) (bool, error) { return false, nil })
+	return id, errors.Join(err, taken)
 }
 
 func (c *Child) row() pgx.StrictNamedArgs {

@@ -73,10 +73,6 @@ func newClaimer(s *Session, conn *link, x *exchange) *claimer {
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
 	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
-	if c.anew.Swap(false) || c.now()-c.answered > returnsKept/2 {
-		c.lanes.seen = horizon{} // of what came back meanwhile some may not be told
-		c.lanes.forget()
-	}
 	c.back = false
 	p, err := c.claim(ctx, want)
 	c.dropUnreadable(&p)
@@ -193,6 +189,10 @@ func (c *claimer) readLanes(ctx context.Context) error {
 }
 
 func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids []uuid.UUID) (*pollReply, error) {
+	if c.anew.Swap(false) || c.now()-c.answered > returnsKept/2 {
+		c.lanes.seen = horizon{} // of what came back meanwhile some may not be told
+		c.lanes.forget()
+	}
 	args := c.pollArgs(want, ordered, ids)
 	var reply pollReply
 	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) ([]*Claim, error) {

@@ -266,21 +266,26 @@ func TestFloors_FallToWhatATransactionBringsBack(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			s := f.watcher(t)
-			run := f.ask(t, "plain", 1)[0]
+			runs := f.ask(t, "plain", 2)
 			f.exec(t, "UPDATE oarlock.runs SET run_at = run_at - interval '1 hour'")
-			f.claim(t, run)
-			f.end(t, run, "failed")
-			app := f.opened(t, fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", run))
+			for _, run := range runs {
+				f.claim(t, run)
+				f.end(t, run, "failed")
+			}
+			app := f.opened(t, fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[1]), fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[0]))
 			f.raised(t, s.Session, f.now(t).Add(2*floorsWait))
 			if err := app.Commit(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			if rows := value[int](t, f.desk, "SELECT count(*) FROM oarlock.returns"); rows != 1 {
+				t.Errorf("one transaction left %d rows for one lane", rows)
 			}
 			if cutOff {
 				f.exec(t, "DELETE FROM oarlock.returns")
 				s.pass(queue.ReturnsKept)
 			}
-			if p := poll(t, s.Session, 1); !slices.Equal(runsOf(p.Claims), []queue.RunID{run}) {
-				t.Errorf("claimed %v, want %d", runsOf(p.Claims), run)
+			if p := poll(t, s.Session, 2); !slices.Equal(runsOf(p.Claims), runs) {
+				t.Errorf("claimed %v, want %v", runsOf(p.Claims), runs)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ import (
 const (
 	choreBatch   = 500 // runs woken or expired by one statement
 	asideRounds  = 20  // of as many runs, put aside by one look
+	returnsBatch = 5000
 	logDaysAhead = 3
 	logDaysEvery = time.Hour
 
@@ -72,6 +74,7 @@ type lookout struct {
 	waited   time.Time     // the same of queued runs and their deadlines
 	logDays  time.Duration // when partitions are to be made
 	returns  time.Duration // when rows of what came back are to be deleted
+	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
 	seen     [2]string     // what transactions it had seen the last time that it did, and the time before
 	now      func() time.Duration
 }
@@ -187,11 +190,18 @@ func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err
 			l.logDays = now + logDaysEvery
 		}
 		if now := l.now(); now >= l.returns {
-			seen := l.seen[0]
-			if err := conn.QueryRow(ctx, dropReturns, pgx.StrictNamedArgs{"before": l.seen[0], "earlier": l.seen[1]}).Scan(&seen); err != nil {
+			if l.anew.Swap(false) {
+				l.seen = [...]string{noSnapshot, noSnapshot}
+			}
+			var seen string
+			var more bool
+			args := pgx.StrictNamedArgs{"before": l.seen[0], "earlier": l.seen[1], "batch": returnsBatch}
+			if err := conn.QueryRow(ctx, dropReturns, args).Scan(&seen, &more); err != nil {
 				return fmt.Errorf("forget what came back: %w", err)
 			}
-			l.returns, l.seen = now+returnsKept, [...]string{seen, l.seen[0]}
+			if !more { // else the next look goes on
+				l.returns, l.seen = now+returnsKept, [...]string{seen, l.seen[0]}
+			}
 		}
 		return nil
 	})

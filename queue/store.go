@@ -46,15 +46,14 @@ type Store struct {
 	meter    Meter
 	fresh    bool // Config.FreshPaths
 	memory   Memory
-	ears     *ears         // one LISTEN connection for all followers, made when the first appears
-	specs    *definitions  // compiled DAG versions
-	shortage shortage      // of connections that a pooler lends
-	keyTurn  chan struct{} // holds one token, for child runs whose key is in a transaction that is open
+	ears     *ears        // one LISTEN connection for all followers, made when the first appears
+	specs    *definitions // compiled DAG versions
+	shortage shortage     // of connections that a pooler lends
 }
 
 // Open connects to a database that Oarlock's schema is in.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", keyTurn: newToken(), shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
+	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
 		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns), PooledConns: c.FewConns}
 		if c.OwnSchema {

@@ -23,7 +23,7 @@ const (
 	requeueRounds = 20              // of as many runs, for one worker
 	stubbornPause = 5 * time.Second // before another try at a worker whose connections do not end
 
-	// With connections that hold fences of a lost worker, or lanes: first for a moment, so that others do not wait.
+	// With connections that hold fences of a lost worker: first for a moment, so that others do not wait.
 	lockPatience, longLockPatience = "500ms", "2s"
 )
 

@@ -29,9 +29,18 @@ func (r *reads) failed(began time.Time, first bool, err error) {
 		r.n++
 	}
 	if !r.fails.Failing() {
-		r.fails.Since = began
+		if r.fails.Since = time.Now(); first {
+			r.fails.Since = began
+		}
 	}
 	r.fails.Err = err
+}
+
+// answered says that a read was: what fails beside it is not for want of a database.
+func (r *reads) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fails = queue.Failure{}
 }
 
 // over says that a read which failed before does not go again.
@@ -75,6 +84,7 @@ func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, e
 		answer, err := read(ctx)
 		switch {
 		case err == nil:
+			d.worker.reads.answered()
 		case !saysNothingOfRun(err):
 			err = backoff.Permanent(err)
 		default:

@@ -311,6 +311,8 @@ func (w *Worker) register(ctx context.Context) error {
 	w.warned = 0
 	w.danger.Store(nil)
 	w.handedOn.Store(0)
+	w.claimer.unpolled = Outage{}
+	w.fitness.clear(unfitPolls)
 	w.lookout.peers.Store(nil)
 	w.gate.Open()
 	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal

@@ -28,15 +28,15 @@ CREATE TABLE oarlock.lanes (
 );
 
 -- Runs that came back to their lanes, where they may stand below the place at which workers begin to look. A poll reads the rows of
--- the transactions that the one before it did not see. Rows are only added, so whoever asks something of a run and keeps the
--- transaction open holds up nobody else; workers delete what all have seen.
+-- the transactions that the one before it did not see. A row is of one transaction and one lane, the lowest place of both, so whoever asks
+-- something of runs and keeps the transaction open holds up nobody else; workers delete what all have seen.
 CREATE TABLE oarlock.returns (
     xid     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     lane_id int         NOT NULL,
     run_at  timestamptz NOT NULL,
-    run_id  bigint      NOT NULL
+    run_id  bigint      NOT NULL,
+    PRIMARY KEY (xid, lane_id)
 );
-CREATE INDEX returns_xid ON oarlock.returns (xid);
 
 CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

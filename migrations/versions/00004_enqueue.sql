@@ -238,10 +238,10 @@ BEGIN
      ORDER BY l.twin LIMIT 1;
     IF FOUND THEN
         RETURN found_id;
-    ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id) >= 100 THEN
+    ELSIF find_lane.made_for > 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = find_lane.made_for AND l.dag_id = find_lane.dag_id AND l.twin = 0) >= 100 THEN
         RAISE EXCEPTION 'runs of this dag go to 100 other queues, priorities and selectors already: no more'
             USING ERRCODE = 'OA015', HINT = 'use fewer, those that are there, or another dag';
-    ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue) >= 1000 THEN
+    ELSIF find_lane.made_for = 0 AND (SELECT count(*) FROM oarlock.lanes l WHERE l.made_for = 0 AND l.queue = find_lane.queue AND l.twin = 0) >= 1000 THEN
         RAISE EXCEPTION 'queue % has 1000 kinds of runs, which differ in priority, selector or needs: no more', queue
             USING ERRCODE = 'OA015', HINT = 'use fewer priorities and selectors, or another queue';
     END IF;
@@ -258,7 +258,7 @@ LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
 DECLARE
     id int;
 BEGIN
-    FOR nth IN 0 .. 1000 LOOP
+    FOR nth IN 0 .. 100 LOOP
         BEGIN
             INSERT INTO oarlock.lanes (queue, priority, selector, needs, slots, dag_id, made_for, twin)
             VALUES (make_lane.queue, make_lane.priority, make_lane.selector, make_lane.needs, make_lane.slots, make_lane.dag_id, make_lane.made_for, nth)
@@ -270,7 +270,7 @@ BEGIN
             END IF;
             RETURN id;
         EXCEPTION WHEN lock_not_available THEN
-            NULL;
+            PERFORM set_config('lock_timeout', '2ms', true); -- those after it as well as none
         END;
     END LOOP;
     RAISE EXCEPTION 'too many open transactions make the lane of this run' USING ERRCODE = '55P03', HINT = 'end them, then try again';
@@ -431,7 +431,8 @@ COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:R
 -- Says that a run came back to a lane, at its old place: no other of the same call is below.
 CREATE FUNCTION oarlock.come_back(lane int, at timestamptz, run bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$INSERT INTO oarlock.returns (lane_id, run_at, run_id) SELECT lane, coalesce(at, 'epoch'), coalesce(run, 0) WHERE lane IS NOT NULL$$;
+$$INSERT INTO oarlock.returns AS r (lane_id, run_at, run_id) SELECT lane, coalesce(at, 'epoch'), coalesce(run, 0) WHERE lane IS NOT NULL
+  ON CONFLICT (xid, lane_id) DO UPDATE SET run_at = least(r.run_at, excluded.run_at), run_id = least(r.run_id, excluded.run_id)$$;
 COMMENT ON FUNCTION oarlock.come_back(int, timestamptz, bigint) IS 'Internal: says that a run came back to its lane.';
 
 -- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.

@@ -64,7 +64,7 @@ COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues parked runs whose
 -- is left out by every claim all the same.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.set_aside(lanes int[], batch int) RETURNS int
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held  record;
     own   int;
@@ -93,8 +93,6 @@ BEGIN
         PERFORM oarlock.come_back(own, 'epoch', 0); -- the DAG may just have been resumed
     END LOOP;
     RETURN moved;
-EXCEPTION WHEN lock_not_available THEN -- the next look tries again
-    RETURN 0;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.set_aside(int[], int) IS 'Internal: moves runs of DAGs that are paused or limited from the heads of lanes into lanes of their own.';

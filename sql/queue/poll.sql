@@ -1,6 +1,6 @@
 -- Purpose: claims due runs of the lanes that a worker serves, best lanes first, and says where the next poll begins. Where @full, no slot is free or about to be: then
 --          it claims what came back and may need none, and leaves alone what waits for a slot
--- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where @full; runs_pkey; returns_xid, from the last poll on; fences_pkey, workers_pkey
+-- Index: runs_queued, from each lane's floor on; runs_begun, in place of it where a lane is halted; runs_roused, where @full; runs_pkey; returns_pkey, from the last poll on; fences_pkey, workers_pkey
 -- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
 WITH fence AS MATERIALIZED (
     SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state = 'live'
