@@ -14,53 +14,75 @@ import (
 // longestAskPause between two tries to read something of a run. There is no last one: the lease decides, or how long reads fail.
 const longestAskPause = time.Second
 
-// reads is what a worker knows of reads of its runs that fail.
+// kindOfRead is what is read of runs.
+type kindOfRead int
+
+const (
+	readRun kindOfRead = iota
+	readMail
+	readDefinition
+	kindsOfReads
+)
+
+// reads is what a worker knows of reads of its runs that fail, by kind: each may need another privilege.
 type reads struct {
-	mu    sync.Mutex
-	n     int // drives whose read failed and goes again
-	fails queue.Failure
+	mu     sync.Mutex
+	mended bool // one was answered since the last that failed
+	of     [kindsOfReads]struct {
+		n     int // drives whose read failed and goes again
+		fails queue.Failure
+	}
 }
 
 // failed takes in the error of a read that goes again.
-func (r *reads) failed(began time.Time, first bool, err error) {
+func (r *reads) failed(kind kindOfRead, began time.Time, first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	of := &r.of[kind]
 	if first {
-		r.n++
+		of.n++
 	}
-	if !r.fails.Failing() {
-		if r.fails.Since = time.Now(); first {
-			r.fails.Since = began
+	if !of.fails.Failing() {
+		if of.fails.Since = time.Now(); first {
+			of.fails.Since = began
 		}
 	}
-	r.fails.Err = err
+	of.fails.Err = err
+	r.mended = false
 }
 
 // answered says that a read was: what fails beside it is not for want of a database.
-func (r *reads) answered() {
+func (r *reads) answered(kind kindOfRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fails = queue.Failure{}
+	r.of[kind].fails = queue.Failure{}
+	r.mended = true
 }
 
-// over says that a read which failed before does not go again.
-func (r *reads) over() {
+// over says that a read which failed before does not go again, answered or not.
+func (r *reads) over(kind kindOfRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.n--; r.n == 0 {
-		r.fails = queue.Failure{}
+	if r.of[kind].n--; r.of[kind].n == 0 {
+		r.of[kind].fails = queue.Failure{}
 	}
 }
 
-func (r *reads) failure() queue.Failure {
+// failure is the longest of those that go on. Where none does, mended says whether that is known from an answer.
+func (r *reads) failure() (f queue.Failure, mended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fails
+	for i := range r.of {
+		if g := r.of[i].fails; g.Failing() && (!f.Failing() || g.Since.Before(f.Since)) {
+			f = g
+		}
+	}
+	return f, r.mended
 }
 
 // ask reads something of the run. A database that is away, or that refuses the worker, says nothing about the run, so it is asked
 // until it answers or the claim is lost.
-func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, d *driver, kind kindOfRead, read func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -75,7 +97,7 @@ func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, e
 	began, tries := time.Now(), 0
 	defer func() {
 		if tries > 0 {
-			d.worker.reads.over()
+			d.worker.reads.over(kind)
 		}
 	}()
 	pause := d.worker.pauses()
@@ -84,11 +106,11 @@ func ask[T any](ctx context.Context, d *driver, read func(context.Context) (T, e
 		answer, err := read(ctx)
 		switch {
 		case err == nil:
-			d.worker.reads.answered()
+			d.worker.reads.answered(kind)
 		case !saysNothingOfRun(err):
 			err = backoff.Permanent(err)
 		default:
-			d.worker.reads.failed(began, tries == 0, err)
+			d.worker.reads.failed(kind, began, tries == 0, err)
 			tries++
 		}
 		return answer, err
@@ -100,10 +122,14 @@ func saysNothingOfRun(err error) bool { return queue.Passing(err) || queue.OfDat
 
 // lookAtReads takes in whether the database lets runs be read now.
 func (w *Worker) lookAtReads() queue.Failure {
-	f := w.reads.failure()
-	if !f.Failing() {
+	f, mended := w.reads.failure()
+	switch {
+	case !f.Failing():
 		w.fitness.clear(unfitReads)
-	} else if time.Since(f.Since) >= tellFailure {
+		if !mended {
+			w.records.unread = Outage{} // who was to read is gone, and nothing is known
+		}
+	case time.Since(f.Since) >= tellFailure:
 		w.fitness.set(unfitReads, f.Since, fmt.Sprintf("the database lets no runs be read (%s)", f.Cause()))
 	}
 	w.records.unread.told(w, f.Since, f.Err, "the database lets no runs be read: nothing is claimed", "the database lets runs be read again")

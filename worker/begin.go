@@ -40,7 +40,7 @@ func (d *driver) definition(ctx context.Context) (*queue.Definition, error) {
 	}
 	def, err := read(ctx)
 	if err != nil && saysNothingOfRun(err) {
-		return ask(ctx, d, read)
+		return ask(ctx, d, readDefinition, read)
 	}
 	return def, err
 }
@@ -50,7 +50,7 @@ func (d *driver) load(ctx context.Context) (*queue.Loaded, error) {
 	if d.claim.Fresh() {
 		return &queue.Loaded{Saved: dagrun.Saved{Run: d.claim.Row}, Mailbox: queue.Mailbox{Inbox: d.claim.Inbox}}, nil
 	}
-	all, err := ask(ctx, d, func(ctx context.Context) ([]*queue.Loaded, error) {
+	all, err := ask(ctx, d, readRun, func(ctx context.Context) ([]*queue.Loaded, error) {
 		return d.worker.session.Load(ctx, []*queue.Claim{d.claim})
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *driver) readMail(ctx context.Context) error {
 	if !d.mail {
 		return nil
 	}
-	boxes, err := ask(ctx, d, func(ctx context.Context) ([]*queue.Mailbox, error) {
+	boxes, err := ask(ctx, d, readMail, func(ctx context.Context) ([]*queue.Mailbox, error) {
 		return d.worker.session.ReadMail(ctx, []*queue.Claim{d.claim})
 	})
 	if err != nil {
