@@ -69,7 +69,7 @@ func asFast(t *testing.T, beside, without []time.Duration) {
 	}
 }
 
-// putNeighbours puts the graphs, and has one run of each kind go by, so that all lanes are there.
+// putNeighbours puts the graphs of all kinds of runs.
 func (b *bench) putNeighbours(t *testing.T) {
 	t.Helper()
 	for source := range strings.SplitSeq(neighbourly, "---\n") {

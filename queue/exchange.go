@@ -49,6 +49,14 @@ func newExchange() *exchange {
 	return x
 }
 
+// taken is what a field holds, which is empty then.
+func taken[T any](x *exchange, field *T) (value T) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	*field, value = value, *field
+	return value
+}
+
 // notice counts new runs by lane.
 func (x *exchange) notice(rows map[int]int64) {
 	x.mu.Lock()
@@ -63,13 +71,7 @@ func (x *exchange) notice(rows map[int]int64) {
 	}
 }
 
-func (x *exchange) takeNoticed() map[int]int64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	noticed := x.noticed
-	x.noticed = nil
-	return noticed
-}
+func (x *exchange) takeNoticed() map[int]int64 { return taken(x, &x.noticed) }
 
 // foundLate adds places below floors to those that no poll has taken in yet.
 func (x *exchange) foundLate(late map[int]place) {
@@ -83,13 +85,7 @@ func (x *exchange) foundLate(late map[int]place) {
 	x.late = late
 }
 
-func (x *exchange) takeLate() map[int]place {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	late := x.late
-	x.late = nil
-	return late
-}
+func (x *exchange) takeLate() map[int]place { return taken(x, &x.late) }
 
 // sending notes ids before the statement is sent that claims under them.
 func (x *exchange) sending(ids []uuid.UUID) {
@@ -129,13 +125,7 @@ func (x *exchange) block(lanes []int) {
 	x.blocked = slices.Compact(x.blocked)
 }
 
-func (x *exchange) takeBlocked() []int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	lanes := x.blocked
-	x.blocked = nil
-	return lanes
-}
+func (x *exchange) takeBlocked() []int { return taken(x, &x.blocked) }
 
 // addUnreadable keeps a claim to be put away. Whoever has it hears that it is gone.
 func (x *exchange) addUnreadable(c *Claim, why error) {
@@ -186,13 +176,7 @@ func (x *exchange) sweepDue() bool {
 }
 
 // takeReasons takes the reasons for one sweep.
-func (x *exchange) takeReasons() reasons {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	why := x.why
-	x.why = reasons{}
-	return why
-}
+func (x *exchange) takeReasons() reasons { return taken(x, &x.why) }
 
 // putBack has another sweep go by reasons that this one could not go by; the workers are taken over from otherwise.
 func (x *exchange) putBack(why reasons) {

@@ -71,12 +71,7 @@ func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 
 // LookStatement is a look of an idle worker.
 func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
-	view := s.x.lanes.Load()
-	return lookAround, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "busy": 0, "waiting": 0, "terms": view.terms,
-		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
-		"slept": orMinusInfinity(s.lookout.slept), "waited": orMinusInfinity(s.lookout.waited),
-	}
+	return lookAround, s.lookout.args(Load{}, s.x.lanes.Load())
 }
 
 // SweptFor has the last sweep have taken so long, and gives a reason for another.
@@ -93,11 +88,7 @@ func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
 
 // SweepStatement is a sweep that reaches back to the very first run.
 func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
-	view := s.x.lanes.Load()
-	return sweepAll, pgx.StrictNamedArgs{
-		"worker": s.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
-		"since": orMinusInfinity(time.Time{}),
-	}
+	return sweepAll, s.sweeper.args(s.x.lanes.Load(), time.Time{})
 }
 
 // SetCloseLimit bounds a Close without a deadline.

@@ -51,7 +51,7 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 		return err
 	})
 	s.store.meter.requeued(0, looked.Queued)
-	ended(s.store.meter.Looked, err)
+	tell(s.store.meter.Looked, err)
 	if err != nil {
 		return looked, fmt.Errorf("look: %w", err)
 	}
@@ -139,23 +139,26 @@ func (l *lookout) passTo(seen *lookReply) {
 	}
 }
 
+func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
+		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
+		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
+	}
+}
+
 func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookReply, error) {
 	var r lookReply
 	var ids []uuid.UUID
 	var beats, ttls, kinds []int64
 	var lives, hungry []bool
-	args := pgx.StrictNamedArgs{
-		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
-		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
-		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
-	}
 	if !l.last.IsZero() && !l.observer.failed { // else it may have much to read, since a time long ago
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 	}
 	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, lookAround, args).Scan(
+		return conn.QueryRow(ctx, lookAround, l.args(load, view)).Scan(
 			&r.now, &r.due, &r.wakes, &r.expires, &r.dead, &ids, &beats, &ttls, &kinds, &lives, &hungry)
 	})
 	for i, id := range ids {

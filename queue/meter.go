@@ -18,9 +18,10 @@ func (m *Meter) requeued(workers, runs int) {
 	}
 }
 
-func ended(tell func(error), err error) {
-	if tell != nil {
-		tell(err)
+// tell calls a function that is told how a call ended, unless it is nil.
+func tell(told func(error), err error) {
+	if told != nil {
+		told(err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *Session) Sweep(ctx context.Context) (Swept, error) {
 	swept.Sweep = s.sweeper.x.sweepDue()
 	s.store.meter.requeued(len(swept.Lost), swept.Queued)
 	if swept.Done || err != nil {
-		ended(s.store.meter.Swept, err)
+		tell(s.store.meter.Swept, err)
 	}
 	if err != nil {
 		return swept, fmt.Errorf("sweep: %w", err)
@@ -111,6 +111,12 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	return errors.Join(append(errs, w.takeOverAll(ctx, dead, swept))...)
 }
 
+func (w *sweeper) args(view *laneView, since time.Time) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{
+		"worker": w.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted, "since": orMinusInfinity(since),
+	}
+}
+
 func (w *sweeper) ask(ctx context.Context, since comeback) (*sweepReply, error) {
 	view, began := w.x.lanes.Load(), w.now()
 	from, full := view.polled.Add(-lately), began >= w.full
@@ -120,15 +126,12 @@ func (w *sweeper) ask(ctx context.Context, since comeback) (*sweepReply, error) 
 	case since.some && since.from.Before(from):
 		from = since.from
 	}
-	args := pgx.StrictNamedArgs{
-		"worker": w.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted, "since": orMinusInfinity(from),
-	}
 	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement has its snapshot
 	var lanes []int
 	var floors []time.Time
 	var froms []RunID
 	err := w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, sweepAll, args).Scan(&lanes, &floors, &froms, &f.overdue, &f.ahead, &f.dead, &f.runs, &f.claims)
+		return conn.QueryRow(ctx, sweepAll, w.args(view, from)).Scan(&lanes, &floors, &froms, &f.overdue, &f.ahead, &f.dead, &f.runs, &f.claims)
 	})
 	now := w.now()
 	took := now - began

@@ -186,8 +186,8 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	return ctx.Err()
 }
 
-// foreign names the user whose run it is where that is why it was not found, if this user may see it. Any other error it
-// leaves alone.
+// foreign says whose run it is in place of "there is no run", where the user may see that run and not steer it. Any other error stays
+// as it is.
 func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {

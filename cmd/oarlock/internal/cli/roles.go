@@ -26,7 +26,7 @@ var commandRoles = map[string]string{
 	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
 }
 
-// steers are the commands that ask something of a run: with toSubmit of one that the user submitted, with toAdmin of any.
+// steers are the commands that ask something of a run: a user with toSubmit may ask it of its own runs, one with toAdmin of any.
 var steers = map[string]bool{
 	"cancel": true, "pause": true, "resume": true, "retry": true, "approve": true, "reject": true, "mark": true,
 }

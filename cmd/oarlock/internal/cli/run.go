@@ -219,12 +219,7 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 
 // leaveNone ends a run whose worker is gone, since no other one takes it.
 func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
-	ctx, cancel := context.WithTimeout(ctx, lastWord)
-	defer cancel()
-	if run, err := store.Get(ctx, id); err == nil && run.Over() {
-		return
-	}
-	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true}); err != nil {
+	if err := cancelOpen(ctx, store, id); err != nil {
 		e.remark("run %d stays behind, which no worker takes: %v", id, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 	}
 }
 
-// A submitter who may read steers nobody else's runs for it. What would help is not what this user has already.
+// Who may read all runs and submit still steers only its own. The hint names the role that would help, none that the user has.
 func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
 	t.Parallel()
 	e, db := submitterOf(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
-// lastWord bounds how long a worker that ends tries to cancel its run.
+// lastWord bounds how long a command that ends tries to cancel its run.
 const lastWord = 5 * time.Second
 
 // ownership says which run a worker serves, if one only, and whose it is.
@@ -142,13 +142,17 @@ func (w *ownWatch) cancel() {
 	w.cancelNow()
 }
 
-func (w *ownWatch) cancelNow() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWord)
+func (w *ownWatch) cancelNow() { _ = cancelOpen(context.Background(), w.store, w.run) }
+
+// cancelOpen cancels a run at once that is not over. Of one that is, a request would stand in its history as somebody's.
+func cancelOpen(ctx context.Context, store *queue.Store, id queue.RunID) error {
+	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()
-	if run, err := w.store.Get(ctx, w.run); err == nil && run.Over() {
-		return // a request would stand in its history as one that somebody made
+	if run, err := store.Get(ctx, id); err == nil && run.Over() {
+		return nil
 	}
-	_, _ = w.store.Control(ctx, queue.Ask{Run: w.run, Verb: dagrun.VerbCancel, Now: true})
+	_, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true})
+	return err
 }
 
 func (w *ownWatch) end() error {
