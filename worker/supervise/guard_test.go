@@ -200,6 +200,16 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 	must(t, syscall.Kill(pid, sig))
 }
 
+// halt stops a guard, which is a child of ours, and waits until it stands still: it would otherwise see what comes next.
+func halt(t *testing.T, g *exec.Cmd) {
+	t.Helper()
+	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(g.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the guard did not stop: %v, %v", status, err)
+	}
+}
+
 func TestRun_ReplacesAKilledDriverProcess(t *testing.T) {
 	t.Parallel()
 	levels(t, func(t *testing.T, ungrouped bool) {
@@ -256,7 +266,7 @@ func TestRun_AFrozenGuardHearsBeforeItKills(t *testing.T) {
 	s := setup(t, "deadline=100ms", "renew")
 	g := s.guard()
 	ready := s.heard("driver", "ready", 1)
-	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	halt(t, g)
 	kill(t, ready.PID, syscall.SIGHUP)
 	s.heard("driver", "renewed", 1) // when the deadline before had passed
 	kill(t, g.Process.Pid, syscall.SIGCONT)
@@ -272,7 +282,7 @@ func TestRun_KillsAfterBothWereFrozen(t *testing.T) {
 	s := setup(t, "deadline=100ms")
 	g := s.guard()
 	ready := s.heard("driver", "ready", 1)
-	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	halt(t, g)
 	kill(t, ready.PID, syscall.SIGHUP)
 	armed := s.heard("driver", "armed", 1)
 	kill(t, ready.PID, syscall.SIGSTOP)

@@ -40,7 +40,7 @@ func TestLink_SeesTheDeathOfItsGuardAndSweeps(t *testing.T) {
 // killBoth gives the guard no moment to clean up.
 func killBoth(t *testing.T, g *exec.Cmd, driver int) {
 	t.Helper()
-	kill(t, g.Process.Pid, syscall.SIGSTOP)
+	halt(t, g)
 	kill(t, driver, syscall.SIGKILL)
 	kill(t, g.Process.Pid, syscall.SIGKILL)
 	_ = g.Wait()

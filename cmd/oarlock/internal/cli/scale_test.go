@@ -133,9 +133,9 @@ func (c *crowd) fill(t *testing.T, from, to int) {
 			}
 		}
 	}
-	for one := range strings.SplitSeq(statement(t, "scale_settle"), ";") {
-		if _, err := conn.Exec(t.Context(), one); err != nil {
-			t.Fatal(err)
+	for _, name := range []string{"scale_quiet", "scale_settle"} {
+		if _, err := conn.Exec(t.Context(), statement(t, name)); err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
 	}
 	t.Logf("%d runs filled in after %v", to, time.Since(began))
