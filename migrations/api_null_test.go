@@ -51,6 +51,7 @@ func goodCalls() map[string]string {
 		"come_back":     "1; now(); 1",
 		"condemn":       "1; gen_random_uuid(); 1; 'r'",
 		"put_away":      "1; gen_random_uuid(); 1; 'r'; '1 s'; 5",
+		"cron_times":    "'@daily'; 'UTC'; now(); 5",
 		"keep":          "1; 's'; 'k'; '{}'; 1; 0; true",
 	}
 }

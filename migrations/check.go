@@ -13,8 +13,8 @@ import (
 
 // The schema versions this binary works with, both included.
 const (
-	MinVersion int64 = 12
-	MaxVersion int64 = 12
+	MinVersion int64 = 13
+	MaxVersion int64 = 13
 )
 
 const upCommand = "oarlock migrate up"

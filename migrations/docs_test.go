@@ -21,7 +21,7 @@ const described = `
 	  SELECT CASE p.proname
 	           WHEN 'enqueue' THEN 11 WHEN 'enqueue_many' THEN 12 WHEN 'rerun' THEN 13
 	           WHEN 'run_status' THEN 21 WHEN 'task_status' THEN 22 WHEN 'run_result' THEN 23 WHEN 'run_list' THEN 24 WHEN 'scale_hint' THEN 25
-	           WHEN 'read_log' THEN 26 WHEN 'follow' THEN 27 WHEN 'unfollow' THEN 28 WHEN 'waiting_approvals' THEN 29
+	           WHEN 'read_log' THEN 26 WHEN 'follow' THEN 27 WHEN 'unfollow' THEN 28 WHEN 'waiting_approvals' THEN 29 WHEN 'cron_times' THEN 29
 	           WHEN 'cancel' THEN 31 WHEN 'pause' THEN 32 WHEN 'resume' THEN 33 WHEN 'retry' THEN 34 WHEN 'approve' THEN 35
 	           WHEN 'reject' THEN 36 WHEN 'mark' THEN 37 WHEN 'control_status' THEN 38 WHEN 'control_list' THEN 39 ELSE 41 END AS rank,
 	         p.proname::text AS name, p.proname || '(' || pg_get_function_arguments(p.oid) || ')' || E'\n  RETURNS ' || pg_get_function_result(p.oid) AS signature,

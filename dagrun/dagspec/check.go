@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/schedule"
 )
 
 // checker looks at what the schema cannot see. It walks the Spec and the tree side by side: both were made from the same
@@ -126,19 +128,17 @@ func (c *checker) schedule(s *Schedule, n *node) {
 	if given != 1 {
 		c.add(n.pos(), "write cron:, every: or at:", "a schedule needs exactly one of cron, every and at, this has %d", given)
 	}
-	if s.Cron != "" {
-		if msg := checkCron(s.Cron); msg != "" {
-			c.add(n.get("cron").pos(), "five fields, minute hour day month weekday, such as 30 3 * * 1-5", "cron: %s", msg)
-		}
-	}
-	if n.get("every") != nil && s.Every < second {
+	if n.get("every") != nil && s.Every == 0 {
 		c.add(n.get("every").pos(), "at least 1s", "every is too short")
 	}
-	if _, err := time.Parse(time.RFC3339, s.At); err != nil && s.At != "" {
+	at, err := time.Parse(time.RFC3339, s.At)
+	if err != nil && s.At != "" {
 		c.add(n.get("at").pos(), "write 2026-11-20T03:00:00Z, or with an offset such as +01:00", "at is no time: %q", s.At)
 	}
-	if _, err := time.LoadLocation(s.Timezone); err != nil || s.Timezone == "Local" {
-		c.add(n.get("timezone").pos(), "use a name such as Europe/Paris, or UTC", "unknown time zone %q", s.Timezone)
+	for _, e := range schedule.Check(schedule.Timing{Cron: s.Cron, Every: time.Duration(s.Every) * time.Millisecond, At: at, Timezone: s.Timezone}) {
+		if e.Field != "" { // the keys are counted above
+			c.add(n.get(e.Field).pos(), e.Hint, "%s", e.Msg)
+		}
 	}
 	if n.has("catchup_window") && !s.Catchup {
 		c.add(n.get("catchup_window").pos(), "add catchup: true", "catchup_window without catchup")

@@ -1,0 +1,291 @@
+package schedule
+
+import (
+	"sort"
+	"time"
+)
+
+const (
+	minutesOfDay    = 24 * 60
+	secondsOfDay    = 24 * 60 * 60
+	maxDays         = 3660   // how far a cron expression is looked for
+	maxLeftOut      = 10_000 // how many points of an interval that are left out are looked at
+	microsPerSecond = 1_000_000
+)
+
+// day counts from 1970-01-01.
+type day int64
+
+func dayOf(wall int64) day { return day(floorDiv(wall, secondsOfDay)) }
+
+func (d day) seconds() int64 { return int64(d) * secondsOfDay }
+
+func (d day) date() (year int, month time.Month, of int, weekday time.Weekday) {
+	t := time.Unix(d.seconds(), 0).UTC()
+	year, month, of = t.Date()
+	return year, month, of, t.Weekday()
+}
+
+// beyondMonth returns the first day of the next month, or the last of the month before.
+func (d day) beyondMonth(forward bool) day {
+	year, month, _, _ := d.date()
+	if forward {
+		return dayOf(time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC).Unix())
+	}
+	return dayOf(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Unix()) - 1
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
+
+// Next returns the first fire after a moment, and false where there is none: of a cron expression none within ten years.
+func (c *Clock) Next(after time.Time) (time.Time, bool) {
+	bound := after
+	if bound.Before(earliest) {
+		bound = earliest
+	}
+	if from := c.start.Add(-time.Microsecond); !c.start.IsZero() && bound.Before(from) {
+		bound = from
+	}
+	if !bound.Before(latest) || !c.end.IsZero() && !bound.Before(c.end) {
+		return time.Time{}, false
+	}
+	hit, ok := c.find(bound, true)
+	if !ok || !c.end.IsZero() && !hit.Before(c.end) {
+		return time.Time{}, false
+	}
+	return hit, true
+}
+
+// Last returns the newest fire before a moment, and false likewise.
+func (c *Clock) Last(before time.Time) (time.Time, bool) {
+	bound := before
+	if bound.After(latest) {
+		bound = latest
+	}
+	if !c.end.IsZero() && bound.After(c.end) {
+		bound = c.end
+	}
+	if !bound.After(earliest) || !c.start.IsZero() && !bound.After(c.start) {
+		return time.Time{}, false
+	}
+	hit, ok := c.find(bound, false)
+	if !ok || !c.start.IsZero() && hit.Before(c.start) {
+		return time.Time{}, false
+	}
+	return hit, true
+}
+
+func (c *Clock) find(bound time.Time, forward bool) (time.Time, bool) {
+	switch {
+	case c.cron != nil:
+		seconds := bound.Unix()
+		if !forward && bound.Nanosecond() > 0 {
+			seconds++
+		}
+		hit, ok := c.findCron(seconds, forward)
+		return time.Unix(hit, 0).UTC(), ok
+	case c.every > 0:
+		micros := bound.UnixMicro()
+		if !forward && bound.Nanosecond()%1000 > 0 {
+			micros++
+		}
+		hit, ok := c.findEvery(micros, forward)
+		return time.UnixMicro(hit).UTC(), ok
+	case c.at.Equal(bound) || c.at.After(bound) != forward || c.excepts.has(c.wall(c.at.Unix())):
+		return time.Time{}, false
+	}
+	return c.at, true
+}
+
+// offset returns how many seconds the zone is ahead of UTC.
+func (c *Clock) offset(moment int64) int64 {
+	_, seconds := time.Unix(moment, 0).In(c.location).Zone()
+	return int64(seconds)
+}
+
+func (c *Clock) wall(moment int64) int64 { return moment + c.offset(moment) }
+
+// offsets returns the offsets before and after a day: equal ones where the clock is not changed on it.
+func (c *Clock) offsets(d day) (before, after int64) {
+	before, after = c.offset(d.seconds()-secondsOfDay), c.offset(d.seconds()+2*secondsOfDay)
+	if before != after {
+		first, last := c.offset(d.seconds()-max(before, after)), c.offset(d.seconds()+secondsOfDay-min(before, after))
+		if first == last {
+			return first, last
+		}
+	}
+	return before, after
+}
+
+// findCron walks the local days from the one before bound on (backward: after it), because wall times in a gap fire later
+// than they are. For the same reason the calendar day beyond the first hit is looked at too.
+func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
+	step := day(1)
+	if !forward {
+		step = -1
+	}
+	today := dayOf(c.wall(bound))
+	last := today + maxDays*step
+	for d := today - step; (last-d)*step >= 0; {
+		if _, month, _, _ := d.date(); !c.cron.months[month] {
+			d = d.beyondMonth(forward)
+			continue
+		}
+		if c.cron.matches(d) {
+			hit, ok := c.findOn(d, bound, forward)
+			if ok && !found {
+				last = d + step
+			}
+			if ok && (!found || (hit < best) == forward) {
+				best, found = hit, true
+			}
+		}
+		d += step
+	}
+	return best, found
+}
+
+// findOn returns the nearest fire of a day beyond bound.
+func (c *Clock) findOn(d day, bound int64, forward bool) (int64, bool) {
+	before, after := c.offsets(d)
+	if before != after {
+		return c.findChanged(d, before, after, bound, forward)
+	}
+	minutes := c.cron.minutes
+	out := c.excepts.on(d)
+	if out == &wholeDay {
+		return 0, false
+	}
+	for i := from(minutes, bound+before-d.seconds(), forward); i >= 0 && i < len(minutes); i += sign(forward) {
+		if out == nil || !out[minutes[i]] {
+			return d.seconds() + int64(minutes[i])*60 - before, true
+		}
+	}
+	return 0, false
+}
+
+func sign(forward bool) int {
+	if forward {
+		return 1
+	}
+	return -1
+}
+
+// from returns the index of the first minute beyond so many seconds of a day, in a direction.
+func from(minutes []int, seconds int64, forward bool) int {
+	if forward {
+		return sort.SearchInts(minutes, int(floorDiv(seconds, 60))+1)
+	}
+	return sort.SearchInts(minutes, int(ceilDiv(seconds, 60))) - 1
+}
+
+// findChanged does what findOn does for a day around which the offset changes. Each wall time is tried with both offsets. A
+// moment may lie off its wall time's place by the difference of the two, so without excepts twice as many minutes from the
+// bound on are enough.
+func (c *Clock) findChanged(d day, before, after, bound int64, forward bool) (best int64, found bool) {
+	minutes, tries := c.cron.minutes, minutesOfDay
+	if c.excepts.none() {
+		tries = 2*int(ceilDiv(max(before-after, after-before), 60)) + 1
+	}
+	lead := min(before, after)
+	if !forward {
+		lead = max(before, after)
+	}
+	for i := from(minutes, bound+lead-d.seconds(), forward); tries > 0 && i >= 0 && i < len(minutes); i += sign(forward) {
+		tries--
+		for _, moment := range c.moments(d.seconds()+int64(minutes[i])*60, before, after) {
+			beyond, better := moment > bound, !found || moment < best
+			if !forward {
+				beyond, better = moment < bound, !found || moment > best
+			}
+			if beyond && better && !c.excepts.has(c.wall(moment)) {
+				best, found = moment, true
+			}
+		}
+	}
+	return best, found
+}
+
+// moments returns when a wall time fires.
+func (c *Clock) moments(wall, before, after int64) []int64 {
+	a, b := wall-before, wall-after
+	isA, isB := c.wall(a) == wall, c.wall(b) == wall
+	switch {
+	case isA && isB && c.cron.twice:
+		return []int64{min(a, b), max(a, b)}
+	case isA && isB:
+		return []int64{min(a, b)}
+	case isB:
+		return []int64{b}
+	}
+	return []int64{a} // in a gap too: by the offset before it
+}
+
+// gridPoint returns the point next to bound of the grid. All are microseconds.
+func (c *Clock) gridPoint(bound int64, forward bool) int64 {
+	origin := int64(0)
+	if !c.start.IsZero() {
+		origin = c.start.UnixMicro()
+	}
+	if forward {
+		return origin + (floorDiv(bound-origin, c.every)+1)*c.every
+	}
+	return origin + (ceilDiv(bound-origin, c.every)-1)*c.every
+}
+
+// findEvery leaps over what is left out of a day; around a change of the clock it goes by minutes.
+func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
+	point := c.gridPoint(bound, forward)
+	if c.excepts.none() {
+		return point, true
+	}
+	for range maxLeftOut {
+		at := time.UnixMicro(point)
+		if at.Before(earliest) || !at.Before(latest) || !c.start.IsZero() && at.Before(c.start) || !c.end.IsZero() && !at.Before(c.end) {
+			return 0, false
+		}
+		wall := c.wall(at.Unix())
+		if !c.excepts.has(wall) {
+			return point, true
+		}
+		if edge := c.edge(wall, at.Unix(), forward) * microsPerSecond; forward {
+			point = c.gridPoint(edge-1, true)
+		} else {
+			point = c.gridPoint(edge, false)
+		}
+	}
+	return 0, false
+}
+
+// edge returns where what is left out around a moment ends, or begins where the way is back.
+func (c *Clock) edge(wall, moment int64, forward bool) int64 {
+	d := dayOf(wall)
+	m := int(floorDiv(wall-d.seconds(), 60))
+	before, after := c.offset(d.seconds()-secondsOfDay), c.offset(d.seconds()+2*secondsOfDay)
+	if before != after {
+		minute := moment - (wall - floorDiv(wall, 60)*60)
+		if forward {
+			minute += 60
+		}
+		return minute
+	}
+	out := c.excepts.on(d)
+	if forward {
+		for m < minutesOfDay && out[m] {
+			m++
+		}
+	} else {
+		for m > 0 && out[m-1] {
+			m--
+		}
+	}
+	return d.seconds() + int64(m)*60 - before
+}

@@ -1,0 +1,220 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxCronBytes = 500
+	maxShown     = 50 // characters of a value in a message
+
+	fieldsHint = "five fields, minute hour day month weekday, such as 30 3 * * 1-5"
+)
+
+// cron is a compiled expression.
+type cron struct {
+	minutes  []int // of the day, sorted: hour * 60 + minute
+	days     [32]bool
+	months   [13]bool
+	weekdays [7]bool // 0 is Sunday
+	either   bool    // day and weekday are both restricted: one of them is enough
+	twice    bool    // the hour field begins with a star: a time that the clock shows twice fires twice
+}
+
+type cronField struct {
+	name     string
+	min, max int
+	top      int      // the end where none is typed: a week has seven days
+	names    []string // for min, min+1, …
+}
+
+var cronFields = [5]cronField{
+	{"minute", 0, 59, 59, nil},
+	{"hour", 0, 23, 23, nil},
+	{"day", 1, 31, 31, nil},
+	{"month", 1, 12, 12, strings.Fields("jan feb mar apr may jun jul aug sep oct nov dec")},
+	{"weekday", 0, 7, 6, strings.Fields("sun mon tue wed thu fri sat")},
+}
+
+var cronNames = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}
+
+// readCron compiles an expression of this field of a Timing.
+func readCron(text, field string) (*cron, *Error) {
+	fail := func(hint, format string, args ...any) (*cron, *Error) {
+		return nil, &Error{Field: field, Value: text, Msg: field + ": " + fmt.Sprintf(format, args...), Hint: hint}
+	}
+	if n := len([]rune(text)); n > maxCronBytes {
+		return fail(fieldsHint, "%d characters, at most %d", n, maxCronBytes)
+	}
+	typed := lower(strings.Trim(text, blanks))
+	if full, ok := cronNames[typed]; ok {
+		typed = full
+	}
+	if strings.HasPrefix(typed, "@") {
+		hint := fieldsHint
+		switch {
+		case strings.HasPrefix(typed, "@every"):
+			hint = "use every instead, such as every: 15m"
+		case strings.HasPrefix(typed, "@reboot"):
+			hint = "nothing fires when a machine starts: have its boot script run `oarlock enqueue NAME`"
+		}
+		return fail(hint, `"%s" is none of @yearly, @monthly, @weekly, @daily and @hourly`, left(typed))
+	}
+	fields := strings.FieldsFunc(typed, func(r rune) bool { return strings.ContainsRune(blanks, r) })
+	if len(fields) != len(cronFields) {
+		hint := fieldsHint
+		if len(fields) == 6 || len(fields) == 7 {
+			hint = "leave out the seconds (the first field) or the year (the last); below a minute use every"
+		}
+		return fail(hint, "%d fields instead of five", len(fields))
+	}
+	var values [5][]int
+	for i, f := range cronFields {
+		var bad, hint string
+		if values[i], bad, hint = f.read(fields[i]); hint != "" {
+			return fail(hint, `"%s" is no %s (%d to %d)`, left(bad), f.name, f.min, f.max)
+		}
+	}
+	return compile(fields, values), nil
+}
+
+func compile(fields []string, values [5][]int) *cron {
+	c := &cron{
+		either: !strings.HasPrefix(fields[2], "*") && !strings.HasPrefix(fields[4], "*"),
+		twice:  strings.HasPrefix(fields[1], "*"),
+	}
+	for _, h := range values[1] {
+		for _, m := range values[0] {
+			c.minutes = append(c.minutes, h*60+m)
+		}
+	}
+	slices.Sort(c.minutes)
+	c.minutes = slices.Compact(c.minutes)
+	for _, n := range values[2] {
+		c.days[n] = true
+	}
+	for _, n := range values[3] {
+		c.months[n] = true
+	}
+	for _, n := range values[4] {
+		c.weekdays[n%7] = true
+	}
+	return c
+}
+
+// read returns the values of a field, or the item of it that is none and what to type instead.
+func (f cronField) read(field string) (values []int, bad, hint string) {
+	for item := range strings.SplitSeq(field, ",") {
+		part, stepText, stepped := strings.Cut(item, "/")
+		from, to, ranged := strings.Cut(part, "-")
+		step, readable := 1, true
+		if stepped {
+			step, readable = digits(stepText)
+		}
+		a, okA := f.number(from)
+		b, okB := a, okA
+		switch {
+		case part == "*":
+			a, b, okA, okB = f.min, f.top, true, true
+		case ranged:
+			b, okB = f.number(to)
+		case stepped:
+			b = max(a, f.top)
+		}
+		if !readable || step < 1 || step > f.max || !okA || !okB || a > b {
+			return nil, item, cronHint(item, readable && okA && okB && a > b)
+		}
+		for n := a; n <= b; n += step {
+			values = append(values, n)
+		}
+	}
+	return values, "", ""
+}
+
+func (f cronField) number(text string) (int, bool) {
+	if i := slices.Index(f.names, text); i >= 0 {
+		return f.min + i, true
+	}
+	n, ok := digits(text)
+	return n, ok && n >= f.min && n <= f.max
+}
+
+// digits reads up to four digits and nothing else: no sign, no blank.
+func digits(text string) (int, bool) {
+	if text == "" || len(text) > 4 || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil
+}
+
+// cronHint says what to type instead of an item that other systems may know.
+func cronHint(item string, downwards bool) string {
+	has := func(before, last string) bool { // ends in a letter that stands behind one of these
+		return len(item) > 1 && strings.HasSuffix(item, last) && strings.ContainsRune(before, rune(item[len(item)-2]))
+	}
+	switch {
+	case strings.Contains(item, "?"):
+		return "write * instead of ?"
+	case strings.Contains(item, "#"):
+		return "the nth weekday of a month is not known: fire on every such weekday, and let the first step look at the date"
+	case has("0123456789l", "w"):
+		return "the nearest working day is not known: write 1-5 as the weekday"
+	case strings.HasPrefix(item, "l"), has("0123456789", "l"):
+		return "the last day is not known: fire on 28-31, and let the first step look whether tomorrow is the 1st"
+	case item == "h", strings.HasPrefix(item, "h("), strings.HasPrefix(item, "h/"):
+		return "write a number instead of H"
+	case downwards:
+		return "a range goes up, as in 1-5; beyond the end write two, as in 22-23,0-5"
+	}
+	return fieldsHint
+}
+
+const blanks = " \t\n\r"
+
+// lower is for ASCII only, as the database's is in collation C.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
+}
+
+// left returns what a message shows of a value.
+func left(text string) string {
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown])
+	}
+	return text
+}
+
+// matches reports whether the expression matches a day.
+func (c *cron) matches(d day) bool {
+	_, month, of, weekday := d.date()
+	if !c.months[month] {
+		return false
+	}
+	if c.either {
+		return c.days[of] || c.weekdays[weekday]
+	}
+	return c.days[of] && c.weekdays[weekday]
+}
+
+// exists reports whether a month of the expression has a day of it; a weekday comes in every month.
+func (c *cron) exists() bool {
+	lengths := [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+	for m, length := range lengths {
+		if c.months[m] && (c.either || slices.Contains(c.days[1:length+1], true)) {
+			return true
+		}
+	}
+	return false
+}

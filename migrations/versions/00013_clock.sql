@@ -1,0 +1,628 @@
+-- +goose Up
+
+-- The clock of schedules: which moments a cron expression, an interval or a single time means. The database decides; package
+-- dagrun/schedule computes the same in Go, for previews, and a test holds both equal. A change here is one there.
+--
+-- A wall time that exists once fires. One in a gap fires shifted by the gap (02:30 is 03:30 then; equal moments are one fire).
+-- One that comes twice fires in the first pass, and in both where the hour field begins with a star.
+
+CREATE TYPE oarlock.cron AS (
+    minutes  int[], -- of the day, sorted: hour * 60 + minute
+    days     int[],
+    months   int[],
+    weekdays int[], -- 0 is Sunday
+    either   bool,  -- day and weekday are both restricted: one of them is enough
+    twice    bool   -- the hour field begins with a star: a time that the clock shows twice fires twice
+);
+
+CREATE TYPE oarlock.timing AS (
+    cron text, every_ms bigint, at timestamptz, -- one of the three
+    timezone text, start_at timestamptz, end_at timestamptz, except_at text[],
+    compiled oarlock.cron -- of cron
+);
+
+-- What is wrong with an item of a cron expression has a hint of its own where other systems know it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cron_hint(item text, downwards bool) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT CASE
+        WHEN item LIKE '%?%' THEN 'write * instead of ?'
+        WHEN item LIKE '%#%' THEN 'the nth weekday of a month is not known: fire on every such weekday, and let the first step look at the date'
+        WHEN item ~ '[0-9l]w$' THEN 'the nearest working day is not known: write 1-5 as the weekday'
+        WHEN item ~ '^l' OR item ~ '[0-9]l$' THEN 'the last day is not known: fire on 28-31, and let the first step look whether tomorrow is the 1st'
+        WHEN item ~ '^h($|[(/])' THEN 'write a number instead of H'
+        WHEN downwards THEN 'a range goes up, as in 1-5; beyond the end write two, as in 22-23,0-5'
+        ELSE 'five fields, minute hour day month weekday, such as 30 3 * * 1-5' END;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.cron_hint IS 'Internal: what to type instead of an item of a cron expression.';
+
+-- The values of one of the five fields, sorted. The part that is no value of it is in the error.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.read_cron_field(field text, i int, what text) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    low   int    := (ARRAY[0, 0, 1, 1, 0])[i];
+    high  int    := (ARRAY[59, 23, 31, 12, 7])[i];
+    top   int    := (ARRAY[59, 23, 31, 12, 6])[i]; -- where no end is typed: a week has seven days
+    names text[] := CASE i WHEN 4 THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}' WHEN 5 THEN '{sun,mon,tue,wed,thu,fri,sat}' ELSE '{}' END;
+    found int[]  := '{}';
+    item  text;
+    m     text[];
+    a     int;
+    b     int;
+    step  int;
+BEGIN
+    FOREACH item IN ARRAY string_to_array(field, ',') LOOP
+        m := regexp_match(item, '^(?:(\*)|([0-9]{1,4}|[a-z]{3})(?:-([0-9]{1,4}|[a-z]{3}))?)(?:/([0-9]{1,4}))?$');
+        a := CASE WHEN m[1] IS NOT NULL THEN low WHEN m[2] ~ '^[0-9]' THEN m[2]::int ELSE array_position(names, m[2]) - 1 + low END;
+        b := CASE WHEN m[3] ~ '^[0-9]' THEN m[3]::int WHEN m[3] IS NOT NULL THEN array_position(names, m[3]) - 1 + low
+                  WHEN m[1] IS NOT NULL OR m[4] IS NOT NULL THEN greatest(a, top) ELSE a END;
+        step := coalesce(m[4]::int, 1);
+        IF (a BETWEEN low AND high AND b BETWEEN a AND high AND step BETWEEN 1 AND high) IS NOT TRUE THEN
+            RAISE EXCEPTION '%: "%" is no % (% to %)', what, left(item, 50), (ARRAY['minute', 'hour', 'day', 'month', 'weekday'])[i], low, high
+                USING ERRCODE = 'OA013', HINT = oarlock.cron_hint(item, a BETWEEN low AND high AND b BETWEEN low AND high AND a > b);
+        END IF;
+        found := found || ARRAY(SELECT CASE WHEN i = 5 THEN n % 7 ELSE n END FROM generate_series(a, b, step) n);
+    END LOOP;
+    RETURN ARRAY(SELECT DISTINCT n FROM unnest(found) n ORDER BY n);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.read_cron_field IS 'Internal: the values of a field of a cron expression.';
+
+-- `field` is what errors call it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.read_cron(text text, field text DEFAULT 'cron') RETURNS oarlock.cron
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    fields CONSTANT text := 'five fields, minute hour day month weekday, such as 30 3 * * 1-5';
+    typed  text := lower(btrim(text, E' \t\n\r') COLLATE "C");
+    parts  text[];
+    c      oarlock.cron;
+    hours  int[];
+BEGIN
+    IF length(text) > 500 THEN
+        RAISE EXCEPTION '%: % characters, at most 500', field, length(text) USING ERRCODE = 'OA013', HINT = fields;
+    END IF;
+    IF typed LIKE '@%' THEN
+        typed := CASE typed WHEN '@yearly' THEN '0 0 1 1 *' WHEN '@annually' THEN '0 0 1 1 *' WHEN '@monthly' THEN '0 0 1 * *' WHEN '@weekly' THEN '0 0 * * 0'
+                            WHEN '@daily' THEN '0 0 * * *' WHEN '@midnight' THEN '0 0 * * *' WHEN '@hourly' THEN '0 * * * *' ELSE typed END;
+    END IF;
+    IF typed LIKE '@%' THEN
+        RAISE EXCEPTION '%: "%" is none of @yearly, @monthly, @weekly, @daily and @hourly', field, left(typed, 50) USING ERRCODE = 'OA013',
+            HINT = CASE WHEN typed LIKE '@every%' THEN 'use every instead, such as every: 15m'
+                        WHEN typed LIKE '@reboot%' THEN 'nothing fires when a machine starts: have its boot script run `oarlock enqueue NAME`' ELSE fields END;
+    END IF;
+    parts := CASE WHEN typed = '' THEN '{}' ELSE regexp_split_to_array(typed, E'[ \t\n\r]+') END;
+    IF cardinality(parts) IS DISTINCT FROM 5 THEN
+        RAISE EXCEPTION '%: % fields instead of five', field, coalesce(cardinality(parts), 0) USING ERRCODE = 'OA013',
+            HINT = CASE WHEN cardinality(parts) IN (6, 7) THEN 'leave out the seconds (the first field) or the year (the last); below a minute use every' ELSE fields END;
+    END IF;
+    c.minutes := oarlock.read_cron_field(parts[1], 1, field);
+    hours := oarlock.read_cron_field(parts[2], 2, field);
+    c.minutes := ARRAY(SELECT h * 60 + m FROM unnest(hours) h, unnest(c.minutes) m ORDER BY 1);
+    c.days := oarlock.read_cron_field(parts[3], 3, field);
+    c.months := oarlock.read_cron_field(parts[4], 4, field);
+    c.weekdays := oarlock.read_cron_field(parts[5], 5, field);
+    c.either := parts[3] NOT LIKE '*%' AND parts[5] NOT LIKE '*%';
+    c.twice := parts[2] LIKE '*%';
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.read_cron IS 'Internal: compiles a cron expression.';
+
+-- An entry of except is a date or a cron expression.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.read_excepts(except_at text[], OUT dates date[], OUT skips oarlock.cron[])
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    entry text;
+    d     text[];
+BEGIN
+    dates := '{}';
+    skips := '{}';
+    FOREACH entry IN ARRAY coalesce(except_at, '{}') LOOP
+        entry := btrim(entry, E' \t\n\r');
+        d := regexp_match(entry, '^([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})$');
+        IF d[3]::int BETWEEN 1 AND (ARRAY[31, CASE WHEN (d[1]::int % 4 = 0 AND d[1]::int % 100 <> 0) OR d[1]::int % 400 = 0 THEN 29 ELSE 28 END,
+                                          31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[d[2]::int] AND d[1] <> '0000' THEN
+            dates := dates || make_date(d[1]::int, d[2]::int, d[3]::int);
+        ELSIF entry ~ E'[ \t\n\r]' OR entry LIKE '@%' THEN
+            skips := skips || oarlock.read_cron(entry, 'except');
+        ELSE
+            RAISE EXCEPTION 'except: "%" is neither a date nor a cron expression', coalesce(left(entry, 50), 'null') USING ERRCODE = 'OA013',
+                HINT = 'write 2026-12-25, or five fields such as * * 25 12 *';
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.read_excepts IS 'Internal: compiles what a schedule leaves out.';
+
+-- The zone whose name has most pairs of letters in common with this one, null where none is near.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.near_zone(zone text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    WITH typed AS (SELECT ARRAY(SELECT DISTINCT lower(substr(zone, i, 2)) FROM generate_series(1, least(length(zone), 100) - 1) i) AS pairs)
+    SELECT n.name FROM pg_timezone_names n, typed, LATERAL (SELECT ARRAY(SELECT DISTINCT lower(substr(n.name, i, 2)) FROM generate_series(1, length(n.name) - 1) i) AS pairs) p,
+           LATERAL (SELECT 2.0 * (SELECT count(*) FROM unnest(p.pairs) x WHERE x = ANY (typed.pairs)) / (cardinality(p.pairs) + cardinality(typed.pairs)) AS near) s
+     WHERE n.name LIKE '%/%' AND n.name !~ '^(posix|right)/' AND s.near >= 0.5
+     ORDER BY s.near DESC, n.name LIMIT 1;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.near_zone IS 'Internal: the time zone that somebody may have meant.';
+
+-- AT TIME ZONE also takes abbreviations, POSIX rules and any case. A schedule takes the name of a zone only, as Go does. The
+-- parameter TimeZone knows neither abbreviations nor, once it is set, another case than the zone's own, and answers in
+-- microseconds; the list of all names reads 600 files. POSIX rules have digits, so names with digits are looked up there.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_zone(zone text) RETURNS void
+LANGUAGE plpgsql SET TimeZone = 'UTC' AS $$
+DECLARE
+    known bool := false;
+    near  text;
+BEGIN
+    IF zone IN ('CET', 'EET', 'MET', 'WET', 'EST', 'MST', 'HST') THEN -- AT TIME ZONE takes these for abbreviations, without summer time
+        RAISE EXCEPTION 'time zone "%" means several things', zone USING ERRCODE = 'OA013', HINT = 'name a place, such as Europe/Paris';
+    END IF;
+    IF zone ~ '^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$' AND zone !~ '^(posix|right)/' AND zone NOT IN ('localtime', 'posixrules', 'Factory') THEN
+        BEGIN
+            PERFORM set_config('TimeZone', zone, true);
+            near := nullif(current_setting('TimeZone'), zone);
+            known := near IS NULL AND (zone !~ '[0-9]' OR zone ~ '^Etc/GMT[+-]([0-9]|1[0-2])$' OR EXISTS (SELECT FROM pg_timezone_names n WHERE n.name = zone));
+        EXCEPTION WHEN invalid_parameter_value THEN
+            NULL;
+        END;
+    END IF;
+    IF NOT known THEN
+        near := coalesce(CASE WHEN lower(near) = lower(zone) AND zone !~ '[0-9]' THEN near END, oarlock.near_zone(zone));
+        RAISE EXCEPTION 'unknown time zone "%"', left(zone, 50) USING ERRCODE = 'OA013',
+            HINT = coalesce('did you mean ' || near || '?', 'use a name such as Europe/Paris, or UTC');
+    END IF;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.check_zone IS 'Internal: refuses what is not the name of a time zone.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.make_timing(cron text DEFAULT NULL, every interval DEFAULT NULL, at timestamptz DEFAULT NULL, timezone text DEFAULT NULL,
+    start_at timestamptz DEFAULT NULL, end_at timestamptz DEFAULT NULL, except_at text[] DEFAULT NULL) RETURNS oarlock.timing
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    t oarlock.timing;
+    m record;
+BEGIN
+    IF num_nonnulls(cron, every, at) <> 1 THEN
+        RAISE EXCEPTION 'a schedule needs exactly one of cron, every and at, this has %', num_nonnulls(cron, every, at) USING ERRCODE = 'OA013', HINT = 'write cron:, every: or at:';
+    END IF;
+    IF cron IS NOT NULL THEN
+        t.compiled := oarlock.read_cron(cron);
+        IF NOT (t.compiled).either AND ((t.compiled).days)[1] > (SELECT max((ARRAY[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[n]) FROM unnest((t.compiled).months) n) THEN
+            RAISE EXCEPTION 'cron: "%" never fires, no month of it has such a day', left(cron, 50) USING ERRCODE = 'OA013', HINT = 'name a day that exists, such as 0 0 28 2 *';
+        END IF;
+    END IF;
+    IF every IS NOT NULL THEN
+        IF NOT isfinite(every) OR extract(year FROM every) <> 0 OR extract(month FROM every) <> 0 THEN
+            RAISE EXCEPTION 'every has months or years, which differ in length' USING ERRCODE = 'OA013', HINT = 'use cron, such as 0 0 1 * *';
+        ELSIF extract(epoch FROM every) < 1 THEN
+            RAISE EXCEPTION 'every is too short' USING ERRCODE = 'OA013', HINT = 'at least 1s';
+        ELSIF extract(epoch FROM every) > 36500 * 86400::bigint THEN
+            RAISE EXCEPTION 'every is too long' USING ERRCODE = 'OA013', HINT = 'at most 36500d';
+        ELSIF extract(epoch FROM every) * 1000 % 1 <> 0 THEN
+            RAISE EXCEPTION 'every counts in milliseconds' USING ERRCODE = 'OA013', HINT = 'such as 1500ms';
+        END IF;
+        t.every_ms := (extract(epoch FROM every) * 1000)::bigint;
+    END IF;
+    t.timezone := coalesce(timezone, 'UTC');
+    IF t.timezone <> 'UTC' THEN
+        PERFORM oarlock.check_zone(t.timezone);
+    END IF;
+    FOR m IN SELECT x.name, x.moment FROM (VALUES ('at', at), ('start', start_at), ('end', end_at)) x (name, moment) LOOP
+        IF m.moment < timestamptz '0020-01-01 00:00+00' OR m.moment >= timestamptz '9900-01-01 00:00+00' THEN
+            RAISE EXCEPTION '% is no moment of the years 20 to 9899', m.name USING ERRCODE = 'OA013', HINT = 'write 2026-11-20T03:00:00Z, or with an offset such as +01:00';
+        END IF;
+    END LOOP;
+    IF start_at >= end_at THEN
+        RAISE EXCEPTION 'end is not after start' USING ERRCODE = 'OA013', HINT = 'start is the first moment that may fire, end the first that may not';
+    END IF;
+    IF cardinality(except_at) > 100 THEN
+        RAISE EXCEPTION 'except has % entries, at most 100', cardinality(except_at) USING ERRCODE = 'OA013', HINT = 'leave out what is past, or use a cron expression such as * * 25 12 *';
+    END IF;
+    PERFORM oarlock.read_excepts(except_at);
+    t.cron := cron;
+    t.at := at;
+    t.start_at := start_at;
+    t.end_at := end_at;
+    t.except_at := except_at;
+    RETURN t;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.make_timing IS 'Internal: checks and compiles when a schedule fires.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cron_day(c oarlock.cron, day date) RETURNS bool
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN extract(month FROM day)::int = ANY (c.months)
+       AND CASE WHEN c.either THEN extract(day FROM day)::int = ANY (c.days) OR extract(dow FROM day)::int = ANY (c.weekdays)
+                ELSE extract(day FROM day)::int = ANY (c.days) AND extract(dow FROM day)::int = ANY (c.weekdays) END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.cron_day IS 'Internal: whether a cron expression matches a day.';
+
+-- Which of the skips are about a day; {0} where a date leaves out all of it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.skips_on(day date, dates date[], skips oarlock.cron[]) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF day = ANY (dates) THEN
+        RETURN '{0}';
+    END IF;
+    RETURN ARRAY(SELECT i FROM generate_subscripts(skips, 1) i WHERE oarlock.cron_day(skips[i], day) ORDER BY i);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.skips_on IS 'Internal: what is left out on a day.';
+
+-- The minutes of the day that these skips leave out.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.left_out(skips oarlock.cron[], which int[]) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF which = '{0}' THEN
+        RETURN ARRAY(SELECT generate_series(0, 1439));
+    END IF;
+    RETURN ARRAY(SELECT DISTINCT unnest((skips[i]).minutes) FROM unnest(which) i);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.left_out IS 'Internal: the minutes of a day that are left out.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.minute_of(wall timestamp) RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN floor(extract(epoch FROM wall - date_trunc('day', wall)) / 60);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.minute_of IS 'Internal: the minute of the day that a clock shows.';
+
+-- How far the zone is ahead of UTC at a moment, which is given as UTC shows it.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.zone_offset(zone text, utc timestamp) RETURNS interval
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN ((utc AT TIME ZONE 'UTC') AT TIME ZONE zone) - utc;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.zone_offset IS 'Internal: the offset of a time zone.';
+
+-- The nearest fire beyond `bound` of a day around which the offset changes from `old` to `new`. Each wall time is tried with both.
+-- A moment may lie off its wall time's place by the difference of the two, so without excepts twice as many minutes
+-- from the bound on are enough.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_changed(minutes int[], twice bool, zone text, day date, old interval, new interval, bound timestamptz, forward bool,
+    dates date[], skips oarlock.cron[]) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    apart  int     := ceil(abs(extract(epoch FROM new - old)) / 60);
+    beyond numeric := extract(epoch FROM (bound AT TIME ZONE 'UTC') + CASE WHEN forward THEN least(old, new) ELSE greatest(old, new) END - day) / 60;
+    gone   int[]   := '{}'; -- what is left out of the day of the hit
+    known  date;            -- for which gone holds
+    wall   timestamp;
+    i      int;
+    hit    timestamptz;
+BEGIN
+    IF dates <> '{}' OR skips <> '{}' THEN
+        apart := 1440;
+    END IF;
+    IF forward THEN
+        i := width_bucket(floor(beyond)::int, minutes) + 1;
+        minutes := minutes[i : i + 2 * apart];
+    ELSE
+        i := width_bucket(ceil(beyond)::int - 1, minutes);
+        minutes := minutes[greatest(i - 2 * apart, 1) : i];
+    END IF;
+    FOR hit IN
+        SELECT f.at
+          FROM unnest(minutes) m,
+               LATERAL (SELECT day + m * interval '1 minute' AS wall OFFSET 0) w,
+               LATERAL (SELECT (w.wall - old) AT TIME ZONE 'UTC' AS a, (w.wall - new) AT TIME ZONE 'UTC' AS b OFFSET 0) o,
+               LATERAL (SELECT (o.a AT TIME ZONE zone) = w.wall AS a, (o.b AT TIME ZONE zone) = w.wall AS b OFFSET 0) shown,
+               LATERAL (VALUES (CASE WHEN shown.a AND shown.b THEN least(o.a, o.b) WHEN shown.b THEN o.b ELSE o.a END),
+                               (CASE WHEN shown.a AND shown.b AND twice THEN greatest(o.a, o.b) END)) f (at)
+         WHERE CASE WHEN forward THEN f.at > bound ELSE f.at < bound END
+         ORDER BY CASE WHEN forward THEN f.at END, f.at DESC
+    LOOP
+        wall := hit AT TIME ZONE zone;
+        IF (dates <> '{}' OR skips <> '{}') AND wall::date IS DISTINCT FROM known THEN
+            known := wall::date;
+            gone := oarlock.left_out(skips, oarlock.skips_on(known, dates, skips));
+        END IF;
+        IF gone = '{}' OR NOT oarlock.minute_of(wall) = ANY (gone) THEN
+            RETURN hit;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.find_changed IS 'Internal: the nearest fire on a day of a change of the clock.';
+
+-- Walks the local days from the one before `bound` on (backward: after it), because wall times in a gap fire later than they
+-- are. For the same reason the calendar day beyond the first hit is looked at too.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_cron(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    c       oarlock.cron := t.compiled;
+    minutes int[]        := c.minutes;
+    zone    text         := t.timezone;
+    utc     timestamp    := bound AT TIME ZONE 'UTC';
+    step    int          := CASE WHEN forward THEN 1 ELSE -1 END;
+    today   date         := (bound AT TIME ZONE zone)::date;
+    day     date         := today - step;
+    last    date         := today + 3660 * step;
+    dates   date[]       := '{}';
+    skips   oarlock.cron[] := '{}';
+    out_here int[];
+    which   int[]        := '{}'; -- of skips, for which free holds
+    free    int[]        := minutes;
+    old     interval;
+    new     interval;
+    beyond  numeric;
+    m       int;
+    hit     timestamptz;
+    best    timestamptz;
+BEGIN
+    IF t.except_at <> '{}' THEN
+        SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
+    END IF;
+    WHILE (last - day) * step >= 0 LOOP
+        IF NOT extract(month FROM day)::int = ANY (c.months) THEN
+            day := CASE WHEN forward THEN date_trunc('month', day::timestamp)::date + interval '1 month' ELSE date_trunc('month', day::timestamp)::date - 1 END;
+            CONTINUE;
+        END IF;
+        IF oarlock.cron_day(c, day) THEN
+            old := oarlock.zone_offset(zone, day::timestamp - interval '1 day');
+            new := oarlock.zone_offset(zone, day::timestamp + interval '2 days');
+            IF old <> new AND oarlock.zone_offset(zone, day - greatest(old, new)) = oarlock.zone_offset(zone, day + 1 - least(old, new)) THEN
+                old := oarlock.zone_offset(zone, day - greatest(old, new)); -- the change is near, but not on this day
+                new := old;
+            END IF;
+            IF old <> new AND best IS NOT NULL AND (CASE WHEN forward THEN best <= (day - greatest(old, new)) AT TIME ZONE 'UTC'
+                                                         ELSE best >= (day + 1 - least(old, new)) AT TIME ZONE 'UTC' END) THEN
+                hit := NULL; -- this day is wholly beyond the one that is found
+            ELSIF old <> new THEN
+                hit := oarlock.find_changed(minutes, c.twice, zone, day, old, new, bound, forward, dates, skips);
+            ELSE
+                IF t.except_at <> '{}' THEN
+                    out_here := oarlock.skips_on(day, dates, skips);
+                    IF out_here <> which THEN
+                        which := out_here;
+                        free := CASE WHEN which = '{}' THEN minutes ELSE ARRAY(SELECT unnest(minutes) EXCEPT SELECT unnest(oarlock.left_out(skips, which)) ORDER BY 1) END;
+                    END IF;
+                END IF;
+                beyond := extract(epoch FROM utc + old - day) / 60;
+                m := CASE WHEN forward THEN free[width_bucket(floor(beyond)::int, free) + 1] ELSE free[width_bucket(ceil(beyond)::int - 1, free)] END;
+                hit := (day + m * interval '1 minute' - old) AT TIME ZONE 'UTC';
+            END IF;
+            IF hit IS NOT NULL THEN
+                IF best IS NULL THEN
+                    last := day + step;
+                END IF;
+                best := CASE WHEN forward THEN least(best, hit) ELSE greatest(best, hit) END;
+            END IF;
+        END IF;
+        day := day + step;
+    END LOOP;
+    RETURN best;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.find_cron IS 'Internal: the nearest fire of a cron expression.';
+
+-- Microseconds since 1970, and back. Doubles, which to_timestamp and multiplied intervals go by, would be off.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.microseconds(moment timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT (extract(epoch FROM moment) * 1000000)::bigint;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.microseconds IS 'Internal: microseconds since 1970.';
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.moment_of(microseconds bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT timestamptz '1970-01-01 00:00+00' + microseconds / 1000000 * interval '1 second' + microseconds % 1000000 * interval '1 microsecond';
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.moment_of IS 'Internal: the moment so many microseconds after 1970.';
+
+-- The point next to `bound` of the grid.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.grid_point(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    origin bigint  := coalesce(oarlock.microseconds(t.start_at), 0);
+    every  bigint  := t.every_ms * 1000;
+    k      numeric := (oarlock.microseconds(bound) - origin)::numeric;
+BEGIN
+    k := CASE WHEN forward THEN div(k - mod(mod(k, every) + every, every), every) + 1 ELSE div(k - 1 - mod(mod(k - 1, every) + every, every), every) END;
+    RETURN oarlock.moment_of((origin + k * every)::bigint);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.grid_point IS 'Internal: the nearest point of the grid of an interval.';
+
+-- Looks at 10,000 points that are left out, then gives up: it leaps over what is left out of a day, so they are of weeks at least.
+-- Around a change of the clock it goes by minutes.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_every(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    zone  text        := t.timezone;
+    point timestamptz := oarlock.grid_point(t, bound, forward);
+    dates date[];
+    skips oarlock.cron[];
+    which int[];
+    out_here int[];
+    gone  int[]; -- minutes of the day that are left out, and those that are not
+    free  int[];
+    wall  timestamp;
+    day   date;
+    old   interval;
+    new   interval;
+    m     int;
+BEGIN
+    IF coalesce(t.except_at, '{}') = '{}' THEN
+        RETURN point;
+    END IF;
+    SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
+    FOR i IN 1..10000 LOOP
+        IF point >= t.end_at OR point < t.start_at OR point >= timestamptz '9900-01-01 00:00+00' OR point < timestamptz '0020-01-01 00:00+00' THEN
+            RETURN NULL;
+        END IF;
+        wall := point AT TIME ZONE zone;
+        IF day IS DISTINCT FROM wall::date THEN
+            day := wall::date;
+            old := oarlock.zone_offset(zone, day::timestamp - interval '1 day');
+            new := oarlock.zone_offset(zone, day::timestamp + interval '2 days');
+            out_here := oarlock.skips_on(day, dates, skips);
+            IF which IS DISTINCT FROM out_here THEN
+                which := out_here;
+                gone := oarlock.left_out(skips, which);
+                free := ARRAY(SELECT generate_series(0, 1439) EXCEPT SELECT unnest(gone) ORDER BY 1);
+            END IF;
+        END IF;
+        m := oarlock.minute_of(wall);
+        IF NOT m = ANY (gone) THEN
+            RETURN point;
+        END IF;
+        IF old = new THEN
+            m := CASE WHEN forward THEN coalesce(free[width_bucket(m, free) + 1], 1440) ELSE coalesce(free[width_bucket(m, free)], -1) + 1 END;
+            bound := (day + m * interval '1 minute' - old) AT TIME ZONE 'UTC';
+        ELSE
+            bound := point - (wall - date_trunc('minute', wall)) + CASE WHEN forward THEN interval '1 minute' ELSE interval '0' END;
+        END IF;
+        point := oarlock.grid_point(t, CASE WHEN forward THEN bound - interval '1 microsecond' ELSE bound END, forward);
+    END LOOP;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.find_every IS 'Internal: the nearest fire of an interval.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_at(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    dates date[];
+    skips oarlock.cron[];
+BEGIN
+    SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
+    RETURN CASE WHEN CASE WHEN forward THEN t.at > bound ELSE t.at < bound END 
+            AND NOT oarlock.minute_of(t.at AT TIME ZONE t.timezone) = ANY (oarlock.left_out(skips, oarlock.skips_on((t.at AT TIME ZONE t.timezone)::date, dates, skips))) THEN t.at END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.find_at IS 'Internal: the fire of a single time.';
+
+-- The first fire after a moment, null where there is none: of a cron expression none within ten years.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.next_time(t oarlock.timing, after timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    bound timestamptz := greatest(after, t.start_at - interval '1 microsecond', timestamptz '0020-01-01 00:00+00');
+    hit   timestamptz;
+BEGIN
+    IF after IS NULL OR bound >= timestamptz '9900-01-01 00:00+00' OR bound >= t.end_at THEN
+        RETURN NULL;
+    END IF;
+    hit := CASE WHEN t.cron IS NOT NULL THEN oarlock.find_cron(t, bound, true) WHEN t.every_ms IS NOT NULL THEN oarlock.find_every(t, bound, true) ELSE oarlock.find_at(t, bound, true) END;
+    RETURN CASE WHEN (hit >= t.end_at) IS NOT TRUE THEN hit END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.next_time IS 'Internal: the first fire of a schedule after a moment.';
+
+-- The newest fire before a moment, likewise.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.last_time(t oarlock.timing, before timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    bound timestamptz := least(before, t.end_at, timestamptz '9900-01-01 00:00+00');
+    hit   timestamptz;
+BEGIN
+    IF before IS NULL OR bound <= timestamptz '0020-01-01 00:00+00' OR bound <= t.start_at THEN
+        RETURN NULL;
+    END IF;
+    hit := CASE WHEN t.cron IS NOT NULL THEN oarlock.find_cron(t, bound, false) WHEN t.every_ms IS NOT NULL THEN oarlock.find_every(t, bound, false) ELSE oarlock.find_at(t, bound, false) END;
+    RETURN CASE WHEN (hit < t.start_at) IS NOT TRUE THEN hit END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.last_time IS 'Internal: the newest fire of a schedule before a moment.';
+
+-- The least time between two fires as long as the clock is not changed; null where there is one fire only.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.shortest_gap(t oarlock.timing) RETURNS interval
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    minutes int[] := (t.compiled).minutes;
+BEGIN
+    IF t.every_ms IS NOT NULL THEN
+        RETURN t.every_ms / 1000 * interval '1 second' + t.every_ms % 1000 * interval '1 millisecond';
+    END IF;
+    RETURN (SELECT min(coalesce(minutes[i + 1], minutes[1] + 1440) - minutes[i]) FROM generate_subscripts(minutes, 1) i) * interval '1 minute';
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.shortest_gap IS 'Internal: the least time between two fires.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cron_times(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT now(), n int DEFAULT 5) RETURNS SETOF timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 5 AS $$
+#variable_conflict use_variable
+DECLARE
+    t     oarlock.timing;
+    fires timestamptz := coalesce(after, now());
+BEGIN
+    n := coalesce(n, 5);
+    IF n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'n is from 1 to 1000, not %', n USING ERRCODE = 'OA013', HINT = 'more are after the last of these';
+    END IF;
+    t := oarlock.make_timing(cron, NULL, NULL, timezone, NULL, NULL, NULL);
+    FOR i IN 1..n LOOP
+        fires := oarlock.next_time(t, fires);
+        EXIT WHEN fires IS NULL;
+        RETURN NEXT fires;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.cron_times IS $$The next `n` times (1 to 1000) at which a schedule with this cron expression fires in a time zone. Five fields: minute, hour, day, month, weekday. Where the clock is put forward, a time that is left out fires as much later; where it is put back, a time that comes twice fires the first time, and both times where the hour begins with `*`. An expression or a zone that does not exist raises OA013 and says what to type.
+
+```sql
+SELECT * FROM oarlock.cron_times('30 3 * * 1-5', 'Europe/Paris');
+```$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION oarlock.cron_times(text, text, timestamptz, int);
+DROP FUNCTION oarlock.shortest_gap(oarlock.timing);
+DROP FUNCTION oarlock.last_time(oarlock.timing, timestamptz);
+DROP FUNCTION oarlock.next_time(oarlock.timing, timestamptz);
+DROP FUNCTION oarlock.find_at(oarlock.timing, timestamptz, bool);
+DROP FUNCTION oarlock.find_every(oarlock.timing, timestamptz, bool);
+DROP FUNCTION oarlock.grid_point(oarlock.timing, timestamptz, bool);
+DROP FUNCTION oarlock.moment_of(bigint);
+DROP FUNCTION oarlock.microseconds(timestamptz);
+DROP FUNCTION oarlock.find_cron(oarlock.timing, timestamptz, bool);
+DROP FUNCTION oarlock.find_changed(int[], bool, text, date, interval, interval, timestamptz, bool, date[], oarlock.cron[]);
+DROP FUNCTION oarlock.zone_offset(text, timestamp);
+DROP FUNCTION oarlock.minute_of(timestamp);
+DROP FUNCTION oarlock.left_out(oarlock.cron[], int[]);
+DROP FUNCTION oarlock.skips_on(date, date[], oarlock.cron[]);
+DROP FUNCTION oarlock.cron_day(oarlock.cron, date);
+DROP FUNCTION oarlock.make_timing(text, interval, timestamptz, text, timestamptz, timestamptz, text[]);
+DROP FUNCTION oarlock.check_zone(text);
+DROP FUNCTION oarlock.near_zone(text);
+DROP FUNCTION oarlock.read_excepts(text[]);
+DROP FUNCTION oarlock.read_cron(text, text);
+DROP FUNCTION oarlock.read_cron_field(text, int, text);
+DROP FUNCTION oarlock.cron_hint(text, bool);
+DROP TYPE oarlock.timing;
+DROP TYPE oarlock.cron;
