@@ -45,6 +45,9 @@ type Claim struct {
 	Root        RunID
 	Depth       int
 
+	Schedule          string    // the name of the schedule that made the run, "" where none did
+	PreviousLogicalAt time.Time // the time of that schedule before LogicalAt; zero: none
+
 	// Row is the run's own row as the last drive left it. Its State is RunQueued: what a claim finds.
 	Row dagrun.RunRecord
 

@@ -81,7 +81,10 @@ func (d *driver) beforeBegin(left *queue.Loaded, invalid error) {
 
 // options are the same in every drive of a run. Params that the DAG does not take are told apart: the run is refused.
 func (d *driver) options() (o dagrun.Options, invalid error) {
-	scope := dagspec.Context{RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt, Env: d.worker.env}
+	scope := dagspec.Context{
+		RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt,
+		Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt, Env: d.worker.env,
+	}
 	var given map[string]any
 	if err := json.Unmarshal(d.claim.Params, &given); err != nil {
 		invalid = fmt.Errorf("params: %w", err)

@@ -26,6 +26,7 @@ func (d *driver) describe(a dagrun.Action) (*Task, error) {
 	t := &Task{
 		Worker: d.worker.idText, Run: int64(d.claim.Run), UID: d.claim.UID.String(), DAG: d.claim.DAG, Step: d.stepName(a.Task), Item: a.Task.Item, Attempt: a.Attempt, Publish: a.Publish,
 		Fence: int64(d.claim.Epoch), Key: d.taskKey(a.Task), Body: spec, Now: make(chan struct{}), Traceparent: traceparent(d.claim.Traceparent),
+		LogicalAt: d.claim.LogicalAt, Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt,
 		claim: d.claim, id: a.Task, clock: d.clock, taken: d.run.OutputBytes(a.Task),
 	}
 	if d.worker.config.LocalFiles {

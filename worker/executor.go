@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -31,6 +32,10 @@ type Task struct {
 	Fence       int64  // grows with every drive of the run: systems that compare it can refuse a stale task
 	Traceparent string // of the trace that the run belongs to; "": none
 	Key         string // the same in every attempt: an idempotency key for systems that take one
+
+	LogicalAt         time.Time // the time that the run is about
+	Schedule          string    // the name of the schedule that made the run, "" where none did
+	PreviousLogicalAt time.Time // the schedule's time before LogicalAt; zero: none
 
 	Body     *dagspec.Step     // what to run; Publish is a body of its own
 	Resolved *dagspec.Resolved // its texts, with all references filled in

@@ -1,14 +1,10 @@
 package dagspec
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/oarlock-dev/oarlock/dagrun/schedule"
 )
 
 // checker looks at what the schema cannot see. It walks the Spec and the tree side by side: both were made from the same
@@ -112,54 +108,7 @@ func (c *checker) dag() {
 	for _, v := range n.get("labels").fields() {
 		c.noReferences(v)
 	}
-	schedules := slices.Collect(n.get("schedule").list())
-	for i := range c.spec.Schedule {
-		c.schedule(&c.spec.Schedule[i], schedules[i])
-	}
-}
-
-func (c *checker) schedule(s *Schedule, n *node) {
-	given := 0
-	for _, key := range []string{"cron", "every", "at"} {
-		if n.has(key) {
-			given++
-		}
-	}
-	if given != 1 {
-		c.add(n.pos(), "write cron:, every: or at:", "a schedule needs exactly one of cron, every and at, this has %d", given)
-	}
-	if n.get("every") != nil && s.Every == 0 {
-		c.add(n.get("every").pos(), "at least 1s", "every is too short")
-	}
-	at, err := time.Parse(time.RFC3339, s.At)
-	if err != nil && s.At != "" {
-		c.add(n.get("at").pos(), "write 2026-11-20T03:00:00Z, or with an offset such as +01:00", "at is no time: %q", s.At)
-	}
-	for _, e := range schedule.Check(schedule.Timing{Cron: s.Cron, Every: time.Duration(s.Every) * time.Millisecond, At: at, Timezone: s.Timezone}) {
-		if e.Field != "" { // the keys are counted above
-			c.add(n.get(e.Field).pos(), e.Hint, "%s", e.Msg)
-		}
-	}
-	if n.has("catchup_window") && !s.Catchup {
-		c.add(n.get("catchup_window").pos(), "add catchup: true", "catchup_window without catchup")
-	}
-	c.scheduleParams(s, n)
-}
-
-// scheduleParams checks a schedule's params as a run's would be.
-func (c *checker) scheduleParams(s *Schedule, n *node) {
-	if n.has("params") && n.get("params") == nil {
-		return
-	}
-	_, err := c.spec.Params(s.Params)
-	problems, _ := errors.AsType[ParamErrors](err)
-	for _, p := range problems {
-		_, at := n.get("params").find(p.Name)
-		if at == nil {
-			at = n
-		}
-		c.add(at.pos(), p.Hint, "param %s of the schedule: %s", p.Name, p.Msg)
-	}
+	c.schedules()
 }
 
 func (c *checker) params() {

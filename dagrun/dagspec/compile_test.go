@@ -155,7 +155,7 @@ func TestNeeds_NamesWhatMustBeThere(t *testing.T) {
 		t.Error(diff)
 	}
 	want := "action:approval action:dag.enqueue action:dag.run action:http.request action:my_func action:noop action:postgres.query " +
-		"action:river.job action:wait cache pool process publish schedule secrets:command secrets:env secrets:file"
+		"action:river.job action:wait cache pool process publish secrets:command secrets:env secrets:file"
 	if diff := cmp.Diff(strings.Fields(want), specs["everything.yaml"].Needs()); diff != "" {
 		t.Error(diff)
 	}

@@ -64,6 +64,8 @@ steps:
       call: "${default(params.maybe, null)}"
       time: "${run.logical_at}"
       code: "${steps.bad.exit_code}"
+      schedule: "${run.schedule}"
+      previous: "${run.previous_logical_at | default(null)}"
   - {id: missing, depends: [bad], action: fn, with: {x: "${steps.bad.outputs.text}"}}
   - {id: unset, command: x, args: ["${env.NOPE}"]}
   - {id: each, run: x, env: {IT: "${host}", NAME: "${host.name}"}, foreach: {items: "${params.obj.list}", as: host}}
@@ -73,7 +75,7 @@ func evalScope() fakeScope {
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.FixedZone("", 3600))
 	env := map[string]string{"PATH": "/bin", "HOME": "/root"}
 	return fakeScope{
-		context: Context{RunID: 41, DAG: "eval", LogicalAt: at, Env: func(k string) (string, bool) { v, ok := env[k]; return v, ok }},
+		context: Context{RunID: 41, DAG: "eval", LogicalAt: at, Schedule: "nightly", PreviousLogicalAt: at.AddDate(0, 0, -1), Env: func(k string) (string, bool) { v, ok := env[k]; return v, ok }},
 		steps: map[string]dagrun.StepView{
 			"ok":         {State: dagrun.TaskSucceeded, Outputs: `{"text":" a b ","num":4.5,"data":{"k":"v","big":9007199254740993}}`, HasExit: true, Attempt: 2},
 			"bad":        {State: dagrun.TaskFailed, ExitCode: 3, HasExit: true, Attempt: 1},
@@ -294,6 +296,7 @@ func TestResolve_KeepsTypesInWith(t *testing.T) {
 		"obj":      map[string]any{"a": map[string]any{"b": []any{int64(10), int64(20)}}, "list": []any{int64(1), "x", nil}},
 		"gathered": []any{int64(1), nil, int64(3)}, "count": int64(1), "orelse": map[string]any{"x": []any{int64(1)}}, "call": nil,
 		"time": "2026-11-20T02:00:00Z", "code": int64(3),
+		"schedule": "nightly", "previous": "2026-11-19T02:00:00Z",
 	}
 	if diff := cmp.Diff(want, got.With); diff != "" {
 		t.Error(diff)
@@ -391,6 +394,8 @@ func TestExpressions_Evaluate(t *testing.T) {
 		`run.logical_at.Format("2006-01-02") == "2026-11-20"`:             true,
 		`run.logical_at - duration("24h") < date("2026-11-20")`:           true,
 		`run.logical_at.In(timezone("Europe/Paris")).Hour() == 3`:         true,
+		`run.schedule == "nightly" && run.schedule != null`:               true,
+		`run.previous_logical_at.Format("2006-01-02") == "2026-11-19"`:    true,
 		`let x = params.n; x > 2`:                                         true,
 		`join(keys({"b": 1, "a": 2}), "") == "ab"`:                        true,
 		`toPairs({"b": 1, "a": 2})[0][0] == "a"`:                          true,
@@ -400,6 +405,43 @@ func TestExpressions_Evaluate(t *testing.T) {
 		e, scope := evalExpression(t, expression, wantBool)
 		got, err := e.Eval(scope)
 		if err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", expression, got, err, want)
+		}
+	}
+}
+
+func TestExpressions_CompareWithTheTimeBefore(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{
+		`run.previous_logical_at == null || run.logical_at - run.previous_logical_at == duration("24h")`,
+		`default(run.previous_logical_at, run.logical_at) < run.logical_at`,
+	} {
+		e, scope := evalExpression(t, expression, wantBool)
+		if got, err := e.Eval(scope); got != true || err != nil {
+			t.Errorf("%s: %v, %v", expression, got, err)
+		}
+	}
+}
+
+// A run that no schedule made has neither the name of one nor a time before its own.
+func TestExpressions_KnowRunsOfNoSchedule(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]any{
+		`run.schedule == null && run.schedule != "nightly"`:                                            true,
+		`null == run.previous_logical_at`:                                                              true,
+		`run.previous_logical_at == null || run.logical_at - run.previous_logical_at > duration("1h")`: true,
+		`default(run.previous_logical_at, run.logical_at) == run.logical_at`:                           true,
+		`(run.schedule ?? "by hand") == "by hand"`:                                                     true,
+		`run.previous_logical_at.Year() == 2026`:                                                       "run.previous_logical_at has no value: write default(run.previous_logical_at, …)",
+	} {
+		e, _ := evalExpression(t, expression, wantBool)
+		scope := fakeScope{context: Context{LogicalAt: time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)}}
+		got, err := e.Eval(scope)
+		if text, ok := want.(string); ok {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, %v, want %q", expression, got, err, text)
+			}
+		} else if err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", expression, got, err, want)
 		}
 	}

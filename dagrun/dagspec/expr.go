@@ -96,6 +96,9 @@ func (n *names) references(text string, root ast.Node) ([]ref, []problem) {
 		if s.inner[node] || len(path) == 0 || s.local[path[0]] || !n.isRoot(path[0]) && len(s.local) > 0 {
 			continue
 		}
+		if len(path) == 1 && n.isNull(path[0]) {
+			continue
+		}
 		f := ref{path: path, part: partAt(text, rootOf(node))}
 		if len(path) == 1 && path[0] == "params" && !dynamic {
 			refs = append(refs, f)
@@ -121,6 +124,9 @@ func (n *names) isRoot(name string) bool {
 	}
 	return n.item != "" && name == n.item
 }
+
+// isNull reports whether a name is the null of YAML and JSON, which the library calls nil.
+func (n *names) isNull(name string) bool { return name == "null" && n.item != name }
 
 // partAt is the source from a node on, as far as it is one word.
 func partAt(text string, n ast.Node) string {

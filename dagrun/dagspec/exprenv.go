@@ -19,6 +19,7 @@ const (
 	guardAny    = "§any"
 	guardString = "§string"
 	guardNumber = "§number"
+	guardTime   = "§time"
 )
 
 // options describe the environment of an expression that uses these references, and no more.
@@ -51,6 +52,7 @@ var functions = []expr.Option{
 	expr.Function(guardAny, guarded, new(func(any, string) any)),
 	expr.Function(guardString, guarded, new(func(any, string) string)),
 	expr.Function(guardNumber, guardedNumber, new(func(any, string) float64)),
+	expr.Function(guardTime, guarded, new(func(any, string) time.Time)),
 	expr.DisableBuiltin("keys"),
 	expr.DisableBuiltin("values"),
 	expr.DisableBuiltin("toPairs"),
@@ -133,6 +135,10 @@ type guards struct{ names *names }
 // Visit sees children before their parents.
 func (g *guards) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		if g.names.isNull(n.Value) {
+			ast.Patch(node, &ast.NilNode{})
+		}
 	case *ast.MemberNode:
 		if n.Optional {
 			n.Node = unguarded(n.Node)
@@ -175,6 +181,10 @@ func (g *guards) missing(n *ast.MemberNode) *ref {
 		if f.isOutput() {
 			return &f
 		}
+	case "run":
+		if f.mayLack() {
+			return &f
+		}
 	}
 	return nil
 }
@@ -187,6 +197,8 @@ func (g *guards) guard(node *ast.Node, f ref) {
 		name = guardString
 	case kind == typeNumber, g.paramType(f) == "number":
 		name = guardNumber
+	case kind == typeTime:
+		name = guardTime
 	}
 	inner := *node
 	ast.Patch(node, &ast.CallNode{
@@ -205,7 +217,7 @@ func (g *guards) paramType(f ref) string {
 func unguarded(n ast.Node) ast.Node {
 	if call, ok := n.(*ast.CallNode); ok {
 		f, ok := call.Callee.(*ast.IdentifierNode)
-		if ok && (f.Value == guardAny || f.Value == guardString || f.Value == guardNumber) {
+		if ok && (f.Value == guardAny || f.Value == guardString || f.Value == guardNumber || f.Value == guardTime) {
 			return call.Arguments[0]
 		}
 	}
@@ -250,7 +262,7 @@ func (n *names) exprTypes(refs []ref) types.Map {
 func (n *names) declare(env types.Map, f ref) {
 	path := f.path[:min(named(f.path), len(f.path))]
 	kind, _ := n.check(ref{path: path})
-	if f.isOutput() && !n.gathers(f.step()) || f.root() == "env" {
+	if f.isOutput() && !n.gathers(f.step()) || f.root() == "env" || f.mayLack() {
 		kind = typeAny // the guard knows the type
 	}
 	at := env

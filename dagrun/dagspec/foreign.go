@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,35 +9,58 @@ import (
 )
 
 const (
-	unscheduled = "no schedule starts runs yet: leave it out, and have cron run `oarlock enqueue NAME`"
-	asProcess   = "a step is a process on the worker: to have a container, run: docker run …"
-	perItem     = "a step runs once for each item of its foreach:"
-	fewAtOnce   = "max_active_runs: bounds the runs of this DAG, max_active_steps: the tasks of one run"
+	asSchedule = `write schedule: "0 2 * * *", or schedule: {cron: "0 2 * * *", timezone: Europe/Paris}`
+	asProcess  = "a step is a process on the worker: to have a container, run: docker run …"
+	noDeadline = "no schedule expects its runs by a time yet: timeout: of the DAG ends a run that takes too long"
+	perItem    = "a step runs once for each item of its foreach:"
+	fewAtOnce  = "max_active_runs: bounds the runs of this DAG, max_active_steps: the tasks of one run"
 )
 
 // foreign are keys of other systems that have no single key here, and what to use instead: in a DAG, and in a step.
 var foreign = map[string]struct{ dag, step string }{
-	"api_version":   {"a file has no version of its format: remove it", ""},
-	"kind":          {"a file is a DAG: remove it", ""},
-	"metadata":      {"write name:, description: and labels: themselves", ""},
-	"spec":          {"write what is in it by itself: steps:, params:, …", ""},
-	"on":            {unscheduled, ""},
-	"cron":          {unscheduled, ""},
-	"container":     {asProcess, asProcess},
-	"image":         {asProcess, asProcess},
-	"services":      {asProcess, asProcess},
-	"strategy":      {perItem, perItem},
-	"matrix":        {perItem, "here this is called foreach"},
-	"concurrency":   {fewAtOnce, "foreach: {max_concurrent: …} bounds items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
-	"runs_on":       {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
-	"node_selector": {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
+	"api_version":     {"a file has no version of its format: remove it", ""},
+	"kind":            {"a file is a DAG: remove it", ""},
+	"metadata":        {"write name:, description: and labels: themselves", ""},
+	"spec":            {"write what is in it by itself: steps:, params:, …", ""},
+	"on":              {asSchedule + "; for anything else ask for a run, by oarlock.enqueue in SQL or `oarlock enqueue`", ""},
+	"cron":            {asSchedule, ""},
+	"container":       {asProcess, asProcess},
+	"image":           {asProcess, asProcess},
+	"services":        {asProcess, asProcess},
+	"strategy":        {perItem, perItem},
+	"matrix":          {perItem, "here this is called foreach"},
+	"expected_within": {noDeadline, ""},
+	"concurrency":     {fewAtOnce, "foreach: {max_concurrent: …} bounds items; for runs and tasks the DAG has max_active_runs: and max_active_steps:"},
+	"runs_on":         {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
+	"node_selector":   {"worker_selector: picks workers by their labels", "worker_selector: of the DAG picks workers by their labels"},
+}
+
+// foreignInSchedule are such keys in a schedule.
+var foreignInSchedule = map[string]string{
+	"stop":            "a run ends by itself: timeout: of the DAG bounds it",
+	"restart":         "write {cron: …, overlap_policy: cancel}: it ends the run before, and starts another",
+	"suspend":         "write enabled: false",
+	"expected_within": noDeadline,
+}
+
+// ofSchedule are the keys of a schedule that other systems have in the DAG.
+var ofSchedule = []string{
+	"timezone", "start", "end", "except", "jitter", "overlap_policy", "at_once", "pause_on_failure",
+	"catchup", "catchup_window", "catchup_max",
 }
 
 // foreignHint knows what to use in place of a key of another system; "" where the key has none, or a namesake here.
 func foreignHint(snake string, known []string) string {
+	here := cmp.Or(elsewhere[snake], snake)
 	switch at := foreign[snake]; {
+	case slices.Contains(known, "steps") && (here == "every" || here == "at"):
+		return fmt.Sprintf("write schedule: {%s: …}", here)
+	case slices.Contains(known, "steps") && at.dag == "" && slices.Contains(ofSchedule, here):
+		return fmt.Sprintf("it belongs to a schedule: {cron: …, %s: …}", here)
 	case slices.Contains(known, "steps"):
 		return at.dag
+	case slices.Contains(known, "cron"):
+		return foreignInSchedule[snake]
 	case slices.Contains(known, "run"):
 		return at.step
 	}

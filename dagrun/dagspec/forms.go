@@ -16,8 +16,6 @@ func (r *Retention) preset() { *r = Retention{Days: 30, LogsDays: 14} }
 
 func (p *Param) preset() { p.Type = "string" }
 
-func (s *Schedule) preset() { s.Timezone, s.Enabled, s.OverlapPolicy = "UTC", true, "skip" }
-
 func (k *Kill) preset() { *k = standardKill }
 
 var standardKill = Kill{Signal: "SIGTERM", Grace: 10 * second}

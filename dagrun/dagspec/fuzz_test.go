@@ -68,7 +68,7 @@ func checkErrors(t *testing.T, err error) {
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
 		`params.n == 3`, `steps.ok.outputs.text | default("x") == "x"`, `len(filter(params.obj.list, # == 1)) > 0`, `let x = 1; x`,
-		`steps["ok"]?.outputs?.data.k`, `params.obj[1:2]`, `{"a": steps}.a`, `run.logical_at.In(timezone("x"))`, `map(1..3, {#: 1})`,
+		`steps["ok"]?.outputs?.data.k`, `params.obj[1:2]`, `{"a": steps}.a`, `run.logical_at.In(timezone("x"))`, `run.previous_logical_at == null || null`, `map(1..3, {#: 1})`,
 	} {
 		f.Add(text)
 	}

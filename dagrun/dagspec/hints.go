@@ -22,7 +22,9 @@ var elsewhere = map[string]string{
 	"timeout_sec": "timeout", "timeout_seconds": "timeout", "execution_timeout": "timeout", "timeout_minutes": "timeout",
 	"matrix": "foreach", "parallel": "foreach", "loop": "foreach", "with_items": "foreach", "map": "foreach", "for_each": "foreach",
 	"concurrency": "max_concurrent", "max_parallel": "max_concurrent", "parallelism": "max_concurrent",
-	"cron": "schedule", "on": "schedule", "handlers": "handler_on", "on_failure": "handler_on.failure or on_error",
+	"cron": "schedule", "on": "schedule", "schedule_interval": "schedule", "timetable": "schedule", "start_date": "start", "end_date": "end",
+	"interval": "every", "tz": "timezone", "concurrency_policy": "overlap_policy", "max_active_runs": "at_once", "exclude": "except",
+	"handlers": "handler_on", "on_failure": "handler_on.failure or on_error",
 	"on_success": "handler_on.success", "on_exit": "handler_on.exit", "on_cancel": "handler_on.abort", "cancel": "abort",
 	"allow_failure": "continue_on", "continue_on_error": "continue_on", "ignore_errors": "continue_on",
 	"tags": "labels", "trigger": "trigger_rule", "approval": "action: approval", "output": "outputs", "secret": "secrets",
@@ -137,7 +139,9 @@ func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
 	switch {
 	case key == "schedule":
-		return unscheduled
+		return `write schedule: "0 2 * * *"`
+	case key == "start" && n.kind == kindList:
+		return startIsNoCron
 	case strings.Contains(title, "duration") && n.kind == kindInt:
 		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
 	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":

@@ -13,7 +13,6 @@ import (
 //	publish        a step has publish
 //	cache          a step has cache
 //	pool           a step or publish names a pool
-//	schedule       the DAG has schedules
 //	secrets:env      a secret comes from the environment of the worker
 //	secrets:file     a secret comes from a file on the worker
 //	secrets:command  a secret comes from a program that the worker is configured with
@@ -29,9 +28,6 @@ func (s *Spec) Needs() []string {
 	}
 	for _, secret := range s.AllSecrets() {
 		found["secrets:"+secret.From] = true
-	}
-	if len(s.Schedule) > 0 {
-		found["schedule"] = true
 	}
 	return slices.Clip(sortedKeys(found))
 }

@@ -26,6 +26,11 @@ func (f ref) step() string {
 
 func (f ref) isOutput() bool { return f.step() != "" && len(f.path) > 3 && f.path[2] == "outputs" }
 
+// mayLack reports whether the reference is to the time of a run that only schedules give.
+func (f ref) mayLack() bool {
+	return f.root() == "run" && len(f.path) > 1 && f.path[1] == "previous_logical_at"
+}
+
 // rest is what is left behind the value a reference names: a path into JSON.
 func (f ref) rest() []string {
 	switch f.root() {
@@ -57,7 +62,8 @@ var outputTypes = map[string]valueType{"string": typeString, "number": typeNumbe
 var (
 	runFields = map[string]valueType{
 		"id": typeInteger, "logical_at": typeTime, "state": typeString, "failed": typeList,
-		"generation": typeInteger, "dag": typeString,
+		"generation": typeInteger, "dag": typeString, "previous_logical_at": typeTime,
+		"schedule": typeAny, // a text, or null: so that to compare it is no error where no schedule made the run
 	}
 	itemsFields = map[string]valueType{"total": typeInteger, "succeeded": typeInteger, "failed": typeInteger, "skipped": typeInteger}
 	errorFields = map[string]valueType{

@@ -42,11 +42,12 @@ type Param struct {
 	Description string   `json:"description,omitempty"`
 }
 
-// Allow says what a submitter may override.
+// Allow says what a submitter may override, and whether a submitter may manage schedules of its own for the DAG.
 type Allow struct {
-	Queue    bool `json:"queue,omitempty"`
-	Priority bool `json:"priority,omitempty"`
-	Selector bool `json:"selector,omitempty"`
+	Queue     bool `json:"queue,omitempty"`
+	Priority  bool `json:"priority,omitempty"`
+	Selector  bool `json:"selector,omitempty"`
+	Schedules bool `json:"schedules,omitempty"`
 }
 
 // Secret is a value that the worker reads right before a body starts. From is "" where a step names one of the DAG's.
@@ -62,17 +63,27 @@ type StepSecrets struct {
 	List []Secret
 }
 
-// Schedule starts runs by time: one of Cron, Every and At is set.
+// Schedule starts runs by time: one of Cron, Every and At is set. Times are RFC 3339, in UTC where a file gave another offset;
+// "" is not given. Its JSON always is a map, which oarlock.put_dag reads.
 type Schedule struct {
-	Cron          string         `json:"cron,omitempty"`
-	Every         Duration       `json:"every,omitempty"`
-	At            string         `json:"at,omitempty"` // RFC 3339, once
-	Timezone      string         `json:"timezone"`
-	Params        map[string]any `json:"params,omitempty"`
-	Enabled       bool           `json:"enabled"`
-	Catchup       bool           `json:"catchup,omitempty"`
-	CatchupWindow Duration       `json:"catchup_window,omitempty"` // 0 = no bound
-	OverlapPolicy string         `json:"overlap_policy"`           // skip, all or latest
+	Name           string            `json:"name"` // the schedule's identity within the DAG; not given: the timing's text
+	Cron           string            `json:"cron,omitempty"`
+	Every          Duration          `json:"every,omitempty"`
+	At             string            `json:"at,omitempty"`
+	Timezone       string            `json:"timezone"` // of Cron, and of the dates and cron expressions of Except
+	Start          string            `json:"start,omitempty"`
+	End            string            `json:"end,omitempty"` // exclusive
+	Except         []string          `json:"except,omitempty"`
+	Jitter         Duration          `json:"jitter,omitempty"`
+	Params         map[string]any    `json:"params,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Enabled        bool              `json:"enabled"`                    // false: nothing but a check of the file looks at it
+	OverlapPolicy  string            `json:"overlap_policy"`             // skip, all, latest, cancel or allow
+	AtOnce         int               `json:"at_once"`                    // unfinished runs from which on OverlapPolicy counts
+	PauseOnFailure int               `json:"pause_on_failure,omitempty"` // failed runs in a row after which it pauses; 0: never
+	Catchup        bool              `json:"catchup,omitempty"`
+	CatchupWindow  Duration          `json:"catchup_window,omitempty"` // 0: no bound
+	CatchupMax     int               `json:"catchup_max,omitempty"`    // 0 without Catchup
 }
 
 // Retention says how long finished runs are kept; 0 = no bound.

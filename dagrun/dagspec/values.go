@@ -13,11 +13,13 @@ import (
 
 // Context is what dagrun.Options.Context must hold (itself or a pointer to it) for graphs made by Spec.Graph.
 type Context struct {
-	Params    map[string]any // as Spec.Params gave them
-	RunID     int64
-	DAG       string
-	LogicalAt time.Time
-	Env       func(name string) (string, bool) // the inherited environment, filtered; nil: nothing is inherited
+	Params            map[string]any // as Spec.Params gave them
+	RunID             int64
+	DAG               string
+	LogicalAt         time.Time
+	Schedule          string                           // the name of the schedule that made the run, "" where none did
+	PreviousLogicalAt time.Time                        // the schedule's time before LogicalAt; zero for none
+	Env               func(name string) (string, bool) // the inherited environment, filtered; nil: nothing is inherited
 }
 
 var errContext = errors.New("dagrun.Options.Context must hold a dagspec.Context")
@@ -130,6 +132,16 @@ func (v *view) run(field string) any {
 		return v.ctx.DAG
 	case "logical_at":
 		return v.ctx.LogicalAt.UTC()
+	case "schedule":
+		if v.ctx.Schedule == "" {
+			return nil
+		}
+		return v.ctx.Schedule
+	case "previous_logical_at":
+		if v.ctx.PreviousLogicalAt.IsZero() {
+			return nil
+		}
+		return v.ctx.PreviousLogicalAt.UTC()
 	case "state":
 		return r.State.String()
 	case "generation":

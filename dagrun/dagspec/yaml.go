@@ -2,6 +2,7 @@ package dagspec
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -68,9 +69,16 @@ func parseYAML(r *report, text string) (file *ast.File) {
 		r.add(pos{1, 1}, "", "this cannot be read as YAML: %v", err)
 		return nil
 	}
-	r.add(tokenPos(syntax.Token), syntaxHint(syntax.Message), "not valid YAML: %s", syntax.Message)
+	at, hint := tokenPos(syntax.Token), syntaxHint(syntax.Message)
+	if cron := unquotedCron.FindStringSubmatch(r.lines[min(max(at.line, 1), len(r.lines))-1]); cron != nil {
+		hint = fmt.Sprintf("quote it: %q", cron[1])
+	}
+	r.add(at, hint, "not valid YAML: %s", syntax.Message)
 	return nil
 }
+
+// unquotedCron is a cron expression that begins with a star, which YAML takes for an alias.
+var unquotedCron = regexp.MustCompile(`[:[-] +(\*(?:/[0-9]+)?(?: +[0-9A-Za-z*/,-]+){4})`)
 
 // checkTabs names the most common syntax error: tabs as indentation.
 func checkTabs(r *report, text string, tokens token.Tokens) bool {

@@ -67,7 +67,7 @@ type lane struct {
 }
 
 // unsupported is what no worker executes yet.
-var unsupported = []string{"pool", "schedule", "action:river.job"}
+var unsupported = []string{"pool", "action:river.job"}
 
 // PutDAG registers a version and makes it current.
 func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (queue.Put, error) {

@@ -137,7 +137,7 @@ func (d *drive) options(spec *dagspec.Spec) (dagrun.Options, error) {
 	}
 	results, err := d.claim.Results()
 	return dagrun.Options{
-		Context:     dagspec.Context{Params: params, RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt},
+		Context:     dagspec.Context{Params: params, RunID: int64(d.claim.Run), DAG: d.claim.DAG, LogicalAt: d.claim.LogicalAt, Schedule: d.claim.Schedule, PreviousLogicalAt: d.claim.PreviousLogicalAt},
 		Seed:        uint64(d.claim.Run),
 		Precomputed: results,
 		Generation:  d.claim.Row.Generation,

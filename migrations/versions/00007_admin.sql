@@ -6,7 +6,7 @@
 CREATE FUNCTION oarlock.check_spec(spec jsonb, needs text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    unsupported text[] := ARRAY(SELECT n FROM unnest(needs) n WHERE n = ANY ('{pool,schedule,action:river.job}') ORDER BY n);
+    unsupported text[] := ARRAY(SELECT n FROM unnest(needs) n WHERE n = ANY ('{pool,action:river.job}') ORDER BY n);
 BEGIN
     IF jsonb_typeof(spec) IS DISTINCT FROM 'object' OR jsonb_typeof(spec -> 'steps') IS DISTINCT FROM 'array'
        OR jsonb_array_length(spec -> 'steps') = 0 OR coalesce(spec ->> 'name', '') !~ '^[a-z0-9][a-z0-9._-]{0,99}$' THEN

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/worker"
 )
@@ -87,6 +88,13 @@ func ours(t *worker.Task) environment {
 		"OARLOCK_ATTEMPT":         strconv.Itoa(t.Attempt),
 		"OARLOCK_FENCE":           strconv.FormatInt(t.Fence, 10),
 		"OARLOCK_IDEMPOTENCY_KEY": t.Key,
+		"OARLOCK_LOGICAL_AT":      momentText(t.LogicalAt),
+	}
+	if t.Schedule != "" {
+		env["OARLOCK_SCHEDULE"] = t.Schedule
+	}
+	if !t.PreviousLogicalAt.IsZero() {
+		env["OARLOCK_PREVIOUS_LOGICAL_AT"] = momentText(t.PreviousLogicalAt)
 	}
 	if t.PublishTry > 0 {
 		env["OARLOCK_PUBLISH_TRY"] = strconv.Itoa(t.PublishTry)
@@ -99,6 +107,9 @@ func ours(t *worker.Task) environment {
 	}
 	return env
 }
+
+// momentText is a time as references print it.
+func momentText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // paramText is a param as texts show it: strings as they are, anything else as compact JSON.
 func paramText(value any) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -102,6 +103,28 @@ func TestEnvironment_TellsHandlersAndWhereTheFileIs(t *testing.T) {
 	task.RunState = "succeeded"
 	if env := printed(t, setup(t), task); env["OARLOCK_FAILED_STEPS"] != "[]" {
 		t.Errorf("nothing failed: %q", env["OARLOCK_FAILED_STEPS"])
+	}
+}
+
+func TestEnvironment_TellsTheTimeTheRunIsAbout(t *testing.T) {
+	t.Parallel()
+	task := shell("")
+	task.LogicalAt = time.Date(2026, 11, 20, 3, 30, 0, 0, time.FixedZone("", 3600))
+	env := printed(t, setup(t), task)
+	if got := env["OARLOCK_LOGICAL_AT"]; got != "2026-11-20T02:30:00Z" {
+		t.Errorf("the time is %q", got)
+	}
+	for _, name := range []string{"OARLOCK_SCHEDULE", "OARLOCK_PREVIOUS_LOGICAL_AT"} {
+		if value, ok := env[name]; ok {
+			t.Errorf("no schedule made the run: %s is %q", name, value)
+		}
+	}
+	task = shell("")
+	task.LogicalAt = time.Date(2026, 11, 20, 2, 30, 0, 0, time.UTC)
+	task.Schedule, task.PreviousLogicalAt = "30 3 * * 1-5", task.LogicalAt.Add(-24*time.Hour)
+	env = printed(t, setup(t), task)
+	if env["OARLOCK_SCHEDULE"] != "30 3 * * 1-5" || env["OARLOCK_PREVIOUS_LOGICAL_AT"] != "2026-11-19T02:30:00Z" {
+		t.Errorf("got %v", env)
 	}
 }
 
