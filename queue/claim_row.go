@@ -107,8 +107,9 @@ type claimRow struct {
 	epoch, version, lane, losses, depth, generation, tolerated, begun zeronull.Int4
 	uid, id                                                           zeronull.UUID
 	params, labels, precomputed, counts                               []byte
-	runAt, logicalAt, createdAt, startedAt, deadline                  zeronull.Timestamptz
+	runAt, logicalAt, previousAt, createdAt, startedAt, deadline      zeronull.Timestamptz
 	name, trigger, submitter, key, trace, reason, ending, by, text, p zeronull.Text
+	schedule                                                          zeronull.Text
 }
 
 func (c *claimRow) targets() []any {
@@ -116,6 +117,7 @@ func (c *claimRow) targets() []any {
 		&c.name, &c.begun, &c.run, &c.uid, &c.id, &c.epoch, &c.inbox, &c.dag, &c.version, &c.lane, &c.losses, &c.params, &c.labels, &c.precomputed,
 		&c.runAt, &c.logicalAt, &c.createdAt, &c.trigger, &c.submitter, &c.key, &c.trace, &c.parent, &c.root, &c.depth, &c.reason,
 		&c.generation, &c.ending, &c.by, &c.text, &c.p, &c.startedAt, &c.deadline, &c.left, &c.tolerated, &c.counts,
+		&c.schedule, &c.previousAt,
 		nil, nil, nil, // state, worker and wake-up time: what every claim has
 	}
 }
@@ -130,6 +132,7 @@ func (c *claimRow) claim(l *lanes) *Claim {
 	claim.Params, claim.Labels, claim.Precomputed = c.params, c.labels, c.precomputed
 	claim.RunAt, claim.LogicalAt, claim.CreatedAt = time.Time(c.runAt), time.Time(c.logicalAt), time.Time(c.createdAt)
 	claim.Trigger, claim.SubmittedBy, claim.Key, claim.Traceparent = string(c.trigger), string(c.submitter), string(c.key), string(c.trace)
+	claim.Schedule, claim.PreviousLogicalAt = string(c.schedule), time.Time(c.previousAt)
 	claim.Parent, claim.Root, claim.Depth = RunID(c.parent), RunID(c.root), int(c.depth)
 	claim.Row, claim.unreadable = c.row()
 	return claim

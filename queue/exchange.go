@@ -12,9 +12,10 @@ import (
 // exchange is all that a session's polls, looks and sweeps leave for each other. They wait for none of the others, so each
 // leaves what it found and takes what it finds.
 type exchange struct {
-	lanes   atomic.Pointer[laneView] // as the last poll knew them
-	peers   atomic.Pointer[peers]    // as the last look saw them
-	overdue atomic.Bool              // a sweep found runs whose time came where looks begin above
+	lanes   atomic.Pointer[laneView]  // as the last poll knew them
+	peers   atomic.Pointer[peers]     // as the last look saw them
+	overdue atomic.Bool               // a sweep found runs or items of the agenda whose time came where looks begin above
+	agenda  atomic.Pointer[time.Time] // nothing on the agenda is due up to then; nil: not known
 
 	mu         sync.Mutex    // of what follows
 	noticed    map[int]int64 // by lane, new runs that notifications left to this worker, for the next poll
@@ -41,6 +42,9 @@ type laneView struct {
 
 // noticedMax bounds the lanes that a worker remembers to have been told of.
 const noticedMax = 1000
+
+// agendaFloor is the moment up to which nothing on the agenda is due; zero: not known.
+func (x *exchange) agendaFloor() time.Time { return or(x.agenda.Load()) }
 
 func newExchange() *exchange {
 	x := &exchange{}

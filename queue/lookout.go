@@ -67,11 +67,14 @@ type lookout struct {
 	held   *claimSet
 	x      *exchange
 
+	overdue func(time.Duration) // is told for how long the first item of the agenda is due; 0: none is
+
 	looking  chan struct{} // holds one token
 	observer *observer
 	last     time.Time     // the database's time of the last look
 	slept    time.Time     // no parked run was to be woken until then; zero: not known
 	waited   time.Time     // the same of queued runs and their deadlines
+	attended time.Time     // the same of the agenda
 	logDays  time.Duration // when partitions are to be made
 	returns  time.Duration // when rows of what came back are to be deleted
 	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
@@ -82,7 +85,7 @@ type lookout struct {
 func newLookout(s *Session, conn *link, x *exchange) *lookout {
 	return &lookout{
 		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, x: x,
-		seen: [...]string{noSnapshot, noSnapshot}, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
+		seen: [...]string{noSnapshot, noSnapshot}, overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
 
@@ -90,6 +93,7 @@ func newLookout(s *Session, conn *link, x *exchange) *lookout {
 type lookReply struct {
 	now                 time.Time
 	due, wakes, expires bool
+	agenda              *time.Time  // since when the first item of the agenda is due; nil: none is
 	dead                []uuid.UUID // workers that left fences behind; sweeps find those that left runs
 	peers               []peer
 }
@@ -97,7 +101,7 @@ type lookReply struct {
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	view := l.x.lanes.Load()
 	if l.x.overdue.Swap(false) {
-		l.slept, l.waited = time.Time{}, time.Time{}
+		l.slept, l.waited, l.attended = time.Time{}, time.Time{}, time.Time{}
 	}
 	seen, err := l.ask(ctx, load, view)
 	if err != nil {
@@ -119,6 +123,7 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	queued, chores := l.doChores(ctx, seen)
 	return Looked{
 		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
+		Attend: seen.agenda != nil && l.worker.Only == 0,
 		Shared: around.shared(lanes, anyPeer), Open: around.shared(lanes, hungryPeer), Rivals: around.rivals(lanes),
 	}, errors.Join(err, chores, l.releaseUnreadable(ctx))
 }
@@ -128,7 +133,8 @@ func (l *lookout) passTo(seen *lookReply) {
 	back := seen.now.Before(l.last)
 	l.last = seen.now
 	if back {
-		l.slept, l.waited = time.Time{}, time.Time{}
+		l.slept, l.waited, l.attended = time.Time{}, time.Time{}, time.Time{}
+		l.x.agenda.Store(nil)
 		return
 	}
 	if !seen.wakes {
@@ -137,6 +143,17 @@ func (l *lookout) passTo(seen *lookReply) {
 	if !seen.expires {
 		l.waited = seen.now.Add(-timerSlack)
 	}
+	attended := seen.now.Add(-timerSlack)
+	if seen.agenda == nil {
+		l.overdue(0)
+	} else {
+		l.overdue(seen.now.Sub(*seen.agenda))
+		if !seen.agenda.After(attended) {
+			attended = seen.agenda.Add(-time.Microsecond)
+		}
+	}
+	l.attended = attended
+	l.x.agenda.Store(&attended)
 }
 
 func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
@@ -144,6 +161,7 @@ func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
 		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
 		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
 		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
+		"attended": orMinusInfinity(l.attended),
 	}
 }
 
@@ -159,7 +177,7 @@ func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookRepl
 	}
 	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookAround, l.args(load, view)).Scan(
-			&r.now, &r.due, &r.wakes, &r.expires, &r.dead, &ids, &beats, &ttls, &kinds, &lives, &hungry)
+			&r.now, &r.due, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &kinds, &lives, &hungry)
 	})
 	for i, id := range ids {
 		r.peers = append(r.peers, peer{

@@ -10,11 +10,25 @@ type Meter struct {
 	Requeued  func(workers, runs int) // so many runs were put back into the queue, also of so many lost workers
 	Looked    func(err error)         // a Look
 	Swept     func(err error)         // a Sweep, unless it came too soon
+	Attended  func(done Attended, took time.Duration, err error)
+	Overdue   func(d time.Duration) // as of a Look, for how long the first item of the agenda is due; 0: none is
 }
 
 func (m *Meter) requeued(workers, runs int) {
 	if m.Requeued != nil && workers+runs > 0 {
 		m.Requeued(workers, runs)
+	}
+}
+
+func (m *Meter) overdue(d time.Duration) {
+	if m.Overdue != nil {
+		m.Overdue(d)
+	}
+}
+
+func (m *Meter) attended(done Attended, took time.Duration, err error) {
+	if m.Attended != nil {
+		m.Attended(done, took, err)
 	}
 }
 

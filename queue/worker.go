@@ -72,6 +72,7 @@ type Load struct {
 type Looked struct {
 	Due    bool  // there may be something to claim: poll
 	Sweep  bool  // there is something to mend: sweep
+	Attend bool  // something on the agenda is due: attend
 	Shared []int // lanes that another live worker may serve, sorted
 	Open   []int // of these, the ones where one has room
 	Rivals int   // live workers that have room and may serve a lane of this one's

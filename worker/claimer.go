@@ -193,6 +193,9 @@ func (w *Worker) drive(d *driver) {
 	log := w.log.With("run", d.claim.Run, "epoch", d.claim.Epoch)
 	err := d.drive(w.ctx)
 	d.claim.Leave()
+	if d.claim.Schedule != "" {
+		defer w.lookout.attend.send() // its end may let the next one fire
+	}
 	outcome := d.outcomeAfter(err)
 	defer func() { w.meter.RunLeft(d.claim.DAG, outcome, d.took) }()
 	if w.stopping() && w.leaves(outcome, err) {

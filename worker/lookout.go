@@ -13,17 +13,21 @@ const (
 	askedInterval   = 100 * time.Millisecond // of sweeps, where each asks for the next
 )
 
-// lookout is what the loops that look and sweep go by, and what the former last saw.
+// lookout is what the loops that look, sweep and attend go by, and what the first last saw.
 type lookout struct {
 	crowded signal                       // runs wait for slots: look soon
 	sweep   signal                       // there is something to mend
+	attend  signal                       // something is due on the agenda
 	peers   atomic.Pointer[peerSnapshot] // as of the last look; nil: it saw nothing
 
-	unseen  Outage // of looks; their loop's alone
-	unswept Outage // of sweeps; their loop's alone
+	unseen     Outage // of looks; their loop's alone
+	unswept    Outage // of sweeps; their loop's alone
+	unattended Outage // of the agenda; its loop's alone
 }
 
-func newLookout() lookout { return lookout{crowded: newSignal(), sweep: newSignal()} }
+func newLookout() lookout {
+	return lookout{crowded: newSignal(), sweep: newSignal(), attend: newSignal()}
+}
 
 // peerSnapshot is the lanes that another worker may serve, those where one has room, and how many have.
 type peerSnapshot struct {
@@ -59,6 +63,9 @@ func (w *Worker) look() {
 	}
 	if looked.Sweep {
 		w.lookout.sweep.send()
+	}
+	if looked.Attend {
+		w.lookout.attend.send()
 	}
 }
 

@@ -23,12 +23,13 @@ func SessionOf(s *queue.Session) Session {
 	return Session{Claimer: s, Reader: s, Writer: s, Lease: s, Database: s.Database()}
 }
 
-// Claimer is where runs come from, each call over a connection of its own.
+// Claimer is where runs come from. No call waits for another.
 type Claimer interface {
 	Poll(ctx context.Context, want queue.Want) (queue.Polled, error)
 	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
+	Attend(ctx context.Context) (queue.Attended, error)
 }
 
 // Reader is what drivers read.

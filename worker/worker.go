@@ -268,6 +268,7 @@ func (w *Worker) live(ctx context.Context) (lost, err error) {
 	helpers.Go(w.claim)
 	helpers.Go(w.lookAround)
 	helpers.Go(w.sweep)
+	helpers.Go(w.attend)
 	helpers.Go(w.share)
 	helpers.Go(w.keepRecords)
 	helpers.Go(w.watchHost)

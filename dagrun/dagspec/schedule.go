@@ -44,6 +44,17 @@ func (s *Schedule) fromNode(d *decoder, n *node) {
 	}
 }
 
+// Timing is when a checked schedule fires, for schedule.New.
+func (s *Schedule) Timing() schedule.Timing {
+	moment := func(text string) time.Time {
+		t, _ := parseMoment(text)
+		return t
+	}
+	return schedule.Timing{
+		Cron: s.Cron, Every: s.Every.Std(), At: moment(s.At), Timezone: s.Timezone, Start: moment(s.Start), End: moment(s.End), Except: s.Except,
+	}
+}
+
 // timing is what the file says of the times, in words: the name of a schedule without one.
 func (s *Schedule) timing() string {
 	switch {

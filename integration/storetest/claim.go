@@ -236,6 +236,9 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	c.Lane, c.Queue, c.Priority = r.lane.id, r.lane.laneKey.queue, r.lane.priority
 	c.Params, c.Labels, c.Precomputed = r.params, spell(r.labels), r.precomputed
 	c.RunAt, c.LogicalAt, c.CreatedAt = r.runAt, r.logicalAt, r.createdAt
+	if r.schedule != nil {
+		c.Schedule, c.PreviousLogicalAt = r.schedule.spec.Name, r.previousAt
+	}
 	c.Trigger, c.SubmittedBy, c.Key, c.Traceparent = r.trigger, r.submittedBy, r.key, r.traceparent
 	c.Parent, c.Root, c.Depth = r.parent, r.root, r.depth
 	c.Row = r.rec

@@ -90,7 +90,10 @@ func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (q
 		d = &dag{id: int64(len(m.dags) + 1), name: spec.Name}
 		m.dags[spec.Name] = d
 	}
-	d.removed = false
+	if d.removed {
+		d.removed = false
+		m.placeSchedules(d)
+	}
 	if d.current != nil && d.current.hash == spec.Hash() {
 		return queue.Put{ID: d.id, Version: d.current.number}, nil
 	}
@@ -104,7 +107,7 @@ func (m *Memory) PutDAG(ctx context.Context, spec *dagspec.Spec, _, _ string) (q
 	v.lane = m.lane(v, spec.Queue, spec.Priority, spec.WorkerSelector)
 	d.current = v
 	m.versions[versionKey{d.id, v.number}] = v
-	return queue.Put{ID: d.id, Version: v.number, IsNew: true}, nil
+	return queue.Put{ID: d.id, Version: v.number, IsNew: true}, m.syncSchedules(d)
 }
 
 func widest(g *dagrun.Graph) int {
@@ -173,7 +176,10 @@ func (m *Memory) SetDAG(ctx context.Context, c queue.DAGChange) error {
 	}
 	set(&d.oldest, c.Oldest)
 	set(&d.paused, c.Paused)
-	set(&d.removed, c.Removed)
+	if c.Removed != nil {
+		d.removed = *c.Removed
+		m.placeSchedules(d)
+	}
 	return nil
 }
 

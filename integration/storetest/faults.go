@@ -49,6 +49,7 @@ const (
 	OpPoll         Op = "Poll"
 	OpLook         Op = "Look"
 	OpSweep        Op = "Sweep"
+	OpAttend       Op = "Attend"
 	OpLoad         Op = "Load"
 	OpReadMail     Op = "ReadMail"
 	OpDefinition   Op = "Definition"

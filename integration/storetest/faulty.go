@@ -87,6 +87,10 @@ func (s *faultySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	})
 }
 
+func (s *faultySession) Attend(ctx context.Context) (queue.Attended, error) {
+	return do(ctx, s.faults, OpAttend, func() (queue.Attended, error) { return s.Session.Attend(ctx) })
+}
+
 // giveBack releases the claims whose poll was not answered.
 func (s *faultySession) giveBack(ctx context.Context) error {
 	s.mu.Lock()

@@ -27,6 +27,7 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	looked := queue.Looked{Now: stamp(m.now()), Due: w.Only != 0 || m.anyDue(w)} // before what it queues, of which workers are told
 	s.watch()
 	looked.Sweep = len(s.silent) > 0
+	looked.Attend = w.Only == 0 && m.agendaDue()
 	looked.Queued = m.wake()
 	m.expire()
 	if w.Only == 0 {

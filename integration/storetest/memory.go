@@ -50,6 +50,9 @@ type Memory struct {
 	events   int64
 	logs     map[attemptKey]*attemptLog
 	cache    map[cacheKey]cached
+
+	schedules   []*scheduleRow
+	scheduleIDs int64
 }
 
 // alarm is when to look at a run again. The run says whether it is still in force.

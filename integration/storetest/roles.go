@@ -47,6 +47,7 @@ type Claimer interface {
 	Look(ctx context.Context, load queue.Load) (queue.Looked, error)
 	Sweep(ctx context.Context) (queue.Swept, error)
 	Hear(ctx context.Context) (queue.Heard, error)
+	Attend(ctx context.Context) (queue.Attended, error)
 }
 
 // Reader reads what belongs to claimed runs.

@@ -29,6 +29,9 @@ type run struct {
 	params, precomputed  json.RawMessage
 	labels               map[string]string
 	runAt, logicalAt     time.Time
+	schedule             *scheduleRow // that made it; nil: none
+	previousAt           time.Time
+	attended             int // the generation whose end was attended to
 	createdAt            time.Time
 	trigger, submittedBy string
 	key, traceparent     string

@@ -181,6 +181,11 @@ func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) 
 	return looked, err
 }
 
+// Attend fires schedules.
+func (l *link) Attend(ctx context.Context) (queue.Attended, error) {
+	return call(ctx, l.process, "attend", "", func() (queue.Attended, error) { return l.store.attend(ctx, l) })
+}
+
 // Sweep also gives back what the store holds for the worker, and the worker does not know.
 func (l *link) Sweep(ctx context.Context) (queue.Swept, error) {
 	swept, err := call(ctx, l.process, "sweep", "", func() (queue.Swept, error) { return l.store.sweep(ctx, l) })

@@ -50,6 +50,13 @@ func (s *store) sweep(ctx context.Context, l *link) (queue.Swept, error) {
 	return swept, err
 }
 
+func (s *store) attend(ctx context.Context, l *link) (queue.Attended, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit.count(func(c *Counts) { c.Calls++ })
+	return l.inner.Attend(context.WithoutCancel(ctx))
+}
+
 func (s *store) renew(ctx context.Context, l *link, v queue.Vitals) (queue.Renewal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

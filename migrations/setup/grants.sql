@@ -28,7 +28,7 @@ BEGIN
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache returns', 'oarlock_worker'),
+          log_chunks followers cache returns agenda schedules fires', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
@@ -40,7 +40,7 @@ BEGIN
         ('DELETE', 'approvals_open fences returns', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps, and not River's side work. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache', 'oarlock_read'),
+          log_chunks followers cache agenda schedules fires', 'oarlock_read'),
         -- A submitter has the inbox, which shows it its own runs, and the functions.
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
@@ -61,8 +61,10 @@ BEGIN
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
+        ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule', 'oarlock_submit, oarlock_worker'),
+        ('schedule_list schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
-        ('wake_due expire_queued set_aside put_away', 'oarlock_worker'),
+        ('wake_due expire_queued set_aside put_away attend', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
         ('child_ended condemn keep vouch', 'oarlock_worker')
       ) g (functions, roles),

@@ -17,7 +17,8 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA012', 'too large', 'Params, labels, a key or an array are larger than the message says.', 'Store the data elsewhere and pass a reference.'),
     ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.'),
     ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.'),
-    ('OA015', 'too many lanes', 'Runs differ in more queues, priorities, selectors and needs than workers should have to look through: 100 that submitters of one DAG choose, 1,000 in a queue besides.', 'Use fewer, or those that are there already.');
+    ('OA015', 'too many lanes', 'Runs differ in more queues, priorities, selectors and needs than workers should have to look through: 100 that submitters of one DAG choose, 1,000 in a queue besides.', 'Use fewer, or those that are there already.'),
+    ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up with `SELECT * FROM oarlock.schedule_list()` or `oarlock schedules`.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
 
@@ -34,6 +35,14 @@ CREATE FUNCTION oarlock.is_one_of(VARIADIC roles text[]) RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
     OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = ANY (roles) AND pg_has_role(session_user, r.oid, 'MEMBER'));
+
+-- The same of another role; no role of that name is none of them.
+CREATE FUNCTION oarlock.role_is_one_of(name text, VARIADIC roles text[]) RETURNS bool
+LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM pg_roles o, pg_namespace n
+                WHERE o.rolname = role_is_one_of.name AND n.nspname = 'oarlock'
+                  AND (pg_has_role(o.oid, n.nspowner, 'MEMBER')
+                       OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = ANY (roles) AND pg_has_role(o.oid, r.oid, 'MEMBER'))));
 
 CREATE FUNCTION oarlock.operates() RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -207,7 +216,8 @@ END $$;
 CREATE TYPE oarlock.request AS (
     dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text, labels jsonb, selector jsonb,
     logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text, submitter text, operates bool,
-    parent_run bigint, parent_step int, parent_item text, parent_alt int, root_id bigint, depth int
+    parent_run bigint, parent_step int, parent_item text, parent_alt int, root_id bigint, depth int,
+    schedule_id bigint, schedule text, previous_at timestamptz
 );
 
 -- What it is asked of: the DAG's version, and the lane.
@@ -479,12 +489,13 @@ BEGIN
     PERFORM oarlock.check_params(target.params, asked.params, '');
     INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
                               parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
-                              traceparent, queue_deadline, created_at)
+                              traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
     OVERRIDING SYSTEM VALUE
     VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due,
             coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
             asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
-            asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started);
+            asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started,
+            asked.schedule_id, asked.schedule, asked.previous_at);
     RETURN target.lane_id;
 END $$;
 -- +goose StatementEnd
@@ -522,7 +533,7 @@ BEGIN
     IF lane IS NULL THEN
         lane := oarlock.insert_checked(id, ROW(dag, params, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
             precomputed, version, trigger, session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
-            NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request, started);
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request, started);
     END IF;
     RETURN lane;
 END $$;
@@ -623,7 +634,7 @@ DECLARE
                             ELSE ARRAY(SELECT coalesce(p, '{}') FROM unnest(enqueue_many.params) p) END;
     asked   oarlock.request := ROW(dag, '{}', NULL, run_at, priority, queue, labels, selector, NULL,
                 traceparent, NULL, version, 'sql', session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
-                NULL, NULL, NULL, NULL, NULL, NULL);
+                NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     target  oarlock.target;
     started timestamptz;
     ids     bigint[];
@@ -739,7 +750,7 @@ BEGIN
     lane := oarlock.insert_checked(id, ROW(dag, given, key, run_at, priority, queue, labels, NULL, p.logical_at, p.traceparent,
         NULL, NULL, 'child', p.submitted_by, true,
         CASE WHEN NOT detached THEN parent END, CASE WHEN NOT detached THEN step END, CASE WHEN NOT detached THEN item END,
-        CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1)::oarlock.request,
+        CASE WHEN NOT detached THEN alt END, CASE WHEN NOT detached THEN p.root_id END, p.depth + 1, NULL, NULL, NULL)::oarlock.request,
         clock_timestamp());
     IF run_at IS NULL OR run_at <= clock_timestamp() THEN
         PERFORM oarlock.wake(lane, 1);
@@ -863,5 +874,6 @@ DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.sees_all();
 DROP FUNCTION oarlock.operates();
+DROP FUNCTION oarlock.role_is_one_of(text, text[]);
 DROP FUNCTION oarlock.is_one_of(text[]);
 DROP VIEW oarlock.error_codes;

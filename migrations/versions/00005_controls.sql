@@ -320,15 +320,15 @@ END;
 -- Cancels a run that did not start in this generation: there is nothing to stop and no handler to run, so this is its end. It
 -- must not wait for a driver: while its queue or its DAG is paused, it gets none.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.cancel_queued(r oarlock.runs) RETURNS void
+CREATE FUNCTION oarlock.cancel_queued(r oarlock.runs, by text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    why text := 'canceled by ' || session_user;
+    why text := 'canceled by ' || by;
 BEGIN
     PERFORM oarlock.refuse_open(r.run_id, 'canceled', why);
     UPDATE oarlock.runs SET state = 'canceled', reason = why, queue_deadline = NULL, inbox = inbox + 1, finished_at = clock_timestamp()
      WHERE run_id = r.run_id;
-    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', session_user, why || ' before it started');
+    INSERT INTO oarlock.events (run_id, kind, by, message) VALUES (r.run_id, 'canceled', cancel_queued.by, why || ' before it started');
     PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
     IF r.parent_run IS NOT NULL THEN
         PERFORM oarlock.tell_parent(r, 'canceled', why);
@@ -399,14 +399,14 @@ END $$;
 -- Cancels a run that has begun and that no worker holds, in the statement that asks. It may be the run of a worker that is
 -- gone for good, and no other one may fit.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.cancel_unheld(r oarlock.runs, now bool) RETURNS void
+CREATE FUNCTION oarlock.cancel_unheld(r oarlock.runs, now bool, by text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     ended timestamptz := clock_timestamp();
     first text := CASE WHEN r.ending IN ('cancel', 'now') THEN r.ending_by
                        ELSE (SELECT c.by FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.decided_at IS NULL AND c.verb = 'cancel' AND c.step IS NULL
                               ORDER BY c.control_id LIMIT 1) END;
-    asker text := coalesce(first, session_user);
+    asker text := coalesce(first, by);
     why   text := 'canceled by ' || asker;
 BEGIN
     PERFORM oarlock.cancel_tasks(r, why, ended);
@@ -418,7 +418,7 @@ BEGIN
            paused_by = '', deadline = NULL, left_ms = 0, wake_at = NULL, inbox = o.inbox + 1, finished_at = ended,
            counts = o.counts || jsonb_build_object('open', 0, 'canceled', (o.counts ->> 'open')::int + (o.counts ->> 'canceled')::int)
      WHERE o.run_id = r.run_id;
-    INSERT INTO oarlock.events (run_id, at, kind, by, message) VALUES (r.run_id, ended, 'canceled', session_user, why || ' while no worker held it');
+    INSERT INTO oarlock.events (run_id, at, kind, by, message) VALUES (r.run_id, ended, 'canceled', cancel_unheld.by, why || ' while no worker held it');
     PERFORM pg_notify(f.channel, 'run:' || r.run_id) FROM oarlock.followers f WHERE f.run_id = r.run_id;
     IF r.parent_run IS NOT NULL THEN
         PERFORM oarlock.tell_parent(r, 'canceled', why);
@@ -449,7 +449,7 @@ RETURN (r).ending IN ('cancel', 'now')
 -- What can be answered at once, is: [outcome, state, message]. The rest waits for the run's driver: its outcome is null, and
 -- its message says what a cancel still needs a worker for, where no worker holds the run.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text, now bool) RETURNS text[]
+CREATE FUNCTION oarlock.decide(r oarlock.runs, step text, verb text, now bool, by text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
     needs text;
@@ -459,13 +459,13 @@ BEGIN
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb <> 'cancel' THEN ': retry it' END)];
     ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.started_at IS NULL THEN
-        PERFORM oarlock.cancel_queued(r);
+        PERFORM oarlock.cancel_queued(r, by);
         RETURN ARRAY['applied', 'canceled', NULL];
     ELSIF verb = 'cancel' AND step IS NULL AND r.claim_id IS NULL THEN
         now := now OR oarlock.is_canceling(r);
         needs := oarlock.cancel_needs(r, now);
         IF needs IS NULL THEN
-            PERFORM oarlock.cancel_unheld(r, now);
+            PERFORM oarlock.cancel_unheld(r, now, by);
             RETURN ARRAY['applied', 'canceled', NULL];
         END IF;
         PERFORM oarlock.rouse(r);
@@ -482,9 +482,9 @@ END $$;
 -- +goose StatementEnd
 
 -- The one way for a request to reach a run. The row of the run is locked first, so a request is either before its end, and
--- then the flush that would end it finds the inbox changed, or after it.
+-- then the flush that would end it finds the inbox changed, or after it. It is the session user's, unless something else here asks.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb) RETURNS oarlock.answer
+CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb, by text DEFAULT session_user) RETURNS oarlock.answer
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -531,7 +531,7 @@ BEGIN
     IF octet_length(args::text) > 1048576 OR octet_length(item) > 200 THEN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
-    answer := oarlock.decide(r, step, verb, coalesce((args ->> 'now')::bool, false));
+    answer := oarlock.decide(r, step, verb, coalesce((args ->> 'now')::bool, false), by);
     -- the run's next driver reads all of them at once; a cancel of the run always finds room
     IF answer[1] IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
                                OR verb <> 'cancel' AND coalesce(sum(octet_length(c.args::text)), 0) + octet_length(args::text) > 16777216
@@ -542,7 +542,7 @@ BEGIN
         args := args || jsonb_build_object('generation', r.generation + CASE WHEN answer[1] IS NULL THEN 1 ELSE 0 END);
     END IF;
     INSERT INTO oarlock.controls (run_id, step, item, verb, args, by, decided_at, outcome, state, message)
-    VALUES (run, step, nullif(item, ''), verb, args, session_user, CASE WHEN answer[1] IS NOT NULL THEN clock_timestamp() END, answer[1], answer[2], answer[3])
+    VALUES (run, step, nullif(item, ''), verb, args, by, CASE WHEN answer[1] IS NOT NULL THEN clock_timestamp() END, answer[1], answer[2], answer[3])
     RETURNING * INTO made;
     made.state := coalesce(made.state, CASE WHEN r.claim_id IS NULL THEN 'queued' ELSE r.state END);
     RETURN oarlock.answer_of(made);
@@ -722,14 +722,14 @@ DROP FUNCTION oarlock.resume(bigint, text, text);
 DROP FUNCTION oarlock.pause(bigint, text, text);
 DROP FUNCTION oarlock.cancel(bigint, text, text, bool);
 DROP FUNCTION oarlock.need_step(text, text);
-DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb);
-DROP FUNCTION oarlock.decide(oarlock.runs, text, text, bool);
+DROP FUNCTION oarlock.request_control(bigint, text, text, text, jsonb, text);
+DROP FUNCTION oarlock.decide(oarlock.runs, text, text, bool, text);
 DROP FUNCTION oarlock.is_canceling(oarlock.runs);
 DROP FUNCTION oarlock.reopen(oarlock.runs);
-DROP FUNCTION oarlock.cancel_unheld(oarlock.runs, bool);
+DROP FUNCTION oarlock.cancel_unheld(oarlock.runs, bool, text);
 DROP FUNCTION oarlock.cancel_tasks(oarlock.runs, text, timestamptz);
 DROP FUNCTION oarlock.cancel_needs(oarlock.runs, bool);
-DROP FUNCTION oarlock.cancel_queued(oarlock.runs);
+DROP FUNCTION oarlock.cancel_queued(oarlock.runs, text);
 DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
 DROP FUNCTION oarlock.rouse(oarlock.runs);

@@ -37,7 +37,7 @@ END;
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_dag(spec jsonb, source text, hash text, needs text[], max_slots int DEFAULT 1, queue_timeout_ms bigint DEFAULT 0,
-    source_path text DEFAULT NULL, OUT dag_id bigint, OUT version int, OUT is_new bool)
+    source_path text DEFAULT NULL, keep_schedules bool DEFAULT false, OUT dag_id bigint, OUT version int, OUT is_new bool)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -63,6 +63,9 @@ BEGIN
       INTO is_new, version FROM oarlock.dag_versions v WHERE v.dag_id = put_dag.dag_id;
     IF NOT is_new THEN
         UPDATE oarlock.dags d SET removed_at = NULL WHERE d.dag_id = put_dag.dag_id AND d.removed_at IS NOT NULL;
+        IF FOUND THEN
+            PERFORM oarlock.place_schedules(put_dag.dag_id);
+        END IF;
         SELECT d.current_version INTO version FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id;
         UPDATE oarlock.dag_versions v SET source_path = put_dag.source_path
          WHERE v.dag_id = put_dag.dag_id AND v.version = put_dag.version AND v.source_path IS DISTINCT FROM put_dag.source_path
@@ -90,12 +93,15 @@ BEGIN
       FROM oarlock.dag_versions v
      WHERE d.dag_id = put_dag.dag_id AND v.dag_id = d.dag_id AND v.version = put_dag.version;
     PERFORM oarlock.place_dag(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.paused_by IS NOT NULL;
+    IF NOT coalesce(keep_schedules, false) THEN
+        PERFORM oarlock.sync_schedules(put_dag.dag_id, coalesce(put_dag.spec -> 'schedule', '[]'));
+    END IF;
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.put_dag IS $$Registers a version of a DAG and makes it current; for administrators. `oarlock dag apply` calls it with a spec that it has checked: call that rather than this. The same `hash` as the current version's makes no version (`is_new` is false). It brings a removed DAG back, and `source_path` is then where it was put from last. What this version of Oarlock cannot execute is refused with OA009. Runs that exist keep their version.
 
-`needs` is what a worker must offer, `max_slots` what the widest step takes, `queue_timeout_ms` how long a run may wait to start (0: for ever).
+`needs` is what a worker must offer, `max_slots` what the widest step takes, `queue_timeout_ms` how long a run may wait to start (0: for ever). The DAG's schedules become those of the spec, unless `keep_schedules`.
 
 ```sql
 SELECT version, is_new FROM oarlock.put_dag('{"name": "hello", "steps": [{"id": "greet", "run": "echo hello"}]}', 'name: hello …', 'a hash of the source', '{process}');
@@ -122,6 +128,9 @@ BEGIN
     END IF;
     IF paused IS NOT NULL THEN
         PERFORM oarlock.place_dag(changed);
+    END IF;
+    IF removed IS NOT NULL THEN
+        PERFORM oarlock.place_schedules(changed);
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -341,6 +350,6 @@ DROP FUNCTION oarlock.prune_runs(int);
 DROP FUNCTION oarlock.drain_worker(text);
 DROP FUNCTION oarlock.set_queue(text, bool, int, int);
 DROP FUNCTION oarlock.set_dag(text, bool, bool, int);
-DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text);
+DROP FUNCTION oarlock.put_dag(jsonb, text, text, text[], int, bigint, text, bool);
 DROP FUNCTION oarlock.place_dag(bigint);
 DROP FUNCTION oarlock.check_spec(jsonb, text[]);

@@ -20,7 +20,7 @@ COMMENT ON VIEW oarlock.claim_terms IS 'Internal: a digest of lanes, pauses and 
 CREATE VIEW oarlock.claims AS
 SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
        run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
-       generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts,
+       generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts, schedule, previous_at,
        state, worker_id, wake_at
   FROM oarlock.runs;
 COMMENT ON VIEW oarlock.claims IS 'Internal: runs as those who claim them see them.';

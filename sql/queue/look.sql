@@ -1,5 +1,5 @@
 -- Purpose: what a worker looks after beside its own runs: who else is there, who left runs behind, whose time has come, and whether something is to be claimed
--- Index: workers and fences, small tables, whole; runs_wake and runs_deadline, from where nothing was due last; runs_queued, or where a lane is halted runs_begun, from each lane's floor on
+-- Index: workers and fences, small tables, whole; runs_wake, runs_deadline and agenda_at, from where nothing was due last; runs_queued, or where a lane is halted runs_begun, from each lane's floor on
 -- Locks: its own workers row, only where what people see there changes
 WITH shown AS (
     UPDATE oarlock.workers w SET busy = @busy, waiting = @waiting
@@ -27,6 +27,8 @@ SELECT statement_timestamp() AS now,
          WHERE r.state = 'waiting' AND r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) IS NOT NULL AS wakes,
        (SELECT true FROM oarlock.runs r
          WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline > @waited::timestamptz AND r.queue_deadline <= statement_timestamp() ORDER BY r.queue_deadline LIMIT 1) IS NOT NULL AS expires,
+       (SELECT a.at FROM oarlock.agenda a
+         WHERE a.at > @attended::timestamptz AND a.at <= statement_timestamp() ORDER BY a.at LIMIT 1) AS agenda,
        ARRAY(SELECT f.worker_id FROM oarlock.fences f JOIN oarlock.workers w ON w.worker_id = f.worker_id AND w.state IN ('lost', 'gone')) AS dead,
        (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
        (SELECT array_agg(p.beat ORDER BY p.worker_id) FROM peer p) AS beats,

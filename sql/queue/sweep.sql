@@ -1,6 +1,6 @@
 -- Purpose: finds what polls and looks pass over, which begin where they left off: what was committed late; what has begun and starts in the future, for queue/bring_forward; workers that are gone
 --          without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot, all that is dead is in the way
--- Index: runs_queued, or where a lane is halted runs_begun, below each lane's floor; runs_begun from now on; runs_wake and runs_deadline; runs_worker, for this worker and between those that have fences; fences_pkey
+-- Index: runs_queued, or where a lane is halted runs_begun, below each lane's floor; runs_begun from now on; runs_wake, runs_deadline and agenda_at; runs_worker, for this worker and between those that have fences; fences_pkey
 -- Locks: none
 WITH RECURSIVE late AS MATERIALIZED (
     SELECT l.lane_id, r.run_at, r.run_id
@@ -35,7 +35,9 @@ SELECT ARRAY(SELECT l.lane_id FROM late l ORDER BY l.lane_id) AS lanes,
                   WHERE r.state = 'waiting' AND r.wake_at >= @since AND r.wake_at <= statement_timestamp() - interval '2 s' ORDER BY r.wake_at LIMIT 1),
                 (SELECT true FROM oarlock.runs r
                   WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline >= @since AND r.queue_deadline <= statement_timestamp() - interval '2 s'
-                  ORDER BY r.queue_deadline LIMIT 1), false) AS overdue,
+                  ORDER BY r.queue_deadline LIMIT 1),
+                (SELECT true FROM oarlock.agenda a
+                  WHERE a.at >= @since AND a.at <= statement_timestamp() - interval '2 s' ORDER BY a.at LIMIT 1), false) AS overdue,
        EXISTS (SELECT FROM unnest(@lanes) l (lane_id)
                 CROSS JOIN LATERAL (
                       SELECT FROM oarlock.runs r

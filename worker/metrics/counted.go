@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,9 @@ var (
 	workBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
 	// Of a lease of the usual 5 minutes, and of shorter and longer ones.
 	marginBuckets = []float64{0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024}
-	sizeBuckets   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	// From at once to the outage of a night.
+	lateBuckets = []float64{0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 4 * 3600, 24 * 3600}
+	sizeBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 )
 
 // counted is what is counted as it happens.
@@ -34,13 +37,19 @@ type counted struct {
 	attemptTook *prometheus.HistogramVec
 	bodies      *names
 
-	polls    choice
-	pollTook prometheus.Histogram
-	claims   prometheus.Histogram
-	looks    choice
-	sweeps   choice
-	reaped   prometheus.Counter
-	requeued prometheus.Counter
+	polls      choice
+	pollTook   prometheus.Histogram
+	claims     prometheus.Histogram
+	looks      choice
+	sweeps     choice
+	attends    choice
+	attendTook prometheus.Histogram
+	fires      choice
+	fireLate   prometheus.Histogram
+	unattended prometheus.Counter
+	overdue    prometheus.Gauge
+	reaped     prometheus.Counter
+	requeued   prometheus.Counter
 
 	flushes      choice
 	flushTook    prometheus.Histogram
@@ -68,13 +77,19 @@ func newCounted() counted {
 		attemptTook: histogramVec("attempt_duration_seconds", "How long bodies took.", workBuckets, "body"),
 		bodies:      newNames(maxBodies),
 
-		polls:    newChoice("polls_total", "Polls, by result.", "result", results),
-		pollTook: histogram("poll_duration_seconds", "How long polls took.", tripBuckets),
-		claims:   histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
-		looks:    newChoice("looks_total", "Looks at other workers and at what is due, by result.", "result", results),
-		sweeps:   newChoice("sweeps_total", "Sweeps for what was left behind, by result.", "result", results),
-		reaped:   counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
-		requeued: counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
+		polls:      newChoice("polls_total", "Polls, by result.", "result", results),
+		pollTook:   histogram("poll_duration_seconds", "How long polls took.", tripBuckets),
+		claims:     histogram("claimed_runs", "Runs claimed by a poll that claimed any; the sum is all runs claimed.", sizeBuckets),
+		looks:      newChoice("looks_total", "Looks at other workers and at what is due, by result.", "result", results),
+		sweeps:     newChoice("sweeps_total", "Sweeps for what was left behind, by result.", "result", results),
+		attends:    newChoice("attends_total", "Calls that did what was due on the agenda, by result.", "result", results),
+		attendTook: histogram("attend_duration_seconds", "How long these calls took.", tripBuckets),
+		fires:      newChoice("fires_total", "Fire times of schedules that this worker decided, by outcome.", "outcome", fireOutcomes),
+		fireLate:   histogram("fire_lateness_seconds", "From when a run of a schedule was due to when it was made.", lateBuckets),
+		unattended: counter("agenda_failures_total", "Items of the agenda that this worker could not attend to, and put off for a minute or more."),
+		overdue:    gaugeOf("agenda_oldest_seconds", "For how long the oldest item of the agenda has been due, as of the last look; 0: nothing is due."),
+		reaped:     counter("workers_reaped_total", "Dead workers whose runs this one queued again."),
+		requeued:   counter("runs_requeued_total", "Runs of others put back into the queue by this worker: waited long enough, or left by the dead."),
 
 		flushes:      newChoice("flushes_total", "Flushes sent, by result; one that failed is sent again.", "result", results),
 		flushTook:    histogram("flush_duration_seconds", "How long flushes took that were written.", tripBuckets),
@@ -104,7 +119,7 @@ func newCounted() counted {
 func (c *counted) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.started, c.waited, c.drives.vec, c.runTook, c.tasks.vec, c.attempts, c.attemptTook,
-		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.reaped, c.requeued,
+		c.polls.vec, c.pollTook, c.claims, c.looks.vec, c.sweeps.vec, c.attends.vec, c.attendTook, c.fires.vec, c.fireLate, c.unattended, c.overdue, c.reaped, c.requeued,
 		c.flushes.vec, c.flushTook, c.flushBatches, c.flushRecords, c.flushBytes,
 		c.renewals.vec, c.renewTook, c.margins, c.fencesLost, c.replacements.vec,
 	}
@@ -167,6 +182,28 @@ func (s *Set) Queue() queue.Meter {
 	return queue.Meter{
 		Flushed: s.flushed, FenceLost: c.fencesLost.Inc, Requeued: s.requeued,
 		Looked: func(err error) { c.looks.inc(result(err)) }, Swept: func(err error) { c.sweeps.inc(result(err)) },
+		Attended: s.attended, Overdue: func(d time.Duration) { c.overdue.Set(d.Seconds()) },
+	}
+}
+
+func (s *Set) attended(done queue.Attended, took time.Duration, err error) {
+	c := &s.counted
+	c.attends.inc(result(err))
+	if err != nil {
+		return
+	}
+	c.attendTook.Observe(took.Seconds())
+	for i := range done.Decisions {
+		d := &done.Decisions[i]
+		switch {
+		case slices.Contains(fireOutcomes, d.Outcome):
+			c.fires.add(d.Outcome, float64(d.Times))
+		case d.Outcome == "failed":
+			c.unattended.Inc()
+		}
+		if d.Outcome == "fired" {
+			c.fireLate.Observe(d.Late.Seconds())
+		}
 	}
 }
 

@@ -109,6 +109,7 @@ var (
 	phases       = []string{string(worker.Starting), string(worker.Live), string(worker.Draining), string(worker.Ending), string(worker.Stopped)}
 	containments = []string{"cgroup", "subreaper", "group", "none"}
 	results      = []string{resultOK, resultError}
+	fireOutcomes = []string{"fired", "skipped", "dropped", "refused"}
 	// As package supervise has them, which this one does not know.
 	replacementWhys = []string{"overdue", "unattached", "unstarted", "died"}
 )

@@ -1,0 +1,396 @@
+package migrations_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// nightlyDAG is a DAG whose schedules the tests below put by SQL.
+const nightlyDAG = `{"name": "nightly", "allow": {"schedules": true}, "params": [{"name": "n", "type": "integer", "maximum": 5}], "steps": [{"id": "a", "run": "true"}]}`
+
+// hourly puts a schedule that fires each hour, so many times of which have passed, the last half an hour ago.
+func (b bundle) hourly(t *testing.T, name string, due int, more string) int64 {
+	t.Helper()
+	id := get[int64](t, b.conn, fmt.Sprintf(`SELECT schedule_id FROM oarlock.put_schedule('nightly', $1, every => '1 hour', start_at => now() - $2 * interval '1 hour' + interval '30 minutes'%s)`, more), name, due)
+	b.decidedAt(t, id, due)
+	return id
+}
+
+// decidedAt takes a schedule back to before its start.
+func (b bundle) decidedAt(t *testing.T, id int64, hours int) {
+	t.Helper()
+	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = now() - $2 * interval '1 hour' WHERE schedule_id = $1", id, hours)
+	must(t, b.conn, "SELECT oarlock.arm_schedule(s) FROM oarlock.schedules s WHERE s.schedule_id = $1", id)
+}
+
+// attend attends until there is no more to do now.
+func attend(t *testing.T, db querier) {
+	t.Helper()
+	for get[bool](t, db, "SELECT coalesce(bool_or(kind = 'more'), false) FROM oarlock.attend('-infinity', 32)") {
+	}
+}
+
+// decided is what became of the times of a schedule, the oldest first: an outcome for each, with how many times it stands for.
+func (b bundle) decided(t *testing.T, id int64) string {
+	t.Helper()
+	return strings.Join(b.list(t, fmt.Sprintf(`SELECT outcome || coalesce(' ' || nullif(count, 1), '') FROM oarlock.fires WHERE schedule_id = %d ORDER BY logical_at`, id)), ", ")
+}
+
+// unfinished makes a run of a schedule that is not over.
+func (b bundle) unfinished(t *testing.T, id int64) int64 {
+	t.Helper()
+	return get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s, oarlock.make_run(s, now() - interval '1000 days', 'manual', '') m WHERE s.schedule_id = $1`, id)
+}
+
+// policyModel is what a policy makes of times that are due, where so many runs may be unfinished and so many are.
+func policyModel(policy string, atOnce, busy, due int) (decided []string, held bool) {
+	skip := func(n int) {
+		switch {
+		case n == 1:
+			decided = append(decided, "skipped")
+		case n > 1:
+			decided = append(decided, fmt.Sprint("skipped ", n))
+		}
+	}
+	for due > 0 {
+		switch {
+		case policy == "allow" || busy < atOnce:
+			if policy == "latest" || policy == "cancel" {
+				skip(due - 1)
+				due = 1
+			}
+			decided = append(decided, "fired")
+			busy++
+			due--
+		case policy == "skip":
+			skip(due)
+			due = 0
+		default:
+			return decided, true
+		}
+	}
+	return decided, false
+}
+
+func TestAttend_EveryPolicyAsTheModelSays(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for _, policy := range []string{"skip", "all", "latest", "cancel", "allow"} {
+		for _, due := range []int{0, 1, 3} {
+			for _, busy := range []int{0, 1} {
+				for _, atOnce := range []int{1, 2} {
+					name := fmt.Sprintf("%s, %d due, %d of %d unfinished", policy, due, busy, atOnce)
+					id := b.hourly(t, name, due, fmt.Sprintf(", catchup => true, overlap_policy => '%s', at_once => %d", policy, atOnce))
+					var blocks int64
+					if busy > 0 {
+						blocks = b.unfinished(t, id)
+						must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", blocks)
+					}
+					attend(t, b.conn)
+					want, held := policyModel(policy, atOnce, busy, due)
+					if got := b.decided(t, id); got != strings.Join(want, ", ") {
+						t.Errorf("%s: %s, want %s", name, got, want)
+					}
+					if got := get[bool](t, b.conn, "SELECT held_from IS NOT NULL FROM oarlock.agenda WHERE kind = 'schedule' AND id = $1", id); got != held {
+						t.Errorf("%s: held back: %v, want %v", name, got, held)
+					}
+					canceled := get[int](t, b.conn, "SELECT count(*) FROM oarlock.controls WHERE run_id = $1 AND verb = 'cancel'", blocks)
+					if want := policy == "cancel" && held; want != (canceled == 1) {
+						t.Errorf("%s: %d cancels", name, canceled)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAttend_WhatIsHeldBackFiresWhenARunEnds(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for policy, want := range map[string]string{"all": "fired, fired, fired", "latest": "fired, skipped, fired"} {
+		id := b.hourly(t, policy, 1, fmt.Sprintf(", overlap_policy => '%s', catchup => true", policy))
+		attend(t, b.conn)
+		must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = (timing).start_at - interval '2 hours', decided_at = decided_at - interval '2 hours' WHERE schedule_id = $1", id)
+		must(t, b.conn, "UPDATE oarlock.fires SET logical_at = logical_at - interval '2 hours' WHERE schedule_id = $1", id)
+		must(t, b.conn, "UPDATE oarlock.runs SET logical_at = logical_at - interval '2 hours' WHERE schedule_id = $1", id)
+		must(t, b.conn, "SELECT oarlock.arm_schedule(s) FROM oarlock.schedules s WHERE s.schedule_id = $1", id)
+		for range 3 {
+			attend(t, b.conn)
+			attend(t, b.conn)
+			run := get[int64](t, b.conn, "SELECT coalesce(max(run_id), 0) FROM oarlock.runs WHERE schedule_id = $1 AND finished_at IS NULL", id)
+			if run != 0 {
+				b.claim(t, run)
+				b.leave(t, run, "succeeded")
+			}
+		}
+		if got := b.decided(t, id); got != want {
+			t.Errorf("%s: %s, want %s", policy, got, want)
+		}
+	}
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE kind = 'ended'"); n > 2 {
+		t.Errorf("%d ends were not attended to", n)
+	}
+}
+
+func TestAttend_WhatIsTooLateIsDropped(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for _, test := range []struct {
+		every    string
+		late     time.Duration // of the newest
+		due      int
+		settings string
+		want     string
+	}{
+		{"1 hour", 59 * time.Second, 1, "", "fired"},
+		{"1 hour", 5 * time.Minute, 1, "", "fired"}, // short beside the hour
+		{"1 hour", 11 * time.Minute, 1, "", "dropped"},
+		{"10 minutes", 4 * time.Minute, 1, "", "fired"},
+		{"10 minutes", 6 * time.Minute, 1, "", "dropped"},
+		{"1 hour", 5 * time.Minute, 3, "", "dropped 2, fired"},
+		{"1 hour", 11 * time.Minute, 72, "", "dropped 72"}, // three days
+		{"1 hour", 11 * time.Minute, 3, ", catchup => true, overlap_policy => 'allow'", "fired, fired, fired"},
+		{"1 hour", 11 * time.Minute, 4, ", catchup => true, overlap_policy => 'allow', catchup_window => '2 hours'", "dropped 2, fired, fired"},
+		{"1 hour", 11 * time.Minute, 4, ", catchup => true, overlap_policy => 'allow', catchup_max => 3", "dropped, fired, fired, fired"},
+		{"1 hour", 11 * time.Minute, 1500, ", catchup => true, overlap_policy => 'latest', catchup_max => 1000", "dropped 500, skipped 999, fired"},
+	} {
+		name := fmt.Sprint(test.every, test.late, test.due, test.settings)
+		id := get[int64](t, b.conn, fmt.Sprintf(`SELECT schedule_id FROM oarlock.put_schedule('nightly', $1, every => $2::interval, start_at => now() - $3::interval - $4 * $2::interval%s)`, test.settings),
+			name, test.every, test.late, test.due-1)
+		must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = (timing).start_at - interval '1 second' WHERE schedule_id = $1", id)
+		must(t, b.conn, "SELECT oarlock.arm_schedule(s) FROM oarlock.schedules s WHERE s.schedule_id = $1", id)
+		attend(t, b.conn)
+		if got := b.decided(t, id); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+		if got := get[bool](t, b.conn, "SELECT at > now() FROM oarlock.agenda WHERE kind = 'schedule' AND id = $1", id); !got {
+			t.Errorf("%s: still due", name)
+		}
+	}
+}
+
+// An error that passes, and an overlap, make nothing late.
+func TestAttend_WhatWasHeldBackIsNotLate(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id := b.hourly(t, "held", 1, "") // half an hour late, which is too late by itself
+	must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule' AND id = $1", id)
+	attend(t, b.conn)
+	if got := b.decided(t, id); got != "fired" {
+		t.Errorf("%s, want it fired", got)
+	}
+}
+
+// endings are all the ways in which runs end.
+func (b bundle) endings() map[string]func(t *testing.T, run int64) {
+	return map[string]func(*testing.T, int64){
+		"flush":  func(t *testing.T, run int64) { t.Helper(); b.claim(t, run); b.leave(t, run, "failed") },
+		"cancel": func(t *testing.T, run int64) { t.Helper(); must(t, b.conn, "SELECT oarlock.cancel($1)", run) },
+		"condemn": func(t *testing.T, run int64) {
+			t.Helper()
+			b.claim(t, run)
+			must(t, b.conn, "INSERT INTO oarlock.fences (worker_id, channel) SELECT worker_id, 'commit' FROM oarlock.runs WHERE run_id = $1", run)
+			if !get[bool](t, b.conn, "SELECT oarlock.condemn(run_id, claim_id, epoch, 'why') FROM oarlock.runs WHERE run_id = $1", run) {
+				t.Error("not condemned")
+			}
+		},
+		"deadline": func(t *testing.T, run int64) {
+			t.Helper()
+			must(t, b.conn, "UPDATE oarlock.runs SET queue_deadline = now() - interval '1 minute' WHERE run_id = $1", run)
+			if get[int](t, b.conn, "SELECT oarlock.expire_queued(10)") != 1 {
+				t.Error("not expired")
+			}
+		},
+	}
+}
+
+func TestAttend_FollowsEveryEndOnce(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for name, end := range b.endings() {
+		id := b.hourly(t, name, 0, "")
+		run := b.unfinished(t, id)
+		end(t, run)
+		if got := b.list(t, fmt.Sprintf("SELECT concat_ws(' ', kind, n, state) FROM oarlock.agenda WHERE id = %d AND kind = 'ended'", run)); len(got) != 1 || !strings.HasPrefix(got[0], "ended 1 ") {
+			t.Errorf("%s: on the agenda is %v", name, got)
+		}
+		attend(t, b.conn)
+		if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE kind = 'ended'"); n != 0 {
+			t.Errorf("%s: %d ends are left", name, n)
+		}
+		failures := get[int](t, b.conn, "SELECT failures FROM oarlock.schedules WHERE schedule_id = $1", id)
+		if want := map[string]int{"cancel": 0}; failures != 1 && name != "cancel" || failures != want[name] && name == "cancel" {
+			t.Errorf("%s: %d failures", name, failures)
+		}
+	}
+	plain := enqueue(t, b.conn)
+	must(t, b.conn, "SELECT oarlock.cancel($1)", plain)
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE kind = 'ended'"); n != 0 {
+		t.Error("the end of a run without a schedule is on the agenda")
+	}
+}
+
+func TestAttend_PausesAScheduleWhoseRunsFail(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id := b.hourly(t, "weak", 0, ", pause_on_failure => 2")
+	finish := func(n int, state string) {
+		run := get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s, oarlock.make_run(s, now() - $2 * interval '1 day', 'manual', '') m WHERE s.schedule_id = $1`, id, n)
+		b.claim(t, run)
+		b.leave(t, run, state)
+		attend(t, b.conn)
+	}
+	const paused = "SELECT concat_ws(': ', paused_by, pause_note) FROM oarlock.schedules WHERE schedule_id = $1"
+	for n, state := range []string{"failed", "succeeded", "failed", "canceled"} {
+		finish(n+1, state)
+		if got := get[string](t, b.conn, paused, id); got != "" {
+			t.Fatalf("after %s: %s", state, got)
+		}
+	}
+	finish(5, "failed")
+	if got := get[string](t, b.conn, paused, id); !strings.HasPrefix(got, "oarlock: 2 of its runs failed in a row, the last is run ") {
+		t.Errorf("paused: %q", got)
+	}
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda"); n != 0 {
+		t.Errorf("%d items on the agenda of a paused schedule", n)
+	}
+	must(t, b.conn, "SELECT oarlock.resume_schedule('nightly', 'weak')")
+	finish(6, "failed")
+	if got := get[string](t, b.conn, paused, id); got != "" {
+		t.Errorf("resumed, it counts anew: %s", got)
+	}
+}
+
+// An application may keep its transaction open: nobody waits for it, and what was due meanwhile fires when it ends.
+func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	held, other := b.hourly(t, "held", 1, ""), b.hourly(t, "other", 1, ", catchup => true")
+	app := connect(t, b.db.URL)
+	tx, err := app.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, tx, `SELECT oarlock.put_schedule('nightly', 'held', every => '1 hour', start_at => (SELECT (s.timing).start_at FROM oarlock.schedules s WHERE s.schedule_id = $1), params => '{"n": 2}')`, held)
+	attend(t, b.conn)
+	if got := b.decided(t, held) + b.decided(t, other); got != "fired" {
+		t.Errorf("decided %s, want the other fired alone", got)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.conn, "UPDATE oarlock.agenda SET at = now() - interval '1 second' WHERE id = $1 AND kind = 'schedule'", held) // its second has passed
+	attend(t, b.conn)
+	if got := b.decided(t, held); got != "fired" {
+		t.Errorf("then decided %s, want it fired", got)
+	}
+}
+
+func TestAttend_ABadItemCostsItselfOnly(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	bad := b.hourly(t, "bad", 1, ", catchup => true")
+	must(t, b.conn, "UPDATE oarlock.schedules SET timing.every_ms = 0 WHERE schedule_id = $1", bad)
+	for n := range 40 {
+		b.hourly(t, fmt.Sprint("good", n), 1, ", catchup => true")
+	}
+	attend(t, b.conn)
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.fires WHERE outcome = 'fired'"); n != 40 {
+		t.Errorf("%d fired", n)
+	}
+	if got := b.list(t, fmt.Sprintf("SELECT concat_ws(' ', errors, error <> '', at > now() + interval '30 seconds') FROM oarlock.agenda WHERE id = %d", bad)); !slices.Equal(got, []string{"1 t t"}) {
+		t.Errorf("the bad one: %v", got)
+	}
+	if got := get[int](t, b.conn, "SELECT errors FROM oarlock.schedule_list() WHERE name = 'bad'"); got != 1 {
+		t.Errorf("the list says %d errors", got)
+	}
+}
+
+func TestAttend_SeveralShareWhatIsDue(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	const schedules = 100
+	for n := range schedules {
+		b.hourly(t, fmt.Sprint("s", n), 1, ", catchup => true")
+	}
+	conns := []*pgx.Conn{connect(t, b.db.URL), connect(t, b.db.URL), connect(t, b.db.URL)}
+	done := make(chan error, len(conns))
+	for _, conn := range conns {
+		go func() {
+			var err error
+			for n := 0; n < schedules && err == nil; n++ {
+				_, err = conn.Exec(t.Context(), "SELECT oarlock.attend('-infinity', 4)")
+			}
+			done <- err
+		}()
+	}
+	for range conns {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.runs WHERE trigger = 'schedule'"); n != schedules {
+		t.Errorf("%d runs, want %d", n, schedules)
+	}
+}
+
+func TestAttend_RefusesWhatMayNotRun(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	b.put(t, nightlyDAG)
+	app := b.user(t, "app", "oarlock_submit")
+	own := get[int64](t, app, "SELECT schedule_id FROM oarlock.put_schedule('nightly', 'own', every => '1 hour', start_at => now() - interval '30 minutes', catchup => true)")
+	try := func(id int64, hours int) string {
+		b.decidedAt(t, id, hours)
+		must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = now() - $2 * interval '1 hour' + interval '30 minutes' WHERE schedule_id = $1", id, hours)
+		must(t, b.conn, "DELETE FROM oarlock.fires WHERE schedule_id = $1", id)
+		must(t, b.conn, "SELECT oarlock.arm_schedule(s) FROM oarlock.schedules s WHERE s.schedule_id = $1", id)
+		attend(t, b.conn)
+		return strings.Join(b.list(t, fmt.Sprintf("SELECT concat_ws(': ', outcome, nullif(reason, '')) FROM oarlock.fires WHERE schedule_id = %d", id)), ", ")
+	}
+	if got := try(own, 1); got != "fired" {
+		t.Errorf("may: %s", got)
+	}
+	if got := get[string](t, b.conn, "SELECT submitted_by FROM oarlock.runs WHERE schedule_id = $1", own); got != get[string](t, app, "SELECT session_user") {
+		t.Errorf("the run is %s's", got)
+	}
+	must(t, b.conn, "SELECT oarlock.cancel(run_id) FROM oarlock.runs WHERE schedule_id = $1", own)
+	must(t, b.conn, "UPDATE oarlock.schedules SET owner = 'nobody-at-all' WHERE schedule_id = $1", own)
+	if got := try(own, 1); got != "refused: role nobody-at-all may not enqueue runs" {
+		t.Errorf("without the right: %s", got)
+	}
+	b.put(t, `{"name": "nightly", "params": [{"name": "n", "type": "integer", "required": true}], "steps": [{"id": "a", "run": "true"}]}`)
+	must(t, b.conn, "UPDATE oarlock.schedules SET owner = session_user WHERE schedule_id = $1", own)
+	if got := try(own, 1); got != `refused: param "n": is required` {
+		t.Errorf("without a param: %s", got)
+	}
+	must(t, b.conn, "UPDATE oarlock.schedules SET params = '{\"n\": 1}' WHERE schedule_id = $1", own)
+	must(t, b.conn, "SELECT oarlock.set_queue('default', max_queued => 1)")
+	must(t, b.conn, "SELECT oarlock.enqueue('nightly', '{\"n\": 1}')")
+	if got := try(own, 1); got != "" {
+		t.Errorf("a full queue is waited for: %s", got)
+	}
+	must(t, b.conn, "UPDATE oarlock.agenda SET at = now(), held_from = now() - interval '61 seconds' WHERE id = $1", own)
+	attend(t, b.conn)
+	if got := b.decided(t, own); got != "refused" {
+		t.Errorf("a queue that was full for a minute: %s", got)
+	}
+	must(t, b.conn, "SELECT oarlock.set_dag('nightly', removed => true)")
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE kind = 'schedule'"); n != 0 {
+		t.Errorf("%d schedules of a removed DAG are on the agenda", n)
+	}
+}

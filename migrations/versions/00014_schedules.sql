@@ -1,0 +1,923 @@
+-- +goose Up
+
+-- Agenda ------------------------------------------------------------------------------------------------------------
+
+-- What the database itself has to do at a moment. Whichever worker looks first does it. Applications only insert rows here, or move
+-- those of their own schedules, so an open transaction holds up nobody else.
+CREATE TABLE oarlock.agenda (
+    kind      text        NOT NULL CHECK (kind IN ('schedule', 'ended')),
+    id        bigint      NOT NULL, -- a schedule that fires; a run that ended
+    n         int         NOT NULL DEFAULT 0, -- the generation of the run
+    at        timestamptz NOT NULL,
+    held_from timestamptz, -- what is due since then is not late: something holds it back, an overlap or an error
+    state     text, -- how the run ended; it may be open again when somebody reads this
+    errors    int         NOT NULL DEFAULT 0, -- in a row
+    error     text        NOT NULL DEFAULT '',
+    PRIMARY KEY (kind, id, n)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+CREATE INDEX agenda_at ON oarlock.agenda (at);
+
+-- All who end runs fire it: the flush of a worker, a cancel, a deadline, a run that nobody can drive. Others pay for one comparison.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO oarlock.agenda (kind, id, n, at, state) VALUES ('ended', NEW.run_id, NEW.generation, clock_timestamp(), NEW.state)
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER runs_ended AFTER UPDATE ON oarlock.runs FOR EACH ROW
+    WHEN (NEW.schedule_id IS NOT NULL AND OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION oarlock.run_ended();
+
+-- Schedules ---------------------------------------------------------------------------------------------------------
+
+CREATE TABLE oarlock.schedules (
+    schedule_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dag_id           bigint NOT NULL REFERENCES oarlock.dags,
+    name             text   NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 100),
+    owner            text, -- whose runs they are; null: the DAG's file has it
+    timing           oarlock.timing NOT NULL,
+    params           jsonb  NOT NULL,
+    labels           jsonb  NOT NULL,
+    overlap_policy   text   NOT NULL CHECK (overlap_policy IN ('skip', 'all', 'latest', 'cancel', 'allow')),
+    at_once          int    NOT NULL CHECK (at_once BETWEEN 1 AND 1000),
+    catchup          bool   NOT NULL,
+    catchup_window   interval,
+    catchup_max      int    NOT NULL CHECK (catchup_max BETWEEN 1 AND 1000),
+    jitter_ms        int    NOT NULL CHECK (jitter_ms BETWEEN 0 AND 3600000),
+    pause_on_failure int    NOT NULL CHECK (pause_on_failure >= 0), -- runs in a row; 0: never
+    decided_at       timestamptz NOT NULL, -- the newest fire time that is decided
+    failures         int    NOT NULL DEFAULT 0, -- runs that failed in a row
+    paused_by        text,
+    paused_at        timestamptz,
+    pause_note       text,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at         timestamptz, -- dropped, or gone from the file
+    CHECK ((paused_by IS NULL) = (paused_at IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+CREATE UNIQUE INDEX schedules_name ON oarlock.schedules (dag_id, coalesce(owner, ''), name) WHERE ended_at IS NULL;
+CREATE INDEX schedules_owner ON oarlock.schedules (owner) WHERE owner IS NOT NULL AND ended_at IS NULL;
+
+-- What became of each fire time: a row for each decision, or for several times with the same one.
+CREATE TABLE oarlock.fires (
+    schedule_id bigint      NOT NULL,
+    logical_at  timestamptz NOT NULL,
+    until       timestamptz, -- the last of several
+    count       int         DEFAULT 1, -- null: more than 1,000
+    outcome     text        NOT NULL CHECK (outcome IN ('fired', 'skipped', 'dropped', 'refused')),
+    run_id      bigint,
+    reason      text        NOT NULL DEFAULT '',
+    decided_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (schedule_id, logical_at)
+);
+
+-- What was decided, for the worker that asked.
+CREATE TYPE oarlock.decision AS (dag text, schedule text, outcome text, times int, late_ms bigint, message text, lane_id int);
+
+-- The same for whoever computes it.
+CREATE FUNCTION oarlock.jitter_of(s oarlock.schedules, at timestamptz) RETURNS interval
+LANGUAGE sql STABLE
+RETURN CASE WHEN (s).jitter_ms = 0 THEN interval '0'
+            ELSE ('x' || left(encode(sha256(convert_to(concat((s).schedule_id, ':', floor(extract(epoch FROM at))::bigint), 'UTF8')), 'hex'), 15))::bit(60)::bigint
+                 % (s).jitter_ms * interval '1 millisecond' END;
+COMMENT ON FUNCTION oarlock.jitter_of IS 'Internal: how long after a fire time the schedule fires.';
+
+-- Puts the next fire time of a schedule on the agenda, and returns it; null: it has none.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.arm_schedule(s oarlock.schedules) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+    coming timestamptz := oarlock.next_time(s.timing, s.decided_at);
+BEGIN
+    IF coming IS NULL OR s.paused_by IS NOT NULL OR s.ended_at IS NOT NULL
+       OR EXISTS (SELECT FROM oarlock.dags d WHERE d.dag_id = s.dag_id AND d.removed_at IS NOT NULL) THEN
+        DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
+        RETURN NULL;
+    END IF;
+    INSERT INTO oarlock.agenda AS a (kind, id, at) VALUES ('schedule', s.schedule_id, coming + oarlock.jitter_of(s, coming))
+    ON CONFLICT (kind, id, n) DO UPDATE SET at = excluded.at, held_from = NULL, errors = 0, error = '';
+    RETURN coming;
+END $$;
+-- +goose StatementEnd
+
+-- How many fire times lie above one moment and up to another; null: more than 1,000.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.count_times(t oarlock.timing, after timestamptz, upto timestamptz) RETURNS int
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    n int := 0;
+BEGIN
+    LOOP
+        after := oarlock.next_time(t, after);
+        EXIT WHEN after IS NULL OR after > upto;
+        n := n + 1;
+        IF n > 1000 THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    RETURN n;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down that all fire times that are not decided yet, up to a moment, have the same outcome.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.pass_over(s oarlock.schedules, upto timestamptz, outcome text, reason text) RETURNS SETOF oarlock.decision
+LANGUAGE plpgsql AS $$
+DECLARE
+    first timestamptz := oarlock.next_time(s.timing, s.decided_at);
+    n     int;
+BEGIN
+    WHILE EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = first) LOOP -- somebody triggered it
+        first := oarlock.next_time(s.timing, first);
+    END LOOP;
+    IF first <= upto THEN
+        n := oarlock.count_times(s.timing, first - interval '1 microsecond', upto);
+        INSERT INTO oarlock.fires (schedule_id, logical_at, until, count, outcome, reason)
+        VALUES (s.schedule_id, first, CASE WHEN n IS DISTINCT FROM 1 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, n, outcome, reason);
+        RETURN QUERY SELECT d.name, s.name, outcome, coalesce(n, 1000), NULL::bigint, reason, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Raises OA005 where the owner of a schedule may not have it any longer.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_owner(s oarlock.schedules) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT oarlock.role_is_one_of(s.owner, 'oarlock_submit', 'oarlock_worker') THEN
+        RAISE EXCEPTION 'role % may not enqueue runs', s.owner USING ERRCODE = 'OA005', HINT = 'grant it oarlock_submit, or drop its schedules';
+    ELSIF NOT oarlock.role_is_one_of(s.owner, 'oarlock_admin', 'oarlock_worker') AND NOT EXISTS (
+          SELECT FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
+           WHERE d.dag_id = s.dag_id AND v.spec #> '{allow,schedules}' = 'true') THEN
+        RAISE EXCEPTION 'the dag lets submitters have no schedules' USING ERRCODE = 'OA005', HINT = 'have it say allow: {schedules: true}';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Makes the run of one fire time.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.make_run(s oarlock.schedules, at timestamptz, trigger text, reason text, OUT run bigint, OUT lane int)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    d record;
+BEGIN
+    IF s.owner IS NOT NULL THEN
+        PERFORM oarlock.check_owner(s);
+    END IF;
+    SELECT x.name, v.put_by INTO d FROM oarlock.dags x JOIN oarlock.dag_versions v ON v.dag_id = x.dag_id AND v.version = x.current_version
+     WHERE x.dag_id = s.dag_id;
+    run := nextval('oarlock.runs_run_id_seq');
+    lane := oarlock.insert_checked(run, ROW(d.name, s.params, NULL, NULL, NULL, NULL, s.labels, NULL, at, NULL, NULL, NULL, trigger,
+        coalesce(s.owner, d.put_by), true, NULL, NULL, NULL, NULL, NULL, NULL, s.schedule_id, s.name, oarlock.last_time(s.timing, at))::oarlock.request,
+        clock_timestamp());
+    INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id, reason) VALUES (s.schedule_id, at, 'fired', run, reason);
+END $$;
+-- +goose StatementEnd
+
+-- Makes the run of one fire time, or says in `fires` why there is none. Where the queue is full, and there is time, it does neither.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.fire(s oarlock.schedules, at timestamptz, patient bool) RETURNS SETOF oarlock.decision
+LANGUAGE plpgsql AS $$
+DECLARE
+    made oarlock.decision;
+BEGIN
+    IF EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = fire.at) THEN -- somebody triggered it
+        RETURN;
+    END IF;
+    made.dag := d.name FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+    made.schedule := s.name;
+    made.times := 1;
+    BEGIN
+        made.lane_id := m.lane FROM oarlock.make_run(s, at, 'schedule', '') m;
+        made.outcome := 'fired';
+        made.late_ms := greatest(0, extract(epoch FROM clock_timestamp() - at - oarlock.jitter_of(s, at)) * 1000);
+    EXCEPTION WHEN OTHERS THEN
+        made.message := SQLERRM;
+        made.outcome := CASE WHEN SQLSTATE = 'OA006' AND patient THEN 'waits' WHEN SQLSTATE LIKE 'OA%' THEN 'refused' END;
+        IF made.outcome IS NULL THEN
+            RAISE;
+        END IF;
+    END;
+    IF made.outcome = 'refused' THEN
+        INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, reason) VALUES (s.schedule_id, at, 'refused', made.message);
+    END IF;
+    RETURN NEXT made;
+END $$;
+-- +goose StatementEnd
+
+-- Above which moment the times fire that are due, the last of them at upto; and why those before do not.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.fires_above(s oarlock.schedules, upto timestamptz, held_from timestamptz, now timestamptz, OUT above timestamptz, OUT reason text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    jitter interval := s.jitter_ms * interval '1 millisecond';
+    oldest timestamptz := upto;
+BEGIN
+    above := s.decided_at;
+    IF NOT s.catchup THEN
+        reason := 'late, and catchup is off';
+        above := greatest(above, least(now - interval '1 minute', held_from - interval '1 microsecond') - jitter);
+        -- an outage that is short beside the time between two fires loses nothing
+        IF upto <= above AND now - upto <= jitter + least(interval '10 minutes', (oarlock.next_time(s.timing, upto) - upto) / 2) THEN
+            above := upto - interval '1 microsecond';
+        END IF;
+        RETURN;
+    END IF;
+    IF now - s.catchup_window > above THEN
+        reason := 'older than catchup_window';
+        above := now - s.catchup_window;
+    END IF;
+    IF held_from IS NULL THEN -- what is held back comes in its turn, however much it is
+        FOR i IN 1 .. s.catchup_max LOOP
+            EXIT WHEN oldest IS NULL OR oldest <= above;
+            oldest := oarlock.last_time(s.timing, oldest);
+        END LOOP;
+        IF oldest > above THEN
+            reason := 'more than catchup_max came after it';
+            above := oldest;
+        END IF;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Leaves an item of the agenda for later. What is due from then on is not late.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, a.at)
+     WHERE a.kind = (item).kind AND a.id = (item).id AND a.n = (item).n;
+END;
+-- +goose StatementEnd
+
+-- Cancels the oldest run of a schedule, once.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.cancel_oldest(s oarlock.schedules) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    r oarlock.runs;
+BEGIN
+    SELECT * INTO r FROM oarlock.runs o WHERE o.schedule_id = s.schedule_id AND o.finished_at IS NULL ORDER BY o.run_id LIMIT 1;
+    IF FOUND AND NOT oarlock.is_canceling(r) THEN
+        PERFORM oarlock.request_control(r.run_id, NULL, NULL, 'cancel', '{}', 'schedule ' || s.name);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Decides the fire times of a schedule that are due, the oldest first. After 20 tries it leaves the rest to the next call: each is a
+-- subtransaction, and a snapshot has room for 64 of a transaction.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.attend_schedule(item oarlock.agenda) RETURNS SETOF oarlock.decision
+LANGUAGE plpgsql AS $$
+DECLARE
+    now    timestamptz := clock_timestamp();
+    s      oarlock.schedules;
+    made   oarlock.decision;
+    upto   timestamptz; -- the newest time that is due
+    coming timestamptz;
+    keep   record;
+    busy   int := 0;
+    tries  int := 0;
+    pause  interval;
+BEGIN
+    SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = item.id FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN -- somebody edits it
+        PERFORM oarlock.put_off(item, interval '1 second');
+        RETURN;
+    END IF;
+    upto := oarlock.last_time(s.timing, now + interval '1 microsecond');
+    IF upto + oarlock.jitter_of(s, upto) > now THEN
+        upto := oarlock.last_time(s.timing, upto);
+    END IF;
+    IF upto > s.decided_at THEN
+        keep := oarlock.fires_above(s, upto, item.held_from, now);
+        IF keep.above > s.decided_at THEN
+            keep.above := least(keep.above, upto);
+            RETURN QUERY SELECT * FROM oarlock.pass_over(s, keep.above, 'dropped', keep.reason);
+            s.decided_at := keep.above;
+        END IF;
+        IF s.overlap_policy <> 'allow' THEN
+            SELECT count(*) INTO busy FROM (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL LIMIT s.at_once) x;
+        END IF;
+    END IF;
+    WHILE pause IS NULL LOOP
+        coming := oarlock.next_time(s.timing, s.decided_at);
+        EXIT WHEN coming IS NULL OR coming > upto OR upto IS NULL;
+        IF busy >= s.at_once AND s.overlap_policy = 'skip' THEN
+            RETURN QUERY SELECT p.* FROM oarlock.pass_over(s, upto, 'skipped', (SELECT format('run %s is not over', min(r.run_id)) FROM oarlock.runs r
+                                                            WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL)) p;
+            s.decided_at := upto;
+        ELSIF busy >= s.at_once THEN
+            pause := interval '1 minute'; -- the end of a run comes before
+            IF s.overlap_policy = 'cancel' THEN
+                PERFORM oarlock.cancel_oldest(s);
+            END IF;
+        ELSIF tries = 20 THEN
+            pause := interval '0';
+        ELSE
+            IF s.overlap_policy IN ('latest', 'cancel') AND coming < upto THEN
+                RETURN QUERY SELECT * FROM oarlock.pass_over(s, oarlock.last_time(s.timing, upto), 'skipped', 'a later one fires');
+                coming := upto;
+            END IF;
+            made := NULL;
+            SELECT * INTO made FROM oarlock.fire(s, coming, item.held_from IS NULL OR item.held_from > now - interval '1 minute');
+            IF made.outcome = 'waits' THEN
+                pause := interval '1 second';
+            ELSE
+                tries := tries + 1;
+                s.decided_at := coming;
+                busy := busy + CASE WHEN made.outcome = 'fired' AND s.overlap_policy <> 'allow' THEN 1 ELSE 0 END;
+            END IF;
+            IF made.outcome IS NOT NULL THEN
+                RETURN NEXT made;
+            END IF;
+        END IF;
+    END LOOP;
+    UPDATE oarlock.schedules x SET decided_at = s.decided_at WHERE x.schedule_id = s.schedule_id AND x.decided_at <> s.decided_at;
+    IF pause IS NULL THEN
+        PERFORM oarlock.arm_schedule(s);
+    ELSE
+        PERFORM oarlock.put_off(item, pause);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- What follows the end of a schedule's run: what it held back may fire, and a schedule whose runs fail in a row may pause.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.attend_end(item oarlock.agenda) RETURNS SETOF oarlock.decision
+LANGUAGE plpgsql AS $$
+DECLARE
+    s    oarlock.schedules;
+    own  bigint := (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id);
+    note text;
+BEGIN
+    SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = own FOR NO KEY UPDATE SKIP LOCKED;
+    IF own IS NOT NULL THEN
+        PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own AND s.schedule_id IS NOT NULL FOR UPDATE SKIP LOCKED;
+        IF s.schedule_id IS NULL OR NOT FOUND AND EXISTS (SELECT FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own) THEN
+            PERFORM oarlock.put_off(item, interval '100 milliseconds'); -- somebody has it now, and waiting for each other would be a deadlock
+            RETURN;
+        END IF;
+        UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = own AND a.held_from IS NOT NULL AND a.errors = 0;
+        IF item.state <> 'canceled' THEN
+            UPDATE oarlock.schedules x SET failures = CASE item.state WHEN 'failed' THEN x.failures + 1 ELSE 0 END
+             WHERE x.schedule_id = own RETURNING * INTO s;
+        END IF;
+        IF s.pause_on_failure > 0 AND s.failures >= s.pause_on_failure AND s.paused_by IS NULL AND s.ended_at IS NULL THEN
+            note := format('%s of its runs failed in a row, the last is run %s', s.failures, item.id);
+            UPDATE oarlock.schedules x SET paused_by = 'oarlock', paused_at = clock_timestamp(), pause_note = note WHERE x.schedule_id = own;
+            DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own;
+            INSERT INTO oarlock.events (run_id, kind, message) VALUES (item.id, 'schedule_paused', format('schedule %s is paused: %s', s.name, note));
+            RETURN QUERY SELECT d.name, s.name, 'paused', 1, NULL::bigint, note, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+        END IF;
+    END IF;
+    DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
+END $$;
+-- +goose StatementEnd
+
+-- Does what is due, for half a second at most, and says what came of each. Each item is a subtransaction, so a bad one costs itself
+-- only. A row of kind `more` says that there is more to do. It waits for no lock of an application longer than lock_timeout.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.attend(floor timestamptz, batch int)
+RETURNS TABLE (kind text, dag text, schedule text, outcome text, times int, late_ms bigint, message text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms' AS $$
+#variable_conflict use_column
+DECLARE
+    began timestamptz := clock_timestamp();
+    item  oarlock.agenda;
+    made  oarlock.decision[];
+    d     oarlock.decision;
+    lanes int[] := '{}';
+    items int := 0;
+    room  int := 40; -- subtransactions
+BEGIN
+    PERFORM pg_current_xact_id(); -- before the clock of any run that is made here
+    FOR item IN SELECT a.* FROM oarlock.agenda a WHERE a.at > attend.floor AND a.at <= statement_timestamp()
+                 ORDER BY a.at LIMIT attend.batch FOR UPDATE SKIP LOCKED LOOP
+        items := items + 1;
+        BEGIN
+            made := ARRAY(SELECT x FROM oarlock.attend_schedule(item) x WHERE item.kind = 'schedule'
+                          UNION ALL SELECT x FROM oarlock.attend_end(item) x WHERE item.kind = 'ended');
+        EXCEPTION WHEN OTHERS THEN
+            made := ARRAY[ROW(NULL, NULL, 'put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
+            IF left(SQLSTATE, 2) IN ('08', '40', '53', '55', '57', '58') THEN
+                PERFORM oarlock.put_off(item, interval '1 second');
+            ELSE
+                made[1].outcome := 'failed';
+                UPDATE oarlock.agenda a SET errors = a.errors + 1, error = SQLERRM WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
+                PERFORM oarlock.put_off(item, least(2 ^ least(item.errors, 6), 60) * interval '1 minute');
+            END IF;
+        END;
+        room := room - 1;
+        FOREACH d IN ARRAY made LOOP
+            kind := item.kind;
+            dag := d.dag;
+            schedule := coalesce(d.schedule, item.id::text);
+            outcome := d.outcome;
+            times := d.times;
+            late_ms := d.late_ms;
+            message := d.message;
+            lanes := lanes || d.lane_id;
+            room := room - 1;
+            RETURN NEXT;
+        END LOOP;
+        EXIT WHEN room <= 0 OR clock_timestamp() > began + interval '500 milliseconds';
+    END LOOP;
+    PERFORM oarlock.wake(l, count(*)) FROM unnest(lanes) l WHERE l IS NOT NULL GROUP BY l;
+    IF items = batch OR room <= 0 OR clock_timestamp() > began + interval '500 milliseconds' THEN
+        RETURN QUERY SELECT 'more', NULL, NULL, NULL, NULL::int, NULL::bigint, NULL;
+    END IF;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.attend IS 'Internal: does what is due on the agenda.';
+
+-- Keeping schedules ---------------------------------------------------------------------------------------------------
+
+-- One schedule as a file or an application has it, made or changed. Nothing fires by that: a new one counts from now on, and so does one
+-- whose times changed. Any other change moves nothing.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.store_schedule(dag bigint, owner text, def jsonb) RETURNS oarlock.schedules
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    v       oarlock.dag_versions;
+    wanted  oarlock.schedules;
+    kept    oarlock.schedules;
+    made    oarlock.schedules;
+    unknown text;
+BEGIN
+    SELECT x.* INTO v FROM oarlock.dag_versions x JOIN oarlock.dags d ON d.dag_id = x.dag_id AND d.current_version = x.version WHERE x.dag_id = dag;
+    SELECT k INTO unknown FROM jsonb_object_keys(def) k
+     WHERE k <> ALL ('{name,cron,every,at,timezone,start,end,except,params,labels,overlap_policy,at_once,catchup,catchup_window,catchup_max,jitter,pause_on_failure,enabled}');
+    IF FOUND THEN
+        RAISE EXCEPTION 'a schedule has no %', left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'its keys are those of `schedule:` in a file';
+    END IF;
+    BEGIN
+        wanted.timing := oarlock.make_timing(def ->> 'cron', (def ->> 'every')::interval, (def ->> 'at')::timestamptz, coalesce(def ->> 'timezone', 'UTC'),
+            (def ->> 'start')::timestamptz, (def ->> 'end')::timestamptz, ARRAY(SELECT jsonb_array_elements_text(def -> 'except')));
+        wanted.overlap_policy := coalesce(def ->> 'overlap_policy', 'skip');
+        wanted.at_once := coalesce((def ->> 'at_once')::int, 1);
+        wanted.catchup := coalesce((def ->> 'catchup')::bool, false);
+        wanted.catchup_window := extract(epoch FROM (def ->> 'catchup_window')::interval) * interval '1 second'; -- a day has 24 hours
+        wanted.catchup_max := coalesce((def ->> 'catchup_max')::int, 100);
+        wanted.jitter_ms := coalesce(extract(epoch FROM (def ->> 'jitter')::interval) * 1000, 0);
+        wanted.pause_on_failure := coalesce((def ->> 'pause_on_failure')::int, 0);
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION 'schedule: %', SQLERRM USING ERRCODE = 'OA013', HINT = 'durations are like 15m, times like 2026-11-20T03:00:00Z';
+    END;
+    wanted.params := coalesce(def -> 'params', '{}');
+    wanted.labels := coalesce(def -> 'labels', '{}');
+    wanted.name := coalesce(def ->> 'name', oarlock.timing_text(wanted.timing));
+    PERFORM oarlock.check_schedule(wanted);
+    PERFORM oarlock.check_labels('labels', wanted.labels);
+    PERFORM oarlock.check_params(v.params, wanted.params, format('schedule %s: ', wanted.name));
+    INSERT INTO oarlock.schedules (dag_id, name, owner, timing, params, labels, overlap_policy, at_once, catchup, catchup_window, catchup_max,
+        jitter_ms, pause_on_failure, decided_at)
+    VALUES (dag, wanted.name, owner, wanted.timing, wanted.params, wanted.labels, wanted.overlap_policy, wanted.at_once, wanted.catchup,
+        wanted.catchup_window, wanted.catchup_max, wanted.jitter_ms, wanted.pause_on_failure, clock_timestamp())
+    ON CONFLICT DO NOTHING RETURNING * INTO made;
+    IF FOUND THEN
+        PERFORM oarlock.arm_schedule(made);
+        RETURN made;
+    END IF;
+    SELECT * INTO kept FROM oarlock.schedules x
+     WHERE x.dag_id = dag AND x.owner IS NOT DISTINCT FROM owner AND x.name = wanted.name AND x.ended_at IS NULL FOR NO KEY UPDATE;
+    UPDATE oarlock.schedules x
+       SET timing = wanted.timing, params = wanted.params, labels = wanted.labels, overlap_policy = wanted.overlap_policy, at_once = wanted.at_once,
+           catchup = wanted.catchup, catchup_window = wanted.catchup_window, catchup_max = wanted.catchup_max, jitter_ms = wanted.jitter_ms,
+           pause_on_failure = wanted.pause_on_failure,
+           decided_at = CASE WHEN x.timing = wanted.timing THEN x.decided_at ELSE greatest(x.decided_at, clock_timestamp()) END
+     WHERE x.schedule_id = kept.schedule_id RETURNING x.* INTO made;
+    IF (made.timing, made.jitter_ms) IS DISTINCT FROM (kept.timing, kept.jitter_ms) THEN
+        PERFORM oarlock.arm_schedule(made);
+    END IF;
+    RETURN made;
+END $$;
+-- +goose StatementEnd
+
+CREATE FUNCTION oarlock.timing_text(t oarlock.timing) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN (t).cron IS NOT NULL THEN (t).cron
+            WHEN (t).every_ms IS NOT NULL THEN 'every ' || justify_interval((t).every_ms * interval '1 millisecond')
+            ELSE 'at ' || to_char((t).at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END;
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_schedule(s oarlock.schedules) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    wrong text[] := CASE
+        WHEN octet_length(s.name) NOT BETWEEN 1 AND 100 THEN ARRAY['its name has 1 to 100 bytes', 'give it a shorter name']
+        WHEN s.overlap_policy NOT IN ('skip', 'all', 'latest', 'cancel', 'allow') THEN
+             ARRAY[format('overlap_policy is %s', left(s.overlap_policy, 100)), 'it is skip, all, latest, cancel or allow']
+        WHEN s.at_once NOT BETWEEN 1 AND 1000 THEN ARRAY[format('at_once is %s', s.at_once), 'it is from 1 to 1000']
+        WHEN s.catchup_window IS NOT NULL AND NOT s.catchup THEN ARRAY['catchup_window without catchup', 'add catchup: true']
+        WHEN s.catchup_window <= '0' THEN ARRAY[format('catchup_window is %s', s.catchup_window), 'it is a duration such as 1d']
+        WHEN s.catchup_max NOT BETWEEN 1 AND 1000 THEN ARRAY[format('catchup_max is %s', s.catchup_max), 'it is from 1 to 1000']
+        WHEN s.jitter_ms NOT BETWEEN 0 AND 3600000 THEN ARRAY['jitter is more than an hour, or less than nothing', 'it is from 0 to 1h']
+        WHEN s.jitter_ms * interval '1 millisecond' >= oarlock.shortest_gap(s.timing) THEN
+             ARRAY[format('jitter is not less than the %s between two times', oarlock.shortest_gap(s.timing)), 'make it shorter']
+        WHEN s.pause_on_failure < 0 THEN ARRAY[format('pause_on_failure is %s', s.pause_on_failure), 'it counts runs that fail in a row']
+    END;
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'schedule %: %', left(s.name, 100), wrong[1] USING ERRCODE = 'OA013', HINT = wrong[2];
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Takes a schedule away. Its runs, and what became of its times, stay.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.end_schedule(id bigint) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    UPDATE oarlock.schedules s SET ended_at = clock_timestamp() WHERE s.schedule_id = id AND s.ended_at IS NULL;
+    DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = end_schedule.id;
+END;
+-- +goose StatementEnd
+
+-- Makes a DAG's own schedules those of its file.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.sync_schedules(dag bigint, defs jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    def  jsonb;
+    kept bigint[] := '{}';
+BEGIN
+    FOR def IN SELECT d FROM jsonb_array_elements(defs) d WHERE d -> 'enabled' IS DISTINCT FROM 'false' LOOP
+        kept := kept || (oarlock.store_schedule(dag, NULL, def)).schedule_id;
+    END LOOP;
+    PERFORM oarlock.end_schedule(s.schedule_id) FROM oarlock.schedules s
+      WHERE s.dag_id = sync_schedules.dag AND s.owner IS NULL AND s.ended_at IS NULL AND s.schedule_id <> ALL (kept);
+END $$;
+-- +goose StatementEnd
+
+-- A DAG was taken out of service, or back into it: then its schedules count from now on.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.place_schedules(dag bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    s oarlock.schedules;
+BEGIN
+    FOR s IN UPDATE oarlock.schedules x SET decided_at = greatest(x.decided_at, clock_timestamp())
+              WHERE x.dag_id = place_schedules.dag AND x.ended_at IS NULL RETURNING * LOOP
+        PERFORM oarlock.arm_schedule(s);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- The schedule that somebody means: the owner's, else one's own, else the file's, else another's.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool) RETURNS oarlock.schedules
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_variable
+DECLARE
+    s oarlock.schedules;
+BEGIN
+    SELECT x.* INTO s FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
+     WHERE d.name = dag AND x.name = name AND x.ended_at IS NULL AND (for_all OR x.owner = session_user) AND (owner IS NULL OR x.owner = owner)
+     ORDER BY x.owner = session_user DESC NULLS LAST, x.owner NULLS FIRST LIMIT 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat(left(name, 100), CASE WHEN NOT for_all THEN ' of yours' ELSE ' of ' || owner END)
+            USING ERRCODE = 'OA016', HINT = 'see SELECT * FROM oarlock.schedule_list()';
+    END IF;
+    RETURN s;
+END $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.lock_schedule(dag text, name text, owner text) RETURNS oarlock.schedules
+LANGUAGE plpgsql AS $$
+DECLARE
+    s oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.operates());
+BEGIN
+    SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = s.schedule_id FOR NO KEY UPDATE;
+    IF s.ended_at IS NOT NULL THEN -- or another one has its name now
+        s := oarlock.lock_schedule(dag, name, owner);
+    END IF;
+    RETURN s;
+END $$;
+-- +goose StatementEnd
+
+-- One schedule of the session user's.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_own(dag text, def jsonb) RETURNS oarlock.schedules
+LANGUAGE plpgsql AS $$
+DECLARE
+    d record;
+    s oarlock.schedules;
+BEGIN
+    SELECT x.dag_id, x.removed_at INTO d FROM oarlock.dags x WHERE x.name = dag;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
+    ELSIF d.removed_at IS NOT NULL THEN
+        RAISE EXCEPTION 'dag % was removed', dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
+    END IF;
+    s.dag_id := d.dag_id;
+    s.owner := session_user;
+    PERFORM oarlock.check_owner(s);
+    s := oarlock.store_schedule(d.dag_id, session_user, def);
+    IF NOT oarlock.operates() THEN
+        IF (s.timing).every_ms < 10000 THEN
+            RAISE EXCEPTION 'schedule %: every is less than 10 seconds', s.name USING ERRCODE = 'OA013', HINT = 'administrators may have it down to 1s';
+        ELSIF (SELECT count(*) > 10000 FROM oarlock.schedules x WHERE x.owner = session_user AND x.ended_at IS NULL) THEN
+            RAISE EXCEPTION '% has 10000 schedules already', session_user USING ERRCODE = 'OA012', HINT = 'drop some: oarlock.drop_schedule';
+        END IF;
+    END IF;
+    RETURN s;
+END $$;
+-- +goose StatementEnd
+
+-- When a schedule fires next, its jitter included; null: never, or it is paused.
+CREATE FUNCTION oarlock.next_of(s oarlock.schedules) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN (SELECT a.at FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = (s).schedule_id);
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_schedule(dag text, name text, cron text DEFAULT NULL, every interval DEFAULT NULL, at timestamptz DEFAULT NULL,
+    timezone text DEFAULT NULL, params jsonb DEFAULT NULL, labels jsonb DEFAULT NULL, overlap_policy text DEFAULT NULL, at_once int DEFAULT NULL,
+    catchup bool DEFAULT NULL, catchup_window interval DEFAULT NULL, catchup_max int DEFAULT NULL, jitter interval DEFAULT NULL,
+    start_at timestamptz DEFAULT NULL, end_at timestamptz DEFAULT NULL, except_at text[] DEFAULT NULL, pause_on_failure int DEFAULT NULL,
+    OUT schedule_id bigint, OUT next_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s oarlock.schedules;
+BEGIN
+    IF name IS NULL THEN
+        RAISE EXCEPTION 'a schedule needs a name' USING ERRCODE = 'OA013', HINT = 'one that stays the same when its times change';
+    END IF;
+    s := oarlock.put_own(dag, jsonb_strip_nulls(jsonb_build_object('name', name, 'cron', cron, 'every', every, 'at', at, 'timezone', timezone,
+        'labels', labels, 'overlap_policy', overlap_policy, 'at_once', at_once, 'catchup', catchup, 'catchup_window', catchup_window,
+        'catchup_max', catchup_max, 'jitter', jitter, 'start', start_at, 'end', end_at, 'except', to_jsonb(except_at),
+        'pause_on_failure', pause_on_failure)) || jsonb_build_object('params', coalesce(params, '{}')));
+    schedule_id := s.schedule_id;
+    next_at := oarlock.next_of(s);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.put_schedule IS $$Makes or changes a schedule of yours, and returns its number and when it fires next. The DAG has to say `allow: {schedules: true}`, unless you administer Oarlock. It is part of your transaction, and the same call again changes nothing. Nothing fires by it: a new schedule, or one whose times change, counts from now on.
+
+Exactly one of `cron`, `every` and `at`. The rest means what it means in a file. Its runs are yours, as if you had enqueued them.
+
+```sql
+SELECT next_at FROM oarlock.put_schedule('report', 'acme nightly', cron => '30 3 * * 1-5', timezone => 'Europe/Paris', params => '{"day": "2026-11-20"}');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.put_schedules(schedules jsonb, dag text DEFAULT NULL) RETURNS TABLE (dag_name text, name text, schedule_id bigint, next_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    def  jsonb;
+    s    oarlock.schedules;
+    kept bigint[] := '{}';
+BEGIN
+    IF jsonb_typeof(schedules) IS DISTINCT FROM 'array' OR jsonb_array_length(schedules) > 10000 THEN
+        RAISE EXCEPTION 'schedules is an array of at most 10000 objects' USING ERRCODE = 'OA013',
+            HINT = 'like [{"dag": "report", "name": "nightly", "cron": "30 3 * * *"}]; an empty one drops all';
+    END IF;
+    FOR def IN SELECT d FROM jsonb_array_elements(schedules) d ORDER BY d ->> 'dag', d ->> 'name' LOOP
+        IF put_schedules.dag IS NOT NULL AND def ? 'dag' AND def ->> 'dag' <> put_schedules.dag OR NOT def ? 'name' THEN
+            RAISE EXCEPTION 'each schedule has a name, and a dag that is %', coalesce(put_schedules.dag, 'named') USING ERRCODE = 'OA013',
+                HINT = 'like {"dag": "report", "name": "nightly", "cron": "30 3 * * *"}';
+        END IF;
+        s := oarlock.put_own(coalesce(def ->> 'dag', put_schedules.dag), def - 'dag');
+        IF s.schedule_id = ANY (kept) THEN
+            RAISE EXCEPTION 'schedule % is there twice', s.name USING ERRCODE = 'OA013', HINT = 'names are unique within a dag';
+        END IF;
+        kept := kept || s.schedule_id;
+        dag_name := coalesce(def ->> 'dag', put_schedules.dag);
+        name := s.name;
+        schedule_id := s.schedule_id;
+        next_at := oarlock.next_of(s);
+        RETURN NEXT;
+    END LOOP;
+    PERFORM oarlock.end_schedule(x.schedule_id) FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
+      WHERE x.owner = session_user AND x.ended_at IS NULL AND x.schedule_id <> ALL (kept) AND (put_schedules.dag IS NULL OR d.name = put_schedules.dag);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.put_schedules IS $$Makes your schedules, or yours of one DAG, exactly those of a set: what is not in it is dropped. In one transaction, and the same set again changes nothing. Each has a `name` and the keys of `schedule:` in a file; `dag` where the call names none.
+
+```sql
+SELECT name, next_at FROM oarlock.put_schedules('[{"name": "nightly", "cron": "30 3 * * *", "params": {"day": "2026-11-20"}}, {"name": "often", "every": "15m", "params": {"day": "2026-11-20"}}]', 'report');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.drop_schedule(dag text, name text, owner text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
+BEGIN
+    IF s.owner IS NULL THEN
+        RAISE EXCEPTION 'schedule % is in the file of dag %', name, dag USING ERRCODE = 'OA013', HINT = 'take it out of the file and apply that, or pause the schedule';
+    END IF;
+    PERFORM oarlock.end_schedule(s.schedule_id);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.drop_schedule IS $$Takes a schedule of yours away; administrators: of any `owner`. Its runs go on.
+
+```sql
+SELECT oarlock.drop_schedule('report', 'acme nightly');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.pause_schedule(dag text, name text, note text DEFAULT NULL, owner text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
+BEGIN
+    UPDATE oarlock.schedules x
+       SET paused_by = session_user, paused_at = coalesce(x.paused_at, clock_timestamp()), pause_note = coalesce(left(note, 1000), x.pause_note)
+     WHERE x.schedule_id = s.schedule_id;
+    DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.pause_schedule IS $$Pauses a schedule of yours; administrators: any. It fires nothing until it is resumed; runs that are there go on.
+
+```sql
+SELECT oarlock.pause_schedule('report', 'acme nightly', note => 'until the new disks are in');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.resume_schedule(dag text, name text, catch_up bool DEFAULT false, owner text DEFAULT NULL, OUT next_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s   oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
+    now timestamptz := clock_timestamp();
+BEGIN
+    IF s.paused_by IS NOT NULL THEN
+        IF NOT coalesce(catch_up, false) THEN
+            PERFORM oarlock.pass_over(s, now, 'skipped', 'paused by ' || s.paused_by);
+            s.decided_at := greatest(s.decided_at, now);
+        END IF;
+        UPDATE oarlock.schedules x SET paused_by = NULL, paused_at = NULL, pause_note = NULL, failures = 0, decided_at = s.decided_at
+         WHERE x.schedule_id = s.schedule_id RETURNING * INTO s;
+        PERFORM oarlock.arm_schedule(s);
+    END IF;
+    next_at := oarlock.next_of(s);
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`.
+
+```sql
+SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.trigger_schedule(dag text, name text, logical_at timestamptz DEFAULT now(), owner text DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s    oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
+    had  oarlock.fires;
+    made record;
+BEGIN
+    IF NOT isfinite(logical_at) THEN
+        RAISE EXCEPTION 'logical_at must be a moment, not infinity' USING ERRCODE = 'OA013', HINT = 'leave it out for now';
+    END IF;
+    SELECT * INTO had FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = coalesce(trigger_schedule.logical_at, now());
+    IF had.run_id IS NOT NULL THEN
+        RETURN had.run_id;
+    ELSIF FOUND THEN -- what was skipped or refused then runs now
+        DELETE FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = had.logical_at;
+    END IF;
+    made := oarlock.make_run(s, coalesce(logical_at, now()), 'manual', 'triggered by ' || session_user);
+    PERFORM oarlock.wake(made.lane, 1);
+    RETURN made.run;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.trigger_schedule IS $$Starts a run of a schedule of yours now, and returns its number; administrators: of any. Nothing holds it back, neither a pause nor a run before it. Twice with one `logical_at`, or with one that has fired, gives the same run.
+
+```sql
+SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11-20T02:30:00Z');
+```$$;
+-- +goose StatementEnd
+
+-- Seeing schedules ----------------------------------------------------------------------------------------------------
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0)
+RETURNS TABLE (id bigint, dag_name text, name text, schedule_owner text, cron text, every interval, at timestamptz, timezone text, start_at timestamptz,
+    end_at timestamptz, except_at text[], params jsonb, labels jsonb, overlap_policy text, at_once int, catchup bool, catchup_window interval,
+    catchup_max int, jitter interval, pause_on_failure int, paused_by text, paused_at timestamptz, pause_note text, next_at timestamptz,
+    last_at timestamptz, last_outcome text, last_run bigint, last_reason text, unfinished bigint, failures int, errors int, error text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT s.schedule_id, d.name, s.name, s.owner, (s.timing).cron, (s.timing).every_ms * interval '1 millisecond', (s.timing).at, (s.timing).timezone,
+           (s.timing).start_at, (s.timing).end_at, (s.timing).except_at, s.params, s.labels, s.overlap_policy, s.at_once, s.catchup, s.catchup_window,
+           s.catchup_max, s.jitter_ms * interval '1 millisecond', s.pause_on_failure, s.paused_by, s.paused_at, s.pause_note,
+           a.at,
+           f.logical_at, f.outcome, f.run_id, f.reason,
+           (SELECT count(*) FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL),
+           s.failures, coalesce(a.errors, 0), coalesce(a.error, '')
+      FROM oarlock.schedules s
+      JOIN oarlock.dags d USING (dag_id)
+      LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
+      LEFT JOIN LATERAL (SELECT * FROM oarlock.fires x WHERE x.schedule_id = s.schedule_id ORDER BY x.logical_at DESC LIMIT 1) f ON true
+     WHERE s.ended_at IS NULL AND s.schedule_id > schedule_list.after AND (s.owner = session_user OR oarlock.sees_all())
+       AND (schedule_list.dag IS NULL OR d.name = schedule_list.dag) AND (schedule_list.owner IS NULL OR s.owner = schedule_list.owner)
+     ORDER BY s.schedule_id LIMIT schedule_list.rows;
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row.
+
+```sql
+SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.schedule_fires(dag text, name text, since timestamptz DEFAULT '-infinity', rows int DEFAULT 100, owner text DEFAULT NULL)
+RETURNS TABLE (logical_at timestamptz, until timestamptz, times int, outcome text, run bigint, run_state text, reason text, decided_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all());
+BEGIN
+    RETURN QUERY SELECT f.logical_at, f.until, f.count, f.outcome, f.run_id, r.state, f.reason, f.decided_at
+                   FROM oarlock.fires f LEFT JOIN oarlock.runs r ON r.run_id = f.run_id
+                  WHERE f.schedule_id = s.schedule_id AND f.logical_at >= schedule_fires.since ORDER BY f.logical_at DESC LIMIT schedule_fires.rows;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.schedule_fires IS $$What became of the times of a schedule, the newest first: `fired`, `skipped` (a run before it was not over, or a pause), `dropped` (too late) or `refused`, with the reason. Several times with one outcome are a row, from `logical_at` to `until`; `times` counts them, null: more than 1,000.
+
+```sql
+SELECT logical_at, outcome, run, reason FROM oarlock.schedule_fires('report', 'acme nightly', since => now() - interval '7 days');
+```$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.schedule_times(dag text, name text, n int DEFAULT 5, owner text DEFAULT NULL) RETURNS SETOF timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s  oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all());
+    at timestamptz := greatest(s.decided_at, clock_timestamp());
+BEGIN
+    IF n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'n is from 1 to 1000, not %', n USING ERRCODE = 'OA013', HINT = 'begin from another time with oarlock.cron_times';
+    END IF;
+    FOR i IN 1 .. n LOOP
+        at := oarlock.next_time(s.timing, at);
+        EXIT WHEN at IS NULL;
+        RETURN NEXT at;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.schedule_times IS $$The next times of a schedule, without its jitter. A pause does not change them.
+
+```sql
+SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
+```$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION oarlock.schedule_times(text, text, int, text);
+DROP FUNCTION oarlock.schedule_fires(text, text, timestamptz, int, text);
+DROP FUNCTION oarlock.schedule_list(text, text, int, bigint);
+DROP FUNCTION oarlock.trigger_schedule(text, text, timestamptz, text);
+DROP FUNCTION oarlock.resume_schedule(text, text, bool, text);
+DROP FUNCTION oarlock.pause_schedule(text, text, text, text);
+DROP FUNCTION oarlock.drop_schedule(text, text, text);
+DROP FUNCTION oarlock.put_schedules(jsonb, text);
+DROP FUNCTION oarlock.put_schedule(text, text, text, interval, timestamptz, text, jsonb, jsonb, text, int, bool, interval, int, interval, timestamptz, timestamptz, text[], int);
+DROP FUNCTION oarlock.next_of(oarlock.schedules);
+DROP FUNCTION oarlock.put_own(text, jsonb);
+DROP FUNCTION oarlock.lock_schedule(text, text, text);
+DROP FUNCTION oarlock.find_schedule(text, text, text, bool);
+DROP FUNCTION oarlock.place_schedules(bigint);
+DROP FUNCTION oarlock.sync_schedules(bigint, jsonb);
+DROP FUNCTION oarlock.end_schedule(bigint);
+DROP FUNCTION oarlock.check_schedule(oarlock.schedules);
+DROP FUNCTION oarlock.timing_text(oarlock.timing);
+DROP FUNCTION oarlock.store_schedule(bigint, text, jsonb);
+DROP FUNCTION oarlock.attend(timestamptz, int);
+DROP FUNCTION oarlock.attend_end(oarlock.agenda);
+DROP FUNCTION oarlock.attend_schedule(oarlock.agenda);
+DROP FUNCTION oarlock.cancel_oldest(oarlock.schedules);
+DROP FUNCTION oarlock.put_off(oarlock.agenda, interval);
+DROP FUNCTION oarlock.fires_above(oarlock.schedules, timestamptz, timestamptz, timestamptz);
+DROP FUNCTION oarlock.fire(oarlock.schedules, timestamptz, bool);
+DROP FUNCTION oarlock.make_run(oarlock.schedules, timestamptz, text, text);
+DROP FUNCTION oarlock.check_owner(oarlock.schedules);
+DROP FUNCTION oarlock.pass_over(oarlock.schedules, timestamptz, text, text);
+DROP FUNCTION oarlock.count_times(oarlock.timing, timestamptz, timestamptz);
+DROP FUNCTION oarlock.arm_schedule(oarlock.schedules);
+DROP FUNCTION oarlock.jitter_of(oarlock.schedules, timestamptz);
+DROP TYPE oarlock.decision;
+DROP TABLE oarlock.fires;
+DROP TRIGGER runs_ended ON oarlock.runs;
+DROP FUNCTION oarlock.run_ended();
+DROP TABLE oarlock.schedules;
+DROP TABLE oarlock.agenda;
