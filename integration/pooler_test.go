@@ -71,7 +71,9 @@ const onlyFsync = " checks failed: durability\n"
 // A worker says which line is to be written, and doctor has said so before. Transaction mode and a pool that is only too small are
 // a scene of the runbook.
 func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
-	t.Parallel() // but not its cases: parallel ones begin after all other tests, and one of these waits for half a minute
+	small, _ := throughPooler(t, pgtest.PgBouncer{Size: 1})
+	waiting := small.worker(t, "w1") // for half a minute, which goes by while this test waits for its turn
+	t.Parallel()                     // but not its cases: parallel ones begin after all other tests
 	cases := map[string]struct {
 		pooler pgtest.PgBouncer
 		param  string // of the URL
@@ -87,21 +89,27 @@ func TestPooler_ThatWorkersCannotUseIsRefused(t *testing.T) {
 			param: "&statement_timeout=60000", want: []string{"unsupported startup parameter: statement_timeout", "ignore_startup_parameters = extra_float_digits,statement_timeout"},
 			status: 6, doctor: []string{"ignore_startup_parameters = extra_float_digits,statement_timeout"},
 		},
-		"a pool of one": {
-			pooler: pgtest.PgBouncer{Size: 1}, want: []string{"default_pool_size = 10 "},
-			status: 1, doctor: []string{"default_pool_size = 10 ", onlyFsync},
-		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b, _ := throughPooler(t, c.pooler)
 			b.url += c.param
+			b.refused(t, b.worker(t, "w1"), c.want...)
 			b.start(t, []string{"database_url=" + b.url}, "doctor").ends(t, c.status, c.doctor...)
-			b.worker(t, "w1").ends(t, 6, c.want...)
-			if live := b.live(t); live != "" {
-				t.Errorf("%s is registered", live)
-			}
 		})
+	}
+	t.Run("a pool of one", func(t *testing.T) {
+		small.refused(t, waiting, "default_pool_size = 10 ")
+		small.start(t, []string{"database_url=" + small.url}, "doctor").ends(t, 1, "default_pool_size = 10 ", onlyFsync)
+	})
+}
+
+// refused waits for the end of a worker that cannot use its pooler.
+func (b *bench) refused(t *testing.T, w *process, words ...string) {
+	t.Helper()
+	w.ends(t, 6, words...)
+	if live := b.live(t); live != "" {
+		t.Errorf("%s is registered", live)
 	}
 }
 

@@ -138,23 +138,28 @@ func TestRunbook_AnUpgrade(t *testing.T) {
 
 // PgBouncer stands before the database in a mode that workers cannot use, then in one that they can but too small.
 func TestRunbook_APoolerRefusesTheWorker(t *testing.T) {
-	t.Parallel()
 	b := setup(t)
 	b.put(t, "name: nightly\nsteps: [{id: load, run: '. $DIR/lib; see start'}]\n")
 	run := b.enqueue(t, "nightly", nil)
 	book := b.openRunbook(t, "A pooler refuses the worker")
 	book.words["RUN"] = fmt.Sprint(run)
 	direct := b.url
-	refused := func(p pgtest.PgBouncer) {
-		b.url = p.Start(t, direct)
-		book.url = b.url
-		w := b.worker(t, "w1")
+	through := func(p pgtest.PgBouncer) (w *process, url string) {
+		one := *b
+		one.url, one.dir = p.Start(t, direct), t.TempDir()
+		return one.worker(t, "w1"), one.url
+	}
+	small, smallURL := through(pgtest.PgBouncer{Lines: []string{book.ahead(t, "ini"), "default_pool_size = 4"}})
+	t.Parallel() // that worker waits for a third of a minute, which goes by while this test waits for its turn
+	refused := func(w *process, url string) {
+		book.url = url
 		w.ends(t, 6)
 		book.log(t, w)
 		book.console(t)
 	}
-	refused(pgtest.PgBouncer{Mode: "transaction"})
-	refused(pgtest.PgBouncer{Lines: []string{book.next(t, "ini"), "default_pool_size = 4"}})
+	refused(through(pgtest.PgBouncer{Mode: "transaction"}))
+	book.next(t, "ini")
+	refused(small, smallURL)
 	b.url = pgtest.PgBouncer{Lines: []string{book.next(t, "ini")}}.Start(t, direct)
 	book.url = b.url
 	b.worker(t, "w1")

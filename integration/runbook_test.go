@@ -56,6 +56,18 @@ func (r *runbook) next(t *testing.T, language string) string {
 	return text
 }
 
+// ahead is the next block of a language, which stays to be played.
+func (r *runbook) ahead(t *testing.T, language string) string {
+	t.Helper()
+	for _, block := range r.blocks {
+		if block[1] == language {
+			return block[2]
+		}
+	}
+	t.Fatalf("%q: no block of %s is left", r.title, language)
+	return ""
+}
+
 // console types the commands of the next block, one after the other, until each has shown what stands below it.
 func (r *runbook) console(t *testing.T) {
 	t.Helper()
