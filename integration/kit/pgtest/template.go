@@ -52,6 +52,9 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string, migrate
 	if err := migrate(ctx, s.url(draft)); err != nil {
 		return fmt.Errorf("migrate the template: %w", err)
 	}
+	if err := s.warm(ctx, draft); err != nil {
+		return fmt.Errorf("connect to the template: %w", err)
+	}
 	for _, sql := range []string{
 		statement("seal", "name", ident(draft)),
 		statement("rename", "name", ident(draft), "to", ident(name)),
@@ -70,4 +73,14 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string, migrate
 		}
 	}
 	return nil
+}
+
+// warm has the server write down what it knows of a database's system tables, beside their files: the first connections to each
+// copy read that, instead of the tables.
+func (s *server) warm(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, s.url(name))
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
 }
