@@ -136,6 +136,10 @@ const HungerPolls = int64(hungerLasts / openInterval)
 // Needs are the connections that a pooler must lend a worker by the session.
 func (s *Store) Needs() int { return s.needs(pglink.SessionPooler) }
 
+// ConnectLate has workers register with the connection for claims alone; the others are made at their first use. Ten connections cost
+// more than what most tests do with them.
+func (s *Store) ConnectLate() { s.shortage.trusting = true }
+
 // SetShortagePatience is for tests that cannot wait: for all tries, and for one.
 func (s *Store) SetShortagePatience(all, one time.Duration) {
 	s.shortage.patience, s.shortage.tryPatience = all, one

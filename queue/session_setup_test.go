@@ -26,6 +26,7 @@ func newFleet(tb testing.TB) *fleet {
 	f.put(tb, plainDAG)
 	f.url = f.user(tb, "fleet", "oarlock_worker")
 	f.worker = f.open(tb, f.url)
+	f.worker.ConnectLate()
 	return f
 }
 
