@@ -41,6 +41,27 @@ func TestPrune_TakesAFinishedRunWithEverything(t *testing.T) {
 	}
 }
 
+func TestPrune_TakesWhatBecameOfFireTimes(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id, gone := b.hourly(t, "stays", 3, ", catchup => true, overlap_policy => 'allow'"), b.hourly(t, "goes", 1, ", catchup => true")
+	attend(t, b.conn)
+	must(t, b.conn, "SELECT oarlock.drop_schedule('nightly', 'goes')")
+	must(t, b.conn, "UPDATE oarlock.schedules SET ended_at = now() - interval '31 days' WHERE schedule_id = $1", gone)
+	must(t, b.conn, `UPDATE oarlock.fires SET logical_at = logical_at - interval '31 days', decided_at = decided_at - interval '31 days'
+		WHERE schedule_id = $2 OR logical_at = (SELECT min(logical_at) FROM oarlock.fires WHERE schedule_id = $1)`, id, gone)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	if got := b.list(t, "SELECT name FROM oarlock.schedules ORDER BY 1"); len(got) != 2 {
+		t.Errorf("schedules with runs: %v are left", got)
+	}
+	must(t, b.conn, "DELETE FROM oarlock.runs WHERE schedule_id = $1", gone)
+	must(t, b.conn, "SELECT oarlock.prune()")
+	if got := b.list(t, "SELECT name || ' ' || (SELECT count(*) FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id) FROM oarlock.schedules s"); !equal(got, []string{"stays 2"}) {
+		t.Errorf("left are %v", got)
+	}
+}
+
 func TestPrune_KeepsAChildWhileItsParentIsActive(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -100,7 +100,7 @@ func (c Case) compares(side string) bool {
 func cases() []Case {
 	return []Case{
 		chainCase(), singleCase(), aloneCase(), startCase(), commandCase(),
-		logsCase(), backlogCase(), idleCase(), soakCase(), shareCase(), slowdiskCase(),
+		logsCase(), backlogCase(), idleCase(), soakCase(), shareCase(), slowdiskCase(), schedulesCase(),
 	}
 }
 

@@ -312,11 +312,12 @@ BEGIN
     DELETE FROM oarlock.followers f WHERE f.until < clock_timestamp();
     DELETE FROM oarlock.cache c -- not what a flush is about to write anew
      WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM oarlock.cache x WHERE x.expires_at < clock_timestamp() LIMIT batch FOR UPDATE SKIP LOCKED));
+    PERFORM oarlock.prune_fires(batch);
     log_days := oarlock.prune_logs(batch);
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
+COMMENT ON FUNCTION oarlock.prune IS $$Deletes what is past its retention; for `oarlock_admin` alone. At most `batch` runs at a time, so call it until `runs` is 0: finished runs with everything that belongs to them after the DAG's `retention: {days, runs}`, what became of fire times and schedules that are gone after as many `days`, keys after their run and 7 days, worker rows after a week. Logs go by the day, once the DAG that keeps them longest (`logs_days`) has done with it, or with their run; those of a run that is not over stay.
 
 ```sql
 SELECT runs, keys, log_days FROM oarlock.prune(500);

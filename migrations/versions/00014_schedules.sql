@@ -567,6 +567,28 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Deletes what became of fire times, and schedules that are gone, after as many days as the DAG keeps runs.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.prune_fires(batch int) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM oarlock.fires f
+     WHERE f.ctid = ANY (ARRAY(
+           SELECT old.ctid FROM oarlock.schedules s
+             JOIN oarlock.dags d USING (dag_id)
+             JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
+            CROSS JOIN LATERAL (SELECT x.ctid FROM oarlock.fires x
+                                 WHERE x.schedule_id = s.schedule_id AND x.logical_at < clock_timestamp() - v.retention_days * interval '1 day'
+                                   AND x.decided_at < clock_timestamp() - v.retention_days * interval '1 day' LIMIT prune_fires.batch) old
+            LIMIT prune_fires.batch));
+    DELETE FROM oarlock.schedules s
+     USING oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
+     WHERE d.dag_id = s.dag_id AND s.ended_at < clock_timestamp() - v.retention_days * interval '1 day'
+       AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id)
+       AND NOT EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id);
+END;
+-- +goose StatementEnd
+
 -- The schedule that somebody means: the owner's, else one's own, else the file's, else another's.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool) RETURNS oarlock.schedules
@@ -896,6 +918,7 @@ DROP FUNCTION oarlock.next_of(oarlock.schedules);
 DROP FUNCTION oarlock.put_own(text, jsonb);
 DROP FUNCTION oarlock.lock_schedule(text, text, text);
 DROP FUNCTION oarlock.find_schedule(text, text, text, bool);
+DROP FUNCTION oarlock.prune_fires(int);
 DROP FUNCTION oarlock.place_schedules(bigint);
 DROP FUNCTION oarlock.sync_schedules(bigint, jsonb);
 DROP FUNCTION oarlock.end_schedule(bigint);
