@@ -262,6 +262,9 @@ func (a *arena) putAll(t *testing.T, plan *traffic.Plan) {
 	for _, d := range plan.DAGs {
 		a.put(t, d.Source)
 	}
+	if err := script(t.Context(), a.superURL(), "schedules"); err != nil {
+		t.Fatal(err)
+	}
 	most := limitOfQueue
 	if err := a.SetQueue(t.Context(), queue.QueueChange{Name: limitedQueue, MaxRunning: &most}); err != nil {
 		t.Fatal(err)

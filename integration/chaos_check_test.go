@@ -141,7 +141,7 @@ func (j *judge) readTrail() []check.Change {
 // timely are the invariants that compare times, which a stepped clock makes meaningless; the trail is looked at instead.
 var timely = []string{
 	"invariants/s2_changed_after_end", "invariants/s5_started_too_early", "invariants/s7_written_after_loss",
-	"invariants/s2b_parked_past_its_time", "invariants/s6_passed_over", "invariants/s6_owner_silent",
+	"invariants/s2b_parked_past_its_time", "invariants/s6_passed_over", "invariants/s6_owner_silent", "invariants/s10_agenda_overdue",
 }
 
 // acknowledged are the invariants of logs, whose last pieces are among what a standby lacks that nobody waited for.
@@ -178,6 +178,7 @@ func (j *judge) state(over bool) {
 	j.limits()
 	j.sharing()
 	j.kept()
+	j.schedules()
 	for _, name := range pgtest.Invariants() {
 		if j.scene.meaningless(name) {
 			continue
@@ -202,6 +203,20 @@ func (j *judge) state(over bool) {
 		j.say(fmt.Sprintf("once: run %d: %s wrote its row %d times and succeeded %d times", o.run, o.step, o.wrote, o.ok))
 	}
 	j.res.counts["runs"], j.res.counts["changes of the audit trail"] = len(j.runs), len(j.trail)
+}
+
+// schedules checks that each fire time was decided once (S11), by its policy, and that each end was attended to (S10).
+func (j *judge) schedules() {
+	for _, broken := range readAll(j, "schedules_amiss", pgx.RowTo[string], j.scene == clockScene) {
+		j.say("S11: " + broken)
+	}
+	type count struct {
+		outcome string
+		times   int
+	}
+	for _, c := range readAll(j, "schedules_counts", func(r pgx.CollectableRow) (c count, err error) { return c, r.Scan(&c.outcome, &c.times) }) {
+		j.res.counts["fire times "+c.outcome] += c.times
+	}
 }
 
 // limits checks C1 in the order of changes: sampled, it would hold for most moments.

@@ -396,6 +396,7 @@ func (a *arena) heal(t *testing.T) {
 			u.cable.mend(t)
 		}
 	}
+	until(t, "schedules are paused", func() bool { return script(context.WithoutCancel(t.Context()), a.superURL(), "schedules_stop") == nil })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.waiting {

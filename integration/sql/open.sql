@@ -1,4 +1,4 @@
--- Purpose: how many runs are not over
+-- Purpose: how many runs are not over, and how many ends nobody has attended to
 -- Index: none
 -- Locks: none
-SELECT count(*) FROM oarlock.runs WHERE finished_at IS NULL
+SELECT (SELECT count(*) FROM oarlock.runs WHERE finished_at IS NULL) + (SELECT count(*) FROM oarlock.agenda WHERE kind = 'ended')

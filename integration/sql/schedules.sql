@@ -1,0 +1,8 @@
+-- Purpose: schedules of a fault run, one of each overlap policy
+-- Index: schedules_name
+-- Locks: none that others wait for
+DO $$ BEGIN
+    PERFORM oarlock.put_dag('{"name": "beats", "steps": [{"id": "a", "action": "wait", "with": {"duration": "2500ms"}}]}', 'beats', 'beats', '{"action:wait"}');
+    PERFORM oarlock.put_schedule('beats', p, every => '2s', overlap_policy => p, catchup => p IN ('all', 'allow'), catchup_max => 5,
+                                 jitter => CASE p WHEN 'latest' THEN interval '300 ms' END, params => '{}') FROM unnest('{skip,all,latest,cancel,allow}'::text[]) p;
+END $$

@@ -1,0 +1,9 @@
+-- Purpose: S10: what is due on the agenda is attended to. A row here was due for a minute, though a worker was there that attends
+-- Index: agenda_at, up to a minute ago
+-- Locks: none
+SELECT a.kind, a.id, a.at, a.errors
+  FROM oarlock.agenda a
+ WHERE a.at < clock_timestamp() - interval '1 minute'
+   AND EXISTS (SELECT FROM oarlock.workers w
+                WHERE w.state = 'live' AND w.kind <> 0 AND w.started_at < clock_timestamp() - interval '1 minute'
+                  AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond')

@@ -1,0 +1,13 @@
+-- Purpose: S11: a fire time is decided once. A row here is a run that no fire time of its schedule has, or the other way round
+-- Index: fires_pkey; runs_fired; runs_pkey
+-- Locks: none
+SELECT r.run_id, r.schedule_id, r.logical_at, f.outcome
+  FROM oarlock.runs r
+  LEFT JOIN oarlock.fires f ON f.schedule_id = r.schedule_id AND f.logical_at = r.logical_at
+ WHERE r.schedule_id IS NOT NULL AND r.retry_of IS NULL AND f.run_id IS DISTINCT FROM r.run_id
+   AND r.created_at > clock_timestamp() - interval '1 day' -- later either may be gone
+UNION ALL
+SELECT f.run_id, f.schedule_id, f.logical_at, f.outcome
+  FROM oarlock.fires f
+  JOIN oarlock.runs r ON r.run_id = f.run_id
+ WHERE (r.schedule_id, r.logical_at) IS DISTINCT FROM (f.schedule_id, f.logical_at)
