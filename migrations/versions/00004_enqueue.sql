@@ -18,7 +18,7 @@ CREATE VIEW oarlock.error_codes (code, means, cause, cure) AS VALUES
     ('OA013', 'invalid argument', 'An argument cannot be what it is.', 'The message says what is wanted.'),
     ('OA014', 'not finished', 'A new run was asked for of one that has not ended.', 'Wait for its end, or cancel it: `oarlock.cancel(run)`.'),
     ('OA015', 'too many lanes', 'Runs differ in more queues, priorities, selectors and needs than workers should have to look through: 100 that submitters of one DAG choose, 1,000 in a queue besides.', 'Use fewer, or those that are there already.'),
-    ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up with `SELECT * FROM oarlock.schedule_list()` or `oarlock schedules`.');
+    ('OA016', 'unknown schedule', 'The DAG has no schedule of this name, or it is not yours.', 'Look it up: `SELECT * FROM oarlock.schedule_list()`.');
 -- +goose StatementBegin
 COMMENT ON VIEW oarlock.error_codes IS $$The errors that this API raises by itself, as SQLSTATE of class OA.
 
