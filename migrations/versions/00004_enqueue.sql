@@ -34,15 +34,14 @@ SELECT cause, cure FROM oarlock.error_codes WHERE code = 'OA004';
 CREATE FUNCTION oarlock.is_one_of(VARIADIC roles text[]) RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
-    OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = ANY (roles) AND pg_has_role(session_user, r.oid, 'MEMBER'));
+    OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(session_user, to_regrole(r)::oid, 'MEMBER'));
 
 -- The same of another role; no role of that name is none of them.
 CREATE FUNCTION oarlock.role_is_one_of(name text, VARIADIC roles text[]) RETURNS bool
 LANGUAGE sql STABLE
-RETURN EXISTS (SELECT FROM pg_roles o, pg_namespace n
-                WHERE o.rolname = role_is_one_of.name AND n.nspname = 'oarlock'
-                  AND (pg_has_role(o.oid, n.nspowner, 'MEMBER')
-                       OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = ANY (roles) AND pg_has_role(o.oid, r.oid, 'MEMBER'))));
+RETURN to_regrole(quote_ident(name)) IS NOT NULL
+   AND ((SELECT pg_has_role(to_regrole(quote_ident(name))::oid, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
+        OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(to_regrole(quote_ident(name))::oid, to_regrole(r)::oid, 'MEMBER')));
 
 CREATE FUNCTION oarlock.operates() RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -145,9 +145,11 @@ END $$;
 CREATE FUNCTION oarlock.check_owner(s oarlock.schedules) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF NOT oarlock.role_is_one_of(s.owner, 'oarlock_submit', 'oarlock_worker') THEN
+    IF oarlock.role_is_one_of(s.owner, 'oarlock_admin', 'oarlock_worker') THEN
+        RETURN;
+    ELSIF NOT oarlock.role_is_one_of(s.owner, 'oarlock_submit') THEN
         RAISE EXCEPTION 'role % may not enqueue runs', s.owner USING ERRCODE = 'OA005', HINT = 'grant it oarlock_submit, or drop its schedules';
-    ELSIF NOT oarlock.role_is_one_of(s.owner, 'oarlock_admin', 'oarlock_worker') AND NOT EXISTS (
+    ELSIF NOT EXISTS (
           SELECT FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
            WHERE d.dag_id = s.dag_id AND v.spec #> '{allow,schedules}' = 'true') THEN
         RAISE EXCEPTION 'the dag lets submitters have no schedules' USING ERRCODE = 'OA005', HINT = 'have it say allow: {schedules: true}';
@@ -516,7 +518,7 @@ DECLARE
         WHEN s.catchup_window <= '0' THEN ARRAY[format('catchup_window is %s', s.catchup_window), 'it is a duration such as 1d']
         WHEN s.catchup_max NOT BETWEEN 1 AND 1000 THEN ARRAY[format('catchup_max is %s', s.catchup_max), 'it is from 1 to 1000']
         WHEN s.jitter_ms NOT BETWEEN 0 AND 3600000 THEN ARRAY['jitter is more than an hour, or less than nothing', 'it is from 0 to 1h']
-        WHEN s.jitter_ms * interval '1 millisecond' >= oarlock.shortest_gap(s.timing) THEN
+        WHEN s.jitter_ms > 0 AND s.jitter_ms * interval '1 millisecond' >= oarlock.shortest_gap(s.timing) THEN
              ARRAY[format('jitter is not less than the %s between two times', oarlock.shortest_gap(s.timing)), 'make it shorter']
         WHEN s.pause_on_failure < 0 THEN ARRAY[format('pause_on_failure is %s', s.pause_on_failure), 'it counts runs that fail in a row']
     END;
