@@ -59,6 +59,8 @@ func goodCalls() map[string]string {
 		"pause_schedule":   "'nightly'; 's'; 'note'; 'postgres'",
 		"resume_schedule":  "'nightly'; 's'; true; 'postgres'",
 		"trigger_schedule": "'nightly'; 's'; now(); 'postgres'",
+		"backfill":         "'nightly'; 's'; now() - interval '5h'; now(); 1; 'missing'; false; '{}'; 'postgres'",
+		"backfill_times":   "'nightly'; 's'; now() - interval '5h'; now(); 'missing'; false; 'postgres'; 9",
 		"schedule_list":    "'nightly'; 'postgres'; 9; 0",
 		"schedule_fires":   "'nightly'; 's'; now(); 9; 'postgres'",
 		"schedule_times":   "'nightly'; 's'; 5; 'postgres'",

@@ -71,6 +71,8 @@ var roleCalls = map[string]may{
 	"SELECT oarlock.resume_schedule('report', 'none')":                                         {"OA016", no, "OA016", "OA016"},
 	"SELECT oarlock.drop_schedule('report', 'none')":                                           {"OA016", no, "OA016", "OA016"},
 	"SELECT oarlock.trigger_schedule('report', 'none')":                                        {"OA016", no, "OA016", "OA016"},
+	"SELECT oarlock.backfill('report', 'none', '2026-01-01Z', '2026-01-02Z')":                  {"OA016", no, "OA016", "OA016"},
+	"SELECT oarlock.backfill_times('report', 'none', '2026-01-01Z', '2026-01-02Z')":            {"OA016", no, "OA016", "OA016"},
 	"SELECT oarlock.schedule_list()":                                                           {"", "", "", ""},
 	"SELECT oarlock.schedule_fires('report', 'none')":                                          {"OA016", "OA016", "OA016", "OA016"},
 	"SELECT oarlock.schedule_times('report', 'none')":                                          {"OA016", "OA016", "OA016", "OA016"},

@@ -26,7 +26,7 @@ type Decision struct {
 	Kind     string // schedule, ended
 	DAG      string // "" where the item was put off
 	Schedule string // its name; of an item that was put off its number
-	Outcome  string // fired, skipped, dropped, refused, waits, paused; put off, failed
+	Outcome  string // fired, skipped, dropped, refused, waits, paused, ended (a backfill); put off, failed
 	Times    int    // fire times
 	Late     time.Duration
 	Message  string

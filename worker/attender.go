@@ -34,6 +34,8 @@ func (w *Worker) tellDecision(d *queue.Decision) {
 		log.Error("a fire time was refused")
 	case "paused":
 		log.Warn("the schedule is paused")
+	case "ended":
+		log.Info("the backfill is over")
 	case "failed":
 		w.log.Error("an item of the agenda could not be attended to", "kind", d.Kind, "id", d.Schedule, "err", d.Message)
 	}

@@ -109,6 +109,9 @@ func (c *checker) scheduleName(s *Schedule, n *node, known bool, seen map[string
 		c.add(at.pos(), hint, "the name of the schedule has %d bytes: at most %d", len(s.Name), scheduleNameBytes)
 		return
 	}
+	if hash := strings.LastIndexByte(s.Name, '#'); hash >= 0 && hash < len(s.Name)-1 && strings.Trim(s.Name[hash+1:], "0123456789") == "" {
+		c.add(at.pos(), "give it another name", "the name of the schedule ends in # and a number, as names of backfills do")
+	}
 	c.twice(seen, s.Name, at, "schedule")
 }
 

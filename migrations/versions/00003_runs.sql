@@ -111,7 +111,7 @@ BEGIN
         WHEN state OPERATOR(pg_catalog.=) ANY ('{succeeded,failed,canceled}') THEN claim_id IS NULL AND wake_at IS NULL AND finished_at IS NOT NULL
         ELSE false END
         AND (claim_id IS NULL) OPERATOR(pg_catalog.=) (worker_id IS NULL)
-        AND trigger OPERATOR(pg_catalog.=) ANY ('{manual,sql,child,retry,schedule}')
+        AND trigger OPERATOR(pg_catalog.=) ANY ('{manual,sql,child,retry,schedule,backfill}')
         AND pg_catalog.jsonb_typeof(params) OPERATOR(pg_catalog.=) 'object' AND pg_catalog.jsonb_typeof(labels) OPERATOR(pg_catalog.=) 'object'
         AND depth OPERATOR(pg_catalog.>=) 0 AND depth OPERATOR(pg_catalog.<=) 100
         AND epoch OPERATOR(pg_catalog.>=) 0 AND generation OPERATOR(pg_catalog.>) 0 AND losses OPERATOR(pg_catalog.>=) 0;
@@ -138,7 +138,7 @@ CREATE TABLE oarlock.runs (
     precomputed    jsonb,
     run_at         timestamptz NOT NULL,
     logical_at     timestamptz NOT NULL,
-    trigger        text   NOT NULL, -- manual, sql, child, retry, schedule
+    trigger        text   NOT NULL, -- manual, sql, child, retry, schedule, backfill
     schedule_id    bigint,      -- the schedule that made it, or made the run that it repeats
     schedule       text,        -- its name
     previous_at    timestamptz, -- the time before its logical_at, by the times of that schedule
@@ -191,6 +191,7 @@ CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT 
 CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
 CREATE INDEX runs_rare     ON oarlock.runs (state, run_id) WHERE state IN ('running', 'waiting', 'paused', 'failed', 'canceled');
 CREATE UNIQUE INDEX runs_fired ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL AND retry_of IS NULL; -- a time fires once
+CREATE INDEX runs_refired ON oarlock.runs (schedule_id, logical_at) WHERE schedule_id IS NOT NULL AND retry_of IS NOT NULL; -- what a backfill asks for
 CREATE INDEX runs_unfinished ON oarlock.runs (schedule_id, run_id) WHERE schedule_id IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX runs_finished ON oarlock.runs (dag_id, finished_at) WHERE finished_at IS NOT NULL; -- retention
 

@@ -35,7 +35,7 @@ CREATE TRIGGER runs_ended AFTER UPDATE ON oarlock.runs FOR EACH ROW
 CREATE TABLE oarlock.schedules (
     schedule_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dag_id           bigint NOT NULL REFERENCES oarlock.dags,
-    name             text   NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 100),
+    name             text   NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 120), -- people give 100; of a backfill: nightly#12
     owner            text, -- whose runs they are; null: the DAG's file has it
     timing           oarlock.timing NOT NULL,
     params           jsonb  NOT NULL,
@@ -53,10 +53,17 @@ CREATE TABLE oarlock.schedules (
     paused_at        timestamptz,
     pause_note       text,
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ended_at         timestamptz, -- dropped, or gone from the file
-    CHECK ((paused_by IS NULL) = (paused_at IS NULL))
+    ended_at         timestamptz, -- dropped, or gone from the file; a backfill: it is over, too
+    backfill_of      bigint, -- a backfill, and of which schedule: see 00015_backfills.sql
+    from_at          timestamptz,
+    until_at         timestamptz, -- the first moment after it
+    reprocess        text CHECK (reprocess IN ('missing', 'failed', 'all')),
+    newest_first     bool, -- decided_at then is the oldest fire time that is decided
+    CHECK ((paused_by IS NULL) = (paused_at IS NULL)),
+    CHECK (num_nulls(backfill_of, from_at, until_at, reprocess, newest_first) IN (0, 5))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE UNIQUE INDEX schedules_name ON oarlock.schedules (dag_id, coalesce(owner, ''), name) WHERE ended_at IS NULL;
+CREATE INDEX schedules_backfill ON oarlock.schedules (backfill_of) WHERE backfill_of IS NOT NULL;
 CREATE INDEX schedules_owner ON oarlock.schedules (owner) WHERE owner IS NOT NULL AND ended_at IS NULL;
 
 -- What became of each fire time: a row for each decision, or for several times with the same one.
@@ -83,12 +90,23 @@ RETURN CASE WHEN (s).jitter_ms = 0 THEN interval '0'
                  % (s).jitter_ms * interval '1 millisecond' END;
 COMMENT ON FUNCTION oarlock.jitter_of IS 'Internal: how long after a fire time the schedule fires.';
 
--- Puts the next fire time of a schedule on the agenda, and returns it; null: it has none.
+-- The fire time that a schedule decides next; null: there is none.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.coming_of(s oarlock.schedules) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    coming timestamptz := CASE WHEN s.newest_first THEN oarlock.last_time(s.timing, s.decided_at) ELSE oarlock.next_time(s.timing, s.decided_at) END;
+BEGIN
+    RETURN CASE WHEN s.backfill_of IS NULL OR coming >= s.from_at AND coming < s.until_at THEN coming END;
+END $$;
+-- +goose StatementEnd
+
+-- Puts the next fire time of a schedule on the agenda, and returns it; null: it has none. A backfill is due at once.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.arm_schedule(s oarlock.schedules) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
-    coming timestamptz := oarlock.next_time(s.timing, s.decided_at);
+    coming timestamptz := CASE WHEN s.backfill_of IS NOT NULL THEN clock_timestamp() ELSE oarlock.coming_of(s) END;
 BEGIN
     IF coming IS NULL OR s.paused_by IS NOT NULL OR s.ended_at IS NOT NULL
        OR EXISTS (SELECT FROM oarlock.dags d WHERE d.dag_id = s.dag_id AND d.removed_at IS NOT NULL) THEN
@@ -101,9 +119,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- How many fire times lie above one moment and up to another; null: more than 1,000.
+-- How many fire times lie above one moment and up to another; null: more than so many.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.count_times(t oarlock.timing, after timestamptz, upto timestamptz) RETURNS int
+CREATE FUNCTION oarlock.count_times(t oarlock.timing, after timestamptz, upto timestamptz, most int DEFAULT 1000) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     n int := 0;
@@ -112,7 +130,7 @@ BEGIN
         after := oarlock.next_time(t, after);
         EXIT WHEN after IS NULL OR after > upto;
         n := n + 1;
-        IF n > 1000 THEN
+        IF n > most THEN
             RETURN NULL;
         END IF;
     END LOOP;
@@ -157,7 +175,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes the run of one fire time.
+-- Makes the run of one fire time. A backfill's stands below live ones, and says the name of the schedule itself.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.make_run(s oarlock.schedules, at timestamptz, trigger text, reason text, OUT run bigint, OUT lane int)
 LANGUAGE plpgsql AS $$
@@ -168,11 +186,12 @@ BEGIN
     IF s.owner IS NOT NULL THEN
         PERFORM oarlock.check_owner(s);
     END IF;
-    SELECT x.name, v.put_by INTO d FROM oarlock.dags x JOIN oarlock.dag_versions v ON v.dag_id = x.dag_id AND v.version = x.current_version
+    SELECT x.name, v.put_by, v.priority INTO d FROM oarlock.dags x JOIN oarlock.dag_versions v ON v.dag_id = x.dag_id AND v.version = x.current_version
      WHERE x.dag_id = s.dag_id;
     run := nextval('oarlock.runs_run_id_seq');
-    lane := oarlock.insert_checked(run, ROW(d.name, s.params, NULL, NULL, NULL, NULL, s.labels, NULL, at, NULL, NULL, NULL, trigger,
-        coalesce(s.owner, d.put_by), true, NULL, NULL, NULL, NULL, NULL, NULL, s.schedule_id, s.name, oarlock.last_time(s.timing, at))::oarlock.request,
+    lane := oarlock.insert_checked(run, ROW(d.name, s.params, NULL, NULL, CASE WHEN s.backfill_of IS NOT NULL THEN greatest(d.priority - 10, -100) END,
+        NULL, s.labels, NULL, at, NULL, NULL, NULL, trigger, coalesce(s.owner, d.put_by), true, NULL, NULL, NULL, NULL, NULL, NULL, s.schedule_id,
+        coalesce((SELECT x.name FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of), s.name), oarlock.last_time(s.timing, at))::oarlock.request,
         clock_timestamp());
     INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id, reason) VALUES (s.schedule_id, at, 'fired', run, reason);
 END $$;
@@ -192,9 +211,9 @@ BEGIN
     made.schedule := s.name;
     made.times := 1;
     BEGIN
-        made.lane_id := m.lane FROM oarlock.make_run(s, at, 'schedule', '') m;
+        made.lane_id := m.lane FROM oarlock.make_run(s, at, CASE WHEN s.backfill_of IS NULL THEN 'schedule' ELSE 'backfill' END, '') m;
         made.outcome := 'fired';
-        made.late_ms := greatest(0, extract(epoch FROM clock_timestamp() - at - oarlock.jitter_of(s, at)) * 1000);
+        made.late_ms := CASE WHEN s.backfill_of IS NULL THEN greatest(0, extract(epoch FROM clock_timestamp() - at - oarlock.jitter_of(s, at)) * 1000) END;
     EXCEPTION WHEN OTHERS THEN
         made.message := SQLERRM;
         made.outcome := CASE WHEN SQLSTATE = 'OA006' AND patient THEN 'waits' WHEN SQLSTATE LIKE 'OA%' THEN 'refused' END;
@@ -278,10 +297,12 @@ DECLARE
     s      oarlock.schedules;
     made   oarlock.decision;
     upto   timestamptz; -- the newest time that is due
+    live_at timestamptz; -- of a backfill: what its schedule has decided, which comes first
     coming timestamptz;
     keep   record;
     busy   int := 0;
     tries  int := 0;
+    passed int := 0; -- times that a backfill leaves alone
     pause  interval;
 BEGIN
     SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = item.id FOR NO KEY UPDATE SKIP LOCKED;
@@ -289,23 +310,35 @@ BEGIN
         PERFORM oarlock.put_off(item, interval '1 second');
         RETURN;
     END IF;
-    upto := oarlock.last_time(s.timing, now + interval '1 microsecond');
-    IF upto + oarlock.jitter_of(s, upto) > now THEN
-        upto := oarlock.last_time(s.timing, upto);
+    IF s.backfill_of IS NOT NULL THEN
+        -- Neither its schedule nor another backfill of it decides at the same time: each would see no run of the other's.
+        SELECT x.decided_at INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            PERFORM oarlock.put_off(item, interval '1 second');
+            RETURN;
+        END IF;
+        upto := 'infinity';
+    ELSE
+        upto := oarlock.last_time(s.timing, now + interval '1 microsecond');
+        IF upto + oarlock.jitter_of(s, upto) > now THEN
+            upto := oarlock.last_time(s.timing, upto);
+        END IF;
     END IF;
     IF upto > s.decided_at THEN
-        keep := oarlock.fires_above(s, upto, item.held_from, now);
-        IF keep.above > s.decided_at THEN
-            keep.above := least(keep.above, upto);
-            RETURN QUERY SELECT * FROM oarlock.pass_over(s, keep.above, 'dropped', keep.reason);
-            s.decided_at := keep.above;
+        IF s.backfill_of IS NULL THEN
+            keep := oarlock.fires_above(s, upto, item.held_from, now);
+            IF keep.above > s.decided_at THEN
+                keep.above := least(keep.above, upto);
+                RETURN QUERY SELECT * FROM oarlock.pass_over(s, keep.above, 'dropped', keep.reason);
+                s.decided_at := keep.above;
+            END IF;
         END IF;
         IF s.overlap_policy <> 'allow' THEN
             SELECT count(*) INTO busy FROM (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL LIMIT s.at_once) x;
         END IF;
     END IF;
     WHILE pause IS NULL LOOP
-        coming := oarlock.next_time(s.timing, s.decided_at);
+        coming := oarlock.coming_of(s);
         EXIT WHEN coming IS NULL OR coming > upto OR upto IS NULL;
         IF busy >= s.at_once AND s.overlap_policy = 'skip' THEN
             RETURN QUERY SELECT p.* FROM oarlock.pass_over(s, upto, 'skipped', (SELECT format('run %s is not over', min(r.run_id)) FROM oarlock.runs r
@@ -316,15 +349,20 @@ BEGIN
             IF s.overlap_policy = 'cancel' THEN
                 PERFORM oarlock.cancel_oldest(s);
             END IF;
-        ELSIF tries = 20 THEN
+        ELSIF coming > live_at THEN
+            pause := interval '1 minute';
+        ELSIF tries = 20 OR passed = 500 THEN
             pause := interval '0';
+        ELSIF s.backfill_of IS NOT NULL AND oarlock.spare(s, coming) THEN
+            passed := passed + 1;
+            s.decided_at := coming;
         ELSE
             IF s.overlap_policy IN ('latest', 'cancel') AND coming < upto THEN
                 RETURN QUERY SELECT * FROM oarlock.pass_over(s, oarlock.last_time(s.timing, upto), 'skipped', 'a later one fires');
                 coming := upto;
             END IF;
             made := NULL;
-            SELECT * INTO made FROM oarlock.fire(s, coming, item.held_from IS NULL OR item.held_from > now - interval '1 minute');
+            SELECT * INTO made FROM oarlock.fire(s, coming, s.backfill_of IS NOT NULL OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
             IF made.outcome = 'waits' THEN
                 pause := interval '1 second';
             ELSE
@@ -338,10 +376,18 @@ BEGIN
         END IF;
     END LOOP;
     UPDATE oarlock.schedules x SET decided_at = s.decided_at WHERE x.schedule_id = s.schedule_id AND x.decided_at <> s.decided_at;
-    IF pause IS NULL THEN
-        PERFORM oarlock.arm_schedule(s);
-    ELSE
+    IF passed > 0 THEN
+        RETURN QUERY SELECT d.name, s.name, 'skipped', passed, NULL::bigint, 'reprocess is ' || s.reprocess, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+    END IF;
+    IF pause IS NULL AND s.backfill_of IS NOT NULL AND busy > 0 THEN
+        pause := interval '1 minute'; -- it is over when its runs are
+    END IF;
+    IF pause IS NOT NULL THEN
         PERFORM oarlock.put_off(item, pause);
+    ELSIF s.backfill_of IS NOT NULL THEN
+        RETURN NEXT oarlock.end_backfill(s);
+    ELSE
+        PERFORM oarlock.arm_schedule(s);
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -511,6 +557,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     wrong text[] := CASE
         WHEN octet_length(s.name) NOT BETWEEN 1 AND 100 THEN ARRAY['its name has 1 to 100 bytes', 'give it a shorter name']
+        WHEN s.name ~ '#[0-9]+$' THEN ARRAY['its name ends in # and a number, as names of backfills do', 'give it another name']
         WHEN s.overlap_policy NOT IN ('skip', 'all', 'latest', 'cancel', 'allow') THEN
              ARRAY[format('overlap_policy is %s', left(s.overlap_policy, 100)), 'it is skip, all, latest, cancel or allow']
         WHEN s.at_once NOT BETWEEN 1 AND 1000 THEN ARRAY[format('at_once is %s', s.at_once), 'it is from 1 to 1000']
@@ -529,13 +576,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Takes a schedule away. Its runs, and what became of its times, stay.
+-- Takes a schedule away, and its backfills with it. Its runs, and what became of its times, stay.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.end_schedule(id bigint) RETURNS void
 LANGUAGE sql
 BEGIN ATOMIC
-    UPDATE oarlock.schedules s SET ended_at = clock_timestamp() WHERE s.schedule_id = id AND s.ended_at IS NULL;
-    DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = end_schedule.id;
+    UPDATE oarlock.schedules s SET ended_at = clock_timestamp() WHERE (s.schedule_id = end_schedule.id OR s.backfill_of = end_schedule.id) AND s.ended_at IS NULL;
+    DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id IN (
+        SELECT s.schedule_id FROM oarlock.schedules s WHERE s.schedule_id = end_schedule.id OR s.backfill_of = end_schedule.id);
 END;
 -- +goose StatementEnd
 
@@ -551,18 +599,18 @@ BEGIN
         kept := kept || (oarlock.store_schedule(dag, NULL, def)).schedule_id;
     END LOOP;
     PERFORM oarlock.end_schedule(s.schedule_id) FROM oarlock.schedules s
-      WHERE s.dag_id = sync_schedules.dag AND s.owner IS NULL AND s.ended_at IS NULL AND s.schedule_id <> ALL (kept);
+      WHERE s.dag_id = sync_schedules.dag AND s.owner IS NULL AND s.ended_at IS NULL AND s.backfill_of IS NULL AND s.schedule_id <> ALL (kept);
 END $$;
 -- +goose StatementEnd
 
--- A DAG was taken out of service, or back into it: then its schedules count from now on.
+-- A DAG was taken out of service, or back into it: then its schedules count from now on. Its backfills go on where they stood.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_schedules(dag bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     s oarlock.schedules;
 BEGIN
-    FOR s IN UPDATE oarlock.schedules x SET decided_at = greatest(x.decided_at, clock_timestamp())
+    FOR s IN UPDATE oarlock.schedules x SET decided_at = CASE WHEN x.backfill_of IS NULL THEN greatest(x.decided_at, clock_timestamp()) ELSE x.decided_at END
               WHERE x.dag_id = place_schedules.dag AND x.ended_at IS NULL RETURNING * LOOP
         PERFORM oarlock.arm_schedule(s);
     END LOOP;
@@ -591,16 +639,16 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- The schedule that somebody means: the owner's, else one's own, else the file's, else another's.
+-- The schedule that somebody means: the owner's, else one's own, else the file's, else another's. With `past` also a backfill that is over.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool) RETURNS oarlock.schedules
+CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool, past bool DEFAULT false) RETURNS oarlock.schedules
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_variable
 DECLARE
     s oarlock.schedules;
 BEGIN
     SELECT x.* INTO s FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
-     WHERE d.name = dag AND x.name = name AND x.ended_at IS NULL AND (for_all OR x.owner = session_user) AND (owner IS NULL OR x.owner = owner)
+     WHERE d.name = dag AND x.name = name AND (x.ended_at IS NULL OR past AND x.backfill_of IS NOT NULL) AND (for_all OR x.owner = session_user) AND (owner IS NULL OR x.owner = owner)
      ORDER BY x.owner = session_user DESC NULLS LAST, x.owner NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat(left(name, 100), CASE WHEN NOT for_all THEN ' of yours' ELSE ' of ' || owner END)
@@ -624,6 +672,17 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Raises OA012 where the session user has too many schedules.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_number() RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT oarlock.operates() AND (SELECT count(*) > 10000 FROM oarlock.schedules x WHERE x.owner = session_user AND x.ended_at IS NULL) THEN
+        RAISE EXCEPTION '% has 10000 schedules already', session_user USING ERRCODE = 'OA012', HINT = 'drop some: oarlock.drop_schedule';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- One schedule of the session user's.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_own(dag text, def jsonb) RETURNS oarlock.schedules
@@ -642,13 +701,10 @@ BEGIN
     s.owner := session_user;
     PERFORM oarlock.check_owner(s);
     s := oarlock.store_schedule(d.dag_id, session_user, def);
-    IF NOT oarlock.operates() THEN
-        IF (s.timing).every_ms < 10000 THEN
-            RAISE EXCEPTION 'schedule %: every is less than 10 seconds', s.name USING ERRCODE = 'OA013', HINT = 'administrators may have it down to 1s';
-        ELSIF (SELECT count(*) > 10000 FROM oarlock.schedules x WHERE x.owner = session_user AND x.ended_at IS NULL) THEN
-            RAISE EXCEPTION '% has 10000 schedules already', session_user USING ERRCODE = 'OA012', HINT = 'drop some: oarlock.drop_schedule';
-        END IF;
+    IF NOT oarlock.operates() AND (s.timing).every_ms < 10000 THEN
+        RAISE EXCEPTION 'schedule %: every is less than 10 seconds', s.name USING ERRCODE = 'OA013', HINT = 'administrators may have it down to 1s';
     END IF;
+    PERFORM oarlock.check_number();
     RETURN s;
 END $$;
 -- +goose StatementEnd
@@ -718,7 +774,7 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     PERFORM oarlock.end_schedule(x.schedule_id) FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
-      WHERE x.owner = session_user AND x.ended_at IS NULL AND x.schedule_id <> ALL (kept) AND (put_schedules.dag IS NULL OR d.name = put_schedules.dag);
+      WHERE x.owner = session_user AND x.ended_at IS NULL AND x.backfill_of IS NULL AND x.schedule_id <> ALL (kept) AND (put_schedules.dag IS NULL OR d.name = put_schedules.dag);
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -735,14 +791,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
 BEGIN
-    IF s.owner IS NULL THEN
+    IF s.owner IS NULL AND s.backfill_of IS NULL THEN
         RAISE EXCEPTION 'schedule % is in the file of dag %', name, dag USING ERRCODE = 'OA013', HINT = 'take it out of the file and apply that, or pause the schedule';
     END IF;
     PERFORM oarlock.end_schedule(s.schedule_id);
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.drop_schedule IS $$Takes a schedule of yours away; administrators: of any `owner`. Its runs go on.
+COMMENT ON FUNCTION oarlock.drop_schedule IS $$Takes a schedule of yours away; administrators: of any `owner`. Its runs go on. Its backfills end too; the name of a backfill, such as `nightly#12`, ends that alone.
 
 ```sql
 SELECT oarlock.drop_schedule('report', 'acme nightly');
@@ -777,7 +833,7 @@ DECLARE
     now timestamptz := clock_timestamp();
 BEGIN
     IF s.paused_by IS NOT NULL THEN
-        IF NOT coalesce(catch_up, false) THEN
+        IF s.backfill_of IS NULL AND NOT coalesce(catch_up, false) THEN
             PERFORM oarlock.pass_over(s, now, 'skipped', 'paused by ' || s.paused_by);
             s.decided_at := greatest(s.decided_at, now);
         END IF;
@@ -789,7 +845,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`.
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`. A backfill goes on where it stood.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');
@@ -833,7 +889,8 @@ CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT 
 RETURNS TABLE (id bigint, dag_name text, name text, schedule_owner text, cron text, every interval, at timestamptz, timezone text, start_at timestamptz,
     end_at timestamptz, except_at text[], params jsonb, labels jsonb, overlap_policy text, at_once int, catchup bool, catchup_window interval,
     catchup_max int, jitter interval, pause_on_failure int, paused_by text, paused_at timestamptz, pause_note text, next_at timestamptz,
-    last_at timestamptz, last_outcome text, last_run bigint, last_reason text, unfinished bigint, failures int, errors int, error text)
+    last_at timestamptz, last_outcome text, last_run bigint, last_reason text, unfinished bigint, failures int, errors int, error text,
+    backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool, decided_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT s.schedule_id, d.name, s.name, s.owner, (s.timing).cron, (s.timing).every_ms * interval '1 millisecond', (s.timing).at, (s.timing).timezone,
@@ -842,7 +899,7 @@ BEGIN ATOMIC
            a.at,
            f.logical_at, f.outcome, f.run_id, f.reason,
            (SELECT count(*) FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL),
-           s.failures, coalesce(a.errors, 0), coalesce(a.error, '')
+           s.failures, coalesce(a.errors, 0), coalesce(a.error, ''), s.backfill_of, s.from_at, s.until_at, s.reprocess, s.newest_first, s.decided_at
       FROM oarlock.schedules s
       JOIN oarlock.dags d USING (dag_id)
       LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
@@ -853,7 +910,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
@@ -866,7 +923,7 @@ RETURNS TABLE (logical_at timestamptz, until timestamptz, times int, outcome tex
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    s oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all());
+    s oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all(), past => true);
 BEGIN
     RETURN QUERY SELECT f.logical_at, f.until, f.count, f.outcome, f.run_id, r.state, f.reason, f.decided_at
                    FROM oarlock.fires f LEFT JOIN oarlock.runs r ON r.run_id = f.run_id
@@ -886,15 +943,15 @@ CREATE FUNCTION oarlock.schedule_times(dag text, name text, n int DEFAULT 5, own
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s  oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all());
-    at timestamptz := greatest(s.decided_at, clock_timestamp());
 BEGIN
     IF n NOT BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION 'n is from 1 to 1000, not %', n USING ERRCODE = 'OA013', HINT = 'begin from another time with oarlock.cron_times';
     END IF;
+    s.decided_at := CASE WHEN s.backfill_of IS NULL THEN greatest(s.decided_at, clock_timestamp()) ELSE s.decided_at END;
     FOR i IN 1 .. n LOOP
-        at := oarlock.next_time(s.timing, at);
-        EXIT WHEN at IS NULL;
-        RETURN NEXT at;
+        s.decided_at := oarlock.coming_of(s);
+        EXIT WHEN s.decided_at IS NULL;
+        RETURN NEXT s.decided_at;
     END LOOP;
 END $$;
 -- +goose StatementEnd
@@ -918,8 +975,9 @@ DROP FUNCTION oarlock.put_schedules(jsonb, text);
 DROP FUNCTION oarlock.put_schedule(text, text, text, interval, timestamptz, text, jsonb, jsonb, text, int, bool, interval, int, interval, timestamptz, timestamptz, text[], int);
 DROP FUNCTION oarlock.next_of(oarlock.schedules);
 DROP FUNCTION oarlock.put_own(text, jsonb);
+DROP FUNCTION oarlock.check_number();
 DROP FUNCTION oarlock.lock_schedule(text, text, text);
-DROP FUNCTION oarlock.find_schedule(text, text, text, bool);
+DROP FUNCTION oarlock.find_schedule(text, text, text, bool, bool);
 DROP FUNCTION oarlock.prune_fires(int);
 DROP FUNCTION oarlock.place_schedules(bigint);
 DROP FUNCTION oarlock.sync_schedules(bigint, jsonb);
@@ -937,8 +995,9 @@ DROP FUNCTION oarlock.fire(oarlock.schedules, timestamptz, bool);
 DROP FUNCTION oarlock.make_run(oarlock.schedules, timestamptz, text, text);
 DROP FUNCTION oarlock.check_owner(oarlock.schedules);
 DROP FUNCTION oarlock.pass_over(oarlock.schedules, timestamptz, text, text);
-DROP FUNCTION oarlock.count_times(oarlock.timing, timestamptz, timestamptz);
+DROP FUNCTION oarlock.count_times(oarlock.timing, timestamptz, timestamptz, int);
 DROP FUNCTION oarlock.arm_schedule(oarlock.schedules);
+DROP FUNCTION oarlock.coming_of(oarlock.schedules);
 DROP FUNCTION oarlock.jitter_of(oarlock.schedules, timestamptz);
 DROP TYPE oarlock.decision;
 DROP TABLE oarlock.fires;
