@@ -61,7 +61,7 @@ func goodCalls() map[string]string {
 		"trigger_schedule": "'nightly'; 's'; now(); 'postgres'",
 		"backfill":         "'nightly'; 's'; now() - interval '5h'; now(); 1; 'missing'; false; '{}'; 'postgres'",
 		"backfill_times":   "'nightly'; 's'; now() - interval '5h'; now(); 'missing'; false; 'postgres'; 9",
-		"schedule_list":    "'nightly'; 'postgres'; 9; 0",
+		"schedule_list":    "'nightly'; 'postgres'; 9; 0; 's'",
 		"schedule_fires":   "'nightly'; 's'; now(); 9; 'postgres'",
 		"schedule_times":   "'nightly'; 's'; 5; 'postgres'",
 		"keep":             "1; 's'; 'k'; '{}'; 1; 0; true",

@@ -109,6 +109,11 @@ func TestSchedules_OfAFileFollowIt(t *testing.T) {
 	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE at > now()"); n != 2 {
 		t.Errorf("%d items on the agenda of a DAG that is back", n)
 	}
+	must(t, b.conn, "SELECT oarlock.set_dag('filed', removed => true)")
+	b.put(t, `{"name": "filed", "steps": [{"id": "other", "run": "true"}], "schedule": [{"name": "x", "every": "2h"}]}`)
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE at > now()"); n != 2 {
+		t.Errorf("%d items on the agenda of a DAG that is back as another version", n)
+	}
 	must(t, b.conn, "SELECT oarlock.drop_schedule('filed', 'x')") // one's own goes before the file's
 	wantCode(t, b.conn, "OA013", "SELECT oarlock.drop_schedule('filed', 'x')")
 	file("")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -138,4 +139,39 @@ func ExampleStore_Enqueue() {
 	// Output:
 	// true <nil>
 	// enqueue: run_key "order-7" belongs to run 1, which was asked for with another dag, params or overrides (OA004): use a key of its own for each request, and repeat a request unchanged
+}
+
+// Each of an application's customers has a schedule of their own, which is steered by its key.
+func ExampleStore_PutSchedule() {
+	ctx := context.Background()
+	url, undo := setStage(ctx)
+	defer undo()
+
+	store, err := queue.Open(ctx, queue.Config{URL: url})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	_, next, err := store.PutSchedule(ctx, "report", dagspec.Schedule{
+		Name: "acme nightly", Cron: "30 3 * * 1-5", Timezone: "Europe/Paris", Params: map[string]any{"order": 7},
+	})
+	if err != nil {
+		panic(err)
+	}
+	acme := queue.ScheduleKey{DAG: "report", Name: "acme nightly"}
+	times, err := store.FireTimes(ctx, acme, 3)
+	fmt.Println(len(times), times[0].Equal(next), err)
+
+	run, err := store.TriggerSchedule(ctx, acme, time.Date(2026, 11, 20, 2, 30, 0, 0, time.UTC))
+	if err != nil {
+		panic(err)
+	}
+	fires, err := store.Fires(ctx, acme, time.Time{}, 10)
+	fmt.Println(fires[0].Outcome, fires[0].Run == run, err)
+
+	fmt.Println(store.DropSchedule(ctx, acme))
+	// Output:
+	// 3 true <nil>
+	// fired true <nil>
+	// <nil>
 }

@@ -80,7 +80,8 @@ func scanRun(row pgx.CollectableRow) (r Run, err error) {
 	err = row.Scan(&r.ID, &r.UID, &r.DAG, &r.Version, &r.Generation, &r.State, &r.Reason, &r.Tolerated, &r.Queue, &r.Priority, &r.Params,
 		&r.Labels, (*zeronull.Text)(&r.Key), &r.Trigger, &r.Epoch, (*zeronull.Text)(&r.Worker), &r.SubmittedBy,
 		(*zeronull.Int8)(&r.Parent), (*zeronull.Int8)(&r.Root), (*zeronull.Int8)(&r.RetryOf), &counts,
-		&r.RunAt, &r.LogicalAt, &r.CreatedAt, (*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt))
+		&r.RunAt, &r.LogicalAt, &r.CreatedAt, (*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt),
+		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt))
 	if err == nil {
 		r.Counts, err = decodeCounts(counts)
 	}

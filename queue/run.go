@@ -37,6 +37,9 @@ type Run struct {
 	CreatedAt   time.Time
 	StartedAt   time.Time
 	FinishedAt  time.Time
+
+	Schedule          string    // the name of the schedule that made the run, "" where none did
+	PreviousLogicalAt time.Time // the time of that schedule before LogicalAt
 }
 
 // Over says whether the run has ended. A retry opens it again.

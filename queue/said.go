@@ -13,6 +13,7 @@ var sentinels = map[string]error{
 	"OA002": ErrNotFound, // removed DAG
 	"OA004": ErrConflict, // run_key of another request
 	"OA007": ErrNotFound, // no such run, or somebody else's
+	"OA016": ErrNotFound, // no such schedule, or somebody else's
 }
 
 // hints of SQLSTATEs that Postgres raises by itself, and that a person meets here.

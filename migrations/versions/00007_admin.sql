@@ -50,6 +50,7 @@ DECLARE
     kinds    text[] := ARRAY(SELECT DISTINCT n FROM unnest(needs) n ORDER BY n);
     defs     jsonb := coalesce(spec -> 'params', '[]');
     lane     int;
+    removed  bool;
 BEGIN
     IF num_nulls(source, hash, needs) > 0 THEN
         RAISE EXCEPTION 'a version of a DAG has a source, a hash and needs' USING ERRCODE = 'OA013', HINT = 'put it with `oarlock dag apply`; needs may be empty';
@@ -57,13 +58,13 @@ BEGIN
     PERFORM oarlock.check_spec(put_dag.spec, put_dag.needs);
     PERFORM oarlock.check_labels('worker_selector', selector);
     INSERT INTO oarlock.dags (name, current_version) VALUES (put_dag.spec ->> 'name', 1) ON CONFLICT DO NOTHING;
-    SELECT d.dag_id, d.current_version INTO put_dag.dag_id, put_dag.version FROM oarlock.dags d
+    SELECT d.dag_id, d.current_version, d.removed_at IS NOT NULL INTO put_dag.dag_id, put_dag.version, removed FROM oarlock.dags d
      WHERE d.name = put_dag.spec ->> 'name' FOR NO KEY UPDATE;
     SELECT NOT coalesce(bool_or(v.version = put_dag.version AND v.hash = put_dag.hash), false), coalesce(max(v.version), 0) + 1
       INTO is_new, version FROM oarlock.dag_versions v WHERE v.dag_id = put_dag.dag_id;
     IF NOT is_new THEN
-        UPDATE oarlock.dags d SET removed_at = NULL WHERE d.dag_id = put_dag.dag_id AND d.removed_at IS NOT NULL;
-        IF FOUND THEN
+        IF removed THEN
+            UPDATE oarlock.dags d SET removed_at = NULL WHERE d.dag_id = put_dag.dag_id;
             PERFORM oarlock.place_schedules(put_dag.dag_id);
         END IF;
         SELECT d.current_version INTO version FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id;
@@ -93,6 +94,9 @@ BEGIN
       FROM oarlock.dag_versions v
      WHERE d.dag_id = put_dag.dag_id AND v.dag_id = d.dag_id AND v.version = put_dag.version;
     PERFORM oarlock.place_dag(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.paused_by IS NOT NULL;
+    IF removed THEN
+        PERFORM oarlock.place_schedules(put_dag.dag_id);
+    END IF;
     IF NOT coalesce(keep_schedules, false) THEN
         PERFORM oarlock.sync_schedules(put_dag.dag_id, coalesce(put_dag.spec -> 'schedule', '[]'));
     END IF;

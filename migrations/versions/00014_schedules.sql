@@ -639,7 +639,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
--- The schedule that somebody means: the owner's, else one's own, else the file's, else another's. With `past` also a backfill that is over.
+-- The schedule that somebody means: the owner's ('': the file's), else one's own, else the file's, else another's. With `past` also a backfill that is over.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_schedule(dag text, name text, owner text, for_all bool, past bool DEFAULT false) RETURNS oarlock.schedules
 LANGUAGE plpgsql STABLE AS $$
@@ -648,10 +648,10 @@ DECLARE
     s oarlock.schedules;
 BEGIN
     SELECT x.* INTO s FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
-     WHERE d.name = dag AND x.name = name AND (x.ended_at IS NULL OR past AND x.backfill_of IS NOT NULL) AND (for_all OR x.owner = session_user) AND (owner IS NULL OR x.owner = owner)
+     WHERE d.name = dag AND x.name = name AND (x.ended_at IS NULL OR past AND x.backfill_of IS NOT NULL) AND (for_all OR x.owner = session_user) AND (owner IS NULL OR coalesce(x.owner, '') = owner)
      ORDER BY x.owner = session_user DESC NULLS LAST, x.owner NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat(left(name, 100), CASE WHEN NOT for_all THEN ' of yours' ELSE ' of ' || owner END)
+        RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat(left(name, 100), CASE WHEN NOT for_all THEN ' of yours' ELSE ' of ' || nullif(owner, '') END)
             USING ERRCODE = 'OA016', HINT = 'see SELECT * FROM oarlock.schedule_list()';
     END IF;
     RETURN s;
@@ -885,7 +885,7 @@ SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11
 -- Seeing schedules ----------------------------------------------------------------------------------------------------
 
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0)
+CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0, name text DEFAULT NULL)
 RETURNS TABLE (id bigint, dag_name text, name text, schedule_owner text, cron text, every interval, at timestamptz, timezone text, start_at timestamptz,
     end_at timestamptz, except_at text[], params jsonb, labels jsonb, overlap_policy text, at_once int, catchup bool, catchup_window interval,
     catchup_max int, jitter interval, pause_on_failure int, paused_by text, paused_at timestamptz, pause_note text, next_at timestamptz,
@@ -905,12 +905,13 @@ BEGIN ATOMIC
       LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
       LEFT JOIN LATERAL (SELECT * FROM oarlock.fires x WHERE x.schedule_id = s.schedule_id ORDER BY x.logical_at DESC LIMIT 1) f ON true
      WHERE s.ended_at IS NULL AND s.schedule_id > schedule_list.after AND (s.owner = session_user OR oarlock.sees_all())
-       AND (schedule_list.dag IS NULL OR d.name = schedule_list.dag) AND (schedule_list.owner IS NULL OR s.owner = schedule_list.owner)
+       AND (schedule_list.dag IS NULL OR d.name = schedule_list.dag) AND (schedule_list.owner IS NULL OR coalesce(s.owner, '') = schedule_list.owner)
+       AND (schedule_list.name IS NULL OR s.name = schedule_list.name)
      ORDER BY s.schedule_id LIMIT schedule_list.rows;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `owner` is whose, `''` for those of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
@@ -966,7 +967,7 @@ SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
 -- +goose Down
 DROP FUNCTION oarlock.schedule_times(text, text, int, text);
 DROP FUNCTION oarlock.schedule_fires(text, text, timestamptz, int, text);
-DROP FUNCTION oarlock.schedule_list(text, text, int, bigint);
+DROP FUNCTION oarlock.schedule_list(text, text, int, bigint, text);
 DROP FUNCTION oarlock.trigger_schedule(text, text, timestamptz, text);
 DROP FUNCTION oarlock.resume_schedule(text, text, bool, text);
 DROP FUNCTION oarlock.pause_schedule(text, text, text, text);

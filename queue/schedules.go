@@ -1,0 +1,213 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var (
+	schedulesSQL       = sql.Named("queue/schedules")
+	firesSQL           = sql.Named("queue/fires")
+	fireTimesSQL       = sql.Named("queue/fire_times")
+	putScheduleSQL     = sql.Named("queue/put_schedule")
+	dropScheduleSQL    = sql.Named("queue/drop_schedule")
+	pauseScheduleSQL   = sql.Named("queue/pause_schedule")
+	resumeScheduleSQL  = sql.Named("queue/resume_schedule")
+	triggerScheduleSQL = sql.Named("queue/trigger_schedule")
+)
+
+// Schedule is a schedule as people see it.
+type Schedule struct {
+	dagspec.Schedule // Enabled is true
+
+	ID         int64
+	DAG        string
+	Owner      string // whose runs they are; "": the DAG's file has it
+	PausedBy   string
+	PausedAt   time.Time
+	PauseNote  string
+	NextAt     time.Time // when it fires next, its jitter included; zero: never, or it is paused
+	Last       Fire      // the newest time that is decided, without Times and DecidedAt; zero: none is
+	Unfinished int       // runs
+	Failures   int       // runs that failed in a row
+	Errors     int       // tries in a row that could not decide a time, by whatever is wrong with the database
+	Error      string    // what the last of them said
+}
+
+// Key is what names the schedule.
+func (s *Schedule) Key() ScheduleKey {
+	return ScheduleKey{DAG: s.DAG, Name: s.Name, Owner: s.Owner, OfFile: s.Owner == ""}
+}
+
+// ScheduleKey names a schedule. Without an owner it is the user's own, else the file's, else another's.
+type ScheduleKey struct {
+	DAG, Name string
+	Owner     string
+	OfFile    bool // the one of the DAG's file, whoever else has one of this name
+}
+
+func (k *ScheduleKey) args(more pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+	if more == nil {
+		more = pgx.StrictNamedArgs{}
+	}
+	more["dag"], more["name"], more["owner"] = k.DAG, k.Name, ownerOf(k.Owner, k.OfFile)
+	return more
+}
+
+func ownerOf(owner string, ofFile bool) *string {
+	if ofFile {
+		return new("")
+	}
+	return given(owner)
+}
+
+// ScheduleFilter picks schedules. What is not given filters nothing.
+type ScheduleFilter struct {
+	DAG, Name string
+	Owner     string
+	OfFile    bool  // only those of the DAGs' files
+	After     int64 // the number of the last schedule of the page before
+	Limit     int   // 0: DefaultPage
+}
+
+// Fire is what became of a time of a schedule, or of several one after the other.
+type Fire struct {
+	LogicalAt time.Time
+	Until     time.Time // the last of several; zero: it is one
+	Times     int       // 0: more than 1,000
+	Outcome   string    // fired, skipped, dropped or refused
+	Run       RunID     // 0: none
+	RunState  string    // of runs that are there still
+	Reason    string
+	DecidedAt time.Time
+}
+
+// Schedules reads a page of schedules by number: one's own, for readers, workers and administrators all.
+func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) ([]Schedule, error) {
+	const op = "list schedules"
+	limit := f.Limit
+	if limit == 0 {
+		limit = DefaultPage
+	}
+	if limit < 1 || limit > MaxPage {
+		return nil, said(op, fmt.Errorf("a page has 1 to %d schedules, not %d", MaxPage, limit))
+	}
+	schedules, err := list(ctx, s, schedulesSQL, pgx.StrictNamedArgs{
+		"dag": given(f.DAG), "name": given(f.Name), "owner": ownerOf(f.Owner, f.OfFile), "after": f.After, "rows": limit,
+	}, scanSchedule)
+	return schedules, said(op, err)
+}
+
+// Fires reads what became of the times of a schedule since a moment, up to limit of them, newest first.
+func (s *Store) Fires(ctx context.Context, k ScheduleKey, since time.Time, limit int) ([]Fire, error) {
+	fires, err := list(ctx, s, firesSQL, k.args(pgx.StrictNamedArgs{"since": moment(since), "rows": limit}), scanFire)
+	return fires, said("list fires", err)
+}
+
+// FireTimes reads the next n times of a schedule, 1 to 1,000, without its jitter. A pause does not change them.
+func (s *Store) FireTimes(ctx context.Context, k ScheduleKey, n int) ([]time.Time, error) {
+	times, err := list(ctx, s, fireTimesSQL, k.args(pgx.StrictNamedArgs{"n": n}), pgx.RowTo[time.Time])
+	return times, said("list times", err)
+}
+
+// PutSchedule makes or changes a schedule of the user's own, whatever its Enabled says, and returns its number and when it fires
+// next: zero for never, or while it is paused. What its fields leave out is as in a file. Its DAG has to allow it, or the user is
+// an administrator.
+func (s *Store) PutSchedule(ctx context.Context, dag string, put dagspec.Schedule) (id int64, next time.Time, err error) {
+	const op = "put a schedule"
+	text, err := json.Marshal(put)
+	if err != nil {
+		return 0, time.Time{}, said(op, err)
+	}
+	args := pgx.StrictNamedArgs{"dag": dag, "schedule": string(text)}
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, putScheduleSQL, args).Scan(&id, (*zeronull.Timestamptz)(&next))
+	}
+	return id, next, said(op, s.write(ctx, askTimeout, do, do))
+}
+
+// DropSchedule takes a schedule of the user's away; for administrators anybody's, but none that a file has.
+func (s *Store) DropSchedule(ctx context.Context, k ScheduleKey) error {
+	const op = "drop a schedule"
+	sent := false
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, dropScheduleSQL, k.args(nil))
+		return err
+	}
+	again := func(ctx context.Context, conn *pgxpool.Conn) error {
+		sent = true
+		return do(ctx, conn)
+	}
+	err := said(op, s.write(ctx, askTimeout, do, again))
+	if sent && errors.Is(err, ErrNotFound) { // the reply to the first was lost
+		return nil
+	}
+	return err
+}
+
+// PauseSchedule keeps a schedule from firing until it is resumed. An empty note leaves the one that is there.
+func (s *Store) PauseSchedule(ctx context.Context, k ScheduleKey, note string) error {
+	return said("pause a schedule", s.change(ctx, pauseScheduleSQL, k.args(pgx.StrictNamedArgs{"note": given(note)})))
+}
+
+// ResumeSchedule resumes a paused schedule, and returns when it fires next. With catchUp the times of the pause are decided as if no
+// worker had been there, else they are passed over.
+func (s *Store) ResumeSchedule(ctx context.Context, k ScheduleKey, catchUp bool) (next time.Time, err error) {
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, resumeScheduleSQL, k.args(pgx.StrictNamedArgs{"catch_up": catchUp})).Scan((*zeronull.Timestamptz)(&next))
+	}
+	return next, said("resume a schedule", s.write(ctx, askTimeout, do, do))
+}
+
+// TriggerSchedule starts a run of a schedule now, whatever holds the schedule back. at is the time that the run is about, zero for
+// now; the run of a time that has fired is returned, and no other is made.
+func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time) (run RunID, err error) {
+	do := func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, triggerScheduleSQL, k.args(pgx.StrictNamedArgs{"at": moment(at)})).Scan(&run)
+	}
+	again := do
+	if at.IsZero() {
+		again = unknown("look among the newest runs before you ask again, or name the time")
+	}
+	return run, said("trigger a schedule", s.write(ctx, askTimeout, do, again))
+}
+
+func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
+	var every, window, jitter zeronull.Int8
+	var at, start, end zeronull.Timestamptz
+	err = row.Scan(&s.ID, &s.DAG, &s.Name, (*zeronull.Text)(&s.Owner), (*zeronull.Text)(&s.Cron), &every, &at, &s.Timezone, &start, &end,
+		&s.Except, &s.Params, &s.Labels, &s.OverlapPolicy, &s.AtOnce, &s.Catchup, &window,
+		&s.CatchupMax, &jitter, &s.PauseOnFailure, (*zeronull.Text)(&s.PausedBy), (*zeronull.Timestamptz)(&s.PausedAt),
+		(*zeronull.Text)(&s.PauseNote), (*zeronull.Timestamptz)(&s.NextAt), (*zeronull.Timestamptz)(&s.Last.LogicalAt),
+		(*zeronull.Text)(&s.Last.Outcome), (*zeronull.Int8)(&s.Last.Run), (*zeronull.Text)(&s.Last.Reason), &s.Unfinished, &s.Failures, &s.Errors, &s.Error)
+	s.Every, s.CatchupWindow, s.Jitter = dagspec.Duration(every), dagspec.Duration(window), dagspec.Duration(jitter)
+	s.At, s.Start, s.End = momentText(time.Time(at)), momentText(time.Time(start)), momentText(time.Time(end))
+	s.Enabled = true
+	return s, err
+}
+
+// momentText is how a dagspec.Schedule has a time.
+func momentText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func scanFire(row pgx.CollectableRow) (f Fire, err error) {
+	var times zeronull.Int8
+	err = row.Scan(&f.LogicalAt, (*zeronull.Timestamptz)(&f.Until), &times, &f.Outcome, (*zeronull.Int8)(&f.Run), (*zeronull.Text)(&f.RunState),
+		&f.Reason, &f.DecidedAt)
+	f.Times = int(times)
+	return f, err
+}
