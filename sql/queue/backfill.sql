@@ -1,0 +1,5 @@
+-- Purpose: makes up for times of a schedule that are past
+-- Index: dags_name_key, schedules_name, schedules_pkey, dag_versions_pkey
+-- Locks: the row of the schedule, then those of the new one
+SELECT oarlock.backfill(@dag, @name, @from_at, @until_at, at_once => @at_once, reprocess => @reprocess, newest_first => @newest_first,
+                        params => @params::text::jsonb, owner => @owner)
