@@ -118,6 +118,8 @@ func (a *arranger) values(flag cli.Flag) []string {
 	switch {
 	case name == "--state":
 		return runStates
+	case name == "--overlap-policy":
+		return overlapPolicies
 	case name == "--output" && pathName(a.path) == "dag graph":
 		return graphFormats
 	}

@@ -24,6 +24,8 @@ var documented = map[string][]any{
 	"`workers`":             {jsonWorker{}},
 	"`workers drain`":       {jsonDrained{}},
 	"`queues`":              {jsonQueue{}},
+	"`schedules`":           {jsonSchedule{}, jsonLast{}},
+	"`schedules fires`":     {jsonFire{}},
 	"`top`":                 {jsonTop{}},
 	"`stats`":               {jsonStats{}, jsonDAGStats{}},
 	"`prune`":               {jsonPruned{}, jsonPrunedDAG{}},

@@ -26,6 +26,18 @@ func upcoming(flag, text string, now time.Time) (time.Time, error) {
 	}
 }
 
+// rfc3339 reads the value of a flag that is a time and nothing else. The zero time is none.
+func rfc3339(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, &usageError{msg: fmt.Sprintf("%s: %q is no time", flag, text), hint: "like 2026-11-20T02:30:00Z"}
+	}
+	return at, nil
+}
+
 // duration reads the value of a flag like --timeout, in the units of DAG files; 0 is none.
 func duration(flag, text string) (time.Duration, error) {
 	if text == "" {

@@ -100,6 +100,7 @@ func newApp(e *env) *cli.App {
 			newWorkerCommand(e),
 			newWorkersCommand(e),
 			newQueuesCommand(e),
+			newSchedulesCommand(e),
 			newDoctorCommand(e),
 			newConfigCommand(e),
 			newVersionCommand(e),

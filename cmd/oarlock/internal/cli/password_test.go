@@ -30,6 +30,9 @@ var everyLine = map[string]struct {
 	"migrate down": {"migrate down --to 0", ""}, "migrate roles": {"migrate roles", ""}, "worker": {"", "worker.txtar"}, "workers": {"workers", ""},
 	"workers drain": {"workers drain w1", ""}, "queues": {"queues", ""}, "queues pause": {"queues pause default", ""}, "queues resume": {"queues resume default", ""},
 	"queues set": {"queues set default --max-running 1", ""}, "doctor": {"doctor", ""}, "config show": {"config show --origin", ""}, "version": {"version", ""},
+	"schedules": {"schedules", ""}, "schedules show": {"schedules show x", ""}, "schedules next": {"schedules next x", ""}, "schedules fires": {"schedules fires x", ""},
+	"schedules pause": {"schedules pause x", ""}, "schedules resume": {"schedules resume x", ""}, "schedules trigger": {"schedules trigger x", ""},
+	"schedules put": {"schedules put x y --cron @daily", ""}, "schedules rm": {"schedules rm x", ""},
 	"completion": {"completion bash", ""}, "migrate adopt": {"migrate adopt --moved --yes", ""},
 }
 

@@ -34,6 +34,7 @@ var queueAdvice = map[string]advice{
 	"OA013": {kind: invalid},
 	"OA014": {conflict, "wait for its end, or cancel it"},
 	"OA015": {kind: invalid},
+	"OA016": {notFound, "`oarlock schedules` lists those that you may see"},
 	"22P05": {kind: invalid},
 	"22021": {kind: invalid},
 	"42501": {kind: denied},

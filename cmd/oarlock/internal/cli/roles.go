@@ -18,6 +18,8 @@ const (
 var commandRoles = map[string]string{
 	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "logs": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
 	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit,
+	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
+	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
 
 	"events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
 	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,

@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Bounds of a list of schedules.
+const (
+	schedulesDefault = 100
+	schedulesMax     = 100_000
+)
+
+func newSchedulesCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "schedules",
+		Usage: "list schedules, see what they fired, pause and trigger them, have some of your own",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dag", Usage: "only schedules of this `DAG`"},
+			&cli.StringFlag{Name: "owner", Usage: "only schedules of this `USER`; '' for those of DAG files"},
+			&cli.BoolFlag{Name: "paused", Usage: "only those that are paused"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` schedules", Value: schedulesDefault},
+		},
+		Description: manual{
+			about: `Lists schedules with when each fires next and what became of its latest time: fired, skipped (a run before it was not
+over, or a pause), dropped (too late) or refused. Times are of the schedule's zone. A DAG's file has schedules, and
+so may whoever enqueues runs, where the DAG says "allow: {schedules: true}". Submitters see their own, readers all. A
+terminal shows a line for each, cut to its width.`,
+			examples: []string{
+				"oarlock schedules",
+				"oarlock schedules --dag etl --paused",
+				"oarlock schedules fires etl nightly --since 7d",
+				"oarlock schedules pause etl nightly --note 'until the new disks are in'",
+				"oarlock schedules -o id | xargs -n2 oarlock schedules show",
+			},
+			exits: []exitNote{{exitOK, "the list was read; it may be empty"}, deniedNote, usageNote, unreachableNote, settingsNote},
+		}.String(),
+		Action: func(c *cli.Context) error { return runSchedules(c, e) },
+		Subcommands: []*cli.Command{
+			newSchedulesShowCommand(e),
+			newSchedulesNextCommand(e),
+			newSchedulesFiresCommand(e),
+			newSchedulesPauseCommand(e),
+			newSchedulesResumeCommand(e),
+			newSchedulesTriggerCommand(e),
+			newSchedulesPutCommand(e),
+			newSchedulesRemoveCommand(e),
+		},
+	}
+}
+
+func runSchedules(c *cli.Context, e *env) error {
+	limit := c.Int("limit")
+	if limit < 1 || limit > schedulesMax {
+		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", schedulesMax, limit)}
+	}
+	f := queue.ScheduleFilter{DAG: c.String("dag"), Owner: c.String("owner"), OfFile: c.IsSet("owner") && c.String("owner") == "", Limit: queue.MaxPage}
+	return e.withStore(c.Context, func(store *queue.Store) error {
+		listed, err := listSchedules(c.Context, store, f, c.Bool("paused"), limit+1)
+		if err != nil {
+			return err
+		}
+		more := len(listed) > limit
+		listed = listed[:min(limit, len(listed))]
+		if err := e.say(e.schedulesAnswer(listed)); err != nil {
+			return err
+		}
+		switch {
+		case len(listed) == 0:
+			e.remark("%s", noSchedules(c, store))
+		case more:
+			e.remark("%s", e.stderrPaint().dim(fmt.Sprintf("there are more: add --dag DAG, or -n %d", 10*limit)))
+		}
+		return nil
+	})
+}
+
+// listSchedules reads pages until there are enough.
+func listSchedules(ctx context.Context, store *queue.Store, f queue.ScheduleFilter, paused bool, enough int) (listed []queue.Schedule, err error) {
+	for {
+		page, err := store.Schedules(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			if (!paused || page[i].PausedBy != "") && len(listed) < enough {
+				listed = append(listed, page[i])
+			}
+		}
+		if len(page) < f.Limit || len(listed) == enough {
+			return listed, nil
+		}
+		f.After = page[len(page)-1].ID
+	}
+}
+
+func noSchedules(c *cli.Context, store *queue.Store) string {
+	if name := c.String("dag"); name != "" {
+		_, err := store.GetDAG(c.Context, name, 0)
+		if p := problemOf(c.Context, orNoDAG(c.Context, store, name, err)); p.kind == notFound {
+			return p.message + ": " + p.hint
+		}
+	}
+	if c.IsSet("dag") || c.IsSet("owner") || c.Bool("paused") {
+		return "no schedule is so, or none that you may see"
+	}
+	return "no schedule is there, or none that you may see: a DAG file has `schedule:`, or `oarlock schedules put DAG NAME --cron …` makes one"
+}
+
+type jsonSchedule struct {
+	ID              int64             `json:"id"`
+	DAG             string            `json:"dag"`
+	Name            string            `json:"name"`
+	Owner           *string           `json:"owner"`  // null: the DAG's file has it
+	Timing          string            `json:"timing"` // cron …, every … or at …
+	Timezone        string            `json:"timezone"`
+	Start           *string           `json:"start"`
+	End             *string           `json:"end"`
+	Except          []string          `json:"except"`
+	Params          json.RawMessage   `json:"params"`
+	Labels          map[string]string `json:"labels"`
+	OverlapPolicy   string            `json:"overlap_policy"`
+	AtOnce          int               `json:"at_once"`
+	Catchup         bool              `json:"catchup"`
+	CatchupWindowMs *int64            `json:"catchup_window_ms"` // null: no bound
+	CatchupMax      int               `json:"catchup_max"`
+	JitterMs        int64             `json:"jitter_ms"`
+	PauseOnFailure  int               `json:"pause_on_failure"` // 0: never
+	PausedBy        *string           `json:"paused_by"`
+	PausedAt        *time.Time        `json:"paused_at"`
+	PauseNote       *string           `json:"pause_note"`
+	NextAt          *time.Time        `json:"next_at"` // null: never, or it is paused
+	Last            *jsonLast         `json:"last"`
+	Unfinished      int               `json:"unfinished"`
+	Failures        int               `json:"failures"`
+	Errors          int               `json:"errors"`
+	Error           *string           `json:"error"`
+}
+
+type jsonLast struct {
+	LogicalAt *time.Time `json:"logical_at"`
+	Outcome   string     `json:"outcome"`
+	Run       *int64     `json:"run"`
+	Reason    *string    `json:"reason"`
+}
+
+func scheduleJSON(s *queue.Schedule) jsonSchedule {
+	j := jsonSchedule{
+		ID: s.ID, DAG: s.DAG, Name: s.Name, Owner: orNull(s.Owner), Timing: timingText(&s.Schedule), Timezone: s.Timezone, Start: orNull(s.Start),
+		End: orNull(s.End), Except: append([]string{}, s.Except...), Params: json.RawMessage(compactJSON(s.Params)), Labels: s.Labels,
+		OverlapPolicy: s.OverlapPolicy, AtOnce: s.AtOnce, Catchup: s.Catchup, CatchupMax: s.CatchupMax, JitterMs: int64(s.Jitter),
+		PauseOnFailure: s.PauseOnFailure, PausedBy: orNull(s.PausedBy), PausedAt: utcOrNull(s.PausedAt), PauseNote: orNull(s.PauseNote),
+		NextAt: utcOrNull(s.NextAt), Unfinished: s.Unfinished, Failures: s.Failures, Errors: s.Errors, Error: orNull(s.Error),
+	}
+	if s.CatchupWindow > 0 {
+		j.CatchupWindowMs = new(int64(s.CatchupWindow))
+	}
+	if s.Last.Outcome != "" {
+		j.Last = &jsonLast{utcOrNull(s.Last.LogicalAt), s.Last.Outcome, runOrNull(s.Last.Run), orNull(s.Last.Reason)}
+	}
+	return j
+}
+
+func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
+	paint, now := e.stdoutPaint(), time.Now()
+	object := []jsonSchedule{}
+	a := answer{lines: []any{}, ids: []string{}}
+	t := table{head: paint.head("DAG", "NAME", "TIMING", "ZONE", "NEXT", "LAST", "STATE")}
+	for i := range schedules {
+		s := &schedules[i]
+		j := scheduleJSON(s)
+		object = append(object, j)
+		a.lines = append(a.lines, j)
+		a.ids = append(a.ids, scheduleID(s))
+		t.rows = append(t.rows, []string{
+			s.DAG, shown(s.Name), timingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
+		})
+	}
+	a.object = object
+	if len(schedules) > 0 {
+		a.text = e.fitted(t.String())
+	}
+	return a
+}
+
+// scheduleID is a schedule as commands take it.
+func scheduleID(s *queue.Schedule) string { return shellWord(s.DAG) + " " + shellWord(s.Name) }
+
+// timingText says when a schedule fires, as its file would.
+func timingText(s *dagspec.Schedule) string {
+	switch {
+	case s.Cron != "":
+		return "cron " + strings.Join(strings.Fields(s.Cron), " ")
+	case s.At != "":
+		return "at " + s.At
+	}
+	return "every " + s.Every.String()
+}
+
+// next is a cell: 2026-11-28 03:30 in 14h07m.
+func (p painter) next(s *queue.Schedule, now time.Time) string {
+	if s.NextAt.IsZero() {
+		return p.dim("–")
+	}
+	return wallTime(s.NextAt, s.Timezone) + p.dim(" "+fromNow(s.NextAt, now))
+}
+
+func (p painter) lastFire(f *queue.Fire) string {
+	switch {
+	case f.Outcome == "":
+		return p.dim("–")
+	case f.Run != 0:
+		return p.outcome(f.Outcome) + p.dim(fmt.Sprintf(" run %d", f.Run))
+	}
+	return p.outcome(f.Outcome)
+}
+
+func (p painter) outcome(outcome string) string {
+	switch outcome {
+	case "fired":
+		return p.good(outcome)
+	case "refused":
+		return p.bad(outcome)
+	}
+	return p.warn(outcome)
+}
+
+// scheduleState says why a schedule does not fire, or did not, and whose it is where it is not of a file.
+func (p painter) scheduleState(s *queue.Schedule) string {
+	state := p.good("active")
+	switch {
+	case s.PausedBy != "":
+		state = p.warn("paused") + p.dim(" by "+shown(s.PausedBy))
+		if s.PauseNote != "" {
+			state += p.dim(": " + shown(s.PauseNote))
+		}
+	case s.Errors > 0:
+		state = p.bad(fmt.Sprintf("failed %s: ", count(s.Errors, "time"))) + shown(s.Error)
+	case s.NextAt.IsZero():
+		state = p.dim("over")
+	case s.Last.Outcome == "refused":
+		state = p.bad("refused: ") + shown(s.Last.Reason)
+	}
+	if s.Owner != "" {
+		state += p.dim("  of " + shown(s.Owner))
+	}
+	return state
+}
+
+// wallTime is a moment as clocks of a zone show it, to the minute where it is one. This machine may not know the zone.
+func wallTime(t time.Time, zone string) string {
+	layout := "2006-01-02 15:04"
+	if t.Truncate(time.Minute) != t {
+		layout += ":05"
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return t.UTC().Format(layout) + "Z"
+	}
+	return t.In(location).Format(layout)
+}
+
+// fromNow is how long it is until then: in 14h07m. What is due waits for a worker.
+func fromNow(t, now time.Time) string {
+	if t.After(now) {
+		return "in " + span(t.Sub(now))
+	}
+	return "due"
+}
+
+// firesNext says when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
+func firesNext(s *queue.Schedule, now time.Time) string {
+	switch {
+	case s.PausedBy != "":
+		return "is paused by " + shown(s.PausedBy)
+	case s.NextAt.IsZero():
+		return neverFires
+	}
+	return fmt.Sprintf("fires next %s %s, %s", wallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
+}
+
+const neverFires = "never fires from now on"

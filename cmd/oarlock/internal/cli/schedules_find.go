@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// scheduleUsage is how a command names a schedule.
+const scheduleUsage = "DAG [NAME]"
+
+const scheduleAbout = `NAME may be left out where the DAG has one schedule. --owner says whose it is, where several have one of this name; '' is
+the DAG file's.`
+
+const namesInHint = 5 // schedules that a hint lists
+
+func ownerFlag() cli.Flag {
+	return &cli.StringFlag{Name: "owner", Usage: "the schedule of this `USER`; '' for that of the DAG's file"}
+}
+
+// scheduleArg is a schedule as a command names it.
+type scheduleArg struct {
+	dag, name string
+	owner     *string // nil: whoever's
+}
+
+func oneSchedule(c *cli.Context, command string) (a scheduleArg, err error) {
+	args := c.Args().Slice()
+	if len(args) < 1 || len(args) > 2 {
+		return a, &usageError{
+			msg:  fmt.Sprintf("schedules %s needs a DAG and the name of a schedule, got %d arguments", command, len(args)),
+			hint: "`oarlock schedules` lists them",
+		}
+	}
+	a.dag = args[0]
+	if len(args) == 2 {
+		a.name = args[1]
+	}
+	if c.IsSet("owner") {
+		a.owner = new(c.String("owner"))
+	}
+	return a, nil
+}
+
+func (a *scheduleArg) filter() queue.ScheduleFilter {
+	f := queue.ScheduleFilter{DAG: a.dag, Name: a.name, Limit: queue.MaxPage}
+	if a.owner != nil {
+		f.Owner, f.OfFile = *a.owner, *a.owner == ""
+	}
+	return f
+}
+
+// find reads the one schedule that is meant.
+func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
+	found, err := store.Schedules(ctx, a.filter())
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, a.missing(ctx, store)
+	case len(found) == 1:
+		return &found[0], nil
+	case slices.ContainsFunc(found, func(s queue.Schedule) bool { return s.Name != found[0].Name }):
+		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), "schedule")), hint: "name one: " + someNames(found)}
+	}
+	return nil, &usageError{
+		msg:  fmt.Sprintf("dag %s has %s called %s", a.dag, atLeast(len(found), "schedule"), shown(found[0].Name)),
+		hint: "add " + someOwners(found),
+	}
+}
+
+// missing says that there is no such schedule, and what may have been meant.
+func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
+	msg, hint := "dag "+a.dag+" has no schedule", "`oarlock schedules` lists those that you may see"
+	if a.name != "" {
+		msg += " " + shown(a.name)
+	}
+	if a.owner != nil {
+		msg += " of " + cmp.Or(shown(*a.owner), "its file")
+	}
+	others, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: a.dag, Limit: queue.MaxPage})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range others {
+		names = append(names, others[i].Name)
+	}
+	switch {
+	case len(others) > 0 && slices.Contains(names, a.name):
+		hint = "there is that of " + ownerWord(&others[slices.Index(names, a.name)])
+	case len(others) > 0:
+		hint = cmp.Or(config.DidYouMean(a.name, names), "it has "+someNames(others))
+	default:
+		_, err := store.GetDAG(ctx, a.dag, 0)
+		if errors.Is(err, queue.ErrNotFound) {
+			return orNoDAG(ctx, store, a.dag, err)
+		}
+	}
+	return &failure{kind: notFound, err: errors.New(msg), hint: hint}
+}
+
+// atLeast knows that a page may not be all.
+func atLeast(n int, noun string) string {
+	if n == queue.MaxPage {
+		return fmt.Sprintf("%d or more %ss", n, noun)
+	}
+	return count(n, noun)
+}
+
+func someNames(schedules []queue.Schedule) string {
+	var names []string
+	for i := range schedules {
+		if word := shellWord(schedules[i].Name); !slices.Contains(names, word) {
+			names = append(names, word)
+		}
+	}
+	return some(names)
+}
+
+func someOwners(schedules []queue.Schedule) string {
+	var flags []string
+	for i := range schedules {
+		if s := &schedules[i]; s.Owner == "" {
+			flags = append(flags, "--owner '' for the DAG file's")
+		} else {
+			flags = append(flags, "--owner "+shellWord(s.Owner))
+		}
+	}
+	return some(flags)
+}
+
+func some(words []string) string {
+	if more := len(words) - namesInHint; more > 0 {
+		return strings.Join(words[:namesInHint], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return config.OrList(words)
+}
+
+func ownerWord(s *queue.Schedule) string {
+	if s.Owner == "" {
+		return "the DAG's file"
+	}
+	return "user " + shown(s.Owner)
+}
+
+// orNotYours explains why a schedule that was read cannot be steered: only administrators steer those of others.
+func orNotYours(s *queue.Schedule, err error) error {
+	if !errors.Is(err, queue.ErrNotFound) {
+		return err
+	}
+	return &failure{
+		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", shown(s.Name), s.DAG, ownerWord(s)),
+		hint: grantHint(toAdmin),
+	}
+}

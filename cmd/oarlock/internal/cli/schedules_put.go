@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+var overlapPolicies = []string{"skip", "all", "latest", "cancel", "allow"}
+
+func newSchedulesPutCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "put",
+		Usage:     "make or change a schedule of your own",
+		ArgsUsage: "DAG NAME",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "cron", Usage: "fire by this `EXPRESSION`: minute, hour, day, month, weekday"},
+			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, on a grid from --start, else from 1970"},
+			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`: RFC 3339, or +10m"},
+			&cli.StringFlag{Name: "timezone", Usage: "of --cron and --except, a `ZONE` like Europe/Paris", DefaultText: "UTC"},
+			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire: RFC 3339, or +10m"},
+			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may not"},
+			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or what a cron expression matches; may be repeated"},
+			&cli.StringFlag{Name: "jitter", Usage: "fire up to this `DURATION` later, each time as much as chance has it", DefaultText: "0"},
+			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of its runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of its runs, as `NAME=VALUE`; may be repeated"},
+			&cli.StringFlag{Name: "overlap-policy", Usage: "while runs are unfinished, `POLICY` is skip, all, latest, cancel or allow", DefaultText: "skip"},
+			&cli.IntFlag{Name: "at-once", Usage: "from `N` unfinished runs on the policy counts", DefaultText: "1"},
+			&cli.BoolFlag{Name: "catchup", Usage: "make up for times that were missed"},
+			&cli.StringFlag{Name: "catchup-window", Usage: "but for none older than this `DURATION`"},
+			&cli.IntFlag{Name: "catchup-max", Usage: "but for the newest `N` only", DefaultText: "100"},
+			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause it after `N` failed runs in a row; 0: never"},
+		},
+		Description: manual{
+			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; what is not given is as where
+a file leaves it out, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times
+change, counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules:
+true}", or you administer Oarlock. The same command again changes nothing.`,
+			examples: []string{
+				"oarlock schedules put report 'acme nightly' --cron '30 3 * * 1-5' --timezone Europe/Paris -p customer=acme",
+				"oarlock schedules put report often --every 15m --overlap-policy latest",
+				"oarlock schedules put report once --at +2h",
+			},
+			exits: []exitNote{
+				{exitOK, "the schedule is so now"},
+				deniedNote, usageNote,
+				{exitNotFound, "there is no such DAG"},
+				unreachableNote,
+				{exitInvalid, "a time, zone, param or policy cannot be, or the DAG lets submitters have no schedules; or a setting is wrong"},
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runSchedulesPut(c, e) },
+	}
+}
+
+func runSchedulesPut(c *cli.Context, e *env) error {
+	if c.NArg() != 2 {
+		return &usageError{msg: fmt.Sprintf("schedules put needs a DAG and a name, got %d arguments", c.NArg())}
+	}
+	name := c.Args().First()
+	put, err := scheduleFlags(c, time.Now())
+	if err != nil {
+		return err
+	}
+	put.Name = c.Args().Get(1)
+	params, err := pairs("-p", c.StringSlice("param"))
+	if err != nil {
+		return &failure{kind: invalid, err: err, hint: "`oarlock dag show " + name + "` lists the params"}
+	}
+	return e.withStore(c.Context, func(store *queue.Store) error {
+		if put.Params, err = typedParams(c.Context, store, name, 0, params); err != nil {
+			return err
+		}
+		id, _, err := store.PutSchedule(c.Context, name, put)
+		if err != nil {
+			return orNoDAG(c.Context, store, name, err)
+		}
+		return e.sayPut(c.Context, store, name, put.Name, id)
+	})
+}
+
+// sayPut finds the schedule by its number: the file and other users may have one of its name.
+func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, id int64) error {
+	all, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: dag, Name: name, Limit: queue.MaxPage})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if s := &all[i]; s.Owner == "" {
+			e.remark("the file of dag %s has a schedule %s, too: both fire", dag, shown(name))
+		}
+	}
+	i := slices.IndexFunc(all, func(s queue.Schedule) bool { return s.ID == id })
+	if i < 0 {
+		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", shown(name), dag), hint: "somebody else removed it"}
+	}
+	return e.sayScheduled(ctx, store, &all[i], "put", nil)
+}
+
+// scheduleFlags are the keys of the language. The database checks what they say together.
+func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error) {
+	s = dagspec.Schedule{
+		Cron: c.String("cron"), Timezone: c.String("timezone"), Except: c.StringSlice("except"), OverlapPolicy: c.String("overlap-policy"),
+		AtOnce: c.Int("at-once"), Catchup: c.Bool("catchup"), CatchupMax: c.Int("catchup-max"), PauseOnFailure: c.Int("pause-on-failure"),
+	}
+	if policy := s.OverlapPolicy; policy != "" && !slices.Contains(overlapPolicies, policy) {
+		hint := cmp.Or(config.DidYouMean(policy, overlapPolicies), "one of "+config.OrList(overlapPolicies))
+		return s, &usageError{msg: fmt.Sprintf("--overlap-policy: there is no %q", policy), hint: hint}
+	}
+	timings := 0
+	for _, flag := range []string{"cron", "every", "at"} {
+		if c.String(flag) != "" {
+			timings++
+		}
+	}
+	if timings != 1 {
+		return s, &usageError{msg: fmt.Sprintf("a schedule needs exactly one of --cron, --every and --at, got %d", timings), hint: "like --cron '30 3 * * 1-5'"}
+	}
+	var errs [7]error
+	s.Every, errs[0] = durationFlag(c, "every")
+	s.Jitter, errs[1] = durationFlag(c, "jitter")
+	s.CatchupWindow, errs[2] = durationFlag(c, "catchup-window")
+	s.At, errs[3] = timeFlag(c, "at", now)
+	s.Start, errs[4] = timeFlag(c, "start", now)
+	s.End, errs[5] = timeFlag(c, "end", now)
+	s.Labels, errs[6] = pairs("--label", c.StringSlice("label"))
+	for _, err := range errs {
+		if err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func durationFlag(c *cli.Context, name string) (dagspec.Duration, error) {
+	d, err := duration("--"+name, c.String(name))
+	return dagspec.Duration(d.Milliseconds()), err
+}
+
+func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
+	t, err := upcoming("--"+name, c.String(name), now)
+	if err != nil || t.IsZero() {
+		return "", err
+	}
+	return t.Format(time.RFC3339Nano), nil
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// How many times and fires are shown, unless somebody says otherwise.
+const (
+	timesDefault = 5
+	firesDefault = 100
+	timesMax     = 1000 // of both, in one question to the database
+)
+
+var scheduleReadExits = []exitNote{
+	{exitOK, "it was read"},
+	deniedNote, usageNote,
+	{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+	unreachableNote, settingsNote,
+}
+
+func newSchedulesShowCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show a schedule: its settings, its next times, what became of its latest",
+		ArgsUsage: scheduleUsage,
+		Flags:     []cli.Flag{ownerFlag()},
+		Description: manual{
+			about:    scheduleAbout,
+			examples: []string{"oarlock schedules show etl nightly", "oarlock schedules show etl -o json | jq .next_at"},
+			exits:    scheduleReadExits,
+		}.String(),
+		Action: func(c *cli.Context) error {
+			return e.withSchedule(c, "show", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+				times, err := store.FireTimes(ctx, s.Key(), timesDefault)
+				if err != nil {
+					return err
+				}
+				return e.say(answer{object: scheduleJSON(s), ids: []string{scheduleID(s)}, text: e.stdoutPaint().scheduleSheet(s, times, e.pageColumns())})
+			})
+		},
+	}
+}
+
+func newSchedulesNextCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "next",
+		Usage:     "list the next times of a schedule",
+		ArgsUsage: scheduleUsage,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "number", Aliases: []string{"n"}, Usage: "`N` of them", Value: timesDefault},
+			ownerFlag(),
+		},
+		Description: manual{
+			about: `Lists them in the schedule's zone, without its jitter. A pause does not change them. -o id prints them in UTC, as --at
+of "schedules trigger" takes them.
+` + scheduleAbout,
+			examples: []string{"oarlock schedules next etl nightly", "oarlock schedules next etl nightly -n 20 -o json"},
+			exits:    scheduleReadExits,
+		}.String(),
+		Action: func(c *cli.Context) error {
+			n := c.Int("number")
+			if n < 1 || n > timesMax {
+				return &usageError{msg: fmt.Sprintf("--number is from 1 to %d, not %d", timesMax, n)}
+			}
+			return e.withSchedule(c, "next", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+				times, err := store.FireTimes(ctx, s.Key(), n)
+				if err != nil {
+					return err
+				}
+				if len(times) == 0 {
+					e.remark("schedule %s %s", shown(s.Name), neverFires)
+				} else if s.PausedBy != "" {
+					e.remark("schedule %s is paused by %s, and fires at none of them", shown(s.Name), shown(s.PausedBy))
+				}
+				return e.say(e.timesAnswer(times, s.Timezone))
+			})
+		},
+	}
+}
+
+func (e *env) timesAnswer(times []time.Time, zone string) answer {
+	paint, now := e.stdoutPaint(), time.Now()
+	object := []time.Time{}
+	a := answer{lines: []any{}, ids: []string{}}
+	var rows [][]string
+	for _, t := range times {
+		object = append(object, t.UTC())
+		a.lines = append(a.lines, t.UTC())
+		a.ids = append(a.ids, t.UTC().Format(time.RFC3339Nano))
+		rows = append(rows, []string{wallTime(t, zone) + " " + zone, paint.dim(fromNow(t, now))})
+	}
+	a.object, a.text = object, alignRows(rows)
+	return a
+}
+
+func newSchedulesFiresCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "fires",
+		Usage:     "list what became of the times of a schedule, newest first",
+		ArgsUsage: scheduleUsage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Usage: "only times from then on, a `TIME` or a duration like 7d"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` lines", Value: firesDefault},
+			ownerFlag(),
+		},
+		Description: manual{
+			about: `Each time of a schedule is decided once. It fired; or it was skipped, since a run before it was not over or by a pause;
+or dropped, since it was too late; or refused. Times one after the other with one outcome are one line. They are kept as
+long as the DAG's runs.
+` + scheduleAbout,
+			examples: []string{
+				"oarlock schedules fires etl nightly --since 7d",
+				"oarlock schedules fires etl nightly -o json | jq '.[] | select(.outcome != \"fired\")'",
+			},
+			exits: scheduleReadExits,
+		}.String(),
+		Action: func(c *cli.Context) error {
+			n := c.Int("limit")
+			if n < 1 || n > timesMax {
+				return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", timesMax, n)}
+			}
+			since, err := moment(c.String("since"), time.Now())
+			if err != nil {
+				return err
+			}
+			return e.withSchedule(c, "fires", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+				fires, err := store.Fires(ctx, s.Key(), since, n)
+				if err != nil {
+					return err
+				}
+				if len(fires) == 0 {
+					e.remark("no time was decided; schedule %s %s", shown(s.Name), firesNext(s, time.Now()))
+				}
+				return e.say(e.firesAnswer(s, fires))
+			})
+		},
+	}
+}
+
+// withSchedule has use work with the schedule that the arguments name.
+func (e *env) withSchedule(c *cli.Context, command string, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
+	arg, err := oneSchedule(c, command)
+	if err != nil {
+		return err
+	}
+	return e.withStore(c.Context, func(store *queue.Store) error {
+		s, err := arg.find(c.Context, store)
+		if err != nil {
+			return err
+		}
+		return use(c.Context, store, s)
+	})
+}
+
+type jsonFire struct {
+	Schedule  int64      `json:"schedule"`
+	LogicalAt *time.Time `json:"logical_at"`
+	Until     *time.Time `json:"until"`
+	Count     *int       `json:"count"` // null: more than 1,000
+	Outcome   string     `json:"outcome"`
+	Run       *int64     `json:"run"`
+	RunState  *string    `json:"run_state"`
+	Reason    *string    `json:"reason"`
+	DecidedAt *time.Time `json:"decided_at"`
+}
+
+func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
+	paint := e.stdoutPaint()
+	object := []jsonFire{}
+	a := answer{lines: []any{}}
+	t := table{head: paint.head("TIME IN "+s.Timezone, "TIMES", "OUTCOME", "RUN", "DECIDED", "WHY")}
+	for i := range fires {
+		f := &fires[i]
+		j := jsonFire{
+			s.ID, utcOrNull(f.LogicalAt), utcOrNull(f.Until), nil, f.Outcome, runOrNull(f.Run), orNull(f.RunState), orNull(f.Reason), utcOrNull(f.DecidedAt),
+		}
+		times, when := "1000+", wallTime(f.LogicalAt, s.Timezone)
+		if f.Times > 0 {
+			j.Count, times = &f.Times, strconv.Itoa(f.Times)
+		}
+		if !f.Until.IsZero() {
+			when += " to " + wallTime(f.Until, s.Timezone)
+		}
+		run := paint.dim("–")
+		if f.Run != 0 {
+			run = fmt.Sprintf("%d %s", f.Run, cmp.Or(paint.runState(f.RunState), paint.dim("deleted")))
+		}
+		object = append(object, j)
+		a.lines = append(a.lines, j)
+		t.rows = append(t.rows, []string{when, times, paint.outcome(f.Outcome), run, paint.dim(localTime(&f.DecidedAt)), paint.dim(shown(f.Reason))})
+	}
+	a.object = object
+	if len(fires) > 0 {
+		a.text = e.fitted(t.String())
+	}
+	return a
+}
+
+// scheduleSheet is a schedule on a page. What is not set is not shown.
+func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int) string {
+	now := time.Now()
+	var rows [][]string
+	fact := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{p.dim(name), value})
+		}
+	}
+	fact("fires", timingText(&s.Schedule)+" "+s.Timezone)
+	fact("from", s.Start)
+	fact("before", s.End)
+	fact("except", printable(strings.Join(s.Except, ", ")))
+	fact("jitter", durationText(s.Jitter))
+	if len(s.Params) > 0 {
+		fact("params", paramText([]byte(compactJSON(s.Params))))
+	}
+	fact("labels", labelText(s.Labels))
+	fact("overlap", overlapText(s))
+	fact("catchup", catchupText(s))
+	if s.PauseOnFailure > 0 {
+		fact("pauses", fmt.Sprintf("after %s in a row, %d so far", count(s.PauseOnFailure, "failed run"), s.Failures))
+	}
+	fact("owner", ownerWord(s))
+	if s.PausedBy != "" {
+		fact("paused", localTime(&s.PausedAt))
+	}
+	last := p.lastFire(&s.Last)
+	if s.Last.Outcome != "" {
+		last += p.dim(" for " + wallTime(s.Last.LogicalAt, s.Timezone))
+	}
+	if s.Last.Reason != "" {
+		last += p.dim(": " + shown(s.Last.Reason))
+	}
+	fact("last", last)
+	if s.Unfinished > 0 {
+		fact("unfinished", count(s.Unfinished, "run"))
+	}
+	text := fold(fmt.Sprintf("%s %s  %s", p.bold(shown(s.Name)), p.dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + alignRows(rows)
+	text += "\n" + p.dim("next") + "\n"
+	if len(times) == 0 {
+		return text + "  " + neverFires + "\n"
+	}
+	for _, t := range times {
+		text += fmt.Sprintf("  %s %s  %s\n", wallTime(t, s.Timezone), s.Timezone, p.dim(fromNow(t, now)))
+	}
+	return text
+}
+
+func overlapText(s *queue.Schedule) string {
+	if s.OverlapPolicy == "allow" {
+		return "allow"
+	}
+	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
+}
+
+func catchupText(s *queue.Schedule) string {
+	if !s.Catchup {
+		return "no: a time that is late is dropped"
+	}
+	text := fmt.Sprintf("the newest %d", s.CatchupMax)
+	if s.CatchupWindow > 0 {
+		text += ", none older than " + s.CatchupWindow.String()
+	}
+	return text
+}
