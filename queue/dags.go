@@ -23,7 +23,7 @@ var (
 
 // DAGs lists all DAGs by name, removed ones too. For readers and workers.
 func (s *Store) DAGs(ctx context.Context) ([]DAG, error) {
-	dags, err := list(ctx, s, dagsSQL, nil, scanDAG)
+	dags, err := list(ctx, s, dagsSQL, nil, scanListedDAG)
 	return dags, said("list dags", err)
 }
 
@@ -69,6 +69,10 @@ func (d *DAG) columns() []any {
 
 func scanDAG(row pgx.CollectableRow) (d DAG, err error) {
 	return d, row.Scan(d.columns()...)
+}
+
+func scanListedDAG(row pgx.CollectableRow) (d DAG, err error) {
+	return d, row.Scan(append(d.columns(), (*zeronull.Timestamptz)(&d.NextAt))...)
 }
 
 func scanDAGVersion(row pgx.CollectableRow) (v DAGVersion, err error) {

@@ -196,6 +196,7 @@ type DAG struct {
 	CreatedAt time.Time
 	PutAt     time.Time
 	PutBy     string
+	NextAt    time.Time // when the first of its schedules fires next, in the list of DAGs; zero: none does
 }
 
 // DAGChange says what to change of a DAG; nil leaves it.

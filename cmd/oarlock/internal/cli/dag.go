@@ -66,6 +66,13 @@ type jsonDAG struct {
 	AppliedBy     string     `json:"applied_by"`
 }
 
+// jsonListedDAG is a DAG in the list of all.
+type jsonListedDAG struct {
+	jsonDAG
+
+	NextAt *time.Time `json:"next_at"` // of its schedules; null: none fires
+}
+
 func dagJSON(d *queue.DAG) jsonDAG {
 	return jsonDAG{
 		d.Name, d.Version, d.Queue, d.MaxActive, orNull(d.PausedBy), utcOrNull(d.RemovedAt), utcOrNull(d.CreatedAt),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,7 +20,8 @@ func newDAGApplyCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Checks all files first, and registers none when one of them is invalid. Takes files, the .yaml, .yml and .json
 files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
-Runs that exist keep the version they were asked for. An action that Oarlock does not have and no live worker offers is
+Runs that exist keep the version they were asked for. The DAG's schedules become those of the file, and it is said when
+each fires next: nothing fires by applying a file. An action that Oarlock does not have and no live worker offers is
 told of on standard error: its runs wait. For administrators (role oarlock_admin).`,
 			examples: []string{
 				"oarlock dag apply etl.yaml",
@@ -44,6 +46,17 @@ type jsonApply struct {
 	DAG     string `json:"dag"`
 	Version int    `json:"version"`
 	Outcome string `json:"outcome"` // applied, unchanged
+
+	Schedules []jsonNext `json:"schedules"` // of the file
+}
+
+// jsonNext is a schedule with when it fires next.
+type jsonNext struct {
+	Name     string     `json:"name"`
+	PausedBy *string    `json:"paused_by"`
+	NextAt   *time.Time `json:"next_at"` // null: never, or it is paused
+
+	says string // with when it fires next, for people
 }
 
 func runDAGApply(ctx context.Context, e *env, args []string) error {
@@ -113,9 +126,31 @@ func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done [
 		if put.IsNew {
 			outcome = "applied"
 		}
-		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome})
+		coming, err := nextOfFile(ctx, store, f)
+		if err != nil {
+			return done, errors.Join(append(refused, err)...)
+		}
+		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome, coming})
 	}
 	return done, errors.Join(refused...)
+}
+
+// nextOfFile says of the schedules of a file that was applied when they fire next.
+func nextOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]jsonNext, error) {
+	coming := []jsonNext{}
+	if len(f.spec.Schedule) == 0 {
+		return coming, nil
+	}
+	schedules, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for i := range schedules {
+		s := &schedules[i]
+		coming = append(coming, jsonNext{s.Name, orNull(s.PausedBy), utcOrNull(s.NextAt), shown(s.Name) + " " + firesNext(s, now)})
+	}
+	return coming, nil
 }
 
 func (e *env) applied(done []jsonApply) answer {
@@ -128,6 +163,9 @@ func (e *env) applied(done []jsonApply) answer {
 			a.text += fmt.Sprintf("%s %s version %d\n", paint.good(d.Outcome), d.DAG, d.Version)
 		} else {
 			a.text += paint.dim(fmt.Sprintf("%s %s version %d", d.Outcome, d.DAG, d.Version)) + "\n"
+		}
+		for _, s := range d.Schedules {
+			a.text += "  " + s.says + "\n"
 		}
 	}
 	return a

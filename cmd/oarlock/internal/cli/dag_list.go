@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -16,7 +17,7 @@ func newDAGListCommand(e *env) *cli.Command {
 		Usage: "list the registered DAGs",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that were taken out of service"}},
 		Description: manual{
-			about:    `Lists DAGs by name, each with the version that new runs get. For readers (role oarlock_read).`,
+			about:    `Lists DAGs by name, each with the version that new runs get, and when a schedule fires next. For readers (role oarlock_read).`,
 			examples: []string{"oarlock dag list", "oarlock dag list --all -o json", "oarlock dag list -o id"},
 			exits:    []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),
@@ -45,17 +46,18 @@ func runDAGList(ctx context.Context, e *env, all bool) error {
 
 func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	paint := e.stdoutPaint()
-	object := []jsonDAG{}
+	now := time.Now()
+	object := []jsonListedDAG{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "APPLIED", "BY")}
+	t := table{head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "NEXT", "APPLIED", "BY")}
 	for i := range dags {
 		d := &dags[i]
-		j := dagJSON(d)
+		j := jsonListedDAG{dagJSON(d), utcOrNull(d.NextAt)}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, d.Name)
 		t.rows = append(t.rows, []string{
-			d.Name, strconv.Itoa(d.Version), paint.dagState(d), printable(d.Queue), paint.limit(d.MaxActive), paint.dim(localTime(&d.PutAt)),
+			d.Name, strconv.Itoa(d.Version), paint.dagState(d), printable(d.Queue), paint.limit(d.MaxActive), paint.nextOf(d, now), paint.dim(localTime(&d.PutAt)),
 			paint.dim(printable(d.PutBy)),
 		})
 	}
@@ -64,6 +66,14 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 		a.text = t.String()
 	}
 	return a
+}
+
+// nextOf says when the first of a DAG's schedules fires.
+func (p painter) nextOf(d *queue.DAG, now time.Time) string {
+	if d.NextAt.IsZero() {
+		return p.dim("–")
+	}
+	return fromNow(d.NextAt, now)
 }
 
 // limit shows 0 as what it means.

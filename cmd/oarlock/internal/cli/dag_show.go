@@ -18,22 +18,28 @@ func newDAGShowCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "show",
 		Usage:     "show a registered DAG: what it takes, what it does",
-		ArgsUsage: "DAG",
+		ArgsUsage: "DAG|FILE",
 		Flags: []cli.Flag{
 			versionFlag(),
 			&cli.BoolFlag{Name: "source", Usage: "print the file that was applied, as it was, and nothing else"},
+			&cli.IntFlag{Name: "next", Usage: "list `N` next times of each schedule; of a FILE, without a database"},
 		},
 		Description: manual{
-			about: `Shows one version of a DAG, by default the current one: params, steps, limits, where it came from. For readers
-(role oarlock_read).`,
+			about: `Shows one version of a DAG, by default the current one: params, schedules, steps, limits, where it came from. For
+readers (role oarlock_read). With --next it lists the next times of its schedules and nothing else, and takes a file, too,
+or standard input for "-": then it needs no database.`,
 			examples: []string{
 				"oarlock dag show etl",
 				"oarlock dag show etl --version 2 --source > etl-2.yaml",
 				"oarlock dag show etl -o json | jq .spec.params",
+				"oarlock dag show etl.yaml --next 5    # when would it run?",
 			},
 			exits: dagReadExits,
 		}.String(),
 		Action: func(c *cli.Context) error {
+			if c.IsSet("next") {
+				return runDAGNext(c.Context, e, c.Args().Slice(), c.Int("next"))
+			}
 			return runDAGShow(c.Context, e, c.Args().Slice(), c.Int("version"), c.Bool("source"))
 		},
 	}
@@ -48,6 +54,7 @@ type jsonDAGVersion struct {
 	Needs      []string        `json:"needs"`
 	Spec       json.RawMessage `json:"spec"`
 	Source     string          `json:"source"`
+	Schedules  []jsonNext      `json:"schedules"` // of its file, as they are now
 }
 
 func runDAGShow(ctx context.Context, e *env, args []string, version int, source bool) error {
@@ -63,8 +70,12 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 		if source {
 			return e.print(e.asSource(v.Source))
 		}
-		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, orNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source}
-		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec, e.pageColumns())})
+		coming, err := nextOfFile(ctx, store, &dagFile{spec: spec})
+		if err != nil {
+			return err
+		}
+		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, orNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source, coming}
+		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec, coming, e.pageColumns())})
 	})
 }
 
@@ -101,7 +112,7 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 }
 
 // dagSheet is a DAG on a page.
-func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, columns int) string {
+func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []jsonNext, columns int) string {
 	title := fmt.Sprintf("%s %s  %s", p.bold(v.Name), p.dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
 	if v.Version != v.Current {
 		title += p.dim(fmt.Sprintf("  (current: %d)", v.Current))
@@ -113,6 +124,13 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, columns int) 
 	sections = append(sections, p.dagFacts(v, spec))
 	if len(spec.ParamDefs) > 0 {
 		sections = append(sections, p.paramTable(spec.ParamDefs))
+	}
+	if len(coming) > 0 {
+		text := p.dim("SCHEDULES") + "\n"
+		for _, s := range coming {
+			text += s.says + "\n"
+		}
+		sections = append(sections, text)
 	}
 	sections = append(sections, p.stepTable(spec))
 	for i := range spec.Steps {

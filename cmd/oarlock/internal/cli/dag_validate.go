@@ -2,8 +2,13 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/dagrun/schedule"
 )
 
 func newDAGValidateCommand(e *env) *cli.Command {
@@ -13,7 +18,8 @@ func newDAGValidateCommand(e *env) *cli.Command {
 		ArgsUsage: "FILE|DIR…",
 		Description: manual{
 			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-": form, names, references,
-expressions, dependencies. Every problem of every file is reported at once, with its place. Needs no database.`,
+expressions, dependencies. Every problem of every file is reported at once, with its place. A schedule that never fires
+from now on is told of on standard error, and is no problem. Needs no database.`,
 			examples: []string{
 				"oarlock dag validate etl.yaml",
 				"oarlock dag validate dags/ -o json | jq '.errors[]'",
@@ -34,6 +40,8 @@ type jsonValidated struct {
 	Valid  bool            `json:"valid"`
 	Errors []jsonProblem   `json:"errors"`
 	Files  []jsonValidFile `json:"files"`
+
+	Warnings []jsonProblem `json:"warnings"` // of files that are valid
 }
 
 type jsonValidFile struct {
@@ -61,7 +69,7 @@ func errNoFiles(command string) error {
 
 func (e *env) validated(files []*dagFile, valid bool) answer {
 	paint := e.stdoutPaint()
-	object := jsonValidated{Valid: valid, Errors: []jsonProblem{}, Files: []jsonValidFile{}}
+	object := jsonValidated{Valid: valid, Errors: []jsonProblem{}, Files: []jsonValidFile{}, Warnings: []jsonProblem{}}
 	a := answer{lines: []any{}, ids: []string{}, text: paint.problems(files, e.Columns)}
 	var rows [][]string
 	for _, f := range files {
@@ -77,9 +85,47 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 			a.lines = append(a.lines, problemJSON(p))
 		}
 	}
+	for _, w := range neverFiring(files, time.Now()) {
+		object.Warnings = append(object.Warnings, problemJSON(w))
+		e.remark("%s %s: %s: %s", e.stderrPaint().warn("warning:"), w.Path, w.Msg, w.Hint)
+	}
 	a.object = object
 	if len(rows) > 0 {
 		a.text += alignRows(rows)
 	}
 	return a
+}
+
+// neverFiring warns of schedules whose times are all past. One that is not enabled fires as little as its author wants.
+func neverFiring(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
+	for _, f := range files {
+		if f.spec == nil {
+			continue
+		}
+		for i := range f.spec.Schedule {
+			s := &f.spec.Schedule[i]
+			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
+				warnings = append(warnings, dagspec.Error{
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", shown(s.Name), neverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
+				})
+			}
+		}
+	}
+	return warnings
+}
+
+// previewTimes are the next times of a checked schedule, as the database would have them.
+func previewTimes(s *dagspec.Schedule, after time.Time, n int) (times []time.Time) {
+	clock, err := schedule.New(s.Timing())
+	if err != nil {
+		return nil // its check has passed it
+	}
+	for range n {
+		next, ok := clock.Next(after)
+		if !ok {
+			break
+		}
+		times, after = append(times, next), next
+	}
+	return times
 }

@@ -109,7 +109,11 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	} else {
 		e.remark("%s", paint.dim(fmt.Sprintf("unchanged %s version %d", file.spec.Name, put.Version)))
 	}
-	return nil
+	coming, err := nextOfFile(ctx, d.store, file)
+	for _, s := range coming {
+		e.remark("  %s", s.says)
+	}
+	return err
 }
 
 func (d *dev) gone(name string) {

@@ -29,9 +29,10 @@ var documented = map[string][]any{
 	"`top`":                 {jsonTop{}},
 	"`stats`":               {jsonStats{}, jsonDAGStats{}},
 	"`prune`":               {jsonPruned{}, jsonPrunedDAG{}},
-	"`dag list`":            {jsonDAG{}},
+	"`dag list`":            {jsonListedDAG{}},
 	"`dag show`":            {jsonDAGVersion{}},
-	"`dag apply`":           {jsonApply{}},
+	"`dag show --next`":     {jsonTimes{}},
+	"`dag apply`":           {jsonApply{}, jsonNext{}},
 	"`dag validate`":        {jsonValidated{}, jsonProblem{}, jsonValidFile{}},
 	"`dag graph -o json`":   {jsonGraph{}, jsonGraphNode{}, jsonGraphEdge{}},
 	"`doctor`":              {jsonReport{}, jsonCheck{}},
@@ -102,6 +103,9 @@ func fieldsOf(of reflect.Type, into map[string]bool) {
 	for f := range of.Fields() {
 		if f.Anonymous {
 			fieldsOf(f.Type, into)
+			continue
+		}
+		if !f.IsExported() {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

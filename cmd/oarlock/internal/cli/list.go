@@ -198,5 +198,8 @@ func runNote(r *queue.Run) string {
 	if note == "" && r.Tolerated > 0 {
 		note = count(r.Tolerated, "failure") + " tolerated"
 	}
+	if note == "" && r.Schedule != "" {
+		note = "schedule " + shown(r.Schedule)
+	}
 	return cmp.Or(note, labelText(r.Labels))
 }

@@ -38,7 +38,7 @@ the settings is used as it is, and never migrated. The run has a worker of its o
 gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
 Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
 $OARLOCK_SOURCE_DIR. DAGs that the file starts with dag.run or dag.enqueue are applied as well, where their files stand
-in the same folder. "-" is standard input.
+in the same folder. Schedules of files are not applied, and those that a DAG has stay as they are. "-" is standard input.
 ` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",
@@ -160,7 +160,7 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		if err := e.putStarted(ctx, store, &h); err != nil {
 			return err
 		}
-		put, err := store.PutDAG(ctx, h.file.spec, h.file.source, h.file.path)
+		put, err := store.PutDAGUnscheduled(ctx, h.file.spec, h.file.source, h.file.path)
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error
 		}
 	}
 	for _, child := range h.children {
-		put, err := store.PutDAG(ctx, child.spec, child.source, child.path)
+		put, err := store.PutDAGUnscheduled(ctx, child.spec, child.source, child.path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child.name, err)
 		}

@@ -33,6 +33,9 @@ type jsonRun struct {
 	CreatedAt   *time.Time        `json:"created_at"`
 	StartedAt   *time.Time        `json:"started_at"`
 	FinishedAt  *time.Time        `json:"finished_at"`
+
+	Schedule          *string    `json:"schedule"` // that made it
+	PreviousLogicalAt *time.Time `json:"previous_logical_at"`
 }
 
 // jsonStatus is what `status`, `enqueue --wait` and `run` print of one run.
@@ -67,6 +70,7 @@ func runJSON(r *queue.Run) jsonRun {
 		RunKey: orNull(r.Key), Trigger: r.Trigger, SubmittedBy: r.SubmittedBy, Epoch: r.Epoch, Worker: orNull(r.Worker),
 		Parent: runOrNull(r.Parent), RetryOf: runOrNull(r.RetryOf), RunAt: utcOrNull(r.RunAt), LogicalAt: utcOrNull(r.LogicalAt),
 		CreatedAt: utcOrNull(r.CreatedAt), StartedAt: utcOrNull(r.StartedAt), FinishedAt: utcOrNull(r.FinishedAt),
+		Schedule: orNull(r.Schedule), PreviousLogicalAt: utcOrNull(r.PreviousLogicalAt),
 	}
 	if j.Labels == nil {
 		j.Labels = map[string]string{}

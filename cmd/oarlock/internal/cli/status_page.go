@@ -92,6 +92,7 @@ func (p *runPage) facts() (rows [][]string) {
 		asked += ", " + r.Trigger
 	}
 	fact("asked", asked)
+	fact("schedule", p.schedule())
 	fact("queue", printable(p.lane()))
 	fact("started", p.started())
 	fact("driven", p.drivers())
@@ -138,6 +139,24 @@ func (p *runPage) lane() string {
 		return p.run.Queue
 	}
 	return ""
+}
+
+// schedule says which schedule made the run, and for when: nightly, for 2026-11-20 03:30 Europe/Paris, late by 2.0s.
+func (p *runPage) schedule() string {
+	r := p.run
+	if r.Schedule == "" {
+		return ""
+	}
+	text := shown(r.Schedule) + ", for "
+	if p.made == nil {
+		return text + localTime(&r.LogicalAt)
+	}
+	text += wallTime(r.LogicalAt, p.made.Timezone) + " " + p.made.Timezone
+	due := r.LogicalAt.Add(p.made.Jitter.Std()) // at the latest
+	if late := r.CreatedAt.Sub(due); late >= time.Second && r.Trigger == "schedule" {
+		text += ", late by " + span(late)
+	}
+	return text
 }
 
 func (p *runPage) started() string {

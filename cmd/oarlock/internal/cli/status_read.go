@@ -26,6 +26,7 @@ type runPage struct {
 	run     *queue.Run
 	tasks   []queue.Task // in the order of the graph
 	dag     *queue.Definition
+	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
 	events  []queue.Event            // none: not to be read by this user
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
 	columns int                      // lines are folded to; 0: they are not
@@ -46,9 +47,9 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 		return page, err
 	}
 	if before != nil {
-		page.dag, page.events = before.dag, before.events
+		page.dag, page.events, page.made = before.dag, before.events, before.made
 	}
-	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readEvents, page.readTails} {
+	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readEvents, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
 			return nil, err
 		}
@@ -70,6 +71,20 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 	}
 	sortByGraph(p.tasks, p.dag.Graph)
 	return nil
+}
+
+// readSchedule reads the schedule that made the run: of those with its name the submitter's, else the file's.
+func (p *runPage) readSchedule(ctx context.Context, store *queue.Store) error {
+	if p.run.Schedule == "" || p.made != nil {
+		return nil
+	}
+	named, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: p.run.DAG, Name: p.run.Schedule, Limit: queue.MaxPage})
+	for i := range named {
+		if s := &named[i]; s.Owner == p.run.SubmittedBy || s.Owner == "" && p.made == nil {
+			p.made = s
+		}
+	}
+	return err
 }
 
 // readEvents reads what is new.

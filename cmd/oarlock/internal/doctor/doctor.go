@@ -74,6 +74,7 @@ var checks = []namedCheck{
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
 	{"retention", (*examination).retention, "somebody prunes"},
 	{"workers", (*examination).workers, "no worker is unfit or silent"},
+	{"schedules", (*examination).schedules, "schedules fire, and time zones here and there agree"},
 	{"future_runs", (*examination).futureRuns, "no run is due in a future that a wrong clock made"},
 	{"invariants", (*examination).invariants, "rows agree with each other"},
 }

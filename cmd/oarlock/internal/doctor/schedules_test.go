@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	look := func(want Status, detail string) {
+		t.Helper()
+		report, err := Run(t.Context(), db.URL, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := find(t, report, "schedules"); c.Status != want || !strings.Contains(c.Detail, detail) || (c.Hint == "") != (want == OK) {
+			t.Errorf("%+v, want %s with %q", c, want, detail)
+		}
+	}
+	look(OK, "none failed")
+	const source = "name: etl\nschedule: {name: nightly, cron: 30 3 * * *, timezone: America/New_York}\nsteps: [{id: a, run: 'true'}]\n"
+	spec, err := dagspec.Parse("etl.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutDAG(t.Context(), spec, source, "etl.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	look(OK, "time zones agree")
+	conn := db.Conn(t)
+	defer conn.Close(t.Context())
+	execFile(t, conn, "overdue_schedule.sql")
+	look(OK, "none failed") // no worker is live, which is said elsewhere
+	execFile(t, conn, "live_worker.sql")
+	look(Warn, "schedule nightly of etl should have fired ")
+	execFile(t, conn, "refused_fire.sql")
+	look(Warn, "the latest time of schedule nightly of etl made no run: param n is not known; schedules in trouble: 1")
+	execFile(t, conn, "failed_schedule.sql")
+	look(Warn, "the times of schedule nightly of etl cannot be decided: out of luck")
+}
+
+// The server has data of its own: what it tells is compared hour by hour.
+func TestFirstDifference_IsThatOfTheFirstHour(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	spring, autumn := time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)
+	paris := []change{{"Europe/Paris", from, 3600}, {"Europe/Paris", spring, 7200}, {"Europe/Paris", autumn, 3600}}
+	for name, c := range map[string]struct {
+		changes []change
+		at      time.Time // zero: none
+	}{
+		"none":            {nil, time.Time{}},
+		"the same":        {append([]change{{"Asia/Kolkata", from, 19800}}, paris...), time.Time{}},
+		"no summer there": {paris[:1], spring},
+		"an hour late":    {[]change{paris[0], {"Europe/Paris", spring.Add(time.Hour), 7200}, paris[2]}, spring},
+		"unknown here":    {[]change{{"Mars/Olympus", from, 0}}, from},
+	} {
+		zone, at, differs := firstDifference(c.changes, from)
+		if !at.Equal(c.at) || differs == c.at.IsZero() || differs != (zone != "") {
+			t.Errorf("%s: %s %v %v, want %v", name, zone, at, differs, c.at)
+		}
+	}
+}

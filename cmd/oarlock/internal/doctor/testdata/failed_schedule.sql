@@ -1,0 +1,1 @@
+UPDATE oarlock.agenda SET errors = 2, error = 'out of luck' WHERE kind = 'schedule'
