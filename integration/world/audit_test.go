@@ -26,6 +26,7 @@ import (
 //	S8 attempts are numbered without a gap, each closed before the next begins
 //	W1 W2 W3: see sees and over
 //	C2 C3: see share_test.go
+//	F1 F2 F3: see schedule_test.go
 //	A2 a control is decided once, and a cancel that was accepted wins
 //	G2 the log of an attempt has one end
 type audit struct {
@@ -39,6 +40,7 @@ type audit struct {
 
 	registrations []uuid.UUID // of workers, in order
 	sharing       sharing
+	pulse         pulse
 }
 
 // row is a run as it was written.
@@ -347,12 +349,15 @@ func (a *audit) ends(r *row, v *dagrun.Verdict) {
 	}
 }
 
-// open names a run that is not over, or a claim that somebody has still.
+// open names a run that is not over, or a time of the schedule that is not decided.
 func (a *audit) open(ctx context.Context) string {
 	for _, id := range a.store.everyRun() {
 		if r, err := a.memory.Get(ctx, id); err != nil || !r.Over() {
 			return fmt.Sprintf("run %d: %+v, %v", id, r, err)
 		}
+	}
+	if p := &a.pulse; p.open() {
+		return fmt.Sprintf("the time %v of %s is not decided", p.next.Sub(a.began), pulseName)
 	}
 	return ""
 }

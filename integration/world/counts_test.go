@@ -11,6 +11,7 @@ type Counts struct {
 	Takeovers, LostLeases, LostAttempts, Fenced, Moved, Shared              int
 	Parked, Waited, Published, Children, Items, Generations, Handlers       int
 	Succeeded, Failed, Canceled, OutlivedTTL, Cancels                       int
+	Fired, Unfired, Superseded                                              int // times of the schedule, and runs that it canceled
 }
 
 // Steps are what the simulation did: calls of the store, starts and ends of bodies, and transitions written.

@@ -71,7 +71,11 @@ func (h *history) setUp(ctx context.Context) {
 	var names []string
 	for i := range 1 + r.IntN(3) {
 		name := fmt.Sprintf("d%d", i)
-		h.put(ctx, name, randomDAG(r, name))
+		source := randomDAG(r, name)
+		if i == 0 {
+			h.store.audit.pulse, source = newPulse(draw(h.seed, pulseName), name, source, h.began, h.calmAt)
+		}
+		h.put(ctx, name, source)
 		names = append(names, name)
 	}
 	runs := 2 + r.IntN(5)

@@ -123,6 +123,7 @@ func (s *store) lookAtSharing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, now := s.audit, time.Now()
+	a.lookAtPulse(now)
 	room, stalled := a.roomAndStalled(now)
 	waits := map[queue.RunID]bool{}
 	if room != nil {

@@ -54,7 +54,9 @@ func (s *store) attend(ctx context.Context, l *link) (queue.Attended, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	return l.inner.Attend(context.WithoutCancel(ctx))
+	done, err := l.inner.Attend(context.WithoutCancel(ctx))
+	s.audit.attended()
+	return done, err
 }
 
 func (s *store) renew(ctx context.Context, l *link, v queue.Vitals) (queue.Renewal, error) {
