@@ -174,6 +174,9 @@ func TestAttend_WhatIsTooLateIsDropped(t *testing.T) {
 		if got := get[bool](t, b.conn, "SELECT at > now() FROM oarlock.agenda WHERE kind = 'schedule' AND id = $1", id); !got {
 			t.Errorf("%s: still due", name)
 		}
+		if !get[bool](t, b.conn, "SELECT decided_at = (SELECT max(coalesce(until, logical_at)) FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id) FROM oarlock.schedules s WHERE schedule_id = $1", id) {
+			t.Errorf("%s: it does not count from what was decided", name)
+		}
 	}
 }
 
@@ -284,7 +287,9 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, tx, `SELECT oarlock.put_schedule('nightly', 'held', every => '1 hour', start_at => (SELECT (s.timing).start_at FROM oarlock.schedules s WHERE s.schedule_id = $1), params => '{"n": 2}')`, held)
-	attend(t, b.conn)
+	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.attend('-infinity', 32) WHERE outcome = 'put off'"); n != 0 {
+		t.Error("it waited for the application until lock_timeout")
+	}
 	if got := b.decided(t, held) + b.decided(t, other); got != "fired" {
 		t.Errorf("decided %s, want the other fired alone", got)
 	}
@@ -295,6 +300,32 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	attend(t, b.conn)
 	if got := b.decided(t, held); got != "fired" {
 		t.Errorf("then decided %s, want it fired", got)
+	}
+}
+
+// One attends and has not committed yet: another does the rest, and waits for nothing.
+func TestAttend_PassesByWhatAnotherDoes(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for n := range 4 {
+		b.hourly(t, fmt.Sprint("s", n), 1, ", catchup => true")
+	}
+	tx, err := connect(t, b.db.URL).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, tx, "SELECT oarlock.attend('-infinity', 2)")
+	attend(t, b.conn)
+	const fired = "SELECT count(*) FROM oarlock.fires WHERE outcome = 'fired'"
+	if n := get[int](t, b.conn, fired); n != 2 {
+		t.Errorf("%d fired beside the other, want 2", n)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := get[int](t, b.conn, fired); n != 4 {
+		t.Errorf("%d fired, want 4", n)
 	}
 }
 

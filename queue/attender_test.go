@@ -1,0 +1,58 @@
+package queue_test
+
+import "testing"
+
+const hourlyDAG = "name: hourly\nschedule: {name: hourly, every: 1h, catchup: true}\nsteps: [{id: a, run: \"true\"}]\n"
+
+// passed has the schedule of hourly be an hour behind, as where the transaction of an application that moved it stayed open until now.
+func (f *fleet) passed(t *testing.T) {
+	t.Helper()
+	for _, statement := range []string{
+		"UPDATE oarlock.schedules SET decided_at = decided_at - interval '1 hour'",
+		"UPDATE oarlock.agenda SET at = at - interval '1 hour'",
+	} {
+		if _, err := f.conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Looks begin above the moment up to which nothing was due, and an application may commit what is due since before that.
+func TestAttend_FindsWhatBecomesDueLate(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, hourlyDAG)
+	s := f.register(t)
+	if look(t, s).Attend {
+		t.Error("nothing is due, and it is to attend")
+	}
+	f.passed(t)
+	sweep(t, s)
+	if !look(t, s).Attend {
+		t.Fatal("after a sweep it is not to attend to what is due")
+	}
+	done, err := s.Attend(t.Context())
+	if err != nil || len(done.Decisions) != 1 || done.Decisions[0].Outcome != "fired" || done.Decisions[0].Schedule != "hourly" {
+		t.Errorf("it did %+v, %v", done, err)
+	}
+	if look(t, s).Attend {
+		t.Error("what was done is due still")
+	}
+}
+
+// What is due stays due for looks, however long nobody attends to it.
+func TestAttend_WhatIsDueStaysDue(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, hourlyDAG)
+	s := f.register(t)
+	f.passed(t)
+	for n := range 3 {
+		if !look(t, s).Attend {
+			t.Fatalf("look %d: it is not to attend to what is due", n+1)
+		}
+	}
+	if done, err := s.Attend(t.Context()); err != nil || len(done.Decisions) != 1 {
+		t.Errorf("it did %+v, %v", done, err)
+	}
+}
