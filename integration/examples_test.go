@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -112,6 +114,17 @@ var examplesByFile = map[string]example{
 		want:  "succeeded extract-orders=succeeded extract-customers=succeeded prepare=succeeded transform=succeeded load=succeeded report=succeeded",
 		says:  map[string]string{"report": "2026-11-20: 3000 facts loaded"},
 		after: loadedOnce,
+	},
+	"nightly-catchup/nightly-catchup": {
+		want:  "succeeded load=succeeded report=succeeded",
+		says:  map[string]string{"report": "from the beginning to "},
+		after: aNight,
+	},
+	"one-per-tenant/tenant-report": {
+		request: queue.Request{Params: map[string]any{"tenant": "acme"}},
+		want:    "succeeded report=succeeded",
+		says:    map[string]string{"report": "report for acme, by hand"},
+		after:   oneEach,
 	},
 	"takeover/takeover": {
 		want: "succeeded prepare=succeeded work=succeeded finish=succeeded",
@@ -279,6 +292,42 @@ func loadedOnce(t *testing.T, b *bench, _ queue.RunID) {
 	var days, facts int
 	if err := conn.QueryRow(t.Context(), read(t, "testdata/facts.sql")).Scan(&days, &facts); err != nil || days != 1 || facts != 3000 {
 		t.Errorf("%d days with %d facts, %v", days, facts, err)
+	}
+}
+
+// aNight triggers a schedule for a time, as it would have fired: the run loads what came since the night before.
+func aNight(t *testing.T, b *bench, _ queue.RunID) {
+	t.Helper()
+	conn := b.db.Conn(t)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var run queue.RunID
+	if err := conn.QueryRow(t.Context(), read(t, "testdata/night.sql")).Scan(&run); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, run)
+	const want = "from 2026-11-19T02:30:00Z to 2026-11-20T02:30:00Z:\n[{\"orders\":24}]"
+	if got := b.logOf(t, run, "report", ""); !strings.Contains(got, want) {
+		t.Errorf("the night's report is %q, want %q", got, want)
+	}
+}
+
+// oneEach has an application that may submit, and nothing else, keep a schedule for each tenant.
+func oneEach(t *testing.T, b *bench, _ queue.RunID) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), b.db.Login(t, "oarlock_submit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), read(t, "../examples/one-per-tenant/tenants.sql")); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.Query(t.Context(), read(t, "testdata/schedules.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || strings.Join(got, ", ") != "globex in America/New_York, hooli in Asia/Tokyo" {
+		t.Errorf("there are schedules %q, %v", got, err)
 	}
 }
 
