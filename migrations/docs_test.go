@@ -101,7 +101,11 @@ func TestDocs_EveryExampleRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{string(head)}
+	guide, err := os.ReadFile("../docs/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(head), string(guide)}
 	for _, e := range b.described(t) {
 		texts = append(texts, e.Text)
 	}
