@@ -126,6 +126,11 @@ var examplesByFile = map[string]example{
 		says:    map[string]string{"report": "report for acme, by hand"},
 		after:   oneEach,
 	},
+	"month-backfill/daily-report": {
+		want:  "succeeded report=succeeded",
+		says:  map[string]string{"report": "has what came from the beginning to "},
+		after: aMonth,
+	},
 	"takeover/takeover": {
 		want: "succeeded prepare=succeeded work=succeeded finish=succeeded",
 		says: map[string]string{"work": "attempt 1: there it is"},
@@ -308,6 +313,28 @@ func aNight(t *testing.T, b *bench, _ queue.RunID) {
 	const want = "from 2026-11-19T02:30:00Z to 2026-11-20T02:30:00Z:\n[{\"orders\":24}]"
 	if got := b.logOf(t, run, "report", ""); !strings.Contains(got, want) {
 		t.Errorf("the night's report is %q, want %q", got, want)
+	}
+}
+
+// aMonth fills in a month, whose runs are about their own days.
+func aMonth(t *testing.T, b *bench, _ queue.RunID) {
+	t.Helper()
+	conn := b.db.Conn(t)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), read(t, "../examples/month-backfill/month.sql")); err != nil {
+		t.Fatal(err)
+	}
+	var days int
+	var first queue.RunID
+	until(t, "31 days have their report", func() bool {
+		if err := conn.QueryRow(t.Context(), read(t, "testdata/month.sql")).Scan(&days, &first); err != nil {
+			t.Fatal(err)
+		}
+		return days == 31
+	})
+	const want = "report-2026-10-01.csv has what came from 2026-09-30T22:15:00Z to 2026-10-01T22:15:00Z"
+	if got := b.logOf(t, first, "report", ""); !strings.Contains(got, want) {
+		t.Errorf("the first day's report is %q, want %q", got, want)
 	}
 }
 
