@@ -181,9 +181,9 @@ func (l *link) Look(ctx context.Context, load queue.Load) (queue.Looked, error) 
 	return looked, err
 }
 
-// Attend fires schedules.
+// Attend fires schedules. Two reasons at one moment may be one call or two, so what happens to it is drawn by the moment.
 func (l *link) Attend(ctx context.Context) (queue.Attended, error) {
-	return call(ctx, l.process, "attend", "", func() (queue.Attended, error) { return l.store.attend(ctx, l) })
+	return call(ctx, l.process, "attend", time.Now().String(), func() (queue.Attended, error) { return l.store.attend(ctx, l) })
 }
 
 // Sweep also gives back what the store holds for the worker, and the worker does not know.

@@ -157,12 +157,9 @@ func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Sch
 	if err != nil {
 		return err
 	}
-	said := ""
 	if more == nil {
-		said = ": it " + firesNext(now, time.Now())
-	} else {
-		said = more(now)
+		more = func(s *queue.Schedule) string { return ": it " + firesNext(s, time.Now()) }
 	}
-	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().good(done), shown(now.Name), now.DAG, said)
+	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().good(done), shown(now.Name), now.DAG, more(now))
 	return e.say(answer{object: scheduleJSON(now), ids: []string{scheduleID(now)}, text: text})
 }
