@@ -158,6 +158,7 @@ func TestAttend_WhatIsTooLateIsDropped(t *testing.T) {
 		{"1 hour", 5 * time.Minute, 3, "", "dropped 2, fired"},
 		{"1 hour", 11 * time.Minute, 72, "", "dropped 72"}, // three days
 		{"1 hour", 11 * time.Minute, 3, ", catchup => true, overlap_policy => 'allow'", "fired, fired, fired"},
+		{"1 hour", 11 * time.Minute, 3, ", catchup => true", "fired"}, // the others wait their turn
 		{"1 hour", 11 * time.Minute, 4, ", catchup => true, overlap_policy => 'allow', catchup_window => '2 hours'", "dropped 2, fired, fired"},
 		{"1 hour", 11 * time.Minute, 4, ", catchup => true, overlap_policy => 'allow', catchup_max => 3", "dropped, fired, fired, fired"},
 		{"1 hour", 11 * time.Minute, 1500, ", catchup => true, overlap_policy => 'latest', catchup_max => 1000", "dropped 500, skipped 999, fired"},

@@ -64,17 +64,17 @@ func prepareSchedules(ctx context.Context, s *Stage) ([]Side, error) {
 	if err := d.workersLive(ctx, scheduleWorkers, processes...); err != nil {
 		return nil, err
 	}
-	n := s.count(schedulesOfRound, 100)
+	n, lead, span := s.count(schedulesOfRound, 100), s.span(scheduleLead, leastIdle), s.span(scheduleSpan, leastIdle)
 	return []Side{
-		{Name: spreadFires, Round: func(ctx context.Context) (Sample, error) { return d.fireAll(ctx, spreadFires, n, scheduleSpan) }},
-		{Name: instantFires, Round: func(ctx context.Context) (Sample, error) { return d.fireAll(ctx, instantFires, n, 0) }},
+		{Name: spreadFires, Round: func(ctx context.Context) (Sample, error) { return d.fireAll(ctx, spreadFires, n, lead, span) }},
+		{Name: instantFires, Round: func(ctx context.Context) (Sample, error) { return d.fireAll(ctx, instantFires, n, lead, 0) }},
 	}, d.warm(ctx, "tick", scheduleWorkers)
 }
 
 // fireAll has so many schedules fire within a span of time, asks for other runs meanwhile, and says how late the fires were. Each must
 // have fired once.
-func (d *Database) fireAll(ctx context.Context, name string, n int, span time.Duration) (Sample, error) {
-	first := time.Now().Add(scheduleLead)
+func (d *Database) fireAll(ctx context.Context, name string, n int, lead, span time.Duration) (Sample, error) {
+	first := time.Now().Add(lead)
 	if _, err := d.asker.Exec(ctx, putTimesSQL, pgx.StrictNamedArgs{"name": name, "n": n, "first": first, "span": span.Seconds()}); err != nil {
 		return Sample{}, err
 	}

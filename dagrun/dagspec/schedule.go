@@ -21,7 +21,7 @@ const (
 )
 
 func (s *Schedule) preset() {
-	s.Timezone, s.Enabled, s.OverlapPolicy, s.AtOnce = "UTC", true, "skip", 1
+	s.Timezone, s.Enabled, s.AtOnce = "UTC", true, 1
 }
 
 // fromNode reads a map, or a text, which is a cron expression.
@@ -41,6 +41,12 @@ func (s *Schedule) fromNode(d *decoder, n *node) {
 	}
 	if s.Catchup && s.CatchupMax == 0 {
 		s.CatchupMax = defaultCatchupMax
+	}
+	if s.OverlapPolicy == "" {
+		s.OverlapPolicy = "skip"
+		if s.Catchup { // else the first missed time would have the others skipped
+			s.OverlapPolicy = "all"
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ func TestSchedule_IsStoredAsAMap(t *testing.T) {
 		`[{every: 60s, name: m}]`: `{"name": "m", "every": "1m", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
 		`{at: 2026-12-24T18:00:00.25+01:00, enabled: false}`: `{"name": "at 2026-12-24T17:00:00.25Z", "at": "2026-12-24T17:00:00.25Z", "timezone": "UTC", "enabled": false,
 			"overlap_policy": "skip", "at_once": 1}`,
-		`{every: 1d, catchup: true}`: `{"name": "every 1d", "every": "1d", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1,
+		`{every: 1d, catchup: true}`: `{"name": "every 1d", "every": "1d", "timezone": "UTC", "enabled": true, "overlap_policy": "all", "at_once": 1,
 			"catchup": true, "catchup_max": 100}`,
 		`{name: n, cron: "30 3 * * 1-5", timezone: Europe/Paris, start: "2026-11-01T00:00:00+01:00", end: "2027-11-01T00:00:00Z",
 			except: [2026-12-25, "* * 24 12 *"], jitter: 30s, params: {n: 1}, labels: {tier: 2}, overlap_policy: cancel, at_once: 2, pause_on_failure: 3,

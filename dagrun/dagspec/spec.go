@@ -78,7 +78,7 @@ type Schedule struct {
 	Params         map[string]any    `json:"params,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Enabled        bool              `json:"enabled"`                    // false: nothing but a check of the file looks at it
-	OverlapPolicy  string            `json:"overlap_policy"`             // skip, all, latest, cancel or allow
+	OverlapPolicy  string            `json:"overlap_policy"`             // skip, all, latest, cancel or allow; not given: skip, with Catchup all
 	AtOnce         int               `json:"at_once"`                    // unfinished runs from which on OverlapPolicy counts
 	PauseOnFailure int               `json:"pause_on_failure,omitempty"` // failed runs in a row after which it pauses; 0: never
 	Catchup        bool              `json:"catchup,omitempty"`

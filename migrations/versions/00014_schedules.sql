@@ -505,9 +505,9 @@ BEGIN
     BEGIN
         wanted.timing := oarlock.make_timing(def ->> 'cron', (def ->> 'every')::interval, (def ->> 'at')::timestamptz, coalesce(def ->> 'timezone', 'UTC'),
             (def ->> 'start')::timestamptz, (def ->> 'end')::timestamptz, ARRAY(SELECT jsonb_array_elements_text(def -> 'except')));
-        wanted.overlap_policy := coalesce(def ->> 'overlap_policy', 'skip');
         wanted.at_once := coalesce((def ->> 'at_once')::int, 1);
         wanted.catchup := coalesce((def ->> 'catchup')::bool, false);
+        wanted.overlap_policy := coalesce(def ->> 'overlap_policy', CASE WHEN wanted.catchup THEN 'all' ELSE 'skip' END); -- else the first missed time would have the others skipped
         wanted.catchup_window := extract(epoch FROM (def ->> 'catchup_window')::interval) * interval '1 second'; -- a day has 24 hours
         wanted.catchup_max := coalesce((def ->> 'catchup_max')::int, 100);
         wanted.jitter_ms := coalesce(extract(epoch FROM (def ->> 'jitter')::interval) * 1000, 0);

@@ -17,7 +17,8 @@ func newDAGListCommand(e *env) *cli.Command {
 		Usage: "list the registered DAGs",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that were taken out of service"}},
 		Description: manual{
-			about:    `Lists DAGs by name, each with the version that new runs get, and when a schedule fires next. For readers (role oarlock_read).`,
+			about: `Lists DAGs by name, each with the version that new runs get, and when a schedule fires next. For readers
+(role oarlock_read).`,
 			examples: []string{"oarlock dag list", "oarlock dag list --all -o json", "oarlock dag list -o id"},
 			exits:    []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),

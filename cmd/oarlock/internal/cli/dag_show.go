@@ -26,8 +26,8 @@ func newDAGShowCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Shows one version of a DAG, by default the current one: params, schedules, steps, limits, where it came from. For
-readers (role oarlock_read). With --next it lists the next times of its schedules and nothing else, and takes a file, too,
-or standard input for "-": then it needs no database.`,
+readers (role oarlock_read). With --next it lists the next times of its schedules and nothing else, and takes a file,
+too, or standard input for "-": then it needs no database.`,
 			examples: []string{
 				"oarlock dag show etl",
 				"oarlock dag show etl --version 2 --source > etl-2.yaml",

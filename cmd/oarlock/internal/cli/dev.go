@@ -33,7 +33,8 @@ func newDevCommand(e *env) *cli.Command {
 			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and says how an application
 connects; other commands find this database by themselves. The .yaml, .yml and .json files of the folder (this one if
 none is named) are applied at once and whenever they change; a file with problems is reported, and the version before
-it stays. Schedules fire as on a server, and it is said when each does next. Ends of runs are told. A database in the settings is used in place of the private one, and not migrated.
+it stays. Schedules fire as on a server, and it is said when each does next. Ends of runs are told. A database in the
+settings is used in place of the private one, and not migrated.
 
 The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens: its
 runs go on, and after ` + devRestart.String() + ` it starts again under its name. With a lease_ttl below that, another worker finds it

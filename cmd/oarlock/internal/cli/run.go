@@ -38,7 +38,8 @@ the settings is used as it is, and never migrated. The run has a worker of its o
 gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
 Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
 $OARLOCK_SOURCE_DIR. DAGs that the file starts with dag.run or dag.enqueue are applied as well, where their files stand
-in the same folder. Schedules of files are not applied, and those that a DAG has stay as they are. "-" is standard input.
+in the same folder. Schedules of files are not applied, and those that a DAG has stay as they are. "-" is standard
+input.
 ` + progressAbout,
 			examples: []string{
 				"oarlock run etl.yaml",

@@ -17,8 +17,8 @@ import (
 // scheduleUsage is how a command names a schedule.
 const scheduleUsage = "DAG [NAME]"
 
-const scheduleAbout = `NAME may be left out where the DAG has one schedule. --owner says whose it is, where several have one of this name; '' is
-the DAG file's.`
+const scheduleAbout = `NAME may be left out where the DAG has one schedule. --owner says whose it is, where several have one of this name; ''
+is the DAG file's.`
 
 const namesInHint = 5 // schedules that a hint lists
 

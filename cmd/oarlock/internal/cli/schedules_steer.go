@@ -51,8 +51,8 @@ func newSchedulesResumeCommand(e *env) *cli.Command {
 			ownerFlag(),
 		},
 		Description: manual{
-			about: `It goes on from now: times of the pause are skipped, and a record says so. Nothing fires by this, unless with --catch-up.
-` + steerAbout,
+			about: `It goes on from now: times of the pause are skipped, and a record says so. Nothing fires by this, unless with
+--catch-up. ` + steerAbout,
 			examples: []string{"oarlock schedules resume etl nightly", "oarlock schedules resume etl nightly --catch-up"},
 			exits:    scheduleSteerExits,
 		}.String(),
