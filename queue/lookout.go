@@ -74,7 +74,6 @@ type lookout struct {
 	last     time.Time     // the database's time of the last look
 	slept    time.Time     // no parked run was to be woken until then; zero: not known
 	waited   time.Time     // the same of queued runs and their deadlines
-	attended time.Time     // the same of the agenda
 	logDays  time.Duration // when partitions are to be made
 	returns  time.Duration // when rows of what came back are to be deleted
 	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
@@ -101,7 +100,7 @@ type lookReply struct {
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	view := l.x.lanes.Load()
 	if l.x.overdue.Swap(false) {
-		l.slept, l.waited, l.attended = time.Time{}, time.Time{}, time.Time{}
+		l.lookAnew()
 	}
 	seen, err := l.ask(ctx, load, view)
 	if err != nil {
@@ -128,13 +127,18 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	}, errors.Join(err, chores, l.releaseUnreadable(ctx))
 }
 
+// lookAnew has the next look begin at the very start.
+func (l *lookout) lookAnew() {
+	l.slept, l.waited = time.Time{}, time.Time{}
+	l.x.agenda.Store(nil)
+}
+
 // passTo has the next look begin where nothing was due by now. After the database's clock went back it begins at the very start.
 func (l *lookout) passTo(seen *lookReply) {
 	back := seen.now.Before(l.last)
 	l.last = seen.now
 	if back {
-		l.slept, l.waited, l.attended = time.Time{}, time.Time{}, time.Time{}
-		l.x.agenda.Store(nil)
+		l.lookAnew()
 		return
 	}
 	if !seen.wakes {
@@ -152,7 +156,6 @@ func (l *lookout) passTo(seen *lookReply) {
 			attended = seen.agenda.Add(-time.Microsecond)
 		}
 	}
-	l.attended = attended
 	l.x.agenda.Store(&attended)
 }
 
@@ -161,7 +164,7 @@ func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
 		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
 		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
 		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
-		"attended": orMinusInfinity(l.attended),
+		"attended": orMinusInfinity(l.x.agendaFloor()),
 	}
 }
 

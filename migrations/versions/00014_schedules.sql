@@ -80,7 +80,7 @@ CREATE TABLE oarlock.fires (
 );
 
 -- What was decided, for the worker that asked.
-CREATE TYPE oarlock.decision AS (dag text, schedule text, outcome text, times int, late_ms bigint, message text, lane_id int);
+CREATE TYPE oarlock.decision AS (outcome text, times int, late_ms bigint, message text, lane_id int);
 
 -- The same for whoever computes it.
 CREATE FUNCTION oarlock.jitter_of(s oarlock.schedules, at timestamptz) RETURNS interval
@@ -153,7 +153,7 @@ BEGIN
         n := oarlock.count_times(s.timing, first - interval '1 microsecond', upto);
         INSERT INTO oarlock.fires (schedule_id, logical_at, until, count, outcome, reason)
         VALUES (s.schedule_id, first, CASE WHEN n IS DISTINCT FROM 1 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, n, outcome, reason);
-        RETURN QUERY SELECT d.name, s.name, outcome, coalesce(n, 1000), NULL::bigint, reason, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+        RETURN NEXT ROW(outcome, coalesce(n, 1000), NULL, reason, NULL)::oarlock.decision;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -207,8 +207,6 @@ BEGIN
     IF EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = fire.at) THEN -- somebody triggered it
         RETURN;
     END IF;
-    made.dag := d.name FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
-    made.schedule := s.name;
     made.times := 1;
     BEGIN
         made.lane_id := m.lane FROM oarlock.make_run(s, at, CASE WHEN s.backfill_of IS NULL THEN 'schedule' ELSE 'backfill' END, '') m;
@@ -377,7 +375,7 @@ BEGIN
     END LOOP;
     UPDATE oarlock.schedules x SET decided_at = s.decided_at WHERE x.schedule_id = s.schedule_id AND x.decided_at <> s.decided_at;
     IF passed > 0 THEN
-        RETURN QUERY SELECT d.name, s.name, 'skipped', passed, NULL::bigint, 'reprocess is ' || s.reprocess, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+        RETURN NEXT ROW('skipped', passed, NULL, 'reprocess is ' || s.reprocess, NULL)::oarlock.decision;
     END IF;
     IF pause IS NULL AND s.backfill_of IS NOT NULL AND busy > 0 THEN
         pause := interval '1 minute'; -- it is over when its runs are
@@ -418,7 +416,7 @@ BEGIN
             UPDATE oarlock.schedules x SET paused_by = 'oarlock', paused_at = clock_timestamp(), pause_note = note WHERE x.schedule_id = own;
             DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own;
             INSERT INTO oarlock.events (run_id, kind, message) VALUES (item.id, 'schedule_paused', format('schedule %s is paused: %s', s.name, note));
-            RETURN QUERY SELECT d.name, s.name, 'paused', 1, NULL::bigint, note, NULL::int FROM oarlock.dags d WHERE d.dag_id = s.dag_id;
+            RETURN NEXT ROW('paused', 1, NULL, note, NULL)::oarlock.decision;
         END IF;
     END IF;
     DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
@@ -445,11 +443,17 @@ BEGIN
     FOR item IN SELECT a.* FROM oarlock.agenda a WHERE a.at > attend.floor AND a.at <= statement_timestamp()
                  ORDER BY a.at LIMIT attend.batch FOR UPDATE SKIP LOCKED LOOP
         items := items + 1;
+        dag := NULL;
+        schedule := item.id::text;
         BEGIN
             made := ARRAY(SELECT x FROM oarlock.attend_schedule(item) x WHERE item.kind = 'schedule'
                           UNION ALL SELECT x FROM oarlock.attend_end(item) x WHERE item.kind = 'ended');
+            IF cardinality(made) > 0 THEN
+                SELECT d.name, s.name INTO dag, schedule FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id)
+                 WHERE s.schedule_id = CASE item.kind WHEN 'schedule' THEN item.id ELSE (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id) END;
+            END IF;
         EXCEPTION WHEN OTHERS THEN
-            made := ARRAY[ROW(NULL, NULL, 'put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
+            made := ARRAY[ROW('put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
             IF left(SQLSTATE, 2) IN ('08', '40', '53', '55', '57', '58') THEN
                 PERFORM oarlock.put_off(item, interval '1 second');
             ELSE
@@ -461,8 +465,6 @@ BEGIN
         room := room - 1;
         FOREACH d IN ARRAY made LOOP
             kind := item.kind;
-            dag := d.dag;
-            schedule := coalesce(d.schedule, item.id::text);
             outcome := d.outcome;
             times := d.times;
             late_ms := d.late_ms;

@@ -64,7 +64,7 @@ DECLARE
                         count(*) FILTER (WHERE f.outcome = 'refused')) FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id;
 BEGIN
     PERFORM oarlock.end_schedule(s.schedule_id);
-    RETURN ROW((SELECT d.name FROM oarlock.dags d WHERE d.dag_id = s.dag_id), s.name, 'ended', 1, NULL, said, NULL)::oarlock.decision;
+    RETURN ROW('ended', 1, NULL, said, NULL)::oarlock.decision;
 END $$;
 -- +goose StatementEnd
 
