@@ -186,8 +186,8 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	return ctx.Err()
 }
 
-// foreign says whose run it is in place of "there is no run", where the user may see that run and not steer it. Any other error stays
-// as it is.
+// foreign turns the refusal "there is no run" into one that names the submitter, where the user may see the run but not steer it. It
+// returns any other error as it is.
 func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {

@@ -87,13 +87,7 @@ func (e *env) sayTimes(of string, listed []jsonTimes) error {
 		if i > 0 {
 			a.text += "\n"
 		}
-		a.text += paint.bold(shown(s.Name)) + "\n"
-		if len(s.Next) == 0 {
-			a.text += "  " + neverFires + "\n"
-		}
-		for _, t := range s.Next {
-			a.text += fmt.Sprintf("  %s %s  %s\n", wallTime(t, s.Timezone), s.Timezone, paint.dim(fromNow(t, now)))
-		}
+		a.text += paint.bold(shown(s.Name)) + "\n" + paint.comingTimes(s.Next, s.Timezone, now)
 	}
 	return e.say(a)
 }

@@ -96,7 +96,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	return a
 }
 
-// neverFiring warns of schedules whose times are all past. One that is not enabled fires as little as its author wants.
+// neverFiring returns a warning for each enabled schedule whose times are all past.
 func neverFiring(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
 	for _, f := range files {
 		if f.spec == nil {

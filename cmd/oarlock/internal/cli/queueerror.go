@@ -94,7 +94,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	return true
 }
 
-// noRun begins what the database says of a run that is not there, and of one that is not the user's.
+// noRun is how the database begins its refusal of a run that does not exist, or that belongs to another user.
 const noRun = "there is no run "
 
 // said is what an error says around a sentinel, without the names of operations before and the sentinel behind it.

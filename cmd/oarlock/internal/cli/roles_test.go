@@ -18,10 +18,9 @@ var roleless = map[string]bool{
 	"migrate roles": true, "migrate adopt": true, "worker": true, "doctor": true, "config show": true, "version": true, "completion": true,
 }
 
-// Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
-// is refused to every other role.
-func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
-	t.Parallel()
+// withRoleLogins makes a database with a login for each role.
+func withRoleLogins(t *testing.T) *pgtest.DB {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a database")
 	}
@@ -30,6 +29,14 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	execFile(t, db, "rolelogins.sql")
+	return db
+}
+
+// Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
+// is refused to every other role.
+func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
+	t.Parallel()
+	db := withRoleLogins(t)
 	register(t, db.URL)
 	as := func(role string) string {
 		u, err := url.Parse(db.URL)

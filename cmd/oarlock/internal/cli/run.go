@@ -218,7 +218,7 @@ func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID
 	}
 }
 
-// leaveNone ends a run whose worker is gone, since no other one takes it.
+// leaveNone cancels the run of this command when its worker has ended before the run: no other worker takes it.
 func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
 	if err := cancelOpen(ctx, store, id); err != nil {
 		e.remark("run %d stays behind, which no worker takes: %v", id, err)

@@ -62,9 +62,9 @@ func runSchedules(c *cli.Context, e *env) error {
 	if limit < 1 || limit > schedulesMax {
 		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", schedulesMax, limit)}
 	}
-	f := queue.ScheduleFilter{DAG: c.String("dag"), Owner: c.String("owner"), OfFile: c.IsSet("owner") && c.String("owner") == "", Limit: queue.MaxPage}
+	arg := scheduleArg{dag: c.String("dag"), owner: ownerGiven(c)}
 	return e.withStore(c.Context, func(store *queue.Store) error {
-		listed, err := listSchedules(c.Context, store, f, c.Bool("paused"), limit+1)
+		listed, err := listSchedules(c.Context, store, arg.filter(), c.Bool("paused"), limit+1)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (p painter) outcome(outcome string) string {
 	return p.warn(outcome)
 }
 
-// scheduleState says why a schedule does not fire, or did not, and whose it is where it is not of a file.
+// scheduleState says in a cell whether a schedule is active, or why it does not fire. It adds the owner of a schedule that no file has.
 func (p painter) scheduleState(s *queue.Schedule) string {
 	state := p.good("active")
 	switch {
@@ -268,7 +268,7 @@ func wallTime(t time.Time, zone string) string {
 	return t.In(location).Format(layout)
 }
 
-// fromNow is how long it is until then: in 14h07m. What is due waits for a worker.
+// fromNow says how long it is until a moment, as in 14h07m. A moment that has passed is due: a worker has yet to attend to it.
 func fromNow(t, now time.Time) string {
 	if t.After(now) {
 		return "in " + span(t.Sub(now))

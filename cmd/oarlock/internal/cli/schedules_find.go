@@ -29,7 +29,7 @@ func ownerFlag() cli.Flag {
 // scheduleArg is a schedule as a command names it.
 type scheduleArg struct {
 	dag, name string
-	owner     *string // nil: whoever's
+	owner     *string // nil: any user's, or the file's
 }
 
 func oneSchedule(c *cli.Context, command string) (a scheduleArg, err error) {
@@ -44,10 +44,16 @@ func oneSchedule(c *cli.Context, command string) (a scheduleArg, err error) {
 	if len(args) == 2 {
 		a.name = args[1]
 	}
-	if c.IsSet("owner") {
-		a.owner = new(c.String("owner"))
-	}
+	a.owner = ownerGiven(c)
 	return a, nil
+}
+
+// ownerGiven is the value of --owner, nil without the flag.
+func ownerGiven(c *cli.Context) *string {
+	if !c.IsSet("owner") {
+		return nil
+	}
+	return new(c.String("owner"))
 }
 
 func (a *scheduleArg) filter() queue.ScheduleFilter {

@@ -32,7 +32,7 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "jitter", Usage: "fire up to this `DURATION` later, each time as much as chance has it", DefaultText: "0"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of its runs, as `NAME=VALUE`; may be repeated"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of its runs, as `NAME=VALUE`; may be repeated"},
-			&cli.StringFlag{Name: "overlap-policy", Usage: "while runs are unfinished, `POLICY` is skip, all, latest, cancel or allow", DefaultText: "skip"},
+			&cli.StringFlag{Name: "overlap-policy", Usage: "`POLICY` for overlaps: skip, all, latest, cancel or allow", DefaultText: "skip, with --catchup all"},
 			&cli.IntFlag{Name: "at-once", Usage: "from `N` unfinished runs on the policy counts", DefaultText: "1"},
 			&cli.BoolFlag{Name: "catchup", Usage: "make up for times that were missed"},
 			&cli.StringFlag{Name: "catchup-window", Usage: "but for none older than this `DURATION`"},
@@ -40,10 +40,10 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 			&cli.IntFlag{Name: "pause-on-failure", Usage: "pause it after `N` failed runs in a row; 0: never"},
 		},
 		Description: manual{
-			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; what is not given is as where
-a file leaves it out, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times
-change, counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules:
-true}", or you administer Oarlock. The same command again changes nothing.`,
+			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; a key that you leave out gets
+its default, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times change,
+counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules: true}", or
+you administer Oarlock. The same command again changes nothing.`,
 			examples: []string{
 				"oarlock schedules put report 'acme nightly' --cron '30 3 * * 1-5' --timezone Europe/Paris -p customer=acme",
 				"oarlock schedules put report often --every 15m --overlap-policy latest",

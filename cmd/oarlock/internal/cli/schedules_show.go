@@ -244,12 +244,16 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 		fact("unfinished", count(s.Unfinished, "run"))
 	}
 	text := fold(fmt.Sprintf("%s %s  %s", p.bold(shown(s.Name)), p.dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + alignRows(rows)
-	text += "\n" + p.dim("next") + "\n"
+	return text + "\n" + p.dim("next") + "\n" + p.comingTimes(times, s.Timezone, now)
+}
+
+// comingTimes lists times, indented.
+func (p painter) comingTimes(times []time.Time, zone string, now time.Time) (text string) {
 	if len(times) == 0 {
-		return text + "  " + neverFires + "\n"
+		return "  " + neverFires + "\n"
 	}
 	for _, t := range times {
-		text += fmt.Sprintf("  %s %s  %s\n", wallTime(t, s.Timezone), s.Timezone, p.dim(fromNow(t, now)))
+		text += fmt.Sprintf("  %s %s  %s\n", wallTime(t, zone), zone, p.dim(fromNow(t, now)))
 	}
 	return text
 }

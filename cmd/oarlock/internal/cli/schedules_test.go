@@ -5,22 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
-	"github.com/oarlock-dev/oarlock/migrations"
 )
 
 // Submitters have schedules of their own where a DAG allows it, readers see all and steer none, administrators steer all.
 func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a database")
-	}
-	db := pgtest.New(t)
-	if err := migrations.Roles(t.Context(), db.URL); err != nil {
-		t.Fatal(err)
-	}
-	execFile(t, db, "rolelogins.sql")
+	db := withRoleLogins(t)
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	writeFile(t, file, "name: x\nallow: {schedules: true}\nschedule: {name: filed, cron: '@daily'}\nsteps: [{id: a, action: noop}]\n")
 	closed := filepath.Join(t.TempDir(), "closed.yaml")

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -22,6 +23,19 @@ func needDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a database")
 	}
+}
+
+// newStore makes a database, and opens it for as long as the test lasts.
+func newStore(t *testing.T) (*pgtest.DB, *queue.Store) {
+	t.Helper()
+	needDatabase(t)
+	db := pgtest.New(t)
+	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return db, store
 }
 
 func find(t *testing.T, r Report, name string) Check {

@@ -6,19 +6,12 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
-	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 func TestRetention_SaysWhenNobodyPrunes(t *testing.T) {
 	t.Parallel()
-	needDatabase(t)
-	db := pgtest.New(t)
-	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	db, store := newStore(t)
 	look := func() Check {
 		report, err := Run(t.Context(), db.URL, quiet)
 		if err != nil {

@@ -6,19 +6,11 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
-	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
-	"github.com/oarlock-dev/oarlock/queue"
 )
 
 func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	t.Parallel()
-	needDatabase(t)
-	db := pgtest.New(t)
-	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	db, store := newStore(t)
 	look := func(want Status, detail string) {
 		t.Helper()
 		report, err := Run(t.Context(), db.URL, quiet)

@@ -13,12 +13,7 @@ import (
 // registered is a database where a worker with this lease is at work.
 func registered(t *testing.T, ttl time.Duration) (*pgtest.DB, *queue.Session) {
 	t.Helper()
-	db := pgtest.New(t)
-	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	db, store := newStore(t)
 	session, err := store.Register(t.Context(), queue.Worker{
 		ID: uuid.New(), Name: "w1", Host: "h", BootID: "b", PID: 1, Version: "v", Slots: 1, Containment: "none", TTL: ttl, Offers: []string{"process"},
 	})
