@@ -44,7 +44,7 @@ func (b bundle) decided(t *testing.T, id int64) string {
 // unfinished makes a run of a schedule that is not over.
 func (b bundle) unfinished(t *testing.T, id int64) int64 {
 	t.Helper()
-	return get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s, oarlock.make_run(s, now() - interval '1000 days', 'manual', '') m WHERE s.schedule_id = $1`, id)
+	return get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id), oarlock.make_run(s, d, now() - interval '1000 days', 'manual', '') m WHERE s.schedule_id = $1`, id)
 }
 
 // policyModel is what a policy makes of times that are due, where so many runs may be unfinished and so many are.
@@ -250,7 +250,7 @@ func TestAttend_PausesAScheduleWhoseRunsFail(t *testing.T) {
 	b.put(t, nightlyDAG)
 	id := b.hourly(t, "weak", 0, ", pause_on_failure => 2")
 	finish := func(n int, state string) {
-		run := get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s, oarlock.make_run(s, now() - $2 * interval '1 day', 'manual', '') m WHERE s.schedule_id = $1`, id, n)
+		run := get[int64](t, b.conn, `SELECT m.run FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id), oarlock.make_run(s, d, now() - $2 * interval '1 day', 'manual', '') m WHERE s.schedule_id = $1`, id, n)
 		b.claim(t, run)
 		b.leave(t, run, state)
 		attend(t, b.conn)

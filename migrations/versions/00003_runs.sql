@@ -57,6 +57,8 @@ CREATE TABLE oarlock.dags (
     current_whole   bool,
     current_labels  jsonb,
     current_timeout interval, -- of the queue
+    current_by      text, -- who put it
+    current_grants  bool, -- whether submitters may have schedules
     CHECK ((paused_by IS NULL) = (paused_at IS NULL))
 );
 

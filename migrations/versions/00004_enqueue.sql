@@ -36,12 +36,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
     OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(session_user, to_regrole(r)::oid, 'MEMBER'));
 
--- The same of another role; no role of that name is none of them.
+-- The same of another role; no role of that name is none of them. Not one expression, which would be planned anew at each call.
+-- +goose StatementBegin
 CREATE FUNCTION oarlock.role_is_one_of(name text, VARIADIC roles text[]) RETURNS bool
-LANGUAGE sql STABLE
-RETURN to_regrole(quote_ident(name)) IS NOT NULL
-   AND ((SELECT pg_has_role(to_regrole(quote_ident(name))::oid, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
-        OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(to_regrole(quote_ident(name))::oid, to_regrole(r)::oid, 'MEMBER')));
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    role oid := to_regrole(quote_ident(name));
+BEGIN
+    RETURN EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(role, to_regrole(r)::oid, 'MEMBER'))
+        OR EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'oarlock' AND pg_has_role(role, n.nspowner, 'MEMBER'));
+END $$;
+-- +goose StatementEnd
 
 CREATE FUNCTION oarlock.operates() RETURNS bool
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -499,14 +504,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- One run of the session user, and the lane it went to. A run_at in the past means now, so that nobody overtakes by it. The
+-- One run, by whoever submits it, and the lane it went to. A run_at in the past means now, so that nobody overtakes by it. The
 -- usual request is one statement, which finds the DAG, checks and inserts: each further one, and each composite value,
 -- costs about as much as an index of the table. Whatever that statement does not take, for whatever reason, goes the long
 -- way, which accepts it after all or says what is wrong. So its conditions must never be wider than the checks there:
 -- labels of 100 bytes together hold none that is too long.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key text, run_at timestamptz, priority int, queue text,
-    labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text) RETURNS int
+    labels jsonb, selector jsonb, logical_at timestamptz, traceparent text, precomputed jsonb, version int, trigger text,
+    submitter text, schedule_id bigint DEFAULT NULL, schedule text DEFAULT NULL, previous_at timestamptz DEFAULT NULL) RETURNS int
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -519,11 +525,11 @@ BEGIN
     IF (priority, queue, selector, precomputed, version) IS NULL AND isfinite(due) AND isfinite(logical)
        AND (traceparent IS NULL OR octet_length(traceparent) <= 256) AND (labels = '{}' OR octet_length(labels::text) <= 100 AND labels @@ 'strict $.type() == "object" && !exists($.* ? (@.type() != "string"))') THEN
         INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
-                                       submitted_by, run_key, traceparent, queue_deadline, created_at)
+                                       submitted_by, run_key, traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
         OVERRIDING SYSTEM VALUE
         SELECT id, d.dag_id, d.current_version, d.current_lane, params, CASE labels WHEN '{}' THEN d.current_labels ELSE d.current_labels || labels END,
-               due, logical, trigger, id, session_user, run_key, traceparent,
-               due + d.current_timeout, started
+               due, logical, trigger, id, submitter, run_key, traceparent,
+               due + d.current_timeout, started, schedule_id, schedule, previous_at
           FROM oarlock.dags d JOIN oarlock.queues q ON q.name = d.current_queue
          WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
            AND oarlock.plainly_fine(params, d.current_names, d.current_ok, d.current_whole)
@@ -531,8 +537,8 @@ BEGIN
     END IF;
     IF lane IS NULL THEN
         lane := oarlock.insert_checked(id, ROW(dag, params, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
-            precomputed, version, trigger, session_user, coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
-            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::oarlock.request, started);
+            precomputed, version, trigger, submitter, schedule_id IS NOT NULL OR coalesce(priority::text, queue, selector::text) IS NOT NULL AND oarlock.operates(),
+            NULL, NULL, NULL, NULL, NULL, NULL, schedule_id, schedule, previous_at)::oarlock.request, started);
     END IF;
     RETURN lane;
 END $$;
@@ -562,7 +568,7 @@ BEGIN
         END IF;
     END IF;
     lane := oarlock.insert_run(id, dag, given, run_key, run_at, priority, queue, labels, selector, logical_at, traceparent,
-        precomputed, version, coalesce(trigger, 'sql'));
+        precomputed, version, coalesce(trigger, 'sql'), session_user);
     IF (run_at IS NULL OR run_at <= clock_timestamp()) AND EXISTS (
        SELECT FROM oarlock.workers w WHERE w.state = 'live'
           AND (w.hungry > 0 OR w.least < (SELECT l.priority FROM oarlock.lanes l WHERE l.lane_id = lane))) THEN
@@ -811,7 +817,7 @@ BEGIN
     END IF;
     NEW.run_id := id;
     lane := oarlock.insert_run(id, NEW.dag, given, NEW.run_key, NEW.run_at, NEW.priority, NEW.queue, coalesce(NEW.labels, '{}'), NEW.selector,
-        NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql');
+        NEW.logical_at, NEW.traceparent, NEW.precomputed, NEW.version, 'sql', session_user);
     IF NEW.run_at IS NULL OR NEW.run_at <= clock_timestamp() THEN
         touched := current_setting('oarlock.touched', true);
         IF coalesce(position(',' || lane || ':' IN touched), 0) = 0 AND coalesce(length(touched), 0) < 1000 THEN
@@ -851,7 +857,7 @@ DROP FUNCTION oarlock.take_keys(oarlock.request, jsonb[], text[], bigint[]);
 DROP FUNCTION oarlock.enqueue_many(text, jsonb[], text[], timestamptz, int, text, jsonb, jsonb, text, int);
 DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text[], bigint[], bigint[], timestamptz);
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
-DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
+DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text, text, bigint, text, timestamptz);
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);

@@ -32,21 +32,33 @@ CREATE TRIGGER runs_ended AFTER UPDATE ON oarlock.runs FOR EACH ROW
 
 -- Schedules ---------------------------------------------------------------------------------------------------------
 
+-- What is true of every schedule: a function, because Postgres reads the text of each CHECK anew in every statement.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.is_sound_schedule(name text, overlap_policy text, at_once int, catchup_max int, jitter_ms int, pause_on_failure int,
+    paused_by text, paused_at timestamptz, backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool) RETURNS bool
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN octet_length(name) BETWEEN 1 AND 120 AND overlap_policy IN ('skip', 'all', 'latest', 'cancel', 'allow') AND at_once BETWEEN 1 AND 1000
+       AND catchup_max BETWEEN 1 AND 1000 AND jitter_ms BETWEEN 0 AND 3600000 AND pause_on_failure >= 0 AND (paused_by IS NULL) = (paused_at IS NULL)
+       AND num_nulls(backfill_of, from_at, until_at, reprocess, newest_first) IN (0, 5) AND (reprocess IN ('missing', 'failed', 'all')) IS NOT FALSE;
+END $$;
+-- +goose StatementEnd
+
 CREATE TABLE oarlock.schedules (
     schedule_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dag_id           bigint NOT NULL REFERENCES oarlock.dags,
-    name             text   NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 120), -- people give 100; of a backfill: nightly#12
+    name             text   NOT NULL, -- people give up to 100 bytes; of a backfill: nightly#12
     owner            text, -- whose runs they are; null: the DAG's file has it
     timing           oarlock.timing NOT NULL,
     params           jsonb  NOT NULL,
     labels           jsonb  NOT NULL,
-    overlap_policy   text   NOT NULL CHECK (overlap_policy IN ('skip', 'all', 'latest', 'cancel', 'allow')),
-    at_once          int    NOT NULL CHECK (at_once BETWEEN 1 AND 1000),
+    overlap_policy   text   NOT NULL,
+    at_once          int    NOT NULL,
     catchup          bool   NOT NULL,
     catchup_window   interval,
-    catchup_max      int    NOT NULL CHECK (catchup_max BETWEEN 1 AND 1000),
-    jitter_ms        int    NOT NULL CHECK (jitter_ms BETWEEN 0 AND 3600000),
-    pause_on_failure int    NOT NULL CHECK (pause_on_failure >= 0), -- runs in a row; 0: never
+    catchup_max      int    NOT NULL,
+    jitter_ms        int    NOT NULL,
+    pause_on_failure int    NOT NULL, -- runs in a row; 0: never
     decided_at       timestamptz NOT NULL, -- the newest fire time that is decided
     failures         int    NOT NULL DEFAULT 0, -- runs that failed in a row
     paused_by        text,
@@ -57,10 +69,10 @@ CREATE TABLE oarlock.schedules (
     backfill_of      bigint, -- a backfill, and of which schedule: see 00015_backfills.sql
     from_at          timestamptz,
     until_at         timestamptz, -- the first moment after it
-    reprocess        text CHECK (reprocess IN ('missing', 'failed', 'all')),
+    reprocess        text, -- missing, failed, all
     newest_first     bool, -- decided_at then is the oldest fire time that is decided
-    CHECK ((paused_by IS NULL) = (paused_at IS NULL)),
-    CHECK (num_nulls(backfill_of, from_at, until_at, reprocess, newest_first) IN (0, 5))
+    CONSTRAINT schedules_sound CHECK (oarlock.is_sound_schedule(name, overlap_policy, at_once, catchup_max, jitter_ms, pause_on_failure, paused_by,
+        paused_at, backfill_of, from_at, until_at, reprocess, newest_first))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 CREATE UNIQUE INDEX schedules_name ON oarlock.schedules (dag_id, coalesce(owner, ''), name) WHERE ended_at IS NULL;
 CREATE INDEX schedules_backfill ON oarlock.schedules (backfill_of) WHERE backfill_of IS NOT NULL;
@@ -158,59 +170,60 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA005 where the owner of a schedule may not have it any longer.
+-- Raises OA005 where somebody may not have schedules of a DAG, or not any longer.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.check_owner(s oarlock.schedules) RETURNS void
+CREATE FUNCTION oarlock.check_owner(d oarlock.dags, owner text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF oarlock.role_is_one_of(s.owner, 'oarlock_admin', 'oarlock_worker') THEN
+    IF d.current_grants AND oarlock.role_is_one_of(owner, 'oarlock_submit', 'oarlock_admin', 'oarlock_worker') OR oarlock.role_is_one_of(owner, 'oarlock_admin', 'oarlock_worker') THEN
         RETURN;
-    ELSIF NOT oarlock.role_is_one_of(s.owner, 'oarlock_submit') THEN
-        RAISE EXCEPTION 'role % may not enqueue runs', s.owner USING ERRCODE = 'OA005', HINT = 'grant it oarlock_submit, or drop its schedules';
-    ELSIF NOT EXISTS (
-          SELECT FROM oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
-           WHERE d.dag_id = s.dag_id AND v.spec #> '{allow,schedules}' = 'true') THEN
+    ELSIF oarlock.role_is_one_of(owner, 'oarlock_submit') THEN
         RAISE EXCEPTION 'the dag lets submitters have no schedules' USING ERRCODE = 'OA005', HINT = 'have it say allow: {schedules: true}';
     END IF;
+    RAISE EXCEPTION 'role % may not enqueue runs', owner USING ERRCODE = 'OA005', HINT = 'grant it oarlock_submit, or drop its schedules';
 END $$;
 -- +goose StatementEnd
 
--- Makes the run of one fire time. A backfill's stands below live ones, and says the name of the schedule itself.
+-- Makes the run of one fire time; null: the time is decided already. A backfill's stands below live ones, and says the name of the
+-- schedule itself.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.make_run(s oarlock.schedules, at timestamptz, trigger text, reason text, OUT run bigint, OUT lane int)
+CREATE FUNCTION oarlock.make_run(s oarlock.schedules, d oarlock.dags, at timestamptz, trigger text, reason text, OUT run bigint, OUT lane int)
 LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
 DECLARE
-    d record;
+    id       bigint := nextval('oarlock.runs_run_id_seq');
+    name     text := s.name;
+    priority int;
 BEGIN
-    IF s.owner IS NOT NULL THEN
-        PERFORM oarlock.check_owner(s);
+    INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id, reason) VALUES (s.schedule_id, at, 'fired', id, reason) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN;
     END IF;
-    SELECT x.name, v.put_by, v.priority INTO d FROM oarlock.dags x JOIN oarlock.dag_versions v ON v.dag_id = x.dag_id AND v.version = x.current_version
-     WHERE x.dag_id = s.dag_id;
-    run := nextval('oarlock.runs_run_id_seq');
-    lane := oarlock.insert_checked(run, ROW(d.name, s.params, NULL, NULL, CASE WHEN s.backfill_of IS NOT NULL THEN greatest(d.priority - 10, -100) END,
-        NULL, s.labels, NULL, at, NULL, NULL, NULL, trigger, coalesce(s.owner, d.put_by), true, NULL, NULL, NULL, NULL, NULL, NULL, s.schedule_id,
-        coalesce((SELECT x.name FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of), s.name), oarlock.last_time(s.timing, at))::oarlock.request,
-        clock_timestamp());
-    INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id, reason) VALUES (s.schedule_id, at, 'fired', run, reason);
+    IF s.owner IS NOT NULL THEN
+        PERFORM oarlock.check_owner(d, s.owner);
+    END IF;
+    IF s.backfill_of IS NOT NULL THEN
+        SELECT greatest(v.priority - 10, -100), x.name INTO priority, name FROM oarlock.dag_versions v, oarlock.schedules x
+         WHERE v.dag_id = d.dag_id AND v.version = d.current_version AND x.schedule_id = s.backfill_of;
+    END IF;
+    lane := oarlock.insert_run(id, d.name, s.params, NULL, NULL, priority, NULL, s.labels, NULL, at, NULL, NULL, NULL, trigger,
+        coalesce(s.owner, d.current_by), s.schedule_id, name, oarlock.last_time(s.timing, at));
+    run := id;
 END $$;
 -- +goose StatementEnd
 
 -- Makes the run of one fire time, or says in `fires` why there is none. Where the queue is full, and there is time, it does neither.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.fire(s oarlock.schedules, at timestamptz, patient bool) RETURNS SETOF oarlock.decision
+CREATE FUNCTION oarlock.fire(s oarlock.schedules, d oarlock.dags, at timestamptz, patient bool) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
     made oarlock.decision;
 BEGIN
-    IF EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = fire.at) THEN -- somebody triggered it
-        RETURN;
-    END IF;
-    made.times := 1;
     BEGIN
-        made.lane_id := m.lane FROM oarlock.make_run(s, at, CASE WHEN s.backfill_of IS NULL THEN 'schedule' ELSE 'backfill' END, '') m;
-        made.outcome := 'fired';
+        SELECT CASE WHEN m.run IS NOT NULL THEN 'fired' END, m.lane INTO made.outcome, made.lane_id
+          FROM oarlock.make_run(s, d, at, CASE WHEN s.backfill_of IS NULL THEN 'schedule' ELSE 'backfill' END, '') m;
+        IF made.outcome IS NULL THEN -- somebody triggered it
+            RETURN;
+        END IF;
         made.late_ms := CASE WHEN s.backfill_of IS NULL THEN greatest(0, extract(epoch FROM clock_timestamp() - at - oarlock.jitter_of(s, at)) * 1000) END;
     EXCEPTION WHEN OTHERS THEN
         made.message := SQLERRM;
@@ -222,6 +235,7 @@ BEGIN
     IF made.outcome = 'refused' THEN
         INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, reason) VALUES (s.schedule_id, at, 'refused', made.message);
     END IF;
+    made.times := 1;
     RETURN NEXT made;
 END $$;
 -- +goose StatementEnd
@@ -264,11 +278,11 @@ END $$;
 -- Leaves an item of the agenda for later. What is due from then on is not late.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval) RETURNS void
-LANGUAGE sql
-BEGIN ATOMIC
+LANGUAGE plpgsql AS $$
+BEGIN
     UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, a.at)
-     WHERE a.kind = (item).kind AND a.id = (item).id AND a.n = (item).n;
-END;
+     WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
+END $$;
 -- +goose StatementEnd
 
 -- Cancels the oldest run of a schedule, once.
@@ -288,11 +302,10 @@ END $$;
 -- Decides the fire times of a schedule that are due, the oldest first. After 20 tries it leaves the rest to the next call: each is a
 -- subtransaction, and a snapshot has room for 64 of a transaction.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.attend_schedule(item oarlock.agenda) RETURNS SETOF oarlock.decision
+CREATE FUNCTION oarlock.attend_schedule(item oarlock.agenda, s oarlock.schedules, d oarlock.dags) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
     now    timestamptz := clock_timestamp();
-    s      oarlock.schedules;
     made   oarlock.decision;
     upto   timestamptz; -- the newest time that is due
     live_at timestamptz; -- of a backfill: what its schedule has decided, which comes first
@@ -303,11 +316,6 @@ DECLARE
     passed int := 0; -- times that a backfill leaves alone
     pause  interval;
 BEGIN
-    SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = item.id FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN -- somebody edits it
-        PERFORM oarlock.put_off(item, interval '1 second');
-        RETURN;
-    END IF;
     IF s.backfill_of IS NOT NULL THEN
         -- Neither its schedule nor another backfill of it decides at the same time: each would see no run of the other's.
         SELECT x.decided_at INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
@@ -360,7 +368,7 @@ BEGIN
                 coming := upto;
             END IF;
             made := NULL;
-            SELECT * INTO made FROM oarlock.fire(s, coming, s.backfill_of IS NOT NULL OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
+            SELECT * INTO made FROM oarlock.fire(s, d, coming, s.backfill_of IS NOT NULL OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
             IF made.outcome = 'waits' THEN
                 pause := interval '1 second';
             ELSE
@@ -384,40 +392,38 @@ BEGIN
         PERFORM oarlock.put_off(item, pause);
     ELSIF s.backfill_of IS NOT NULL THEN
         RETURN NEXT oarlock.end_backfill(s);
+    ELSIF coming IS NULL THEN
+        DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
     ELSE
-        PERFORM oarlock.arm_schedule(s);
+        UPDATE oarlock.agenda a SET at = coming + oarlock.jitter_of(s, coming), held_from = NULL, errors = 0, error = ''
+         WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
     END IF;
 END $$;
 -- +goose StatementEnd
 
 -- What follows the end of a schedule's run: what it held back may fire, and a schedule whose runs fail in a row may pause.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.attend_end(item oarlock.agenda) RETURNS SETOF oarlock.decision
+CREATE FUNCTION oarlock.attend_end(item oarlock.agenda, s oarlock.schedules) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
-    s    oarlock.schedules;
-    own  bigint := (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id);
     note text;
 BEGIN
-    SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = own FOR NO KEY UPDATE SKIP LOCKED;
-    IF own IS NOT NULL THEN
-        PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own AND s.schedule_id IS NOT NULL FOR UPDATE SKIP LOCKED;
-        IF s.schedule_id IS NULL OR NOT FOUND AND EXISTS (SELECT FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own) THEN
-            PERFORM oarlock.put_off(item, interval '100 milliseconds'); -- somebody has it now, and waiting for each other would be a deadlock
-            RETURN;
-        END IF;
-        UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = own AND a.held_from IS NOT NULL AND a.errors = 0;
-        IF item.state <> 'canceled' THEN
-            UPDATE oarlock.schedules x SET failures = CASE item.state WHEN 'failed' THEN x.failures + 1 ELSE 0 END
-             WHERE x.schedule_id = own RETURNING * INTO s;
-        END IF;
-        IF s.pause_on_failure > 0 AND s.failures >= s.pause_on_failure AND s.paused_by IS NULL AND s.ended_at IS NULL THEN
-            note := format('%s of its runs failed in a row, the last is run %s', s.failures, item.id);
-            UPDATE oarlock.schedules x SET paused_by = 'oarlock', paused_at = clock_timestamp(), pause_note = note WHERE x.schedule_id = own;
-            DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = own;
-            INSERT INTO oarlock.events (run_id, kind, message) VALUES (item.id, 'schedule_paused', format('schedule %s is paused: %s', s.name, note));
-            RETURN NEXT ROW('paused', 1, NULL, note, NULL)::oarlock.decision;
-        END IF;
+    PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id) THEN
+        PERFORM oarlock.put_off(item, interval '100 milliseconds'); -- somebody has it now, and waiting for each other would be a deadlock
+        RETURN;
+    END IF;
+    UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = s.schedule_id AND a.held_from IS NOT NULL AND a.errors = 0;
+    IF item.state <> 'canceled' THEN
+        UPDATE oarlock.schedules x SET failures = CASE item.state WHEN 'failed' THEN x.failures + 1 ELSE 0 END
+         WHERE x.schedule_id = s.schedule_id RETURNING * INTO s;
+    END IF;
+    IF s.pause_on_failure > 0 AND s.failures >= s.pause_on_failure AND s.paused_by IS NULL AND s.ended_at IS NULL THEN
+        note := format('%s of its runs failed in a row, the last is run %s', s.failures, item.id);
+        UPDATE oarlock.schedules x SET paused_by = 'oarlock', paused_at = clock_timestamp(), pause_note = note WHERE x.schedule_id = s.schedule_id;
+        DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
+        INSERT INTO oarlock.events (run_id, kind, message) VALUES (item.id, 'schedule_paused', format('schedule %s is paused: %s', s.name, note));
+        RETURN NEXT ROW('paused', 1, NULL, note, NULL)::oarlock.decision;
     END IF;
     DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
 END $$;
@@ -433,6 +439,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 DECLARE
     began timestamptz := clock_timestamp();
     item  oarlock.agenda;
+    own   bigint; -- the schedule that it is about
+    s     oarlock.schedules;
+    of    oarlock.dags;
     made  oarlock.decision[];
     d     oarlock.decision;
     lanes int[] := '{}';
@@ -445,12 +454,20 @@ BEGIN
         items := items + 1;
         dag := NULL;
         schedule := item.id::text;
+        made := '{}';
+        own := CASE item.kind WHEN 'schedule' THEN item.id ELSE (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id) END;
         BEGIN
-            made := ARRAY(SELECT x FROM oarlock.attend_schedule(item) x WHERE item.kind = 'schedule'
-                          UNION ALL SELECT x FROM oarlock.attend_end(item) x WHERE item.kind = 'ended');
-            IF cardinality(made) > 0 THEN
-                SELECT d.name, s.name INTO dag, schedule FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id)
-                 WHERE s.schedule_id = CASE item.kind WHEN 'schedule' THEN item.id ELSE (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id) END;
+            SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = own FOR NO KEY UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                SELECT * INTO of FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
+                dag := of.name;
+                schedule := s.name;
+                made := CASE item.kind WHEN 'schedule' THEN ARRAY(SELECT x FROM oarlock.attend_schedule(item, s, of) x)
+                                       ELSE ARRAY(SELECT x FROM oarlock.attend_end(item, s) x) END;
+            ELSIF own IS NULL THEN -- the run is deleted
+                DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
+            ELSE -- somebody edits it
+                PERFORM oarlock.put_off(item, interval '100 milliseconds');
             END IF;
         EXCEPTION WHEN OTHERS THEN
             made := ARRAY[ROW('put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
@@ -690,18 +707,16 @@ END $$;
 CREATE FUNCTION oarlock.put_own(dag text, def jsonb) RETURNS oarlock.schedules
 LANGUAGE plpgsql AS $$
 DECLARE
-    d record;
+    d oarlock.dags;
     s oarlock.schedules;
 BEGIN
-    SELECT x.dag_id, x.removed_at INTO d FROM oarlock.dags x WHERE x.name = dag;
+    SELECT * INTO d FROM oarlock.dags x WHERE x.name = dag;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
     ELSIF d.removed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dag % was removed', dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
-    s.dag_id := d.dag_id;
-    s.owner := session_user;
-    PERFORM oarlock.check_owner(s);
+    PERFORM oarlock.check_owner(d, session_user);
     s := oarlock.store_schedule(d.dag_id, session_user, def);
     IF NOT oarlock.operates() AND (s.timing).every_ms < 10000 THEN
         RAISE EXCEPTION 'schedule %: every is less than 10 seconds', s.name USING ERRCODE = 'OA013', HINT = 'administrators may have it down to 1s';
@@ -871,7 +886,8 @@ BEGIN
     ELSIF FOUND THEN -- what was skipped or refused then runs now
         DELETE FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = had.logical_at;
     END IF;
-    made := oarlock.make_run(s, coalesce(logical_at, now()), 'manual', 'triggered by ' || session_user);
+    SELECT m.* INTO made FROM oarlock.dags d, oarlock.make_run(s, d, coalesce(logical_at, now()), 'manual', 'triggered by ' || session_user) m
+     WHERE d.dag_id = s.dag_id;
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;
@@ -989,14 +1005,14 @@ DROP FUNCTION oarlock.check_schedule(oarlock.schedules);
 DROP FUNCTION oarlock.timing_text(oarlock.timing);
 DROP FUNCTION oarlock.store_schedule(bigint, text, jsonb);
 DROP FUNCTION oarlock.attend(timestamptz, int);
-DROP FUNCTION oarlock.attend_end(oarlock.agenda);
-DROP FUNCTION oarlock.attend_schedule(oarlock.agenda);
+DROP FUNCTION oarlock.attend_end(oarlock.agenda, oarlock.schedules);
+DROP FUNCTION oarlock.attend_schedule(oarlock.agenda, oarlock.schedules, oarlock.dags);
 DROP FUNCTION oarlock.cancel_oldest(oarlock.schedules);
 DROP FUNCTION oarlock.put_off(oarlock.agenda, interval);
 DROP FUNCTION oarlock.fires_above(oarlock.schedules, timestamptz, timestamptz, timestamptz);
-DROP FUNCTION oarlock.fire(oarlock.schedules, timestamptz, bool);
-DROP FUNCTION oarlock.make_run(oarlock.schedules, timestamptz, text, text);
-DROP FUNCTION oarlock.check_owner(oarlock.schedules);
+DROP FUNCTION oarlock.fire(oarlock.schedules, oarlock.dags, timestamptz, bool);
+DROP FUNCTION oarlock.make_run(oarlock.schedules, oarlock.dags, timestamptz, text, text);
+DROP FUNCTION oarlock.check_owner(oarlock.dags, text);
 DROP FUNCTION oarlock.pass_over(oarlock.schedules, timestamptz, text, text);
 DROP FUNCTION oarlock.count_times(oarlock.timing, timestamptz, timestamptz, int);
 DROP FUNCTION oarlock.arm_schedule(oarlock.schedules);
@@ -1007,4 +1023,5 @@ DROP TABLE oarlock.fires;
 DROP TRIGGER runs_ended ON oarlock.runs;
 DROP FUNCTION oarlock.run_ended();
 DROP TABLE oarlock.schedules;
+DROP FUNCTION oarlock.is_sound_schedule(text, text, int, int, int, int, text, timestamptz, bigint, timestamptz, timestamptz, text, bool);
 DROP TABLE oarlock.agenda;
