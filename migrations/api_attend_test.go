@@ -426,3 +426,38 @@ func TestAttend_RefusesWhatMayNotRun(t *testing.T) {
 		t.Errorf("%d schedules of a removed DAG are on the agenda", n)
 	}
 }
+
+// A schedule that has run for years costs hardly more than a new one: some 30 buffers a fire beside those of its run.
+func TestAttend_AFireReadsNoMoreAfterYears(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	must(t, b.conn, `SELECT oarlock.put_schedule('nightly', 's' || i, every => '1 hour', catchup => true, overlap_policy => 'allow') FROM generate_series(1, 60) i`)
+	// buffers is what a fire of one of 20 takes. The first 20 warm the plans up.
+	buffers := func() float64 {
+		must(t, b.conn, "VACUUM ANALYZE oarlock.schedules, oarlock.agenda, oarlock.fires, oarlock.runs")
+		must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = decided_at - interval '1 hour'")
+		must(t, b.conn, "UPDATE oarlock.agenda SET at = now()")
+		attended := 0.0
+		for range 2 {
+			plan := get[[]map[string]any](t, b.conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM oarlock.attend('-infinity', 20)")[0]["Plan"].(map[string]any)
+			attended = (plan["Shared Hit Blocks"].(float64) + plan["Shared Read Blocks"].(float64)) / 20
+		}
+		if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.fires WHERE outcome = 'fired' AND decided_at > now() - interval '1 hour'"); n < 40 {
+			t.Fatalf("%d fired", n)
+		}
+		return attended
+	}
+	young := buffers()
+	must(t, b.conn, `INSERT INTO oarlock.runs (dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id, submitted_by, schedule_id, schedule, state, finished_at)
+		SELECT d.dag_id, d.current_version, d.current_lane, '{}', '{}', now(), now() - n * interval '1 hour', 'schedule', 1, 'x', s.schedule_id, s.name, 'succeeded', now()
+		  FROM oarlock.schedules s JOIN oarlock.dags d USING (dag_id), generate_series(1000, 1099) n`)
+	must(t, b.conn, "INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id) SELECT schedule_id, logical_at, 'fired', run_id FROM oarlock.runs WHERE finished_at IS NOT NULL")
+	must(t, b.conn, "UPDATE oarlock.runs SET logical_at = logical_at - interval '20 years' WHERE finished_at IS NULL")
+	must(t, b.conn, "DELETE FROM oarlock.fires WHERE logical_at > now() - interval '2 days'")
+	if old := buffers(); young > 50 || old > young*1.4 {
+		t.Errorf("a fire with its run reads %.1f buffers, after 6,000 of them %.1f; wanted are 50, and hardly more", young, old)
+	} else {
+		t.Logf("%.1f, %.1f", young, old)
+	}
+}
