@@ -408,13 +408,12 @@ LANGUAGE plpgsql AS $$
 DECLARE
     note text;
 BEGIN
-    PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND AND EXISTS (SELECT FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id) THEN
-        PERFORM oarlock.put_off(item, interval '100 milliseconds'); -- somebody has it now, and waiting for each other would be a deadlock
-        RETURN;
+    -- Whoever has that item locked has not attended to it yet, else the schedule were locked, too: then it sees what we see.
+    PERFORM FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id AND a.held_from IS NOT NULL AND a.errors = 0 FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
     END IF;
-    UPDATE oarlock.agenda a SET at = clock_timestamp() WHERE a.kind = 'schedule' AND a.id = s.schedule_id AND a.held_from IS NOT NULL AND a.errors = 0;
-    IF item.state <> 'canceled' THEN
+    IF item.state = 'failed' OR item.state = 'succeeded' AND s.failures > 0 THEN
         UPDATE oarlock.schedules x SET failures = CASE item.state WHEN 'failed' THEN x.failures + 1 ELSE 0 END
          WHERE x.schedule_id = s.schedule_id RETURNING * INTO s;
     END IF;
