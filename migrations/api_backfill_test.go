@@ -277,6 +277,24 @@ func TestBackfill_WaitsForWhatIsStillToCome(t *testing.T) {
 	}
 }
 
+// What is due while a schedule is paused is decided by nobody until it is resumed. A backfill may have it before.
+func TestBackfill_FillsAPause(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	first := b.past(t, "s", 3, "")
+	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 's')")
+	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = $1 WHERE name = 's'", first) // two hours of the pause are over
+	id := b.fill(t, "s", first, 4, ", at_once => 9")
+	if got := get[string](t, b.conn, "SELECT string_agg(reason, ', ') FROM oarlock.backfill_times('nightly', 's', $1, $2)", first, first.Add(4*time.Hour)); got != ", , , once the schedule has decided it" {
+		t.Errorf("said before %s", got)
+	}
+	attend(t, b.conn)
+	if got := b.decided(t, id); got != "fired, fired, fired" { // the fourth is still to come
+		t.Errorf("paused: %s", got)
+	}
+}
+
 func TestBackfill_GoesOnWhenItsScheduleIsEditedAndEndsWithIt(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -308,7 +308,7 @@ DECLARE
     now    timestamptz := clock_timestamp();
     made   oarlock.decision;
     upto   timestamptz; -- the newest time that is due
-    live_at timestamptz; -- of a backfill: what its schedule has decided, which comes first
+    live_at timestamptz; -- of a backfill: up to when its schedule, which comes first, leaves times to it
     coming timestamptz;
     keep   record;
     busy   int := 0;
@@ -318,7 +318,7 @@ DECLARE
 BEGIN
     IF s.backfill_of IS NOT NULL THEN
         -- Neither its schedule nor another backfill of it decides at the same time: each would see no run of the other's.
-        SELECT x.decided_at INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
+        SELECT oarlock.left_until(x) INTO live_at FROM oarlock.schedules x WHERE x.schedule_id = s.backfill_of FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             PERFORM oarlock.put_off(item, interval '1 second');
             RETURN;
@@ -861,7 +861,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`. A backfill goes on where it stood.
+COMMENT ON FUNCTION oarlock.resume_schedule IS $$Resumes a paused schedule of yours, and returns when it fires next; administrators: any. It goes on from now. With `catch_up` the times of the pause are decided as if nobody had been there: by the schedule's `catchup`, `catchup_window` and `catchup_max`; a backfill that has made up for some changes nothing of that. A backfill goes on where it stood.
 
 ```sql
 SELECT next_at FROM oarlock.resume_schedule('report', 'acme nightly');

@@ -5,6 +5,11 @@
 -- A backfill is a schedule that is late on purpose: a row of its own, with the times and params that its schedule had when it was made,
 -- and from_at and until_at for bounds. Everything that is true of schedules is true of it, above all that a time is decided once.
 
+-- Up to when a schedule leaves times to its backfills: what it has decided itself, and while it is paused all that is past.
+CREATE FUNCTION oarlock.left_until(s oarlock.schedules) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN CASE WHEN (s).paused_by IS NULL THEN (s).decided_at ELSE greatest((s).decided_at, clock_timestamp()) END;
+
 -- The runs of one time of a schedule, by whom they were made or repeated: by it, or by a backfill of it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.runs_at(schedule bigint, at timestamptz) RETURNS TABLE (run_id bigint, state text)
@@ -171,7 +176,7 @@ BEGIN
         EXIT WHEN logical_at IS NULL;
         SELECT x.run, x.reason INTO run, reason FROM oarlock.spared(s, logical_at) x;
         outcome := CASE WHEN reason IS NULL THEN 'fires' ELSE 'skipped' END;
-        reason := coalesce(reason, CASE WHEN logical_at > of.decided_at THEN 'once the schedule has decided it' ELSE '' END);
+        reason := coalesce(reason, CASE WHEN logical_at > oarlock.left_until(of) THEN 'once the schedule has decided it' ELSE '' END);
         s.decided_at := logical_at;
         RETURN NEXT;
     END LOOP;
@@ -193,3 +198,4 @@ DROP FUNCTION oarlock.end_backfill(oarlock.schedules);
 DROP FUNCTION oarlock.spare(oarlock.schedules, timestamptz);
 DROP FUNCTION oarlock.spared(oarlock.schedules, timestamptz);
 DROP FUNCTION oarlock.runs_at(bigint, timestamptz);
+DROP FUNCTION oarlock.left_until(oarlock.schedules);
