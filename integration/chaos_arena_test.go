@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -172,7 +173,12 @@ func (a *arena) clone(t *testing.T) {
 		}
 	}
 	if a.scene == clockScene {
-		if err := script(ctx, databaseURL(node, a.name), "stepped_clock"); err != nil {
+		conn, err := connect(ctx, databaseURL(node, a.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		if err := errors.Join(pgtest.MakeClockStep(ctx, conn), pgtest.StepClock(ctx, conn, time.Minute), pgtest.StepClock(ctx, conn, 0)); err != nil {
 			t.Fatal(err)
 		}
 	}

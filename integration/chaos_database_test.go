@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 func containsAll(text string, parts ...string) bool {
@@ -197,8 +198,7 @@ func (a *arena) stepClock(ahead time.Duration) bool {
 	}
 	defer conn.Close(context.WithoutCancel(a.ctx))
 	a.maxStep = max(a.maxStep, ahead)
-	_, err = conn.Exec(context.WithoutCancel(a.ctx), chaosStatement("step_clock"), ahead.Milliseconds())
-	return err == nil
+	return pgtest.StepClock(context.WithoutCancel(a.ctx), conn, ahead) == nil
 }
 
 // fillDisk leaves the server no room for a while.

@@ -1,5 +1,5 @@
--- What a fault run adds to its database: a trail of what happens to runs and tasks, a table that tasks write to, a clock
--- that can be stepped. Sent as one, when nobody else is there yet.
+-- What a fault run adds to its database: a trail of what happens to runs and tasks, a table that tasks write to. Sent as one, when
+-- nobody else is there yet.
 CREATE SCHEMA chaos;
 GRANT USAGE ON SCHEMA chaos TO PUBLIC;
 
@@ -69,7 +69,3 @@ CREATE TRIGGER chaos_tampered AFTER DELETE ON oarlock.controls FOR EACH ROW EXEC
 CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.attempts FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
 CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.events FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
 CREATE TRIGGER chaos_tampered AFTER UPDATE OR DELETE ON oarlock.log_chunks FOR EACH ROW EXECUTE FUNCTION chaos.note_tampering();
-
-CREATE TABLE chaos.clock (ahead interval NOT NULL);
-INSERT INTO chaos.clock VALUES ('0');
-GRANT SELECT ON chaos.clock TO PUBLIC;

@@ -1,1 +1,0 @@
-UPDATE chaos.clock SET ahead = $1::bigint * interval '1 millisecond'
