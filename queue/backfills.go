@@ -17,13 +17,21 @@ var (
 
 // Backfill asks for runs of times of a schedule that are past.
 type Backfill struct {
-	DAG, Schedule string
-	Owner         string // of the schedule; "": the user's own, else that of the DAG's file, else another's
-	From, Until   time.Time
-	AtOnce        int    // how many of its runs may be unfinished; 0: 1
-	Reprocess     string // missing, failed or all; "": missing
-	NewestFirst   bool
-	Params        map[string]any // merged over the schedule's
+	Of          ScheduleKey
+	From, Until time.Time
+	AtOnce      int    // how many of its runs may be unfinished; 0: 1
+	Reprocess   string // missing, failed or all; "": missing
+	NewestFirst bool
+	Params      map[string]any // merged over the schedule's
+}
+
+// BackfillState is what a backfill has besides what every schedule has.
+type BackfillState struct {
+	Of          int64 // number of its schedule
+	From, Until time.Time
+	Reprocess   string // missing, failed or all
+	NewestFirst bool
+	DecidedAt   time.Time // all times up to it are decided; with NewestFirst all from it on
 }
 
 // BackfillTime is what a backfill would do with a time.
@@ -64,8 +72,7 @@ func (s *Store) BackfillTimes(ctx context.Context, b *Backfill, limit int) ([]Ba
 }
 
 func (b *Backfill) args() pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{
-		"dag": b.DAG, "name": b.Schedule, "owner": given(b.Owner), "from_at": moment(b.From), "until_at": moment(b.Until),
-		"reprocess": given(b.Reprocess), "newest_first": b.NewestFirst,
-	}
+	return b.Of.args(pgx.StrictNamedArgs{
+		"from_at": moment(b.From), "until_at": moment(b.Until), "reprocess": given(b.Reprocess), "newest_first": b.NewestFirst,
+	})
 }

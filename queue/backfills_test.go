@@ -19,7 +19,7 @@ schedule: {name: nightly, cron: 30 3 * * *, timezone: Europe/Paris, params: {n: 
 steps: [{id: load, run: "true"}]
 `)
 	ask := queue.Backfill{
-		DAG: "etl", Schedule: "nightly", From: time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 3, 30, 1, 30, 0, 0, time.UTC),
+		Of: queue.ScheduleKey{DAG: "etl", Name: "nightly"}, From: time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 3, 30, 1, 30, 0, 0, time.UTC),
 		AtOnce: 2, NewestFirst: true, Params: map[string]any{"n": 3},
 	}
 	times, err := d.store.BackfillTimes(t.Context(), &ask, 10)
@@ -39,6 +39,14 @@ steps: [{id: load, run: "true"}]
 	if err != nil || id == 0 {
 		t.Fatal(id, err)
 	}
+	listed, err := d.store.Schedules(t.Context(), queue.ScheduleFilter{DAG: "etl"})
+	if err != nil || len(listed) != 2 || listed[0].Backfill != nil || listed[1].Backfill == nil {
+		t.Fatalf("%+v, %v", listed, err)
+	}
+	if b := listed[1].Backfill; listed[1].ID != id || b.Of != listed[0].ID || !b.From.Equal(ask.From) || !b.Until.Equal(ask.Until) ||
+		b.Reprocess != "missing" || !b.NewestFirst || !b.DecidedAt.Equal(ask.Until) {
+		t.Errorf("it is listed as %+v", b)
+	}
 	if _, err = d.conn.Exec(t.Context(), "SELECT oarlock.attend('-infinity', 32)"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +58,15 @@ steps: [{id: load, run: "true"}]
 	if err != nil || run.Trigger != "backfill" || string(run.Params) != `{"n": 3}` || run.Priority != -10 {
 		t.Errorf("its run is %+v, %v", run, err)
 	}
-	ask.Schedule = "daily"
+	ask.Of.Owner = "nobody"
+	if _, err = d.store.BackfillTimes(t.Context(), &ask, 1); !errors.Is(err, queue.ErrNotFound) {
+		t.Errorf("of the schedule of another user: %v", err)
+	}
+	ask.Of.Owner, ask.Of.OfFile, ask.Of.Name = "", true, "daily"
 	if _, err = d.store.Backfill(t.Context(), &ask); err == nil {
 		t.Error("of a schedule that is not there")
 	}
-	ask.Schedule, ask.Params = "nightly", nil
+	ask.Of.Name, ask.Params = "nightly", nil
 	if _, err = d.store.Backfill(t.Context(), &ask); err != nil {
 		t.Errorf("with the params of its schedule: %v", err)
 	}

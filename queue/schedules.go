@@ -36,12 +36,13 @@ type Schedule struct {
 	PausedBy   string
 	PausedAt   time.Time
 	PauseNote  string
-	NextAt     time.Time // when it fires next, its jitter included; zero: never, or it is paused
-	Last       Fire      // the newest time that is decided, without Times and DecidedAt; zero: none is
-	Unfinished int       // runs
-	Failures   int       // runs that failed in a row
-	Errors     int       // tries in a row that could not decide a time, by whatever is wrong with the database
-	Error      string    // what the last of them said
+	NextAt     time.Time      // when it fires next, its jitter included; zero: never, or it is paused
+	Last       Fire           // the newest time that is decided, without Times and DecidedAt; zero: none is
+	Unfinished int            // runs
+	Failures   int            // runs that failed in a row
+	Errors     int            // tries in a row that could not decide a time, by whatever is wrong with the database
+	Error      string         // what the last of them said
+	Backfill   *BackfillState // nil: it is none
 }
 
 // Key is what names the schedule.
@@ -185,11 +186,16 @@ func (s *Store) TriggerSchedule(ctx context.Context, k ScheduleKey, at time.Time
 func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 	var every, window, jitter zeronull.Int8
 	var at, start, end zeronull.Timestamptz
+	var b BackfillState
 	err = row.Scan(&s.ID, &s.DAG, &s.Name, (*zeronull.Text)(&s.Owner), (*zeronull.Text)(&s.Cron), &every, &at, &s.Timezone, &start, &end,
 		&s.Except, &s.Params, &s.Labels, &s.OverlapPolicy, &s.AtOnce, &s.Catchup, &window,
 		&s.CatchupMax, &jitter, &s.PauseOnFailure, (*zeronull.Text)(&s.PausedBy), (*zeronull.Timestamptz)(&s.PausedAt),
 		(*zeronull.Text)(&s.PauseNote), (*zeronull.Timestamptz)(&s.NextAt), (*zeronull.Timestamptz)(&s.Last.LogicalAt),
-		(*zeronull.Text)(&s.Last.Outcome), (*zeronull.Int8)(&s.Last.Run), (*zeronull.Text)(&s.Last.Reason), &s.Unfinished, &s.Failures, &s.Errors, &s.Error)
+		(*zeronull.Text)(&s.Last.Outcome), (*zeronull.Int8)(&s.Last.Run), (*zeronull.Text)(&s.Last.Reason), &s.Unfinished, &s.Failures, &s.Errors, &s.Error,
+		(*zeronull.Int8)(&b.Of), (*zeronull.Timestamptz)(&b.From), (*zeronull.Timestamptz)(&b.Until), (*zeronull.Text)(&b.Reprocess), &b.NewestFirst, &b.DecidedAt)
+	if b.Of != 0 {
+		s.Backfill = &b
+	}
 	s.Every, s.CatchupWindow, s.Jitter = dagspec.Duration(every), dagspec.Duration(window), dagspec.Duration(jitter)
 	s.At, s.Start, s.End = momentText(time.Time(at)), momentText(time.Time(start)), momentText(time.Time(end))
 	s.Enabled = true
