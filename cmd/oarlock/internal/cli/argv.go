@@ -87,21 +87,23 @@ func (a *arranger) take(word string) error {
 	return a.plain(word)
 }
 
-// plain is a command while commands may follow, then an argument.
+// plain is a command while commands may follow, then an argument. backfill takes both.
 func (a *arranger) plain(word string) error {
-	known := a.app.Commands
+	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
-		known = c.Subcommands
+		known, takesArgs = c.Subcommands, c.ArgsUsage != ""
 	}
-	if len(known) == 0 {
+	if len(a.args) == 0 {
+		for _, c := range known {
+			if c.HasName(word) {
+				a.path = append(a.path, c)
+				return nil
+			}
+		}
+	}
+	if len(known) == 0 || takesArgs {
 		a.args = append(a.args, word)
 		return nil
-	}
-	for _, c := range known {
-		if c.HasName(word) {
-			a.path = append(a.path, c)
-			return nil
-		}
 	}
 	what := strings.TrimSpace(pathName(a.path) + " command")
 	return &usageError{

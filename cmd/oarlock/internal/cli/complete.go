@@ -92,7 +92,7 @@ func (a *arranger) wordCandidates() []string {
 	if c == nil {
 		return append(described(a.app.Commands), "help\tshow help for a command")
 	}
-	if len(c.Subcommands) > 0 {
+	if len(c.Subcommands) > 0 && len(a.args) == 0 {
 		return described(c.Subcommands)
 	}
 	if len(a.args) > 0 {
@@ -120,6 +120,8 @@ func (a *arranger) values(flag cli.Flag) []string {
 		return runStates
 	case name == "--overlap-policy":
 		return overlapPolicies
+	case name == "--reprocess":
+		return reprocessWords
 	case name == "--output" && pathName(a.path) == "dag graph":
 		return graphFormats
 	}

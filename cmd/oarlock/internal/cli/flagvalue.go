@@ -29,6 +29,11 @@ func pairs(flag string, words []string) (map[string]string, error) {
 
 // moment reads the value of --since: how long ago, or when. The zero time is none.
 func moment(word string, now time.Time) (time.Time, error) {
+	return momentIn("--since", word, now, time.Local)
+}
+
+// momentIn is moment for any flag. Dates are of a zone, which is nil where this machine does not know it.
+func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil
 	}
@@ -36,14 +41,23 @@ func moment(word string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	for _, layout := range []string{"2006-01-02T15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, word, time.Local); err == nil {
+		local, err := time.Parse(layout, word)
+		switch {
+		case err != nil:
+		case zone == nil:
+			return time.Time{}, &usageError{msg: flag + ": this machine does not know the zone that " + word + " is of", hint: "like 2026-11-20T03:00:00+01:00"}
+		default:
+			at := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, zone)
+			if at.Day() != local.Day() { // that clock has no such midnight, and Go takes an hour before
+				at = at.Add(time.Hour)
+			}
 			return at, nil
 		}
 	}
 	ago, err := dagspec.ParseDuration(word)
 	if err != nil {
 		return time.Time{}, &usageError{
-			msg:  fmt.Sprintf("--since: %q is neither a duration nor a time", word),
+			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
 			hint: "like 90s, 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z",
 		}
 	}

@@ -37,6 +37,22 @@ func TestMoment_IsAgoOrATime(t *testing.T) {
 			t.Errorf("%q is %v, %v, want %v", word, got, err, want)
 		}
 	}
+	santiago, err := time.LoadLocation("America/Santiago")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]time.Time{
+		"2026-11-20": time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
+		"2026-09-06": time.Date(2026, 9, 6, 4, 0, 0, 0, time.UTC), // its day begins at 01:00
+		"1d":         now.Add(-24 * time.Hour),
+	} {
+		if got, err := momentIn("--from", word, now, santiago); err != nil || !got.Equal(want) {
+			t.Errorf("%q in Santiago is %v, %v, want %v", word, got, err, want)
+		}
+	}
+	if got, err := momentIn("--from", "2026-11-20", now, nil); err == nil {
+		t.Errorf("a date of a zone that is not known was taken for %v", got)
+	}
 	for _, word := range []string{"2", "yesterday", "-2h", "2026-13-01"} {
 		if got, err := moment(word, now); err == nil {
 			t.Errorf("%q was taken for %v", word, got)

@@ -91,6 +91,8 @@ func helpText(app *cli.App, path []*cli.Command) string {
 
 func usageLine(name string, c *cli.Command) string {
 	switch {
+	case len(c.Subcommands) > 0 && c.ArgsUsage != "":
+		return name + " " + c.ArgsUsage + " [flags], or " + name + " COMMAND [flags]"
 	case len(c.Subcommands) > 0 && c.Action != nil:
 		return name + " [COMMAND] [flags]"
 	case len(c.Subcommands) > 0:

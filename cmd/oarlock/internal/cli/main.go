@@ -66,6 +66,9 @@ func (e *env) dispatch(ctx context.Context, args []string) error {
 	if line.help {
 		return e.print(helpText(app, line.path))
 	}
+	if c := line.command(); len(line.args) > 0 {
+		c.Subcommands = nil // urfave/cli would take an argument behind "--" for one
+	}
 	return app.RunContext(ctx, line.words(app.Name))
 }
 
@@ -101,6 +104,7 @@ func newApp(e *env) *cli.App {
 			newWorkersCommand(e),
 			newQueuesCommand(e),
 			newSchedulesCommand(e),
+			newBackfillCommand(e),
 			newDoctorCommand(e),
 			newConfigCommand(e),
 			newVersionCommand(e),

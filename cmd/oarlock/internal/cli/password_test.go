@@ -33,6 +33,8 @@ var everyLine = map[string]struct {
 	"schedules": {"schedules", ""}, "schedules show": {"schedules show x", ""}, "schedules next": {"schedules next x", ""}, "schedules fires": {"schedules fires x", ""},
 	"schedules pause": {"schedules pause x", ""}, "schedules resume": {"schedules resume x", ""}, "schedules trigger": {"schedules trigger x", ""},
 	"schedules put": {"schedules put x y --cron @daily", ""}, "schedules rm": {"schedules rm x", ""},
+	"backfill": {"backfill x --from 1d --until 0s", ""}, "backfill list": {"backfill list", ""}, "backfill pause": {"backfill pause x", ""},
+	"backfill resume": {"backfill resume x", ""}, "backfill cancel": {"backfill cancel x", ""},
 	"completion": {"completion bash", ""}, "migrate adopt": {"migrate adopt --moved --yes", ""},
 }
 

@@ -20,6 +20,7 @@ var commandRoles = map[string]string{
 	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit,
 	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
 	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
+	"backfill": toSubmit, "backfill list": toSubmit, "backfill pause": toSubmit, "backfill resume": toSubmit, "backfill cancel": toSubmit,
 
 	"events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
 	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,

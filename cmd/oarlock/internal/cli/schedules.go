@@ -64,7 +64,7 @@ func runSchedules(c *cli.Context, e *env) error {
 	}
 	arg := scheduleArg{dag: c.String("dag"), owner: ownerGiven(c)}
 	return e.withStore(c.Context, func(store *queue.Store) error {
-		listed, err := listSchedules(c.Context, store, arg.filter(), c.Bool("paused"), limit+1)
+		listed, err := listSchedules(c.Context, store, arg.filter(), func(s *queue.Schedule) bool { return !c.Bool("paused") || s.PausedBy != "" }, limit+1)
 		if err != nil {
 			return err
 		}
@@ -83,15 +83,17 @@ func runSchedules(c *cli.Context, e *env) error {
 	})
 }
 
-// listSchedules reads pages until there are enough.
-func listSchedules(ctx context.Context, store *queue.Store, f queue.ScheduleFilter, paused bool, enough int) (listed []queue.Schedule, err error) {
+// listSchedules reads pages until there are enough that fit.
+func listSchedules(
+	ctx context.Context, store *queue.Store, f queue.ScheduleFilter, fits func(*queue.Schedule) bool, enough int,
+) (listed []queue.Schedule, err error) {
 	for {
 		page, err := store.Schedules(ctx, f)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page {
-			if (!paused || page[i].PausedBy != "") && len(listed) < enough {
+			if fits(&page[i]) && len(listed) < enough {
 				listed = append(listed, page[i])
 			}
 		}
@@ -103,16 +105,25 @@ func listSchedules(ctx context.Context, store *queue.Store, f queue.ScheduleFilt
 }
 
 func noSchedules(c *cli.Context, store *queue.Store) string {
-	if name := c.String("dag"); name != "" {
-		_, err := store.GetDAG(c.Context, name, 0)
-		if p := problemOf(c.Context, orNoDAG(c.Context, store, name, err)); p.kind == notFound {
-			return p.message + ": " + p.hint
-		}
+	if text := noDAG(c.Context, store, c.String("dag")); text != "" {
+		return text
 	}
 	if c.IsSet("dag") || c.IsSet("owner") || c.Bool("paused") {
 		return "no schedule is so, or none that you may see"
 	}
 	return "no schedule is there, or none that you may see: a DAG file has `schedule:`, or `oarlock schedules put DAG NAME --cron …` makes one"
+}
+
+// noDAG says that there is no such DAG, where one was named.
+func noDAG(ctx context.Context, store *queue.Store, name string) string {
+	if name == "" {
+		return ""
+	}
+	_, err := store.GetDAG(ctx, name, 0)
+	if p := problemOf(ctx, orNoDAG(ctx, store, name, err)); p.kind == notFound {
+		return p.message + ": " + p.hint
+	}
+	return ""
 }
 
 type jsonSchedule struct {
@@ -143,6 +154,16 @@ type jsonSchedule struct {
 	Failures        int               `json:"failures"`
 	Errors          int               `json:"errors"`
 	Error           *string           `json:"error"`
+	Backfill        *jsonBackfill     `json:"backfill"` // null: it is none
+}
+
+type jsonBackfill struct {
+	Of          int64      `json:"of"` // the number of its schedule
+	From        *time.Time `json:"from"`
+	Until       *time.Time `json:"until"`
+	Reprocess   string     `json:"reprocess"`
+	NewestFirst bool       `json:"newest_first"`
+	DecidedAt   *time.Time `json:"decided_at"`
 }
 
 type jsonLast struct {
@@ -162,6 +183,9 @@ func scheduleJSON(s *queue.Schedule) jsonSchedule {
 	}
 	if s.CatchupWindow > 0 {
 		j.CatchupWindowMs = new(int64(s.CatchupWindow))
+	}
+	if b := s.Backfill; b != nil {
+		j.Backfill = &jsonBackfill{b.Of, utcOrNull(b.From), utcOrNull(b.Until), b.Reprocess, b.NewestFirst, utcOrNull(b.DecidedAt)}
 	}
 	if s.Last.Outcome != "" {
 		j.Last = &jsonLast{utcOrNull(s.Last.LogicalAt), s.Last.Outcome, runOrNull(s.Last.Run), orNull(s.Last.Reason)}
@@ -283,6 +307,8 @@ func firesNext(s *queue.Schedule, now time.Time) string {
 		return "is paused by " + shown(s.PausedBy)
 	case s.NextAt.IsZero():
 		return neverFires
+	case s.Backfill != nil:
+		return goesOnFrom(s)
 	}
 	return fmt.Sprintf("fires next %s %s, %s", wallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
 }

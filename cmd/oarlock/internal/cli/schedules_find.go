@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -30,13 +32,30 @@ func ownerFlag() cli.Flag {
 type scheduleArg struct {
 	dag, name string
 	owner     *string // nil: any user's, or the file's
+	backfill  bool    // one is meant, and no other schedule
 }
 
-func oneSchedule(c *cli.Context, command string) (a scheduleArg, err error) {
+// means reports whether a may name s. A backfill needs its name, but for the commands about backfills.
+func (a *scheduleArg) means(s *queue.Schedule) bool {
+	if s.Backfill == nil {
+		return !a.backfill
+	}
+	return a.backfill || a.name != ""
+}
+
+// noun is what a names.
+func (a *scheduleArg) noun() string {
+	if a.backfill {
+		return "backfill"
+	}
+	return "schedule"
+}
+
+func (e *env) oneSchedule(c *cli.Context) (a scheduleArg, err error) {
 	args := c.Args().Slice()
 	if len(args) < 1 || len(args) > 2 {
 		return a, &usageError{
-			msg:  fmt.Sprintf("schedules %s needs a DAG and the name of a schedule, got %d arguments", command, len(args)),
+			msg:  fmt.Sprintf("%s needs a DAG and the name of a schedule, got %d arguments", strings.TrimPrefix(e.command, program+" "), len(args)),
 			hint: "`oarlock schedules` lists them",
 		}
 	}
@@ -67,6 +86,7 @@ func (a *scheduleArg) filter() queue.ScheduleFilter {
 // find reads the one schedule that is meant.
 func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	found, err := store.Schedules(ctx, a.filter())
+	found = slices.DeleteFunc(found, func(s queue.Schedule) bool { return !a.means(&s) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -75,7 +95,7 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	case len(found) == 1:
 		return &found[0], nil
 	case slices.ContainsFunc(found, func(s queue.Schedule) bool { return s.Name != found[0].Name }):
-		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), "schedule")), hint: "name one: " + someNames(found)}
+		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), a.noun())), hint: "name one: " + someNames(found)}
 	}
 	return nil, &usageError{
 		msg:  fmt.Sprintf("dag %s has %s called %s", a.dag, atLeast(len(found), "schedule"), shown(found[0].Name)),
@@ -83,9 +103,28 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	}
 }
 
+// findPast finds a backfill that is over, too. It is its schedule by another name, which is all that reading its times takes.
+func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
+	s, err := a.find(ctx, store)
+	hash := strings.LastIndex(a.name, "#")
+	if err == nil || hash < 0 || diagnose(ctx, err).kind != notFound {
+		return s, err
+	}
+	of := scheduleArg{dag: a.dag, name: a.name[:hash], owner: a.owner}
+	s, gone := of.find(ctx, store)
+	if gone != nil {
+		return nil, err
+	}
+	if s.ID, gone = strconv.ParseInt(a.name[hash+1:], 10, 64); gone != nil {
+		return nil, err
+	}
+	s.Name, s.NextAt = a.name, time.Time{}
+	return s, nil
+}
+
 // missing says that there is no such schedule, and what may have been meant.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
-	msg, hint := "dag "+a.dag+" has no schedule", "`oarlock schedules` lists those that you may see"
+	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists those that you may see"
 	if a.name != "" {
 		msg += " " + shown(a.name)
 	}
@@ -96,6 +135,7 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	if err != nil {
 		return err
 	}
+	others = slices.DeleteFunc(others, func(s queue.Schedule) bool { return (s.Backfill != nil) != a.backfill })
 	var names []string
 	for i := range others {
 		names = append(names, others[i].Name)

@@ -39,7 +39,7 @@ func newSchedulesShowCommand(e *env) *cli.Command {
 			exits:    scheduleReadExits,
 		}.String(),
 		Action: func(c *cli.Context) error {
-			return e.withSchedule(c, "show", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+			return e.withSchedule(c, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
 				times, err := store.FireTimes(ctx, s.Key(), timesDefault)
 				if err != nil {
 					return err
@@ -71,7 +71,7 @@ of "schedules trigger" takes them.
 			if n < 1 || n > timesMax {
 				return &usageError{msg: fmt.Sprintf("--number is from 1 to %d, not %d", timesMax, n)}
 			}
-			return e.withSchedule(c, "next", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+			return e.withSchedule(c, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
 				times, err := store.FireTimes(ctx, s.Key(), n)
 				if err != nil {
 					return err
@@ -132,7 +132,11 @@ long as the DAG's runs.
 			if err != nil {
 				return err
 			}
-			return e.withSchedule(c, "fires", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+			arg, err := e.oneSchedule(c)
+			if err != nil {
+				return err
+			}
+			return e.withFound(c.Context, arg.findPast, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
 				fires, err := store.Fires(ctx, s.Key(), since, n)
 				if err != nil {
 					return err
@@ -147,17 +151,24 @@ long as the DAG's runs.
 }
 
 // withSchedule has use work with the schedule that the arguments name.
-func (e *env) withSchedule(c *cli.Context, command string, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
-	arg, err := oneSchedule(c, command)
+func (e *env) withSchedule(c *cli.Context, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
+	arg, err := e.oneSchedule(c)
 	if err != nil {
 		return err
 	}
-	return e.withStore(c.Context, func(store *queue.Store) error {
-		s, err := arg.find(c.Context, store)
+	return e.withFound(c.Context, arg.find, use)
+}
+
+// withFound has use work with the schedule that find finds.
+func (e *env) withFound(
+	ctx context.Context, find func(context.Context, *queue.Store) (*queue.Schedule, error), use func(context.Context, *queue.Store, *queue.Schedule) error,
+) error {
+	return e.withStore(ctx, func(store *queue.Store) error {
+		s, err := find(ctx, store)
 		if err != nil {
 			return err
 		}
-		return use(c.Context, store, s)
+		return use(ctx, store, s)
 	})
 }
 

@@ -30,14 +30,16 @@ func newSchedulesPauseCommand(e *env) *cli.Command {
 			examples: []string{"oarlock schedules pause etl nightly --note 'until the new disks are in'"},
 			exits:    scheduleSteerExits,
 		}.String(),
-		Action: func(c *cli.Context) error {
-			return e.withSchedule(c, "pause", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
-				if err := store.PauseSchedule(ctx, s.Key(), c.String("note")); err != nil {
-					return orNotYours(s, err)
-				}
-				return e.sayScheduled(ctx, store, s, "paused", func(*queue.Schedule) string { return "" })
-			})
-		},
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.pauseSchedule(c.String("note"))) },
+	}
+}
+
+func (e *env) pauseSchedule(note string) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if err := store.PauseSchedule(ctx, s.Key(), note); err != nil {
+			return orNotYours(s, err)
+		}
+		return e.sayScheduled(ctx, store, s, "paused", func(*queue.Schedule) string { return "" })
 	}
 }
 
@@ -56,14 +58,16 @@ func newSchedulesResumeCommand(e *env) *cli.Command {
 			examples: []string{"oarlock schedules resume etl nightly", "oarlock schedules resume etl nightly --catch-up"},
 			exits:    scheduleSteerExits,
 		}.String(),
-		Action: func(c *cli.Context) error {
-			return e.withSchedule(c, "resume", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
-				if _, err := store.ResumeSchedule(ctx, s.Key(), c.Bool("catch-up")); err != nil {
-					return orNotYours(s, err)
-				}
-				return e.sayScheduled(ctx, store, s, "resumed", nil)
-			})
-		},
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.resumeSchedule(c.Bool("catch-up"))) },
+	}
+}
+
+func (e *env) resumeSchedule(catchUp bool) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if _, err := store.ResumeSchedule(ctx, s.Key(), catchUp); err != nil {
+			return orNotYours(s, err)
+		}
+		return e.sayScheduled(ctx, store, s, "resumed", nil)
 	}
 }
 
@@ -84,15 +88,17 @@ func newSchedulesRemoveCommand(e *env) *cli.Command {
 				{exitInvalid, "a DAG's file has it; or a setting is wrong"},
 			},
 		}.String(),
-		Action: func(c *cli.Context) error {
-			return e.withSchedule(c, "rm", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
-				if err := store.DropSchedule(ctx, s.Key()); err != nil {
-					return orNotYours(s, err)
-				}
-				text := fmt.Sprintf("%s %s of %s\n", e.stdoutPaint().good("removed"), shown(s.Name), s.DAG)
-				return e.say(answer{object: scheduleJSON(s), ids: []string{scheduleID(s)}, text: text})
-			})
-		},
+		Action: func(c *cli.Context) error { return e.withSchedule(c, e.dropSchedule("removed")) },
+	}
+}
+
+func (e *env) dropSchedule(done string) func(context.Context, *queue.Store, *queue.Schedule) error {
+	return func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+		if err := store.DropSchedule(ctx, s.Key()); err != nil {
+			return orNotYours(s, err)
+		}
+		text := fmt.Sprintf("%s %s of %s\n", e.stdoutPaint().good(done), shown(s.Name), s.DAG)
+		return e.say(answer{object: scheduleJSON(s), ids: []string{scheduleID(s)}, text: text})
 	}
 }
 
@@ -136,7 +142,7 @@ fired already, its run is named and no other is made. -o id prints the number of
 			if err != nil {
 				return err
 			}
-			return e.withSchedule(c, "trigger", func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+			return e.withSchedule(c, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
 				id, err := store.TriggerSchedule(ctx, s.Key(), at)
 				if err != nil {
 					return orNotYours(s, err)
@@ -152,7 +158,7 @@ fired already, its run is named and no other is made. -o id prints the number of
 
 // sayScheduled shows a schedule as it is now, with what is to be said of it: by default when it fires next.
 func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Schedule, done string, more func(*queue.Schedule) string) error {
-	arg := scheduleArg{s.DAG, s.Name, &s.Owner}
+	arg := scheduleArg{dag: s.DAG, name: s.Name, owner: &s.Owner}
 	now, err := arg.find(ctx, store)
 	if err != nil {
 		return err

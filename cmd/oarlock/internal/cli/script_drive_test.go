@@ -71,6 +71,8 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 			_, err := s.Look(ctx, queue.Load{})
 			ts.Check(err)
 		}
+		_, err := s.Attend(ctx)
+		ts.Check(err)
 		polled, err := s.Poll(ctx, queue.Want{Free: 100})
 		ts.Check(err)
 		for _, claim := range polled.Claims {
