@@ -316,9 +316,15 @@ func aNight(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// aMonth fills in a month, whose runs are about their own days.
+// aMonth fills in a month, whose runs are about their own days. The command of the file's comment says it before.
 func aMonth(t *testing.T, b *bench, _ queue.RunID) {
 	t.Helper()
+	_, line, _ := strings.Cut(read(t, "../examples/month-backfill/daily-report.yaml"), "#   oarlock ")
+	line, _, _ = strings.Cut(line, "\n")
+	out, err := exec.Command(program, append(strings.Fields(line), "--database-url", b.db.URL)...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "of 31 times 31 would fire, and 0 would be skipped") {
+		t.Errorf("oarlock %s: %v\n%s", line, err, out)
+	}
 	conn := b.db.Conn(t)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	if _, err := conn.Exec(t.Context(), read(t, "../examples/month-backfill/month.sql")); err != nil {
@@ -442,8 +448,8 @@ func TestExamples_CommandsOfTheListRun(t *testing.T) {
 			t.Errorf("oarlock %v: %v\n%s", row.commands[0], err, out.String())
 		}
 	}
-	if len(rows) < 18 {
-		t.Errorf("only %d rows", len(rows))
+	if !strings.Contains(read(t, readme), fmt.Sprintf("[%d examples]", len(rows))) {
+		t.Errorf("the README does not say that there are %d examples", len(rows))
 	}
 }
 
