@@ -396,7 +396,7 @@ func TestBackfill_BadInputSaysWhatToType(t *testing.T) {
 		"'nightly', 's', '2026-01-01Z', '2026-01-02Z', owner => 'somebody'":                      "OA016",
 	} {
 		wantCode(t, app, code, fmt.Sprintf("SELECT oarlock.backfill(%s)", args))
-		wantCode(t, app, code, fmt.Sprintf("SELECT oarlock.backfill_times(%s)", args))
+		wantCode(t, app, code, fmt.Sprintf("SELECT oarlock.backfill_times(%s, rows => 1)", args))
 	}
 	for args, code := range map[string]string{
 		"at_once => 0": "OA013", "at_once => 1001": "OA013", "at_once => 1000": "", `params => '{"n": 6}'`: "OA003", `params => '{"m": 1}'`: "OA003", `params => '[]'`: "OA013",
