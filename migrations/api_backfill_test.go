@@ -420,7 +420,7 @@ func TestBackfill_SeveralAttendersDecideEachTimeOnce(t *testing.T) {
 	t.Parallel()
 	b := api(t)
 	b.put(t, nightlyDAG)
-	const times = 1000
+	const times = 300
 	first := b.past(t, "s", times, "")
 	one := b.fill(t, "s", first, times, ", at_once => 1000")
 	two := b.fill(t, "s", first, times, ", at_once => 1000, newest_first => true")

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/schedule"
 )
 
-var nightly = flag.Bool("nightly", false, "compare both clocks over 100,000 timings instead of some hundreds")
+var nightly = flag.Bool("nightly", false, "compare both clocks over 100,000 timings instead of some two hundred")
 
 const clockTables = "../dagrun/schedule/testdata/"
 
@@ -282,15 +282,15 @@ const compareClocks = `
 func TestClock_IsTheSameInGo(t *testing.T) {
 	t.Parallel()
 	b := api(t)
-	left, batch := 600, 300
+	total, batch := 200, 200
 	if *nightly {
-		left, batch = 100_000, 2000
+		total, batch = 100_000, 2000
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	d := draws{rand.New(rand.NewPCG(seed, 0))}
 	fires, refused := 0, 0
-	for left > 0 {
+	for left := total; left > 0; left -= batch {
 		q := clockBatch{}
 		for len(q.clocks) < batch {
 			timing, at := d.timing()
@@ -302,10 +302,9 @@ func TestClock_IsTheSameInGo(t *testing.T) {
 			q.add(timing, c, at)
 		}
 		fires += q.compare(t, b)
-		left -= batch
 	}
-	if fires < left || refused > 100_000 {
-		t.Errorf("%d fires, %d refused", fires, refused)
+	if fires < total/2 {
+		t.Errorf("of %d timings %d fire, %d were refused", total, fires, refused)
 	}
 }
 
