@@ -5,5 +5,5 @@ package world
 // The race detector schedules goroutines at random.
 const (
 	raced    = true
-	normally = 60 // histories: each takes ten times as long
+	normally = 30 // histories: each takes ten times as long; nightly plays many more
 )
