@@ -17,12 +17,12 @@ import (
 // drawn from a seed; one that shows a difference is made as short as it can be before it is told.
 var (
 	nightly       = flag.Bool("nightly", false, "play more, and try every cell")
-	lockstepSeeds = flag.Int("lockstep.seeds", 40, "how many sequences to play; thirty times as many with -nightly")
+	lockstepSeeds = flag.Int("lockstep.seeds", 24, "how many sequences to play; fifty times as many with -nightly")
 	lockstepSeed  = flag.Uint64("lockstep.seed", 0, "play this one alone, and tell it")
 )
 
 const (
-	lockstepLanes = 3  // databases, each of which plays one sequence at a time
+	lockstepLanes = 2  // databases, each of which plays one sequence at a time
 	lockstepCalls = 24 // of a sequence, at the most
 	maxShrinks    = 200
 )
@@ -34,7 +34,7 @@ func TestLockstep_BothStoresAnswerTheSame(t *testing.T) {
 	}
 	count := *lockstepSeeds
 	if *nightly {
-		count *= 30
+		count *= 50
 	}
 	seeds := make(chan uint64, count)
 	for i := range uint64(count) {

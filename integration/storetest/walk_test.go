@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	walkDAGs      = 6
+	walkDAGs      = 4
 	walkDAGsNight = 60
 	walkRuns      = 10 // of each DAG
 	walkTurns     = 5  // between which the runs are driven
