@@ -440,7 +440,7 @@ func TestAttend_AFireReadsNoMoreAfterYears(t *testing.T) {
 		must(t, b.conn, "UPDATE oarlock.agenda SET at = now()")
 		attended := 0.0
 		for range 2 {
-			plan := get[[]map[string]any](t, b.conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM oarlock.attend('-infinity', 20)")[0]["Plan"].(map[string]any)
+			plan := get[[]map[string]any](t, b.conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT kind FROM oarlock.attend('-infinity', 20)")[0]["Plan"].(map[string]any)
 			attended = (plan["Shared Hit Blocks"].(float64) + plan["Shared Read Blocks"].(float64)) / 20
 		}
 		if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.fires WHERE outcome = 'fired' AND decided_at > now() - interval '1 hour'"); n < 40 {
