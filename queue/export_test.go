@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"flag"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,6 +79,13 @@ func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
 func (s *Session) SweptFor(took time.Duration) {
 	s.sweeper.soonest, s.sweeper.next = s.sweeper.now()+askedShare*took, s.sweeper.now()+sweepShare*took
 	s.x.doubt()
+}
+
+// Reasons says why a sweep is due.
+func (s *Session) Reasons() string {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	return fmt.Sprintf("%+v", s.x.why)
 }
 
 // SweepAll is a sweep that looks at everything, however soon it comes.

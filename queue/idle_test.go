@@ -66,7 +66,7 @@ func idleMinute(t *testing.T, s *queue.Session, clock *clock) (n calls) {
 		if clock.now() >= nextLook {
 			n.looks++
 			if look(t, s).Sweep {
-				t.Fatal("an idle worker has a reason to sweep")
+				t.Fatal("an idle worker has a reason to sweep:", s.Reasons())
 			}
 			nextLook += queue.LookInterval
 		}
