@@ -25,7 +25,7 @@ func TestSchedules_NothingFiresByPuttingThem(t *testing.T) {
 	b.put(t, nightlyDAG)
 	must(t, b.conn, "SELECT oarlock.put_schedule('nightly', 'y', every => '1 hour', start_at => '2026-01-01Z', catchup => true)")
 	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 'y')")
-	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = now() - interval '10 hours' WHERE name = 'y'")
+	must(t, b.conn, "UPDATE oarlock.schedules SET decided_at = now() - interval '10 hours', paused_at = now() - interval '10 hours' WHERE name = 'y'")
 	if got := get[time.Time](t, b.conn, "SELECT next_at FROM oarlock.resume_schedule('nightly', 'y')"); time.Until(got) < 0 {
 		t.Errorf("resumed, it is next at %v", got)
 	}

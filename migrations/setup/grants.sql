@@ -61,7 +61,7 @@ BEGIN
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
-        ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit, oarlock_worker'),
+        ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),
         ('schedule_list schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
         ('wake_due expire_queued set_aside put_away attend', 'oarlock_worker'),

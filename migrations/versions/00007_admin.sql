@@ -71,6 +71,9 @@ BEGIN
         UPDATE oarlock.dag_versions v SET source_path = put_dag.source_path
          WHERE v.dag_id = put_dag.dag_id AND v.version = put_dag.version AND v.source_path IS DISTINCT FROM put_dag.source_path
            AND put_dag.source_path IS NOT NULL;
+        IF NOT coalesce(keep_schedules, false) THEN -- a run of its file may have kept others
+            PERFORM oarlock.sync_schedules(put_dag.dag_id, coalesce(put_dag.spec -> 'schedule', '[]'));
+        END IF;
         RETURN;
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;

@@ -131,18 +131,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- How many fire times lie above one moment and up to another; null: more than so many.
+-- How many fire times lie above one moment and up to another; null: more than so many, or than a second is enough to count.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.count_times(t oarlock.timing, after timestamptz, upto timestamptz, most int DEFAULT 1000) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    n int := 0;
+    began timestamptz := clock_timestamp();
+    n     int := 0;
 BEGIN
     LOOP
         after := oarlock.next_time(t, after);
         EXIT WHEN after IS NULL OR after > upto;
         n := n + 1;
-        IF n > most THEN
+        IF n > most OR clock_timestamp() > began + interval '1 second' THEN
             RETURN NULL;
         END IF;
     END LOOP;
@@ -150,22 +151,56 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down that all fire times that are not decided yet, up to a moment, have the same outcome.
+-- Writes down that all fire times that are not decided yet, up to a moment, have the same outcome: a record for each stretch between
+-- those that somebody triggered.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.pass_over(s oarlock.schedules, upto timestamptz, outcome text, reason text) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
 DECLARE
     first timestamptz := oarlock.next_time(s.timing, s.decided_at);
-    n     int;
+    fired timestamptz;
+    times int;
 BEGIN
-    WHILE EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = first) LOOP -- somebody triggered it
-        first := oarlock.next_time(s.timing, first);
+    WHILE first <= upto LOOP
+        SELECT min(f.logical_at) INTO fired FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at BETWEEN first AND upto;
+        IF fired IS DISTINCT FROM first THEN
+            times := oarlock.record_stretch(s, first, coalesce(oarlock.last_time(s.timing, fired), upto), outcome, reason);
+            RETURN NEXT ROW(outcome, coalesce(times, 1000), NULL, reason, NULL)::oarlock.decision;
+        END IF;
+        first := oarlock.next_time(s.timing, fired);
     END LOOP;
-    IF first <= upto THEN
-        n := oarlock.count_times(s.timing, first - interval '1 microsecond', upto);
-        INSERT INTO oarlock.fires (schedule_id, logical_at, until, count, outcome, reason)
-        VALUES (s.schedule_id, first, CASE WHEN n IS DISTINCT FROM 1 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, n, outcome, reason);
-        RETURN NEXT ROW(outcome, coalesce(n, 1000), NULL, reason, NULL)::oarlock.decision;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down what became of all fire times of a stretch, and returns how many they are; null: too many to count.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.record_stretch(s oarlock.schedules, first timestamptz, upto timestamptz, outcome text, reason text) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+    times int := oarlock.count_times(s.timing, first - interval '1 microsecond', upto);
+BEGIN
+    INSERT INTO oarlock.fires (schedule_id, logical_at, until, count, outcome, reason)
+    VALUES (s.schedule_id, first, CASE WHEN times IS DISTINCT FROM 1 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, times, outcome, reason);
+    RETURN times;
+END $$;
+-- +goose StatementEnd
+
+-- Takes a time out of what is written down, so that it may fire after all. What was written with it of the times before and after stays.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.forget_time(s oarlock.schedules, at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    had oarlock.fires;
+BEGIN
+    SELECT * INTO had FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at <= at ORDER BY f.logical_at DESC LIMIT 1;
+    IF at = had.logical_at OR at <= had.until AND at = oarlock.next_time(s.timing, at - interval '1 microsecond') THEN
+        DELETE FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = had.logical_at;
+        IF had.logical_at < at THEN
+            PERFORM oarlock.record_stretch(s, had.logical_at, oarlock.last_time(s.timing, at), had.outcome, had.reason);
+        END IF;
+        IF had.until > at THEN
+            PERFORM oarlock.record_stretch(s, oarlock.next_time(s.timing, at), had.until, had.outcome, had.reason);
+        END IF;
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -265,6 +300,9 @@ BEGIN
     IF held_from IS NULL THEN -- what is held back comes in its turn, however much it is
         FOR i IN 1 .. s.catchup_max LOOP
             EXIT WHEN oldest IS NULL OR oldest <= above;
+            IF clock_timestamp() > now + interval '2 seconds' THEN -- all others wait meanwhile
+                RAISE EXCEPTION 'the times to make up for take too long to find' USING ERRCODE = 'OA012', HINT = 'leave out less by except, or lower catchup_max';
+            END IF;
             oldest := oarlock.last_time(s.timing, oldest);
         END LOOP;
         IF oldest > above THEN
@@ -280,27 +318,29 @@ END $$;
 CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, a.at)
+    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, a.at), errors = 0, error = ''
      WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
 END $$;
 -- +goose StatementEnd
 
--- Cancels the oldest run of a schedule, once.
+-- Cancels the oldest run of a schedule, once; false: somebody has the run locked.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.cancel_oldest(s oarlock.schedules) RETURNS void
+CREATE FUNCTION oarlock.cancel_oldest(s oarlock.schedules) RETURNS bool
 LANGUAGE plpgsql AS $$
 DECLARE
     r oarlock.runs;
 BEGIN
-    SELECT * INTO r FROM oarlock.runs o WHERE o.schedule_id = s.schedule_id AND o.finished_at IS NULL ORDER BY o.run_id LIMIT 1;
+    SELECT * INTO r FROM oarlock.runs o
+     WHERE o.run_id = (SELECT min(x.run_id) FROM oarlock.runs x WHERE x.schedule_id = s.schedule_id AND x.finished_at IS NULL) FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND AND NOT oarlock.is_canceling(r) THEN
         PERFORM oarlock.request_control(r.run_id, NULL, NULL, 'cancel', '{}', 'schedule ' || s.name);
     END IF;
+    RETURN FOUND;
 END $$;
 -- +goose StatementEnd
 
--- Decides the fire times of a schedule that are due, the oldest first. After 20 tries it leaves the rest to the next call: each is a
--- subtransaction, and a snapshot has room for 64 of a transaction.
+-- Decides the fire times of a schedule that are due, the oldest first. After half a second it leaves the rest to the next call, and after
+-- 20 tries: each is a subtransaction, and a snapshot has room for 64 of a transaction.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.attend_schedule(item oarlock.agenda, s oarlock.schedules, d oarlock.dags) RETURNS SETOF oarlock.decision
 LANGUAGE plpgsql AS $$
@@ -352,12 +392,12 @@ BEGIN
             s.decided_at := upto;
         ELSIF busy >= s.at_once THEN
             pause := interval '1 minute'; -- the end of a run comes before
-            IF s.overlap_policy = 'cancel' THEN
-                PERFORM oarlock.cancel_oldest(s);
+            IF s.overlap_policy = 'cancel' AND NOT oarlock.cancel_oldest(s) THEN
+                pause := interval '1 second';
             END IF;
         ELSIF coming > live_at THEN
             pause := interval '1 minute';
-        ELSIF tries = 20 OR passed = 500 THEN
+        ELSIF tries = 20 OR passed = 500 OR tries + passed > 0 AND clock_timestamp() > now + interval '500 milliseconds' THEN
             pause := interval '0';
         ELSIF s.backfill_of IS NOT NULL AND oarlock.spare(s, coming) THEN
             passed := passed + 1;
@@ -368,7 +408,7 @@ BEGIN
                 coming := upto;
             END IF;
             made := NULL;
-            SELECT * INTO made FROM oarlock.fire(s, d, coming, s.backfill_of IS NOT NULL OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
+            SELECT * INTO made FROM oarlock.fire(s, d, coming, s.overlap_policy IN ('all', 'latest', 'cancel') OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
             IF made.outcome = 'waits' THEN
                 pause := interval '1 second';
             ELSE
@@ -457,16 +497,18 @@ BEGIN
         own := CASE item.kind WHEN 'schedule' THEN item.id ELSE (SELECT r.schedule_id FROM oarlock.runs r WHERE r.run_id = item.id) END;
         BEGIN
             SELECT * INTO s FROM oarlock.schedules x WHERE x.schedule_id = own FOR NO KEY UPDATE SKIP LOCKED;
-            IF FOUND THEN
-                SELECT * INTO of FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
-                dag := of.name;
-                schedule := s.name;
-                made := CASE item.kind WHEN 'schedule' THEN ARRAY(SELECT x FROM oarlock.attend_schedule(item, s, of) x)
-                                       ELSE ARRAY(SELECT x FROM oarlock.attend_end(item, s) x) END;
-            ELSIF own IS NULL THEN -- the run is deleted
+            SELECT * INTO of FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
+            dag := of.name;
+            schedule := coalesce(s.name, schedule);
+            IF own IS NULL -- the run is deleted
+               OR item.kind = 'schedule' AND coalesce(s.paused_at, s.ended_at, of.removed_at) IS NOT NULL THEN -- since it was read
                 DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
-            ELSE -- somebody edits it
-                PERFORM oarlock.put_off(item, interval '100 milliseconds');
+            ELSIF s.schedule_id IS NULL THEN -- somebody edits it, perhaps for long, perhaps ten thousand of them
+                PERFORM oarlock.put_off(item, greatest(interval '100 milliseconds', least(interval '5 seconds', clock_timestamp() - coalesce(item.held_from, item.at))));
+            ELSIF item.kind = 'schedule' THEN
+                made := ARRAY(SELECT x FROM oarlock.attend_schedule(item, s, of) x);
+            ELSE
+                made := ARRAY(SELECT x FROM oarlock.attend_end(item, s) x);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             made := ARRAY[ROW('put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
@@ -474,8 +516,8 @@ BEGIN
                 PERFORM oarlock.put_off(item, interval '1 second');
             ELSE
                 made[1].outcome := 'failed';
-                UPDATE oarlock.agenda a SET errors = a.errors + 1, error = SQLERRM WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
                 PERFORM oarlock.put_off(item, least(2 ^ least(item.errors, 6), 60) * interval '1 minute');
+                UPDATE oarlock.agenda a SET errors = item.errors + 1, error = SQLERRM WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
             END IF;
         END;
         room := room - 1;
@@ -512,13 +554,13 @@ DECLARE
     wanted  oarlock.schedules;
     kept    oarlock.schedules;
     made    oarlock.schedules;
-    unknown text;
+    wrong   text;
 BEGIN
     SELECT x.* INTO v FROM oarlock.dag_versions x JOIN oarlock.dags d ON d.dag_id = x.dag_id AND d.current_version = x.version WHERE x.dag_id = dag;
-    SELECT k INTO unknown FROM jsonb_object_keys(def) k
+    SELECT k INTO wrong FROM jsonb_object_keys(def) k
      WHERE k <> ALL ('{name,cron,every,at,timezone,start,end,except,params,labels,overlap_policy,at_once,catchup,catchup_window,catchup_max,jitter,pause_on_failure,enabled}');
     IF FOUND THEN
-        RAISE EXCEPTION 'a schedule has no %', left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'its keys are those of `schedule:` in a file';
+        RAISE EXCEPTION 'a schedule has no %', left(wrong, 100) USING ERRCODE = 'OA013', HINT = 'its keys are those of `schedule:` in a file';
     END IF;
     BEGIN
         wanted.timing := oarlock.make_timing(def ->> 'cron', (def ->> 'every')::interval, (def ->> 'at')::timestamptz, coalesce(def ->> 'timezone', 'UTC'),
@@ -533,30 +575,50 @@ BEGIN
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION 'schedule: %', SQLERRM USING ERRCODE = 'OA013', HINT = 'durations are like 15m, times like 2026-11-20T03:00:00Z';
     END;
+    wrong := CASE
+        WHEN wanted.overlap_policy = 'allow' AND wanted.at_once > 1 THEN 'at_once with overlap_policy allow, which never holds a run back'
+        WHEN def ? 'timezone' AND def ->> 'timezone' <> 'UTC' AND NOT def ?| '{cron,except}' THEN 'timezone without cron and except: every and at are the same in all time zones'
+        WHEN def ? 'catchup_max' AND NOT wanted.catchup THEN 'catchup_max without catchup' END;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'schedule: %', wrong USING ERRCODE = 'OA013', HINT = 'remove one of the two';
+    END IF;
     wanted.params := coalesce(def -> 'params', '{}');
     wanted.labels := coalesce(def -> 'labels', '{}');
     wanted.name := coalesce(def ->> 'name', oarlock.timing_text(wanted.timing));
     PERFORM oarlock.check_schedule(wanted);
     PERFORM oarlock.check_labels('labels', wanted.labels);
     PERFORM oarlock.check_params(v.params, wanted.params, format('schedule %s: ', wanted.name));
-    INSERT INTO oarlock.schedules (dag_id, name, owner, timing, params, labels, overlap_policy, at_once, catchup, catchup_window, catchup_max,
-        jitter_ms, pause_on_failure, decided_at)
-    VALUES (dag, wanted.name, owner, wanted.timing, wanted.params, wanted.labels, wanted.overlap_policy, wanted.at_once, wanted.catchup,
-        wanted.catchup_window, wanted.catchup_max, wanted.jitter_ms, wanted.pause_on_failure, clock_timestamp())
-    ON CONFLICT DO NOTHING RETURNING * INTO made;
-    IF FOUND THEN
-        PERFORM oarlock.arm_schedule(made);
-        RETURN made;
+    LOOP
+        SELECT * INTO kept FROM oarlock.schedules x
+         WHERE x.dag_id = dag AND coalesce(x.owner, '') = coalesce(owner, '') AND x.name = wanted.name AND x.ended_at IS NULL FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO oarlock.schedules (dag_id, name, owner, timing, params, labels, overlap_policy, at_once, catchup, catchup_window, catchup_max,
+            jitter_ms, pause_on_failure, decided_at)
+        VALUES (dag, wanted.name, owner, wanted.timing, wanted.params, wanted.labels, wanted.overlap_policy, wanted.at_once, wanted.catchup,
+            wanted.catchup_window, wanted.catchup_max, wanted.jitter_ms, wanted.pause_on_failure, clock_timestamp())
+        ON CONFLICT DO NOTHING RETURNING * INTO made;
+        IF FOUND THEN
+            PERFORM oarlock.arm_schedule(made);
+            RETURN made;
+        END IF;
+    END LOOP;
+    IF (wanted.timing, wanted.params, wanted.labels, wanted.overlap_policy, wanted.at_once, wanted.catchup, wanted.catchup_window, wanted.catchup_max,
+        wanted.jitter_ms, wanted.pause_on_failure) IS NOT DISTINCT FROM
+       (kept.timing, kept.params, kept.labels, kept.overlap_policy, kept.at_once, kept.catchup, kept.catchup_window, kept.catchup_max,
+        kept.jitter_ms, kept.pause_on_failure) THEN
+        RETURN kept;
     END IF;
-    SELECT * INTO kept FROM oarlock.schedules x
-     WHERE x.dag_id = dag AND x.owner IS NOT DISTINCT FROM owner AND x.name = wanted.name AND x.ended_at IS NULL FOR NO KEY UPDATE;
+    IF kept.timing <> wanted.timing THEN
+        PERFORM oarlock.pass_over(kept, clock_timestamp(), 'dropped', 'the times were edited');
+    END IF;
     UPDATE oarlock.schedules x
        SET timing = wanted.timing, params = wanted.params, labels = wanted.labels, overlap_policy = wanted.overlap_policy, at_once = wanted.at_once,
            catchup = wanted.catchup, catchup_window = wanted.catchup_window, catchup_max = wanted.catchup_max, jitter_ms = wanted.jitter_ms,
            pause_on_failure = wanted.pause_on_failure,
            decided_at = CASE WHEN x.timing = wanted.timing THEN x.decided_at ELSE greatest(x.decided_at, clock_timestamp()) END
      WHERE x.schedule_id = kept.schedule_id RETURNING x.* INTO made;
-    IF (made.timing, made.jitter_ms) IS DISTINCT FROM (kept.timing, kept.jitter_ms) THEN
+    IF made.timing <> kept.timing OR made.jitter_ms <> kept.jitter_ms
+       AND NOT EXISTS (SELECT FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = made.schedule_id AND a.held_from IS NOT NULL) THEN
         PERFORM oarlock.arm_schedule(made);
     END IF;
     RETURN made;
@@ -646,14 +708,19 @@ BEGIN ATOMIC
              JOIN oarlock.dags d USING (dag_id)
              JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
             CROSS JOIN LATERAL (SELECT x.ctid FROM oarlock.fires x
-                                 WHERE x.schedule_id = s.schedule_id AND x.logical_at < clock_timestamp() - v.retention_days * interval '1 day'
+                                 WHERE x.schedule_id = s.schedule_id AND (x.logical_at < clock_timestamp() - v.retention_days * interval '1 day' OR s.ended_at IS NOT NULL)
                                    AND x.decided_at < clock_timestamp() - v.retention_days * interval '1 day' LIMIT prune_fires.batch) old
             LIMIT prune_fires.batch));
-    DELETE FROM oarlock.schedules s
-     USING oarlock.dags d JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
-     WHERE d.dag_id = s.dag_id AND s.ended_at < clock_timestamp() - v.retention_days * interval '1 day'
-       AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id)
-       AND NOT EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id);
+    DELETE FROM oarlock.schedules x
+     WHERE x.schedule_id = ANY (ARRAY(
+           SELECT s.schedule_id FROM oarlock.schedules s
+             JOIN oarlock.dags d USING (dag_id)
+             JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version AND v.retention_days > 0
+            WHERE s.ended_at < clock_timestamp() - v.retention_days * interval '1 day'
+              AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.retry_of IS NULL) -- in two, as the indexes are
+              AND NOT EXISTS (SELECT FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.retry_of IS NOT NULL)
+              AND NOT EXISTS (SELECT FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id)
+            LIMIT prune_fires.batch));
 END;
 -- +goose StatementEnd
 
@@ -669,7 +736,7 @@ BEGIN
      WHERE d.name = dag AND x.name = name AND (x.ended_at IS NULL OR past AND x.backfill_of IS NOT NULL) AND (for_all OR x.owner = session_user) AND (owner IS NULL OR coalesce(x.owner, '') = owner)
      ORDER BY x.owner = session_user DESC NULLS LAST, x.owner NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat(left(name, 100), CASE WHEN NOT for_all THEN ' of yours' ELSE ' of ' || nullif(owner, '') END)
+        RAISE EXCEPTION 'dag % has no schedule %', left(dag, 100), concat_ws(' ', left(name, 100), CASE WHEN NOT for_all THEN 'of yours' ELSE 'of ' || nullif(owner, '') END)
             USING ERRCODE = 'OA016', HINT = 'see SELECT * FROM oarlock.schedule_list()';
     END IF;
     RETURN s;
@@ -720,7 +787,6 @@ BEGIN
     IF NOT oarlock.operates() AND (s.timing).every_ms < 10000 THEN
         RAISE EXCEPTION 'schedule %: every is less than 10 seconds', s.name USING ERRCODE = 'OA013', HINT = 'administrators may have it down to 1s';
     END IF;
-    PERFORM oarlock.check_number();
     RETURN s;
 END $$;
 -- +goose StatementEnd
@@ -747,6 +813,7 @@ BEGIN
         'labels', labels, 'overlap_policy', overlap_policy, 'at_once', at_once, 'catchup', catchup, 'catchup_window', catchup_window,
         'catchup_max', catchup_max, 'jitter', jitter, 'start', start_at, 'end', end_at, 'except', to_jsonb(except_at),
         'pause_on_failure', pause_on_failure)) || jsonb_build_object('params', coalesce(params, '{}')));
+    PERFORM oarlock.check_number();
     schedule_id := s.schedule_id;
     next_at := oarlock.next_of(s);
 END $$;
@@ -774,16 +841,17 @@ BEGIN
             HINT = 'like [{"dag": "report", "name": "nightly", "cron": "30 3 * * *"}]; an empty one drops all';
     END IF;
     FOR def IN SELECT d FROM jsonb_array_elements(schedules) d ORDER BY d ->> 'dag', d ->> 'name' LOOP
-        IF put_schedules.dag IS NOT NULL AND def ? 'dag' AND def ->> 'dag' <> put_schedules.dag OR NOT def ? 'name' THEN
+        dag_name := CASE WHEN def ? 'dag' THEN def ->> 'dag' ELSE put_schedules.dag END;
+        IF jsonb_typeof(def) <> 'object' OR jsonb_typeof(def -> 'name') IS DISTINCT FROM 'string' OR (dag_name = coalesce(put_schedules.dag, dag_name)) IS NOT TRUE THEN
             RAISE EXCEPTION 'each schedule has a name, and a dag that is %', coalesce(put_schedules.dag, 'named') USING ERRCODE = 'OA013',
                 HINT = 'like {"dag": "report", "name": "nightly", "cron": "30 3 * * *"}';
         END IF;
-        s := oarlock.put_own(coalesce(def ->> 'dag', put_schedules.dag), def - 'dag');
+        CONTINUE WHEN def -> 'enabled' = 'false';
+        s := oarlock.put_own(dag_name, def - 'dag');
         IF s.schedule_id = ANY (kept) THEN
             RAISE EXCEPTION 'schedule % is there twice', s.name USING ERRCODE = 'OA013', HINT = 'names are unique within a dag';
         END IF;
         kept := kept || s.schedule_id;
-        dag_name := coalesce(def ->> 'dag', put_schedules.dag);
         name := s.name;
         schedule_id := s.schedule_id;
         next_at := oarlock.next_of(s);
@@ -791,6 +859,7 @@ BEGIN
     END LOOP;
     PERFORM oarlock.end_schedule(x.schedule_id) FROM oarlock.schedules x JOIN oarlock.dags d USING (dag_id)
       WHERE x.owner = session_user AND x.ended_at IS NULL AND x.backfill_of IS NULL AND x.schedule_id <> ALL (kept) AND (put_schedules.dag IS NULL OR d.name = put_schedules.dag);
+    PERFORM oarlock.check_number();
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -850,6 +919,8 @@ DECLARE
 BEGIN
     IF s.paused_by IS NOT NULL THEN
         IF s.backfill_of IS NULL AND NOT coalesce(catch_up, false) THEN
+            PERFORM oarlock.pass_over(s, s.paused_at, 'skipped', 'held back when it was paused');
+            s.decided_at := greatest(s.decided_at, s.paused_at);
             PERFORM oarlock.pass_over(s, now, 'skipped', 'paused by ' || s.paused_by);
             s.decided_at := greatest(s.decided_at, now);
         END IF;
@@ -873,20 +944,17 @@ CREATE FUNCTION oarlock.trigger_schedule(dag text, name text, logical_at timesta
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s    oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
-    had  oarlock.fires;
+    at   timestamptz := coalesce(logical_at, now());
+    had  bigint := (SELECT f.run_id FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = at AND f.outcome = 'fired');
     made record;
 BEGIN
-    IF NOT isfinite(logical_at) THEN
-        RAISE EXCEPTION 'logical_at must be a moment, not infinity' USING ERRCODE = 'OA013', HINT = 'leave it out for now';
+    IF at NOT BETWEEN '0020-01-01T00:00:00Z' AND '9899-12-31T23:59:59Z' THEN
+        RAISE EXCEPTION 'logical_at must be a moment of the years 20 to 9899' USING ERRCODE = 'OA013', HINT = 'leave it out for now';
+    ELSIF had IS NOT NULL THEN
+        RETURN had;
     END IF;
-    SELECT * INTO had FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = coalesce(trigger_schedule.logical_at, now());
-    IF had.run_id IS NOT NULL THEN
-        RETURN had.run_id;
-    ELSIF FOUND THEN -- what was skipped or refused then runs now
-        DELETE FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = had.logical_at;
-    END IF;
-    SELECT m.* INTO made FROM oarlock.dags d, oarlock.make_run(s, d, coalesce(logical_at, now()), 'manual', 'triggered by ' || session_user) m
-     WHERE d.dag_id = s.dag_id;
+    PERFORM oarlock.forget_time(s, at);
+    SELECT m.* INTO made FROM oarlock.dags d, oarlock.make_run(s, d, at, 'manual', 'triggered by ' || session_user) m WHERE d.dag_id = s.dag_id;
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;
@@ -900,6 +968,18 @@ SELECT oarlock.trigger_schedule('report', 'acme nightly', logical_at => '2026-11
 -- +goose StatementEnd
 
 -- Seeing schedules ----------------------------------------------------------------------------------------------------
+
+-- How many rows somebody wants.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_rows(rows int, usual int) RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF rows < 0 THEN
+        RAISE EXCEPTION 'rows is %', rows USING ERRCODE = 'OA013', HINT = format('leave it out for %s', usual);
+    END IF;
+    RETURN coalesce(rows, usual);
+END $$;
+-- +goose StatementEnd
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.schedule_list(dag text DEFAULT NULL, owner text DEFAULT NULL, rows int DEFAULT 1000, after bigint DEFAULT 0, name text DEFAULT NULL)
@@ -920,11 +1000,11 @@ BEGIN ATOMIC
       FROM oarlock.schedules s
       JOIN oarlock.dags d USING (dag_id)
       LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
-      LEFT JOIN LATERAL (SELECT * FROM oarlock.fires x WHERE x.schedule_id = s.schedule_id ORDER BY x.logical_at DESC LIMIT 1) f ON true
-     WHERE s.ended_at IS NULL AND s.schedule_id > schedule_list.after AND (s.owner = session_user OR oarlock.sees_all())
+      LEFT JOIN LATERAL (SELECT * FROM oarlock.fires x WHERE x.schedule_id = s.schedule_id AND x.logical_at <= clock_timestamp() ORDER BY x.logical_at DESC LIMIT 1) f ON true
+     WHERE s.ended_at IS NULL AND s.schedule_id > coalesce(schedule_list.after, 0) AND (s.owner = session_user OR oarlock.sees_all())
        AND (schedule_list.dag IS NULL OR d.name = schedule_list.dag) AND (schedule_list.owner IS NULL OR coalesce(s.owner, '') = schedule_list.owner)
        AND (schedule_list.name IS NULL OR s.name = schedule_list.name)
-     ORDER BY s.schedule_id LIMIT schedule_list.rows;
+     ORDER BY s.schedule_id LIMIT oarlock.check_rows(schedule_list.rows, 1000);
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -945,7 +1025,8 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT f.logical_at, f.until, f.count, f.outcome, f.run_id, r.state, f.reason, f.decided_at
                    FROM oarlock.fires f LEFT JOIN oarlock.runs r ON r.run_id = f.run_id
-                  WHERE f.schedule_id = s.schedule_id AND f.logical_at >= schedule_fires.since ORDER BY f.logical_at DESC LIMIT schedule_fires.rows;
+                  WHERE f.schedule_id = s.schedule_id AND coalesce(f.until, f.logical_at) >= coalesce(schedule_fires.since, '-infinity')
+                  ORDER BY f.logical_at DESC LIMIT oarlock.check_rows(schedule_fires.rows, 100);
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
@@ -962,6 +1043,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp A
 DECLARE
     s  oarlock.schedules := oarlock.find_schedule(dag, name, owner, oarlock.sees_all());
 BEGIN
+    n := coalesce(n, 5);
     IF n NOT BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION 'n is from 1 to 1000, not %', n USING ERRCODE = 'OA013', HINT = 'begin from another time with oarlock.cron_times';
     END IF;
@@ -985,6 +1067,7 @@ SELECT * FROM oarlock.schedule_times('report', 'acme nightly', 3);
 DROP FUNCTION oarlock.schedule_times(text, text, int, text);
 DROP FUNCTION oarlock.schedule_fires(text, text, timestamptz, int, text);
 DROP FUNCTION oarlock.schedule_list(text, text, int, bigint, text);
+DROP FUNCTION oarlock.check_rows(int, int);
 DROP FUNCTION oarlock.trigger_schedule(text, text, timestamptz, text);
 DROP FUNCTION oarlock.resume_schedule(text, text, bool, text);
 DROP FUNCTION oarlock.pause_schedule(text, text, text, text);
@@ -1012,6 +1095,8 @@ DROP FUNCTION oarlock.fires_above(oarlock.schedules, timestamptz, timestamptz, t
 DROP FUNCTION oarlock.fire(oarlock.schedules, oarlock.dags, timestamptz, bool);
 DROP FUNCTION oarlock.make_run(oarlock.schedules, oarlock.dags, timestamptz, text, text);
 DROP FUNCTION oarlock.check_owner(oarlock.dags, text);
+DROP FUNCTION oarlock.forget_time(oarlock.schedules, timestamptz);
+DROP FUNCTION oarlock.record_stretch(oarlock.schedules, timestamptz, timestamptz, text, text);
 DROP FUNCTION oarlock.pass_over(oarlock.schedules, timestamptz, text, text);
 DROP FUNCTION oarlock.count_times(oarlock.timing, timestamptz, timestamptz, int);
 DROP FUNCTION oarlock.arm_schedule(oarlock.schedules);

@@ -10,4 +10,4 @@ UNION ALL
 SELECT f.run_id, f.schedule_id, f.logical_at, f.outcome
   FROM oarlock.fires f
   JOIN oarlock.runs r ON r.run_id = f.run_id
- WHERE (r.schedule_id, r.logical_at) IS DISTINCT FROM (f.schedule_id, f.logical_at)
+ WHERE f.outcome = 'fired' AND (r.schedule_id, r.logical_at) IS DISTINCT FROM (f.schedule_id, f.logical_at)
