@@ -425,6 +425,9 @@ func TestAttend_RefusesWhatMayNotRun(t *testing.T) {
 		t.Errorf("a queue that was full for a minute: %s", got)
 	}
 	must(t, b.conn, "SELECT oarlock.set_dag('nightly', removed => true)")
+	if got := try(own, 1); got != "" {
+		t.Errorf("of a removed DAG: %s", got)
+	}
 	if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda WHERE kind = 'schedule'"); n != 0 {
 		t.Errorf("%d schedules of a removed DAG are on the agenda", n)
 	}

@@ -36,7 +36,9 @@ type Schedule struct {
 	PausedBy   string
 	PausedAt   time.Time
 	PauseNote  string
-	NextAt     time.Time      // when it fires next, its jitter included; zero: never, or it is paused
+	NextAt     time.Time      // when it fires next, its jitter included; zero: never, it is paused, or it is held back
+	HeldFrom   time.Time      // since when a run that is not over, a full queue or an error holds it back; zero: nothing does
+	Removed    bool           // its DAG was removed
 	Last       Fire           // the newest time that is decided, without Times and DecidedAt; zero: none is
 	Unfinished int            // runs
 	Failures   int            // runs that failed in a row
@@ -192,7 +194,8 @@ func scanSchedule(row pgx.CollectableRow) (s Schedule, err error) {
 		&s.CatchupMax, &jitter, &s.PauseOnFailure, (*zeronull.Text)(&s.PausedBy), (*zeronull.Timestamptz)(&s.PausedAt),
 		(*zeronull.Text)(&s.PauseNote), (*zeronull.Timestamptz)(&s.NextAt), (*zeronull.Timestamptz)(&s.Last.LogicalAt),
 		(*zeronull.Text)(&s.Last.Outcome), (*zeronull.Int8)(&s.Last.Run), (*zeronull.Text)(&s.Last.Reason), &s.Unfinished, &s.Failures, &s.Errors, &s.Error,
-		(*zeronull.Int8)(&b.Of), (*zeronull.Timestamptz)(&b.From), (*zeronull.Timestamptz)(&b.Until), (*zeronull.Text)(&b.Reprocess), &b.NewestFirst, &b.DecidedAt)
+		(*zeronull.Int8)(&b.Of), (*zeronull.Timestamptz)(&b.From), (*zeronull.Timestamptz)(&b.Until), (*zeronull.Text)(&b.Reprocess), &b.NewestFirst, &b.DecidedAt,
+		(*zeronull.Timestamptz)(&s.HeldFrom), &s.Removed)
 	if b.Of != 0 {
 		s.Backfill = &b
 	}

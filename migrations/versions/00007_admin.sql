@@ -137,7 +137,7 @@ BEGIN
     IF paused IS NOT NULL THEN
         PERFORM oarlock.place_dag(changed);
     END IF;
-    IF removed IS NOT NULL THEN
+    IF NOT removed THEN
         PERFORM oarlock.place_schedules(changed);
     END IF;
 END $$;

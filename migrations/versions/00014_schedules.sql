@@ -120,8 +120,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     coming timestamptz := CASE WHEN s.backfill_of IS NOT NULL THEN clock_timestamp() ELSE oarlock.coming_of(s) END;
 BEGIN
-    IF coming IS NULL OR s.paused_by IS NOT NULL OR s.ended_at IS NOT NULL
-       OR EXISTS (SELECT FROM oarlock.dags d WHERE d.dag_id = s.dag_id AND d.removed_at IS NOT NULL) THEN
+    IF coming IS NULL OR s.paused_by IS NOT NULL OR s.ended_at IS NOT NULL THEN
         DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
         RETURN NULL;
     END IF;
@@ -408,7 +407,11 @@ BEGIN
                 coming := upto;
             END IF;
             made := NULL;
-            SELECT * INTO made FROM oarlock.fire(s, d, coming, s.overlap_policy IN ('all', 'latest', 'cancel') OR item.held_from IS NULL OR item.held_from > now - interval '1 minute');
+            SELECT * INTO made FROM oarlock.fire(s, d, coming, s.overlap_policy IN ('all', 'latest', 'cancel') OR item.held_from IS NULL
+                OR greatest(item.held_from, coming) > now - interval '1 minute');
+            IF item.held_from IS NOT NULL THEN
+                made.late_ms := NULL;
+            END IF;
             IF made.outcome = 'waits' THEN
                 pause := interval '1 second';
             ELSE
@@ -582,6 +585,10 @@ BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'schedule: %', wrong USING ERRCODE = 'OA013', HINT = 'remove one of the two';
     END IF;
+    SELECT k INTO wrong FROM unnest('{every,jitter,catchup_window}'::text[]) k WHERE def ->> k ~ '^[0-9. ]+$';
+    IF FOUND THEN
+        RAISE EXCEPTION 'schedule: % has no unit', wrong USING ERRCODE = 'OA013', HINT = 'durations are like 15m';
+    END IF;
     wanted.params := coalesce(def -> 'params', '{}');
     wanted.labels := coalesce(def -> 'labels', '{}');
     wanted.name := coalesce(def ->> 'name', oarlock.timing_text(wanted.timing));
@@ -683,7 +690,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A DAG was taken out of service, or back into it: then its schedules count from now on. Its backfills go on where they stood.
+-- A DAG that was removed is back: its schedules count from now on. Its backfills go on where they stood.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_schedules(dag bigint) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -743,6 +750,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Raises OA002 where the DAG of a schedule was removed.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.check_removed(dag bigint) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    removed text := (SELECT d.name FROM oarlock.dags d WHERE d.dag_id = dag AND d.removed_at IS NOT NULL);
+BEGIN
+    IF removed IS NOT NULL THEN
+        RAISE EXCEPTION 'dag % was removed', removed USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.lock_schedule(dag text, name text, owner text) RETURNS oarlock.schedules
 LANGUAGE plpgsql AS $$
@@ -779,9 +799,8 @@ BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.name = dag;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
-    ELSIF d.removed_at IS NOT NULL THEN
-        RAISE EXCEPTION 'dag % was removed', dag USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
+    PERFORM oarlock.check_removed(d.dag_id);
     PERFORM oarlock.check_owner(d, session_user);
     s := oarlock.store_schedule(d.dag_id, session_user, def);
     IF NOT oarlock.operates() AND (s.timing).every_ms < 10000 THEN
@@ -791,10 +810,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- When a schedule fires next, its jitter included; null: never, or it is paused.
+-- When a schedule fires next, its jitter included; null: never, it is paused, or something holds it back.
 CREATE FUNCTION oarlock.next_of(s oarlock.schedules) RETURNS timestamptz
 LANGUAGE sql STABLE
-RETURN (SELECT a.at FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = (s).schedule_id);
+RETURN (SELECT a.at FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = (s).schedule_id AND a.held_from IS NULL);
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_schedule(dag text, name text, cron text DEFAULT NULL, every interval DEFAULT NULL, at timestamptz DEFAULT NULL,
@@ -953,6 +972,7 @@ BEGIN
     ELSIF had IS NOT NULL THEN
         RETURN had;
     END IF;
+    PERFORM oarlock.check_removed(s.dag_id);
     PERFORM oarlock.forget_time(s, at);
     SELECT m.* INTO made FROM oarlock.dags d, oarlock.make_run(s, d, at, 'manual', 'triggered by ' || session_user) m WHERE d.dag_id = s.dag_id;
     PERFORM oarlock.wake(made.lane, 1);
@@ -987,16 +1007,18 @@ RETURNS TABLE (id bigint, dag_name text, name text, schedule_owner text, cron te
     end_at timestamptz, except_at text[], params jsonb, labels jsonb, overlap_policy text, at_once int, catchup bool, catchup_window interval,
     catchup_max int, jitter interval, pause_on_failure int, paused_by text, paused_at timestamptz, pause_note text, next_at timestamptz,
     last_at timestamptz, last_outcome text, last_run bigint, last_reason text, unfinished bigint, failures int, errors int, error text,
-    backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool, decided_at timestamptz)
+    backfill_of bigint, from_at timestamptz, until_at timestamptz, reprocess text, newest_first bool, decided_at timestamptz,
+    held_from timestamptz, dag_removed_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT s.schedule_id, d.name, s.name, s.owner, (s.timing).cron, (s.timing).every_ms * interval '1 millisecond', (s.timing).at, (s.timing).timezone,
            (s.timing).start_at, (s.timing).end_at, (s.timing).except_at, s.params, s.labels, s.overlap_policy, s.at_once, s.catchup, s.catchup_window,
            s.catchup_max, s.jitter_ms * interval '1 millisecond', s.pause_on_failure, s.paused_by, s.paused_at, s.pause_note,
-           a.at,
+           CASE WHEN d.removed_at IS NULL AND a.held_from IS NULL THEN a.at END,
            f.logical_at, f.outcome, f.run_id, f.reason,
            (SELECT count(*) FROM oarlock.runs r WHERE r.schedule_id = s.schedule_id AND r.finished_at IS NULL),
-           s.failures, coalesce(a.errors, 0), coalesce(a.error, ''), s.backfill_of, s.from_at, s.until_at, s.reprocess, s.newest_first, s.decided_at
+           s.failures, coalesce(a.errors, 0), coalesce(a.error, ''), s.backfill_of, s.from_at, s.until_at, s.reprocess, s.newest_first, s.decided_at,
+           a.held_from, d.removed_at
       FROM oarlock.schedules s
       JOIN oarlock.dags d USING (dag_id)
       LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
@@ -1008,7 +1030,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. `owner` is whose, `''` for those of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
+COMMENT ON FUNCTION oarlock.schedule_list IS $$Your schedules by number; readers, workers and administrators: all. Page on with `after`. Since `held_from` something holds a schedule back: a run that is not over, a full queue, an error; it has no `next_at` then. `owner` is whose, `''` for those of files. `last_…` is the newest time that is decided, `unfinished` counts runs, `failures` those that failed in a row. Up to `decided_at` all times are decided; a backfill with `newest_first`: from there on.
 
 ```sql
 SELECT dag_name, name, next_at, last_outcome FROM oarlock.schedule_list('report');
@@ -1078,6 +1100,7 @@ DROP FUNCTION oarlock.next_of(oarlock.schedules);
 DROP FUNCTION oarlock.put_own(text, jsonb);
 DROP FUNCTION oarlock.check_number();
 DROP FUNCTION oarlock.lock_schedule(text, text, text);
+DROP FUNCTION oarlock.check_removed(bigint);
 DROP FUNCTION oarlock.find_schedule(text, text, text, bool, bool);
 DROP FUNCTION oarlock.prune_fires(int);
 DROP FUNCTION oarlock.place_schedules(bigint);
