@@ -197,6 +197,118 @@ func TestAttend_WhatWasHeldBackIsNotLate(t *testing.T) {
 	}
 }
 
+// holdBack has so many hours of a schedule held back by a run of it that is not over, and returns that run.
+func (b bundle) holdBack(t *testing.T, id int64) int64 {
+	t.Helper()
+	run := b.unfinished(t, id)
+	must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", run)
+	must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule' AND id = $1", id) // else they were late
+	attend(t, b.conn)
+	if got := b.decided(t, id); got != "" || !get[bool](t, b.conn, "SELECT held_from IS NOT NULL AND at > now() FROM oarlock.agenda WHERE id = $1", id) {
+		t.Fatalf("decided %q, or not held back", got)
+	}
+	return run
+}
+
+func TestAttend_WhatIsHeldBackFiresAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id := b.hourly(t, "s", 3, ", overlap_policy => 'all'")
+	b.holdBack(t, id)
+	must(t, b.conn, `SELECT oarlock.put_schedule('nightly', 's', every => '1 hour', start_at => (s.timing).start_at, overlap_policy => 'all', jitter => '1 minute')
+		FROM oarlock.schedules s WHERE schedule_id = $1`, id)
+	for range 3 {
+		b.endOldest(t, id, "succeeded")
+	}
+	if got := b.decided(t, id); got != "fired, fired, fired" {
+		t.Errorf("with another jitter: %s, want all fired", got)
+	}
+}
+
+func TestAttend_WhatFailedIsHeldBackAgain(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id := b.hourly(t, "s", 1, ", overlap_policy => 'all'")
+	must(t, b.conn, "UPDATE oarlock.agenda SET errors = 1, error = 'x', held_from = at WHERE kind = 'schedule'")
+	b.holdBack(t, id)
+	if got := get[string](t, b.conn, "SELECT concat_ws(' ', errors, nullif(error, '')) FROM oarlock.agenda"); got != "0" {
+		t.Errorf("put off, it still says %s", got)
+	}
+	b.endOldest(t, id, "succeeded")
+	if got := b.decided(t, id); got != "fired" {
+		t.Errorf("when the run has ended: %q, want it fired", got)
+	}
+}
+
+// A full queue is waited for for a minute. What an overlap holds back waits however long, as it did before the queue was full.
+func TestAttend_WaitsForRoomAsLongAsItsPolicy(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]string{"all": "", "skip": "refused", "allow": "refused"} {
+		b := api(t)
+		b.put(t, nightlyDAG)
+		id := b.hourly(t, "s", 1, fmt.Sprintf(", catchup => true, overlap_policy => '%s'", policy))
+		if policy == "all" {
+			run := b.holdBack(t, id)
+			b.claim(t, run)
+			b.leave(t, run, "succeeded")
+		}
+		must(t, b.conn, "SELECT oarlock.set_queue('default', max_queued => 1)")
+		filler := enqueue(t, b.conn)
+		for _, held := range []string{"0 minutes", "10 minutes", "1 day"} {
+			if held != "0 minutes" {
+				must(t, b.conn, "UPDATE oarlock.agenda SET at = now(), held_from = now() - $1::interval WHERE kind = 'schedule'", held)
+			}
+			attend(t, b.conn)
+			attend(t, b.conn) // what the end of the run woke
+			if got := b.decided(t, id); held == "0 minutes" && got != "" || held != "0 minutes" && got != want {
+				t.Errorf("%s, held back for %s: %q, want %q", policy, held, got, want)
+			}
+			if policy != "all" && held == "10 minutes" {
+				break
+			}
+		}
+		must(t, b.conn, "SELECT oarlock.cancel($1)", filler)
+		b.wakeAll(t)
+		attend(t, b.conn)
+		if got := b.decided(t, id); policy == "all" && got != "fired" {
+			t.Errorf("with room: %q, want it fired", got)
+		}
+	}
+}
+
+// What was due, and held back, is recorded with the reason when an edit or a pause takes it away.
+func TestAttend_WhatIsTakenAwayIsRecorded(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	reasons := func(id int64) string {
+		return strings.Join(b.list(t, "SELECT concat_ws(' ', outcome, count, reason) FROM oarlock.fires WHERE schedule_id = $1 ORDER BY logical_at", id), ", ")
+	}
+	edited := b.hourly(t, "edited", 3, ", overlap_policy => 'all'")
+	b.holdBack(t, edited)
+	must(t, b.conn, "SELECT oarlock.put_schedule('nightly', 'edited', every => '2 hours', overlap_policy => 'all')")
+	if got := reasons(edited); got != "dropped 3 the times were edited" {
+		t.Errorf("edited: %s", got)
+	}
+	attend(t, b.conn)
+	if got := reasons(edited); got != "dropped 3 the times were edited" {
+		t.Errorf("later: %s", got)
+	}
+
+	paused := b.hourly(t, "paused", 3, ", overlap_policy => 'all'")
+	b.holdBack(t, paused)
+	must(t, b.conn, "SELECT oarlock.pause_schedule('nightly', 'paused')")
+	must(t, b.conn, `UPDATE oarlock.schedules SET timing.start_at = (timing).start_at - interval '2 hours', decided_at = decided_at - interval '2 hours',
+		paused_at = paused_at - interval '2 hours' WHERE schedule_id = $1`, paused) // two hours ago
+	must(t, b.conn, "SELECT oarlock.resume_schedule('nightly', 'paused')")
+	by := get[string](t, b.conn, "SELECT session_user")
+	if got, want := reasons(paused), "skipped 3 held back when it was paused, skipped 2 paused by "+by; got != want {
+		t.Errorf("resumed: %s, want %s", got, want)
+	}
+}
+
 // endings are all the ways in which runs end.
 func (b bundle) endings() map[string]func(t *testing.T, run int64) {
 	return map[string]func(*testing.T, int64){
@@ -276,6 +388,31 @@ func TestAttend_PausesAScheduleWhoseRunsFail(t *testing.T) {
 	finish(6, "failed")
 	if got := get[string](t, b.conn, paused, id); got != "" {
 		t.Errorf("resumed, it counts anew: %s", got)
+	}
+}
+
+// The end that pauses a schedule and what is due of it may come to one call.
+func TestAttend_NothingFiresAfterAPause(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	for _, policy := range []string{"allow", "all"} {
+		id := b.hourly(t, policy, 2, fmt.Sprintf(", catchup => true, overlap_policy => '%s', pause_on_failure => 1", policy))
+		run := b.unfinished(t, id)
+		must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", run)
+		b.claim(t, run)
+		b.leave(t, run, "failed")
+		must(t, b.conn, "UPDATE oarlock.agenda SET at = now() - interval '1 day' WHERE kind = 'ended'")
+		if got := b.list(t, "SELECT concat_ws(' ', kind, outcome) FROM oarlock.attend('-infinity', 32)"); !slices.Equal(got, []string{"ended paused"}) {
+			t.Errorf("%s: one call says %q, want the pause alone", policy, got)
+		}
+		attend(t, b.conn)
+		if got := b.decided(t, id); got != "" {
+			t.Errorf("%s: %s after the pause", policy, got)
+		}
+		if n := get[int](t, b.conn, "SELECT count(*) FROM oarlock.agenda"); n != 0 {
+			t.Errorf("%s: %d items on the agenda", policy, n)
+		}
 	}
 }
 

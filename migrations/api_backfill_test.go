@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // past puts a schedule that has decided so many hours, and returns the first of its times. The last was half an hour ago.
@@ -101,6 +103,23 @@ func TestBackfill_ReprocessSaysWhichTimesFire(t *testing.T) {
 				t.Errorf("then the first would be spared because %q", got)
 			}
 		}
+	}
+}
+
+func TestBackfill_OverWhatSucceededBreaksNothing(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	first := b.past(t, "s", 3, "")
+	b.runAt(t, "s", first, "succeeded")
+	b.runAt(t, "s", first.Add(time.Hour), "failed")
+	id := b.fill(t, "s", first, 3, ", at_once => 3")
+	attend(t, b.conn)
+	if got := b.decided(t, id); got != "skipped, fired, fired" {
+		t.Fatalf("decided %s", got)
+	}
+	if broken := b.list(t, "SELECT x::text FROM ("+sql.Named("invariants/s11_fired_amiss")+") x"); len(broken) > 0 {
+		t.Errorf("S11: %v", broken)
 	}
 }
 
