@@ -88,37 +88,40 @@ func TestDocs_SQLAPIIsWhatTheCommentsSay(t *testing.T) {
 
 var example = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
+// The examples of a guide follow each other, as for a reader who types them. Those of the SQL API stand each for itself.
 func TestDocs_EveryExampleRuns(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	must(t, b.conn, "ALTER TABLE oarlock.runs ALTER COLUMN run_id RESTART WITH 40")
 	b.finish(t, enqueue(t, b.conn), 0)
 	enqueue(t, b.conn)
-	must(t, b.conn, `SELECT oarlock.put_schedule('report', 'acme nightly', every => '1d', params => '{"day": "x"}')`)
 	must(t, b.conn, "INSERT INTO oarlock.controls (control_id, run_id, verb, by) OVERRIDING SYSTEM VALUE VALUES (7, 41, 'pause', 'x')")
 	must(t, b.conn, "ALTER TABLE oarlock.controls ALTER COLUMN control_id RESTART WITH 8")
-	head, err := os.ReadFile("testdata/sql-api.head.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide, err := os.ReadFile("../docs/schedules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := []string{string(head), string(guide)}
-	for _, e := range b.described(t) {
-		texts = append(texts, e.Text)
-	}
 	ran := 0
-	for _, text := range texts {
+	run := func(text, before, after string) {
 		for _, found := range example.FindAllStringSubmatch(text, -1) {
-			must(t, b.conn, "BEGIN")
+			must(t, b.conn, before)
 			if _, err := b.conn.Exec(t.Context(), found[1]); err != nil {
 				t.Errorf("%s: %v", found[1], err)
 			}
-			must(t, b.conn, "ROLLBACK")
+			must(t, b.conn, after)
 			ran++
 		}
+	}
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	run(read("../docs/schedules.md"), "", "")
+	if got := b.list(t, "SELECT name FROM oarlock.schedule_list('report') WHERE backfill_of IS NULL ORDER BY name"); !slices.Equal(got, []string{"acme nightly", "globex hourly"}) {
+		t.Errorf("the guide leaves schedules %q", got)
+	}
+	run(read("testdata/sql-api.head.md"), "BEGIN", "ROLLBACK")
+	for _, e := range b.described(t) {
+		run(e.Text, "BEGIN", "ROLLBACK")
 	}
 	if ran < 20 {
 		t.Errorf("only %d examples were found", ran)
