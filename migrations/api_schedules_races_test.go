@@ -84,7 +84,7 @@ func TestSchedules_PutWhileTheyAreDropped(t *testing.T) {
 	t.Parallel()
 	b := api(t)
 	b.put(t, nightlyDAG)
-	const puts = 400
+	const puts = 200
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	dropper, done := connect(t, b.db.URL), make(chan error, 1)

@@ -278,3 +278,34 @@ func TestSchedules_TriggeredTimesLeaveTheOthers(t *testing.T) {
 		}
 	}
 }
+
+// A run may be triggered for a moment that is no time of the schedule, or for one that is only since an edit.
+func TestSchedules_TriggeredAmongOthersChangeNothingElse(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	first := func(id int64) time.Time {
+		return get[time.Time](t, b.conn, "SELECT (timing).start_at FROM oarlock.schedules WHERE schedule_id = $1", id)
+	}
+	beside := b.hourly(t, "beside", 10, "")
+	attend(t, b.conn)
+	b.runAt(t, "beside", first(beside).Add(2*time.Hour+15*time.Minute), "")
+	run := b.runAt(t, "beside", first(beside).Add(5*time.Hour), "")
+	b.checkHours(t, "beside", beside, first(beside), 10, map[int]int64{5: run})
+
+	edited := b.hourly(t, "edited", 10, "")
+	attend(t, b.conn)
+	must(t, b.conn, "SELECT oarlock.put_schedule('nightly', 'edited', every => '5 hours', start_at => $1)", first(edited))
+	b.runAt(t, "edited", first(edited).Add(5*time.Hour), "")
+	const wrong = "SELECT concat_ws(' ', outcome, count, until - logical_at, logical_at > now()) FROM oarlock.fires WHERE schedule_id = $1 AND (count < 1 OR until < logical_at OR logical_at > now())"
+	if got := b.list(t, wrong, edited); len(got) > 0 {
+		t.Errorf("after an edit of the times: %q", got)
+	}
+	must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = (timing).start_at - interval '1 hour', decided_at = decided_at - interval '1 hour' WHERE schedule_id = $1", edited)
+	must(t, b.conn, "UPDATE oarlock.fires SET logical_at = logical_at - interval '1 hour', until = until - interval '1 hour' WHERE schedule_id = $1", edited)
+	must(t, b.conn, "UPDATE oarlock.agenda SET at = now(), held_from = now() - interval '1 hour' WHERE id = $1", edited)
+	attend(t, b.conn)
+	if got := get[int](t, b.conn, "SELECT count(*) FROM oarlock.fires WHERE schedule_id = $1 AND logical_at > $2 AND outcome IN ('fired', 'skipped')", edited, first(edited).Add(9*time.Hour)); got != 1 {
+		t.Errorf("the next time is decided %d times: %s", got, b.decided(t, edited))
+	}
+}

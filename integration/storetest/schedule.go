@@ -22,7 +22,7 @@ import (
 const (
 	lateAfter  = time.Minute
 	lateAtMost = 10 * time.Minute // where nothing is made up for, and half the time between two fires is longer
-	fullFor    = time.Minute      // that a full queue is waited for
+	fullFor    = time.Minute      // that a full queue is waited for, by policies that wait for nothing else
 	blockedFor = time.Minute      // until a schedule that is held back is looked at without the end of a run
 )
 
@@ -81,6 +81,9 @@ func (m *Memory) syncSchedules(d *dag) error {
 		s := m.schedules[i]
 		moved := string(spell(s.spec.Timing())) != string(spell(spec.Timing()))
 		if moved {
+			for _, at := range s.due(m.now()) {
+				s.fires = append(s.fires, Fire{At: at, Outcome: "dropped"})
+			}
 			s.decided = later(s.decided, m.now())
 		}
 		if s.spec, s.clock = spec, clock; moved {
@@ -222,7 +225,8 @@ func (s *scheduleRow) attend(m *Memory) (made []queue.Decision) {
 			return made
 		default:
 			run, err := m.fire(s, due[0])
-			if refused, ok := errors.AsType[*queue.Error](err); ok && refused.Code == "OA006" && (s.held.IsZero() || now.Sub(s.held) < fullFor) {
+			patient := slices.Contains([]string{"all", "latest", "cancel"}, s.spec.OverlapPolicy) || s.held.IsZero() || now.Sub(s.held) < fullFor
+			if refused, ok := errors.AsType[*queue.Error](err); ok && refused.Code == "OA006" && patient {
 				s.putOff(now, time.Second)
 				return made
 			}
