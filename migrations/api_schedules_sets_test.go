@@ -224,7 +224,7 @@ func (b bundle) checkHours(t *testing.T, what string, id int64, first time.Time,
 	if wrong := b.list(t, times, id, first, hours, runs); len(wrong) > 0 {
 		t.Errorf("%s: hour, records and run: %v; runs are %v", what, wrong[:min(5, len(wrong))], runs)
 	}
-	const counts = `SELECT concat_ws(' ', f.outcome, f.count, n) FROM (SELECT *, 1 + round(extract(epoch FROM until - logical_at) / 3600) AS n FROM oarlock.fires WHERE schedule_id = $1) f
+	const counts = `SELECT concat_ws(' ', f.outcome, f.count, n) FROM (SELECT outcome, count, 1 + round(extract(epoch FROM until - logical_at) / 3600) AS n FROM oarlock.fires WHERE schedule_id = $1) f
 		WHERE f.count IS DISTINCT FROM CASE WHEN coalesce(f.n, 1) <= 1000 THEN coalesce(f.n, 1) END`
 	if wrong := b.list(t, counts, id); len(wrong) > 0 {
 		t.Errorf("%s: wrong counts %v: %s", what, wrong, b.decided(t, id))
