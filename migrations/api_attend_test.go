@@ -204,7 +204,7 @@ func (b bundle) holdBack(t *testing.T, id int64) int64 {
 	must(t, b.conn, "DELETE FROM oarlock.fires WHERE run_id = $1", run)
 	must(t, b.conn, "UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule' AND id = $1", id) // else they were late
 	attend(t, b.conn)
-	if got := b.decided(t, id); got != "" || !get[bool](t, b.conn, "SELECT held_from IS NOT NULL AND at > now() FROM oarlock.agenda WHERE id = $1", id) {
+	if got := b.decided(t, id); got != "" || !get[bool](t, b.conn, "SELECT held_from IS NOT NULL AND next_at IS NULL FROM oarlock.schedule_list() WHERE id = $1", id) {
 		t.Fatalf("decided %q, or not held back", got)
 	}
 	return run

@@ -153,6 +153,9 @@ func TestSchedules_PutWhileTheDAGIsRemoved(t *testing.T) {
 		if n := get[int](t, b.conn, "SELECT (SELECT count(*) FROM oarlock.fires) + (SELECT count(*) FROM oarlock.agenda)"); n != 0 {
 			t.Errorf("%s: %d decided or on the agenda: %s", kind, n, b.list(t, "SELECT concat_ws(' ', outcome, reason) FROM oarlock.fires"))
 		}
+		for _, call := range []string{"trigger_schedule('nightly', 's')", "backfill('nightly', 's', '2026-01-01Z', '2026-01-02Z')"} {
+			wantCode(t, b.conn, "OA002", "SELECT oarlock."+call)
+		}
 	}
 }
 

@@ -134,16 +134,18 @@ func TestSchedules_RefuseWhatIsNoSet(t *testing.T) {
 	app := b.user(t, "app", "oarlock_submit")
 	must(t, app, "SELECT oarlock.put_schedule('nightly', 's', every => '1h')")
 	for call, code := range map[string]string{
-		`put_schedules('["x"]')`:                                       "OA013",
-		`put_schedules('[["x"]]')`:                                     "OA013",
-		`put_schedules('[null]', 'nightly')`:                           "OA013",
-		`put_schedules('[5]', 'nightly')`:                              "OA013",
-		`put_schedules('[{"name": null, "every": "1h"}]', 'nightly')`:  "OA013",
-		`put_schedules('[{"name": 5, "every": "1h"}]', 'nightly')`:     "OA013",
-		`put_schedules('[{"name": {}, "every": "1h"}]', 'nightly')`:    "OA013",
-		`put_schedules('[{"name": "x", "every": "1h"}]')`:              "OA013",
-		`put_schedules('[{"name": "x", "dag": null, "every": "1h"}]')`: "OA013",
-		`put_schedules('[{"name": "x", "dag": "no", "every": "1h"}]')`: "OA001",
+		`put_schedules('["x"]')`:                                                  "OA013",
+		`put_schedules('[["x"]]')`:                                                "OA013",
+		`put_schedules('[null]', 'nightly')`:                                      "OA013",
+		`put_schedules('[5]', 'nightly')`:                                         "OA013",
+		`put_schedules('[{"name": null, "every": "1h"}]', 'nightly')`:             "OA013",
+		`put_schedules('[{"name": 5, "every": "1h"}]', 'nightly')`:                "OA013",
+		`put_schedules('[{"name": {}, "every": "1h"}]', 'nightly')`:               "OA013",
+		`put_schedules('[{"name": "x", "every": "1h"}]')`:                         "OA013",
+		`put_schedules('[{"name": "x", "dag": null, "every": "1h"}]')`:            "OA013",
+		`put_schedules('[{"name": "x", "dag": "no", "every": "1h"}]')`:            "OA001",
+		`put_schedules('[{"name": "x", "every": "60"}]', 'nightly')`:              "OA013", // seconds, or minutes?
+		`put_schedules('[{"name": "x", "every": "1h", "jitter": 5}]', 'nightly')`: "OA013",
 		// what a file may not say either
 		"put_schedule('nightly', 'x', every => '1h', overlap_policy => 'allow', at_once => 2)":                 "OA013",
 		"put_schedule('nightly', 'x', every => '1h', timezone => 'Europe/Paris')":                              "OA013",
