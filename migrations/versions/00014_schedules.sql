@@ -171,16 +171,18 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down what became of all fire times of a stretch, and returns how many they are; null: too many to count.
+-- Writes down what became of all fire times of a stretch, and returns how many they are; null: too many to count. After an edit of the
+-- times the first may be none of them.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.record_stretch(s oarlock.schedules, first timestamptz, upto timestamptz, outcome text, reason text) RETURNS int
 LANGUAGE plpgsql AS $$
 DECLARE
-    times int := oarlock.count_times(s.timing, first - interval '1 microsecond', upto);
+    rest int := oarlock.count_times(s.timing, first, upto, 999);
 BEGIN
     INSERT INTO oarlock.fires (schedule_id, logical_at, until, count, outcome, reason)
-    VALUES (s.schedule_id, first, CASE WHEN times IS DISTINCT FROM 1 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, times, outcome, reason);
-    RETURN times;
+    VALUES (s.schedule_id, first, CASE WHEN rest IS DISTINCT FROM 0 THEN oarlock.last_time(s.timing, upto + interval '1 microsecond') END, 1 + rest, outcome, reason)
+    ON CONFLICT DO NOTHING;
+    RETURN 1 + rest;
 END $$;
 -- +goose StatementEnd
 
@@ -189,16 +191,18 @@ END $$;
 CREATE FUNCTION oarlock.forget_time(s oarlock.schedules, at timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    had oarlock.fires;
+    had  oarlock.fires;
+    rest timestamptz := oarlock.next_time(s.timing, at);
 BEGIN
-    SELECT * INTO had FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at <= at ORDER BY f.logical_at DESC LIMIT 1;
+    SELECT * INTO had FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at <= at AND (f.logical_at = at OR f.until IS NOT NULL)
+     ORDER BY f.logical_at DESC LIMIT 1;
     IF at = had.logical_at OR at <= had.until AND at = oarlock.next_time(s.timing, at - interval '1 microsecond') THEN
         DELETE FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = had.logical_at;
         IF had.logical_at < at THEN
             PERFORM oarlock.record_stretch(s, had.logical_at, oarlock.last_time(s.timing, at), had.outcome, had.reason);
         END IF;
-        IF had.until > at THEN
-            PERFORM oarlock.record_stretch(s, oarlock.next_time(s.timing, at), had.until, had.outcome, had.reason);
+        IF rest <= had.until THEN
+            PERFORM oarlock.record_stretch(s, rest, had.until, had.outcome, had.reason);
         END IF;
     END IF;
 END $$;
