@@ -151,30 +151,51 @@ func TestCronTimes_AreForEverybody(t *testing.T) {
 	}
 }
 
-// What it costs is counted in calls, which no busy machine changes: days that are looked at, and offsets that are asked for.
+// clockCalls is how often a search for a fire calls these functions.
+type clockCalls struct{ days, offsets, leftOut, minutes int64 }
+
+func (b bundle) clockCalls(t *testing.T) clockCalls {
+	t.Helper()
+	return clockCalls{b.called(t, "cron_day"), b.called(t, "zone_offset"), b.called(t, "left_out"), b.called(t, "minute_of")}
+}
+
+// What it costs is counted in calls, which no busy machine changes: days that are looked at, offsets that are asked for, days
+// of which is asked what is left out, and times that are held against that. The cases from "all" on are the worst known.
 func TestClock_LooksAtFewDays(t *testing.T) {
 	t.Parallel()
 	b := api(t)
+	const all = "except_at => array_fill('* * * * *'::text, '{20}')"
 	for _, c := range []struct {
-		timing, at    string
-		days, offsets int64
+		timing, at string
+		most       clockCalls
 	}{
-		{"'15 2 * * *', timezone => 'Europe/Paris'", "2026-06-01T12:00Z", 4, 8},
-		{"'15 2 * * *', timezone => 'Europe/Paris'", "2026-03-28T12:00Z", 4, 24},
-		{"'* * * * *', timezone => 'Europe/Paris'", "2026-03-29T00:30Z", 4, 24},
-		{"'0 0 1 1 *'", "2026-06-01T12:00Z", 33, 8},
-		{"'0 0 29 2 *'", "2096-03-01T00:00Z", 8 * 30, 8},
-		{"'0 0 29 2 */7'", "2004-03-01T00:00Z", 11 * 30, 4},
-		{"'0 3 * * *', except_at => '{0 3 * * *}'", "2004-03-01T00:00Z", 2 * 3700, 2 * 3700},
+		{"'15 2 * * *', timezone => 'Europe/Paris'", "2026-06-01T12:00Z", clockCalls{4, 8, 0, 0}},
+		{"'15 2 * * *', timezone => 'Europe/Paris'", "2026-03-28T12:00Z", clockCalls{4, 24, 1, 0}},
+		{"'* * * * *', timezone => 'Europe/Paris'", "2026-03-29T00:30Z", clockCalls{4, 24, 1, 0}},
+		{"'0 0 1 1 *'", "2026-06-01T12:00Z", clockCalls{33, 8, 0, 0}},
+		{"'0 0 29 2 *'", "2096-03-01T00:00Z", clockCalls{8 * 30, 8, 0, 0}},
+		{"'0 0 29 2 */7'", "2004-03-01T00:00Z", clockCalls{11 * 30, 4, 0, 0}},
+		{"'* * * * *', except_at => '{* 1 * * *,2026-12-25}'", "2026-06-01T12:00Z", clockCalls{4, 8, 3, 0}},
+		{"'* * * * *', " + all, "2004-03-01T00:00Z", clockCalls{401, 2 * 401, 400, 0}},
+		{"'* * * * 0', timezone => 'Africa/Casablanca', " + all, "2013-03-01T00:00Z", clockCalls{2810, 900, 405, 800}},
+		{"'* * 25-31 3,10 0', timezone => 'Europe/Paris', " + all, "2020-03-01T00:00Z", clockCalls{640, 600, 220, 700}},
+		{"every => '24h', " + all, "2004-03-01T00:00Z", clockCalls{0, 2 * 401, 401, 401}},
+		{"every => '1s', timezone => 'Africa/Casablanca', " + all, "2013-03-01T00:00Z", clockCalls{0, 900, 401, 8000}},
+		{"every => '2m', timezone => 'Europe/Paris', except_at => array_fill('*/2 * * * *'::text, '{20}')", "2020-03-01T00:00Z", clockCalls{0, 100, 20, 10_000}},
 	} {
 		for _, function := range []string{"next_time", "last_time"} {
 			must(t, b.conn, "BEGIN")
-			daysBefore, offsetsBefore := b.called(t, "cron_day"), b.called(t, "zone_offset")
-			must(t, b.conn, fmt.Sprintf("SELECT oarlock.%s(oarlock.make_timing(%s), '%s')", function, c.timing, c.at))
-			days, offsets := b.called(t, "cron_day")-daysBefore, b.called(t, "zone_offset")-offsetsBefore
+			must(t, b.conn, fmt.Sprintf("CREATE TEMP TABLE made AS SELECT oarlock.make_timing(%s) AS timing", c.timing))
+			before, parsed := b.clockCalls(t), b.called(t, "read_cron_field")
+			must(t, b.conn, fmt.Sprintf("SELECT oarlock.%s(timing, '%s') FROM made", function, c.at))
+			after := b.clockCalls(t)
+			got := clockCalls{after.days - before.days, after.offsets - before.offsets, after.leftOut - before.leftOut, after.minutes - before.minutes}
+			if n := b.called(t, "read_cron_field") - parsed; n > 0 {
+				t.Errorf("%s of %s parses %d fields", function, c.timing, n)
+			}
 			must(t, b.conn, "ROLLBACK")
-			if days == 0 && !callsUntracked() || days > c.days || offsets > c.offsets {
-				t.Errorf("%s of %s from %s looks at %d days and %d offsets, at most %d and %d", function, c.timing, c.at, days, offsets, c.days, c.offsets)
+			if got == (clockCalls{}) && !callsUntracked() || got.days > c.most.days || got.offsets > c.most.offsets || got.leftOut > c.most.leftOut || got.minutes > c.most.minutes {
+				t.Errorf("%s of %s from %s makes these calls: %+v, at most %+v", function, c.timing, c.at, got, c.most)
 			}
 		}
 	}

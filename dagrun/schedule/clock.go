@@ -9,6 +9,7 @@ const (
 	minutesOfDay    = 24 * 60
 	secondsOfDay    = 24 * 60 * 60
 	maxDays         = 3660   // how far a cron expression is looked for
+	maxDaysLeftOut  = 400    // how many days that are left out are looked at: more than a year of daily fires
 	maxLeftOut      = 10_000 // how many points of an interval that are left out are looked at
 	microsPerSecond = 1_000_000
 )
@@ -17,6 +18,8 @@ const (
 type day int64
 
 func dayOf(wall int64) day { return day(floorDiv(wall, secondsOfDay)) }
+
+func minuteOf(wall int64) int { return int(floorDiv(wall-dayOf(wall).seconds(), 60)) }
 
 func (d day) seconds() int64 { return int64(d) * secondsOfDay }
 
@@ -45,7 +48,8 @@ func floorDiv(a, b int64) int64 {
 
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// Next returns the first fire after a moment, and false where there is none: of a cron expression none within ten years.
+// Next returns the first fire after a moment, and false where there is none within ten years, or where 400 days are left out
+// before it.
 func (c *Clock) Next(after time.Time) (time.Time, bool) {
 	bound := after
 	if bound.Before(earliest) {
@@ -126,14 +130,15 @@ func (c *Clock) offsets(d day) (before, after int64) {
 }
 
 // findCron walks the local days from the one before bound on (backward: after it), because wall times in a gap fire later
-// than they are. For the same reason the calendar day beyond the first hit is looked at too.
+// than they are. For the same reason the calendar day beyond the first hit is looked at too. It gives up after maxDaysLeftOut
+// days of the expression: a schedule that fires every day, except that once in two years it does, has to say so in its cron.
 func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 	step := day(1)
 	if !forward {
 		step = -1
 	}
 	today := dayOf(c.wall(bound))
-	last := today + maxDays*step
+	last, vain := today+maxDays*step, 0 // vain counts days of the expression without a fire
 	for d := today - step; (last-d)*step >= 0; {
 		if _, month, _, _ := d.date(); !c.cron.months[month] {
 			d = d.beyondMonth(forward)
@@ -141,6 +146,11 @@ func (c *Clock) findCron(bound int64, forward bool) (best int64, found bool) {
 		}
 		if c.cron.matches(d) {
 			hit, ok := c.findOn(d, bound, forward)
+			if !ok {
+				if vain++; vain > maxDaysLeftOut {
+					break
+				}
+			}
 			if ok && !found {
 				last = d + step
 			}
@@ -161,11 +171,8 @@ func (c *Clock) findOn(d day, bound int64, forward bool) (int64, bool) {
 	}
 	minutes := c.cron.minutes
 	out := c.excepts.on(d)
-	if out == &wholeDay {
-		return 0, false
-	}
 	for i := from(minutes, bound+before-d.seconds(), forward); i >= 0 && i < len(minutes); i += sign(forward) {
-		if out == nil || !out[minutes[i]] {
+		if !out.has(minutes[i]) {
 			return d.seconds() + int64(minutes[i])*60 - before, true
 		}
 	}
@@ -241,22 +248,34 @@ func (c *Clock) gridPoint(bound int64, forward bool) int64 {
 	return origin + (ceilDiv(bound-origin, c.every)-1)*c.every
 }
 
-// findEvery leaps over what is left out of a day; around a change of the clock it goes by minutes.
+// findEvery leaps over what is left out of a day; on the day of a change of the clock it goes by minutes. It gives up after
+// maxDaysLeftOut days, or maxLeftOut points: a grid that excepts thin out to a fire in two years has to be an expression.
 func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 	point := c.gridPoint(bound, forward)
 	if c.excepts.none() {
 		return point, true
 	}
+	var d day
+	var out minuteSet
+	days := 0
 	for range maxLeftOut {
 		at := time.UnixMicro(point)
 		if at.Before(earliest) || !at.Before(latest) || !c.start.IsZero() && at.Before(c.start) || !c.end.IsZero() && !at.Before(c.end) {
 			return 0, false
 		}
 		wall := c.wall(at.Unix())
-		if !c.excepts.has(wall) {
+		if days == 0 || d != dayOf(wall) {
+			if days > maxDaysLeftOut {
+				break
+			}
+			days++
+			d = dayOf(wall)
+			out = c.excepts.on(d)
+		}
+		if !out.has(minuteOf(wall)) {
 			return point, true
 		}
-		if edge := c.edge(wall, at.Unix(), forward) * microsPerSecond; forward {
+		if edge := c.edge(out, wall, at.Unix(), forward) * microsPerSecond; forward {
 			point = c.gridPoint(edge-1, true)
 		} else {
 			point = c.gridPoint(edge, false)
@@ -266,10 +285,9 @@ func (c *Clock) findEvery(bound int64, forward bool) (int64, bool) {
 }
 
 // edge returns where what is left out around a moment ends, or begins where the way is back.
-func (c *Clock) edge(wall, moment int64, forward bool) int64 {
-	d := dayOf(wall)
-	m := int(floorDiv(wall-d.seconds(), 60))
-	before, after := c.offset(d.seconds()-secondsOfDay), c.offset(d.seconds()+2*secondsOfDay)
+func (c *Clock) edge(out minuteSet, wall, moment int64, forward bool) int64 {
+	d, m := dayOf(wall), minuteOf(wall)
+	before, after := c.offsets(d)
 	if before != after {
 		minute := moment - (wall - floorDiv(wall, 60)*60)
 		if forward {
@@ -277,13 +295,12 @@ func (c *Clock) edge(wall, moment int64, forward bool) int64 {
 		}
 		return minute
 	}
-	out := c.excepts.on(d)
 	if forward {
-		for m < minutesOfDay && out[m] {
+		for m < minutesOfDay && out.has(m) {
 			m++
 		}
 	} else {
-		for m > 0 && out[m-1] {
+		for m > 0 && out.has(m-1) {
 			m--
 		}
 	}

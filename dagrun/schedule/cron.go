@@ -16,7 +16,8 @@ const (
 
 // cron is a compiled expression.
 type cron struct {
-	minutes  []int // of the day, sorted: hour * 60 + minute
+	minutes  []int     // of the day, sorted: hour * 60 + minute
+	mask     minuteSet // the same
 	days     [32]bool
 	months   [13]bool
 	weekdays [7]bool // 0 is Sunday
@@ -96,6 +97,9 @@ func compile(fields []string, values [5][]int) *cron {
 	}
 	slices.Sort(c.minutes)
 	c.minutes = slices.Compact(c.minutes)
+	for _, m := range c.minutes {
+		c.mask.add(m)
+	}
 	for _, n := range values[2] {
 		c.days[n] = true
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,37 +38,39 @@ func (x *excepts) none() bool { return len(x.dates) == 0 && len(x.skips) == 0 }
 
 // has reports whether a wall time, in seconds, is left out.
 func (x *excepts) has(wall int64) bool {
-	if x.none() {
-		return false
-	}
-	d := dayOf(wall)
-	out := x.on(d)
-	return out != nil && out[floorDiv(wall-d.seconds(), 60)]
+	out := x.on(dayOf(wall))
+	return out.has(minuteOf(wall))
 }
 
-// on returns which minutes of a day are left out, nil for none.
-func (x *excepts) on(d day) *[minutesOfDay]bool {
+// on returns which minutes of a day are left out.
+func (x *excepts) on(d day) (out minuteSet) {
 	if slices.Contains(x.dates, d) {
-		return &wholeDay
+		return wholeDay
 	}
-	var out *[minutesOfDay]bool
 	for _, c := range x.skips {
-		if !c.matches(d) {
-			continue
-		}
-		if out == nil {
-			out = new([minutesOfDay]bool)
-		}
-		for _, m := range c.minutes {
-			out[m] = true
+		if c.matches(d) {
+			out.unite(&c.mask)
 		}
 	}
 	return out
 }
 
-var wholeDay = func() (all [minutesOfDay]bool) {
-	for m := range all {
-		all[m] = true
+// minuteSet is a set of minutes of the day.
+type minuteSet [(minutesOfDay + 63) / 64]uint64
+
+func (s *minuteSet) has(m int) bool { return s[m/64]>>(m%64)&1 == 1 }
+
+func (s *minuteSet) add(m int) { s[m/64] |= 1 << (m % 64) }
+
+func (s *minuteSet) unite(other *minuteSet) {
+	for i, bits := range other {
+		s[i] |= bits
+	}
+}
+
+var wholeDay = func() (all minuteSet) {
+	for i := range all {
+		all[i] = math.MaxUint64
 	}
 	return all
 }()

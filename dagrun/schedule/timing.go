@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	maxEvery   = 36500 * 24 * time.Hour
-	maxExcepts = 100
+	maxEvery       = 36500 * 24 * time.Hour
+	maxExcepts     = 100
+	maxExceptCrons = 20
 )
 
 // Moments that schedules know lie between these, the second excluded.
@@ -102,6 +103,9 @@ func read(t Timing) (*Clock, []*Error) {
 	} else {
 		for _, entry := range t.Except {
 			add(c.excepts.add(entry))
+		}
+		if n := len(c.excepts.skips); n > maxExceptCrons {
+			add(&Error{"except", "", fmt.Sprintf("except has %d cron expressions, at most %d", n, maxExceptCrons), "join some, as in * * 24-26 12 *, or write the dates"})
 		}
 	}
 	return c, problems

@@ -7,7 +7,8 @@
 -- One that comes twice fires in the first pass, and in both where the hour field begins with a star.
 
 CREATE TYPE oarlock.cron AS (
-    minutes  int[], -- of the day, sorted: hour * 60 + minute
+    minutes  int[],     -- of the day, sorted: hour * 60 + minute
+    mask     bit(1440), -- the same, as bits, which unite and subtract in one step
     days     int[],
     months   int[],
     weekdays int[], -- 0 is Sunday
@@ -18,7 +19,9 @@ CREATE TYPE oarlock.cron AS (
 CREATE TYPE oarlock.timing AS (
     cron text, every_ms bigint, at timestamptz, -- one of the three
     timezone text, start_at timestamptz, end_at timestamptz, except_at text[],
-    compiled oarlock.cron -- of cron
+    compiled     oarlock.cron,  -- of cron
+    except_dates date[],        -- of except_at, null where it has none
+    except_crons oarlock.cron[] -- likewise, without `minutes`: twenty lists may be 115 kB
 );
 
 -- What is wrong with an item of a cron expression has a hint of its own where other systems know it.
@@ -81,6 +84,7 @@ DECLARE
     parts  text[];
     c      oarlock.cron;
     hours  int[];
+    minute int;
 BEGIN
     IF length(text) > 500 THEN
         RAISE EXCEPTION '%: % characters, at most 500', field, length(text) USING ERRCODE = 'OA013', HINT = fields;
@@ -102,6 +106,10 @@ BEGIN
     c.minutes := oarlock.read_cron_field(parts[1], 1, field);
     hours := oarlock.read_cron_field(parts[2], 2, field);
     c.minutes := ARRAY(SELECT h * 60 + m FROM unnest(hours) h, unnest(c.minutes) m ORDER BY 1);
+    c.mask := 0::bit(1440);
+    FOREACH minute IN ARRAY c.minutes LOOP
+        c.mask := set_bit(c.mask, minute, 1);
+    END LOOP;
     c.days := oarlock.read_cron_field(parts[3], 3, field);
     c.months := oarlock.read_cron_field(parts[4], 4, field);
     c.weekdays := oarlock.read_cron_field(parts[5], 5, field);
@@ -112,16 +120,15 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.read_cron IS 'Internal: compiles a cron expression.';
 
--- An entry of except is a date or a cron expression.
+-- An entry of except is a date or a cron expression. A result is null where it has no entries.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_excepts(except_at text[], OUT dates date[], OUT skips oarlock.cron[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     entry text;
     d     text[];
+    c     oarlock.cron;
 BEGIN
-    dates := '{}';
-    skips := '{}';
     FOREACH entry IN ARRAY coalesce(except_at, '{}') LOOP
         entry := btrim(entry, E' \t\n\r');
         d := regexp_match(entry, '^([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})$');
@@ -129,7 +136,9 @@ BEGIN
                                           31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[d[2]::int] AND d[1] <> '0000' THEN
             dates := dates || make_date(d[1]::int, d[2]::int, d[3]::int);
         ELSIF entry ~ E'[ \t\n\r]' OR entry LIKE '@%' THEN
-            skips := skips || oarlock.read_cron(entry, 'except');
+            c := oarlock.read_cron(entry, 'except');
+            c.minutes := NULL;
+            skips := skips || c;
         ELSE
             RAISE EXCEPTION 'except: "%" is neither a date nor a cron expression', coalesce(left(entry, 50), 'null') USING ERRCODE = 'OA013',
                 HINT = 'write 2026-12-25, or five fields such as * * 25 12 *';
@@ -229,7 +238,10 @@ BEGIN
     IF cardinality(except_at) > 100 THEN
         RAISE EXCEPTION 'except has % entries, at most 100', cardinality(except_at) USING ERRCODE = 'OA013', HINT = 'leave out what is past, or use a cron expression such as * * 25 12 *';
     END IF;
-    PERFORM oarlock.read_excepts(except_at);
+    SELECT e.dates, e.skips INTO t.except_dates, t.except_crons FROM oarlock.read_excepts(except_at) e;
+    IF cardinality(t.except_crons) > 20 THEN
+        RAISE EXCEPTION 'except has % cron expressions, at most 20', cardinality(t.except_crons) USING ERRCODE = 'OA013', HINT = 'join some, as in * * 24-26 12 *, or write the dates';
+    END IF;
     t.cron := cron;
     t.at := at;
     t.start_at := start_at;
@@ -251,31 +263,33 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.cron_day IS 'Internal: whether a cron expression matches a day.';
 
--- Which of the skips are about a day; {0} where a date leaves out all of it.
+-- The minutes of a day that are left out, null for none.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.skips_on(day date, dates date[], skips oarlock.cron[]) RETURNS int[]
+CREATE FUNCTION oarlock.left_out(day date, dates date[], skips oarlock.cron[]) RETURNS bit
 LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    month   int := extract(month FROM day);
+    of      int := extract(day FROM day);
+    weekday int := extract(dow FROM day);
 BEGIN
     IF day = ANY (dates) THEN
-        RETURN '{0}';
+        RETURN (-1)::bit(1440);
     END IF;
-    RETURN ARRAY(SELECT i FROM generate_subscripts(skips, 1) i WHERE oarlock.cron_day(skips[i], day) ORDER BY i);
-END $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.skips_on IS 'Internal: what is left out on a day.';
-
--- The minutes of the day that these skips leave out.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.left_out(skips oarlock.cron[], which int[]) RETURNS int[]
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF which = '{0}' THEN
-        RETURN ARRAY(SELECT generate_series(0, 1439));
-    END IF;
-    RETURN ARRAY(SELECT DISTINCT unnest((skips[i]).minutes) FROM unnest(which) i);
+    RETURN (SELECT bit_or(s.mask) FROM unnest(skips) s
+             WHERE month = ANY (s.months) AND CASE WHEN s.either THEN of = ANY (s.days) OR weekday = ANY (s.weekdays) ELSE of = ANY (s.days) AND weekday = ANY (s.weekdays) END);
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.left_out IS 'Internal: the minutes of a day that are left out.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.near_bit(mask bit, m int, forward bool) RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN forward THEN m - 1 + nullif(position(B'1' IN substring(mask FROM m + 1)), 0)
+                ELSE nullif(length(rtrim(substring(mask FOR m + 1)::text, '0')), 0) - 1 END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.near_bit IS 'Internal: the first bit from a minute on, or the last up to it.';
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.minute_of(wall timestamp) RETURNS int
@@ -306,14 +320,16 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     apart  int     := ceil(abs(extract(epoch FROM new - old)) / 60);
     beyond numeric := extract(epoch FROM (bound AT TIME ZONE 'UTC') + CASE WHEN forward THEN least(old, new) ELSE greatest(old, new) END - day) / 60;
-    gone   int[]   := '{}'; -- what is left out of the day of the hit
-    known  date;            -- for which gone holds
+    gone   bit(1440); -- what is left out of the day of the hit
+    known  date;      -- for which gone holds
     wall   timestamp;
     i      int;
     hit    timestamptz;
 BEGIN
-    IF dates <> '{}' OR skips <> '{}' THEN
+    IF num_nonnulls(dates, skips) > 0 THEN
         apart := 1440;
+        known := day;
+        gone := oarlock.left_out(day, dates, skips);
     END IF;
     IF forward THEN
         i := width_bucket(floor(beyond)::int, minutes) + 1;
@@ -321,6 +337,12 @@ BEGIN
     ELSE
         i := width_bucket(ceil(beyond)::int - 1, minutes);
         minutes := minutes[greatest(i - 2 * apart, 1) : i];
+    END IF;
+    IF gone IS NOT NULL THEN
+        -- Only a wall time in a gap fires at another one. Any other that is left out need not be ordered and looked at below.
+        minutes := ARRAY(SELECT m FROM unnest(minutes) m, LATERAL (SELECT day + m * interval '1 minute' AS wall OFFSET 0) w
+                          WHERE CASE WHEN get_bit(gone, m) = 0 THEN true
+                                     ELSE ((w.wall - old) AT TIME ZONE 'UTC') AT TIME ZONE zone <> w.wall AND ((w.wall - new) AT TIME ZONE 'UTC') AT TIME ZONE zone <> w.wall END);
     END IF;
     FOR hit IN
         SELECT f.at
@@ -334,11 +356,11 @@ BEGIN
          ORDER BY CASE WHEN forward THEN f.at END, f.at DESC
     LOOP
         wall := hit AT TIME ZONE zone;
-        IF (dates <> '{}' OR skips <> '{}') AND wall::date IS DISTINCT FROM known THEN
+        IF wall::date IS DISTINCT FROM known THEN
             known := wall::date;
-            gone := oarlock.left_out(skips, oarlock.skips_on(known, dates, skips));
+            gone := oarlock.left_out(known, dates, skips);
         END IF;
-        IF gone = '{}' OR NOT oarlock.minute_of(wall) = ANY (gone) THEN
+        IF gone IS NULL OR get_bit(gone, oarlock.minute_of(wall)) = 0 THEN
             RETURN hit;
         END IF;
     END LOOP;
@@ -348,7 +370,8 @@ END $$;
 COMMENT ON FUNCTION oarlock.find_changed IS 'Internal: the nearest fire on a day of a change of the clock.';
 
 -- Walks the local days from the one before `bound` on (backward: after it), because wall times in a gap fire later than they
--- are. For the same reason the calendar day beyond the first hit is looked at too.
+-- are. For the same reason the calendar day beyond the first hit is looked at too. Gives up after 400 days of the expression
+-- that are left out: a schedule that fires every day, except that once in two years it does, has to say so in its cron.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_cron(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -361,11 +384,11 @@ DECLARE
     today   date         := (bound AT TIME ZONE zone)::date;
     day     date         := today - step;
     last    date         := today + 3660 * step;
-    dates   date[]       := '{}';
-    skips   oarlock.cron[] := '{}';
-    out_here int[];
-    which   int[]        := '{}'; -- of skips, for which free holds
-    free    int[]        := minutes;
+    dates   date[]       := t.except_dates;
+    skips   oarlock.cron[] := t.except_crons;
+    spared  bool         := num_nonnulls(dates, skips) > 0;
+    vain    int          := 0; -- days of the expression without a fire
+    gone    bit(1440);
     old     interval;
     new     interval;
     beyond  numeric;
@@ -373,9 +396,6 @@ DECLARE
     hit     timestamptz;
     best    timestamptz;
 BEGIN
-    IF t.except_at <> '{}' THEN
-        SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
-    END IF;
     WHILE (last - day) * step >= 0 LOOP
         IF NOT extract(month FROM day)::int = ANY (c.months) THEN
             day := CASE WHEN forward THEN date_trunc('month', day::timestamp)::date + interval '1 month' ELSE date_trunc('month', day::timestamp)::date - 1 END;
@@ -394,18 +414,20 @@ BEGIN
             ELSIF old <> new THEN
                 hit := oarlock.find_changed(minutes, c.twice, zone, day, old, new, bound, forward, dates, skips);
             ELSE
-                IF t.except_at <> '{}' THEN
-                    out_here := oarlock.skips_on(day, dates, skips);
-                    IF out_here <> which THEN
-                        which := out_here;
-                        free := CASE WHEN which = '{}' THEN minutes ELSE ARRAY(SELECT unnest(minutes) EXCEPT SELECT unnest(oarlock.left_out(skips, which)) ORDER BY 1) END;
+                beyond := extract(epoch FROM utc + old - day) / 60;
+                m := CASE WHEN forward THEN minutes[width_bucket(floor(beyond)::int, minutes) + 1] ELSE minutes[width_bucket(ceil(beyond)::int - 1, minutes)] END;
+                IF spared AND m IS NOT NULL THEN
+                    gone := oarlock.left_out(day, dates, skips);
+                    IF get_bit(gone, m) = 1 THEN
+                        m := oarlock.near_bit(c.mask & ~gone, m, forward);
                     END IF;
                 END IF;
-                beyond := extract(epoch FROM utc + old - day) / 60;
-                m := CASE WHEN forward THEN free[width_bucket(floor(beyond)::int, free) + 1] ELSE free[width_bucket(ceil(beyond)::int - 1, free)] END;
                 hit := (day + m * interval '1 minute' - old) AT TIME ZONE 'UTC';
             END IF;
-            IF hit IS NOT NULL THEN
+            IF hit IS NULL THEN
+                vain := vain + 1;
+                EXIT WHEN vain > 400;
+            ELSE
                 IF best IS NULL THEN
                     last := day + step;
                 END IF;
@@ -419,85 +441,67 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_cron IS 'Internal: the nearest fire of a cron expression.';
 
--- Microseconds since 1970, and back. Doubles, which to_timestamp and multiplied intervals go by, would be off.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.microseconds(moment timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT (extract(epoch FROM moment) * 1000000)::bigint;
-END;
--- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.microseconds IS 'Internal: microseconds since 1970.';
--- +goose StatementBegin
-CREATE FUNCTION oarlock.moment_of(microseconds bigint) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT timestamptz '1970-01-01 00:00+00' + microseconds / 1000000 * interval '1 second' + microseconds % 1000000 * interval '1 microsecond';
-END;
--- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.moment_of IS 'Internal: the moment so many microseconds after 1970.';
-
--- The point next to `bound` of the grid.
+-- The point next to `bound` of the grid. It counts microseconds since 1970 in whole numbers: doubles, which to_timestamp and
+-- multiplied intervals go by, would be off.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.grid_point(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    origin bigint  := coalesce(oarlock.microseconds(t.start_at), 0);
-    every  bigint  := t.every_ms * 1000;
-    k      numeric := (oarlock.microseconds(bound) - origin)::numeric;
+    every bigint := t.every_ms * 1000;
+    at    bigint := extract(epoch FROM bound) * 1000000;
+    past  bigint := (at - coalesce((extract(epoch FROM t.start_at) * 1000000)::bigint, 0)) % every; -- since the point before
 BEGIN
-    k := CASE WHEN forward THEN div(k - mod(mod(k, every) + every, every), every) + 1 ELSE div(k - 1 - mod(mod(k - 1, every) + every, every), every) END;
-    RETURN oarlock.moment_of((origin + k * every)::bigint);
+    past := CASE WHEN past < 0 THEN past + every ELSE past END;
+    at := at - past + CASE WHEN forward THEN every WHEN past = 0 THEN -every ELSE 0 END;
+    RETURN timestamptz '1970-01-01 00:00+00' + at / 1000000 * interval '1 second' + at % 1000000 * interval '1 microsecond';
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.grid_point IS 'Internal: the nearest point of the grid of an interval.';
 
--- Looks at 10,000 points that are left out, then gives up: it leaps over what is left out of a day, so they are of weeks at least.
--- Around a change of the clock it goes by minutes.
+-- Leaps over what is left out of a day; on the day of a change of the clock it goes by minutes. Gives up after 400 days, or
+-- 10,000 points, that are left out: a grid that excepts thin out to a fire in two years has to be an expression.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.find_every(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     zone  text        := t.timezone;
     point timestamptz := oarlock.grid_point(t, bound, forward);
-    dates date[];
-    skips oarlock.cron[];
-    which int[];
-    out_here int[];
-    gone  int[]; -- minutes of the day that are left out, and those that are not
-    free  int[];
+    dates date[]      := t.except_dates;
+    skips oarlock.cron[] := t.except_crons;
+    days  int         := 0;
+    gone  bit(1440);
     wall  timestamp;
     day   date;
     old   interval;
     new   interval;
     m     int;
 BEGIN
-    IF coalesce(t.except_at, '{}') = '{}' THEN
+    IF num_nonnulls(dates, skips) = 0 THEN
         RETURN point;
     END IF;
-    SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
     FOR i IN 1..10000 LOOP
         IF point >= t.end_at OR point < t.start_at OR point >= timestamptz '9900-01-01 00:00+00' OR point < timestamptz '0020-01-01 00:00+00' THEN
             RETURN NULL;
         END IF;
         wall := point AT TIME ZONE zone;
         IF day IS DISTINCT FROM wall::date THEN
+            EXIT WHEN days > 400;
+            days := days + 1;
             day := wall::date;
             old := oarlock.zone_offset(zone, day::timestamp - interval '1 day');
             new := oarlock.zone_offset(zone, day::timestamp + interval '2 days');
-            out_here := oarlock.skips_on(day, dates, skips);
-            IF which IS DISTINCT FROM out_here THEN
-                which := out_here;
-                gone := oarlock.left_out(skips, which);
-                free := ARRAY(SELECT generate_series(0, 1439) EXCEPT SELECT unnest(gone) ORDER BY 1);
+            IF old <> new AND oarlock.zone_offset(zone, day - greatest(old, new)) = oarlock.zone_offset(zone, day + 1 - least(old, new)) THEN
+                old := oarlock.zone_offset(zone, day - greatest(old, new)); -- the change is near, but not on this day
+                new := old;
             END IF;
+            gone := oarlock.left_out(day, dates, skips);
         END IF;
         m := oarlock.minute_of(wall);
-        IF NOT m = ANY (gone) THEN
+        IF gone IS NULL OR get_bit(gone, m) = 0 THEN
             RETURN point;
         END IF;
-        IF old = new THEN
-            m := CASE WHEN forward THEN coalesce(free[width_bucket(m, free) + 1], 1440) ELSE coalesce(free[width_bucket(m, free)], -1) + 1 END;
+        IF old = new THEN -- to the next minute that is not left out, or back to the end of the last one
+            m := coalesce(oarlock.near_bit(~gone, m, forward), CASE WHEN forward THEN 1440 ELSE -1 END) + CASE WHEN forward THEN 0 ELSE 1 END;
             bound := (day + m * interval '1 minute' - old) AT TIME ZONE 'UTC';
         ELSE
             bound := point - (wall - date_trunc('minute', wall)) + CASE WHEN forward THEN interval '1 minute' ELSE interval '0' END;
@@ -513,17 +517,15 @@ COMMENT ON FUNCTION oarlock.find_every IS 'Internal: the nearest fire of an inte
 CREATE FUNCTION oarlock.find_at(t oarlock.timing, bound timestamptz, forward bool) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    dates date[];
-    skips oarlock.cron[];
+    wall timestamp := t.at AT TIME ZONE t.timezone;
 BEGIN
-    SELECT e.dates, e.skips INTO dates, skips FROM oarlock.read_excepts(t.except_at) e;
-    RETURN CASE WHEN CASE WHEN forward THEN t.at > bound ELSE t.at < bound END 
-            AND NOT oarlock.minute_of(t.at AT TIME ZONE t.timezone) = ANY (oarlock.left_out(skips, oarlock.skips_on((t.at AT TIME ZONE t.timezone)::date, dates, skips))) THEN t.at END;
+    RETURN CASE WHEN CASE WHEN forward THEN t.at > bound ELSE t.at < bound END
+            AND (get_bit(oarlock.left_out(wall::date, t.except_dates, t.except_crons), oarlock.minute_of(wall)) = 1) IS NOT TRUE THEN t.at END;
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.find_at IS 'Internal: the fire of a single time.';
 
--- The first fire after a moment, null where there is none: of a cron expression none within ten years.
+-- The first fire after a moment, null where there is none within ten years, or where 400 days are left out before it.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.next_time(t oarlock.timing, after timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
@@ -608,14 +610,12 @@ DROP FUNCTION oarlock.next_time(oarlock.timing, timestamptz);
 DROP FUNCTION oarlock.find_at(oarlock.timing, timestamptz, bool);
 DROP FUNCTION oarlock.find_every(oarlock.timing, timestamptz, bool);
 DROP FUNCTION oarlock.grid_point(oarlock.timing, timestamptz, bool);
-DROP FUNCTION oarlock.moment_of(bigint);
-DROP FUNCTION oarlock.microseconds(timestamptz);
 DROP FUNCTION oarlock.find_cron(oarlock.timing, timestamptz, bool);
 DROP FUNCTION oarlock.find_changed(int[], bool, text, date, interval, interval, timestamptz, bool, date[], oarlock.cron[]);
 DROP FUNCTION oarlock.zone_offset(text, timestamp);
 DROP FUNCTION oarlock.minute_of(timestamp);
-DROP FUNCTION oarlock.left_out(oarlock.cron[], int[]);
-DROP FUNCTION oarlock.skips_on(date, date[], oarlock.cron[]);
+DROP FUNCTION oarlock.near_bit(bit, int, bool);
+DROP FUNCTION oarlock.left_out(date, date[], oarlock.cron[]);
 DROP FUNCTION oarlock.cron_day(oarlock.cron, date);
 DROP FUNCTION oarlock.make_timing(text, interval, timestamptz, text, timestamptz, timestamptz, text[]);
 DROP FUNCTION oarlock.check_zone(text);
