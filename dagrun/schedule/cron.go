@@ -70,7 +70,10 @@ func readCron(text, field string) (*cron, *Error) {
 	fields := strings.FieldsFunc(typed, func(r rune) bool { return strings.ContainsRune(blanks, r) })
 	if len(fields) != len(cronFields) {
 		hint := fieldsHint
-		if len(fields) == 6 || len(fields) == 7 {
+		switch {
+		case strings.Contains(typed, "tz="):
+			hint = "give the time zone apart, as in timezone: Europe/Paris"
+		case len(fields) == 6 || len(fields) == 7:
 			hint = "leave out the seconds (the first field) or the year (the last); below a minute use every"
 		}
 		return fail(hint, "%d fields instead of five", len(fields))
