@@ -1,6 +1,7 @@
 package dagspec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,6 +29,7 @@ const (
 var (
 	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d))+$`)
 	durationPart = regexp.MustCompile(`([0-9.]+)(ns|us|µs|ms|s|m|h|d)`)
+	spelledSpan  = regexp.MustCompile(`^(?:([0-9]{1,9}) ?)?(s|sec|second|m|min|minute|h|hr|hour|d|day|w|week)s?$`)
 	milliseconds = map[string]float64{
 		"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1,
 		"s": float64(second), "m": float64(minute), "h": float64(hour), "d": float64(day),
@@ -54,6 +56,20 @@ func ParseDuration(s string) (Duration, error) {
 		return 0, errors.New("durations count in milliseconds: at least 1ms, or 0s for none")
 	}
 	return Duration(math.Round(total)), nil
+}
+
+// spelledOut reads a span as people spell it, such as 5 minutes, minute or 1w, and returns it as a duration is written.
+func spelledOut(text string) (duration string, ok bool) {
+	parts := spelledSpan.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text)))
+	if parts == nil {
+		return "", false
+	}
+	n, unit := cmp.Or(parts[1], "1"), parts[2][:1]
+	if unit == "w" {
+		weeks, _ := strconv.Atoi(n)
+		n, unit = strconv.Itoa(7*weeks), "d"
+	}
+	return n + unit, true
 }
 
 // String writes the shortest exact form, such as 1d12h or 1m30s.

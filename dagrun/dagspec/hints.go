@@ -137,6 +137,7 @@ var yaml11 = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "
 
 func mismatchHint(n *node, key, title string, want []string) string {
 	scalar := n.kind != kindList && n.kind != kindMap
+	span, spelled := spelledOut(n.text())
 	switch {
 	case key == "schedule":
 		return `write schedule: "0 2 * * *"`
@@ -144,6 +145,8 @@ func mismatchHint(n *node, key, title string, want []string) string {
 		return startIsNoCron
 	case strings.Contains(title, "duration") && n.kind == kindInt:
 		return fmt.Sprintf("give it a unit: %vs, %vm, …", n.value, n.value)
+	case strings.Contains(title, "duration") && spelled:
+		return "write " + span
 	case slices.Contains(want, "boolean") && yaml11[strings.ToLower(n.text())] != "":
 		return "write " + yaml11[strings.ToLower(n.text())] + ": only true and false are booleans"
 	case slices.Contains(want, "array") && scalar && key != "steps":

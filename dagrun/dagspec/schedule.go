@@ -209,6 +209,9 @@ func cronLike(text string) bool {
 // timingHint knows a schedule that was written as its name would be.
 func timingHint(n *node, wrong *schedule.Error) string {
 	if key, rest, _ := strings.Cut(n.text(), " "); key == "every" || key == "at" {
+		if span, ok := spelledOut(rest); ok {
+			rest = span
+		}
 		return fmt.Sprintf("write {%s: %s}", key, rest)
 	}
 	return wrong.Hint
@@ -255,7 +258,7 @@ func (c *checker) scheduleParams(s *Schedule, n *node) {
 	for _, p := range problems {
 		_, at := n.get("params").find(p.Name)
 		if at == nil {
-			at = n
+			at, p.Hint = n, "write params: {"+p.Name+": …}"
 		}
 		c.add(at.pos(), p.Hint, "param %s of the schedule: %s", p.Name, p.Msg)
 	}

@@ -12,9 +12,9 @@ import (
 func TestSchedule_IsStoredAsAMap(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{
-		`"0  3 * * *"`:            `{"name": "0 3 * * *", "cron": "0  3 * * *", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
-		`{every: 90m}`:            `{"name": "every 1h30m", "every": "1h30m", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
-		`[{every: 60s, name: m}]`: `{"name": "m", "every": "1m", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
+		`"0  3 * * *"`:                      `{"name": "0 3 * * *", "cron": "0  3 * * *", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
+		`{every: 90m, pause_on_failure: 0}`: `{"name": "every 1h30m", "every": "1h30m", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
+		`[{every: 60s, name: m}]`:           `{"name": "m", "every": "1m", "timezone": "UTC", "enabled": true, "overlap_policy": "skip", "at_once": 1}`,
 		`{at: 2026-12-24T18:00:00.25+01:00, enabled: false}`: `{"name": "at 2026-12-24T17:00:00.25Z", "at": "2026-12-24T17:00:00.25Z", "timezone": "UTC", "enabled": false,
 			"overlap_policy": "skip", "at_once": 1}`,
 		`{every: 1d, catchup: true}`: `{"name": "every 1d", "every": "1d", "timezone": "UTC", "enabled": true, "overlap_policy": "all", "at_once": 1,

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -19,7 +20,7 @@ func newDAGValidateCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Checks files, the .yaml, .yml and .json files of folders, and standard input for "-": form, names, references,
 expressions, dependencies. Every problem of every file is reported at once, with its place. A schedule that never fires
-from now on is told of on standard error, and is no problem. Needs no database.`,
+from now on, or whose params look like references, is told of on standard error, and is no problem. Needs no database.`,
 			examples: []string{
 				"oarlock dag validate etl.yaml",
 				"oarlock dag validate dags/ -o json | jq '.errors[]'",
@@ -85,7 +86,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 			a.lines = append(a.lines, problemJSON(p))
 		}
 	}
-	for _, w := range neverFiring(files, time.Now()) {
+	for _, w := range scheduleWarnings(files, time.Now()) {
 		object.Warnings = append(object.Warnings, problemJSON(w))
 		e.remark("%s %s: %s: %s", e.stderrPaint().warn("warning:"), w.Path, w.Msg, w.Hint)
 	}
@@ -96,14 +97,20 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	return a
 }
 
-// neverFiring returns a warning for each enabled schedule whose times are all past.
-func neverFiring(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
+// scheduleWarnings returns a warning for each enabled schedule whose times are all past, and for params that look like references.
+func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
 	for _, f := range files {
 		if f.spec == nil {
 			continue
 		}
 		for i := range f.spec.Schedule {
 			s := &f.spec.Schedule[i]
+			if strings.Contains(compactJSON(s.Params), "${") {
+				warnings = append(warnings, dagspec.Error{
+					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, and no reference is filled in there", shown(s.Name)),
+					Hint: "use ${run.logical_at} in a step",
+				})
+			}
 			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
 				warnings = append(warnings, dagspec.Error{
 					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", shown(s.Name), neverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
