@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -19,14 +21,16 @@ var (
 	zonesSQL     = sql.Named("doctor/zones")
 )
 
-// ailing is the first schedule with which something is wrong.
+// ailing is a schedule with which something is wrong.
 type ailing struct {
 	DAG       string `db:"dag"`
 	Schedule  string
 	Trouble   string // failed, overdue, refused
 	Why       string
-	Late      float64 // seconds
-	Schedules int     // that something is wrong with
+	At        time.Time // refused: the time that was
+	Late      float64   // seconds
+	Schedules int       // that something is wrong with
+	Attended  bool      // a worker is live
 }
 
 // change is a moment from which on the server has another offset of a zone.
@@ -55,7 +59,7 @@ func (x *examination) schedules(ctx context.Context) Check {
 	case err != nil:
 		return skip("%s", Explain(err))
 	case len(found) > 0:
-		return found[0].check()
+		return ailingCheck(found)
 	}
 	if zone, at, differs := firstDifference(changes, from); differs {
 		return warn("this machine and the server disagree on the time zone %s from %s on", zone, at.Format(time.RFC3339)).
@@ -64,17 +68,38 @@ func (x *examination) schedules(ctx context.Context) Check {
 	return ok("none failed, was refused or is overdue, and time zones agree for a year")
 }
 
-func (a ailing) check() Check {
-	switch a.Trouble {
-	case "failed":
-		return warn("the times of schedule %s of %s cannot be decided: %s; schedules in trouble: %d", a.Schedule, a.DAG, a.Why, a.Schedules).
-			withHint("mend what it says: it is tried again by itself; `oarlock schedules` lists all")
-	case "refused":
-		return warn("the latest time of schedule %s of %s made no run: %s; schedules in trouble: %d", a.Schedule, a.DAG, a.Why, a.Schedules).
-			withHint("change the schedule or its DAG, then `oarlock schedules trigger` makes up for it")
+// ailingCheck is about the first of the schedules, and names the others that were read.
+func ailingCheck(found []ailing) Check {
+	a, more := found[0], ""
+	if a.Schedules > 1 {
+		var names []string
+		for _, other := range found {
+			names = append(names, other.Schedule+" of "+other.DAG)
+		}
+		more = fmt.Sprintf("; schedules in trouble: %d, among them %s", a.Schedules, strings.Join(names, ", "))
 	}
-	return warn("schedule %s of %s should have fired %s ago, and a worker is live; schedules in trouble: %d", a.Schedule, a.DAG, round(seconds(a.Late)), a.Schedules).
+	switch {
+	case a.Trouble == "failed":
+		return warn("the times of schedule %s of %s cannot be decided: %s%s", a.Schedule, a.DAG, a.Why, more).
+			withHint("mend what it says: it is tried again by itself; `oarlock schedules` lists all")
+	case a.Trouble == "refused":
+		return warn("the latest time of schedule %s of %s made no run: %s%s", a.Schedule, a.DAG, a.Why, more).
+			withHint("change the schedule or its DAG, then make up for it: `oarlock schedules trigger %s %s --at %s`",
+				shellWord(a.DAG), shellWord(a.Schedule), a.At.UTC().Format(time.RFC3339Nano))
+	case !a.Attended:
+		return fail("no worker is live, and schedule %s of %s should have fired %s ago%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
+			withHint("start one: `oarlock worker`; live workers fire schedules")
+	}
+	return fail("schedule %s of %s should have fired %s ago, and a worker is live%s", a.Schedule, a.DAG, round(seconds(a.Late)), more).
 		withHint("see the logs of the workers: one of them attends to schedules once a second")
+}
+
+// shellWord quotes what a shell would take apart.
+func shellWord(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // firstDifference finds the first hour at which this machine has another offset than the server, which told of its changes. A zone

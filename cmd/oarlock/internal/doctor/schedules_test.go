@@ -11,18 +11,24 @@ import (
 func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	t.Parallel()
 	db, store := newStore(t)
-	look := func(want Status, detail string) {
+	look := func(want Status, details ...string) {
 		t.Helper()
 		report, err := Run(t.Context(), db.URL, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := find(t, report, "schedules"); c.Status != want || !strings.Contains(c.Detail, detail) || (c.Hint == "") != (want == OK) {
-			t.Errorf("%+v, want %s with %q", c, want, detail)
+		c := find(t, report, "schedules")
+		if c.Status != want || (c.Hint == "") != (want == OK) {
+			t.Errorf("%+v, want %s", c, want)
+		}
+		for _, detail := range details {
+			if !strings.Contains(c.Detail+"\n"+c.Hint, detail) {
+				t.Errorf("%+v, want %q", c, detail)
+			}
 		}
 	}
 	look(OK, "none failed")
-	const source = "name: etl\nschedule: {name: nightly, cron: 30 3 * * *, timezone: America/New_York}\nsteps: [{id: a, run: 'true'}]\n"
+	const source = "name: etl\nschedule: [{name: every night, cron: 30 3 * * *, timezone: America/New_York}, {name: often, every: 1h}]\nsteps: [{id: a, run: 'true'}]\n"
 	spec, err := dagspec.Parse("etl.yaml", []byte(source))
 	if err != nil {
 		t.Fatal(err)
@@ -34,13 +40,16 @@ func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	conn := db.Conn(t)
 	defer conn.Close(t.Context())
 	execFile(t, conn, "overdue_schedule.sql")
-	look(OK, "none failed") // no worker is live, which is said elsewhere
+	look(Fail, "no worker is live, and schedule every night of etl should have fired 5m", "; schedules in trouble: 2, among them every night of etl, often of etl", "`oarlock worker`")
 	execFile(t, conn, "live_worker.sql")
-	look(Warn, "schedule nightly of etl should have fired ")
+	look(Fail, "schedule every night of etl should have fired 5m", ", and a worker is live; ")
+	execFile(t, conn, "held_schedule.sql")
+	look(OK, "none failed")
 	execFile(t, conn, "refused_fire.sql")
-	look(Warn, "the latest time of schedule nightly of etl made no run: param n is not known; schedules in trouble: 1")
+	look(Warn, "the latest time of schedule every night of etl made no run: param n is not known; schedules in trouble: 2, ",
+		"`oarlock schedules trigger etl 'every night' --at 2026-11-20T03:30:00Z`")
 	execFile(t, conn, "failed_schedule.sql")
-	look(Warn, "the times of schedule nightly of etl cannot be decided: out of luck")
+	look(Warn, "the times of schedule every night of etl cannot be decided: out of luck")
 }
 
 // The server has data of its own: what it tells is compared hour by hour.

@@ -1,0 +1,1 @@
+UPDATE oarlock.agenda SET held_from = at WHERE kind = 'schedule'
