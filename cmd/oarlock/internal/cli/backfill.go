@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,7 +26,7 @@ func newBackfillCommand(e *env) *cli.Command {
 		Usage:     "make runs for times of a schedule that are past",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "the first `TIME` that may fire: RFC 3339, a date, or a duration ago like 30d"},
+			&cli.StringFlag{Name: "from", Usage: "the first `TIME` that may fire, or a duration ago like 30d"},
 			&cli.StringFlag{Name: "until", Usage: "the first `TIME` that may not"},
 			&cli.IntFlag{Name: "at-once", Usage: "`N` of its runs may be unfinished at a time", Value: 1},
 			&cli.StringFlag{Name: "reprocess", Usage: "which times fire, a `WORD`: missing, failed or all", Value: reprocessWords[0]},
@@ -35,7 +37,7 @@ func newBackfillCommand(e *env) *cli.Command {
 			ownerFlag(),
 		}, waitFlags()...),
 		Description: manual{
-			about: `A date is its midnight in the schedule's zone. Of the times from --from on and before --until, "missing" fires those of
+			about: `Of the times from --from on and before --until, "missing" fires those of
 which no run is unfinished or has succeeded, "failed" those whose newest run failed or was canceled. A time that is
 still to come fires once the schedule has decided it. The runs stand below live ones: their priority is the DAG's less
 10. A pause of the schedule makes no difference. At most 100,000 times.
@@ -43,7 +45,7 @@ still to come fires once the schedule has decided it. The runs stand below live 
 A backfill is a schedule called NAME#N, and is there until its last run is over; all commands of "oarlock schedules"
 take it. Submitters backfill their own schedules, administrators (role oarlock_admin) any. A DAG called like one of the
 commands stands behind "--".
-` + plainAbout + scheduleAbout,
+` + timeAbout + plainAbout + scheduleAbout,
 			examples: []string{
 				"oarlock backfill etl nightly --from 2026-10-01 --until 2026-11-01 --dry-run",
 				"oarlock backfill etl nightly --from 2026-10-01 --until 2026-11-01 --at-once 4",
@@ -96,7 +98,7 @@ func runBackfill(c *cli.Context, e *env) error {
 		}
 		made, err := makeBackfill(ctx, store, s, &b)
 		if err != nil {
-			return orNotYours(s, err)
+			return orNoTime(s, &b, orNotYours(s, err))
 		}
 		if c.Bool("wait") {
 			return e.awaitBackfill(ctx, store, made, how)
@@ -125,16 +127,31 @@ func (e *env) checkBackfill(c *cli.Context) error {
 
 // backfillOf reads the flags but for the params, whose types the database knows. Dates are of the schedule's zone.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
-	zone, err := time.LoadLocation(s.Timezone)
-	if err != nil {
-		zone = nil
-	}
+	zone := knownZone(s.Timezone)
 	b = queue.Backfill{Of: s.Key(), AtOnce: c.Int("at-once"), Reprocess: c.String("reprocess"), NewestFirst: c.Bool("newest-first")}
 	now := time.Now()
 	if b.From, err = momentIn("--from", c.String("from"), now, zone); err == nil {
 		b.Until, err = momentIn("--until", c.String("until"), now, zone)
 	}
+	if err == nil && !b.Until.After(b.From) {
+		err = &usageError{
+			msg:  fmt.Sprintf("--until, %s, is not after --from, %s", wallTime(b.Until, s.Timezone), wallTime(b.From, s.Timezone)),
+			hint: "--from is the first moment that may fire, --until the first that may not",
+		}
+	}
 	return b, err
+}
+
+// orNoTime says in the schedule's zone between which moments it has no time.
+func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
+	refusal, ok := errors.AsType[*queue.Error](err)
+	if !ok || !strings.HasPrefix(refusal.Message, "backfill: schedule "+s.Name+" has no time ") {
+		return err
+	}
+	return &failure{
+		kind: invalid, hint: "`" + program + " schedules show " + scheduleID(s) + "` tells when it fires",
+		err: fmt.Errorf("schedule %s has no time from %s to %s %s", shown(s.Name), wallTime(b.From, s.Timezone), wallTime(b.Until, s.Timezone), s.Timezone),
+	}
 }
 
 // madeBackfill is a backfill that this command made.
@@ -217,7 +234,7 @@ type jsonBackfillTime struct {
 func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b queue.Backfill) error {
 	times, err := allBackfillTimes(ctx, store, b, timesMax)
 	if err != nil {
-		return orNotYours(s, err)
+		return orNoTime(s, &b, orNotYours(s, err))
 	}
 	paint := e.stdoutPaint()
 	object := []jsonBackfillTime{}

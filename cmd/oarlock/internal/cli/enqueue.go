@@ -35,7 +35,7 @@ func newEnqueueCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param of the run, as `NAME=VALUE`; may be repeated"},
 			&cli.StringFlag{Name: "key", Usage: "idempotence: the same request with the same `KEY` is one run"},
-			&cli.StringFlag{Name: "at", Usage: "not before this `TIME`: RFC 3339, or +10m"},
+			&cli.StringFlag{Name: "at", Usage: "not before this `TIME`: RFC 3339, '2026-11-20 06:00' of here, or +10m"},
 			&cli.IntFlag{Name: "priority", Usage: "`N` from -100 to 100, higher first", DefaultText: "the DAG's"},
 			&cli.StringFlag{Name: "queue", Usage: "in this `QUEUE`, not the DAG's"},
 			&cli.StringSliceFlag{Name: "label", Aliases: []string{"l"}, Usage: "a label of the run, as `NAME=VALUE`; may be repeated"},
@@ -116,7 +116,7 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
 	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
 	var errs [2]error
-	r.RunAt, errs[0] = upcoming("--at", o.at, now)
+	r.RunAt, errs[0] = upcoming("--at", o.at, now, time.Local)
 	r.Labels, errs[1] = pairs("--label", o.labels)
 	for _, err := range errs {
 		if err != nil {

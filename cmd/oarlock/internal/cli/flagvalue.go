@@ -37,28 +37,14 @@ func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time,
 	if word == "" {
 		return time.Time{}, nil
 	}
-	if at, err := time.Parse(time.RFC3339, word); err == nil {
-		return at, nil
-	}
-	for _, layout := range []string{"2006-01-02T15:04", time.DateOnly} {
-		local, err := time.Parse(layout, word)
-		switch {
-		case err != nil:
-		case zone == nil:
-			return time.Time{}, &usageError{msg: flag + ": this machine does not know the zone that " + word + " is of", hint: "like 2026-11-20T03:00:00+01:00"}
-		default:
-			at := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, zone)
-			if at.Day() != local.Day() { // that clock has no such midnight, and Go takes an hour before
-				at = at.Add(time.Hour)
-			}
-			return at, nil
-		}
+	if at, ok, err := absolute(flag, word, now, zone); ok || err != nil {
+		return at, err
 	}
 	ago, err := dagspec.ParseDuration(word)
 	if err != nil {
 		return time.Time{}, &usageError{
 			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
-			hint: "like 90s, 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z",
+			hint: "like now, 2h, 7d, 2026-11-20, '2026-11-20 03:00' or 2026-11-20T03:00:00Z",
 		}
 	}
 	return now.Add(-time.Duration(ago) * time.Millisecond), nil

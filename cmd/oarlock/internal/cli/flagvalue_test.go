@@ -32,6 +32,8 @@ func TestMoment_IsAgoOrATime(t *testing.T) {
 		"2026-11-20T03:00:00Z": time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC),
 		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
 		"2026-11-20T03:04":     time.Date(2026, 11, 20, 3, 4, 0, 0, time.Local),
+		"2026-11-20 03:04:05":  time.Date(2026, 11, 20, 3, 4, 5, 0, time.Local),
+		"now":                  now,
 	} {
 		if got, err := moment(word, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v, %v, want %v", word, got, err, want)

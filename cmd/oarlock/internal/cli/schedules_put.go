@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,9 +25,9 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "cron", Usage: "fire by this `EXPRESSION`: minute, hour, day, month, weekday"},
 			&cli.StringFlag{Name: "every", Usage: "fire each `DURATION`, like 15m, on a grid from --start, else from 1970"},
-			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`: RFC 3339, or +10m"},
+			&cli.StringFlag{Name: "at", Usage: "fire once, at this `TIME`, or +10m"},
 			&cli.StringFlag{Name: "timezone", Usage: "of --cron and --except, a `ZONE` like Europe/Paris", DefaultText: "UTC"},
-			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire: RFC 3339, or +10m"},
+			&cli.StringFlag{Name: "start", Usage: "the first `TIME` that may fire, or +10m"},
 			&cli.StringFlag{Name: "end", Usage: "the first `TIME` that may not"},
 			&cli.StringSliceFlag{Name: "except", Usage: "leave out a `DATE`, or what a cron expression matches; may be repeated"},
 			&cli.StringFlag{Name: "jitter", Usage: "fire up to this `DURATION` later, each time as much as chance has it", DefaultText: "0"},
@@ -43,7 +44,8 @@ func newSchedulesPutCommand(e *env) *cli.Command {
 			about: `Exactly one of --cron, --every and --at. The flags are the keys of "schedule:" in a file; a key that you leave out gets
 its default, whatever the schedule had before. Nothing fires by this: a new schedule, and one whose times change,
 counts from now on. Its runs are yours, as if you had enqueued them. The DAG has to say "allow: {schedules: true}", or
-you administer Oarlock. The same command again changes nothing.`,
+you administer Oarlock. The same command again changes nothing.
+` + timeAbout,
 			examples: []string{
 				"oarlock schedules put report 'acme nightly' --cron '30 3 * * 1-5' --timezone Europe/Paris -p customer=acme",
 				"oarlock schedules put report often --every 15m --overlap-policy latest",
@@ -66,6 +68,9 @@ func runSchedulesPut(c *cli.Context, e *env) error {
 		return &usageError{msg: fmt.Sprintf("schedules put needs a DAG and a name, got %d arguments", c.NArg())}
 	}
 	name := c.Args().First()
+	if own := c.Args().Get(1); own != strings.TrimSpace(own) {
+		return &usageError{msg: fmt.Sprintf("the name of a schedule has no spaces around it, unlike %q", own), hint: "write " + shellWord(strings.TrimSpace(own))}
+	}
 	put, err := scheduleFlags(c, time.Now())
 	if err != nil {
 		return err
@@ -115,6 +120,11 @@ func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error
 		hint := cmp.Or(config.DidYouMean(policy, overlapPolicies), "one of "+config.OrList(overlapPolicies))
 		return s, &usageError{msg: fmt.Sprintf("--overlap-policy: there is no %q", policy), hint: hint}
 	}
+	for _, flag := range []string{"at-once", "catchup-max"} {
+		if n := c.Int(flag); c.IsSet(flag) && n < 1 {
+			return s, &usageError{msg: fmt.Sprintf("--%s is from 1 to 1000, not %d", flag, n)}
+		}
+	}
 	timings := 0
 	for _, flag := range []string{"cron", "every", "at"} {
 		if c.String(flag) != "" {
@@ -146,7 +156,7 @@ func durationFlag(c *cli.Context, name string) (dagspec.Duration, error) {
 }
 
 func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
-	t, err := upcoming("--"+name, c.String(name), now)
+	t, err := upcoming("--"+name, c.String(name), now, knownZone(c.String("timezone")))
 	if err != nil || t.IsZero() {
 		return "", err
 	}

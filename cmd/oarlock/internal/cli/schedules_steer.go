@@ -108,7 +108,7 @@ func newSchedulesTriggerCommand(e *env) *cli.Command {
 		Usage:     "start a run of a schedule now",
 		ArgsUsage: scheduleUsage,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "at", Usage: "the `TIME` that the run is about, like 2026-11-20T02:30:00Z", DefaultText: "now"},
+			&cli.StringFlag{Name: "at", Usage: "the `TIME` that the run is about", DefaultText: "now"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end of the run, show it, and exit by it"},
 			&cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION`; the run goes on"},
 			ownerFlag(),
@@ -116,7 +116,7 @@ func newSchedulesTriggerCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `The run has the schedule's params, and begins at once: neither a pause nor a run before it holds it back. Of a time that
 fired already, its run is named and no other is made. -o id prints the number of the run alone.
-` + steerAbout + "\n" + progressAbout,
+` + timeAbout + steerAbout + "\n" + progressAbout,
 			examples: []string{
 				"oarlock schedules trigger etl nightly",
 				"oarlock schedules trigger etl nightly --at 2026-11-20T02:30:00Z --wait",
@@ -134,15 +134,15 @@ fired already, its run is named and no other is made. -o id prints the number of
 			},
 		}.String(),
 		Action: func(c *cli.Context) error {
-			at, err := rfc3339("--at", c.String("at"))
-			if err != nil {
-				return err
-			}
 			how, err := e.readWaiting(c, "wait", true)
 			if err != nil {
 				return err
 			}
 			return e.withSchedule(c, func(ctx context.Context, store *queue.Store, s *queue.Schedule) error {
+				at, err := triggerTime(c.String("at"), s.Timezone)
+				if err != nil {
+					return err
+				}
 				id, err := store.TriggerSchedule(ctx, s.Key(), at)
 				if err != nil {
 					return orNotYours(s, err)
@@ -154,6 +154,18 @@ fired already, its run is named and no other is made. -o id prints the number of
 			})
 		},
 	}
+}
+
+// triggerTime reads the time that a run is about. The zero time is now, which the database knows.
+func triggerTime(text, zone string) (time.Time, error) {
+	if text == "" || text == "now" {
+		return time.Time{}, nil
+	}
+	at, ok, err := absolute("--at", text, time.Time{}, knownZone(zone))
+	if err == nil && !ok {
+		err = &usageError{msg: fmt.Sprintf("--at: %q is no time", text), hint: "like 2026-11-20, '2026-11-20 06:00' or 2026-11-20T02:30:00Z"}
+	}
+	return at, err
 }
 
 // sayScheduled shows a schedule as it is now, with what is to be said of it: by default when it fires next.
