@@ -88,9 +88,15 @@ func decidedShare(b *queue.BackfillState) float64 {
 
 // goesOnFrom says where a backfill goes on.
 func goesOnFrom(s *queue.Schedule) string {
-	verb, at := "goes on from", s.Backfill.DecidedAt.Add(time.Microsecond) // it begins that long before its first moment
-	if s.Backfill.NewestFirst {
-		verb, at = "goes back from", s.Backfill.DecidedAt
+	b := s.Backfill
+	verb, at := "goes on after", b.DecidedAt
+	switch {
+	case b.NewestFirst && b.DecidedAt.Equal(b.Until):
+		verb = "goes back from"
+	case b.NewestFirst:
+		verb = "goes back before"
+	case b.DecidedAt.Before(b.From):
+		verb, at = "goes on from", b.From
 	}
 	return fmt.Sprintf("%s %s %s", verb, wallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
 }

@@ -73,6 +73,11 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 			return err
 		case err == nil && i < 0:
 			return nil
+		case err == nil && found[i].Removed:
+			return &failure{
+				kind: runCanceled, err: fmt.Errorf("backfill %s stands still: dag %s was removed", shown(w.made.name), w.made.of.DAG),
+				hint: "it goes on once the DAG is applied again: `" + program + " dag apply FILE`",
+			}
 		case err == nil && w.progress == progressPlain:
 			if err := w.tell(&found[i]); err != nil {
 				return err
@@ -91,6 +96,10 @@ func (w *backfillWatch) tell(s *queue.Schedule) error {
 	text := goesOnFrom(s)
 	if s.PausedBy != "" {
 		text = "is paused by " + shown(s.PausedBy)
+		if s.PauseNote != "" {
+			text += ": " + shown(s.PauseNote)
+		}
+		text += "; `" + program + " backfill resume " + w.made.words() + "` resumes it"
 	}
 	now := fmt.Sprint(int(toldParts*decidedShare(s.Backfill)), s.PausedBy)
 	if now == w.told {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -47,14 +48,16 @@ type jsonApply struct {
 	Version int    `json:"version"`
 	Outcome string `json:"outcome"` // applied, unchanged
 
-	Schedules []jsonNext `json:"schedules"` // of the file
+	Schedules     []jsonNext `json:"schedules"`      // of the file
+	SchedulesGone []string   `json:"schedules_gone"` // those that the file had, and has no more
 }
 
 // jsonNext is a schedule with when it fires next.
 type jsonNext struct {
 	Name     string     `json:"name"`
 	PausedBy *string    `json:"paused_by"`
-	NextAt   *time.Time `json:"next_at"` // null: never, or it is paused
+	NextAt   *time.Time `json:"next_at"`   // null: never, it is paused, or it is held back
+	HeldFrom *time.Time `json:"held_from"` // null: nothing holds it back
 
 	says string // with when it fires next, for people
 }
@@ -113,6 +116,10 @@ func (e *invalidFilesError) places() (places []jsonProblem) {
 func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done []jsonApply, err error) {
 	var refused []error
 	for _, f := range files {
+		before, err := schedulesOfFile(ctx, store, f)
+		if err != nil {
+			return done, errors.Join(append(refused, err)...)
+		}
 		put, err := store.PutDAG(ctx, f.spec, f.source, f.path)
 		if err != nil {
 			p := diagnose(ctx, err)
@@ -126,31 +133,48 @@ func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done [
 		if put.IsNew {
 			outcome = "applied"
 		}
-		coming, err := nextOfFile(ctx, store, f)
+		after, err := schedulesOfFile(ctx, store, f)
 		if err != nil {
 			return done, errors.Join(append(refused, err)...)
 		}
-		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome, coming})
+		done = append(done, jsonApply{f.name, f.spec.Name, put.Version, outcome, nextOf(after), goneFrom(before, after)})
 	}
 	return done, errors.Join(refused...)
 }
 
 // nextOfFile says of the schedules of a file that was applied when they fire next.
 func nextOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]jsonNext, error) {
-	coming := []jsonNext{}
 	if len(f.spec.Schedule) == 0 {
-		return coming, nil
+		return []jsonNext{}, nil
 	}
-	schedules, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
-	if err != nil {
-		return nil, err
+	schedules, err := schedulesOfFile(ctx, store, f)
+	return nextOf(schedules), err
+}
+
+func schedulesOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]queue.Schedule, error) {
+	return store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
+}
+
+// goneFrom names the schedules that were there before, and are no more. Backfills end by themselves.
+func goneFrom(before, after []queue.Schedule) []string {
+	gone := []string{}
+	for i := range before {
+		s := &before[i]
+		if s.Backfill == nil && !slices.ContainsFunc(after, func(a queue.Schedule) bool { return a.ID == s.ID }) {
+			gone = append(gone, s.Name)
+		}
 	}
-	now := time.Now()
+	return gone
+}
+
+// nextOf says of each schedule when it fires next.
+func nextOf(schedules []queue.Schedule) []jsonNext {
+	coming, now := []jsonNext{}, time.Now()
 	for i := range schedules {
 		s := &schedules[i]
-		coming = append(coming, jsonNext{s.Name, orNull(s.PausedBy), utcOrNull(s.NextAt), shown(s.Name) + " " + firesNext(s, now)})
+		coming = append(coming, jsonNext{s.Name, orNull(s.PausedBy), utcOrNull(s.NextAt), utcOrNull(s.HeldFrom), shown(s.Name) + " " + firesNext(s, now)})
 	}
-	return coming, nil
+	return coming
 }
 
 func (e *env) applied(done []jsonApply) answer {
@@ -166,6 +190,9 @@ func (e *env) applied(done []jsonApply) answer {
 		}
 		for _, s := range d.Schedules {
 			a.text += "  " + s.says + "\n"
+		}
+		for _, name := range d.SchedulesGone {
+			a.text += "  " + shown(name) + " is gone\n"
 		}
 	}
 	return a

@@ -95,6 +95,10 @@ func (d *dev) apply(ctx context.Context, name string) error {
 			return nil
 		}
 	}
+	before, err := schedulesOfFile(ctx, d.store, file)
+	if err != nil {
+		return err
+	}
 	put, err := d.store.PutDAG(ctx, file.spec, file.source, file.path)
 	if err != nil {
 		if p := diagnose(ctx, err); p.kind == invalid {
@@ -109,11 +113,17 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	} else {
 		e.remark("%s", paint.dim(fmt.Sprintf("unchanged %s version %d", file.spec.Name, put.Version)))
 	}
-	coming, err := nextOfFile(ctx, d.store, file)
-	for _, s := range coming {
+	after, err := schedulesOfFile(ctx, d.store, file)
+	if err != nil {
+		return err
+	}
+	for _, s := range nextOf(after) {
 		e.remark("  %s", s.says)
 	}
-	return err
+	for _, name := range goneFrom(before, after) {
+		e.remark("  %s is gone", shown(name))
+	}
+	return nil
 }
 
 func (d *dev) gone(name string) {

@@ -148,7 +148,9 @@ type jsonSchedule struct {
 	PausedBy        *string           `json:"paused_by"`
 	PausedAt        *time.Time        `json:"paused_at"`
 	PauseNote       *string           `json:"pause_note"`
-	NextAt          *time.Time        `json:"next_at"` // null: never, or it is paused
+	NextAt          *time.Time        `json:"next_at"`   // null: never, it is paused, or it is held back
+	HeldFrom        *time.Time        `json:"held_from"` // null: nothing holds it back
+	DAGRemoved      bool              `json:"dag_removed"`
 	Last            *jsonLast         `json:"last"`
 	Unfinished      int               `json:"unfinished"`
 	Failures        int               `json:"failures"`
@@ -179,7 +181,7 @@ func scheduleJSON(s *queue.Schedule) jsonSchedule {
 		End: orNull(s.End), Except: append([]string{}, s.Except...), Params: json.RawMessage(compactJSON(s.Params)), Labels: s.Labels,
 		OverlapPolicy: s.OverlapPolicy, AtOnce: s.AtOnce, Catchup: s.Catchup, CatchupMax: s.CatchupMax, JitterMs: int64(s.Jitter),
 		PauseOnFailure: s.PauseOnFailure, PausedBy: orNull(s.PausedBy), PausedAt: utcOrNull(s.PausedAt), PauseNote: orNull(s.PauseNote),
-		NextAt: utcOrNull(s.NextAt), Unfinished: s.Unfinished, Failures: s.Failures, Errors: s.Errors, Error: orNull(s.Error),
+		NextAt: utcOrNull(s.NextAt), HeldFrom: utcOrNull(s.HeldFrom), DAGRemoved: s.Removed, Unfinished: s.Unfinished, Failures: s.Failures, Errors: s.Errors, Error: orNull(s.Error),
 	}
 	if s.CatchupWindow > 0 {
 		j.CatchupWindowMs = new(int64(s.CatchupWindow))
@@ -231,11 +233,19 @@ func timingText(s *dagspec.Schedule) string {
 
 // next is a cell: 2026-11-28 03:30 in 14h07m.
 func (p painter) next(s *queue.Schedule, now time.Time) string {
-	if s.NextAt.IsZero() {
+	switch {
+	case s.Removed:
+		return p.dim("–")
+	case !s.HeldFrom.IsZero():
+		return p.warn(waitsSince(s))
+	case s.NextAt.IsZero():
 		return p.dim("–")
 	}
 	return wallTime(s.NextAt, s.Timezone) + p.dim(" "+fromNow(s.NextAt, now))
 }
+
+// waitsSince is about a schedule that something holds back.
+func waitsSince(s *queue.Schedule) string { return "waits since " + wallTime(s.HeldFrom, s.Timezone) }
 
 func (p painter) lastFire(f *queue.Fire) string {
 	switch {
@@ -261,6 +271,8 @@ func (p painter) outcome(outcome string) string {
 func (p painter) scheduleState(s *queue.Schedule) string {
 	state := p.good("active")
 	switch {
+	case s.Removed:
+		state = p.warn(dagRemoved)
 	case s.PausedBy != "":
 		state = p.warn("paused") + p.dim(" by "+shown(s.PausedBy))
 		if s.PauseNote != "" {
@@ -268,7 +280,7 @@ func (p painter) scheduleState(s *queue.Schedule) string {
 		}
 	case s.Errors > 0:
 		state = p.bad(fmt.Sprintf("failed %s: ", count(s.Errors, "time"))) + shown(s.Error)
-	case s.NextAt.IsZero():
+	case s.NextAt.IsZero() && s.HeldFrom.IsZero():
 		state = p.dim("over")
 	case s.Last.Outcome == "refused":
 		state = p.bad("refused: ") + shown(s.Last.Reason)
@@ -303,8 +315,14 @@ func fromNow(t, now time.Time) string {
 // firesNext says when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
 func firesNext(s *queue.Schedule, now time.Time) string {
 	switch {
+	case s.Removed:
+		return "fires nothing: its DAG was removed"
 	case s.PausedBy != "":
 		return "is paused by " + shown(s.PausedBy)
+	case !s.HeldFrom.IsZero() && s.Unfinished > 0:
+		return fmt.Sprintf("%s %s, for the end of %s", waitsSince(s), s.Timezone, count(s.Unfinished, "run"))
+	case !s.HeldFrom.IsZero():
+		return waitsSince(s) + " " + s.Timezone
 	case s.NextAt.IsZero():
 		return neverFires
 	case s.Backfill != nil:
@@ -313,4 +331,7 @@ func firesNext(s *queue.Schedule, now time.Time) string {
 	return fmt.Sprintf("fires next %s %s, %s", wallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
 }
 
-const neverFires = "never fires from now on"
+const (
+	neverFires = "never fires from now on"
+	dagRemoved = "DAG removed"
+)

@@ -198,9 +198,13 @@ func ownerWord(s *queue.Schedule) string {
 	return "user " + shown(s.Owner)
 }
 
+// dagRemovedCode is how the database refuses what a removed DAG cannot have.
+const dagRemovedCode = "OA002"
+
 // orNotYours explains why a schedule that was read cannot be steered: only administrators steer those of others.
 func orNotYours(s *queue.Schedule, err error) error {
-	if !errors.Is(err, queue.ErrNotFound) {
+	refusal, ok := errors.AsType[*queue.Error](err)
+	if !errors.Is(err, queue.ErrNotFound) || ok && refusal.Code == dagRemovedCode {
 		return err
 	}
 	return &failure{

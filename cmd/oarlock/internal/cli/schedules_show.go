@@ -241,7 +241,11 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	}
 	fact("owner", ownerWord(s))
 	if s.PausedBy != "" {
-		fact("paused", localTime(&s.PausedAt))
+		resume := "schedules resume "
+		if s.Backfill != nil {
+			resume = "backfill resume "
+		}
+		fact("paused", localTime(&s.PausedAt)+p.dim(": `"+program+" "+resume+scheduleID(s)+"` resumes it"))
 	}
 	last := p.lastFire(&s.Last)
 	if s.Last.Outcome != "" {
@@ -251,6 +255,9 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 		last += p.dim(": " + shown(s.Last.Reason))
 	}
 	fact("last", last)
+	if !s.HeldFrom.IsZero() && !s.Removed {
+		fact("now", firesNext(s, now))
+	}
 	if s.Unfinished > 0 {
 		fact("unfinished", count(s.Unfinished, "run"))
 	}
@@ -278,7 +285,7 @@ func overlapText(s *queue.Schedule) string {
 
 func catchupText(s *queue.Schedule) string {
 	if !s.Catchup {
-		return "no: a time that is late is dropped"
+		return "no: a time up to a minute late fires, and the newest up to 10 minutes; others are dropped"
 	}
 	text := fmt.Sprintf("the newest %d", s.CatchupMax)
 	if s.CatchupWindow > 0 {
