@@ -37,10 +37,10 @@ func newBackfillCommand(e *env) *cli.Command {
 			ownerFlag(),
 		}, waitFlags()...),
 		Description: manual{
-			about: `Of the times from --from on and before --until, "missing" fires those of
-which no run is unfinished or has succeeded, "failed" those whose newest run failed or was canceled. A time that is
-still to come fires once the schedule has decided it. The runs stand below live ones: their priority is the DAG's less
-10. A pause of the schedule makes no difference. At most 100,000 times.
+			about: `Of the times from --from on and before --until, "missing" fires those of which no run is unfinished or has succeeded,
+"failed" those whose newest run failed or was canceled. A time that is still to come fires once the schedule has decided
+it. The runs stand below live ones: their priority is the DAG's less 10. A pause of the schedule makes no difference. At
+most 100,000 times.
 
 A backfill is a schedule called NAME#N, and is there until its last run is over; all commands of "oarlock schedules"
 take it. Submitters backfill their own schedules, administrators (role oarlock_admin) any. A DAG called like one of the
@@ -55,11 +55,11 @@ commands stands behind "--".
 			exits: []exitNote{
 				{exitOK, "it is there; with --wait: it is over, and each of its runs succeeded"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
 				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the backfill is there"},
 				{exitInvalid, "no time lies between, there are too many, or the DAG does not take a param; or a setting is wrong"},
 				{exitRunFailed, "--wait: a run failed, or a time was refused"},
-				{exitRunCanceled, "--wait: a run, or the backfill, was canceled"},
+				{exitRunCanceled, "--wait: a run, or the backfill, was canceled, or the DAG was removed"},
 				{exitTimeout, "--wait: it was not over in time; it goes on"},
 			},
 		}.String(),

@@ -124,7 +124,7 @@ fired already, its run is named and no other is made. -o id prints the number of
 			exits: []exitNote{
 				{exitOK, "the run is there; with --wait: it succeeded"},
 				deniedNote, usageNote,
-				{exitNotFound, "there is no such DAG or schedule, or it is not yours"},
+				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
 				{exitConflict, "the queue is full"},
 				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the run is there"},
 				{exitInvalid, "the DAG does not take the schedule's params any longer; or a setting is wrong"},
