@@ -419,6 +419,8 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	b := api(t)
 	b.put(t, nightlyDAG)
 	held, other := b.hourly(t, "held", 1, ""), b.hourly(t, "other", 1, ", catchup => true")
+	must(t, b.conn, "UPDATE oarlock.schedules SET timing.start_at = now() - interval '10 seconds' WHERE schedule_id = $1", held) // so late it fires
+	b.decidedAt(t, held, 1)
 	app := connect(t, b.db.URL)
 	tx, err := app.Begin(t.Context())
 	if err != nil {
@@ -438,6 +440,31 @@ func TestAttend_PassesByWhatAnApplicationHolds(t *testing.T) {
 	attend(t, b.conn)
 	if got := b.decided(t, held); got != "fired" {
 		t.Errorf("then decided %s, want it fired", got)
+	}
+}
+
+// Who holds a schedule makes nothing late, and nothing that is late already fire.
+func TestAttend_WhatWasLateBeforeItWasHeldIsDropped(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, nightlyDAG)
+	id := b.hourly(t, "s", 3, "")
+	tx, err := connect(t, b.db.URL).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, tx, "SELECT FROM oarlock.schedules FOR NO KEY UPDATE")
+	attend(t, b.conn)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := get[bool](t, b.conn, "SELECT held_from IS NOT NULL FROM oarlock.agenda WHERE id = $1", id); !got {
+		t.Error("it was not held")
+	}
+	must(t, b.conn, "UPDATE oarlock.agenda SET at = now() - interval '1 second'")
+	attend(t, b.conn)
+	if got := b.decided(t, id); got != "dropped 3" {
+		t.Errorf("decided %s", got)
 	}
 }
 

@@ -316,12 +316,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Leaves an item of the agenda for later. What is due from then on is not late.
+-- Leaves an item of the agenda for later. What is due from then on is not late; what was late already stays that.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, a.at), errors = 0, error = ''
+    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, greatest(a.at, clock_timestamp() - interval '1 minute')), errors = 0, error = ''
      WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
 END $$;
 -- +goose StatementEnd
