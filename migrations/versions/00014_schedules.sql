@@ -316,12 +316,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Leaves an item of the agenda for later. What is due from then on is not late; what was late already stays that.
+-- Leaves an item of the agenda for later. What is due from then on is not late, what was before `since` stays late.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval) RETURNS void
+CREATE FUNCTION oarlock.put_off(item oarlock.agenda, pause interval, since timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, greatest(a.at, clock_timestamp() - interval '1 minute')), errors = 0, error = ''
+    UPDATE oarlock.agenda a SET at = clock_timestamp() + pause, held_from = coalesce(a.held_from, greatest(a.at, since)), errors = 0, error = ''
      WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
 END $$;
 -- +goose StatementEnd
@@ -484,6 +484,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 #variable_conflict use_column
 DECLARE
     began timestamptz := clock_timestamp();
+    recently CONSTANT timestamptz := began - interval '10 minutes'; -- what was due before and is not decided may be late
     item  oarlock.agenda;
     own   bigint; -- the schedule that it is about
     s     oarlock.schedules;
@@ -511,7 +512,7 @@ BEGIN
                OR item.kind = 'schedule' AND coalesce(s.paused_at, s.ended_at, of.removed_at) IS NOT NULL THEN -- since it was read
                 DELETE FROM oarlock.agenda a WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
             ELSIF s.schedule_id IS NULL THEN -- somebody edits it, perhaps for long, perhaps ten thousand of them
-                PERFORM oarlock.put_off(item, greatest(interval '100 milliseconds', least(interval '5 seconds', clock_timestamp() - coalesce(item.held_from, item.at))));
+                PERFORM oarlock.put_off(item, greatest(interval '100 milliseconds', least(interval '5 seconds', clock_timestamp() - coalesce(item.held_from, item.at))), recently);
             ELSIF item.kind = 'schedule' THEN
                 made := ARRAY(SELECT x FROM oarlock.attend_schedule(item, s, of) x);
             ELSE
@@ -520,10 +521,10 @@ BEGIN
         EXCEPTION WHEN OTHERS THEN
             made := ARRAY[ROW('put off', 1, NULL, SQLERRM, NULL)::oarlock.decision];
             IF left(SQLSTATE, 2) IN ('08', '40', '53', '55', '57', '58') THEN
-                PERFORM oarlock.put_off(item, interval '1 second');
+                PERFORM oarlock.put_off(item, interval '1 second', recently);
             ELSE
                 made[1].outcome := 'failed';
-                PERFORM oarlock.put_off(item, least(2 ^ least(item.errors, 6), 60) * interval '1 minute');
+                PERFORM oarlock.put_off(item, least(2 ^ least(item.errors, 6), 60) * interval '1 minute', recently);
                 UPDATE oarlock.agenda a SET errors = item.errors + 1, error = SQLERRM WHERE (a.kind, a.id, a.n) = (item.kind, item.id, item.n);
             END IF;
         END;
@@ -1117,7 +1118,7 @@ DROP FUNCTION oarlock.attend(timestamptz, int);
 DROP FUNCTION oarlock.attend_end(oarlock.agenda, oarlock.schedules);
 DROP FUNCTION oarlock.attend_schedule(oarlock.agenda, oarlock.schedules, oarlock.dags);
 DROP FUNCTION oarlock.cancel_oldest(oarlock.schedules);
-DROP FUNCTION oarlock.put_off(oarlock.agenda, interval);
+DROP FUNCTION oarlock.put_off(oarlock.agenda, interval, timestamptz);
 DROP FUNCTION oarlock.fires_above(oarlock.schedules, timestamptz, timestamptz, timestamptz);
 DROP FUNCTION oarlock.fire(oarlock.schedules, oarlock.dags, timestamptz, bool);
 DROP FUNCTION oarlock.make_run(oarlock.schedules, oarlock.dags, timestamptz, text, text);
