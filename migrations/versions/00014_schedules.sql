@@ -262,7 +262,6 @@ BEGIN
         IF made.outcome IS NULL THEN -- somebody triggered it
             RETURN;
         END IF;
-        made.late_ms := CASE WHEN s.backfill_of IS NULL THEN greatest(0, extract(epoch FROM clock_timestamp() - at - oarlock.jitter_of(s, at)) * 1000) END;
     EXCEPTION WHEN OTHERS THEN
         made.message := SQLERRM;
         made.outcome := CASE WHEN SQLSTATE = 'OA006' AND patient THEN 'waits' WHEN SQLSTATE LIKE 'OA%' THEN 'refused' END;
@@ -413,8 +412,8 @@ BEGIN
             made := NULL;
             SELECT * INTO made FROM oarlock.fire(s, d, coming, s.overlap_policy IN ('all', 'latest', 'cancel') OR item.held_from IS NULL
                 OR greatest(item.held_from, coming) > now - interval '1 minute');
-            IF item.held_from IS NOT NULL THEN
-                made.late_ms := NULL;
+            IF made.outcome = 'fired' AND s.backfill_of IS NULL AND item.held_from IS NULL THEN
+                made.late_ms := greatest(0, extract(epoch FROM clock_timestamp() - coming - oarlock.jitter_of(s, coming)) * 1000);
             END IF;
             IF made.outcome = 'waits' THEN
                 pause := interval '1 second';
@@ -755,15 +754,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Raises OA002 where the DAG of a schedule was removed.
+-- Raises OA002 where a DAG was removed.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.check_removed(dag bigint) RETURNS void
+CREATE FUNCTION oarlock.check_removed(d oarlock.dags) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    removed text := (SELECT d.name FROM oarlock.dags d WHERE d.dag_id = dag AND d.removed_at IS NOT NULL);
 BEGIN
-    IF removed IS NOT NULL THEN
-        RAISE EXCEPTION 'dag % was removed', removed USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
+    IF d.removed_at IS NOT NULL THEN
+        RAISE EXCEPTION 'dag % was removed', d.name USING ERRCODE = 'OA002', HINT = 'apply it again: oarlock dag apply FILE';
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -805,7 +802,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dag %', left(dag, 100) USING ERRCODE = 'OA001', HINT = 'apply it first: oarlock dag apply FILE; names are case-sensitive';
     END IF;
-    PERFORM oarlock.check_removed(d.dag_id);
+    PERFORM oarlock.check_removed(d);
     PERFORM oarlock.check_owner(d, session_user);
     s := oarlock.store_schedule(d.dag_id, session_user, def);
     IF NOT oarlock.operates() AND (s.timing).every_ms < 10000 THEN
@@ -970,6 +967,7 @@ DECLARE
     s    oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
     at   timestamptz := coalesce(logical_at, now());
     had  bigint := (SELECT f.run_id FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at = at AND f.outcome = 'fired');
+    d    oarlock.dags;
     made record;
 BEGIN
     IF at NOT BETWEEN '0020-01-01T00:00:00Z' AND '9899-12-31T23:59:59Z' THEN
@@ -977,9 +975,10 @@ BEGIN
     ELSIF had IS NOT NULL THEN
         RETURN had;
     END IF;
-    PERFORM oarlock.check_removed(s.dag_id);
+    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
+    PERFORM oarlock.check_removed(d);
     PERFORM oarlock.forget_time(s, at);
-    SELECT m.* INTO made FROM oarlock.dags d, oarlock.make_run(s, d, at, 'manual', 'triggered by ' || session_user) m WHERE d.dag_id = s.dag_id;
+    made := oarlock.make_run(s, d, at, 'manual', 'triggered by ' || session_user);
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;
@@ -1105,7 +1104,7 @@ DROP FUNCTION oarlock.next_of(oarlock.schedules);
 DROP FUNCTION oarlock.put_own(text, jsonb);
 DROP FUNCTION oarlock.check_number();
 DROP FUNCTION oarlock.lock_schedule(text, text, text);
-DROP FUNCTION oarlock.check_removed(bigint);
+DROP FUNCTION oarlock.check_removed(oarlock.dags);
 DROP FUNCTION oarlock.find_schedule(text, text, text, bool, bool);
 DROP FUNCTION oarlock.prune_fires(int);
 DROP FUNCTION oarlock.place_schedules(bigint);

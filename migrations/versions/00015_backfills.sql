@@ -91,7 +91,7 @@ DECLARE
         WHEN coalesce(reprocess, 'missing') NOT IN ('missing', 'failed', 'all') THEN ARRAY[format('reprocess is %s', left(reprocess, 100)), 'it is missing, failed or all']
     END;
 BEGIN
-    PERFORM oarlock.check_removed(of.dag_id);
+    PERFORM oarlock.check_removed(d) FROM oarlock.dags d WHERE d.dag_id = of.dag_id;
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'backfill: %', wrong[1] USING ERRCODE = 'OA013', HINT = wrong[2];
     END IF;

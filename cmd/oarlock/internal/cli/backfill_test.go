@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,12 +36,7 @@ func TestBackfill_EachRoleMakesItsOwn(t *testing.T) {
 		{toSubmit, "backfill cancel x", exitOK, "canceled mine#3 of x"},
 		{"nobody", "backfill list", exitError, "grant oarlock_submit to this user"},
 	} {
-		u, err := url.Parse(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = url.UserPassword(c.role+"_"+db.Name, "s")
-		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", u.String())...)
+		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", loginAs(t, db, c.role))...)
 		if got.exit != c.exit || !strings.Contains(got.stdout+got.stderr, c.want) {
 			t.Errorf("%s as %s: exit %d, want %d with %q\n%s%s", c.line, c.role, got.exit, c.exit, c.want, got.stdout, got.stderr)
 		}

@@ -32,22 +32,25 @@ func withRoleLogins(t *testing.T) *pgtest.DB {
 	return db
 }
 
+// loginAs is the database's URL with the login of a role.
+func loginAs(t *testing.T, db *pgtest.DB, role string) string {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role+"_"+db.Name, "s")
+	return u.String()
+}
+
 // Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
 // is refused to every other role.
 func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)
 	register(t, db.URL)
-	as := func(role string) string {
-		u, err := url.Parse(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = url.UserPassword(role+"_"+db.Name, "s")
-		return u.String()
-	}
 	for login, want := range map[string]exit{"nobody": exitError, toSubmit: exitError, toRead: exitError, "oarlock_worker": exitError, toAdmin: exitOK} {
-		got := invoke(t, testEnv(), "prune", "--batch", "1", "--database-url", as(login))
+		got := invoke(t, testEnv(), "prune", "--batch", "1", "--database-url", loginAs(t, db, login))
 		if got.exit != want || want != exitOK && !strings.Contains(got.stderr, "grant "+toAdmin+" to this user") {
 			t.Errorf("prune as %s: exit %d, want %d\n%s", login, got.exit, want, got.stderr)
 		}
@@ -67,7 +70,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 			line = everyLine[name].words
 		}
 		for _, login := range []string{"nobody", toSubmit, toRead, toAdmin} {
-			words := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), "--database-url", as(login))
+			words := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), "--database-url", loginAs(t, db, login))
 			got := invoke(t, testEnv(), words...)
 			refused := strings.Contains(got.stderr, "permission denied for")
 			want := "hint: have an administrator grant " + role + " to this user"

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,23 +36,13 @@ func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 		{toAdmin, "schedules rm x mine", exitOK, "removed mine of x"},
 		{"nobody", "schedules", exitError, "grant oarlock_submit to this user"},
 	} {
-		u, err := url.Parse(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = url.UserPassword(c.role+"_"+db.Name, "s")
-		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", u.String())...)
+		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", loginAs(t, db, c.role))...)
 		if got.exit != c.exit || !strings.Contains(got.stdout+got.stderr, c.want) {
 			t.Errorf("%s as %s: exit %d, want %d with %q\n%s%s", c.line, c.role, got.exit, c.exit, c.want, got.stdout, got.stderr)
 		}
 	}
 	execFile(t, db, "also_reads_all.sql")
-	u, err := url.Parse(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(toSubmit+"_"+db.Name, "s")
-	got := invoke(t, testEnv(), "schedules", "pause", "x", "filed", "--database-url", u.String())
+	got := invoke(t, testEnv(), "schedules", "pause", "x", "filed", "--database-url", loginAs(t, db, toSubmit))
 	if got.exit != exitNotFound || !strings.Contains(got.stderr, "is that of the DAG's file: you may steer only your own\nhint: have an administrator grant oarlock_admin to this user") {
 		t.Errorf("exit %d\n%s", got.exit, got.stderr)
 	}
