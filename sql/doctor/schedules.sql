@@ -8,7 +8,7 @@ SELECT d.name AS dag, s.name AS schedule, x.trouble, CASE x.trouble WHEN 'failed
   JOIN oarlock.dags d USING (dag_id)
   LEFT JOIN oarlock.agenda a ON a.kind = 'schedule' AND a.id = s.schedule_id
   LEFT JOIN LATERAL (
-       SELECT f.logical_at, f.outcome, f.reason FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id ORDER BY f.logical_at DESC LIMIT 1) last ON true
+       SELECT f.logical_at, f.outcome, f.reason FROM oarlock.fires f WHERE f.schedule_id = s.schedule_id AND f.logical_at <= statement_timestamp() ORDER BY f.logical_at DESC LIMIT 1) last ON true
  CROSS JOIN LATERAL (
        SELECT CASE WHEN a.errors > 0 THEN 'failed'
                    WHEN a.at < statement_timestamp() - interval '1 minute' AND a.held_from IS NULL THEN 'overdue'
