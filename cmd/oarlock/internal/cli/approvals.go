@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -96,28 +97,7 @@ type jsonApproval struct {
 	Item        *string `json:"item"`
 	SubmittedBy string  `json:"submitted_by"`
 
-	jsonQuestion
-}
-
-// jsonQuestion is what an approval asks of people.
-type jsonQuestion struct {
-	Prompt    *string       `json:"prompt"`
-	Inputs    []queue.Input `json:"inputs"`
-	Approvers []string      `json:"approvers"` // null: whoever may control the run
-	MayDecide bool          `json:"may_decide"`
-	Since     *time.Time    `json:"since"`
-	Deadline  *time.Time    `json:"deadline"`
-}
-
-func questionJSON(q *queue.Question) jsonQuestion {
-	inputs := q.Inputs
-	if inputs == nil {
-		inputs = []queue.Input{}
-	}
-	return jsonQuestion{
-		Prompt: orNull(q.Prompt), Inputs: inputs, Approvers: q.Approvers, MayDecide: q.MayDecide,
-		Since: utcOrNull(q.Since), Deadline: utcOrNull(q.Deadline),
-	}
+	runview.QuestionJSON
 }
 
 func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer {
@@ -127,32 +107,34 @@ func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer 
 	for i := range approvals {
 		p := &approvals[i]
 		objects[i] = jsonApproval{
-			Run: int64(p.Run), DAG: p.DAG, Step: p.Step, Item: orNull(p.Item), SubmittedBy: p.SubmittedBy, jsonQuestion: questionJSON(&p.Question),
+			Run: int64(p.Run), DAG: p.DAG, Step: p.Step, Item: runview.TextOrNull(p.Item), SubmittedBy: p.SubmittedBy, QuestionJSON: runview.NewQuestionJSON(&p.Question),
 		}
 		a.lines = append(a.lines, objects[i])
-		a.ids = append(a.ids, fmt.Sprintf("%d %s", p.Run, shellWord(taskName(p.Step, p.Item))))
+		a.ids = append(a.ids, fmt.Sprintf("%d %s", p.Run, runview.ShellWord(runview.TaskName(p.Step, p.Item))))
 		blocks[i] = e.stdoutPaint().approvalBlock(p, now, e.pageColumns())
 	}
 	a.text = strings.Join(blocks, "\n")
 	return a
 }
 
+const questionMark = "  │ "
+
 // approvalBlock is an approval on some lines: what waits for whom, what it asks, and how to approve it.
 func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
 	q := &a.Question
 	head := []string{
-		p.bold(fmt.Sprintf("run %d", a.Run)) + " " + shown(a.DAG), p.bold(shown(taskName(a.Step, a.Item))),
-		p.dim("waits for " + span(now.Sub(q.Since))), "decided by " + deciders(q.Approvers, a.SubmittedBy),
+		p.bold(fmt.Sprintf("run %d", a.Run)) + " " + runview.InlineText(a.DAG), p.bold(runview.InlineText(runview.TaskName(a.Step, a.Item))),
+		p.dim("waits for " + runview.Span(now.Sub(q.Since))), "decided by " + runview.Deciders(q.Approvers, a.SubmittedBy),
 	}
 	if !q.Deadline.IsZero() {
-		head = append(head, p.warn("times out in "+span(q.Deadline.Sub(now))))
+		head = append(head, p.warn("times out in "+runview.Span(q.Deadline.Sub(now))))
 	}
 	lines := []string{fold(strings.Join(head, "  "), columns, width(questionMark))}
-	for _, line := range questionLines(q) {
+	for _, line := range runview.QuestionLines(q) {
 		lines = append(lines, fold(p.dim(questionMark)+line, columns, width(questionMark)))
 	}
 	if q.MayDecide {
-		lines = append(lines, "  "+approveCommand(a.Run, taskName(a.Step, a.Item), q)) // as it is, to be copied
+		lines = append(lines, "  "+runview.ApproveCommand(a.Run, runview.TaskName(a.Step, a.Item), q)) // as it is, to be copied
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -257,7 +258,7 @@ func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 // waitsFor says what a cancel waits for: cancel accepted, ends when a worker takes it (none is live): @exit is to run first.
 func waitsFor(c *answered) string {
 	_, needs, _ := strings.Cut(c.Message, ": ")
-	return printable(c.waits + ": " + needs)
+	return runview.Printable(c.waits + ": " + needs)
 }
 
 // watcher is of one of the runs; of several it tells how they are and nothing of their tasks.
@@ -307,7 +308,7 @@ func (a *asking) finish() error {
 		a.env.remark("no run fits: nothing was asked")
 	case a.worst == nil:
 	case a.many:
-		return &failure{kind: *a.worst, err: fmt.Errorf("%s: %d of %s %s", a.verb, a.bad, count(a.count, "run"), a.trouble())}
+		return &failure{kind: *a.worst, err: fmt.Errorf("%s: %d of %s %s", a.verb, a.bad, runview.Count(a.count, "run"), a.trouble())}
 	default:
 		return a.last
 	}

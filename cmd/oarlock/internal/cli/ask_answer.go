@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -30,8 +31,8 @@ type jsonControl struct {
 
 func controlJSON(c *answered) jsonControl {
 	return jsonControl{
-		orZeroNull(c.ID), int64(c.Run), orNull(c.Step), orNull(c.Item), c.Verb.String(), orNull(c.By), utcOrNull(c.At),
-		utcOrNull(c.DecidedAt), orNull(string(c.Outcome)), orNull(c.State), orNull(c.Message), orZeroNull(int64(c.retryOf)),
+		orZeroNull(c.ID), int64(c.Run), runview.TextOrNull(c.Step), runview.TextOrNull(c.Item), c.Verb.String(), runview.TextOrNull(c.By), runview.TimeOrNull(c.At),
+		runview.TimeOrNull(c.DecidedAt), runview.TextOrNull(string(c.Outcome)), runview.TextOrNull(c.State), runview.TextOrNull(c.Message), orZeroNull(int64(c.retryOf)),
 	}
 }
 
@@ -75,7 +76,7 @@ func (a *asking) line(c *answered) string {
 	case c.retryOf != 0 && c.State == "queued":
 		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.good("made"), c.retryOf)
 	case c.Outcome == dagrun.Refused:
-		return fmt.Sprintf("%s: %s %s, %s\n", what, a.verb, paint.bad("refused"), printable(c.Message))
+		return fmt.Sprintf("%s: %s %s, %s\n", what, a.verb, paint.bad("refused"), runview.Printable(c.Message))
 	case c.Outcome == "":
 		return fmt.Sprintf("%s: %s %s, its next driver decides (%s)\n", what, a.verb, paint.warn("asked for"), c.State)
 	case c.waits != "" && !a.wait:
@@ -89,11 +90,11 @@ func askedOf(c *answered) string {
 	if c.Step == "" {
 		return fmt.Sprintf("run %d", c.Run)
 	}
-	return fmt.Sprintf("run %d %s", c.Run, printable(taskName(c.Step, c.Item)))
+	return fmt.Sprintf("run %d %s", c.Run, runview.Printable(runview.TaskName(c.Step, c.Item)))
 }
 
 func refusalText(c *answered) string {
-	message := printable(c.Message)
+	message := runview.Printable(c.Message)
 	if strings.HasPrefix(message, "run ") {
 		return message
 	}
@@ -111,7 +112,7 @@ func (a *asking) remarkMore(ctx context.Context, last queue.RunID) error {
 	}
 	more, err := a.choose.more(ctx, a.store, last)
 	if more {
-		a.env.remark("that were %s; there are more: repeat the command, or raise --limit", count(a.count, "run"))
+		a.env.remark("that were %s; there are more: repeat the command, or raise --limit", runview.Count(a.count, "run"))
 	}
 	return err
 }
@@ -136,11 +137,11 @@ func (a *asking) rehearse(ctx context.Context) error {
 	t := table{head: paint.head("RUN", "DAG", "STATE", "CREATED", "REASON")}
 	for i := range runs {
 		r := &runs[i]
-		j := jsonRehearsed{int64(r.ID), r.DAG, r.State, r.Reason, utcOrNull(r.CreatedAt)}
+		j := jsonRehearsed{int64(r.ID), r.DAG, r.State, r.Reason, runview.TimeOrNull(r.CreatedAt)}
 		object = append(object, j)
 		all.lines = append(all.lines, j)
 		all.ids = append(all.ids, decimal(j.Run))
-		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), localTime(&r.CreatedAt), paint.dim(printable(r.Reason))})
+		t.rows = append(t.rows, []string{decimal(j.Run), r.DAG, paint.runState(r.State), runview.LocalTime(r.CreatedAt), paint.dim(runview.Printable(r.Reason))})
 	}
 	all.object = object
 	if len(runs) > 0 {
@@ -149,9 +150,9 @@ func (a *asking) rehearse(ctx context.Context) error {
 	if err := a.env.say(all); err != nil {
 		return err
 	}
-	whom := count(len(runs), "run")
+	whom := runview.Count(len(runs), "run")
 	if a.target.step != "" {
-		whom = "step " + taskName(a.target.step, a.target.item) + " of " + whom
+		whom = "step " + runview.TaskName(a.target.step, a.target.item) + " of " + whom
 	}
 	a.env.remark("would %s %s; nothing was asked", a.verb, whom)
 	return nil

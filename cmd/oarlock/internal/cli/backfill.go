@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -135,7 +136,7 @@ func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error)
 	}
 	if err == nil && !b.Until.After(b.From) {
 		err = &usageError{
-			msg:  fmt.Sprintf("--until, %s, is not after --from, %s", wallTime(b.Until, s.Timezone), wallTime(b.From, s.Timezone)),
+			msg:  fmt.Sprintf("--until, %s, is not after --from, %s", runview.WallTime(b.Until, s.Timezone), runview.WallTime(b.From, s.Timezone)),
 			hint: "--from is the first moment that may fire, --until the first that may not",
 		}
 	}
@@ -150,7 +151,7 @@ func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
 	}
 	return &failure{
 		kind: invalid, hint: "`" + program + " schedules show " + scheduleID(s) + "` tells when it fires",
-		err: fmt.Errorf("schedule %s has no time from %s to %s %s", shown(s.Name), wallTime(b.From, s.Timezone), wallTime(b.Until, s.Timezone), s.Timezone),
+		err: fmt.Errorf("schedule %s has no time from %s to %s %s", runview.InlineText(s.Name), runview.WallTime(b.From, s.Timezone), runview.WallTime(b.Until, s.Timezone), s.Timezone),
 	}
 }
 
@@ -183,7 +184,9 @@ func makeBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b 
 }
 
 // words is the backfill as commands take it.
-func (m *madeBackfill) words() string { return shellWord(m.of.DAG) + " " + shellWord(m.name) }
+func (m *madeBackfill) words() string {
+	return runview.ShellWord(m.of.DAG) + " " + runview.ShellWord(m.name)
+}
 
 type jsonMade struct {
 	ID    int64    `json:"id"`
@@ -205,9 +208,9 @@ func (m *madeBackfill) json() jsonMade {
 func (e *env) madeAnswer(m *madeBackfill) answer {
 	paint, times := e.stdoutPaint(), fmt.Sprintf("%d times or more", timesMax)
 	if n, fires := len(m.times), countFires(m.times); n < timesMax {
-		times = fmt.Sprintf("%s at most, of which %d would fire now", count(n, "time"), fires)
+		times = fmt.Sprintf("%s at most, of which %d would fire now", runview.Count(n, "time"), fires)
 	}
-	text := fmt.Sprintf("%s %s of %s: %s\n", paint.good("made"), shown(m.name), m.of.DAG, times)
+	text := fmt.Sprintf("%s %s of %s: %s\n", paint.good("made"), runview.InlineText(m.name), m.of.DAG, times)
 	for _, command := range []string{"schedules fires", "backfill pause", "backfill cancel"} {
 		text += paint.dim(program+" "+command+" "+m.words()) + "\n"
 	}
@@ -242,7 +245,7 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 	t := table{head: paint.head("TIME IN "+s.Timezone, "OUTCOME", "RUN", "WHY")}
 	for i := range times {
 		at := &times[i]
-		j := jsonBackfillTime{utcOrNull(at.LogicalAt), at.Outcome, runOrNull(at.Run), orNull(at.Reason)}
+		j := jsonBackfillTime{runview.TimeOrNull(at.LogicalAt), at.Outcome, runview.RunOrNull(at.Run), runview.TextOrNull(at.Reason)}
 		outcome, run := paint.warn(at.Outcome), paint.dim("–")
 		if at.Outcome == "fires" {
 			outcome = paint.good(at.Outcome)
@@ -253,14 +256,14 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 		}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
-		t.rows = append(t.rows, []string{wallTime(at.LogicalAt, s.Timezone), outcome, run, paint.dim(shown(at.Reason))})
+		t.rows = append(t.rows, []string{runview.WallTime(at.LogicalAt, s.Timezone), outcome, run, paint.dim(runview.InlineText(at.Reason))})
 	}
 	a.object, a.text = object, e.fitted(t.String())
 	if err := e.say(a); err != nil {
 		return err
 	}
 	fires := countFires(times)
-	e.remark("of %s %d would fire, and %d would be skipped; nothing was made", count(len(times), "time"), fires, len(times)-fires)
+	e.remark("of %s %d would fire, and %d would be skipped; nothing was made", runview.Count(len(times), "time"), fires, len(times)-fires)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -67,8 +68,8 @@ func (e *env) backfillsAnswer(listed []queue.Schedule) answer {
 		s := &listed[i]
 		b := s.Backfill
 		t.rows = append(t.rows, []string{
-			s.DAG, shown(s.Name), s.Timezone, wallTime(b.From, s.Timezone), wallTime(b.Until, s.Timezone),
-			fmt.Sprintf("%d %%", int(100*decidedShare(b))), count(s.Unfinished, "run"), paint.scheduleState(s),
+			s.DAG, runview.InlineText(s.Name), s.Timezone, runview.WallTime(b.From, s.Timezone), runview.WallTime(b.Until, s.Timezone),
+			fmt.Sprintf("%d %%", int(100*decidedShare(b))), runview.Count(s.Unfinished, "run"), paint.scheduleState(s),
 		})
 	}
 	if len(listed) > 0 {
@@ -98,7 +99,7 @@ func goesOnFrom(s *queue.Schedule) string {
 	case b.DecidedAt.Before(b.From):
 		verb, at = "goes on from", b.From
 	}
-	return fmt.Sprintf("%s %s %s", verb, wallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
+	return fmt.Sprintf("%s %s %s", verb, runview.WallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
 }
 
 func newBackfillPauseCommand(e *env) *cli.Command {

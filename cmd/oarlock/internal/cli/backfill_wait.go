@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -40,21 +41,21 @@ func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBack
 			return err
 		}
 		return &failure{
-			kind: timedOut, err: fmt.Errorf("backfill %s is not over after %s", shown(m.name), dagspec.Duration(how.timeout.Milliseconds())),
-			hint: "it goes on: `" + program + " backfill list " + shellWord(m.of.DAG) + "`",
+			kind: timedOut, err: fmt.Errorf("backfill %s is not over after %s", runview.InlineText(m.name), dagspec.Duration(how.timeout.Milliseconds())),
+			hint: "it goes on: `" + program + " backfill list " + runview.ShellWord(m.of.DAG) + "`",
 		}
 	}
 	key := m.of.Key()
 	key.Name = m.name
 	fires, err := store.Fires(ctx, key, time.Time{}, backfillTimesMax)
 	if err != nil {
-		return fmt.Errorf("backfill %s is over, but its times cannot be read: %w", shown(m.name), err)
+		return fmt.Errorf("backfill %s is over, but its times cannot be read: %w", runview.InlineText(m.name), err)
 	}
 	end := m.end(fires)
 	if format != "id" {
 		j := m.json()
 		j.Ended = &end
-		if err := e.say(answer{object: j, text: fmt.Sprintf("%s of %s is over: %s\n", shown(m.name), m.of.DAG, end.text())}); err != nil {
+		if err := e.say(answer{object: j, text: fmt.Sprintf("%s of %s is over: %s\n", runview.InlineText(m.name), m.of.DAG, end.text())}); err != nil {
 			return err
 		}
 	}
@@ -75,7 +76,7 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 			return nil
 		case err == nil && found[i].Removed:
 			return &failure{
-				kind: runCanceled, err: fmt.Errorf("backfill %s stands still: dag %s was removed", shown(w.made.name), w.made.of.DAG),
+				kind: runCanceled, err: fmt.Errorf("backfill %s stands still: dag %s was removed", runview.InlineText(w.made.name), w.made.of.DAG),
 				hint: "it goes on once the DAG is applied again: `" + program + " dag apply FILE`",
 			}
 		case err == nil && w.progress == progressPlain:
@@ -95,9 +96,9 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 func (w *backfillWatch) tell(s *queue.Schedule) error {
 	text := goesOnFrom(s)
 	if s.PausedBy != "" {
-		text = "is paused by " + shown(s.PausedBy)
+		text = "is paused by " + runview.InlineText(s.PausedBy)
 		if s.PauseNote != "" {
-			text += ": " + shown(s.PauseNote)
+			text += ": " + runview.InlineText(s.PauseNote)
 		}
 		text += "; `" + program + " backfill resume " + w.made.words() + "` resumes it"
 	}
@@ -106,7 +107,7 @@ func (w *backfillWatch) tell(s *queue.Schedule) error {
 		return nil
 	}
 	w.told = now
-	_, err := fmt.Fprintf(w.env.Stderr, "%s  %s %s, %s unfinished\n", time.Now().Format(time.TimeOnly), shown(s.Name), text, count(s.Unfinished, "run"))
+	_, err := fmt.Fprintf(w.env.Stderr, "%s  %s %s, %s unfinished\n", time.Now().Format(time.TimeOnly), runview.InlineText(s.Name), text, runview.Count(s.Unfinished, "run"))
 	if err != nil {
 		return fmt.Errorf("write to standard error: %w", err)
 	}
@@ -172,11 +173,11 @@ func (m *madeBackfill) failure(end *jsonEnd) error {
 	f := failure{hint: "`" + program + " schedules fires " + m.words() + "` lists its times"}
 	switch {
 	case end.Failed+end.Refused > 0:
-		f.kind, f.err = runFailed, fmt.Errorf("backfill %s: %s failed, %s refused", shown(m.name), count(end.Failed, "run"), count(end.Refused, "time"))
+		f.kind, f.err = runFailed, fmt.Errorf("backfill %s: %s failed, %s refused", runview.InlineText(m.name), runview.Count(end.Failed, "run"), runview.Count(end.Refused, "time"))
 	case !end.Complete:
-		f.kind, f.err = runCanceled, fmt.Errorf("backfill %s was canceled", shown(m.name))
+		f.kind, f.err = runCanceled, fmt.Errorf("backfill %s was canceled", runview.InlineText(m.name))
 	case end.Canceled > 0:
-		f.kind, f.err = runCanceled, fmt.Errorf("backfill %s: %s canceled", shown(m.name), count(end.Canceled, "run"))
+		f.kind, f.err = runCanceled, fmt.Errorf("backfill %s: %s canceled", runview.InlineText(m.name), runview.Count(end.Canceled, "run"))
 	default:
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 func newConfigCommand(e *env) *cli.Command {
@@ -77,9 +78,9 @@ func runConfigShow(e *env, origin bool) error {
 
 // setting describes one value. Without a URL the database is what libpq's variables say, so these are named.
 func (e *env) setting(v config.Value) jsonSetting {
-	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), orNull(v.Origin.Where)}
+	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), runview.TextOrNull(v.Origin.Where)}
 	if names := e.libpqVariables(); v.Key.Name == "database_url" && v.Text == "" && len(names) > 0 {
-		s.Origin, s.Where = string(config.FromEnv), orNull(strings.Join(names, " "))
+		s.Origin, s.Where = string(config.FromEnv), runview.TextOrNull(strings.Join(names, " "))
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -75,8 +76,8 @@ type jsonListedDAG struct {
 
 func dagJSON(d *queue.DAG) jsonDAG {
 	return jsonDAG{
-		d.Name, d.Version, d.Queue, d.MaxActive, orNull(d.PausedBy), utcOrNull(d.RemovedAt), utcOrNull(d.CreatedAt),
-		utcOrNull(d.PutAt), d.PutBy,
+		d.Name, d.Version, d.Queue, d.MaxActive, runview.TextOrNull(d.PausedBy), runview.TimeOrNull(d.RemovedAt), runview.TimeOrNull(d.CreatedAt),
+		runview.TimeOrNull(d.PutAt), d.PutBy,
 	}
 }
 
@@ -96,7 +97,7 @@ func (p painter) dagState(d *queue.DAG) string {
 	case "active":
 		return p.good(state)
 	case "paused":
-		return p.warn(state) + p.dim(" by "+printable(d.PausedBy))
+		return p.warn(state) + p.dim(" by "+runview.Printable(d.PausedBy))
 	default:
 		return p.dim(state)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -172,7 +173,7 @@ func nextOf(schedules []queue.Schedule) []jsonNext {
 	coming, now := []jsonNext{}, time.Now()
 	for i := range schedules {
 		s := &schedules[i]
-		coming = append(coming, jsonNext{s.Name, orNull(s.PausedBy), utcOrNull(s.NextAt), utcOrNull(s.HeldFrom), shown(s.Name) + " " + firesNext(s, now)})
+		coming = append(coming, jsonNext{s.Name, runview.TextOrNull(s.PausedBy), runview.TimeOrNull(s.NextAt), runview.TimeOrNull(s.HeldFrom), runview.InlineText(s.Name) + " " + firesNext(s, now)})
 	}
 	return coming
 }
@@ -192,7 +193,7 @@ func (e *env) applied(done []jsonApply) answer {
 			a.text += "  " + s.says + "\n"
 		}
 		for _, name := range d.SchedulesGone {
-			a.text += "  " + shown(name) + " is gone\n"
+			a.text += "  " + runview.InlineText(name) + " is gone\n"
 		}
 	}
 	return a

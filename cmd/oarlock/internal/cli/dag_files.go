@@ -12,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 const (
@@ -91,7 +92,7 @@ func (e *env) dagsIn(folder string) ([]string, error) {
 func hasDAGExtension(name string) bool { return slices.Contains(dagExtensions, filepath.Ext(name)) }
 
 func (e *env) readDAG(name string) (*dagFile, error) {
-	f := &dagFile{name: printable(name)} // the name of a file in a folder is anybody's
+	f := &dagFile{name: runview.Printable(name)} // the name of a file in a folder is anybody's
 	in := e.Stdin
 	if name == stdinWord {
 		f.name = stdinName
@@ -174,9 +175,9 @@ func invalidFiles(files []*dagFile) error {
 	case problems == 0:
 		return nil
 	case len(bad) == 1:
-		return &failure{kind: invalid, err: fmt.Errorf("%s in %s", count(problems, "problem"), bad[0])}
+		return &failure{kind: invalid, err: fmt.Errorf("%s in %s", runview.Count(problems, "problem"), bad[0])}
 	}
-	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", count(problems, "problem"), len(bad), count(len(files), "file"))}
+	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", runview.Count(problems, "problem"), len(bad), runview.Count(len(files), "file"))}
 }
 
 // problems prints what is wrong with files, an empty line behind each.
@@ -215,7 +216,7 @@ type jsonProblem struct {
 }
 
 func problemJSON(p dagspec.Error) jsonProblem {
-	j := jsonProblem{Path: p.Path, Message: p.Msg, Hint: orNull(p.Hint)}
+	j := jsonProblem{Path: p.Path, Message: p.Msg, Hint: runview.TextOrNull(p.Hint)}
 	if p.Line > 0 {
 		j.Line, j.Column = &p.Line, &p.Column
 	}

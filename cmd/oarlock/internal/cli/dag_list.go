@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -53,13 +54,13 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	t := table{head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "NEXT", "APPLIED", "BY")}
 	for i := range dags {
 		d := &dags[i]
-		j := jsonListedDAG{dagJSON(d), utcOrNull(d.NextAt)}
+		j := jsonListedDAG{dagJSON(d), runview.TimeOrNull(d.NextAt)}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, d.Name)
 		t.rows = append(t.rows, []string{
-			d.Name, strconv.Itoa(d.Version), paint.dagState(d), printable(d.Queue), paint.limit(d.MaxActive), paint.nextOf(d, now), paint.dim(localTime(&d.PutAt)),
-			paint.dim(printable(d.PutBy)),
+			d.Name, strconv.Itoa(d.Version), paint.dagState(d), runview.Printable(d.Queue), paint.limit(d.MaxActive), paint.nextOf(d, now), paint.dim(runview.LocalTime(d.PutAt)),
+			paint.dim(runview.Printable(d.PutBy)),
 		})
 	}
 	a.object = object

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -87,7 +88,7 @@ func (e *env) sayTimes(of string, listed []jsonTimes) error {
 		if i > 0 {
 			a.text += "\n"
 		}
-		a.text += paint.bold(shown(s.Name)) + "\n" + paint.comingTimes(s.Next, s.Timezone, now)
+		a.text += paint.bold(runview.InlineText(s.Name)) + "\n" + paint.comingTimes(s.Next, s.Timezone, now)
 	}
 	return e.say(a)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -45,9 +46,9 @@ func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dag
 		if slices.Contains(known, name) {
 			continue
 		}
-		text := fmt.Sprintf("no worker offers the action %s: runs wait until one does", printable(name))
+		text := fmt.Sprintf("no worker offers the action %s: runs wait until one does", runview.Printable(name))
 		if near := config.Near(name, known); near != "" {
-			text += fmt.Sprintf("; did you mean %s?", printable(near))
+			text += fmt.Sprintf("; did you mean %s?", runview.Printable(near))
 		}
 		e.remark("%s", text)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -74,7 +75,7 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 		if err != nil {
 			return err
 		}
-		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, orNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source, coming}
+		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, runview.TextOrNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source, coming}
 		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec, coming, e.pageColumns())})
 	})
 }
@@ -119,7 +120,7 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []json
 	}
 	sections := []string{title + "\n"}
 	if spec.Description != "" {
-		sections[0] += printable(spec.Description) + "\n"
+		sections[0] += runview.Printable(spec.Description) + "\n"
 	}
 	sections = append(sections, p.dagFacts(v, spec))
 	if len(spec.ParamDefs) > 0 {
@@ -149,17 +150,17 @@ func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 			rows = append(rows, []string{p.dim(name), value})
 		}
 	}
-	fact("queue", printable(spec.Queue))
+	fact("queue", runview.Printable(spec.Queue))
 	fact("priority", nonZero(spec.Priority))
-	fact("labels", labelText(spec.Labels))
-	fact("selector", labelText(spec.WorkerSelector))
+	fact("labels", runview.LabelText(spec.Labels))
+	fact("selector", runview.LabelText(spec.WorkerSelector))
 	fact("max runs", nonZero(spec.MaxActiveRuns))
 	fact("max steps", nonZero(spec.MaxActiveSteps))
 	fact("timeout", durationText(spec.Timeout))
 	fact("queue timeout", durationText(spec.QueueTimeout))
-	fact("needs", printable(strings.Join(v.Needs, ", ")))
-	fact("applied", localTime(&v.PutAt)+" by "+shown(v.PutBy))
-	fact("from", shown(v.SourcePath))
+	fact("needs", runview.Printable(strings.Join(v.Needs, ", ")))
+	fact("applied", runview.LocalTime(v.PutAt)+" by "+runview.InlineText(v.PutBy))
+	fact("from", runview.InlineText(v.SourcePath))
 	return alignRows(rows)
 }
 
@@ -186,9 +187,9 @@ func (p painter) paramTable(params []dagspec.Param) string {
 		case param.Required:
 			fallback = p.warn("required")
 		case param.Default != nil:
-			fallback = printable(compactJSON(param.Default))
+			fallback = runview.Printable(runview.CompactJSON(param.Default))
 		}
-		t.rows = append(t.rows, []string{param.Name, param.Type, fallback, p.dim(printable(param.Description))})
+		t.rows = append(t.rows, []string{param.Name, param.Type, fallback, p.dim(runview.Printable(param.Description))})
 	}
 	return t.String()
 }
@@ -212,8 +213,8 @@ func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) st
 	for i, in := range a.Inputs {
 		q.Inputs[i] = queue.Input(in)
 	}
-	text := p.dim("approval ") + step + p.dim(", decided by ") + deciders(a.Approvers, "") + "\n"
-	for _, line := range questionLines(q) {
+	text := p.dim("approval ") + step + p.dim(", decided by ") + runview.Deciders(a.Approvers, "") + "\n"
+	for _, line := range runview.QuestionLines(q) {
 		text += fold(p.dim(questionMark)+line, columns, width(questionMark)) + "\n"
 	}
 	return text
@@ -224,7 +225,7 @@ func bodyText(s *dagspec.Step) string {
 	text := "shell script"
 	switch {
 	case s.Command != "":
-		text = "command " + printable(s.Command)
+		text = "command " + runview.Printable(s.Command)
 	case s.Action != "":
 		text = s.Action
 	case s.Result != nil:

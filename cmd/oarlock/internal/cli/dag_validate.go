@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/dagrun/schedule"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 func newDAGValidateCommand(e *env) *cli.Command {
@@ -78,7 +79,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 		if f.spec != nil {
 			j.DAG, j.Steps = &f.spec.Name, len(f.spec.Steps)
 			a.ids = append(a.ids, f.spec.Name)
-			rows = append(rows, []string{paint.good("valid"), f.name, paint.dim(f.spec.Name + ", " + count(j.Steps, "step"))})
+			rows = append(rows, []string{paint.good("valid"), f.name, paint.dim(f.spec.Name + ", " + runview.Count(j.Steps, "step"))})
 		}
 		object.Files = append(object.Files, j)
 		for _, p := range f.problems {
@@ -105,15 +106,15 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 		}
 		for i := range f.spec.Schedule {
 			s := &f.spec.Schedule[i]
-			if strings.Contains(compactJSON(s.Params), "${") {
+			if strings.Contains(runview.CompactJSON(s.Params), "${") {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, and no reference is filled in there", shown(s.Name)),
+					Path: f.name, Msg: fmt.Sprintf("params of schedule %s hold ${, and no reference is filled in there", runview.InlineText(s.Name)),
 					Hint: "use ${run.logical_at} in a step",
 				})
 			}
 			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", shown(s.Name), neverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), neverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
 				})
 			}
 		}

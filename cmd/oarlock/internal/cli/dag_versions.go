@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -58,7 +59,7 @@ func (e *env) versionsAnswer(versions []queue.DAG) answer {
 			current = paint.good("current")
 		}
 		t.rows = append(t.rows, []string{
-			strconv.Itoa(v.Version), printable(v.Queue), paint.dim(localTime(&v.PutAt)), paint.dim(printable(v.PutBy)), current,
+			strconv.Itoa(v.Version), runview.Printable(v.Queue), paint.dim(runview.LocalTime(v.PutAt)), paint.dim(runview.Printable(v.PutBy)), current,
 		})
 	}
 	a.object, a.text = object, t.String()

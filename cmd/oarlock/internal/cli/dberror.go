@@ -9,6 +9,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // advice says what an SQLSTATE means for somebody at a command line.
@@ -50,7 +51,7 @@ func (p *problem) fromDatabase(err error) bool {
 			p.kind, p.hint = a.kind, cmp.Or(a.hint, p.hint)
 		}
 		if name, ok := missingDatabase(server); ok {
-			p.hint = "create it with `createdb " + shellWord(name) + "`, or check the name in the URL"
+			p.hint = "create it with `createdb " + runview.ShellWord(name) + "`, or check the name in the URL"
 		}
 		if server.Code == "53300" {
 			p.hint = pglink.CrowdedHint(server)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -158,9 +159,9 @@ func (d *dev) tellEnds(ctx context.Context) {
 	defer cancel()
 	_ = d.latestEnds(ctx, func(run *queue.Run) {
 		p := d.env.stderrPaint()
-		text := fmt.Sprintf("run %d  %s  %s after %s", run.ID, run.DAG, p.runState(run.State), span(run.FinishedAt.Sub(later(run.StartedAt, run.CreatedAt))))
+		text := fmt.Sprintf("run %d  %s  %s after %s", run.ID, run.DAG, p.runState(run.State), runview.Span(run.FinishedAt.Sub(later(run.StartedAt, run.CreatedAt))))
 		if run.State != "succeeded" && run.Reason != "" {
-			text += ": " + printable(run.Reason)
+			text += ": " + runview.Printable(run.Reason)
 		}
 		d.env.remark("%s  %s", time.Now().Format(time.TimeOnly), text)
 	})
@@ -183,4 +184,11 @@ func (d *dev) latestEnds(ctx context.Context, tell func(*queue.Run)) error {
 	}
 	d.told = told
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

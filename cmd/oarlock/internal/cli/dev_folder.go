@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -91,7 +92,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 	}
 	for other, dag := range d.applied {
 		if dag == file.spec.Name && other != name {
-			e.remark("%s: dag %q is described by %s already: give one of them another name", file.name, dag, printable(other))
+			e.remark("%s: dag %q is described by %s already: give one of them another name", file.name, dag, runview.Printable(other))
 			return nil
 		}
 	}
@@ -121,7 +122,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 		e.remark("  %s", s.says)
 	}
 	for _, name := range goneFrom(before, after) {
-		e.remark("  %s is gone", shown(name))
+		e.remark("  %s is gone", runview.InlineText(name))
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (d *dev) apply(ctx context.Context, name string) error {
 func (d *dev) gone(name string) {
 	delete(d.seen, name)
 	if dag := d.applied[name]; dag != "" {
-		d.env.remark("%s is gone; its DAG stays until `%s dag rm %s`", printable(name), program, dag)
+		d.env.remark("%s is gone; its DAG stays until `%s dag rm %s`", runview.Printable(name), program, dag)
 		delete(d.applied, name)
 	}
 }

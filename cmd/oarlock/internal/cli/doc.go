@@ -8,5 +8,6 @@
 // output, everything else to standard error. A command returns an error; one place (diagnose) turns it into a code, a
 // line, a hint and an exit status.
 //
-// The package knows no SQL and no rule about states: it asks queue, migrations and doctor.
+// The package knows no SQL and no rule about states: it asks queue, migrations and doctor. What it says of a run comes from
+// runview; this package colours it and lays it out.
 package cli

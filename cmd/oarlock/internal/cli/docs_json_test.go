@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -19,7 +20,7 @@ import (
 var documented = map[string][]any{
 	"`cancel`":              {jsonControl{}, jsonRehearsed{}},
 	"`approvals`":           {jsonApproval{}, queue.Input{}},
-	"`events`":              {jsonEvent{}},
+	"`events`":              {runview.StoryEvent{}},
 	"`logs -o jsonl`":       {jsonChunk{}},
 	"`workers`":             {jsonWorker{}},
 	"`workers drain`":       {jsonDrained{}},
@@ -42,7 +43,7 @@ var documented = map[string][]any{
 	"`migrate adopt`":       {jsonAdopted{}, jsonPlace{}},
 	"`config show`":         {jsonSetting{}},
 	"`version`":             {jsonVersion{}},
-	"{\"id\": 41, \"uid\":": {jsonStatus{}, jsonTask{}},
+	"{\"id\": 41, \"uid\":": {runview.StatusJSON{}, runview.TaskJSON{}},
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -146,7 +147,7 @@ func (e *env) reportAnswer(report doctor.Report, database string) answer {
 	paint := e.stdoutPaint()
 	var rows [][]string
 	for _, c := range report.Checks {
-		j := jsonCheck{c.Name, string(c.Status), c.Detail, orNull(c.Hint)}
+		j := jsonCheck{c.Name, string(c.Status), c.Detail, runview.TextOrNull(c.Hint)}
 		object.Checks = append(object.Checks, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, c.Name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -198,7 +199,7 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	if err != nil {
 		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
 	}
-	a.object, a.text = runJSON(run), e.stdoutPaint().enqueued(run)
+	a.object, a.text = runview.NewRunJSON(run), e.stdoutPaint().enqueued(run)
 	return e.say(a)
 }
 
@@ -206,9 +207,9 @@ func (p painter) enqueued(run *queue.Run) string {
 	text := fmt.Sprintf("run %s of %s version %d is %s", p.bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
 	switch {
 	case run.State == "scheduled":
-		text += " for " + localTime(&run.RunAt)
+		text += " for " + runview.LocalTime(run.RunAt)
 	case run.Reason != "":
-		text += p.dim(": " + printable(run.Reason))
+		text += p.dim(": " + runview.Printable(run.Reason))
 	}
 	return text + "\n" + p.dim(fmt.Sprintf("oarlock status %d -w", run.ID)) + "\n"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -68,7 +69,7 @@ func runExec(ctx context.Context, e *env, command []string, timeout string) erro
 	if len(file.problems) > 0 {
 		return &failure{kind: invalid, err: errors.New(file.problems[0].Msg), hint: file.problems[0].Hint}
 	}
-	labels := map[string]string{hereLabel: hereValue}
+	labels := map[string]string{runview.HereLabel: runview.HereValue}
 	request := queue.Request{DAG: execDAG, Selector: labels, Labels: labels, Manual: true}
 	return e.runHere(ctx, here{file: file, request: request, show: e.showCommand})
 }
@@ -118,7 +119,7 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 		return err
 	}
 	if format := e.settings.Text("output"); isJSON(format) {
-		if err := e.say(answer{object: statusJSON(run, tasks)}); err != nil {
+		if err := e.say(answer{object: runview.NewStatusJSON(run, tasks)}); err != nil {
 			return err
 		}
 	}
@@ -135,11 +136,11 @@ func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	case run.State == "succeeded":
 		return nil
 	case task.FailureKind == "spawn":
-		e.remark("%s: %s", program, printable(task.Reason))
+		e.remark("%s: %s", program, runview.Printable(task.Reason))
 		return statusError(exitNotStarted)
 	case task.ExitCode != nil && *task.ExitCode != 0:
 		if task.FailureKind != "exit" {
-			e.remark("%s: run %d %s", program, run.ID, printable(task.State+": "+task.Reason))
+			e.remark("%s: run %d %s", program, run.ID, runview.Printable(task.State+": "+task.Reason))
 		}
 		return statusError(*task.ExitCode)
 	}
@@ -151,7 +152,7 @@ type streamSink struct{ env *env }
 
 func (s *streamSink) add(c *queue.Chunk) error {
 	if c.Dropped > 0 {
-		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", count(int(c.Dropped), "byte"))
+		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", runview.Count(int(c.Dropped), "byte"))
 	}
 	switch c.Stream {
 	case queue.StreamStdout:

@@ -61,3 +61,21 @@ func TestMoment_IsAgoOrATime(t *testing.T) {
 		}
 	}
 }
+
+func TestUpcoming_IsATimeOrFromNowOn(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for word, want := range map[string]time.Time{
+		"": {}, "+10m": now.Add(10 * time.Minute), "+1d": now.Add(24 * time.Hour), "2026-11-20T06:00:00+01:00": time.Date(2026, 11, 20, 5, 0, 0, 0, time.UTC),
+		"now": now, "2026-11-20": time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC), "2026-11-20 06:07": time.Date(2026, 11, 20, 6, 7, 0, 0, time.UTC),
+	} {
+		if got, err := upcoming("--at", word, now, time.UTC); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %v, %v, want %v", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"10m", "+10", "+-1m", "tomorrow", "2026-11-20 6"} {
+		if got, err := upcoming("--at", word, now, time.UTC); err == nil {
+			t.Errorf("%q was taken for %v", word, got)
+		}
+	}
+}

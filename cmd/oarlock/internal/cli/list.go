@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -136,17 +136,17 @@ func filterText(f queue.Filter) string {
 	var parts []string
 	add := func(word, value string) {
 		if value != "" {
-			parts = append(parts, word+" "+printable(value))
+			parts = append(parts, word+" "+runview.Printable(value))
 		}
 	}
 	add("state", config.OrList(f.States))
 	add("DAG", f.DAG)
 	add("queue", f.Queue)
 	if len(f.Labels) > 0 {
-		parts = append(parts, "label "+labelText(f.Labels))
+		parts = append(parts, "label "+runview.LabelText(f.Labels))
 	}
 	if !f.Since.IsZero() {
-		add("since", localTime(&f.Since))
+		add("since", runview.LocalTime(f.Since))
 	}
 	if f.Parent != 0 {
 		add("parent", decimal(int64(f.Parent)))
@@ -162,16 +162,16 @@ func filterText(f queue.Filter) string {
 
 func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
 	paint := e.stdoutPaint()
-	object := make([]jsonRun, len(runs))
+	object := make([]runview.RunJSON, len(runs))
 	a := answer{lines: []any{}, ids: []string{}}
 	t := table{head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "")}
 	for i := range runs {
 		r := &runs[i]
-		object[i] = runJSON(r)
+		object[i] = runview.NewRunJSON(r)
 		a.lines = append(a.lines, object[i])
 		a.ids = append(a.ids, decimal(int64(r.ID)))
 		t.rows = append(t.rows, []string{
-			decimal(int64(r.ID)), r.DAG, paint.runState(r.State), paint.dim(localTime(&r.CreatedAt)), took(r, now), runNote(r),
+			decimal(int64(r.ID)), r.DAG, paint.runState(r.State), paint.dim(runview.LocalTime(r.CreatedAt)), runview.Took(r, now), runview.RunNote(r),
 		})
 	}
 	a.object = object
@@ -179,27 +179,4 @@ func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
 		a.text = e.fitted(t.String())
 	}
 	return a
-}
-
-// took is how long a run took, or has taken so far.
-func took(r *queue.Run, now time.Time) string {
-	switch {
-	case r.StartedAt.IsZero():
-		return ""
-	case r.Over():
-		return span(r.FinishedAt.Sub(r.StartedAt))
-	}
-	return span(now.Sub(r.StartedAt))
-}
-
-// runNote says in a line what a person wants to know of a run.
-func runNote(r *queue.Run) string {
-	note := shown(r.Reason)
-	if note == "" && r.Tolerated > 0 {
-		note = count(r.Tolerated, "failure") + " tolerated"
-	}
-	if note == "" && r.Schedule != "" {
-		note = "schedule " + shown(r.Schedule)
-	}
-	return cmp.Or(note, labelText(r.Labels))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -201,7 +202,7 @@ func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 		return err
 	}
 	return &failure{
-		kind: notFound, err: fmt.Errorf("run %d has no %s", o.query.Run, printable(taskName(o.query.Step, o.query.Item))),
+		kind: notFound, err: fmt.Errorf("run %d has no %s", o.query.Run, runview.Printable(runview.TaskName(o.query.Step, o.query.Item))),
 		hint: fmt.Sprintf("`%s status %d` shows its items", program, o.query.Run),
 	}
 }
@@ -219,7 +220,7 @@ func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	for i := range tasks {
 		t := &tasks[i]
 		switch {
-		case o.query.Step == "", t.Step == o.query.Step && t.Item == o.query.Item, o.query.Whole && stepOf(t.Step) == o.query.Step:
+		case o.query.Step == "", t.Step == o.query.Step && t.Item == o.query.Item, o.query.Whole && runview.StepOf(t.Step) == o.query.Step:
 			latest = max(latest, t.Attempt)
 		}
 	}
@@ -228,7 +229,7 @@ func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	}
 	what := fmt.Sprintf("run %d", o.query.Run)
 	if o.query.Step != "" {
-		what += " " + printable(taskName(o.query.Step, o.query.Item))
+		what += " " + runview.Printable(runview.TaskName(o.query.Step, o.query.Item))
 	}
 	hint := "it has attempts 1 to " + decimal(int64(latest))
 	if latest == 0 {

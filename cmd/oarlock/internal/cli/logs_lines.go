@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -60,11 +61,11 @@ func (s *lineSink) add(c *queue.Chunk) error {
 	s.begin(c)
 	if c.Dropped > 0 {
 		s.foldAll(c)
-		s.note(c, fmt.Sprintf("%s are missing here", count(int(c.Dropped), "byte")))
+		s.note(c, fmt.Sprintf("%s are missing here", runview.Count(int(c.Dropped), "byte")))
 	}
 	switch {
 	case c.Stream == queue.StreamOarlock:
-		if text := strings.TrimSpace(printable(string(c.Data))); text != "" {
+		if text := strings.TrimSpace(runview.Printable(string(c.Data))); text != "" {
 			s.note(c, text)
 		}
 	case s.options.stream == 0 || s.options.stream == c.Stream:
@@ -89,7 +90,7 @@ func (s *lineSink) begin(c *queue.Chunk) {
 	s.named = s.named || s.reader.Tasks() > 1
 	last, known := s.attempts[c.Task]
 	if !known {
-		s.column = max(s.column, min(width(shown(taskName(c.Step, c.Task.Item))), maxNameColumn))
+		s.column = max(s.column, min(width(runview.InlineText(runview.TaskName(c.Step, c.Task.Item))), maxNameColumn))
 	}
 	s.attempts[c.Task] = c.Attempt
 	if known && last != c.Attempt {
@@ -105,7 +106,7 @@ func (s *lineSink) firstColumn() (column int) {
 		}
 	}
 	for step, item := range s.reader.Known() {
-		column = max(column, min(width(shown(taskName(step, item))), maxNameColumn))
+		column = max(column, min(width(runview.InlineText(runview.TaskName(step, item))), maxNameColumn))
 	}
 	return column
 }
@@ -188,19 +189,19 @@ var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
 
 // prefix is the name of a task as a column of its own. The same step has the same colour in every run.
 func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
-	name := shown(taskName(c.Step, c.Task.Item))
+	name := runview.InlineText(runview.TaskName(c.Step, c.Task.Item))
 	gap := strings.Repeat(" ", max(0, s.column-width(name)))
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(stepOf(c.Step)))
+	_, _ = h.Write([]byte(runview.StepOf(c.Step)))
 	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
 }
 
 // note tells what is not part of a log, between its lines.
 func (s *lineSink) note(c *queue.Chunk, text string) {
 	paint := s.env.stderrPaint()
-	name := printable(taskName(c.Step, c.Task.Item))
+	name := runview.Printable(runview.TaskName(c.Step, c.Task.Item))
 	if name == "" {
-		name = printable(taskName(s.options.query.Step, s.options.query.Item))
+		name = runview.Printable(runview.TaskName(s.options.query.Step, s.options.query.Item))
 	}
 	if s.kept == nil {
 		_ = s.write() // what it comes after; add says so when it cannot be written

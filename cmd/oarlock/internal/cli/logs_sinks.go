@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -32,7 +33,7 @@ type rawSink struct {
 
 func (s *rawSink) add(c *queue.Chunk) error {
 	if c.Dropped > 0 {
-		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", count(int(c.Dropped), "byte"))
+		fmt.Fprintf(s.env.Stderr, "[%s are missing here]\n", runview.Count(int(c.Dropped), "byte"))
 	}
 	if c.Final && c.Reason == "lost" {
 		fmt.Fprintf(s.env.Stderr, "[attempt %d was lost with its worker: what it wrote last may be missing]\n", c.Attempt)
@@ -71,8 +72,8 @@ type jsonChunk struct {
 
 func chunkJSON(c *queue.Chunk) jsonChunk {
 	j := jsonChunk{
-		Seq: c.Seq, Stream: streamNames[c.Stream], At: utcOrNull(c.At), Attempt: c.Attempt, Final: c.Final, Dropped: c.Dropped,
-		Reason: orNull(c.Reason), Step: orNull(c.Step), Item: orNull(c.Task.Item),
+		Seq: c.Seq, Stream: streamNames[c.Stream], At: runview.TimeOrNull(c.At), Attempt: c.Attempt, Final: c.Final, Dropped: c.Dropped,
+		Reason: runview.TextOrNull(c.Reason), Step: runview.TextOrNull(c.Step), Item: runview.TextOrNull(c.Task.Item),
 	}
 	if utf8.Valid(c.Data) {
 		j.Text = new(string(c.Data))
@@ -87,7 +88,7 @@ func (s *jsonSink) add(c *queue.Chunk) error {
 		return nil
 	}
 	if !s.array {
-		return s.env.print(compactJSON(chunkJSON(c)) + "\n")
+		return s.env.print(runview.CompactJSON(chunkJSON(c)) + "\n")
 	}
 	text, err := json.MarshalIndent(chunkJSON(c), "  ", "  ")
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *jsonSink) add(c *queue.Chunk) error {
 		between = ",\n  "
 	}
 	s.any = true
-	return s.env.print(between + inert(string(text)))
+	return s.env.print(between + runview.InertJSON(string(text)))
 }
 
 func (s *jsonSink) live() error { return nil }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"time"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -62,7 +64,7 @@ func (e *env) moved(steps []migrations.Applied, verb, nothing string, version in
 		done[i] = jsonApplied{s.Version, s.Name, s.Duration.Milliseconds()}
 		a.lines = append(a.lines, done[i])
 		a.ids = append(a.ids, decimal(s.Version))
-		rows = append(rows, []string{e.stdoutPaint().good(verb), decimal(s.Version), s.Name, e.stdoutPaint().dim(roundMs(s.Duration))})
+		rows = append(rows, []string{e.stdoutPaint().good(verb), decimal(s.Version), s.Name, e.stdoutPaint().dim(s.Duration.Round(time.Millisecond).String())})
 	}
 	if len(rows) > 0 {
 		a.text = alignRows(rows)

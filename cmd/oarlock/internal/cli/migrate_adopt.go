@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -106,9 +107,9 @@ func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrati
 		return err
 	}
 	if o.moved {
-		fmt.Fprintf(e.Stderr, "Installation %s goes on in %s, and so do %s. Its original must be gone: else these run twice.\n", i.ID, database, count(int(open), "open run"))
+		fmt.Fprintf(e.Stderr, "Installation %s goes on in %s, and so do %s. Its original must be gone: else these run twice.\n", i.ID, database, runview.Count(int(open), "open run"))
 	} else {
-		fmt.Fprintf(e.Stderr, "%s becomes an installation of its own, and %s in it are canceled. Installation %s goes on with them elsewhere.\n", database, count(int(open), "open run"), i.ID)
+		fmt.Fprintf(e.Stderr, "%s becomes an installation of its own, and %s in it are canceled. Installation %s goes on with them elsewhere.\n", database, runview.Count(int(open), "open run"), i.ID)
 	}
 	return e.confirm(ctx)
 }
@@ -130,7 +131,7 @@ func (e *env) adopt(ctx context.Context, url string, was *migrations.Installatio
 	}
 	text := fmt.Sprintf("installation %s goes on here\n", is.ID)
 	if !o.moved {
-		text = fmt.Sprintf("this is installation %s now, a copy of %s; %s canceled\n", is.ID, is.CopiedFrom, count(int(canceled), "open run"))
+		text = fmt.Sprintf("this is installation %s now, a copy of %s; %s canceled\n", is.ID, is.CopiedFrom, runview.Count(int(canceled), "open run"))
 	}
 	return e.say(adopted(is, canceled, text))
 }
@@ -163,7 +164,7 @@ type jsonPlace struct {
 
 func installationJSON(i *migrations.Installation) jsonInstallation {
 	place := func(p migrations.Place) jsonPlace { return jsonPlace{decimal(p.Server), p.Database, p.Timeline} }
-	return jsonInstallation{ID: i.ID, Served: place(i.Served), Here: place(i.Here), MayBeCopy: i.Judge(false) != nil, CopiedFrom: orNull(i.CopiedFrom)}
+	return jsonInstallation{ID: i.ID, Served: place(i.Served), Here: place(i.Here), MayBeCopy: i.Judge(false) != nil, CopiedFrom: runview.TextOrNull(i.CopiedFrom)}
 }
 
 // installationText is a line about it, with what is wrong with it.

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -113,7 +114,7 @@ func inUse(use migrations.Use) string {
 	var parts []string
 	if n := len(use.Workers); n > 0 {
 		names := use.Workers[:min(n, shownWorkers)]
-		text := count(n, "live worker") + " (" + strings.Join(names, ", ")
+		text := runview.Count(n, "live worker") + " (" + strings.Join(names, ", ")
 		if more := n - len(names); more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -76,7 +77,7 @@ func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installatio
 		object.Migrations = append(object.Migrations, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, decimal(m.Version))
-		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), localTime(j.AppliedAt)})
+		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), runview.LocalTime(m.AppliedAt)})
 	}
 	object.Compatible = object.Version >= object.Min && object.Version <= object.Max
 	a.text = rows.String() + statusSummary(object)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 const variablePrefix = "OARLOCK_"
@@ -48,7 +49,7 @@ func (e *env) sayMisspelled(args []string) {
 		if !ours || text == "" || near == "" || slices.Contains(words, word) {
 			continue
 		}
-		said := fmt.Sprintf("%s is no setting: did you mean %s%s?", printable(name), variablePrefix, near)
+		said := fmt.Sprintf("%s is no setting: did you mean %s%s?", runview.Printable(name), variablePrefix, near)
 		if slices.Contains(args, "worker") {
 			e.log.Warn(said)
 		} else {

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // answer is what a command has to say, in every format.
@@ -27,14 +29,14 @@ func (e *env) sayAs(format string, a answer) error {
 		if err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
-		return e.print(inert(string(text)) + "\n")
+		return e.print(runview.InertJSON(string(text)) + "\n")
 	case "jsonl":
 		if a.lines == nil {
-			return e.print(compactJSON(a.object) + "\n")
+			return e.print(runview.CompactJSON(a.object) + "\n")
 		}
 		lines := make([]string, len(a.lines))
 		for i, v := range a.lines {
-			lines[i] = compactJSON(v)
+			lines[i] = runview.CompactJSON(v)
 		}
 		return e.printLines(lines)
 	case "id":
@@ -44,23 +46,6 @@ func (e *env) sayAs(format string, a answer) error {
 		return e.printLines(a.ids)
 	}
 	return e.print(a.text)
-}
-
-// inert is the same JSON with nothing in it that would command a terminal, or turn the order of what it shows: texts of a
-// submitter may hold that. Outside of texts JSON has no such characters.
-func inert(text string) string {
-	if !strings.ContainsFunc(text, commands) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if commands(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // print writes data, and says so when it could not: a full disk must not look like success.
@@ -203,3 +188,5 @@ func (p painter) bad(s string) string  { return p.paint("1;31", s) }
 func (p painter) note(s string) string { return p.paint("36", s) }
 func (p painter) dim(s string) string  { return p.paint("2", s) }
 func (p painter) bold(s string) string { return p.paint("1", s) }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -182,12 +182,12 @@ func (e *env) report(p problem, args []string) {
 	}
 	paint := e.stderrPaint()
 	for _, at := range p.lines(paint, e.StderrColumns) {
-		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), printable(at.message))
+		fmt.Fprintf(e.Stderr, "%s %s\n", paint.bad(program+":"), runview.Printable(at.message))
 		if at.snippet != "" {
 			fmt.Fprintln(e.Stderr, at.snippet)
 		}
 		if at.hint != "" {
-			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), printable(at.hint))
+			fmt.Fprintf(e.Stderr, "%s %s\n", paint.note("hint:"), runview.Printable(at.hint))
 		}
 	}
 }
@@ -213,11 +213,11 @@ func (p *problem) json() string {
 		Hint    *string       `json:"hint"`
 		Errors  []jsonProblem `json:"errors,omitempty"`
 	}
-	b := body{Code: p.code, Message: p.message, Hint: orNull(p.hint), Errors: p.files}
+	b := body{Code: p.code, Message: p.message, Hint: runview.TextOrNull(p.hint), Errors: p.files}
 	for _, at := range p.places {
-		b.Errors = append(b.Errors, jsonProblem{at.Path, &at.Line, &at.Column, at.Msg, orNull(at.Hint)})
+		b.Errors = append(b.Errors, jsonProblem{at.Path, &at.Line, &at.Column, at.Msg, runview.TextOrNull(at.Hint)})
 	}
-	return compactJSON(map[string]body{"error": b})
+	return runview.CompactJSON(map[string]body{"error": b})
 }
 
 // wantsJSON looks at the raw words too: the error may be that they cannot be understood.
@@ -254,22 +254,4 @@ func oneLine(s string) string {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	return strings.Join(lines, "; ")
-}
-
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// compactJSON is for values made here, which always have a JSON form.
-func compactJSON(v any) string {
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // a hint is to be typed as it is
-	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("cli: %T has no JSON form: %v", v, err))
-	}
-	return inert(strings.TrimSuffix(text.String(), "\n"))
 }

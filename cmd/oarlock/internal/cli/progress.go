@@ -13,6 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -104,7 +105,7 @@ func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelF
 func (w *waiting) late(run *queue.Run) *failure {
 	text := fmt.Sprintf("run %d is still %s after %s", run.ID, run.State, dagspec.Duration(w.timeout.Milliseconds()))
 	if run.Reason != "" {
-		text += ": " + printable(run.Reason)
+		text += ": " + runview.Printable(run.Reason)
 	}
 	return &failure{kind: timedOut, err: fmt.Errorf("%s", text), hint: goesOn(run.ID)}
 }

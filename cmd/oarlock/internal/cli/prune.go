@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -112,8 +113,8 @@ func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	t := table{head: paint.head("DAG", "RUNS", "OLDEST ENDED")}
 	for i := range p.DAGs {
 		d := &p.DAGs[i]
-		j.DAGs = append(j.DAGs, jsonPrunedDAG{d.DAG, d.Runs, utcOrNull(d.Oldest)})
-		t.rows = append(t.rows, []string{d.DAG, counted(d.Runs), localTime(&d.Oldest)})
+		j.DAGs = append(j.DAGs, jsonPrunedDAG{d.DAG, d.Runs, runview.TimeOrNull(d.Oldest)})
+		t.rows = append(t.rows, []string{d.DAG, counted(d.Runs), runview.LocalTime(d.Oldest)})
 		sum.runsCapped = sum.runsCapped || d.Runs >= queue.MaxCounted
 	}
 	sum.keysCapped = p.Keys >= queue.MaxCounted
@@ -149,7 +150,7 @@ type prunedCount struct {
 
 func (p prunedCount) String() string {
 	return fmt.Sprintf("%s, %s of logs, %s, %s",
-		countAtLeast(p.Runs, p.runsCapped, "run"), count(int(p.LogDays), "day"), countAtLeast(p.Keys, p.keysCapped, "key"), count(int(p.Workers), "worker"))
+		countAtLeast(p.Runs, p.runsCapped, "run"), runview.Count(int(p.LogDays), "day"), countAtLeast(p.Keys, p.keysCapped, "key"), runview.Count(int(p.Workers), "worker"))
 }
 
 // countAtLeast is count for a number that is a lower bound if it was capped.
@@ -157,5 +158,5 @@ func countAtLeast(n int64, capped bool, noun string) string {
 	if capped {
 		return decimal(n) + "+ " + noun + "s"
 	}
-	return count(int(n), noun)
+	return runview.Count(int(n), noun)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -94,7 +95,7 @@ type jsonQueue struct {
 
 func queueJSON(q *queue.Queue) jsonQueue {
 	j := jsonQueue{
-		Name: q.Name, Paused: q.PausedBy != "", PausedBy: orNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
+		Name: q.Name, Paused: q.PausedBy != "", PausedBy: runview.TextOrNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
 		MaxRunning: q.MaxRunning, MaxQueued: q.MaxQueued,
 	}
 	if q.Queued > 0 {
@@ -126,10 +127,10 @@ func (e *env) queuesAnswer(queues []queue.Queue) answer {
 		a.ids = append(a.ids, q.Name)
 		state, oldest := paint.good("active"), paint.dim("–")
 		if q.PausedBy != "" {
-			state = paint.warn("paused") + paint.dim(" by "+printable(q.PausedBy))
+			state = paint.warn("paused") + paint.dim(" by "+runview.Printable(q.PausedBy))
 		}
 		if q.Queued > 0 {
-			oldest = span(q.Oldest)
+			oldest = runview.Span(q.Oldest)
 		}
 		t.rows = append(t.rows, []string{
 			q.Name, state, decimal(q.Queued), oldest, decimal(q.Running), paint.limit(q.MaxRunning), paint.limit(q.MaxQueued),

@@ -11,14 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
-
-// hereLabel is on runs of run and exec, and what they ask of a worker: no other one has it, their own needs none.
-const hereLabel, hereValue = "oarlock", "here"
-
-// isHere says whether a run was made by run or exec, whose worker is gone when they are.
-func isHere(run *queue.Run) bool { return run.Labels[hereLabel] == hereValue }
 
 func newRunCommand(e *env) *cli.Command {
 	return &cli.Command{
@@ -87,7 +82,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	file, err := e.readDAG(args[0])
 	if errors.Is(err, syscall.EISDIR) {
 		return &failure{
-			kind: notFound, err: fmt.Errorf("%s is a folder", printable(args[0])),
+			kind: notFound, err: fmt.Errorf("%s is a folder", runview.Printable(args[0])),
 			hint: "name one file of it; `oarlock dev FOLDER` keeps all of them applied",
 		}
 	}
@@ -121,8 +116,8 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 
 // request is what the flags ask of a file. Its params are checked before anything is started.
 func (o *runOptions) request(f *dagFile) (r queue.Request, err error) {
-	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{hereLabel: hereValue}, Manual: true}
-	if r.Labels, err = pairs("--label", append(o.labels, hereLabel+"="+hereValue)); err != nil {
+	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{runview.HereLabel: runview.HereValue}, Manual: true}
+	if r.Labels, err = pairs("--label", append(o.labels, runview.HereLabel+"="+runview.HereValue)); err != nil {
 		return r, err
 	}
 	given, err := pairs("-p", o.params)

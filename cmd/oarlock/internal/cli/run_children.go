@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -57,7 +58,7 @@ func (e *env) dagsBeside(file *dagFile) (map[string][]*dagFile, error) {
 	for _, name := range names {
 		f, err := e.readDAG(name)
 		if err == nil && f.spec != nil && f.path != file.path {
-			f.name = printable(filepath.Base(name))
+			f.name = runview.Printable(filepath.Base(name))
 			byName[f.spec.Name] = append(byName[f.spec.Name], f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -97,9 +98,9 @@ func (l *liveLines) add(c *queue.Chunk) {
 	if len(text) == 0 {
 		return
 	}
-	line := printable(string(text[:min(len(text), maxLatest)]))
+	line := runview.Printable(string(text[:min(len(text), maxLatest)]))
 	l.mu.Lock()
-	l.latest[taskName(c.Step, c.Task.Item)] = line
+	l.latest[runview.TaskName(c.Step, c.Task.Item)] = line
 	l.mu.Unlock()
 	l.tell()
 }

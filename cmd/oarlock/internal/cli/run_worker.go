@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 const (
@@ -195,7 +197,7 @@ func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 
 // note is a line that is no data, from beside: whoever draws on the terminal shows it in time.
 func (e *env) note(prefix, line string) {
-	line = prefix + strings.TrimRight(printable(line), " ")
+	line = prefix + strings.TrimRight(runview.Printable(line), " ")
 	if e.lines != nil {
 		e.lines.above(line)
 		return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -19,7 +20,7 @@ func runEnd(run queue.RunID, state, reason string) *failure {
 	}
 	return &failure{
 		kind: k,
-		err:  fmt.Errorf("run %d %s: %s", run, state, cmp.Or(printable(reason), "no reason given")),
+		err:  fmt.Errorf("run %d %s: %s", run, state, cmp.Or(runview.Printable(reason), "no reason given")),
 		hint: fmt.Sprintf("`%s status %d` shows its tasks", program, run),
 	}
 }

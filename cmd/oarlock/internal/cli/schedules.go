@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -177,20 +178,20 @@ type jsonLast struct {
 
 func scheduleJSON(s *queue.Schedule) jsonSchedule {
 	j := jsonSchedule{
-		ID: s.ID, DAG: s.DAG, Name: s.Name, Owner: orNull(s.Owner), Timing: timingText(&s.Schedule), Timezone: s.Timezone, Start: orNull(s.Start),
-		End: orNull(s.End), Except: append([]string{}, s.Except...), Params: json.RawMessage(compactJSON(s.Params)), Labels: s.Labels,
+		ID: s.ID, DAG: s.DAG, Name: s.Name, Owner: runview.TextOrNull(s.Owner), Timing: timingText(&s.Schedule), Timezone: s.Timezone, Start: runview.TextOrNull(s.Start),
+		End: runview.TextOrNull(s.End), Except: append([]string{}, s.Except...), Params: json.RawMessage(runview.CompactJSON(s.Params)), Labels: s.Labels,
 		OverlapPolicy: s.OverlapPolicy, AtOnce: s.AtOnce, Catchup: s.Catchup, CatchupMax: s.CatchupMax, JitterMs: int64(s.Jitter),
-		PauseOnFailure: s.PauseOnFailure, PausedBy: orNull(s.PausedBy), PausedAt: utcOrNull(s.PausedAt), PauseNote: orNull(s.PauseNote),
-		NextAt: utcOrNull(s.NextAt), HeldFrom: utcOrNull(s.HeldFrom), DAGRemoved: s.Removed, Unfinished: s.Unfinished, Failures: s.Failures, Errors: s.Errors, Error: orNull(s.Error),
+		PauseOnFailure: s.PauseOnFailure, PausedBy: runview.TextOrNull(s.PausedBy), PausedAt: runview.TimeOrNull(s.PausedAt), PauseNote: runview.TextOrNull(s.PauseNote),
+		NextAt: runview.TimeOrNull(s.NextAt), HeldFrom: runview.TimeOrNull(s.HeldFrom), DAGRemoved: s.Removed, Unfinished: s.Unfinished, Failures: s.Failures, Errors: s.Errors, Error: runview.TextOrNull(s.Error),
 	}
 	if s.CatchupWindow > 0 {
 		j.CatchupWindowMs = new(int64(s.CatchupWindow))
 	}
 	if b := s.Backfill; b != nil {
-		j.Backfill = &jsonBackfill{b.Of, utcOrNull(b.From), utcOrNull(b.Until), b.Reprocess, b.NewestFirst, utcOrNull(b.DecidedAt)}
+		j.Backfill = &jsonBackfill{b.Of, runview.TimeOrNull(b.From), runview.TimeOrNull(b.Until), b.Reprocess, b.NewestFirst, runview.TimeOrNull(b.DecidedAt)}
 	}
 	if s.Last.Outcome != "" {
-		j.Last = &jsonLast{utcOrNull(s.Last.LogicalAt), s.Last.Outcome, runOrNull(s.Last.Run), orNull(s.Last.Reason)}
+		j.Last = &jsonLast{runview.TimeOrNull(s.Last.LogicalAt), s.Last.Outcome, runview.RunOrNull(s.Last.Run), runview.TextOrNull(s.Last.Reason)}
 	}
 	return j
 }
@@ -207,7 +208,7 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, scheduleID(s))
 		t.rows = append(t.rows, []string{
-			s.DAG, shown(s.Name), timingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
+			s.DAG, runview.InlineText(s.Name), timingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
 		})
 	}
 	a.object = object
@@ -218,7 +219,9 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 }
 
 // scheduleID is a schedule as commands take it.
-func scheduleID(s *queue.Schedule) string { return shellWord(s.DAG) + " " + shellWord(s.Name) }
+func scheduleID(s *queue.Schedule) string {
+	return runview.ShellWord(s.DAG) + " " + runview.ShellWord(s.Name)
+}
 
 // timingText says when a schedule fires, as its file would.
 func timingText(s *dagspec.Schedule) string {
@@ -241,11 +244,13 @@ func (p painter) next(s *queue.Schedule, now time.Time) string {
 	case s.NextAt.IsZero():
 		return p.dim("–")
 	}
-	return wallTime(s.NextAt, s.Timezone) + p.dim(" "+fromNow(s.NextAt, now))
+	return runview.WallTime(s.NextAt, s.Timezone) + p.dim(" "+fromNow(s.NextAt, now))
 }
 
 // waitsSince is about a schedule that something holds back.
-func waitsSince(s *queue.Schedule) string { return "waits since " + wallTime(s.HeldFrom, s.Timezone) }
+func waitsSince(s *queue.Schedule) string {
+	return "waits since " + runview.WallTime(s.HeldFrom, s.Timezone)
+}
 
 func (p painter) lastFire(f *queue.Fire) string {
 	switch {
@@ -274,40 +279,27 @@ func (p painter) scheduleState(s *queue.Schedule) string {
 	case s.Removed:
 		state = p.warn(dagRemoved)
 	case s.PausedBy != "":
-		state = p.warn("paused") + p.dim(" by "+shown(s.PausedBy))
+		state = p.warn("paused") + p.dim(" by "+runview.InlineText(s.PausedBy))
 		if s.PauseNote != "" {
-			state += p.dim(": " + shown(s.PauseNote))
+			state += p.dim(": " + runview.InlineText(s.PauseNote))
 		}
 	case s.Errors > 0:
-		state = p.bad(fmt.Sprintf("failed %s: ", count(s.Errors, "time"))) + shown(s.Error)
+		state = p.bad(fmt.Sprintf("failed %s: ", runview.Count(s.Errors, "time"))) + runview.InlineText(s.Error)
 	case s.NextAt.IsZero() && s.HeldFrom.IsZero():
 		state = p.dim("over")
 	case s.Last.Outcome == "refused":
-		state = p.bad("refused: ") + shown(s.Last.Reason)
+		state = p.bad("refused: ") + runview.InlineText(s.Last.Reason)
 	}
 	if s.Owner != "" {
-		state += p.dim("  of " + shown(s.Owner))
+		state += p.dim("  of " + runview.InlineText(s.Owner))
 	}
 	return state
-}
-
-// wallTime is a moment as clocks of a zone show it, to the minute where it is one. This machine may not know the zone.
-func wallTime(t time.Time, zone string) string {
-	layout := "2006-01-02 15:04"
-	if t.Truncate(time.Minute) != t {
-		layout += ":05"
-	}
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		return t.UTC().Format(layout) + "Z"
-	}
-	return t.In(location).Format(layout)
 }
 
 // fromNow says how long it is until a moment, as in 14h07m. A moment that has passed is due: a worker has yet to attend to it.
 func fromNow(t, now time.Time) string {
 	if t.After(now) {
-		return "in " + span(t.Sub(now))
+		return "in " + runview.Span(t.Sub(now))
 	}
 	return "due"
 }
@@ -318,9 +310,9 @@ func firesNext(s *queue.Schedule, now time.Time) string {
 	case s.Removed:
 		return "fires nothing: its DAG was removed"
 	case s.PausedBy != "":
-		return "is paused by " + shown(s.PausedBy)
+		return "is paused by " + runview.InlineText(s.PausedBy)
 	case !s.HeldFrom.IsZero() && s.Unfinished > 0:
-		return fmt.Sprintf("%s %s, for the end of %s", waitsSince(s), s.Timezone, count(s.Unfinished, "run"))
+		return fmt.Sprintf("%s %s, for the end of %s", waitsSince(s), s.Timezone, runview.Count(s.Unfinished, "run"))
 	case !s.HeldFrom.IsZero():
 		return waitsSince(s) + " " + s.Timezone
 	case s.NextAt.IsZero():
@@ -328,7 +320,7 @@ func firesNext(s *queue.Schedule, now time.Time) string {
 	case s.Backfill != nil:
 		return goesOnFrom(s)
 	}
-	return fmt.Sprintf("fires next %s %s, %s", wallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
+	return fmt.Sprintf("fires next %s %s, %s", runview.WallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -98,7 +99,7 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 		return nil, &usageError{msg: fmt.Sprintf("dag %s has %s", a.dag, atLeast(len(found), a.noun())), hint: "name one: " + someNames(found)}
 	}
 	return nil, &usageError{
-		msg:  fmt.Sprintf("dag %s has %s called %s", a.dag, atLeast(len(found), "schedule"), shown(found[0].Name)),
+		msg:  fmt.Sprintf("dag %s has %s called %s", a.dag, atLeast(len(found), "schedule"), runview.InlineText(found[0].Name)),
 		hint: "add " + someOwners(found),
 	}
 }
@@ -126,10 +127,10 @@ func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists those that you may see"
 	if a.name != "" {
-		msg += " " + shown(a.name)
+		msg += " " + runview.InlineText(a.name)
 	}
 	if a.owner != nil {
-		msg += " of " + cmp.Or(shown(*a.owner), "its file")
+		msg += " of " + cmp.Or(runview.InlineText(*a.owner), "its file")
 	}
 	others, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: a.dag, Limit: queue.MaxPage})
 	if err != nil {
@@ -159,13 +160,13 @@ func atLeast(n int, noun string) string {
 	if n == queue.MaxPage {
 		return fmt.Sprintf("%d or more %ss", n, noun)
 	}
-	return count(n, noun)
+	return runview.Count(n, noun)
 }
 
 func someNames(schedules []queue.Schedule) string {
 	var names []string
 	for i := range schedules {
-		if word := shellWord(schedules[i].Name); !slices.Contains(names, word) {
+		if word := runview.ShellWord(schedules[i].Name); !slices.Contains(names, word) {
 			names = append(names, word)
 		}
 	}
@@ -178,7 +179,7 @@ func someOwners(schedules []queue.Schedule) string {
 		if s := &schedules[i]; s.Owner == "" {
 			flags = append(flags, "--owner '' for the DAG file's")
 		} else {
-			flags = append(flags, "--owner "+shellWord(s.Owner))
+			flags = append(flags, "--owner "+runview.ShellWord(s.Owner))
 		}
 	}
 	return some(flags)
@@ -195,7 +196,7 @@ func ownerWord(s *queue.Schedule) string {
 	if s.Owner == "" {
 		return "the DAG's file"
 	}
-	return "user " + shown(s.Owner)
+	return "user " + runview.InlineText(s.Owner)
 }
 
 // dagRemovedCode is how the database refuses what a removed DAG cannot have.
@@ -208,7 +209,7 @@ func orNotYours(s *queue.Schedule, err error) error {
 		return err
 	}
 	return &failure{
-		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", shown(s.Name), s.DAG, ownerWord(s)),
+		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", runview.InlineText(s.Name), s.DAG, ownerWord(s)),
 		hint: grantHint(toAdmin),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -69,7 +70,7 @@ func runSchedulesPut(c *cli.Context, e *env) error {
 	}
 	name := c.Args().First()
 	if own := c.Args().Get(1); own != strings.TrimSpace(own) {
-		return &usageError{msg: fmt.Sprintf("the name of a schedule has no spaces around it, unlike %q", own), hint: "write " + shellWord(strings.TrimSpace(own))}
+		return &usageError{msg: fmt.Sprintf("the name of a schedule has no spaces around it, unlike %q", own), hint: "write " + runview.ShellWord(strings.TrimSpace(own))}
 	}
 	put, err := scheduleFlags(c, time.Now())
 	if err != nil {
@@ -100,12 +101,12 @@ func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, 
 	}
 	for i := range all {
 		if s := &all[i]; s.Owner == "" {
-			e.remark("the file of dag %s has a schedule %s, too: both fire", dag, shown(name))
+			e.remark("the file of dag %s has a schedule %s, too: both fire", dag, runview.InlineText(name))
 		}
 	}
 	i := slices.IndexFunc(all, func(s queue.Schedule) bool { return s.ID == id })
 	if i < 0 {
-		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", shown(name), dag), hint: "somebody else removed it"}
+		return &failure{kind: conflict, err: fmt.Errorf("schedule %s of dag %s was put, and is gone already", runview.InlineText(name), dag), hint: "somebody else removed it"}
 	}
 	return e.sayScheduled(ctx, store, &all[i], "put", nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -77,9 +78,9 @@ of "schedules trigger" takes them.
 					return err
 				}
 				if len(times) == 0 {
-					e.remark("schedule %s %s", shown(s.Name), neverFires)
+					e.remark("schedule %s %s", runview.InlineText(s.Name), neverFires)
 				} else if s.PausedBy != "" {
-					e.remark("schedule %s is paused by %s, and fires at none of them", shown(s.Name), shown(s.PausedBy))
+					e.remark("schedule %s is paused by %s, and fires at none of them", runview.InlineText(s.Name), runview.InlineText(s.PausedBy))
 				}
 				return e.say(e.timesAnswer(times, s.Timezone))
 			})
@@ -96,7 +97,7 @@ func (e *env) timesAnswer(times []time.Time, zone string) answer {
 		object = append(object, t.UTC())
 		a.lines = append(a.lines, t.UTC())
 		a.ids = append(a.ids, t.UTC().Format(time.RFC3339Nano))
-		rows = append(rows, []string{wallTime(t, zone) + " " + zone, paint.dim(fromNow(t, now))})
+		rows = append(rows, []string{runview.WallTime(t, zone) + " " + zone, paint.dim(fromNow(t, now))})
 	}
 	a.object, a.text = object, alignRows(rows)
 	return a
@@ -142,7 +143,7 @@ long as the DAG's runs.
 					return err
 				}
 				if len(fires) == 0 {
-					e.remark("no time was decided; schedule %s %s", shown(s.Name), firesNext(s, time.Now()))
+					e.remark("no time was decided; schedule %s %s", runview.InlineText(s.Name), firesNext(s, time.Now()))
 				}
 				return e.say(e.firesAnswer(s, fires))
 			})
@@ -192,14 +193,14 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 	for i := range fires {
 		f := &fires[i]
 		j := jsonFire{
-			s.ID, utcOrNull(f.LogicalAt), utcOrNull(f.Until), nil, f.Outcome, runOrNull(f.Run), orNull(f.RunState), orNull(f.Reason), utcOrNull(f.DecidedAt),
+			s.ID, runview.TimeOrNull(f.LogicalAt), runview.TimeOrNull(f.Until), nil, f.Outcome, runview.RunOrNull(f.Run), runview.TextOrNull(f.RunState), runview.TextOrNull(f.Reason), runview.TimeOrNull(f.DecidedAt),
 		}
-		times, when := "1000+", wallTime(f.LogicalAt, s.Timezone)
+		times, when := "1000+", runview.WallTime(f.LogicalAt, s.Timezone)
 		if f.Times > 0 {
 			j.Count, times = &f.Times, strconv.Itoa(f.Times)
 		}
 		if !f.Until.IsZero() {
-			when += " to " + wallTime(f.Until, s.Timezone)
+			when += " to " + runview.WallTime(f.Until, s.Timezone)
 		}
 		run := paint.dim("–")
 		if f.Run != 0 {
@@ -207,7 +208,7 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 		}
 		object = append(object, j)
 		a.lines = append(a.lines, j)
-		t.rows = append(t.rows, []string{when, times, paint.outcome(f.Outcome), run, paint.dim(localTime(&f.DecidedAt)), paint.dim(shown(f.Reason))})
+		t.rows = append(t.rows, []string{when, times, paint.outcome(f.Outcome), run, paint.dim(runview.LocalTime(f.DecidedAt)), paint.dim(runview.InlineText(f.Reason))})
 	}
 	a.object = object
 	if len(fires) > 0 {
@@ -228,16 +229,16 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	fact("fires", timingText(&s.Schedule)+" "+s.Timezone)
 	fact("from", s.Start)
 	fact("before", s.End)
-	fact("except", printable(strings.Join(s.Except, ", ")))
+	fact("except", runview.Printable(strings.Join(s.Except, ", ")))
 	fact("jitter", durationText(s.Jitter))
 	if len(s.Params) > 0 {
-		fact("params", paramText([]byte(compactJSON(s.Params))))
+		fact("params", runview.ParamText([]byte(runview.CompactJSON(s.Params))))
 	}
-	fact("labels", labelText(s.Labels))
+	fact("labels", runview.LabelText(s.Labels))
 	fact("overlap", overlapText(s))
 	fact("catchup", catchupText(s))
 	if s.PauseOnFailure > 0 {
-		fact("pauses", fmt.Sprintf("after %s in a row, %d so far", count(s.PauseOnFailure, "failed run"), s.Failures))
+		fact("pauses", fmt.Sprintf("after %s in a row, %d so far", runview.Count(s.PauseOnFailure, "failed run"), s.Failures))
 	}
 	fact("owner", ownerWord(s))
 	if s.PausedBy != "" {
@@ -245,23 +246,23 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 		if s.Backfill != nil {
 			resume = "backfill resume "
 		}
-		fact("paused", localTime(&s.PausedAt)+p.dim(": `"+program+" "+resume+scheduleID(s)+"` resumes it"))
+		fact("paused", runview.LocalTime(s.PausedAt)+p.dim(": `"+program+" "+resume+scheduleID(s)+"` resumes it"))
 	}
 	last := p.lastFire(&s.Last)
 	if s.Last.Outcome != "" {
-		last += p.dim(" for " + wallTime(s.Last.LogicalAt, s.Timezone))
+		last += p.dim(" for " + runview.WallTime(s.Last.LogicalAt, s.Timezone))
 	}
 	if s.Last.Reason != "" {
-		last += p.dim(": " + shown(s.Last.Reason))
+		last += p.dim(": " + runview.InlineText(s.Last.Reason))
 	}
 	fact("last", last)
 	if !s.HeldFrom.IsZero() && !s.Removed {
 		fact("now", firesNext(s, now))
 	}
 	if s.Unfinished > 0 {
-		fact("unfinished", count(s.Unfinished, "run"))
+		fact("unfinished", runview.Count(s.Unfinished, "run"))
 	}
-	text := fold(fmt.Sprintf("%s %s  %s", p.bold(shown(s.Name)), p.dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + alignRows(rows)
+	text := fold(fmt.Sprintf("%s %s  %s", p.bold(runview.InlineText(s.Name)), p.dim("of "+s.DAG), p.scheduleState(s)), columns, 0) + "\n\n" + alignRows(rows)
 	return text + "\n" + p.dim("next") + "\n" + p.comingTimes(times, s.Timezone, now)
 }
 
@@ -271,7 +272,7 @@ func (p painter) comingTimes(times []time.Time, zone string, now time.Time) (tex
 		return "  " + neverFires + "\n"
 	}
 	for _, t := range times {
-		text += fmt.Sprintf("  %s %s  %s\n", wallTime(t, zone), zone, p.dim(fromNow(t, now)))
+		text += fmt.Sprintf("  %s %s  %s\n", runview.WallTime(t, zone), zone, p.dim(fromNow(t, now)))
 	}
 	return text
 }

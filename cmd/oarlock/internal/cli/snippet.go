@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 const (
@@ -31,7 +32,7 @@ func (p painter) snippet(number int, source string, caret, columns int) string {
 }
 
 func sourceText(runes []rune) string {
-	return printable(strings.ReplaceAll(string(runes), "\t", tabText))
+	return runview.Printable(strings.ReplaceAll(string(runes), "\t", tabText))
 }
 
 // around is what fits into so many columns of the text before and after a place: half of them for each, and what one does

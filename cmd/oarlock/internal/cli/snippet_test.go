@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // Whatever stands in a line and however narrow the terminal is, the caret is below the character it is about, and nothing
@@ -38,7 +39,7 @@ func TestSnippet_PutsTheCaretBelowItsCharacter(t *testing.T) {
 			if columns > 0 && graphview.Columns(got[0]) > columns {
 				t.Errorf("%s: %d columns in %d: %s", name, graphview.Columns(got[0]), columns, got[0])
 			}
-			if columns > 0 && graphview.Columns(printable(line)) > columns && !strings.Contains(got[0], "…") {
+			if columns > 0 && graphview.Columns(runview.Printable(line)) > columns && !strings.Contains(got[0], "…") {
 				t.Errorf("%s, %d columns: what is missing is not marked: %s", name, columns, got[0])
 			}
 		}

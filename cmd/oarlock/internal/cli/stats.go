@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -66,14 +67,14 @@ func runStats(ctx context.Context, e *env, dag, word string) error {
 			return err
 		}
 		if len(stats) == 0 {
-			e.remark("no runs, and none that ended since %s", localTime(&since))
+			e.remark("no runs, and none that ended since %s", runview.LocalTime(since))
 		}
 		return e.say(e.statsAnswer(stats, since))
 	})
 }
 
 func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
-	object := jsonStats{Since: utcOrNull(since), DAGs: []jsonDAGStats{}}
+	object := jsonStats{Since: runview.TimeOrNull(since), DAGs: []jsonDAGStats{}}
 	a := answer{lines: []any{}, ids: []string{}}
 	paint := e.stdoutPaint()
 	t := table{head: paint.head("DAG", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "P50", "P95", "LONGEST")}
@@ -110,7 +111,7 @@ func (p painter) statsRow(s *queue.DAGStats) []string {
 	}
 	times := []string{p.dim("–"), p.dim("–"), p.dim("–")}
 	if s.Ended() > 0 {
-		times = []string{span(s.Median), span(s.P95), span(s.Longest)}
+		times = []string{runview.Span(s.Median), runview.Span(s.P95), runview.Span(s.Longest)}
 	}
 	return append([]string{
 		s.DAG, p.someOf(s.Scheduled+s.Queued+s.Waiting+s.Paused, p.warn), p.someOf(s.Running, p.note), p.someOf(s.Succeeded, p.good) + more,

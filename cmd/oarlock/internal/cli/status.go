@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -70,7 +71,7 @@ func runStatus(ctx context.Context, e *env, args []string, watch bool, how waiti
 }
 
 func (e *env) pageAnswer(page *runPage) answer {
-	object := statusJSON(page.run, page.tasks)
+	object := runview.NewStatusJSON(page.run, page.tasks)
 	a := answer{object: object, ids: []string{decimal(object.ID)}}
 	if e.settings.Text("output") == "table" {
 		a.text = page.String()
@@ -85,7 +86,7 @@ func ended(run *queue.Run) error {
 		return nil
 	}
 	again := fmt.Sprintf("%s retry %d", program, run.ID)
-	if isHere(run) {
+	if runview.IsHere(run) {
 		again += fmt.Sprintf(" && %s worker --only %d", program, run.ID)
 	}
 	failed.hint = "`" + again + "` runs again what did not succeed"

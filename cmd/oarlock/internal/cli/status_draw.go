@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 const (
@@ -31,7 +33,7 @@ func (w *watcher) redraw(page *runPage) error {
 		lines = splitLines(page.String())
 	}
 	if hidden := len(lines) - (rows - 1); hidden > 0 {
-		lines = append(lines[:max(rows-2, 1)], page.dim(fmt.Sprintf("… %s more, shown at the end", count(hidden+1, "line"))))
+		lines = append(lines[:max(rows-2, 1)], page.dim(fmt.Sprintf("… %s more, shown at the end", runview.Count(hidden+1, "line"))))
 	}
 	if columns > 0 {
 		for i := range lines {

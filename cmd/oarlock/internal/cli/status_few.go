@@ -2,33 +2,24 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // fewTasks are the lines of the most telling tasks, as many as there is room for, in their order, and what the others are.
 func (p *runPage) fewTasks() string {
-	at := make([]int, len(p.tasks))
-	for i := range at {
-		at[i] = i
+	limit := p.rows
+	if len(p.tasks) > limit {
+		limit = max(limit-1, 1) // a row says what the others are
 	}
-	if len(at) <= p.rows {
-		return p.rowsOf(at)
+	urgent, others := runview.SplitUrgent(p.tasks, limit)
+	text := p.rowsOf(urgent)
+	if len(others) > 0 {
+		text += p.dim(fmt.Sprintf("  … %d more: %s", len(others), runview.CountStates(others))) + "\n"
 	}
-	slices.SortStableFunc(at, func(a, b int) int {
-		return graphview.Urgency(p.tasks[a].State) - graphview.Urgency(p.tasks[b].State)
-	})
-	room := max(p.rows-1, 1)
-	var others []queue.Task
-	for _, i := range at[room:] {
-		others = append(others, p.tasks[i])
-	}
-	at = at[:room]
-	slices.Sort(at)
-	return p.rowsOf(at) + p.dim(fmt.Sprintf("  … %d more: %s", len(others), countStates(others))) + "\n"
+	return text
 }
 
 func (p *runPage) rowsOf(at []int) string {
@@ -44,5 +35,5 @@ func (p *runPage) lastLine(t *queue.Task) string {
 	if p.latest == nil || t.State != "running" && t.State != "finishing" {
 		return ""
 	}
-	return p.latest(taskName(t.Step, t.Item))
+	return p.latest(runview.TaskName(t.Step, t.Item))
 }

@@ -1,22 +1,16 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const (
-	maxItemsShown   = 12 // of one foreach step; how many others there are is said
-	hintedApprovals = 5  // of one run
-)
+const maxItemsShown = 12 // of one foreach step; how many others there are is said
 
 // runState paints the state of a run.
 func (p painter) runState(state string) string {
@@ -37,15 +31,15 @@ func (p painter) runState(state string) string {
 func (p *runPage) String() string {
 	var b strings.Builder
 	b.WriteString(p.fold(p.headline(), 0) + "\n")
-	if reason := shown(p.run.Reason); reason != "" && !p.starting() {
+	if reason := runview.InlineText(p.run.Reason); reason != "" && !p.starting() {
 		b.WriteString(p.fold(reason, 0) + "\n")
 	}
 	b.WriteString("\n" + p.factLines() + "\n")
 	b.WriteString(p.taskLines())
-	if next := p.next(); len(next) > 0 {
+	if next := runview.Next(p.run, p.tasks, p.watched); len(next) > 0 {
 		b.WriteString("\n" + p.dim("next") + "\n")
 		for _, command := range next {
-			b.WriteString("  " + command + "\n") // as it is, to be copied
+			b.WriteString("  " + command.Text + "\n") // as it is, to be copied
 		}
 	}
 	return b.String()
@@ -53,7 +47,7 @@ func (p *runPage) String() string {
 
 // starting says that the run's own worker is on its way: that nobody else serves it is no news.
 func (p *runPage) starting() bool {
-	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && isHere(p.run)
+	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && runview.IsHere(p.run)
 }
 
 func (p *runPage) headline() string {
@@ -62,166 +56,33 @@ func (p *runPage) headline() string {
 	switch {
 	case r.StartedAt.IsZero():
 	case r.Over():
-		text += p.dim(" after " + span(r.FinishedAt.Sub(r.StartedAt)))
+		text += p.dim(" after " + runview.Span(r.FinishedAt.Sub(r.StartedAt)))
 	default:
-		text += p.dim(" for " + span(p.now.Sub(r.StartedAt)))
+		text += p.dim(" for " + runview.Span(p.now.Sub(r.StartedAt)))
 	}
 	if r.Tolerated > 0 {
-		text += p.warn(fmt.Sprintf("  %s tolerated", count(r.Tolerated, "failure")))
+		text += p.warn(fmt.Sprintf("  %s tolerated", runview.Count(r.Tolerated, "failure")))
 	}
 	return text
 }
 
-// facts are what is known of the run, and nothing that is not.
+// facts are what is known of the run, a line each, as name and value.
 func (p *runPage) facts() (rows [][]string) {
-	r := p.run
-	fact := func(name, value string) {
-		if value != "" {
-			rows = append(rows, []string{p.dim(name), value})
+	detail := runview.RunDetail{Run: p.run, Schedule: p.made, Driver: runview.DriverOf(p.run, p.tasks), Lost: runview.LostDrivers(p.events)}
+	if p.dag != nil {
+		detail.Spec = p.dag.Spec
+	}
+	for _, fact := range runview.Facts(detail) {
+		value := fact.Value.String()
+		if fact.Aside != "" {
+			value = strings.TrimPrefix(value+"  "+p.dim(fact.Aside), "  ")
 		}
+		rows = append(rows, []string{p.dim(fact.Name), value})
 	}
-	fact("params", p.params())
-	labels := maps.Clone(r.Labels)
-	if isHere(r) {
-		delete(labels, hereLabel)
-	}
-	fact("labels", labelText(labels))
-	fact("key", shown(r.Key))
-	asked := localTime(&r.CreatedAt) + " by " + shown(r.SubmittedBy)
-	if r.Trigger != "sql" && r.Trigger != "" {
-		asked += ", " + r.Trigger
-	}
-	fact("asked", asked)
-	fact("schedule", p.schedule())
-	fact("queue", printable(p.lane()))
-	fact("started", p.started())
-	fact("driven", p.drivers())
-	if r.Generation > 1 {
-		fact("generation", fmt.Sprintf("%d: it was retried", r.Generation))
-	}
-	if r.Parent != 0 {
-		fact("parent", fmt.Sprintf("run %d", r.Parent))
-	}
-	if r.RetryOf != 0 {
-		fact("retry of", fmt.Sprintf("run %d", r.RetryOf))
-	}
-	if counts := p.counts(); len(p.tasks) > maxItemsShown {
-		fact("tasks", fmt.Sprintf("%d: %s", len(p.tasks), counts))
+	if len(p.tasks) > maxItemsShown {
+		rows = append(rows, []string{p.dim("tasks"), fmt.Sprintf("%d: %s", len(p.tasks), runview.CountStates(p.tasks))})
 	}
 	return rows
-}
-
-// params are those that were given, and after them the defaults of the others.
-func (p *runPage) params() string {
-	text := paramText(p.run.Params)
-	var given map[string]json.RawMessage
-	if p.dag == nil || json.Unmarshal(p.run.Params, &given) != nil {
-		return text
-	}
-	defaults := map[string]any{}
-	for i := range p.dag.Spec.ParamDefs {
-		def := &p.dag.Spec.ParamDefs[i]
-		if _, ok := given[def.Name]; !ok && def.Default != nil {
-			defaults[def.Name] = def.Default
-		}
-	}
-	if len(defaults) == 0 {
-		return text
-	}
-	return strings.TrimPrefix(text+"  "+p.dim("by default "+paramText(json.RawMessage(compactJSON(defaults)))), "  ")
-}
-
-func (p *runPage) lane() string {
-	switch {
-	case p.run.Priority != 0:
-		return fmt.Sprintf("%s, priority %d", p.run.Queue, p.run.Priority)
-	case p.run.Queue != "default":
-		return p.run.Queue
-	}
-	return ""
-}
-
-// schedule says which schedule made the run, and for when: nightly, for 2026-11-20 03:30 Europe/Paris, late by 2.0s.
-func (p *runPage) schedule() string {
-	r := p.run
-	if r.Schedule == "" {
-		return ""
-	}
-	text := shown(r.Schedule) + ", for "
-	if p.made == nil {
-		return text + localTime(&r.LogicalAt)
-	}
-	text += wallTime(r.LogicalAt, p.made.Timezone) + " " + p.made.Timezone
-	due := r.LogicalAt.Add(p.made.Jitter.Std()) // at the latest
-	if late := r.CreatedAt.Sub(due); late >= time.Second && r.Trigger == "schedule" {
-		text += ", late by " + span(late)
-	}
-	return text
-}
-
-func (p *runPage) started() string {
-	r := p.run
-	if r.StartedAt.IsZero() {
-		return ""
-	}
-	text := localTime(&r.StartedAt)
-	if waited := r.StartedAt.Sub(later(r.CreatedAt, r.RunAt)); waited >= time.Second && r.Generation <= 1 {
-		text += " after " + span(waited) + " in the queue"
-	}
-	if r.Over() {
-		text += ", ended " + localTime(&r.FinishedAt)
-	}
-	return text
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// drivers says who drives the run, or did, and who was lost with it.
-func (p *runPage) drivers() string {
-	var parts []string
-	if worker := driverOf(p.run, p.tasks); worker != "" {
-		parts = append(parts, "by "+shown(worker))
-	}
-	if p.run.Epoch > 1 {
-		parts = append(parts, fmt.Sprintf("drive %d", p.run.Epoch))
-	}
-	for _, e := range p.events {
-		if e.Kind == "lost" && e.Step == "" {
-			parts = append(parts, fmt.Sprintf("worker %s was lost at %s", orUnnamed(e.Worker), e.At.Local().Format(time.TimeOnly)))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func orUnnamed(worker string) string {
-	if worker == "" {
-		return "(unknown)"
-	}
-	return shown(worker)
-}
-
-// counts is how many tasks there are in each state, in the order of urgency.
-func (p *runPage) counts() string { return countStates(p.tasks) }
-
-func countStates(tasks []queue.Task) string {
-	var order, parts []string
-	number := map[string]int{}
-	for i := range tasks {
-		state := tasks[i].State
-		if number[state]++; number[state] == 1 {
-			order = append(order, state)
-		}
-	}
-	slices.Sort(order)
-	for _, state := range order {
-		parts = append(parts, fmt.Sprintf("%d %s", number[state], state))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // taskLines has a line for each task, and below those that failed what they said last.
@@ -241,11 +102,13 @@ func (p *runPage) taskLines() string {
 			i++
 			continue
 		}
-		for _, at := range p.shownItems(i, n) {
+		urgent, others := runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
+		for _, k := range urgent {
+			at := i + k
 			add(p.taskRow(&p.tasks[at]), append(p.asked(&p.tasks[at]), p.quoted(p.tails[at])...))
 		}
-		if n > maxItemsShown {
-			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+p.hiddenItems(i, n)))
+		if len(others) > 0 {
+			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+p.hiddenItems(others)))
 		}
 		i += n
 	}
@@ -262,38 +125,14 @@ func (p *runPage) taskLines() string {
 // itemsFrom counts the items of one foreach step from index i on.
 func (p *runPage) itemsFrom(i int) int {
 	n := 0
-	for i+n < len(p.tasks) && p.tasks[i+n].Item != "" && stepOf(p.tasks[i+n].Step) == stepOf(p.tasks[i].Step) {
+	for i+n < len(p.tasks) && p.tasks[i+n].Item != "" && runview.StepOf(p.tasks[i+n].Step) == runview.StepOf(p.tasks[i].Step) {
 		n++
 	}
 	return n
 }
 
-// shownItems are the most telling items, in their order.
-func (p *runPage) shownItems(from, n int) []int {
-	at := make([]int, n)
-	for k := range at {
-		at[k] = from + k
-	}
-	if n <= maxItemsShown {
-		return at
-	}
-	slices.SortStableFunc(at, func(a, b int) int {
-		return graphview.Urgency(p.tasks[a].State) - graphview.Urgency(p.tasks[b].State)
-	})
-	at = at[:maxItemsShown]
-	slices.Sort(at)
-	return at
-}
-
-func (p *runPage) hiddenItems(from, n int) string {
-	shown := p.shownItems(from, n)
-	var hidden []queue.Task
-	for k := from; k < from+n; k++ {
-		if !slices.Contains(shown, k) {
-			hidden = append(hidden, p.tasks[k])
-		}
-	}
-	return fmt.Sprintf("%d more of %s: %s (all: oarlock status %d -o json)", len(hidden), stepOf(p.tasks[from].Step), countStates(hidden), p.run.ID)
+func (p *runPage) hiddenItems(hidden []queue.Task) string {
+	return fmt.Sprintf("%d more of %s: %s (all: oarlock status %d -o json)", len(hidden), runview.StepOf(hidden[0].Step), runview.CountStates(hidden), p.run.ID)
 }
 
 func (p *runPage) taskRow(t *queue.Task) []string {
@@ -307,34 +146,14 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	case t.Kind == "replacement":
 		indent = "    "
 	}
-	row := []string{indent + p.paint(sgr, glyph) + " " + shown(name), p.paint(sgr, t.State), p.dim(p.taskTime(t)), ""}
+	row := []string{indent + p.paint(sgr, glyph) + " " + runview.InlineText(name), p.paint(sgr, t.State), p.dim(runview.TaskTime(t, p.now)), ""}
 	row[3] = p.taskNote(t)
 	return row
 }
 
-func (p *runPage) taskTime(t *queue.Task) string {
-	switch {
-	case t.StartedAt.IsZero():
-		return ""
-	case t.FinishedAt.IsZero():
-		return span(p.now.Sub(t.StartedAt))
-	}
-	return span(t.FinishedAt.Sub(t.StartedAt))
-}
-
-// taskNote says what is not usual about a task.
+// taskNote says what is not usual about a task, and what it wrote last while it is under way.
 func (p *runPage) taskNote(t *queue.Task) string {
-	var parts []string
-	if t.Attempt > 1 {
-		parts = append(parts, fmt.Sprintf("attempt %d", t.Attempt))
-	}
-	if t.Reason != "" && t.Reason != "ran" && t.Reason != p.run.Reason {
-		parts = append(parts, shown(t.Reason))
-	}
-	if !t.NextAttemptAt.IsZero() && t.FinishedAt.IsZero() {
-		parts = append(parts, "next at "+t.NextAttemptAt.Local().Format(time.TimeOnly))
-	}
-	text := strings.Join(parts, ", ")
+	text := runview.TaskNote(p.run, t)
 	if line := p.lastLine(t); line != "" {
 		text = strings.TrimPrefix(text+"  "+p.dim(line), "  ")
 	}
@@ -353,53 +172,14 @@ func (p *runPage) quoted(lines []string) []string {
 	return quoted
 }
 
-// next are the commands that one may want to type now.
-func (p *runPage) next() []string {
-	var next []string
-	say := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
-	id, approvals := p.run.ID, 0
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		switch {
-		case t.State == "failed" && t.Attempt > 0 && hasLog(t) && len(next) < tailTasks:
-			say("oarlock logs %d %s", id, shellWord(taskArg(t)))
-		case t.Approval != nil && t.Approval.MayDecide && approvals < hintedApprovals:
-			approvals++
-			next = append(next, approveCommand(id, taskArg(t), t.Approval))
-		case t.State == "paused" && p.run.State != "paused" && len(next) < tailTasks:
-			say("oarlock resume %d %s", id, shellWord(taskArg(t)))
-		}
+// asked are the lines below an approval that waits.
+func (p *runPage) asked(t *queue.Task) []string {
+	if t.Approval == nil {
+		return nil
 	}
-	switch state := p.run.State; {
-	case (state == "failed" || state == "canceled") && isHere(p.run):
-		say("oarlock retry %d && oarlock worker --only %d", id, id)
-	case state == "failed" || state == "canceled":
-		say("oarlock retry %d", id)
-	case state == "queued" && isHere(p.run) && !p.watched:
-		say("oarlock worker --only %d", id)
-	case state == "paused":
-		say("oarlock resume %d", id)
-	case !p.run.Over() && !p.watched:
-		say("oarlock status %d -w", id)
+	lines := runview.QuestionLines(t.Approval)
+	for i := range lines {
+		lines[i] = p.dim(tailMark) + lines[i]
 	}
-	return next
-}
-
-// hasLog tells tasks that execute from foreach steps, whose items do.
-func hasLog(t *queue.Task) bool { return t.Kind != "foreach" || t.Item != "" }
-
-// taskArg is a task as commands take it: load, load~1, resize/a.png.
-func taskArg(t *queue.Task) string {
-	if t.Item != "" {
-		return t.Step + "/" + t.Item
-	}
-	return t.Step
-}
-
-// shellWord quotes what a shell would take apart.
-func shellWord(word string) string {
-	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~@:+,=%") == "" && !strings.HasPrefix(word, "~") {
-		return word
-	}
-	return "'" + strings.ReplaceAll(printable(word), "'", `'\''`) + "'"
+	return lines
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/integration/kit/golden"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -81,7 +82,7 @@ steps:
 			{Step: "call", Kind: "step", State: "retrying", Reason: "exit 1", Attempt: 2, StartedAt: at(2), NextAttemptAt: at(90)},
 		},
 	}
-	sortByGraph(p.tasks, graph)
+	runview.SortByGraph(p.tasks, graph)
 	return p
 }
 
@@ -125,48 +126,11 @@ func TestStatus_ShowsNoControlBytesOfOthers(t *testing.T) {
 	for i := range p.tasks {
 		p.tasks[i].Reason, p.tasks[i].Worker, p.tasks[i].Item = evil+"!", evil, evil
 	}
-	p.tails[2] = lastLines("ok\n" + evil)
+	p.tails[2] = runview.LastLines("ok\n" + evil)
 	p.tasks[0].Approval = &queue.Question{Prompt: evil, Inputs: []queue.Input{{Name: evil, Required: true}}, Approvers: []string{evil}, MayDecide: true}
 	p.events[0].Worker = evil
 	if text := p.String(); strings.ContainsAny(text, "\x1b\r\u202e") {
 		t.Errorf("control bytes in %q", text)
-	}
-}
-
-func TestLastLines_AreTheLastThatSaySomething(t *testing.T) {
-	t.Parallel()
-	got := lastLines("1\n2\n\n3\r\n4\n  \n5\n\x1b[31m6\x1b[0m\n\n")
-	if want := "2|3|4|5|\uFFFD[31m6\uFFFD[0m"; strings.Join(got, "|") != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if lines := lastLines(" \n\n"); len(lines) != 0 {
-		t.Errorf("nothing has the lines %q", lines)
-	}
-}
-
-func TestShellWord_SurvivesAShell(t *testing.T) {
-	t.Parallel()
-	for word, want := range map[string]string{
-		"load": "load", "load~1": "load~1", "a/b.png": "a/b.png", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "~x": "'~x'",
-	} {
-		if got := shellWord(word); got != want {
-			t.Errorf("%q became %q, want %q", word, got, want)
-		}
-	}
-}
-
-// What somebody holds is let go by a command, which the page names.
-func TestStatus_NamesTheCommandForAPausedStep(t *testing.T) {
-	t.Parallel()
-	page := &runPage{
-		now: at(9), run: &queue.Run{ID: 41, DAG: "etl", State: "waiting", CreatedAt: at(0), StartedAt: at(1)},
-		tasks: []queue.Task{
-			{Step: "load", Kind: "step", State: "paused", Reason: "paused by ana", Attempt: 1, StartedAt: at(1)},
-			{Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
-		},
-	}
-	if got, want := strings.Join(page.next(), "\n"), "oarlock resume 41 load\noarlock resume 41 'resize/a b'\noarlock status 41 -w"; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 const (
-	tailTasks = 3 // failed tasks whose last lines are shown
-	tailLines = 5
+	tailTasks = 3        // failed tasks whose last lines are shown
 	tailBytes = 16 << 10 // of one task's log: what its last lines are looked for in
 )
 
@@ -69,7 +68,7 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 		}
 		p.dag = &queue.Definition{Spec: spec, Graph: graph}
 	}
-	sortByGraph(p.tasks, p.dag.Graph)
+	runview.SortByGraph(p.tasks, p.dag.Graph)
 	return nil
 }
 
@@ -98,38 +97,11 @@ func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// sortByGraph puts parents first and keeps the order of the file where it can.
-func sortByGraph(tasks []queue.Task, g *dagrun.Graph) {
-	rank := make(map[string]int, g.Len())
-	var visit func(i int)
-	visit = func(i int) {
-		name := g.Step(i).Name
-		if _, seen := rank[name]; seen {
-			return
-		}
-		for _, parent := range g.Parents(i) {
-			visit(parent.Step)
-		}
-		rank[name] = len(rank)
-	}
-	for i := range g.Len() {
-		visit(i)
-	}
-	rank["@init"] = -1
-	slices.SortStableFunc(tasks, func(a, b queue.Task) int { return rank[stepOf(a.Step)] - rank[stepOf(b.Step)] })
-}
-
-// stepOf is the step that a task is of: a replacement is called load~1.
-func stepOf(name string) string {
-	step, _, _ := strings.Cut(name, "~")
-	return step
-}
-
 // readTails reads the last lines of the first tasks that failed.
 func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if t.State != "failed" || t.Attempt == 0 || !hasLog(t) {
+		if t.State != "failed" || t.Attempt == 0 || !runview.HasLog(t) {
 			continue
 		}
 		if len(p.tails) == tailTasks {
@@ -146,7 +118,7 @@ func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 
 // readTail is the last lines that a task wrote to standard error; to standard output where that was silent.
 func readTail(ctx context.Context, store *queue.Store, run queue.RunID, t *queue.Task) ([]string, error) {
-	query := queue.LogQuery{Run: run, Step: stepOf(t.Step), Item: t.Item, Attempt: t.Attempt, Lines: 4 * tailLines}
+	query := queue.LogQuery{Run: run, Step: runview.StepOf(t.Step), Item: t.Item, Attempt: t.Attempt, Lines: 4 * runview.LastLinesMax}
 	if _, number, replaced := strings.Cut(t.Step, "~"); replaced {
 		query.Alt, _ = strconv.Atoi(number)
 	}
@@ -158,18 +130,8 @@ func readTail(ctx context.Context, store *queue.Store, run queue.RunID, t *queue
 		kept := text[chunk.Stream] + string(chunk.Data)
 		text[chunk.Stream] = kept[max(0, len(kept)-tailBytes):]
 	}
-	if lines := lastLines(text[queue.StreamStderr]); len(lines) > 0 {
+	if lines := runview.LastLines(text[queue.StreamStderr]); len(lines) > 0 {
 		return lines, nil
 	}
-	return lastLines(text[queue.StreamStdout]), nil
-}
-
-func lastLines(text string) []string {
-	lines := strings.Split(strings.TrimRight(text, "\r\n\t "), "\n")
-	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
-	lines = lines[max(0, len(lines)-tailLines):]
-	for i := range lines {
-		lines[i] = printable(strings.TrimRight(lines[i], "\r"))
-	}
-	return lines
+	return runview.LastLines(text[queue.StreamStdout]), nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -23,7 +24,7 @@ func (w *watcher) tell(page *runPage) error {
 	if !run.Over() {
 		text := fmt.Sprintf("run %d %s", run.ID, run.State)
 		if run.Reason != "" && !page.starting() {
-			text += ": " + printable(run.Reason)
+			text += ": " + runview.Printable(run.Reason)
 		}
 		t.line("", text, text)
 	}
@@ -63,14 +64,14 @@ func (t *teller) task(task *queue.Task) {
 	if task.State == "pending" {
 		return
 	}
-	parts := []string{printable(taskArg(task)), task.State}
+	parts := []string{runview.Printable(runview.TaskName(task.Step, task.Item)), task.State}
 	if !task.FinishedAt.IsZero() && !task.StartedAt.IsZero() {
-		parts = append(parts, "after "+t.page.taskTime(task))
+		parts = append(parts, "after "+runview.TaskTime(task, t.page.now))
 	}
 	if note := t.page.taskNote(task); note != "" {
 		parts = append(parts, "("+note+")")
 	}
-	t.line(taskArg(task), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
+	t.line(runview.TaskName(task.Step, task.Item), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
 }
 
 // items says of many items how far they are, and which failed first.
@@ -87,10 +88,26 @@ func (t *teller) items(tasks []queue.Task) {
 			}
 		}
 	}
-	step := stepOf(tasks[0].Step)
-	text := fmt.Sprintf("%s: %d of %s ended", printable(step), ended, count(len(tasks), "item"))
+	step := runview.StepOf(tasks[0].Step)
+	text := fmt.Sprintf("%s: %d of %s ended", runview.Printable(step), ended, runview.Count(len(tasks), "item"))
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
 	t.line(step+"/", fmt.Sprint(ended*toldParts/len(tasks), failed > toldItems), text)
+}
+
+// toDecide are the lines of a log of changes that say what an approval asks, and how to approve it.
+func (p *runPage) toDecide(t *queue.Task) []string {
+	if t.Approval == nil {
+		return nil
+	}
+	const mark = "            │ " // below what the line says of the task
+	var lines []string
+	for _, line := range runview.QuestionLines(t.Approval) {
+		lines = append(lines, mark+line)
+	}
+	if t.Approval.MayDecide {
+		lines = append(lines, mark+runview.ApproveCommand(p.run.ID, runview.TaskName(t.Step, t.Item), t.Approval))
+	}
+	return lines
 }

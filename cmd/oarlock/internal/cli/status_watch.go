@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -185,7 +186,7 @@ func (w *watcher) finish(page *runPage) error {
 
 // tellJSON prints the run where it is not as it was.
 func (w *watcher) tellJSON(page *runPage) error {
-	line := compactJSON(statusJSON(page.run, page.tasks))
+	line := runview.CompactJSON(runview.NewStatusJSON(page.run, page.tasks))
 	if w.seen[""] == line {
 		return nil
 	}

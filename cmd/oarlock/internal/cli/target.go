@@ -65,11 +65,3 @@ func (t target) find(ctx context.Context, store *queue.Store) ([]queue.RunID, er
 	}
 	return ids, nil
 }
-
-// taskName is a task as people write it.
-func taskName(step, item string) string {
-	if item == "" {
-		return step
-	}
-	return step + "/" + item
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -36,7 +37,7 @@ func (e *env) topFrame(v *topView) string {
 
 func (v *topView) answer(columns int) answer {
 	object := jsonTop{
-		At: utcOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []jsonQueue{}, Workers: []jsonWorker{}, Runs: []jsonRun{},
+		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []jsonQueue{}, Workers: []jsonWorker{}, Runs: []runview.RunJSON{},
 	}
 	object.Busy, object.Slots, object.Waiting = v.slots()
 	for i := range v.seen.Queues {
@@ -46,7 +47,7 @@ func (v *topView) answer(columns int) answer {
 		object.Workers = append(object.Workers, workerJSON(w))
 	}
 	for i := range v.runs {
-		object.Runs = append(object.Runs, runJSON(&v.runs[i]))
+		object.Runs = append(object.Runs, runview.NewRunJSON(&v.runs[i]))
 	}
 	lines := v.lines(len(v.seen.Queues) + len(v.seen.Workers) + len(v.runs) + topRows)
 	if columns > 0 {
@@ -61,7 +62,7 @@ func (v *topView) answer(columns int) answer {
 func (v *topView) lines(rows int) []string {
 	lines := []string{v.headline()}
 	if v.lost != nil {
-		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+printable(v.lost.Error())))
+		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
 	share := max(2, (rows-len(lines)-3)/4)
 	lines = append(append(lines, ""), v.clip(v.queueTable(), share, "queue", false)...)
@@ -132,10 +133,10 @@ func (v *topView) queueTable() table {
 		q := &queues[i]
 		oldest, note := v.dim("–"), ""
 		if q.Queued > 0 {
-			oldest = span(q.Oldest)
+			oldest = runview.Span(q.Oldest)
 		}
 		if q.PausedBy != "" {
-			note = v.warn("paused") + v.dim(" by "+printable(q.PausedBy))
+			note = v.warn("paused") + v.dim(" by "+runview.Printable(q.PausedBy))
 		}
 		t.rows = append(t.rows, []string{
 			q.Name, v.someOf(q.Queued, v.warn), oldest, v.someOf(q.Running, v.note), v.limit(q.MaxRunning), note,
@@ -148,7 +149,7 @@ func (v *topView) workerTable() table {
 	t := table{head: v.head("WORKER", "HOST", "STATE", "SLOTS", "", "WAITING", "RUNS", "BEAT")}
 	for _, w := range v.workers() {
 		t.rows = append(t.rows, []string{
-			shown(w.Name), shown(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
+			runview.InlineText(w.Name), runview.InlineText(w.Host), v.workerState(w), v.bar(w.Busy, w.Slots), fmt.Sprintf("%d/%d", w.Busy, w.Slots),
 			v.someOf(int64(w.Waiting), v.warn), decimal(int64(w.Runs)), v.beat(w),
 		})
 	}
@@ -161,13 +162,13 @@ func (v *topView) runTable() table {
 		r := &v.runs[i]
 		done, lasts := v.dim("–"), v.dim("–")
 		if !r.StartedAt.IsZero() {
-			lasts = span(v.at.Sub(r.StartedAt))
+			lasts = runview.Span(v.at.Sub(r.StartedAt))
 		}
 		if total := r.Counts.Total; total > 0 {
 			done = fmt.Sprintf("%d/%d", total-r.Counts.Open, total)
 		}
 		t.rows = append(t.rows, []string{
-			decimal(int64(r.ID)), r.DAG, lasts, done, shown(r.Worker), v.dim(shown(r.Reason)),
+			decimal(int64(r.ID)), r.DAG, lasts, done, runview.InlineText(r.Worker), v.dim(runview.InlineText(r.Reason)),
 		})
 	}
 	return t

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
@@ -55,8 +56,8 @@ func buildVersion(info *debug.BuildInfo, ok bool) jsonVersion {
 	}
 	return jsonVersion{
 		Version:   cmp.Or(version, module, "(devel)"),
-		Commit:    orNull(cmp.Or(commit, recorded["vcs.revision"])),
-		Date:      orNull(utc(cmp.Or(date, recorded["vcs.time"]))),
+		Commit:    runview.TextOrNull(cmp.Or(commit, recorded["vcs.revision"])),
+		Date:      runview.TextOrNull(utc(cmp.Or(date, recorded["vcs.time"]))),
 		Modified:  cmp.Or(modified, recorded["vcs.modified"]) == "true",
 		Go:        runtime.Version(),
 		Platform:  runtime.GOOS + "/" + runtime.GOARCH,

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
@@ -52,16 +51,5 @@ func TestSayGuard_WritesDurationsAlikeInTextAndJSON(t *testing.T) {
 		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "nothing is left of the former life of worker w3") {
 			t.Errorf("%s: %s", format, out.String())
 		}
-	}
-}
-
-func TestStatus_NamesTheLogsOfFailedItems(t *testing.T) {
-	t.Parallel()
-	page := &runPage{run: &queue.Run{ID: 7, State: "failed"}, tasks: []queue.Task{
-		{Step: "each", Kind: "foreach", State: "failed"},
-		{Step: "each", Item: "n25", Kind: "foreach", State: "failed", Attempt: 1},
-	}}
-	if next := page.next(); len(next) == 0 || next[0] != "oarlock logs 7 each/n25" {
-		t.Errorf("next are %q", next)
 	}
 }

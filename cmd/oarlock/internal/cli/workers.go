@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -84,8 +85,8 @@ func workerJSON(w *queue.WorkerInfo) jsonWorker {
 	j := jsonWorker{
 		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
 		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
-		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: utcOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
-		Version: w.Version, StartedAt: utcOrNull(w.StartedAt), EndedAt: utcOrNull(w.EndedAt),
+		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: runview.TimeOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
+		Version: w.Version, StartedAt: runview.TimeOrNull(w.StartedAt), EndedAt: runview.TimeOrNull(w.EndedAt),
 	}
 	if j.Labels == nil {
 		j.Labels = map[string]string{}
@@ -112,17 +113,17 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 		for i := range listed {
 			w := &listed[i]
 			if w.Silent() {
-				e.remark("worker %s gave no sign of life for %s, lease %s: start a worker, which finds it lost and takes over its runs", printable(w.Name), span(w.BeatAge), span(w.TTL))
+				e.remark("worker %s gave no sign of life for %s, lease %s: start a worker, which finds it lost and takes over its runs", runview.Printable(w.Name), runview.Span(w.BeatAge), runview.Span(w.TTL))
 			}
 			if w.Unfit != "" {
-				e.remark("worker %s claims nothing since %s: %s", printable(w.Name), localTime(&w.UnfitSince), printable(w.Unfit))
+				e.remark("worker %s claims nothing since %s: %s", runview.Printable(w.Name), runview.LocalTime(w.UnfitSince), runview.Printable(w.Unfit))
 			}
 		}
 		if len(listed) == 0 {
 			e.remark("no worker is at work: start one with `oarlock worker`")
 		}
 		if lost > 0 {
-			e.remark("lost lately: %s, listed by `%s workers --all`", count(lost, "worker"), program)
+			e.remark("lost lately: %s, listed by `%s workers --all`", runview.Count(lost, "worker"), program)
 		}
 		return e.say(e.workersAnswer(listed))
 	})
@@ -140,9 +141,9 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, j.ID)
 		t.rows = append(t.rows, []string{
-			printable(w.Name), printable(w.Host), paint.workerState(w), paint.ofLiving(w, w.Busy) + fmt.Sprintf("/%d", w.Slots), paint.ofLiving(w, w.Waiting),
-			paint.ofLiving(w, w.Runs), paint.beat(w), paint.dim(localTime(&w.StartedAt)), cmp.Or(printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
-			labelText(w.Labels),
+			runview.Printable(w.Name), runview.Printable(w.Host), paint.workerState(w), paint.ofLiving(w, w.Busy) + fmt.Sprintf("/%d", w.Slots), paint.ofLiving(w, w.Waiting),
+			paint.ofLiving(w, w.Runs), paint.beat(w), paint.dim(runview.LocalTime(w.StartedAt)), cmp.Or(runview.Printable(strings.Join(w.Queues, ", ")), paint.dim("all")),
+			runview.LabelText(w.Labels),
 		})
 	}
 	a.object = object
@@ -186,9 +187,9 @@ func (p painter) beat(w *queue.WorkerInfo) string {
 		return p.dim("–")
 	}
 	if w.TTL > 0 && w.BeatAge > w.TTL/2 {
-		return p.bad(span(w.BeatAge))
+		return p.bad(runview.Span(w.BeatAge))
 	}
-	return span(w.BeatAge)
+	return runview.Span(w.BeatAge)
 }
 
 type jsonDrained struct {
@@ -211,7 +212,7 @@ func runWorkersDrain(ctx context.Context, e *env, names []string) error {
 			object = append(object, jsonDrained{name, asked})
 			a.lines = append(a.lines, jsonDrained{name, asked})
 			a.ids = append(a.ids, name)
-			a.text += fmt.Sprintf("%s %s to drain", e.stdoutPaint().good("asked"), printable(name))
+			a.text += fmt.Sprintf("%s %s to drain", e.stdoutPaint().good("asked"), runview.Printable(name))
 			if asked > 1 {
 				a.text += fmt.Sprintf(" (%d workers)", asked)
 			}

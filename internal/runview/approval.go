@@ -1,0 +1,82 @@
+package runview
+
+import (
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const promptLinesMax = 12 // of one prompt; a last line says how many more there are
+
+// QuestionLines returns what an approval asks: the lines of its prompt, then its inputs.
+func QuestionLines(q *queue.Question) []string {
+	var lines []string
+	if prompt := strings.TrimSpace(q.Prompt); prompt != "" {
+		lines = strings.Split(prompt, "\n")
+	}
+	more := len(lines) - promptLinesMax
+	lines = lines[:min(len(lines), promptLinesMax)]
+	for i := range lines {
+		lines[i] = InlineText(strings.TrimRight(lines[i], "\r\t "))
+	}
+	if more > 0 {
+		lines = append(lines, "… "+Count(more, "more line"))
+	}
+	if text := inputsText(q.Inputs); text != "" {
+		lines = append(lines, "inputs: "+text)
+	}
+	return lines
+}
+
+// inputsText lists inputs: ticket (required), note.
+func inputsText(inputs []queue.Input) string {
+	names := make([]string, len(inputs))
+	for i, in := range inputs {
+		names[i] = InlineText(in.Name)
+		if in.Required {
+			names[i] += " (required)"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Deciders names the people who may decide an approval: its approvers, else those who may control the run. The submitter may be "".
+func Deciders(approvers []string, submitter string) string {
+	if len(approvers) > 0 {
+		return anyOf(approvers)
+	}
+	if submitter == "" {
+		return "the submitter or an administrator"
+	}
+	return InlineText(submitter) + " or an administrator"
+}
+
+// anyOf lists names of which one is enough.
+func anyOf(names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = InlineText(name)
+	}
+	if last := len(all) - 1; last > 0 {
+		return strings.Join(all[:last], ", ") + " or " + all[last]
+	}
+	return strings.Join(all, "")
+}
+
+// approvalOf returns the approval that a step or handler of a spec is, nil for any other. What a replacement asks is not known
+// from its name.
+func approvalOf(spec *dagspec.Spec, step string) *dagspec.Approval {
+	for i := range spec.Steps {
+		if s := &spec.Steps[i]; s.ID == step {
+			return s.Approval()
+		}
+	}
+	on := &spec.HandlerOn
+	for name, s := range map[string]*dagspec.Step{"@init": on.Init, "@success": on.Success, "@failure": on.Failure, "@abort": on.Abort, "@exit": on.Exit} {
+		if name == step && s != nil {
+			return s.Approval()
+		}
+	}
+	return nil
+}

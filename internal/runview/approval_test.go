@@ -1,0 +1,39 @@
+package runview
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestQuestionLines_AreHarmlessAndFew(t *testing.T) {
+	t.Parallel()
+	got := QuestionLines(&queue.Question{Prompt: "\nOne\x1b[2J\r\ntwo\u202e\n", Inputs: []queue.Input{{Name: "ticket", Required: true}, {Name: "note"}}})
+	if diff := cmp.Diff([]string{"One\ufffd[2J", "two\ufffd", "inputs: ticket (required), note"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := QuestionLines(&queue.Question{}); len(got) > 0 {
+		t.Errorf("it asks nothing, but %q", got)
+	}
+	got = QuestionLines(&queue.Question{Prompt: strings.Repeat("line\n", promptLinesMax+3)})
+	if len(got) != promptLinesMax+1 || got[promptLinesMax] != "… 3 more lines" {
+		t.Errorf("of a long prompt %q", got)
+	}
+}
+
+func TestDeciders_NameWhoMay(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"app or an administrator":           Deciders(nil, "app"),
+		"the submitter or an administrator": Deciders(nil, ""),
+		"boss":                              Deciders([]string{"boss"}, "app"),
+		"a, b or c":                         Deciders([]string{"a", "b", "c"}, "app"),
+	} {
+		if got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package runview
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// RunDetail is what Facts tells of. All but Run may be missing.
+type RunDetail struct {
+	Run      *queue.Run
+	Spec     *dagspec.Spec   // of the run's version; nil: not known, so the defaults of params are left out
+	Schedule *queue.Schedule // that made the run; nil: none did, it is gone, or the user may not see it
+	Driver   string          // of the run, as DriverOf returns it
+	Lost     []LostDriver    // oldest first
+}
+
+// LostDriver is a worker that was lost while it drove a run.
+type LostDriver struct {
+	Worker string // "": not known
+	At     time.Time
+}
+
+// LostDrivers returns the workers that a run's own log calls lost.
+func LostDrivers(events []queue.Event) []LostDriver {
+	var lost []LostDriver
+	for i := range events {
+		if e := &events[i]; e.Kind == "lost" && e.Step == "" {
+			lost = append(lost, LostDriver{Worker: e.Worker, At: e.At})
+		}
+	}
+	return lost
+}
+
+// Fact is one thing that is known about a run.
+type Fact struct {
+	Name  string
+	Value Text
+	Aside string // less important than the value, after which it is shown; "" for most facts
+}
+
+// Text is a line in pieces, so that a page can show the times in it in the zone of its reader.
+type Text []Piece
+
+// Piece is a part of a line.
+type Piece struct {
+	Words string    // for a time, as LocalTime or a shorter form of it
+	Time  time.Time // zero: the piece is no time
+}
+
+// String returns the line in one piece.
+func (t Text) String() string {
+	var b strings.Builder
+	for _, piece := range t {
+		b.WriteString(piece.Words)
+	}
+	return b.String()
+}
+
+func words(text string) Piece { return Piece{Words: text} }
+
+func moment(t time.Time) Piece { return Piece{Words: LocalTime(t), Time: t} }
+
+// Facts returns what is known about a run, and leaves out what is not, or what is as usual.
+func Facts(d RunDetail) (facts []Fact) {
+	r := d.Run
+	add := func(name string, value ...Piece) {
+		if text := Text(value); text.String() != "" {
+			facts = append(facts, Fact{Name: name, Value: text})
+		}
+	}
+	if given, byDefault := Params(r, d.Spec); byDefault != "" {
+		facts = append(facts, Fact{Name: "params", Value: Text{words(given)}, Aside: "by default " + byDefault})
+	} else {
+		add("params", words(given))
+	}
+	labels := maps.Clone(r.Labels)
+	if IsHere(r) {
+		delete(labels, HereLabel)
+	}
+	add("labels", words(LabelText(labels)))
+	add("key", words(InlineText(r.Key)))
+	asked := " by " + InlineText(r.SubmittedBy)
+	if r.Trigger != "sql" && r.Trigger != "" {
+		asked += ", " + r.Trigger
+	}
+	add("asked", moment(r.CreatedAt), words(asked))
+	add("schedule", scheduleText(r, d.Schedule)...)
+	add("queue", words(queueText(r)))
+	add("started", startedText(r)...)
+	add("driven", drivenText(&d)...)
+	if r.Generation > 1 {
+		add("generation", words(fmt.Sprintf("%d: it was retried", r.Generation)))
+	}
+	if r.Parent != 0 {
+		add("parent", words(fmt.Sprintf("run %d", r.Parent)))
+	}
+	if r.RetryOf != 0 {
+		add("retry of", words(fmt.Sprintf("run %d", r.RetryOf)))
+	}
+	return facts
+}
+
+// Params lists the params that a run was given, and the defaults of the others as far as spec, which may be nil, has some.
+func Params(r *queue.Run, spec *dagspec.Spec) (given, byDefault string) {
+	given = ParamText(r.Params)
+	var values map[string]json.RawMessage
+	if spec == nil || json.Unmarshal(r.Params, &values) != nil {
+		return given, ""
+	}
+	defaults := map[string]any{}
+	for i := range spec.ParamDefs {
+		def := &spec.ParamDefs[i]
+		if _, ok := values[def.Name]; !ok && def.Default != nil {
+			defaults[def.Name] = def.Default
+		}
+	}
+	return given, ParamText(json.RawMessage(CompactJSON(defaults)))
+}
+
+// queueText names the queue of a run, unless both queue and priority are the usual ones.
+func queueText(r *queue.Run) string {
+	switch {
+	case r.Priority != 0:
+		return Printable(fmt.Sprintf("%s, priority %d", r.Queue, r.Priority))
+	case r.Queue != "default":
+		return Printable(r.Queue)
+	}
+	return ""
+}
+
+// scheduleText says which schedule made a run, and for when: nightly, for 2026-11-20 03:30 Europe/Paris, late by 2.0s. The
+// clocks of the schedule's zone are what its owner thinks in, so the time is no piece of its own unless the zone is unknown.
+func scheduleText(r *queue.Run, s *queue.Schedule) Text {
+	if r.Schedule == "" {
+		return nil
+	}
+	text := InlineText(r.Schedule) + ", for "
+	if s == nil {
+		return Text{words(text), moment(r.LogicalAt)}
+	}
+	text += WallTime(r.LogicalAt, s.Timezone) + " " + s.Timezone
+	due := r.LogicalAt.Add(s.Jitter.Std()) // at the latest
+	if late := r.CreatedAt.Sub(due); late >= time.Second && r.Trigger == "schedule" {
+		text += ", late by " + Span(late)
+	}
+	return Text{words(text)}
+}
+
+func startedText(r *queue.Run) Text {
+	if r.StartedAt.IsZero() {
+		return nil
+	}
+	text := Text{moment(r.StartedAt)}
+	ready := r.CreatedAt
+	if r.RunAt.After(ready) {
+		ready = r.RunAt
+	}
+	if waited := r.StartedAt.Sub(ready); waited >= time.Second && r.Generation <= 1 {
+		text = append(text, words(" after "+Span(waited)+" in the queue"))
+	}
+	if r.Over() {
+		text = append(text, words(", ended "), moment(r.FinishedAt))
+	}
+	return text
+}
+
+// drivenText says which worker drives a run, or drove it, and which workers were lost with it.
+func drivenText(d *RunDetail) Text {
+	var text Text
+	add := func(pieces ...Piece) {
+		if len(text) > 0 {
+			text = append(text, words(", "))
+		}
+		text = append(text, pieces...)
+	}
+	if d.Driver != "" {
+		add(words("by " + InlineText(d.Driver)))
+	}
+	if d.Run.Epoch > 1 {
+		add(words(fmt.Sprintf("drive %d", d.Run.Epoch)))
+	}
+	for _, l := range d.Lost {
+		name := "(unknown)"
+		if l.Worker != "" {
+			name = InlineText(l.Worker)
+		}
+		add(words("worker "+name+" was lost at "), Piece{Words: l.At.Local().Format(time.TimeOnly), Time: l.At})
+	}
+	return text
+}
+
+// Runs that the commands run and exec make have this label, and ask a worker for it. No worker has it: the command names its run
+// to the worker that it starts, which then needs no label.
+const (
+	HereLabel = "oarlock"
+	HereValue = "here"
+)
+
+// IsHere reports whether a run was made by run or exec. The worker of such a run is gone when the command is.
+func IsHere(r *queue.Run) bool { return r.Labels[HereLabel] == HereValue }
+
+// Took says how long a run took, or has taken so far; "" for a run that has not begun.
+func Took(r *queue.Run, now time.Time) string { return elapsed(r.StartedAt, r.FinishedAt, now) }
+
+// RunNote says in a line what a person wants to know of a run among others: its reason, failures that it tolerated, its schedule
+// or its labels, whichever it has first.
+func RunNote(r *queue.Run) string {
+	note := InlineText(r.Reason)
+	if note == "" && r.Tolerated > 0 {
+		note = Count(r.Tolerated, "failure") + " tolerated"
+	}
+	if note == "" && r.Schedule != "" {
+		note = "schedule " + InlineText(r.Schedule)
+	}
+	return cmp.Or(note, LabelText(r.Labels))
+}
+
+// DriverOf returns the worker that drives a run, or that drove it last; "" where none is known.
+func DriverOf(r *queue.Run, tasks []queue.Task) string {
+	if r.Worker != "" {
+		return r.Worker
+	}
+	last := queue.Task{}
+	for i := range tasks {
+		if t := &tasks[i]; t.Worker != "" && !t.FinishedAt.Before(last.FinishedAt) {
+			last = *t
+		}
+	}
+	return last.Worker
+}

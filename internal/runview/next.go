@@ -1,0 +1,74 @@
+package runview
+
+import (
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	approvalHintsMax = 5 // commands that approve
+	taskHintsMax     = 3 // commands about tasks, beyond which only approvals add more
+)
+
+// Command is something to type next.
+type Command struct {
+	Text string // as a shell takes it: oarlock logs 41 load
+	Why  string // what it is good for: See what load wrote
+}
+
+// Next returns the commands that a person may want to type about a run now. The tasks need not
+// be all tasks of the run; where some are missing, commands about them are. Watched says that the person follows the run
+// already, so Next offers neither to follow it nor to start the worker that it waits for.
+func Next(r *queue.Run, tasks []queue.Task, watched bool) []Command {
+	next := taskCommands(r, tasks)
+	add := func(why, format string, args ...any) {
+		next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
+	}
+	again := "Run again what failed"
+	if r.State == "canceled" {
+		again = "Run again what was canceled"
+	}
+	switch here := IsHere(r); {
+	case (r.State == "failed" || r.State == "canceled") && here:
+		add(again+", here", "oarlock retry %d && oarlock worker --only %d", r.ID, r.ID)
+	case r.State == "failed" || r.State == "canceled":
+		add(again, "oarlock retry %d", r.ID)
+	case r.State == "queued" && here && !watched:
+		add("Run it here", "oarlock worker --only %d", r.ID)
+	case r.State == "paused":
+		add("Let it go on", "oarlock resume %d", r.ID)
+	case !r.Over() && !watched:
+		add("Watch it end", "oarlock status %d -w", r.ID)
+	}
+	return next
+}
+
+func taskCommands(r *queue.Run, tasks []queue.Task) (next []Command) {
+	approvals := 0
+	for i := range tasks {
+		t := &tasks[i]
+		name := TaskName(t.Step, t.Item)
+		switch {
+		case t.State == "failed" && t.Attempt > 0 && HasLog(t) && len(next) < taskHintsMax:
+			next = append(next, Command{fmt.Sprintf("oarlock logs %d %s", r.ID, ShellWord(name)), "See what " + InlineText(name) + " wrote"})
+		case t.Approval != nil && t.Approval.MayDecide && approvals < approvalHintsMax:
+			approvals++
+			next = append(next, Command{ApproveCommand(r.ID, name, t.Approval), "Approve " + InlineText(name)})
+		case t.State == "paused" && r.State != "paused" && len(next) < taskHintsMax:
+			next = append(next, Command{fmt.Sprintf("oarlock resume %d %s", r.ID, ShellWord(name)), "Let " + InlineText(name) + " go on"})
+		}
+	}
+	return next
+}
+
+// ApproveCommand returns the command that approves, with each input that has to be given. The task is named as TaskName does.
+func ApproveCommand(run queue.RunID, task string, q *queue.Question) string {
+	command := fmt.Sprintf("oarlock approve %d %s", run, ShellWord(task))
+	for _, in := range q.Inputs {
+		if in.Required {
+			command += " -i " + ShellWord(in.Name+"=")
+		}
+	}
+	return command
+}

@@ -1,0 +1,193 @@
+package runview
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// StoryEvent is one thing that happened to a run. Its texts are as they were stored, so a caller that shows them passes them
+// through InlineText or escapes them. Fields may be added to its JSON, never renamed.
+type StoryEvent struct {
+	Run     int64           `json:"run"`
+	At      time.Time       `json:"at"`
+	Kind    string          `json:"kind"` // enqueued, run_started, task_started, attempt_ended, task_ended, asked, run_ended, or that of a queue.Event
+	By      *string         `json:"by"`
+	Worker  *string         `json:"worker"`
+	Epoch   *int            `json:"epoch"`
+	Step    *string         `json:"step"`
+	Item    *string         `json:"item"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// About names the task that an event is about, "run" for the run itself.
+func (e *StoryEvent) About() string {
+	if e.Step == nil {
+		return "run"
+	}
+	item := ""
+	if e.Item != nil {
+		item = *e.Item
+	}
+	return InlineText(TaskName(*e.Step, item))
+}
+
+// Story tells what happened to a run, oldest first, from where it is kept: the run, its tasks and their attempts, requests, and
+// the run's own log. Spec is of the run's version; where it is nil, approvals are told like other tasks.
+//
+// What comes first in Story does so where times are equal: one commit ends a task and starts its children.
+func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
+	s := &storyBuilder{run: run, spec: spec}
+	s.addBeginning()
+	for i := range tasks {
+		if t := &tasks[i]; t.StartedAt.Equal(t.FinishedAt) {
+			s.addTaskStart(t)
+		}
+	}
+	lost := lostAttempts(events)
+	for i := range attempts {
+		if a := &attempts[i]; !lost[attemptKey{a.Step, a.Item, a.Attempt}] {
+			s.addAttempt(a)
+		}
+	}
+	for i := range controls {
+		s.addControl(&controls[i])
+	}
+	for i := range events {
+		s.addLogged(&events[i])
+	}
+	for i := range tasks {
+		s.addTaskEnd(&tasks[i])
+	}
+	for i := range tasks {
+		if t := &tasks[i]; !t.StartedAt.Equal(t.FinishedAt) {
+			s.addTaskStart(t)
+		}
+	}
+	s.addEnd()
+	slices.SortStableFunc(s.events, func(a, b StoryEvent) int { return a.At.Compare(b.At) })
+	return s.events
+}
+
+// storyBuilder gathers the events of one run.
+type storyBuilder struct {
+	run    *queue.Run
+	spec   *dagspec.Spec
+	events []StoryEvent
+}
+
+// add leaves out an event that has not happened, whose time is zero.
+func (s *storyBuilder) add(at time.Time, e StoryEvent) {
+	if at.IsZero() {
+		return
+	}
+	e.Run, e.At = int64(s.run.ID), at.UTC()
+	s.events = append(s.events, e)
+}
+
+func (s *storyBuilder) addBeginning() {
+	r := s.run
+	asked := fmt.Sprintf("asked for by %s: %s version %d", r.SubmittedBy, r.DAG, r.Version)
+	s.add(r.CreatedAt, StoryEvent{Kind: "enqueued", By: TextOrNull(r.SubmittedBy), Message: asked})
+	started := "started"
+	if r.Generation > 1 {
+		started = fmt.Sprintf("started again, generation %d", r.Generation)
+	}
+	s.add(r.StartedAt, StoryEvent{Kind: "run_started", Message: started})
+}
+
+func (s *storyBuilder) addEnd() {
+	r := s.run
+	message := r.State
+	if r.Reason != "" {
+		message += ": " + r.Reason
+	}
+	s.add(r.FinishedAt, StoryEvent{Kind: "run_ended", Message: message})
+}
+
+func (s *storyBuilder) addTaskStart(t *queue.Task) {
+	if t.Attempt == 0 {
+		return
+	}
+	message := "started"
+	if a := s.approval(t); a != nil {
+		message = "waits for approval by " + Deciders(a.Approvers, s.run.SubmittedBy)
+	}
+	s.add(t.StartedAt, StoryEvent{Kind: "task_started", Worker: TextOrNull(t.Worker), Step: &t.Step, Item: TextOrNull(t.Item), Message: message})
+}
+
+// approval returns the approval that a task is; nil for any other task, and for the node of a foreach.
+func (s *storyBuilder) approval(t *queue.Task) *dagspec.Approval {
+	if s.spec == nil || !HasLog(t) {
+		return nil
+	}
+	return approvalOf(s.spec, t.Step)
+}
+
+func (s *storyBuilder) addTaskEnd(t *queue.Task) {
+	message := t.State
+	if t.Attempt > 1 {
+		message += fmt.Sprintf(" in attempt %d", t.Attempt)
+	}
+	if t.Reason != "" && t.Reason != "ran" {
+		message += ": " + t.Reason
+	}
+	event := StoryEvent{Kind: "task_ended", Worker: TextOrNull(t.Worker), Step: &t.Step, Item: TextOrNull(t.Item)}
+	if given := ParamText(t.Outputs); s.approval(t) != nil && given != "" {
+		message += " with " + given
+		event.Data = t.Outputs
+	}
+	event.Message = message
+	s.add(t.FinishedAt, event)
+}
+
+type attemptKey struct {
+	step, item string
+	attempt    int
+}
+
+// lostAttempts returns the attempts whose loss the run's own log tells of. The story has each loss once.
+func lostAttempts(events []queue.Event) map[attemptKey]bool {
+	lost := map[attemptKey]bool{}
+	for i := range events {
+		e := &events[i]
+		var n int
+		if _, err := fmt.Sscanf(e.Message, "attempt %d ", &n); e.Kind == "lost" && err == nil {
+			lost[attemptKey{e.Step, e.Item, n}] = true
+		}
+	}
+	return lost
+}
+
+func (s *storyBuilder) addAttempt(a *queue.Attempt) {
+	message := fmt.Sprintf("attempt %d %s", a.Attempt, a.State)
+	if a.Reason != "" {
+		message += ": " + a.Reason
+	}
+	s.add(a.FinishedAt, StoryEvent{Kind: "attempt_ended", Worker: TextOrNull(a.Worker), Step: &a.Step, Item: TextOrNull(a.Item), Message: message})
+}
+
+func (s *storyBuilder) addControl(c *queue.Control) {
+	message := fmt.Sprintf("%s asked for by %s", c.Verb, c.By)
+	if c.DecidedAt.IsZero() {
+		message += ", not decided yet"
+	} else if c.Outcome != "" {
+		message += fmt.Sprintf(": %s", c.Outcome)
+	}
+	s.add(c.At, StoryEvent{Kind: "asked", By: TextOrNull(c.By), Step: TextOrNull(c.Step), Item: TextOrNull(c.Item), Message: message})
+}
+
+func (s *storyBuilder) addLogged(e *queue.Event) {
+	j := StoryEvent{
+		Kind: e.Kind, By: TextOrNull(e.By), Worker: TextOrNull(e.Worker), Step: TextOrNull(e.Step), Item: TextOrNull(e.Item), Message: e.Message,
+	}
+	if e.Epoch > 0 {
+		j.Epoch = &e.Epoch
+	}
+	s.add(e.At, j)
+}

@@ -1,0 +1,65 @@
+package runview
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestStory_TellsALossOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	story := Story(&queue.Run{ID: 1}, nil, []queue.Attempt{
+		{Step: "a", Attempt: 1, State: "failed", FailureKind: "lost", Reason: "lost: driver lost", FinishedAt: at},
+		{Step: "a", Item: "x", Attempt: 1, State: "failed", FailureKind: "lost", Reason: "lost: driver lost", FinishedAt: at},
+		{Step: "a", Attempt: 2, State: "failed", FailureKind: "exit", Reason: "exit 1", FinishedAt: at},
+	}, nil, []queue.Event{{At: at, Kind: "lost", Step: "a", Message: "attempt 1 lost: driver lost", Epoch: 2}}, nil)
+	var got []string
+	for _, e := range story {
+		got = append(got, e.About()+" "+e.Message)
+	}
+	want := []string{"a/x attempt 1 failed: lost: driver lost", "a attempt 2 failed: exit 1", "a attempt 1 lost: driver lost"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the story is %q, want %q", got, want)
+	}
+}
+
+func TestStory_KeepsCauseBeforeEffect(t *testing.T) {
+	t.Parallel()
+	spec := &dagspec.Spec{Steps: []dagspec.Step{{ID: "a"}, {ID: "b"}}}
+	run := queue.Run{
+		ID: 1, DAG: "etl", Version: 3, SubmittedBy: "app", State: "failed", Reason: "step b failed: exit 1", Generation: 1,
+		CreatedAt: noon(0), StartedAt: noon(1), FinishedAt: noon(3),
+	}
+	tasks := []queue.Task{
+		{Step: "b", State: "failed", Reason: "exit 1", Attempt: 2, StartedAt: noon(2), FinishedAt: noon(3)},
+		{Step: "a", State: "succeeded", Reason: "ran", Attempt: 1, StartedAt: noon(1), FinishedAt: noon(2)},
+		{Step: "c", State: "pending"},
+	}
+	var got []string
+	for _, e := range Story(&run, tasks, nil, []queue.Control{{Verb: dagrun.VerbPause, By: "ana", At: noon(2)}}, nil, spec) {
+		got = append(got, e.About()+" "+e.Message)
+	}
+	want := []string{
+		"run asked for by app: etl version 3", "run started", "a started", "run pause asked for by ana, not decided yet", "a succeeded",
+		"b started", "b failed in attempt 2: exit 1", "run failed: step b failed: exit 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("- want, + got\n%s", diff)
+	}
+}
+
+// A page that may not read the DAG tells the story without what only its file says.
+func TestStory_NeedsNoSpec(t *testing.T) {
+	t.Parallel()
+	tasks := []queue.Task{{Step: "confirm", Kind: "step", State: "waiting", Attempt: 1, StartedAt: noon(1)}}
+	if story := Story(&queue.Run{ID: 1}, tasks, nil, nil, nil, nil); len(story) != 1 || story[0].Message != "started" {
+		t.Errorf("the story is %+v", story)
+	}
+}

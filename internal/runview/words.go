@@ -1,0 +1,145 @@
+package runview
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+)
+
+const paramRunesMax = 60 // of one value; a longer one is cut, with a mark
+
+// LocalTime returns a time in the zone of $TZ, with its offset, "Z" for UTC; "–" for the zero time.
+func LocalTime(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.Local().Format("2006-01-02 15:04:05Z07:00")
+}
+
+// WallTime returns a time as clocks of a zone show it, to the minute where it is one. Where this machine does not know the
+// zone, the time is in UTC.
+func WallTime(t time.Time, zone string) string {
+	layout := "2006-01-02 15:04"
+	if t.Truncate(time.Minute) != t {
+		layout += ":05"
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return t.UTC().Format(layout) + "Z"
+	}
+	return t.In(location).Format(layout)
+}
+
+// Count returns a number with its noun: 1 step, 2 steps.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Span returns a duration as exact as people care: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
+func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "0ms"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", float64(d.Milliseconds()/100)/10)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// Printable returns text of a database, a file or a person in one line, without characters that would command a terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case commandsTerminal(r):
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// commandsTerminal reports whether a terminal would obey a character rather than show it. Line ends are not among these.
+func commandsTerminal(r rune) bool {
+	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// InlineText returns printable text that leaves the text beside it in order, also where it is written from right to left.
+func InlineText(text string) string { return graphview.Isolate(Printable(text)) }
+
+// ShellWord quotes a word that a shell would take apart.
+func ShellWord(word string) string {
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~@:+,=%") == "" && !strings.HasPrefix(word, "~") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(Printable(word), "'", `'\''`) + "'"
+}
+
+// LastLinesMax is how many lines LastLines returns at most.
+const LastLinesMax = 5
+
+// LastLines returns the last lines of a log that are not blank, fit to be shown.
+func LastLines(text string) []string {
+	lines := strings.Split(strings.TrimRight(text, "\r\n\t "), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
+	lines = lines[max(0, len(lines)-LastLinesMax):]
+	for i := range lines {
+		lines[i] = Printable(strings.TrimRight(lines[i], "\r"))
+	}
+	return lines
+}
+
+// LabelText lists labels by name: a=1 b=2.
+func LabelText(labels map[string]string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, InlineText(k)+"="+InlineText(labels[k]))
+	}
+	return strings.Join(all, " ")
+}
+
+// ParamText lists params by name: day=2026-11-20 limit=10. A JSON text that is no object is returned as it is.
+func ParamText(params json.RawMessage) string {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(params, &values); err != nil {
+		return InlineText(string(params))
+	}
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, InlineText(k)+"="+InlineText(paramValue(values[k])))
+	}
+	return strings.Join(all, " ")
+}
+
+// paramValue leaves out the quotes of a text where it is clear without them.
+func paramValue(raw json.RawMessage) string {
+	value := string(raw)
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" && !strings.ContainsAny(text, " \"'=\\") {
+		value = text
+	}
+	if runes := []rune(value); len(runes) > paramRunesMax {
+		return string(runes[:paramRunesMax]) + "…"
+	}
+	return value
+}
