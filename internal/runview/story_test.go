@@ -19,12 +19,12 @@ func TestStory_TellsALossOnce(t *testing.T) {
 		{Step: "a", Attempt: 1, State: "failed", FailureKind: "lost", Reason: "lost: driver lost", FinishedAt: at},
 		{Step: "a", Item: "x", Attempt: 1, State: "failed", FailureKind: "lost", Reason: "lost: driver lost", FinishedAt: at},
 		{Step: "a", Attempt: 2, State: "failed", FailureKind: "exit", Reason: "exit 1", FinishedAt: at},
-	}, nil, []queue.Event{{At: at, Kind: "lost", Step: "a", Message: "attempt 1 lost: driver lost", Epoch: 2}}, nil)
+	}, nil, []queue.Event{{At: at, Kind: "lost", Step: "a", Message: "attempt 1 lost: driver lost", Epoch: 2}, {At: at, Kind: "skip", Step: "a", Message: "attempt 2 skipped"}}, nil)
 	var got []string
 	for _, e := range story {
 		got = append(got, e.About()+" "+e.Message)
 	}
-	want := []string{"a/x attempt 1 failed: lost: driver lost", "a attempt 2 failed: exit 1", "a attempt 1 lost: driver lost"}
+	want := []string{"a/x attempt 1 failed: lost: driver lost", "a attempt 2 failed: exit 1", "a attempt 1 lost: driver lost", "a attempt 2 skipped"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the story is %q, want %q", got, want)
 	}
