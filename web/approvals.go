@@ -1,0 +1,88 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const approvalsShown = 100 // on the page, the oldest
+
+// approvalsData is what the page of approvals shows.
+type approvalsData struct {
+	All     bool // also those that others decide
+	Rows    []approvalRow
+	More    bool
+	Command string
+}
+
+// approvalRow is an approval that waits.
+type approvalRow struct {
+	*queue.Approval
+
+	Task     string   // as commands take it: resize/a.png
+	Asks     []string // lines of its prompt
+	Deciders string
+	Left     string // until it times out; "": it does not
+	Command  string // that approves it; "": others decide
+}
+
+// approvals lists what waits for a decision, the oldest first: all that the login may see, those it may decide with their command.
+func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
+	data := approvalsData{All: r.URL.Query().Get("mine") == "", Command: "oarlock approvals --all"}
+	if !data.All {
+		data.Command = "oarlock approvals"
+	}
+	waiting, err := s.store.Approvals(r.Context(), data.All, approvalsShown+1)
+	if err != nil {
+		return err
+	}
+	data.More = len(waiting) > approvalsShown
+	now := time.Now()
+	for i := range waiting[:min(len(waiting), approvalsShown)] {
+		data.Rows = append(data.Rows, approvalRowOf(&waiting[i], now))
+	}
+	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: &data})
+}
+
+func approvalRowOf(a *queue.Approval, now time.Time) approvalRow {
+	row := approvalRow{Approval: a, Task: a.Step, Deciders: deciders(a)}
+	if a.Item != "" {
+		row.Task += "/" + a.Item
+	}
+	if prompt := strings.TrimSpace(a.Prompt); prompt != "" {
+		for line := range strings.SplitSeq(prompt, "\n") {
+			row.Asks = append(row.Asks, words(line))
+		}
+	}
+	if !a.Deadline.IsZero() {
+		row.Left = spanText(a.Deadline.Sub(now))
+	}
+	if a.MayDecide {
+		row.Command = fmt.Sprintf("oarlock approve %d %s", a.Run, shellWord(row.Task))
+		for _, in := range a.Inputs {
+			if in.Required {
+				row.Command += " -i " + shellWord(in.Name+"=")
+			}
+		}
+	}
+	return row
+}
+
+// deciders says who decides an approval.
+func deciders(a *queue.Approval) string {
+	switch {
+	case len(a.Approvers) > 0:
+		all := make([]string, len(a.Approvers))
+		for i, name := range a.Approvers {
+			all[i] = words(name)
+		}
+		return strings.Join(all, " or ")
+	case a.SubmittedBy == "":
+		return "the submitter or an administrator"
+	}
+	return words(a.SubmittedBy) + " or an administrator"
+}

@@ -1,0 +1,38 @@
+package web
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestApprovals_ShowWhatWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	wantTexts(t, b.page(t, "/approvals", http.StatusOK), "No approval waits that this server's login may see.")
+	wantTexts(t, b.page(t, "/approvals?mine=1", http.StatusOK), "No approval waits for this server's login.")
+	run := b.enqueue(t, queue.Request{})
+	b.ask(t, run)
+	wantTexts(t, b.page(t, "/approvals", http.StatusOK),
+		"report #1 confirm", "Release it? See <b>ticket</b>", "waits for 5m0", "times out", "in 1h59m", "ticket, required", "note",
+		"oarlock approve 1 confirm -i ticket=", "postgres or an administrator", "oarlock approvals --all")
+}
+
+func TestRegions_AreRenderedAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	b.enqueue(t, queue.Request{})
+	list, err := b.server.listRuns(t.Context(), runFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := b.server.renderRegion("runs#list", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTexts(t, part, "queued report #1")
+	if _, err := b.server.renderRegion("walks#list", list); err == nil {
+		t.Error("a region of no page was rendered")
+	}
+}

@@ -1,0 +1,14 @@
+// Package web serves pages about runs to browsers: the list of runs, and the approvals that wait.
+//
+// Handler is given a store and answers GET and HEAD: no request changes anything in the database. The caller serves it on an
+// address that only this machine reaches, because nobody signs in: a page shows all that the store's login may see. A request
+// must name a loopback host, or one of Options.Hosts, so that no other site's page reads it under a name of its own.
+//
+// Pages are rendered on the server from the folder template, and complete without JavaScript. The script adds local times,
+// keys, copy buttons and live updates. A part of a page that live updates replace is a region: a template named PAGE#REGION,
+// which Handler's pages and its streams render from the same data. No template and no asset has inline scripts or styles,
+// since Content-Security-Policy forbids them; what is drawn is placed by attributes of SVG.
+//
+// A handler starts no goroutine and keeps nothing but a look at the cluster, for two seconds. It may be called from many
+// goroutines at once. It never knows how runs are executed, nor what a statement says: it asks package queue.
+package web

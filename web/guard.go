@@ -1,0 +1,82 @@
+package web
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// contentPolicy lets a page load what this server serves, and nothing else. No script and no style stands in a page itself.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"font-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+const requestIDHeader = "X-Request-ID"
+
+// guard stands before all pages: it sets the headers, refuses what must not be served, and survives a page that panics.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setHeaders(w.Header())
+		defer s.recover(w, r)
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			s.answerError(w, r, &refusal{
+				status: http.StatusMethodNotAllowed, message: "These pages only read: " + words(r.Method) + " is not served.",
+				hint: "The command line changes runs: `oarlock --help`.",
+			})
+		case !s.serves(r.Host):
+			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
+				"This server does not answer for the host %q. Open it as localhost or 127.0.0.1 with its port.", words(r.Host)))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	h.Set("Cache-Control", "no-store")
+	h.Set(requestIDHeader, rand.Text()[:10])
+}
+
+// serves reports whether requests to a Host header are answered. A name of another site that leads here is not: its pages could
+// read ours, because a browser takes both for one origin.
+func (s *server) serves(hostport string) bool {
+	host := hostport
+	if name, _, err := net.SplitHostPort(hostport); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), "."))
+	return IsLoopback(host) || slices.ContainsFunc(s.options.Hosts, func(known string) bool { return strings.EqualFold(known, host) })
+}
+
+// IsLoopback reports whether a host without a port is this machine under a name that no other machine reaches it by.
+func IsLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
+}
+
+// recover answers for a page that panicked.
+func (s *server) recover(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	switch p {
+	case nil:
+		return
+	case http.ErrAbortHandler:
+		panic(p)
+	}
+	s.answerError(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+}

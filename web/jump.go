@@ -1,0 +1,26 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+)
+
+// jump leads to what a word means: a run by its number, a label by its NAME=VALUE, else the runs of a DAG. Words with a key are
+// a filter.
+func (s *server) jump(w http.ResponseWriter, r *http.Request) error {
+	word := strings.TrimSpace(r.URL.Query().Get("q"))
+	if word == "" {
+		s.redirect(w, r, "/runs")
+		return nil
+	}
+	if id, err := runNumber("run", word); err == nil {
+		s.redirect(w, r, runPath(id))
+		return nil
+	}
+	if strings.Contains(word, "=") && !strings.ContainsAny(word, ": ") { // no DAG's name has an equals sign
+		f := runFilter{Labels: []string{word}}
+		s.redirect(w, r, f.path())
+		return nil
+	}
+	return s.search(w, r, runFilter{}, word)
+}

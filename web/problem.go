@@ -1,0 +1,70 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// refusal is an error that a page answers with, in words for its reader.
+type refusal struct {
+	status        int
+	message, hint string
+	Request       string // the request's id, where the log says more under it
+}
+
+func (e *refusal) Error() string { return e.message }
+
+// Status, Message and Hint are for the template.
+func (e *refusal) Status() int     { return e.status }
+func (e *refusal) Message() string { return e.message }
+func (e *refusal) Hint() string    { return e.hint }
+func (e *refusal) Title() string   { return http.StatusText(e.status) }
+
+// problemOf says what a page answers to an error. Errors of ours are for the log: the reader sees that there was one.
+func problemOf(err error) *refusal {
+	said, _ := errors.AsType[*queue.Error](err)
+	known, _ := errors.AsType[*refusal](err)
+	switch {
+	case known != nil:
+		return known
+	case errors.Is(err, queue.ErrNotFound):
+		return &refusal{
+			status: http.StatusNotFound, message: "There is no such run, DAG or step, or it is not yours to see.",
+			hint: "Runs are deleted when they are older than their DAG keeps them: `oarlock prune --help` says more.",
+		}
+	case said != nil && denied[said.Code]:
+		return &refusal{
+			status: http.StatusForbidden, message: "The login of this server may not read that: " + words(said.Message) + ".",
+			hint: cmp.Or(said.Hint, "Have an administrator grant oarlock_read to it."),
+		}
+	case queue.Passing(err) || errors.Is(err, queue.ErrClosed) || errors.Is(err, queue.ErrWaiting) || errors.Is(err, context.DeadlineExceeded):
+		return &refusal{
+			status: http.StatusServiceUnavailable, message: "The database is away, or does not answer in time.",
+			hint: "Load the page again; `oarlock doctor` says what is wrong.",
+		}
+	}
+	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
+}
+
+// denied are the codes with which the database refuses a login something.
+var denied = map[string]bool{"42501": true, "OA008": true}
+
+// answerError answers with the page of an error, and logs an error that its reader cannot mend.
+func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return // the client has gone
+	}
+	p := *problemOf(err)
+	if p.status >= http.StatusInternalServerError {
+		p.Request = w.Header().Get(requestIDHeader)
+		s.log.ErrorContext(r.Context(), "page failed", "request", p.Request, "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if err := s.renderStatus(w, r, p.status, "error.html", page{Title: p.Title(), Data: &p}); err != nil {
+		s.log.ErrorContext(r.Context(), "error page failed", "request", w.Header().Get(requestIDHeader), "error", err)
+		http.Error(w, p.message, p.status)
+	}
+}

@@ -1,0 +1,205 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// runsData is what the list of runs shows.
+type runsData struct {
+	Filter  runFilter
+	Box     string // the words of the filter box
+	Problem string // with the filter; nothing is listed then
+	Chips   []chip
+	Rows    []runRow
+	Empty   emptyList
+	Older   string // path of the next page, "" for none
+	Newest  string // path of the first, "" on it
+	Command string
+	Glance  *glance // nil: the login may not see the cluster, or it could not be seen
+	Oldest  queue.Queue
+	Slots   slots
+}
+
+// chip adds a state to the filter, or takes it away.
+type chip struct {
+	State, Path string
+	On          bool
+}
+
+// runRow is a run in the list.
+type runRow struct {
+	*queue.Run
+
+	Params, Why, By string
+	Progress        progress
+}
+
+// emptyList says why nothing is listed, and which command changes that.
+type emptyList struct{ Text, Command string }
+
+// slots are those of the workers that may take something.
+type slots struct{ Busy, All, Workers, Waiting int }
+
+// runs lists runs, newest first.
+func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
+	f := filterOf(r.URL.Query())
+	if q := r.URL.Query().Get("q"); q != "" {
+		return s.search(w, r, f, q)
+	}
+	data, err := s.listRuns(r.Context(), f)
+	status := http.StatusOK
+	if wrong, ok := errors.AsType[*refusal](err); ok {
+		data.Problem, status = wrong.message, wrong.status
+	} else if err != nil {
+		return err
+	}
+	return s.renderStatus(w, r, status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data})
+}
+
+// search leads to the page that a filter box asks for, so that its path says all of it.
+func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, text string) error {
+	states := runFilter{States: f.States}
+	free, err := states.read(text)
+	if wrong, ok := errors.AsType[*refusal](err); ok {
+		data := s.frameRuns(f)
+		data.Box, data.Problem = text, wrong.message
+		return s.renderStatus(w, r, wrong.status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data})
+	}
+	if id, err := runNumber("run", free); err == nil && id > 0 {
+		s.redirect(w, r, runPath(id))
+		return nil
+	}
+	if free != "" {
+		states.DAG = free
+	}
+	s.redirect(w, r, states.path())
+	return nil
+}
+
+func runPath(id queue.RunID) string { return fmt.Sprintf("/runs/%d", id) }
+
+// frameRuns is the list without any run.
+func (s *server) frameRuns(f runFilter) *runsData {
+	d := &runsData{Filter: f, Box: f.box(), Command: f.command()}
+	for _, state := range runStates {
+		other := f
+		other.Before = ""
+		i := slices.Index(f.States, state)
+		if i >= 0 {
+			other.States = slices.Delete(slices.Clone(f.States), i, i+1)
+		} else {
+			other.States = append(slices.Clone(f.States), state)
+		}
+		d.Chips = append(d.Chips, chip{State: state, Path: other.path(), On: i >= 0})
+	}
+	return d
+}
+
+// listRuns reads a page of the list. Its data is fit to be shown with an error that is a *refusal.
+func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
+	d := s.frameRuns(f)
+	filter, err := f.query(time.Now())
+	if err != nil {
+		return d, err
+	}
+	list, err := s.store.List(ctx, filter)
+	if err != nil {
+		return d, err
+	}
+	for i := range list.Runs {
+		run := &list.Runs[i]
+		d.Rows = append(d.Rows, runRow{Run: run, Params: paramText(run.Params), Why: runNote(run), By: words(run.SubmittedBy), Progress: progressOf(run)})
+	}
+	if list.Next != 0 {
+		older := f
+		older.Before = fmt.Sprint(list.Next)
+		d.Older = older.path()
+	}
+	if f.Before != "" {
+		newest := f
+		newest.Before = ""
+		d.Newest = newest.path()
+	}
+	if len(d.Rows) == 0 {
+		if d.Empty, err = s.whyEmpty(ctx, f); err != nil {
+			return d, err
+		}
+	}
+	if g, err := s.glances.get(ctx); err == nil && g.Seen {
+		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), slotsOf(g.Workers)
+	}
+	return d, nil
+}
+
+func (s *server) whyEmpty(ctx context.Context, f runFilter) (emptyList, error) {
+	if f.DAG != "" {
+		_, err := s.store.GetDAG(ctx, f.DAG, 0)
+		if errors.Is(err, queue.ErrNotFound) {
+			return emptyList{"There is no DAG " + words(f.DAG) + ", or it is not yours to see.", "oarlock dag list"}, nil
+		}
+		if refused, ok := errors.AsType[*queue.Error](err); err != nil && (!ok || !denied[refused.Code]) {
+			return emptyList{}, err
+		}
+	}
+	switch {
+	case f.path() == "/runs":
+		return emptyList{"There are no runs yet. A command makes one, as does an INSERT by your application.", "oarlock enqueue DAG"}, nil
+	case f.Before != "":
+		return emptyList{"No older run is so.", f.command()}, nil
+	}
+	return emptyList{"No run is so.", "oarlock list"}, nil
+}
+
+// oldestOf is the queue whose first run has been due for longest.
+func oldestOf(queues []queue.Queue) (oldest queue.Queue) {
+	for i := range queues {
+		if queues[i].Queued > 0 && queues[i].Oldest >= oldest.Oldest {
+			oldest = queues[i]
+		}
+	}
+	return oldest
+}
+
+func slotsOf(workers []queue.WorkerInfo) (n slots) {
+	for i := range workers {
+		if w := &workers[i]; w.EndedAt.IsZero() && w.State == queue.WorkerLive {
+			n.Busy, n.All, n.Waiting, n.Workers = n.Busy+w.Busy, n.All+w.Slots, n.Waiting+w.Waiting, n.Workers+1
+		}
+	}
+	return n
+}
+
+// progress is how far a run's tasks are: parts of a bar, in percent of its width.
+type progress struct {
+	Done, Total int
+	Parts       []part
+}
+
+type part struct{ Class, X, Width string }
+
+func progressOf(r *queue.Run) progress {
+	c := r.Counts
+	p := progress{Done: c.Total - c.Open, Total: c.Total}
+	at := 0.0
+	for _, each := range []struct {
+		class string
+		n     int
+	}{{"b-good", c.Succeeded}, {"b-bad", c.Failed + c.UpstreamFailed}, {"b-faint", c.Skipped + c.Canceled + c.Replaced}} {
+		if each.n == 0 || c.Total == 0 {
+			continue
+		}
+		width := 100 * float64(each.n) / float64(c.Total)
+		p.Parts = append(p.Parts, part{each.class, percent(at), percent(width)})
+		at += width
+	}
+	return p
+}
+
+func percent(n float64) string { return fmt.Sprintf("%.2f%%", n) }

@@ -1,0 +1,184 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Limits of a connection. They are generous to a browser, and end a client that only holds on.
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second // a stream sets a deadline of its own for each write
+	idleTimeout    = 2 * time.Minute
+	closeTimeout   = time.Second // for answers under way when the server ends
+	maxHeaderBytes = 32 << 10
+)
+
+// Options of a Handler. The zero value serves loopback names at the root.
+type Options struct {
+	Base    string       // prefix of all paths, such as /x/y; "": none
+	Hosts   []string     // names that requests may be addressed to, without ports; loopback names always are
+	Version string       // of the program, shown below each page
+	Name    string       // of the cluster or database, shown above each page
+	Log     *slog.Logger // for what fails; nil: slog.Default()
+}
+
+// server answers for one store.
+type server struct {
+	store   *queue.Store
+	options Options
+	log     *slog.Logger
+	pages   pages
+	assets  assets
+	glances cached[glance]
+}
+
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+
+// Handler makes the pages of a store, which the caller closes when it serves no more.
+func Handler(store *queue.Store, o Options) (http.Handler, error) {
+	s, err := newServer(store, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.guard(s.routes()), nil
+}
+
+func newServer(store *queue.Store, o Options) (*server, error) {
+	if !basePath.MatchString(o.Base) || o.Base != "" && path.Clean(o.Base) != o.Base {
+		return nil, fmt.Errorf("the base path %q is not like /x/y: it begins with a slash, ends without one, and has letters, digits, and . _ ~ - between", o.Base)
+	}
+	s := &server{store: store, options: o, log: o.Log}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.glances.read = s.lookAround
+	var err error
+	if s.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if s.pages, err = s.parsePages(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// routes has a line for each page.
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(route string, page func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc("GET "+s.options.Base+route, func(w http.ResponseWriter, r *http.Request) {
+			if err := page(w, r); err != nil {
+				s.answerError(w, r, err)
+			}
+		})
+	}
+	handle("/{$}", s.home)
+	handle("/runs", s.runs)
+	handle("/approvals", s.approvals)
+	handle("/jump", s.jump)
+	handle("/theme", s.theme)
+	handle("/asset/{hash}/{name}", s.asset)
+	handle("/livez", s.livez)
+	handle("/readyz", s.readyz)
+	handle("/", nothingHere)
+	if s.options.Base != "" {
+		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.redirect(w, r, "/runs") })
+		mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) { s.answerError(w, r, nothingHere(w, r)) })
+	}
+	return mux
+}
+
+func nothingHere(http.ResponseWriter, *http.Request) error {
+	return &refusal{status: http.StatusNotFound, message: "There is no such page.", hint: "See the runs, or look for one by its number."}
+}
+
+func (s *server) home(w http.ResponseWriter, r *http.Request) error {
+	s.redirect(w, r, "/runs")
+	return nil
+}
+
+// redirect leads to a path below the base.
+func (s *server) redirect(w http.ResponseWriter, r *http.Request, to string) {
+	http.Redirect(w, r, s.options.Base+to, http.StatusSeeOther) //nolint:gosec // callers pass paths of ours; what a reader sent went through safeBack
+}
+
+// livez says that the process answers. It says nothing of the database, because no restart mends that.
+func (s *server) livez(w http.ResponseWriter, _ *http.Request) error {
+	return sayLine(w, http.StatusOK, "ok")
+}
+
+// readyz says whether a page would show anything.
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
+	defer cancel()
+	if _, err := s.store.List(ctx, queue.Filter{Limit: 1}); err != nil {
+		return sayLine(w, http.StatusServiceUnavailable, problemOf(err).message)
+	}
+	return sayLine(w, http.StatusOK, "ok")
+}
+
+func sayLine(w http.ResponseWriter, status int, line string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, line) //nolint:gosec // it is plain text, which a browser must not take for markup
+	return nil
+}
+
+// Serve answers on a listener until ctx ends, which is how one ends it: it returns nil then, and has closed the listener.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	hs := &http.Server{
+		Handler: h, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return running }, // so that streams end with it
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- hs.Serve(l) }()
+	select {
+	case err := <-ended:
+		return served(err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := hs.Shutdown(last)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = hs.Close()
+	}
+	return errors.Join(err, served(<-ended))
+}
+
+// served is why a server ended by itself, nil where it was told to.
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve pages: %w", err)
+}
+
+// below is a path below the base with a query of pairs of name and value. Values that are empty are left out; a []string gives
+// its name once for each.
+func (s *server) below(route string, pairs ...any) (string, error) {
+	query, err := queryOf(pairs)
+	if err != nil || query == "" {
+		return s.options.Base + route, err
+	}
+	mark := "?"
+	if strings.Contains(route, "?") {
+		mark = "&"
+	}
+	return s.options.Base + route + mark + query, nil
+}

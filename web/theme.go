@@ -1,0 +1,51 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	themeCookie = "oarlock_theme"
+	themeLasts  = 365 * 24 * time.Hour
+)
+
+var themes = []string{"auto", "light", "dark"}
+
+// themeOf is what the reader chose; auto goes with the system.
+func themeOf(r *http.Request) string {
+	if c, err := r.Cookie(themeCookie); err == nil && slices.Contains(themes, c.Value) {
+		return c.Value
+	}
+	return themes[0]
+}
+
+// theme keeps the choice in a cookie, and goes back to where the reader was.
+func (s *server) theme(w http.ResponseWriter, r *http.Request) error {
+	to := r.FormValue("to")
+	if !slices.Contains(themes, to) {
+		return &refusal{status: http.StatusBadRequest, message: "There is no such theme.", hint: "There are " + strings.Join(themes, ", ") + "."}
+	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it holds no secret, and loopback has no TLS
+		Name: themeCookie, Value: to, Path: s.options.Base + "/", MaxAge: int(themeLasts.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	s.redirect(w, r, safeBack(r.FormValue("back")))
+	return nil
+}
+
+// safeBack is a path of ours, for a redirect: the list of runs for what could lead elsewhere.
+func safeBack(back string) string {
+	const home = "/runs"
+	u, err := url.Parse(back)
+	switch {
+	case err != nil, u.Scheme != "", u.Host != "", u.User != nil, u.Opaque != "":
+		return home
+	case !strings.HasPrefix(back, "/"), strings.HasPrefix(back, "//"), strings.ContainsAny(back, "\\\r\n\t"), strings.Contains(u.Path, "//"),
+		slices.Contains(strings.Split(u.Path, "/"), ".."):
+		return home
+	}
+	return u.RequestURI()
+}
