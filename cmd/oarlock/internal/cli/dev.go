@@ -29,12 +29,14 @@ func newDevCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once on each worker", DefaultText: "8"},
+			&cli.StringFlag{Name: "listen", Usage: "serve pages about runs at `HOST:PORT`, which must be a loopback address, or none", Value: webListen},
 		},
 		Description: manual{
 			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and says how an application
 connects; other commands find this database by themselves. The .yaml, .yml and .json files of the folder (this one if
 none is named) are applied at once and whenever they change; a file with problems is reported, and the version before
-it stays. Schedules fire as on a server, and it is said when each does next. Ends of runs are told. A database in the
+it stays. Schedules fire as on a server, and it is said when each does next. Ends of runs are told. A browser
+sees runs at the address that is printed: where that port is taken, it is another one. A database in the
 settings is used in place of the private one, and not migrated.
 
 The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens: its
@@ -62,12 +64,24 @@ to begin with nothing, name an empty folder in XDG_STATE_HOME.`,
 			if n := c.Int("workers"); n > maxDevWorkers {
 				return &usageError{msg: fmt.Sprintf("--workers must be at most %d", maxDevWorkers)}
 			}
-			return runDev(c.Context, e, c.Args().Slice(), max(1, c.Int("workers")), cmp.Or(c.Int("slots"), e.number("slots")))
+			address := c.String("listen")
+			if address != noListen {
+				var err error
+				if address, err = loopbackAddress(address); err != nil {
+					return err
+				}
+			}
+			return runDev(c.Context, e, c.Args().Slice(), devOptions{max(1, c.Int("workers")), cmp.Or(c.Int("slots"), e.number("slots")), address})
 		},
 	}
 }
 
-func runDev(ctx context.Context, e *env, args []string, workers, slots int) error {
+type devOptions struct {
+	workers, slots int
+	listen         string // of the pages, or none
+}
+
+func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
 	if len(args) > 1 {
 		return &usageError{msg: fmt.Sprintf("dev watches one folder, got %d", len(args))}
 	}
@@ -86,17 +100,19 @@ func runDev(ctx context.Context, e *env, args []string, workers, slots int) erro
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
 		d := &dev{env: e, store: store, folder: folder, seen: map[string]fileState{}, applied: map[string]string{}, told: map[queue.RunID]bool{}}
-		return d.run(ctx, workers, slots)
+		return d.run(ctx, o)
 	})
 }
 
 // run works until ctx ends, which is how one leaves, or a worker cannot work.
-func (d *dev) run(ctx context.Context, workers, slots int) error {
+func (d *dev) run(ctx context.Context, o devOptions) error {
 	e := d.env
-	if err := d.begin(ctx); err != nil {
+	pages, err := d.begin(ctx, o.listen)
+	if err != nil {
 		return err
 	}
-	err := d.startWorkers(workers, slots)
+	defer pages.end()
+	err = d.startWorkers(o.workers, o.slots)
 	if err == nil {
 		e.remark("try       oarlock enqueue DAG --wait    oarlock list    oarlock top")
 		err = d.watch(ctx)
@@ -114,25 +130,35 @@ func (d *dev) run(ctx context.Context, workers, slots int) error {
 	return statusError(exitOK)
 }
 
-// begin says where everything is, and looks at the folder for the first time.
-func (d *dev) begin(ctx context.Context) error {
+// begin says where everything is, serves pages, and looks at the folder for the first time.
+func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err error) {
 	e := d.env
 	if err := d.latestEnds(ctx, func(*queue.Run) {}); err != nil {
-		return err
+		return nil, err
 	}
 	if e.server != nil {
 		url, err := e.server.PublicURL("")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		e.remark("database  DATABASE_URL='%s'", url)
+	}
+	if listen != noListen {
+		listener, err := listenNear(listen)
+		if err != nil {
+			return nil, err
+		}
+		if pages, err = e.startPages(ctx, d.store, listener, ""); err != nil {
+			listener.Close()
+			return nil, err
+		}
 	}
 	e.remark("folder    %s", e.absolute(d.folder))
 	d.look(ctx)
 	if len(d.seen) == 0 {
 		e.remark("          no DAG file yet: the first is applied as soon as it is there")
 	}
-	return nil
+	return pages, nil
 }
 
 // watch returns nil once ctx ends, or why a worker cannot work.

@@ -97,6 +97,7 @@ func newApp(e *env) *cli.App {
 			newRejectCommand(e),
 			newMarkCommand(e),
 			newTopCommand(e),
+			newWebCommand(e),
 			newStatsCommand(e),
 			newPruneCommand(e),
 			newMigrateCommand(e),

@@ -25,7 +25,7 @@ var everyLine = map[string]struct {
 	"dag versions": {"dag versions x", ""}, "dag graph": {"dag graph x", ""}, "dag schema": {"dag schema", ""}, "dag pause": {"dag pause x", ""},
 	"dag resume": {"dag resume x", ""}, "dag rm": {"dag rm x", ""}, "dag retire": {"dag retire x", ""}, "enqueue": {"enqueue x -p day=1", ""}, "list": {"list", ""}, "status": {"status 1", ""},
 	"events": {"events 1", ""}, "logs": {"logs 1", ""}, "cancel": {"cancel 1", ""}, "pause": {"pause 1", ""}, "resume": {"resume 1", ""},
-	"retry": {"retry 1", ""}, "approvals": {"approvals", ""}, "approve": {"approve 1 a", ""}, "reject": {"reject 1 a", ""}, "mark": {"mark 1 a --as succeeded", ""}, "top": {"top", ""},
+	"retry": {"retry 1", ""}, "approvals": {"approvals", ""}, "approve": {"approve 1 a", ""}, "reject": {"reject 1 a", ""}, "mark": {"mark 1 a --as succeeded", ""}, "top": {"top", ""}, "web": {"", "web.txtar"},
 	"stats": {"stats", ""}, "prune": {"prune --dry-run", ""}, "migrate up": {"migrate up", ""}, "migrate status": {"migrate status", ""},
 	"migrate down": {"migrate down --to 0", ""}, "migrate roles": {"migrate roles", ""}, "worker": {"", "worker.txtar"}, "workers": {"workers", ""},
 	"workers drain": {"workers drain w1", ""}, "queues": {"queues", ""}, "queues pause": {"queues pause default", ""}, "queues resume": {"queues resume default", ""},

@@ -17,7 +17,7 @@ const (
 // themselves which they need: migrate, worker, run, exec and dev.
 var commandRoles = map[string]string{
 	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "logs": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
-	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit,
+	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit, "web": toSubmit,
 	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
 	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
 	"backfill": toSubmit, "backfill list": toSubmit, "backfill pause": toSubmit, "backfill resume": toSubmit, "backfill cancel": toSubmit,

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web"
+)
+
+const (
+	webListen = "127.0.0.1:7070"
+	noListen  = "none"
+)
+
+func newWebCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:  "web",
+		Usage: "serve pages about runs to a browser on this machine",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "serve at `HOST:PORT`, which must be a loopback address", Value: webListen},
+			&cli.StringFlag{Name: "base", Usage: "put all pages below this `PATH`, like /x/y, for a proxy that passes it on"},
+		},
+		Description: manual{
+			about: `Serves the list of runs and the approvals that wait, until Ctrl-C or TERM. Pages only read, and show what this user may
+see in the database: oarlock_read sees all runs, oarlock_submit its own. Nobody signs in, so that only loopback
+addresses are served, and only under their own names. From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads
+there. /livez and /readyz answer for supervisors. See docs/web.md.`,
+			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock"},
+			exits: []exitNote{
+				{exitOK, "Ctrl-C or TERM ended it"},
+				{exitError, "something else listens there, this user may not do that, or an error"},
+				usageNote, unreachableNote, settingsNote,
+			},
+		}.String(),
+		Action: func(c *cli.Context) error { return runWeb(c.Context, e, c.String("listen"), c.String("base")) },
+	}
+}
+
+func runWeb(ctx context.Context, e *env, address, base string) error {
+	address, err := loopbackAddress(address)
+	if err != nil {
+		return err
+	}
+	return e.withStore(ctx, func(store *queue.Store) error {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end what listens there, or name another port: --listen 127.0.0.1:7071"}
+		}
+		page, err := e.startPages(ctx, store, listener, base)
+		if err != nil {
+			listener.Close()
+			return err
+		}
+		return <-page.ended
+	})
+}
+
+// pageServer serves pages until the context that it was started with ends.
+type pageServer struct {
+	stop  context.CancelFunc
+	ended chan error // its end; nil where it was told to
+}
+
+// startPages serves a store's pages on a listener, which it owns unless it fails.
+func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, base string) (*pageServer, error) {
+	_, link, err := e.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := web.Handler(store, web.Options{Base: base, Version: buildVersion(debug.ReadBuildInfo()).Version, Name: e.databaseName(link), Log: e.log})
+	if err != nil {
+		return nil, &usageError{msg: "--base: " + err.Error()}
+	}
+	e.remark("page      http://%s%s/", listener.Addr(), base)
+	within, stop := context.WithCancel(ctx)
+	p := &pageServer{stop: stop, ended: make(chan error, 1)}
+	go func() { p.ended <- web.Serve(within, listener, handler, e.log) }()
+	return p, nil
+}
+
+// end stops a server and waits for its end. Of none, it does nothing.
+func (p *pageServer) end() {
+	if p != nil {
+		p.stop()
+		<-p.ended
+	}
+}
+
+// databaseName is what people call a database.
+func (e *env) databaseName(link *pgx.ConnConfig) string {
+	if e.server != nil {
+		return "private database"
+	}
+	return link.Database + " on " + link.Host
+}
+
+// loopbackAddress refuses what other machines reach, because nobody signs in.
+func loopbackAddress(given string) (string, error) {
+	host, port, err := net.SplitHostPort(given)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
+	switch {
+	case err != nil:
+		return "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "like " + webListen}
+	case host == "":
+		host = "127.0.0.1"
+	case !web.IsLoopback(host):
+		return "", &usageError{
+			msg:  fmt.Sprintf("--listen: other machines may reach %s, and nobody signs in to these pages", host),
+			hint: "serve a loopback address such as " + webListen + ", and lead there with `ssh -L 7070:" + webListen + " HOST`",
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// listenNear listens at an address, or at another port of its host where that one is taken.
+func listenNear(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(address)
+		listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serve pages: %w", err)
+	}
+	return listener, nil
+}
