@@ -1,11 +1,11 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -49,40 +49,17 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 }
 
 func approvalRowOf(a *queue.Approval, now time.Time) approvalRow {
-	row := approvalRow{Approval: a, Task: a.Step, Deciders: deciders(a)}
-	if a.Item != "" {
-		row.Task += "/" + a.Item
-	}
+	row := approvalRow{Approval: a, Task: runview.TaskName(a.Step, a.Item), Deciders: runview.Deciders(a.Approvers, a.SubmittedBy)}
 	if prompt := strings.TrimSpace(a.Prompt); prompt != "" {
 		for line := range strings.SplitSeq(prompt, "\n") {
-			row.Asks = append(row.Asks, words(line))
+			row.Asks = append(row.Asks, runview.InlineText(line))
 		}
 	}
 	if !a.Deadline.IsZero() {
-		row.Left = spanText(a.Deadline.Sub(now))
+		row.Left = runview.Span(a.Deadline.Sub(now))
 	}
 	if a.MayDecide {
-		row.Command = fmt.Sprintf("oarlock approve %d %s", a.Run, shellWord(row.Task))
-		for _, in := range a.Inputs {
-			if in.Required {
-				row.Command += " -i " + shellWord(in.Name+"=")
-			}
-		}
+		row.Command = runview.ApproveCommand(a.Run, row.Task, &a.Question)
 	}
 	return row
-}
-
-// deciders says who decides an approval.
-func deciders(a *queue.Approval) string {
-	switch {
-	case len(a.Approvers) > 0:
-		all := make([]string, len(a.Approvers))
-		for i, name := range a.Approvers {
-			all[i] = words(name)
-		}
-		return strings.Join(all, " or ")
-	case a.SubmittedBy == "":
-		return "the submitter or an administrator"
-	}
-	return words(a.SubmittedBy) + " or an administrator"
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -67,7 +68,7 @@ func (f *runFilter) path() string {
 func (f *runFilter) command() string {
 	line := "oarlock list"
 	for _, p := range f.parts() {
-		line += " --" + p[0] + " " + shellWord(p[1])
+		line += " --" + p[0] + " " + runview.ShellWord(p[1])
 	}
 	return line
 }
@@ -77,7 +78,7 @@ func (f *runFilter) box() string {
 	var all []string
 	for _, p := range f.parts() {
 		if p[0] != "state" && p[0] != "before" {
-			all = append(all, p[0]+":"+quoted(p[1]))
+			all = append(all, p[0]+":"+quoted(runview.Printable(p[1])))
 		}
 	}
 	return strings.Join(all, " ")

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // contentPolicy lets a page load what this server serves, and nothing else. No script and no style stands in a page itself.
@@ -26,12 +28,12 @@ func (s *server) guard(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			s.answerError(w, r, &refusal{
-				status: http.StatusMethodNotAllowed, message: "These pages only read: " + words(r.Method) + " is not served.",
+				status: http.StatusMethodNotAllowed, message: "These pages only read: " + runview.InlineText(r.Method) + " is not served.",
 				hint: "The command line changes runs: `oarlock --help`.",
 			})
 		case !s.serves(r.Host):
 			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"This server does not answer for the host %q. Open it as localhost or 127.0.0.1 with its port.", words(r.Host)))
+				"This server does not answer for the host %q. Open it as localhost or 127.0.0.1 with its port.", runview.InlineText(r.Host)))
 		default:
 			next.ServeHTTP(w, r)
 		}

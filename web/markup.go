@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // The elements of this file are the markup that templates share. Each escapes all it is given.
@@ -39,17 +40,17 @@ func since(t time.Time) template.HTML {
 	}
 	exact := t.UTC().Format(time.RFC3339Nano)
 	return markup(`<time datetime="%s" data-since="%s" title="since %s">%s</time>`,
-		exact, strconv.FormatInt(t.UnixMilli(), 10), t.UTC().Format(time.RFC3339), spanText(time.Since(t)))
+		exact, strconv.FormatInt(t.UnixMilli(), 10), t.UTC().Format(time.RFC3339), runview.Span(time.Since(t)))
 }
 
 // pill is a state by its sign and its word.
 func pill(state string) template.HTML {
-	return markup(`<span class="pill s %s"><i aria-hidden="true">%s</i>%s</span>`, stateClass(state), signOf(state), words(state))
+	return markup(`<span class="pill s %s"><i aria-hidden="true">%s</i>%s</span>`, stateClass(state), signOf(state), runview.InlineText(state))
 }
 
 // glyph is a state by its sign alone; its word is for readers that hear the page.
 func glyph(state string) template.HTML {
-	return markup(`<span class="g %s" role="img" aria-label="%s">%s</span>`, stateClass(state), words(state), signOf(state))
+	return markup(`<span class="g %s" role="img" aria-label="%s">%s</span>`, stateClass(state), runview.InlineText(state), signOf(state))
 }
 
 // copyButton copies a text. It shows where the script runs, which is what makes it work.

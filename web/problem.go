@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -38,8 +39,13 @@ func problemOf(err error) *refusal {
 		}
 	case said != nil && denied[said.Code]:
 		return &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not read that: " + words(said.Message) + ".",
+			status: http.StatusForbidden, message: "The login of this server may not read that: " + runview.InlineText(said.Message) + ".",
 			hint: cmp.Or(said.Hint, "Have an administrator grant oarlock_read to it."),
+		}
+	case said != nil && otherSchema[said.Code]:
+		return &refusal{
+			status: http.StatusServiceUnavailable, message: "The database has no Oarlock schema, or one of another version.",
+			hint: "`oarlock migrate status` says which.",
 		}
 	case queue.Passing(err) || errors.Is(err, queue.ErrClosed) || errors.Is(err, queue.ErrWaiting) || errors.Is(err, context.DeadlineExceeded):
 		return &refusal{
@@ -50,8 +56,11 @@ func problemOf(err error) *refusal {
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
 
-// denied are the codes with which the database refuses a login something.
-var denied = map[string]bool{"42501": true, "OA008": true}
+// Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
+var (
+	denied      = map[string]bool{"42501": true, "OA008": true}
+	otherSchema = map[string]bool{"3F000": true, "42P01": true, "42703": true, "42883": true}
+)
 
 // answerError answers with the page of an error, and logs an error that its reader cannot mend.
 func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 //go:embed template/*.html
@@ -130,13 +132,13 @@ func (s *server) funcs() template.FuncMap {
 		"asset": func(name string) (string, error) { return s.assets.path(s.options.Base, name) },
 		"when":  when,
 		"since": since,
-		"span":  spanText,
+		"span":  runview.Span,
 		"pill":  pill,
 		"glyph": glyph,
 		"copy":  copyButton,
 		"num":   num,
 		"sign":  signOf,
-		"words": words,
+		"words": runview.InlineText,
 	}
 }
 

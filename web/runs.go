@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // runsData is what the list of runs shows.
 type runsData struct {
-	Filter  runFilter
 	Box     string // the words of the filter box
 	Problem string // with the filter; nothing is listed then
 	Chips   []chip
@@ -69,7 +69,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request, f runFilter, tex
 	free, err := states.read(text)
 	if wrong, ok := errors.AsType[*refusal](err); ok {
 		data := s.frameRuns(f)
-		data.Box, data.Problem = text, wrong.message
+		data.Box, data.Problem = runview.Printable(text), wrong.message
 		return s.renderStatus(w, r, wrong.status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data})
 	}
 	if id, err := runNumber("run", free); err == nil && id > 0 {
@@ -87,7 +87,7 @@ func runPath(id queue.RunID) string { return fmt.Sprintf("/runs/%d", id) }
 
 // frameRuns is the list without any run.
 func (s *server) frameRuns(f runFilter) *runsData {
-	d := &runsData{Filter: f, Box: f.box(), Command: f.command()}
+	d := &runsData{Box: f.box(), Command: f.command()}
 	for _, state := range runStates {
 		other := f
 		other.Before = ""
@@ -115,7 +115,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	}
 	for i := range list.Runs {
 		run := &list.Runs[i]
-		d.Rows = append(d.Rows, runRow{Run: run, Params: paramText(run.Params), Why: runNote(run), By: words(run.SubmittedBy), Progress: progressOf(run)})
+		d.Rows = append(d.Rows, runRow{Run: run, Params: runview.ParamText(run.Params), Why: runview.RunNote(run), By: runview.InlineText(run.SubmittedBy), Progress: progressOf(run)})
 	}
 	if list.Next != 0 {
 		older := f
@@ -142,7 +142,7 @@ func (s *server) whyEmpty(ctx context.Context, f runFilter) (emptyList, error) {
 	if f.DAG != "" {
 		_, err := s.store.GetDAG(ctx, f.DAG, 0)
 		if errors.Is(err, queue.ErrNotFound) {
-			return emptyList{"There is no DAG " + words(f.DAG) + ", or it is not yours to see.", "oarlock dag list"}, nil
+			return emptyList{"There is no DAG " + runview.InlineText(f.DAG) + ", or it is not yours to see.", "oarlock dag list"}, nil
 		}
 		if refused, ok := errors.AsType[*queue.Error](err); err != nil && (!ok || !denied[refused.Code]) {
 			return emptyList{}, err

@@ -176,3 +176,13 @@ func links(t *testing.T, page string) (all []string) {
 	}
 	return all
 }
+
+// wantMarkup wants HTML to have this in it.
+func wantMarkup(t *testing.T, page string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page has no %s:\n%s", part, page)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (d *dev) run(ctx context.Context, o devOptions) error {
 	if err != nil {
 		return err
 	}
-	defer pages.end()
+	defer e.endPages(pages)
 	err = d.startWorkers(o.workers, o.slots)
 	if err == nil {
 		e.remark("try       oarlock enqueue DAG --wait    oarlock list    oarlock top")

@@ -86,11 +86,14 @@ func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.L
 	return p, nil
 }
 
-// end stops a server and waits for its end. Of none, it does nothing.
-func (p *pageServer) end() {
-	if p != nil {
-		p.stop()
-		<-p.ended
+// endPages stops a server, nil for none, and waits for its end. What goes on beside it does not fail with it.
+func (e *env) endPages(p *pageServer) {
+	if p == nil {
+		return
+	}
+	p.stop()
+	if err := <-p.ended; err != nil {
+		e.log.Error("pages ended", "error", err)
 	}
 }
 

@@ -84,8 +84,9 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 			if code := <-ended; code != int(exitOK) {
 				t.Errorf("it ended with %d: %s", code, said)
 			}
-			if _, err := http.Get(address[1]); err == nil {
-				t.Error("it still answers")
+			if conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(address[1], "http://"), "/x/y/")); err == nil {
+				conn.Close()
+				t.Error("it still listens")
 			}
 		})
 	}
