@@ -26,6 +26,11 @@ func goodCalls() map[string]string {
 		"reject":         "1; 'confirm'; 'i'; 'no'",
 		"mark":           "1; 'load'; 'succeeded'; 'i'; '{}'",
 		"control_status": "1", "control_list": "1", "run_status": "1", "task_status": "1", "run_result": "1", "log_steps": "1",
+		"run_head": "1", "step_summaries": "1",
+		"task_page":        "1; 'load'; '{running}'; 'i'; -1; ''; 0; 9",
+		"task_detail":      "1; 'load'; ''",
+		"item_bands":       "1; now() - interval '5h'; now(); 10",
+		"journal":          "1; 9; 9; 9",
 		"run_list":         report + "; 'queued'; 'default'; '{}'; 1; now(); 9; 5",
 		"scale_hint":       "'default'",
 		"steps_of":         "'{}'",
@@ -122,11 +127,16 @@ func TestAPI_ANullIsNotWithoutABound(t *testing.T) {
 	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, log_day) VALUES ($1, 0, 'running', 1, 1, 1, 1, '2026-11-20')`, run)
 	must(t, b.conn, `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data)
 		SELECT '2026-11-20', $1, 0, '', 0, 1, n, 1, now(), 'x' FROM generate_series(0, 1999) n`, run)
+	must(t, b.conn, "INSERT INTO oarlock.events (run_id, kind) SELECT $1, 'began' FROM generate_series(1, 1100)", run)
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, epoch, seq)
+		SELECT $1, 0, 'i' || n, 'running', 1, 1, 1, 1 FROM generate_series(1, 1100) n`, run)
 	for call, want := range map[string]int{
-		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', NULL, NULL)":    1000,
-		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', 10, NULL)":      10,
-		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', NULL, 10)":      10,
-		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{NULL}', 10, 10)":     10,
+		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', NULL, NULL)": 1000,
+		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', 10, NULL)":   10,
+		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{0}', NULL, 10)":   10,
+		"read_chunks($1, '{0}', '{\"\"}', '{0}', '{1}', '{2026-11-20}', '{NULL}', 10, 10)":  10,
+		"journal($1, NULL, NULL, NULL)":                                                        1001,
+		"task_page($1, NULL, NULL, NULL, -1, '', 0, NULL)":                                     1001,
 		"read_log($1, 'extract', max_rows => NULL)":                                            1000,
 		"read_log($1, 'extract', after => NULL)":                                               1000,
 		"enqueue('report', '{\"day\": \"x\"}', trigger => NULL, run_key => 'k' || $1::bigint)": 1,

@@ -13,8 +13,8 @@ import (
 
 // The schema versions this binary works with, both included.
 const (
-	MinVersion int64 = 15
-	MaxVersion int64 = 15
+	MinVersion int64 = 16
+	MaxVersion int64 = 16
 )
 
 const upCommand = "oarlock migrate up"

@@ -75,25 +75,35 @@ func list[T any](ctx context.Context, s *Store, query string, args pgx.StrictNam
 	return all, err
 }
 
-func scanRun(row pgx.CollectableRow) (r Run, err error) {
+func scanRun(row pgx.CollectableRow) (Run, error) { return scanRunAnd(row) }
+
+// scanRunAnd scans the columns of a run, and the further ones of its row.
+func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
 	var counts []byte
-	err = row.Scan(&r.ID, &r.UID, &r.DAG, &r.Version, &r.Generation, &r.State, &r.Reason, &r.Tolerated, &r.Queue, &r.Priority, &r.Params,
+	columns := []any{
+		&r.ID, &r.UID, &r.DAG, &r.Version, &r.Generation, &r.State, &r.Reason, &r.Tolerated, &r.Queue, &r.Priority, &r.Params,
 		&r.Labels, (*zeronull.Text)(&r.Key), &r.Trigger, &r.Epoch, (*zeronull.Text)(&r.Worker), &r.SubmittedBy,
 		(*zeronull.Int8)(&r.Parent), (*zeronull.Int8)(&r.Root), (*zeronull.Int8)(&r.RetryOf), &counts,
 		&r.RunAt, &r.LogicalAt, &r.CreatedAt, (*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt),
-		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt))
-	if err == nil {
+		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt),
+	}
+	if err = row.Scan(append(columns, more...)...); err == nil {
 		r.Counts, err = decodeCounts(counts)
 	}
 	return r, err
 }
 
-func scanTask(row pgx.CollectableRow) (t Task, err error) {
+func scanTask(row pgx.CollectableRow) (Task, error) { return scanTaskAnd(row) }
+
+// scanTaskAnd scans the columns of a task, and the further ones of its row.
+func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {
 	var approval []byte
-	err = row.Scan(&t.Step, (*zeronull.Text)(&t.Item), &t.Kind, &t.State, &t.Reason, (*zeronull.Text)(&t.FailureKind), &t.ExitCode,
+	columns := []any{
+		&t.Step, (*zeronull.Text)(&t.Item), &t.Kind, &t.State, &t.Reason, (*zeronull.Text)(&t.FailureKind), &t.ExitCode,
 		&t.Attempt, &t.Outputs, (*zeronull.Text)(&t.Worker), (*zeronull.Text)(&t.Replaces),
-		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt), &approval)
-	if err == nil {
+		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt), &approval,
+	}
+	if err = row.Scan(append(columns, more...)...); err == nil {
 		t.Approval, err = decodeQuestion(approval)
 	}
 	return t, err

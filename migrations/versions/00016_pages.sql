@@ -1,0 +1,333 @@
+-- +goose Up
+
+-- What the pages of a run read. Each call reads as much as it shows, or, where it counts items, the rows of one run once.
+-- `jit = off`: the planner takes a spec for large, and compiling a plan would take longer than to run it. `enable_sort = off`
+-- and other scans and joins are off where an index has the order and a LIMIT bounds the work: with poor statistics, the planner would
+-- rather read all and sort it.
+
+-- Drives that were lost, a handful among what may be 100,000 events of a run.
+CREATE INDEX events_drives ON oarlock.events (run_id, event_id) WHERE kind = 'lost' AND step IS NULL;
+
+-- Tasks ---------------------------------------------------------------------------------------------------------------
+
+CREATE TYPE oarlock.task_info AS (
+    step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, worker text, replaces text,
+    next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb
+);
+COMMENT ON TYPE oarlock.task_info IS 'A task in a page: the columns of task_status without its outputs.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.question_of(r_run bigint, r_submitter text, t_step int, t_item text, t_alt int, t_deadline timestamptz) RETURNS jsonb
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
+                              'may_decide', oarlock.may_decide(a.approvers, r_submitter), 'since', a.since, 'deadline', t_deadline)
+      FROM oarlock.approvals_open a
+     WHERE a.run_id = r_run AND a.step = t_step AND a.item = t_item AND a.alt = t_alt;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.question_of IS 'Internal: what an open approval asks.';
+
+-- A step without a task is pending, as in task_status. One expression, so that the planner puts it in the place of a call: a call
+-- would be given whole rows, with the list of all items.
+CREATE FUNCTION oarlock.task_info_of(r oarlock.runs, name text, kind text, t oarlock.tasks) RETURNS oarlock.task_info
+LANGUAGE sql STABLE
+RETURN ROW(name || coalesce('~' || nullif((t).alt, 0), ''), nullif((t).item, ''), CASE WHEN (t).alt > 0 THEN 'replacement' ELSE kind END,
+           coalesce((t).state, CASE WHEN (r).finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
+           coalesce((t).reason, CASE WHEN (r).finished_at IS NULL THEN '' ELSE (r).reason END),
+           nullif((t).failure_kind, ''), (t).exit_code, coalesce((t).attempt, 0), (t).worker,
+           CASE WHEN (t).alt > 0 THEN name || coalesce('/' || nullif((t).item, ''), '') END,
+           (t).next_attempt_at, (t).started_at, (t).finished_at,
+           CASE WHEN (t).state = 'waiting'
+                THEN oarlock.question_of((r).run_id, (r).submitted_by, (t).step, (t).item, (t).alt, (t).deadline) END)::oarlock.task_info;
+
+-- The earlier attempts of a task, oldest first: the newest so many.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.tries_of(t_run bigint, t_step int, t_item text, t_alt int, most int) RETURNS jsonb
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT jsonb_agg(to_jsonb(a) ORDER BY a.attempt)
+      FROM (SELECT x.attempt, x.generation, x.state, x.failure_kind, x.exit_code, x.signal, x.reason, x.worker, x.started_at, x.finished_at
+              FROM oarlock.attempts x
+             WHERE x.run_id = t_run AND x.step = t_step AND x.item = t_item AND x.alt = t_alt
+             ORDER BY x.attempt DESC LIMIT most) a;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.tries_of IS 'Internal: the earlier attempts of a task.';
+
+-- In which generation the items of each foreach step grew: after a retry, rows that did not grow again are history. In the first
+-- generation all did, and the list of them is not unpacked.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.grown_steps(r_run bigint) RETURNS TABLE (step int, name text, generation int)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT t.step, s.name, CASE WHEN r.generation > 1 THEN (t.grown ->> 'generation')::int ELSE 1 END
+      FROM oarlock.runs r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+     CROSS JOIN oarlock.steps_of(v.spec) s
+      JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.alt = 0
+     WHERE r.run_id = r_run AND s.kind = 'foreach' AND t.grown IS NOT NULL;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.grown_steps(bigint) IS 'Internal: the foreach steps of a run that have grown.';
+
+-- The items of a run whose replacements have begun, each once, in the state of what stands for it: of its replacements, one that is
+-- under way or that failed says more than the last, and one without a row has not begun. Found by the key alone, which is less
+-- than to read all rows again.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.replaced_items(r_run bigint) RETURNS TABLE (
+    step int, item text, state text, generation int, finished_at timestamptz, retried bigint)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT i.step, i.item, i.state, i.generation,
+           CASE WHEN i.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled') THEN i.finished_at END, i.retried
+      FROM (SELECT a.step, a.item, o.generation, max(a.finished_at) AS finished_at, sum(greatest(a.attempt - 1, 0)) AS retried,
+                   coalesce((array_agg(a.state ORDER BY a.alt DESC) FILTER (WHERE a.state IN ('ready', 'running', 'finishing', 'retrying', 'waiting', 'paused')))[1],
+                            CASE WHEN bool_or(a.state = 'failed') THEN 'failed'
+                                 WHEN count(*) < min((o.grown ->> 'count')::int) + coalesce(sum((a.grown ->> 'count')::int), 0) THEN 'pending' END,
+                            (array_agg(a.state ORDER BY a.alt DESC) FILTER (WHERE a.state <> 'replaced'))[1], 'pending') AS state
+              FROM oarlock.tasks a
+             CROSS JOIN LATERAL (SELECT x.generation, x.grown FROM oarlock.tasks x -- one by its key, whatever the planner knows
+                                  WHERE x.run_id = a.run_id AND x.step = a.step AND x.item = a.item AND x.alt = 0 AND x.state = 'replaced' LIMIT 1) o
+             WHERE a.run_id = r_run AND a.item <> '' AND a.alt > 0 AND a.generation >= (o.grown ->> 'generation')::int
+             GROUP BY a.step, a.item, o.generation) i;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.replaced_items(bigint) IS 'Internal: the items of a run that were replaced.';
+
+-- Attempts are for readers; whoever may see the run may see how many there were, since each task says its number.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.step_summaries(run bigint) RETURNS TABLE (
+    info oarlock.task_info, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+BEGIN ATOMIC
+    WITH grew AS MATERIALIZED (
+        SELECT g.step, g.generation FROM oarlock.visible_run(run) r CROSS JOIN oarlock.grown_steps(r.run_id) g
+    ), counted AS MATERIALIZED ( -- of all rows of the run; what is history is left out where few are left
+        SELECT t.step, t.state, t.generation, count(*) AS items, min(t.started_at) AS first_at, max(t.finished_at) AS last_at,
+               min(t.item) FILTER (WHERE t.state = 'failed') AS failed, sum(greatest(t.attempt - 1, 0)) AS retried
+          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id)
+         WHERE t.alt = 0 AND t.item <> ''
+         GROUP BY t.step, t.state, t.generation
+    ), every AS ( -- a replaced item counts as what replaced it, and began as itself
+        SELECT c.step, c.state, c.generation, CASE WHEN c.state = 'replaced' THEN 0 ELSE c.items END AS items, c.first_at, c.last_at, c.failed, c.retried
+          FROM counted c
+        UNION ALL
+        SELECT i.step, i.state, i.generation, count(*), NULL, max(i.finished_at), min(i.item) FILTER (WHERE i.state = 'failed'), sum(i.retried)
+          FROM oarlock.visible_run(run) r CROSS JOIN oarlock.replaced_items(r.run_id) i
+         WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced') -- else the rows are not read again
+         GROUP BY i.step, i.state, i.generation
+    ), stated AS (
+        SELECT e.step, e.state, sum(e.items) AS items, min(e.first_at) AS first_at, max(e.last_at) AS last_at, min(e.failed) AS failed, sum(e.retried) AS retried
+          FROM every e JOIN grew g ON g.step = e.step AND e.generation >= g.generation
+         GROUP BY e.step, e.state
+    ), item AS MATERIALIZED (
+        SELECT c.step, jsonb_object_agg(c.state, c.items) FILTER (WHERE c.items > 0) AS states, min(c.first_at) AS first_at, max(c.last_at) AS last_at,
+               sum(c.items) FILTER (WHERE c.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled')) AS ended,
+               min(c.failed) AS failed, sum(c.retried) AS retried
+          FROM stated c GROUP BY c.step)
+    SELECT x.info, x.items, x.states, x.first_at, CASE WHEN x.ended = x.items THEN x.last_at END, x.failed, x.retried, x.tries
+      FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt,
+                   CASE WHEN s.kind = 'foreach' AND t.alt = 0 AND t.grown IS NOT NULL THEN coalesce(jsonb_array_length(t.grown -> 'items'), 0) ELSE 0 END AS items,
+                   i.states, i.first_at, i.last_at, i.ended, i.failed, greatest(t.attempt - 1, 0) + coalesce(i.retried, 0) AS retried,
+                   CASE WHEN s.kind <> 'foreach' AND (t.attempt > 1 OR t.generation > 1) AND (SELECT oarlock.sees_all())
+                        THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 20) END AS tries
+              FROM oarlock.visible_run(run) r
+              JOIN oarlock.dag_versions v USING (dag_id, version)
+             CROSS JOIN oarlock.steps_of(v.spec) s
+              LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = ''
+              LEFT JOIN oarlock.tasks o ON t.alt > 0 AND o.run_id = t.run_id AND o.step = t.step AND o.item = '' AND o.alt = 0
+              LEFT JOIN item i ON i.step = t.step AND t.alt = 0
+             WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
+               AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= (o.grown ->> 'generation')::int)) x
+     ORDER BY x.step, x.alt;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.step_summaries(bigint) IS 'Internal: the steps of a run, their items counted.';
+
+-- A page of the tasks that have a row, in the order of the key. Its last row has no task: it says where to go on, where the
+-- page is not full and 20,000 rows were looked at, and that the run is there.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.task_page(run bigint, of_step text, in_states text[], like_item text, after_step int, after_item text, after_alt int, rows int)
+RETURNS TABLE (info oarlock.task_info, at_step int, at_item text, at_alt int)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+SET enable_sort = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    looked  constant int := 20000;
+    r       oarlock.runs;
+    names   text[];
+    kinds   text[];
+    grew    int[]; -- in which generation the items of each step did
+    wanted  int;
+    alone   int := substring(of_step FROM '~([0-9]{1,2})$')::int;
+    most    constant int := least(rows, 1000);
+    shown   bigint;
+BEGIN
+    SELECT * INTO r FROM oarlock.visible_run(run);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(s.name ORDER BY s.step), array_agg(s.kind ORDER BY s.step),
+           CASE WHEN r.generation > 1 THEN array_agg(coalesce((t.grown ->> 'generation')::int, 2147483647) ORDER BY s.step) END,
+           coalesce(min(s.step) FILTER (WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '')), -1)
+      INTO names, kinds, grew, wanted
+      FROM oarlock.dag_versions v
+     CROSS JOIN oarlock.steps_of(v.spec) s
+      LEFT JOIN oarlock.tasks t ON r.generation > 1 AND s.kind = 'foreach' AND t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.alt = 0
+     WHERE v.dag_id = r.dag_id AND v.version = r.version;
+    RETURN QUERY
+    SELECT oarlock.task_info_of(r, names[t.step + 1], kinds[t.step + 1], t), t.step, t.item, t.alt
+      FROM (SELECT y.step, y.item, y.alt
+              FROM (SELECT x.step, x.item, x.alt, x.state, x.generation FROM oarlock.tasks x
+                     WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND (of_step IS NULL OR x.step = wanted)
+                     ORDER BY x.step, x.item, x.alt LIMIT looked) y
+             WHERE (in_states IS NULL OR y.state = ANY (in_states))
+               AND (like_item IS NULL OR strpos(lower(y.item), lower(like_item)) > 0)
+               AND (alone IS NULL OR y.alt = alone)
+               AND (r.generation = 1 OR y.item = '' OR y.generation >= grew[y.step + 1])
+               AND (r.generation = 1 OR y.alt = 0 OR y.generation >= (SELECT (o.grown ->> 'generation')::int FROM oarlock.tasks o
+                                               WHERE o.run_id = r.run_id AND o.step = y.step AND o.item = y.item AND o.alt = 0))
+             ORDER BY y.step, y.item, y.alt LIMIT most) k
+      JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = k.step AND t.item = k.item AND t.alt = k.alt
+     ORDER BY k.step, k.item, k.alt;
+    GET DIAGNOSTICS shown = ROW_COUNT;
+    IF shown < most THEN
+        SELECT x.step, x.item, x.alt INTO at_step, at_item, at_alt FROM oarlock.tasks x
+         WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND (of_step IS NULL OR x.step = wanted)
+         ORDER BY x.step, x.item, x.alt OFFSET looked - 1 LIMIT 1;
+    END IF;
+    RETURN NEXT;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.task_page IS 'Internal: a page of the tasks of a run.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.task_detail(run bigint, of_step text, of_item text) RETURNS TABLE (
+    info oarlock.task_info, outputs jsonb, last_line text, tries jsonb, latest jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off ROWS 1
+BEGIN ATOMIC
+    SELECT oarlock.task_info_of(r, s.name, s.kind, t), t.outputs, t.last_line,
+           CASE WHEN t.run_id IS NOT NULL AND (SELECT oarlock.sees_all()) THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 100) END,
+           CASE WHEN t.attempt > 0 THEN jsonb_build_object('attempt', t.attempt, 'generation', t.generation, 'state', t.state, 'failure_kind', t.failure_kind,
+               'exit_code', t.exit_code, 'signal', t.signal, 'reason', t.reason, 'worker', t.worker, 'started_at', t.attempt_at, 'finished_at', t.finished_at) END
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+      JOIN oarlock.steps_of(v.spec) s ON s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '')
+     CROSS JOIN LATERAL (SELECT coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt) w
+      LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step AND t.item = of_item AND t.alt = w.alt
+      LEFT JOIN oarlock.tasks n ON t.item <> '' AND n.run_id = t.run_id AND n.step = t.step AND n.item = '' AND n.alt = 0
+      LEFT JOIN oarlock.tasks o ON t.alt > 0 AND o.run_id = t.run_id AND o.step = t.step AND o.item = t.item AND o.alt = 0
+     WHERE (t.run_id IS NOT NULL OR of_item = '' AND w.alt = 0 AND s.kind <> 'handler')
+       AND (t.run_id IS NULL OR t.item = '' OR r.generation = 1 OR t.generation >= (n.grown ->> 'generation')::int)
+       AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= (o.grown ->> 'generation')::int);
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.task_detail(bigint, text, text) IS 'Internal: one task of a run, its attempts with it.';
+
+-- How the items of each foreach step went over time: what changed in each bucket, in words of state. What began before the first
+-- bucket counts as in it, and who reads adds up. A row without a step says that the run is there.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.item_bands(run bigint, since timestamptz, until timestamptz, buckets int) RETURNS TABLE (step text, bucket int, state text, change bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+BEGIN ATOMIC
+    WITH counted AS MATERIALIZED (
+        SELECT t.step, t.state, t.generation, count(*) AS items, CASE WHEN t.started_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', t.started_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END AS began,
+               CASE WHEN t.finished_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', t.finished_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END AS ended
+          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id)
+         WHERE t.alt = 0 AND t.item <> ''
+         GROUP BY t.step, t.state, t.generation, began, ended
+    ), every AS ( -- a replaced item began as itself, and ends as what replaced it
+        SELECT c.step, c.state, c.generation, c.items, c.began, CASE WHEN c.state <> 'replaced' THEN c.ended END AS ended, c.began IS NOT NULL AS has_begun
+          FROM counted c
+        UNION ALL
+        SELECT i.step, i.state, i.generation, 1, NULL, CASE WHEN i.finished_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', i.finished_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END, true
+          FROM oarlock.visible_run(run) r CROSS JOIN oarlock.replaced_items(r.run_id) i
+         WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced'))
+    SELECT g.name, g.bucket, g.state, sum(g.change)
+      FROM oarlock.visible_run(run) r
+      LEFT JOIN LATERAL (
+           SELECT n.name, c.bucket, c.state, c.change
+             FROM oarlock.grown_steps(r.run_id) n
+             JOIN every e ON e.step = n.step AND e.generation >= n.generation
+            CROSS JOIN LATERAL (VALUES (e.began, 'running', e.items), (CASE WHEN e.has_begun THEN e.ended END, 'running', - e.items), (e.ended, e.state, e.items))
+                  c (bucket, state, change)
+            WHERE c.bucket <= buckets) g ON true
+     GROUP BY g.name, g.bucket, g.state;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.item_bands IS 'Internal: the items of a run over time.';
+
+-- Runs ----------------------------------------------------------------------------------------------------------------
+
+-- What stands beside run_status at the head of a page: the newest version, how long it usually takes by the newest 20 that
+-- succeeded among the newest 200 that ended, and the drives that were lost. Events are for readers.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_head(run bigint) RETURNS TABLE (current int, usual_ms float8, drives jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_bitmapscan = off ROWS 1
+BEGIN ATOMIC
+    SELECT d.current_version, u.ms,
+           CASE WHEN (SELECT oarlock.sees_all()) THEN
+               (SELECT jsonb_agg(jsonb_build_object('at', e.at, 'worker', e.worker, 'epoch', e.epoch, 'message', e.message) ORDER BY e.event_id)
+                  FROM (SELECT x.event_id, x.at, x.worker, x.epoch, x.message FROM oarlock.events x
+                         WHERE x.run_id = r.run_id AND x.kind = 'lost' AND x.step IS NULL
+                         ORDER BY x.event_id DESC LIMIT 20) e) END
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dags d USING (dag_id)
+     CROSS JOIN LATERAL (
+           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY date_part('epoch', o.finished_at - o.started_at) * 1000) AS ms
+             FROM (SELECT n.started_at, n.finished_at
+                     FROM (SELECT x.run_id, x.state, x.submitted_by, x.started_at, x.finished_at FROM oarlock.runs x
+                            WHERE x.dag_id = r.dag_id AND x.finished_at IS NOT NULL
+                            ORDER BY x.finished_at DESC LIMIT 200) n
+                    WHERE n.state = 'succeeded' AND n.run_id <> r.run_id AND (n.submitted_by = session_user OR (SELECT oarlock.sees_all()))
+                    ORDER BY n.finished_at DESC LIMIT 20) o) u;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.run_head(bigint) IS 'Internal: what the head of a page says of a run besides its status.';
+
+-- What happened to a run and what was asked of it: the newest so many of each before an event and a control. By their numbers,
+-- since an index has that order, and times of several clocks have none. A row of neither says that the run is there.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.journal(run bigint, before_event bigint, before_control bigint, rows int) RETURNS TABLE (
+    event bigint, control bigint, at timestamptz, kind text, by text, worker text, epoch int, step text, item text, message text,
+    args jsonb, decided_at timestamptz, outcome text, state text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+BEGIN ATOMIC
+    SELECT j.event_id, j.control_id, j.at, j.kind, j.by, j.worker, j.epoch, j.step, j.item, j.message, j.args, j.decided_at, j.outcome, j.state
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+      LEFT JOIN LATERAL (
+           SELECT e.event_id, NULL::bigint AS control_id, e.at, e.kind, e.by, e.worker, e.epoch,
+                  coalesce(s.name, e.step::text) || coalesce('~' || nullif(e.alt, 0), '') AS step, e.item, e.message,
+                  NULL::jsonb AS args, NULL::timestamptz AS decided_at, NULL::text AS outcome, NULL::text AS state
+             FROM (SELECT x.* FROM oarlock.events x
+                    WHERE x.run_id = r.run_id AND (before_event IS NULL OR x.event_id < before_event) AND (SELECT oarlock.sees_all())
+                    ORDER BY x.event_id DESC LIMIT least(rows, 1001)) e
+             LEFT JOIN oarlock.steps_of(v.spec) s ON s.step = e.step
+           UNION ALL
+           SELECT NULL, (c.answer).id, (c.answer).at, (c.answer).verb, (c.answer).by, NULL, NULL, (c.answer).step, (c.answer).item, (c.answer).message,
+                  c.args, (c.answer).decided_at, (c.answer).outcome, (c.answer).state
+             FROM (SELECT oarlock.answer_of(x) AS answer, CASE x.verb WHEN 'child_ended' THEN x.args - 'outputs' ELSE x.args END AS args
+                     FROM oarlock.controls x
+                    WHERE x.run_id = r.run_id AND (before_control IS NULL OR x.control_id < before_control)
+                    ORDER BY x.control_id DESC LIMIT least(rows, 1001)) c) j ON true
+     ORDER BY j.event_id DESC, j.control_id DESC;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.journal IS 'Internal: what happened to a run and what was asked of it.';
+
+-- +goose Down
+DROP FUNCTION oarlock.journal(bigint, bigint, bigint, int);
+DROP FUNCTION oarlock.run_head(bigint);
+DROP FUNCTION oarlock.item_bands(bigint, timestamptz, timestamptz, int);
+DROP FUNCTION oarlock.task_detail(bigint, text, text);
+DROP FUNCTION oarlock.task_page(bigint, text, text[], text, int, text, int, int);
+DROP FUNCTION oarlock.step_summaries(bigint);
+DROP FUNCTION oarlock.replaced_items(bigint);
+DROP FUNCTION oarlock.grown_steps(bigint);
+DROP FUNCTION oarlock.tries_of(bigint, int, text, int, int);
+DROP FUNCTION oarlock.task_info_of(oarlock.runs, text, text, oarlock.tasks);
+DROP FUNCTION oarlock.question_of(bigint, text, int, text, int, timestamptz);
+DROP TYPE oarlock.task_info;
+DROP INDEX oarlock.events_drives;

@@ -1,0 +1,325 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of what pages read.
+const (
+	DefaultTasks = 100
+	MaxTasks     = 1000
+	maxBands     = 200
+)
+
+var (
+	runHeadSQL       = sql.Named("queue/run_head")
+	stepSummariesSQL = sql.Named("queue/step_summaries")
+	taskPageSQL      = sql.Named("queue/task_page")
+	taskDetailSQL    = sql.Named("queue/task_detail")
+	itemBandsSQL     = sql.Named("queue/item_bands")
+)
+
+// RunHead is what the head of a run's page says.
+type RunHead struct {
+	Run
+	Current int           // the newest version of the run's DAG
+	Usual   time.Duration // median of the newest 20 other runs of the DAG that succeeded, among its newest 200; 0: none did
+	Drives  []Drive       // drives that ended before the run did, oldest first: the newest 20; for readers
+}
+
+// Drive is a drive that was lost with its worker.
+type Drive struct {
+	At      time.Time `json:"at"`
+	Worker  string    `json:"worker"`
+	Epoch   int       `json:"epoch"`
+	Message string    `json:"message"`
+}
+
+// RunHead reads a run and what its page says above all else. Of other runs a submitter sees its own, also in Usual.
+func (s *Store) RunHead(ctx context.Context, run RunID) (*RunHead, error) {
+	h, err := one(ctx, s, runHeadSQL, pgx.StrictNamedArgs{"run": run}, scanRunHead)
+	if err != nil {
+		return nil, said("read the head of a run", noSuchRun(run, err))
+	}
+	return &h, nil
+}
+
+func scanRunHead(row pgx.CollectableRow) (h RunHead, err error) {
+	var ms float64
+	var drives []byte
+	h.Run, err = scanRunAnd(row, &h.Current, &ms, &drives)
+	h.Usual = milliseconds(ms)
+	if err == nil {
+		err = decodeList("drives", drives, &h.Drives)
+	}
+	return h, err
+}
+
+// StepSummary is a step of a run with its items counted, or a replacement of a step.
+type StepSummary struct {
+	Task                       // without outputs
+	Items       int            // of a foreach: how many items it grew to; 0: none, or it has not grown yet
+	States      map[string]int // of a foreach: how many of its items are in each state; replaced items count as what replaced them
+	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
+	Failed      string         // of a foreach: the first item by key that failed; "" for none
+	Retried     int            // attempts before the last, over all its tasks
+	Tries       []Attempt      // of a step that is no foreach: its earlier attempts, oldest first, the newest 20; for readers
+}
+
+// StepSummaries reads the steps of a run in the order of its DAG, each with its replacements below it, and handlers that ran.
+// It returns no item: TaskPage does.
+func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, error) {
+	steps, err := list(ctx, s, stepSummariesSQL, pgx.StrictNamedArgs{"run": run}, scanStepSummary)
+	if err == nil && len(steps) == 0 { // every DAG has a step
+		err = noSuchRun(run, pgx.ErrNoRows)
+	}
+	return steps, said("read steps", err)
+}
+
+func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
+	var tries []byte
+	s.Task, err = scanTaskAnd(row, &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
+		(*zeronull.Text)(&s.Failed), &s.Retried, &tries)
+	if err != nil {
+		return s, err
+	}
+	begun := 0
+	for _, n := range s.States {
+		begun += n
+	}
+	if rest := s.Items - begun; rest > 0 {
+		if s.States == nil {
+			s.States = map[string]int{}
+		}
+		s.States["pending"] += rest
+	}
+	s.Tries, err = decodeAttempts(&s.Task, tries)
+	return s, err
+}
+
+// TaskQuery picks tasks of a run for TaskPage.
+type TaskQuery struct {
+	Run    RunID
+	Step   string   // "load": with its items and replacements; "load~1": this replacement, of the step and of each item; "": all
+	States []string // empty: all
+	Item   string   // the name of the item contains it, in upper or lower case
+	After  TaskKey  // zero: from the first task
+	Limit  int      // 0: 100, at most 1000
+}
+
+// TaskKey is the place of a task among those of its run.
+type TaskKey struct {
+	Step int // its place in the DAG, counted from 1
+	Item string
+	Alt  int
+}
+
+// TaskPage is a part of the tasks of a run that have a row, without their outputs.
+type TaskPage struct {
+	Tasks []Task
+	Next  *TaskKey // TaskQuery.After of the next page, which may be empty; nil: there is none
+}
+
+// TaskPage reads tasks of a run that have a row, by step, item and replacement. It looks through 20,000 rows at most: Next
+// says where it stopped, however few tasks it found.
+func (s *Store) TaskPage(ctx context.Context, q TaskQuery) (TaskPage, error) {
+	const op = "read a page of tasks"
+	limit := q.Limit
+	if limit == 0 {
+		limit = DefaultTasks
+	}
+	if limit < 1 || limit > MaxTasks {
+		return TaskPage{}, said(op, fmt.Errorf("a page has 1 to %d tasks, not %d", MaxTasks, limit))
+	}
+	var states []string // nil: all
+	if len(q.States) > 0 {
+		states = q.States
+	}
+	rows, err := list(ctx, s, taskPageSQL, pgx.StrictNamedArgs{
+		"run": q.Run, "step": given(q.Step), "states": states, "item": given(q.Item),
+		"after_step": q.After.Step - 1, "after_item": q.After.Item, "after_alt": q.After.Alt, "rows": limit,
+	}, scanPlacedTask)
+	if err == nil && len(rows) == 0 {
+		err = noSuchRun(q.Run, pgx.ErrNoRows)
+	}
+	if err != nil {
+		return TaskPage{}, said(op, err)
+	}
+	page := TaskPage{Tasks: make([]Task, len(rows)-1)}
+	for i := range page.Tasks {
+		page.Tasks[i] = rows[i].task
+	}
+	switch last := rows[len(rows)-1]; {
+	case len(page.Tasks) == limit:
+		page.Next = rows[limit-1].place()
+	case last.item != nil:
+		page.Next = last.place()
+	}
+	return page, nil
+}
+
+// placedTask is a row of queue/task_page. The last one has no task, and no item where the page reached the end.
+type placedTask struct {
+	task      Task
+	step, alt int
+	item      *string
+}
+
+func (t *placedTask) place() *TaskKey { return &TaskKey{Step: t.step + 1, Item: *t.item, Alt: t.alt} }
+
+func scanPlacedTask(row pgx.CollectableRow) (t placedTask, err error) {
+	t.task, err = scanTaskAnd(row, &t.step, &t.item, &t.alt)
+	return t, err
+}
+
+// TaskDetail is one task of a run.
+type TaskDetail struct {
+	Task
+	Attempts []Attempt // oldest first, the last one included: the newest 100; earlier ones are for readers
+	LastLine string    // what it wrote to stderr last
+}
+
+// TaskDetail reads a task of a run by the names that Tasks has: ErrNotFound if there is none.
+func (s *Store) TaskDetail(ctx context.Context, run RunID, step, item string) (*TaskDetail, error) {
+	d, err := one(ctx, s, taskDetailSQL, pgx.StrictNamedArgs{"run": run, "step": step, "item": item}, scanTaskDetail)
+	if err != nil {
+		return nil, said("read a task", noSuchTask(run, step, item, err))
+	}
+	return &d, nil
+}
+
+func noSuchTask(run RunID, step, item string, err error) error {
+	if err = noSuchRun(run, err); !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if item != "" {
+		step += "/" + item
+	}
+	return fmt.Errorf("there is no task %s of a run %d that you may see: %w", step, run, ErrNotFound)
+}
+
+func scanTaskDetail(row pgx.CollectableRow) (d TaskDetail, err error) {
+	var tries, latest []byte
+	if d.Task, err = scanTaskAnd(row, &d.LastLine, &tries, &latest); err != nil {
+		return d, err
+	}
+	if d.Attempts, err = decodeAttempts(&d.Task, tries); err != nil || latest == nil {
+		return d, err
+	}
+	last, err := decodeAttempts(&d.Task, slices.Concat([]byte("["), latest, []byte("]")))
+	if n := len(d.Attempts); err == nil && (n == 0 || d.Attempts[n-1].Attempt < last[0].Attempt) { // else a retry has closed it already
+		d.Attempts = append(d.Attempts, last[0])
+	}
+	d.Attempts = d.Attempts[max(0, len(d.Attempts)-maxAttempts):]
+	return d, err
+}
+
+const maxAttempts = 100
+
+// decodeAttempts reads attempts of a task, null for none.
+func decodeAttempts(t *Task, text []byte) ([]Attempt, error) {
+	var stored []storedAttempt
+	if err := decodeList("attempts", text, &stored); err != nil || stored == nil {
+		return nil, err
+	}
+	attempts := make([]Attempt, len(stored))
+	for i, a := range stored {
+		attempts[i] = Attempt(a)
+		attempts[i].Step, attempts[i].Item = t.Step, t.Item
+	}
+	return attempts, nil
+}
+
+// storedAttempt is an Attempt as SQL functions return it.
+type storedAttempt struct {
+	Step        string    `json:"-"`
+	Item        string    `json:"-"`
+	Attempt     int       `json:"attempt"`
+	Generation  int       `json:"generation"`
+	State       string    `json:"state"`
+	FailureKind string    `json:"failure_kind"`
+	ExitCode    *int      `json:"exit_code"`
+	Signal      int       `json:"signal"`
+	Reason      string    `json:"reason"`
+	Worker      string    `json:"worker"`
+	StartedAt   time.Time `json:"started_at"`
+	FinishedAt  time.Time `json:"finished_at"`
+}
+
+func decodeList[T any](what string, text []byte, to *[]T) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Band is a stretch of time in the life of a foreach step.
+type Band struct {
+	From, To time.Time
+	States   map[string]int // at its end: items under way, as running, and items that had ended by then, by their state
+}
+
+// Bands reads how the items of the foreach steps of a run went between two times, by step, in 1 to 200 stretches of the same
+// length. It has no step whose items have not begun.
+func (s *Store) Bands(ctx context.Context, run RunID, from, to time.Time, buckets int) (map[string][]Band, error) {
+	const op = "read items over time"
+	if buckets < 1 || buckets > maxBands || !from.Before(to) {
+		return nil, said(op, fmt.Errorf("from %v to %v in %d parts: the end is after the start, and there are 1 to %d parts", from, to, buckets, maxBands))
+	}
+	changes, err := list(ctx, s, itemBandsSQL, pgx.StrictNamedArgs{"run": run, "since": from, "until": to, "buckets": buckets}, pgx.RowToStructByPos[bandChange])
+	if err == nil && len(changes) == 0 {
+		err = noSuchRun(run, pgx.ErrNoRows)
+	}
+	if err != nil {
+		return nil, said(op, err)
+	}
+	slices.SortFunc(changes, func(a, b bandChange) int { return a.Bucket - b.Bucket })
+	bands := map[string][]Band{}
+	for _, c := range changes {
+		if c.Bucket == 0 { // none began before the end
+			continue
+		}
+		if bands[c.Step] == nil {
+			bands[c.Step] = emptyBands(from, to, buckets)
+		}
+		for i := c.Bucket - 1; i < buckets; i++ {
+			bands[c.Step][i].add(c.State, c.Change)
+		}
+	}
+	return bands, nil
+}
+
+type bandChange struct {
+	Step   string
+	Bucket int // counted from 1
+	State  string
+	Change int
+}
+
+func emptyBands(from, to time.Time, buckets int) []Band {
+	bands := make([]Band, buckets)
+	at := func(i int) time.Time { return from.Add(to.Sub(from) * time.Duration(i) / time.Duration(buckets)) }
+	for i := range bands {
+		bands[i] = Band{From: at(i), To: at(i + 1), States: map[string]int{}}
+	}
+	return bands
+}
+
+func (b *Band) add(state string, change int) {
+	if b.States[state] += change; b.States[state] == 0 {
+		delete(b.States, state)
+	}
+}
