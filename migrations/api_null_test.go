@@ -38,6 +38,7 @@ func goodCalls() map[string]string {
 		"read_log":         "1; 'extract'; ''; 1; -1; 9",
 		"read_chunks":      "1; '{0}'; '{\"\"}'; '{0}'; '{1}'; '{2026-11-20}'; '{0}'; 9; 9",
 		"log_attempts":     "1; 0; 0; 0; ''; 0",
+		"log_window":       "1; 'extract'; ''; 1; 1; 9; 1; 9",
 		"log_starts":       "1; '{0}'; '{\"\"}'; '{0}'; '{1}'; '{2026-11-20}'; 9; now()",
 		"follow":           "1; 'c'; 60; true",
 		"unfollow":         "1; 'c'",

@@ -138,6 +138,7 @@ type LogEnd struct {
 	Attempt int
 	Day     time.Time // the log_day of the attempt
 	Next    int       // number of the next chunk
+	Lines   int64     // begun before it
 	Final   bool      // the final marker is there
 }
 

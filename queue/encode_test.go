@@ -107,14 +107,14 @@ func TestCommit_AttemptsNotesDecisionsAndChunksAreStored(t *testing.T) {
 	}}
 	b.Records.Controls = []dagrun.Decision{{ID: control, Outcome: dagrun.Refused, State: "running", Message: "no"}}
 	b.Records.Notes = []dagrun.Note{{At: 5, Kind: "skip", Task: &task, Text: "x"}, {At: 6, Kind: "lost", Text: "y"}}
-	b.Chunks = []Chunk{{Run: c.Run, Task: task, Attempt: 3, Day: LogDay(86_400_001), Seq: 7, Stream: StreamStderr, At: time.UnixMicro(1_000_001), Data: []byte{0, 255}, Final: true, Reason: "exit", Dropped: 8}}
+	b.Chunks = []Chunk{{Run: c.Run, Task: task, Attempt: 3, Day: LogDay(86_400_001), Seq: 7, Stream: StreamStderr, At: time.UnixMicro(1_000_001), Data: []byte{0, 255}, Final: true, Reason: "exit", Dropped: 8, Lines: 9}}
 	b.Details = []Detail{{Task: task, Slot: 1, LastLine: "last"}}
 	y.must(y.commit(t.Context(), b))
 	for query, want := range map[string][]string{
 		`SELECT concat_ws('|', step, item, alt, attempt, generation, state, failure_kind, exit_code, signal, reason, worker, log_day, extract(epoch FROM started_at) * 1000) FROM oarlock.attempts`: {"1|i|2|3|4|failed|exit|0|9|why|w1|1970-01-02|86400001.000000"},
 		`SELECT concat_ws('|', outcome, state, message, decided_at IS NOT NULL) FROM oarlock.controls`:                                                                                              {"refused|running|no|t"},
 		`SELECT concat_ws('|', kind, extract(epoch FROM at) * 1000, worker, epoch, seq, step, item, alt, message) FROM oarlock.events ORDER BY seq`:                                                 {"skip|5.000000|w1|1|0|1|i|2|x", "lost|6.000000|w1|1|1|y"},
-		`SELECT concat_ws('|', log_day, step, item, alt, attempt, seq, stream, extract(epoch FROM at), data, final, reason, dropped_bytes) FROM oarlock.log_chunks`:                                 {`1970-01-02|1|i|2|3|7|2|1.000001|\x00ff|t|exit|8`},
+		`SELECT concat_ws('|', log_day, step, item, alt, attempt, seq, stream, extract(epoch FROM at), data, final, reason, dropped_bytes, lines) FROM oarlock.log_chunks`:                          {`1970-01-02|1|i|2|3|7|2|1.000001|\x00ff|t|exit|8|9`},
 	} {
 		if got := y.list(query); !slices.Equal(got, want) {
 			t.Errorf("%s\ngot  %v\nwant %v", query, got, want)

@@ -95,7 +95,7 @@ type flush struct {
 func newFlush(j *journal) *flush {
 	f := &flush{
 		runs: flushRows{columns: 23}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
-		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 14}, keeps: flushRows{columns: 8},
+		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 15}, keeps: flushRows{columns: 8},
 		approvals: flushRows{columns: 10},
 		formats:   []int16{1},
 	}
@@ -361,6 +361,7 @@ func (f *flush) addChunk(n int64, b *Batch, c *Chunk) {
 	r.bool(c.Final)
 	r.textOrNull(c.Reason)
 	r.int(c.Dropped)
+	r.int(c.Lines)
 }
 
 func (f *flush) addKeep(n int64, b *Batch, t *dagrun.TaskRecord, k *Keep) {

@@ -172,7 +172,7 @@ func (l *Loaded) take(t *taskRow) error {
 	}
 	l.Saved.Tasks = append(l.Saved.Tasks, record)
 	if t.day != nil && (record.State == dagrun.TaskRunning || record.LogGoesOn()) {
-		l.Logs = append(l.Logs, LogEnd{Task: record.ID, Attempt: record.Attempt, Day: *t.day, Next: t.next, Final: t.final})
+		l.Logs = append(l.Logs, LogEnd{Task: record.ID, Attempt: record.Attempt, Day: *t.day, Next: t.next, Lines: t.lines, Final: t.final})
 	}
 	return t.settle(&record, l)
 }

@@ -181,6 +181,7 @@ func arguments(chunks []Chunk) pgx.StrictNamedArgs {
 		"finals":     column(chunks, func(c *Chunk) bool { return c.Final }),
 		"reasons":    column(chunks, func(c *Chunk) string { return c.Reason }),
 		"dropped":    column(chunks, func(c *Chunk) int64 { return c.Dropped }),
+		"lines":      column(chunks, func(c *Chunk) int64 { return c.Lines }),
 	}
 }
 

@@ -21,9 +21,9 @@ func BenchmarkAppendLogs(b *testing.B) {
 	}
 }
 
-const bareInsert = `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
-	SELECT a, b, c, d, e, f, g, h, i, j, k, l, m FROM unnest(@days::date[], @chunk_runs::bigint[], @steps::int[], @items::text[], @alts::int[], @attempts::int[], @seqs::int[],
-	                     @streams::smallint[], @ats::timestamptz[], @data::bytea[], @finals::bool[], @reasons::text[], @dropped::bigint[]) u (a, b, c, d, e, f, g, h, i, j, k, l, m)`
+const bareInsert = `INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes, lines)
+	SELECT a, b, c, d, e, f, g, h, i, j, k, l, m, n FROM unnest(@days::date[], @chunk_runs::bigint[], @steps::int[], @items::text[], @alts::int[], @attempts::int[], @seqs::int[],
+	                     @streams::smallint[], @ats::timestamptz[], @data::bytea[], @finals::bool[], @reasons::text[], @dropped::bigint[], @lines::bigint[]) u (a, b, c, d, e, f, g, h, i, j, k, l, m, n)`
 
 func benchAppend(b *testing.B, batch int) {
 	room := newLogRoom(b)
@@ -55,6 +55,19 @@ func benchAppend(b *testing.B, batch int) {
 	b.ReportMetric(megabytes/own.cpu.Seconds(), "MB/s-append-cpu")
 	b.ReportMetric(megabytes/twin.cpu.Seconds(), "MB/s-bare-cpu")
 	b.ReportMetric(twin.cpu.Seconds()/own.cpu.Seconds(), "of-bare-cpu")
+}
+
+// BenchmarkLogWindow reads 500 lines from the middle and from the end of a log of 16,000 chunks.
+func BenchmarkLogWindow(b *testing.B) {
+	w, claim, log := logging(b)
+	w.long(b, log, 16_000, 100)
+	for name, from := range map[string]int64{"middle": 8_000, "end": 0} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				window(b, w.store, LogWindowQuery{Run: claim.Run, Step: "a", From: from})
+			}
+		})
+	}
 }
 
 // meter counts the time that something takes, and the processor time of it here and in a backend.

@@ -183,7 +183,7 @@ func TestAppendLogs_TellsOtherContentApart(t *testing.T) {
 	w.append(t, log.chunk(0, "x"))
 	for name, change := range map[string]func(*Chunk){
 		"data": func(c *Chunk) { c.Data = []byte("X") }, "stream": func(c *Chunk) { c.Stream = StreamStderr }, "final": func(c *Chunk) { c.Final = true },
-		"reason": func(c *Chunk) { c.Reason = "r" }, "dropped": func(c *Chunk) { c.Dropped = 1 },
+		"reason": func(c *Chunk) { c.Reason = "r" }, "dropped": func(c *Chunk) { c.Dropped = 1 }, "lines": func(c *Chunk) { c.Lines = 1 },
 	} {
 		c := log.chunk(0, "x")
 		change(&c)

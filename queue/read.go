@@ -334,7 +334,7 @@ func (r *logReader) chunks(ctx context.Context, logs []*openLog, limit, each int
 	args["froms"] = of(logs, func(l *openLog) int { return l.next })
 	args["max_rows"], args["max_each"] = limit, each
 	return list(ctx, r.store, chunksSQL, args, func(row pgx.CollectableRow) (c placed, err error) {
-		err = row.Scan(&c.place, &c.Seq, &c.Stream, &c.At, &c.Data, &c.Final, &c.Reason, &c.Dropped)
+		err = row.Scan(&c.place, &c.Seq, &c.Stream, &c.At, &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines)
 		if err == nil {
 			l := logs[c.place-1]
 			c.Run, c.Task, c.Attempt, c.Day, c.Step = r.query.Run, l.task, l.attempt, l.day, r.name(l.task)

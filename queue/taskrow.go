@@ -19,6 +19,7 @@ type taskRow struct {
 	outputs, grown, settled                                 []byte
 	nextAt, deadline, startedAt, attemptAt, finishedAt, day *time.Time
 	next                                                    int
+	lines                                                   int64
 	final                                                   bool
 }
 
@@ -27,7 +28,7 @@ func (t *taskRow) targets() []any {
 	return []any{
 		&t.run, &r.ID.Step, &r.ID.Item, &r.ID.Alt, &r.Seq, &r.Generation, &t.state, &r.Attempt, &r.Reason, &t.kind, &t.exit, &t.signal,
 		&t.outputs, &r.Tolerated, &r.Retries, &r.PublishTries, &r.Publishing, &t.request, &r.RequestBy, &t.marked, &t.nextAt, &t.deadline,
-		&t.ref, &t.cacheKey, &t.grown, &t.startedAt, &t.attemptAt, &t.finishedAt, &t.settled, &t.day, &t.next, &t.final,
+		&t.ref, &t.cacheKey, &t.grown, &t.startedAt, &t.attemptAt, &t.finishedAt, &t.settled, &t.day, &t.next, &t.lines, &t.final,
 	}
 }
 

@@ -30,12 +30,16 @@ type LogName struct {
 	Task    dagrun.TaskID
 	Attempt int
 	Day     time.Time
-	Next    int // number of its first chunk: not 0 where it goes on
+	Next    int   // number of its first chunk: not 0 where it goes on
+	Lines   int64 // begun before that chunk
 }
 
 func (d *driver) logName(a dagrun.Action) LogName {
 	row, _ := d.run.Task(a.Task)
-	name := LogName{Run: d.claim.Run, Task: a.Task, Attempt: a.Attempt, Day: queue.LogDay(row.AttemptAt), Next: d.left[a.Task].Next}
+	left := d.left[a.Task]
+	name := LogName{
+		Run: d.claim.Run, Task: a.Task, Attempt: a.Attempt, Day: queue.LogDay(row.AttemptAt), Next: left.Next, Lines: left.Lines,
+	}
 	delete(d.left, a.Task)
 	return name
 }
@@ -86,7 +90,7 @@ func (d *driver) leaveLogs(ctx context.Context) {
 		chunks, _ := log.Close(ctx, "")
 		end := queue.LogEnd{Task: task}
 		for _, c := range chunks {
-			end.Attempt, end.Day, end.Next = c.Attempt, c.Day, c.Seq
+			end.Attempt, end.Day, end.Next, end.Lines = c.Attempt, c.Day, c.Seq, c.Lines
 			if c.Final && len(c.Data) == 0 && c.Dropped == 0 {
 				break
 			}
@@ -122,7 +126,7 @@ func (d *driver) takeUpLogs(left *queue.Loaded, settled map[dagrun.TaskID]bool) 
 // endLog writes the final marker of a log that nobody here has open.
 func (d *driver) endLog(end queue.LogEnd, word string) {
 	d.extra.chunks = append(d.extra.chunks, queue.Chunk{
-		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next,
+		Run: d.claim.Run, Task: end.Task, Attempt: end.Attempt, Day: end.Day, Seq: end.Next, Lines: end.Lines,
 		At: at(d.worker.clock.now()), Final: true, Reason: word,
 	})
 }

@@ -148,8 +148,8 @@ func (m *Memory) closeLog(r *run, row *taskRow) {
 	}
 	end := queue.Chunk{Run: r.id, Task: row.ID, Attempt: row.Attempt, Day: row.day, At: m.now(), Stream: queue.StreamOarlock, Data: []byte{}, Final: true, Reason: word}
 	if l := m.logs[keyOf(&end)]; l != nil {
-		next, final := l.end()
-		if end.Seq = next; final {
+		next, lines, final := l.end()
+		if end.Seq, end.Lines = next, lines; final {
 			return
 		}
 	}

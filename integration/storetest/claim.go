@@ -285,7 +285,7 @@ func (m *Memory) left(r *run) *queue.Loaded {
 		if row.State == dagrun.TaskRunning || row.LogGoesOn() {
 			end := queue.LogEnd{Task: row.ID, Attempt: row.Attempt, Day: row.day}
 			if log := m.logs[attemptKey{r.id, row.ID, row.Attempt}]; log != nil {
-				end.Next, end.Final = log.end()
+				end.Next, end.Lines, end.Final = log.end()
 			}
 			l.Logs = append(l.Logs, end)
 		}

@@ -17,13 +17,13 @@ const maxChunks = 1000 // that one ReadLogs gives
 // attemptLog is the log of one attempt, by number.
 type attemptLog struct{ chunks []queue.Chunk }
 
-// end is the number of the next chunk, and whether none is to come.
-func (l *attemptLog) end() (next int, final bool) {
+// end is the number of the next chunk, how many lines began before it, and whether none is to come.
+func (l *attemptLog) end() (next int, lines int64, final bool) {
 	if len(l.chunks) == 0 {
-		return 0, false
+		return 0, 0, false
 	}
 	last := l.chunks[len(l.chunks)-1]
-	return last.Seq + 1, last.Final
+	return last.Seq + 1, last.Lines, last.Final
 }
 
 func keyOf(c *queue.Chunk) attemptKey { return attemptKey{c.Run, c.Task, c.Attempt} }
@@ -89,7 +89,7 @@ func (m *Memory) conflicts(c *queue.Chunk) bool {
 		return false
 	}
 	old := l.find(c.Seq)
-	return old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final || old.Stream != c.Stream || old.Reason != c.Reason || old.Dropped != c.Dropped)
+	return old != nil && (!bytes.Equal(old.Data, c.Data) || old.Final != c.Final || old.Stream != c.Stream || old.Reason != c.Reason || old.Dropped != c.Dropped || old.Lines != c.Lines)
 }
 
 // Followed says whether somebody reads the log of a run while it is written.

@@ -397,6 +397,9 @@ CREATE TABLE oarlock.log_chunks (
     final         bool   NOT NULL DEFAULT false,
     reason        text,
     dropped_bytes bigint NOT NULL DEFAULT 0,
+    -- How many lines of the attempt had begun by the end of this chunk, over all streams. A line begins with the first byte of
+    -- a stream, after a newline of the same stream, and after dropped bytes.
+    lines         bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (log_day, run_id, step, item, alt, attempt, seq)
 ) PARTITION BY RANGE (log_day);
 

@@ -372,11 +372,11 @@ END $$;
 CREATE FUNCTION oarlock.cancel_tasks(r oarlock.runs, why text, ended timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason)
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, lines)
     SELECT t.log_day, t.run_id, t.step, t.item, t.alt, t.attempt, coalesce(l.last + 1, 0), 0, ended, '', true,
-           CASE WHEN t.state = 'running' THEN 'lost' ELSE 'canceled' END
+           CASE WHEN t.state = 'running' THEN 'lost' ELSE 'canceled' END, coalesce(l.lines, 0)
       FROM oarlock.tasks t
-     CROSS JOIN LATERAL (SELECT max(c.seq) AS last, coalesce(bool_or(c.final), false) AS final FROM oarlock.log_chunks c
+     CROSS JOIN LATERAL (SELECT max(c.seq) AS last, max(c.lines) AS lines, coalesce(bool_or(c.final), false) AS final FROM oarlock.log_chunks c
                           WHERE (c.log_day, c.run_id, c.step, c.item, c.alt, c.attempt) = (t.log_day, t.run_id, t.step, t.item, t.alt, t.attempt)) l
      WHERE t.run_id = r.run_id AND t.log_day IS NOT NULL AND NOT l.final
        AND (t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing);

@@ -58,7 +58,7 @@ CREATE TYPE oarlock.flush_note AS (
 
 CREATE TYPE oarlock.flush_chunk AS (
     n bigint, log_day date, run_id bigint, step bigint, item text, alt bigint, attempt bigint, seq bigint, stream bigint,
-    at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint
+    at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint
 );
 
 -- What a task put out, to be found again by the step's later tasks with the same key.

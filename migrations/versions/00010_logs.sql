@@ -126,20 +126,20 @@ COMMENT ON FUNCTION oarlock.silent_end(bigint, int, text, int, int, date) IS 'In
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_chunks(run bigint, steps int[], items text[], alts int[], attempts int[], days date[], froms int[], max_rows int,
     max_each int)
-RETURNS TABLE (place int, seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
+RETURNS TABLE (place int, seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    SELECT w.n::int, c.seq, c.stream, c.at, c.data, c.final, c.reason, c.dropped_bytes
+    SELECT w.n::int, c.seq, c.stream, c.at, c.data, c.final, c.reason, c.dropped_bytes, c.lines
       FROM oarlock.visible_run(run) r
      CROSS JOIN unnest(steps, items, alts, attempts, days, froms) WITH ORDINALITY w (step, item, alt, attempt, log_day, first, n)
      CROSS JOIN LATERAL (
-           (SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes -- one range of the key in one partition
+           (SELECT x.seq, x.stream, x.at, x.data, x.final, x.reason, x.dropped_bytes, x.lines -- one range of the key in one partition
               FROM oarlock.log_chunks x
              WHERE x.log_day = w.log_day AND x.run_id = r.run_id AND x.step = w.step AND x.item = w.item AND x.alt = w.alt
                AND x.attempt = w.attempt AND x.seq >= coalesce(w.first, 0)
              ORDER BY x.seq LIMIT coalesce(max_each, 1000))
            UNION ALL
-           SELECT 0, 0::smallint, e.at, ''::bytea, true, e.word, 0
+           SELECT 0, 0::smallint, e.at, ''::bytea, true, e.word, 0, 0
              FROM oarlock.silent_end(r.run_id, w.step, w.item, w.alt, w.attempt, w.log_day) e
             WHERE coalesce(w.first, 0) = 0 AND coalesce(max_each, 1000) > 0) c
      ORDER BY w.n, c.seq LIMIT coalesce(max_rows, 1000);
@@ -192,6 +192,180 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz) IS 'Internal: where the end of a log begins.';
 
+-- Chunks in which up to most lines of a log stand, from the line numbered first on; without a first, the last ones. They are
+-- found by what each chunk says of how many lines had begun, so that nothing before them is read. Chunks are left out that
+-- hold nothing of these lines: of another stream than the wanted one, or of a line that began before or is long enough.
+--
+-- What is read is bounded: by max_bytes, then by a quarter of them for what goes on of lines that are under way, and by
+-- 4,000 chunks that are looked at.
+--
+-- Each row has the number of lines that had begun before the chunk. The last row, which alone has an attempt, says of the
+-- whole log: seq, its last chunk; total, its lines; final, reason. And of the window: that it shows of the lines from
+-- before + 1 to lines, and that the chunks up to looked were looked at. No row at all: no such run, step or attempt.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.log_window(run bigint, of_step text, of_item text, of_attempt int, first bigint, most int, only_stream int, max_bytes int)
+RETURNS TABLE (seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint, before bigint, attempt int, total bigint, looked int)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    max_chunks CONSTANT int := 4000;
+    max_line   CONSTANT int := 16384; -- of a line more is not shown
+    log     record;
+    last    record;
+    chunk   record;
+    low     int := 0;
+    high    int;
+    middle  int;
+    reached bigint;
+    counted bigint := 0;    -- lines of the wanted stream
+    bytes   bigint := 0;
+    done    int;            -- the last chunk looked at
+    begun   bigint;
+    upto    bigint;         -- number of the last line of the window, once it is known
+    ends    int[] := '{NULL,NULL,NULL}'; -- of each stream: its last chunk with data
+    held    bigint[] := '{NULL,NULL,NULL}'; -- how much of its last line was handed over; null: the line is none of the window's
+    awaited bool[]; -- whether its last line goes on, once upto is known
+    place   int;
+BEGIN
+    SELECT s.step, coalesce(of_item, '') AS item, coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt, NULL::int AS attempt, NULL::date AS day
+      INTO log FROM oarlock.log_steps(run) s WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '');
+    SELECT l.attempt, l.log_day INTO log.attempt, log.day
+      FROM (SELECT t.attempt, t.log_day FROM oarlock.tasks t
+             WHERE t.run_id = run AND t.step = log.step AND t.item = log.item AND t.alt = log.alt
+            UNION ALL
+            SELECT a.attempt, a.log_day FROM oarlock.attempts a
+             WHERE a.run_id = run AND a.step = log.step AND a.item = log.item AND a.alt = log.alt) l
+     WHERE l.log_day IS NOT NULL AND (of_attempt IS NULL OR l.attempt = of_attempt)
+     ORDER BY l.attempt DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    most := greatest(coalesce(most, 500), 1);
+    max_bytes := greatest(coalesce(max_bytes, 1048576), 1);
+
+    SELECT x.seq, x.lines, x.final, x.reason INTO last FROM oarlock.log_chunks x
+     WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
+     ORDER BY x.seq DESC LIMIT 1;
+    IF NOT FOUND THEN
+        SELECT -1 AS seq, 0::bigint AS lines, count(*) > 0 AS final, max(e.word) AS reason INTO last
+          FROM oarlock.silent_end(run, log.step, log.item, log.alt, log.attempt, log.day) e;
+    END IF;
+
+    -- The last lines: back from the end until there are enough, or too many bytes. Where no line begins in as many bytes, it
+    -- is the last line, however long ago that began.
+    IF coalesce(first, 0) < 1 THEN
+        first := last.lines + 1;
+        FOR chunk IN SELECT x.stream, octet_length(x.data) AS size, x.lines - lead(x.lines, 1, 0::bigint) OVER (ORDER BY x.seq DESC) AS begun
+                       FROM oarlock.log_chunks x
+                      WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
+                        AND x.attempt = log.attempt
+                      ORDER BY x.seq DESC LIMIT max_chunks LOOP
+            IF only_stream IS NULL OR chunk.stream = only_stream THEN
+                bytes := bytes + chunk.size;
+                EXIT WHEN bytes > max_bytes;
+                counted := counted + chunk.begun;
+            END IF;
+            first := first - chunk.begun;
+            EXIT WHEN counted >= most;
+        END LOOP;
+        first := greatest(least(first, last.lines), 1);
+        IF only_stream IS NULL THEN
+            first := greatest(first, last.lines - most + 1);
+        ELSE
+            most := 2147483647; -- these are the chunks, the oldest of which may have a few lines too many
+        END IF;
+        counted := 0;
+        bytes := 0;
+    END IF;
+
+    -- the first chunk by whose end the line had begun
+    high := last.seq + 1;
+    WHILE low < high LOOP
+        middle := (low::bigint + high) / 2;
+        SELECT x.lines INTO reached FROM oarlock.log_chunks x
+         WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
+           AND x.seq = middle;
+        IF reached < first THEN
+            low := middle + 1;
+        ELSE
+            high := middle;
+        END IF;
+    END LOOP;
+    -- what was lost before the line may stand in chunks that hold nothing else
+    FOR n IN 1 .. 100 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM oarlock.log_chunks x
+             WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
+               AND x.seq = low - 1 AND x.lines = first - 1 AND x.data = '');
+        low := low - 1;
+    END LOOP;
+    SELECT coalesce(max(x.lines), 0) INTO reached FROM oarlock.log_chunks x
+     WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
+       AND x.seq = low - 1;
+    done := low - 1;
+
+    FOR chunk IN SELECT x.seq, x.stream, x.at, x.data, octet_length(x.data) AS size, x.final, x.reason, x.dropped_bytes, x.lines
+                   FROM oarlock.log_chunks x
+                  WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
+                    AND x.attempt = log.attempt AND x.seq >= low
+                  ORDER BY x.seq LIMIT max_chunks LOOP
+        done := chunk.seq;
+        place := chunk.stream + 1;
+        before := reached;
+        begun := chunk.lines - reached;
+        reached := chunk.lines;
+        -- what was dropped may have ended any line
+        IF chunk.dropped_bytes > 0 OR chunk.final THEN
+            held := '{NULL,NULL,NULL}';
+        ELSIF only_stream <> chunk.stream OR begun = 0 AND coalesce(held[place], max_line + 1) > max_line OR upto IS NOT NULL AND NOT awaited[place] THEN
+            CONTINUE;
+        END IF;
+        seq := chunk.seq;
+        stream := chunk.stream;
+        at := chunk.at;
+        data := CASE WHEN only_stream <> chunk.stream THEN '' ELSE chunk.data END;
+        final := chunk.final;
+        reason := chunk.reason;
+        dropped_bytes := chunk.dropped_bytes;
+        lines := chunk.lines;
+        RETURN NEXT;
+        EXIT WHEN upto IS NOT NULL AND chunk.dropped_bytes > 0;
+        IF octet_length(data) > 0 THEN
+            bytes := bytes + chunk.size;
+            counted := counted + chunk.lines - greatest(before, first - 1);
+            ends[place] := seq;
+            held[place] := CASE WHEN begun > 0 THEN 0 ELSE held[place] + chunk.size END;
+        END IF;
+        IF upto IS NULL AND (bytes >= max_bytes OR CASE WHEN only_stream IS NULL THEN reached >= first + most - 1 ELSE counted >= most END) THEN
+            upto := CASE WHEN only_stream IS NULL THEN least(reached, first + most - 1) ELSE reached END;
+            max_bytes := bytes + max_bytes / 4;
+            SELECT array_agg(held[s.n] IS NOT NULL AND (s.n <> place OR reached = upto) AND EXISTS (
+                       SELECT FROM oarlock.log_chunks x
+                        WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
+                          AND x.attempt = log.attempt AND x.seq = ends[s.n] AND get_byte(x.data, octet_length(x.data) - 1) <> 10) ORDER BY s.n)
+              INTO awaited FROM generate_series(1, 3) s (n);
+        ELSIF upto IS NOT NULL AND octet_length(data) > 0 THEN
+            awaited[place] := begun = 0 AND get_byte(data, octet_length(data) - 1) <> 10 AND held[place] <= max_line;
+        END IF;
+        EXIT WHEN upto IS NOT NULL AND (bytes >= max_bytes OR NOT true = ANY (awaited));
+    END LOOP;
+
+    seq := last.seq;
+    stream := NULL;
+    at := NULL;
+    data := NULL;
+    final := last.final;
+    reason := last.reason;
+    dropped_bytes := NULL;
+    before := least(first, last.lines + 1) - 1;
+    lines := greatest(coalesce(upto, reached), before);
+    attempt := log.attempt;
+    total := last.lines;
+    looked := done;
+    RETURN NEXT;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.log_window(bigint, text, text, int, bigint, int, int, int) IS 'Internal: chunks in which lines of a log stand.';
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.read_log(run bigint, step text, item text DEFAULT NULL, attempt int DEFAULT NULL, after int DEFAULT -1, max_rows int DEFAULT 1000)
 RETURNS TABLE (seq int, stream text, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint)
@@ -218,6 +392,7 @@ SELECT seq, data FROM oarlock.read_log(41, 'load', after => 7); -- 7 is the last
 
 -- +goose Down
 DROP FUNCTION oarlock.read_log(bigint, text, text, int, int, int);
+DROP FUNCTION oarlock.log_window(bigint, text, text, int, bigint, int, int, int);
 DROP FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date[], bigint, timestamptz);
 DROP FUNCTION oarlock.read_chunks(bigint, int[], text[], int[], int[], date[], int[], int, int);
 DROP FUNCTION oarlock.silent_end(bigint, int, text, int, int, date);

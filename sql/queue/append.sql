@@ -11,13 +11,13 @@ WITH fence AS MATERIALIZED ( -- taken before anything is read of runs: once it i
      CROSS JOIN unnest(@runs::bigint[], @claims::uuid[]) held (run_id, claim_id)
       JOIN oarlock.runs r ON r.run_id = held.run_id AND r.claim_id = held.claim_id
 ), stored AS (
-    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
-    -- values are looked up by place: rows of thirteen arrays at once cost a third of the rate. The data is one piece, not an
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes, lines)
+    -- values are looked up by place: rows of fourteen arrays at once cost a third of the rate. The data is one piece, not an
     -- array: both sides would copy all of it once more, and the client several times
     SELECT (@days::date[])[c.n], (@chunk_runs::bigint[])[c.n], (@steps::int[])[c.n], (@items::text[])[c.n], (@alts::int[])[c.n],
            (@attempts::int[])[c.n], (@seqs::int[])[c.n], (@streams::smallint[])[c.n], (@ats::timestamptz[])[c.n],
            substr(@data::bytea, (@begins::int[])[c.n], (@sizes::int[])[c.n]),
-           (@finals::bool[])[c.n], nullif((@reasons::text[])[c.n], ''), (@dropped::bigint[])[c.n]
+           (@finals::bool[])[c.n], nullif((@reasons::text[])[c.n], ''), (@dropped::bigint[])[c.n], (@lines::bigint[])[c.n]
       FROM generate_series(1, cardinality(@sizes::int[])) c (n)
      WHERE (@chunk_runs::bigint[])[c.n] IN (SELECT m.run_id FROM mine m)
 ), told AS MATERIALIZED (

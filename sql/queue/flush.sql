@@ -139,8 +139,8 @@ note AS (
     ON CONFLICT (run_id, epoch, seq) WHERE seq IS NOT NULL DO NOTHING
 ),
 chunk AS (
-    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes)
-    SELECT u.log_day, u.run_id, u.step, u.item, u.alt, u.attempt, u.seq, u.stream, u.at, u.data, u.final, u.reason, u.dropped_bytes
+    INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final, reason, dropped_bytes, lines)
+    SELECT u.log_day, u.run_id, u.step, u.item, u.alt, u.attempt, u.seq, u.stream, u.at, u.data, u.final, u.reason, u.dropped_bytes, u.lines
       FROM unnest(@chunks::oarlock.flush_chunk[]) u WHERE (SELECT hits FROM held)[u.n]
     ON CONFLICT DO NOTHING
 ),

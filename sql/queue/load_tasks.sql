@@ -13,13 +13,13 @@ WITH RECURSIVE part (upto, bytes) AS ( -- run by run, so that nothing is unpacke
 )
 SELECT x.upto, t.run_id, t.step, t.item, t.alt, t.seq, t.generation, t.state, t.attempt, t.reason, t.failure_kind, t.exit_code, t.signal, t.outputs,
        t.tolerated, t.retries, t.publish_tries, t.publishing, t.request, t.request_by, t.marked, t.next_attempt_at, t.deadline,
-       t.external_ref, t.cache_key, t.grown, t.started_at, t.attempt_at, t.finished_at, t.settled, t.log_day, coalesce(e.seq + 1, 0) AS next, coalesce(e.final, false) AS final
+       t.external_ref, t.cache_key, t.grown, t.started_at, t.attempt_at, t.finished_at, t.settled, t.log_day, coalesce(e.seq + 1, 0) AS next, coalesce(e.lines, 0) AS lines, coalesce(e.final, false) AS final
   FROM (SELECT max(p.upto) AS upto FROM part p) x
  CROSS JOIN LATERAL unnest((@runs::bigint[])[:x.upto], (@claims::uuid[])[:x.upto]) a (run_id, claim_id)
   JOIN oarlock.runs r ON r.run_id = a.run_id AND r.claim_id = a.claim_id
   JOIN oarlock.tasks t ON t.run_id = r.run_id
   LEFT JOIN LATERAL (
-       SELECT c.seq, c.final FROM oarlock.log_chunks c
+       SELECT c.seq, c.lines, c.final FROM oarlock.log_chunks c
         WHERE c.log_day = t.log_day AND c.run_id = t.run_id AND c.step = t.step AND c.item = t.item AND c.alt = t.alt AND c.attempt = t.attempt
         ORDER BY c.seq DESC LIMIT 1) e ON t.state IN ('running', 'finishing') OR t.state = 'retrying' AND t.publishing
  ORDER BY t.run_id + 0, t.step, t.item, t.alt -- + 0: in the order of the key, the plan would go through all tasks there are

@@ -27,7 +27,7 @@ func (r *Rig) followed(run queue.RunID) bool {
 }
 
 func (l logs) Open(name worker.LogName) worker.Log {
-	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day, Seq: name.Next}
+	at := queue.Chunk{Run: name.Run, Task: name.Task, Attempt: name.Attempt, Day: name.Day, Seq: name.Next, Lines: name.Lines}
 	return log{l.shipper.Open(at, nil)}
 }
 

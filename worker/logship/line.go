@@ -11,7 +11,8 @@ import (
 type line struct {
 	log     *Log
 	spool   *spool
-	next    int   // number of the next piece
+	next    int // number of the next piece
+	count   queue.LineCounter
 	sending int   // pieces under way, at the front
 	dropped int64 // bytes, as far as the chunks say so
 	closing *closing
@@ -140,7 +141,11 @@ func (n *line) chunk(p *piece) queue.Chunk {
 		}
 	}
 	c := n.log.at
-	c.Seq, c.Stream, c.At, c.Data, c.Dropped = p.seq, p.stream, p.at, p.data, p.dropped
+	c.Seq, c.Stream, c.At, c.Data, c.Dropped, c.Lines = p.seq, p.stream, p.at, p.data, p.dropped, p.lines
+	if !p.counted {
+		n.count.Count(&c)
+		p.counted, p.lines = true, c.Lines
+	}
 	return c
 }
 
@@ -258,6 +263,7 @@ func (n *line) marker(reason string, dropped int64) queue.Chunk {
 	if n.dropped > 0 {
 		c.Data = fmt.Appendf(nil, "log incomplete: %d bytes were dropped\n", n.dropped)
 	}
+	n.count.Count(&c)
 	return c
 }
 

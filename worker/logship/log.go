@@ -41,6 +41,8 @@ type piece struct {
 	since   time.Time // on the local clock, when its first byte came
 	dropped int64     // bytes lost before it
 	seq     int
+	lines   int64 // of its chunk, once counted
+	counted bool
 	taken   bool // does not change any more
 	sent    bool // has a number, and may have been stored
 	spooled bool // its bytes are on disk, at offset

@@ -82,7 +82,7 @@ func (s *store) put(chunks []queue.Chunk) {
 		switch {
 		case c.Seq < len(rows):
 			old := rows[c.Seq]
-			same := old.Stream == c.Stream && old.Final == c.Final && old.Dropped == c.Dropped && old.At.Equal(c.At) && bytes.Equal(old.Data, c.Data)
+			same := old.Stream == c.Stream && old.Final == c.Final && old.Dropped == c.Dropped && old.Lines == c.Lines && old.At.Equal(c.At) && bytes.Equal(old.Data, c.Data)
 			s.check(same, "run %d: chunk %d was sent again with another content", c.Run, c.Seq)
 		case c.Seq > len(rows):
 			s.check(false, "run %d: chunk %d after %d", c.Run, c.Seq, len(rows)-1)
@@ -133,8 +133,22 @@ func (s *store) end(t *testing.T, run queue.RunID, written int, content []byte) 
 		t.Fatalf("run %d: no final marker after %d chunks", run, len(rows))
 	}
 	position := 0
+	var lines int64
+	open := map[queue.Stream]bool{}
 	for _, c := range rows {
 		position += int(c.Dropped)
+		if c.Dropped > 0 {
+			clear(open)
+		}
+		for _, b := range c.Data {
+			if !open[c.Stream] {
+				lines++
+			}
+			open[c.Stream] = b != '\n'
+		}
+		if c.Lines != lines {
+			t.Fatalf("run %d: %d lines by the end of chunk %d, it says %d", run, lines, c.Seq, c.Lines)
+		}
 		if c.Stream == queue.StreamOarlock {
 			continue
 		}

@@ -120,12 +120,12 @@ func (s *Shipper) Hurry() {
 	}
 }
 
-// Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, and from which Seq on. Secrets are masked in it.
+// Open starts the log of an attempt, or goes on with it: at says of which, by its Run, Task, Attempt and Day, from which Seq on, and how many Lines began before. Secrets are masked in it.
 func (s *Shipper) Open(at queue.Chunk, secrets []string) *Log {
 	l := &Log{shipper: s, at: at}
 	l.Mask(secrets)
 	l.streams = [2]stream{{l, queue.StreamStdout}, {l, queue.StreamStderr}}
-	l.line = &line{log: l, spool: s.spool, next: at.Seq}
+	l.line = &line{log: l, spool: s.spool, next: at.Seq, count: queue.LineCounter{Lines: at.Lines}}
 	return l
 }
 

@@ -93,6 +93,7 @@ var planted = map[string][]string{
 	"s8_two_running":    {`UPDATE oarlock.attempts SET state = 'running', finished_at = NULL WHERE run_id = 2`},
 	"g1_log_gap":        {`DELETE FROM oarlock.log_chunks WHERE seq = 1`, `DELETE FROM oarlock.log_chunks WHERE seq = 0`},
 	"g2_after_the_last": {`UPDATE oarlock.log_chunks SET final = true WHERE seq = 1`},
+	"g5_lines":          {`UPDATE oarlock.log_chunks SET lines = 1 WHERE seq = 1`},
 	"a1_key_twice": {
 		`UPDATE oarlock.runs SET run_key = 'k1' WHERE run_id = 2`,
 		`DELETE FROM oarlock.run_keys WHERE run_key = 'k4'`,

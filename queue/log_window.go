@@ -1,0 +1,242 @@
+package queue
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"regexp"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+// Bounds of what reads lines of logs.
+const (
+	DefaultWindowLines = 500
+	MaxWindowLines     = 1000
+	windowBytes        = 1 << 20 // of one statement; a quarter more where lines go on
+	searchLines        = 1 << 20 // of one statement of a search: the bytes bound it
+	DefaultSearchBytes = 64 << 20
+	DefaultSearchHits  = 100
+	MaxSearchHits      = 1000
+)
+
+var logWindowSQL = sql.Named("queue/log_window")
+
+// LogWindowQuery picks lines of the log of an attempt.
+type LogWindowQuery struct {
+	Run        RunID
+	Step, Item string  // Step as in Ask, a replacement's as load~1
+	Attempt    int     // 0: the latest that may have a log
+	From       int64   // number of the first line; 0: the last Lines lines
+	Lines      int     // at most MaxWindowLines; 0: DefaultWindowLines
+	Stream     *Stream // nil: all
+}
+
+// LogWindow is a part of the log of an attempt, as one moment shows it.
+type LogWindow struct {
+	Attempt    int // 0: none of the task may have a log yet
+	Lines      []LogLine
+	Begin, End int64 // it shows the lines from Begin on, up to and without End, as far as they are of the wanted stream
+	Total      int64 // lines of all streams that have begun
+	Final      bool
+	Reason     string    // of a final log: how the attempt ended, in a word
+	Next       *LogPlace // where FollowLines goes on; nil: lines stand behind the window, or the log is final
+}
+
+// LogPlace is the end of a log as a window found it.
+type LogPlace struct {
+	attempt int
+	next    int // number of the next chunk
+	reader  LineReader
+}
+
+// LogWindow reads some lines of a log that the user may see. What it reads is bounded, however long the log and its lines
+// are: a window may have fewer lines than were asked for, and goes on at its End.
+func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, error) {
+	if q.Lines <= 0 {
+		q.Lines = DefaultWindowLines
+	}
+	q.Lines = min(q.Lines, MaxWindowLines)
+	part, err := s.readWindow(ctx, q)
+	if err != nil {
+		return nil, said("read log", err)
+	}
+	w := &part.LogWindow
+	if extra := len(w.Lines) - q.Lines; extra > 0 && q.From < 1 {
+		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
+	} else if extra > 0 {
+		w.End, w.Lines, w.Next = w.Lines[q.Lines].Number, w.Lines[:q.Lines], nil
+	}
+	return w, nil
+}
+
+// windowPart is a window with how much was read for it.
+type windowPart struct {
+	LogWindow
+
+	bytes int64
+}
+
+// windowRow is a chunk of a window, or as the last one, what the window is.
+type windowRow struct {
+	chunk  Chunk
+	before int64 // lines that had begun before it
+
+	attempt int   // of the last row, as what follows
+	total   int64 // lines that have begun
+	looked  int   // number of the last chunk that was looked at
+}
+
+func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, error) {
+	rows, err := list(ctx, s, logWindowSQL, pgx.StrictNamedArgs{
+		"run": q.Run, "step": q.Step, "item": q.Item, "attempt": given(q.Attempt), "first": given(max(q.From, 0)), "most": q.Lines,
+		"stream": q.Stream, "bytes": windowBytes,
+	}, scanWindow)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return &windowPart{LogWindow: LogWindow{Begin: 1, End: 1, Next: &LogPlace{}}}, s.hasStep(ctx, q)
+	}
+	last := rows[len(rows)-1]
+	part := &windowPart{LogWindow: LogWindow{
+		Attempt: last.attempt, Begin: last.before + 1, End: last.chunk.Lines + 1, Total: last.total, Final: last.chunk.Final, Reason: last.chunk.Reason,
+	}}
+	var reader LineReader
+	for _, row := range rows[:len(rows)-1] {
+		reader.skip(row.before)
+		part.take(reader.Add(&row.chunk))
+		part.bytes += int64(len(row.chunk.Data))
+	}
+	whole, cut := part.End > part.Total, last.looked < last.chunk.Seq
+	part.take(reader.halt(cut, !part.Final && (whole || !cut)))
+	if whole && !part.Final {
+		reader.lines = part.Total
+		part.Next = &LogPlace{attempt: part.Attempt, next: last.chunk.Seq + 1, reader: reader}
+	}
+	return part, nil
+}
+
+func scanWindow(row pgx.CollectableRow) (w windowRow, err error) {
+	c := &w.chunk
+	err = row.Scan(&c.Seq, &c.Stream, (*zeronull.Timestamptz)(&c.At), &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines, &w.before,
+		&w.attempt, &w.total, &w.looked)
+	return w, err
+}
+
+// take adds lines, or how they went on.
+func (w *windowPart) take(lines []LogLine) {
+	for _, line := range lines {
+		if line.Number < w.Begin || line.Number >= w.End {
+			continue
+		}
+		i, known := slices.BinarySearchFunc(w.Lines, line.Number, func(l LogLine, number int64) int { return cmp.Compare(l.Number, number) })
+		if known {
+			w.Lines[i] = line
+		} else {
+			w.Lines = slices.Insert(w.Lines, i, line)
+		}
+	}
+}
+
+// hasStep finds out why there is no window: a task that has no log yet is no error.
+func (s *Store) hasStep(ctx context.Context, q LogWindowQuery) error {
+	r := logReader{store: s, query: LogQuery{Run: q.Run, Step: q.Step, Item: q.Item}}
+	return r.begin(ctx)
+}
+
+// FollowLines goes on behind a window, whose query it takes again: it yields the lines that begin, go on or end, each as a
+// whole, as FollowLogs does chunks. It ends with the log of the attempt, or with its run. Where the task had no log yet,
+// it waits for the first one. It calls idle, which may be nil, whenever it begins to wait.
+func (s *Store) FollowLines(ctx context.Context, q LogWindowQuery, from *LogPlace, idle func()) iter.Seq2[[]LogLine, error] {
+	return func(yield func([]LogLine, error) bool) {
+		reader, attempt := from.reader.clone(), from.attempt
+		logs := s.OpenLogs(LogQuery{Run: q.Run, Step: q.Step, Item: q.Item, Attempt: attempt, From: from.next})
+		for c, err := range logs.Follow(ctx, idle) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if attempt == 0 {
+				attempt = c.Attempt
+			}
+			if c.Attempt != attempt {
+				return
+			}
+			lines := reader.Add(&c)
+			if q.Stream != nil {
+				lines = slices.DeleteFunc(lines, func(l LogLine) bool { return l.Stream != *q.Stream })
+			}
+			if len(lines) > 0 && !yield(lines, nil) || c.Final {
+				return
+			}
+		}
+	}
+}
+
+// LogSearch looks for lines of the log of an attempt.
+type LogSearch struct {
+	Run        RunID
+	Step, Item string
+	Attempt    int // 0: the latest that may have a log
+	Pattern    *regexp.Regexp
+	Stream     *Stream // nil: all
+	From       int64   // number of the first line that is looked at; 0: 1
+	Hits       int     // at most MaxSearchHits; 0: DefaultSearchHits
+	MaxBytes   int64   // how much is looked through; 0: DefaultSearchBytes
+}
+
+// LogHits are lines that a search found.
+type LogHits struct {
+	Attempt int
+	Lines   []LogLine
+	Next    int64 // From of a search that goes on; 0: all lines there are were looked at
+	Final   bool  // there will be no others
+}
+
+// SearchLog finds lines whose text, as a LogLine has it, matches. It stops early, and says where, at its bounds, or when ctx
+// is over and it has looked at something.
+func (s *Store) SearchLog(ctx context.Context, q LogSearch) (*LogHits, error) {
+	if q.Hits <= 0 {
+		q.Hits = DefaultSearchHits
+	}
+	if q.MaxBytes <= 0 {
+		q.MaxBytes = DefaultSearchBytes
+	}
+	hits := &LogHits{Attempt: q.Attempt, Next: max(q.From, 1)}
+	for most := min(q.Hits, MaxSearchHits); q.MaxBytes > 0; {
+		part, err := s.readWindow(ctx, LogWindowQuery{
+			Run: q.Run, Step: q.Step, Item: q.Item, Attempt: hits.Attempt, From: hits.Next, Lines: searchLines, Stream: q.Stream,
+		})
+		if err != nil {
+			if ctx.Err() != nil && hits.Attempt != 0 && hits.Next > max(q.From, 1) {
+				return hits, nil
+			}
+			return nil, said("search log", err)
+		}
+		hits.Attempt = part.Attempt // a later one is another log
+		for _, line := range part.Lines {
+			if !q.Pattern.Match(bytes.TrimSuffix(line.Text, []byte("\r"))) {
+				continue
+			}
+			if len(hits.Lines) == most {
+				hits.Next = line.Number
+				return hits, nil
+			}
+			line.Text = bytes.Clone(line.Text) // it was a part of its chunk
+			hits.Lines = append(hits.Lines, line)
+		}
+		if hits.Next, hits.Final = part.End, part.Final; part.End > part.Total {
+			hits.Next = 0
+			return hits, nil
+		}
+		hits.Final = false
+		q.MaxBytes -= max(part.bytes, 1)
+	}
+	return hits, nil
+}

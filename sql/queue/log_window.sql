@@ -1,0 +1,6 @@
+-- Purpose: the chunks in which some lines of a log stand, found by the number of the first; the last row says which these are
+-- Index: tasks_pkey, attempts_pkey; log_chunks' key, at most 35 times for one entry, and two ranges
+-- Locks: none
+SELECT w.seq, coalesce(w.stream, 0), w.at, w.data, w.final, coalesce(w.reason, ''), coalesce(w.dropped_bytes, 0), w.lines, w.before,
+       coalesce(w.attempt, 0), coalesce(w.total, 0), coalesce(w.looked, 0)
+  FROM oarlock.log_window(@run, @step, @item, @attempt::int, @first::bigint, @most::int, @stream::int, @bytes::int) w
