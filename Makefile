@@ -44,7 +44,7 @@ RACED := $(addprefix $(MODULE)/,worker worker/% internal/listen internal/pglink 
 ALONE := $(MODULE)/integration
 
 # All others. Those that take longest begin first, so that none is left to end alone.
-LONG := $(addprefix $(MODULE)/,queue integration/storetest cmd/oarlock/internal/cli migrations)
+LONG := $(addprefix $(MODULE)/,queue integration/browser integration/storetest cmd/oarlock/internal/cli migrations)
 PLAIN = $(filter-out $(RACED) $(ALONE),$(PACKAGES))
 
 # Packages whose tests are about a server; `make check` leaves them out. Those of others that want one skip under -short.

@@ -1,0 +1,88 @@
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+const (
+	browserEnv = "OARLOCK_TEST_BROWSER" // what tools/ensure-browser prints: where it names a program, nothing here skips
+	toolFolder = "../../tools/browser"
+	modules    = "../../.cache/browser/node_modules/playwright-core"
+)
+
+// verdict is what the runner says of one script.
+type verdict struct {
+	Name string
+	OK   bool
+	Ms   int    // from an empty context until it was closed
+	Why  string // a line for each thing that was wrong
+}
+
+// needBrowser skips a test where a browser, Node, or what tools/browser pins is missing.
+func needBrowser(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	missing := ""
+	if _, err := exec.LookPath("node"); err != nil {
+		missing = "Node: on Debian, apt-get install nodejs npm"
+	}
+	if _, err := os.Stat(modules); err != nil {
+		missing = "modules of tools/browser: run tools/ensure-browser"
+	}
+	path := os.Getenv(browserEnv)
+	if path == "" && !slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, isProgram) || path == "none" {
+		missing = "Chromium: on Debian, apt-get install chromium, then tools/ensure-browser"
+	}
+	switch {
+	case missing == "":
+	case path != "" && path != "none":
+		t.Fatalf("%s is %s, and there is no %s", browserEnv, path, missing)
+	default:
+		t.Skip("no " + missing)
+	}
+}
+
+func isProgram(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// runScripts runs the scripts of a folder, or those of tools/browser where it is "", against the pages at base. They learn of
+// the world as JSON. With OARLOCK_TEST_SHOTS=FOLDER they leave pictures there.
+func runScripts(t *testing.T, base, folder string, world any) []verdict {
+	t.Helper()
+	text, err := json.Marshal(world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{filepath.Join(toolFolder, "run.mjs"), "--json", "--base", base, "--world", string(text)}
+	if folder != "" {
+		args = append(args, "--scripts", folder)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	var verdicts []verdict
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var v verdict
+		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+			t.Fatalf("%v: %s", err, lines.Bytes())
+		}
+		verdicts = append(verdicts, v)
+	}
+	failed := slices.ContainsFunc(verdicts, func(v verdict) bool { return !v.OK })
+	if said.Len() > 0 || len(verdicts) == 0 || (err != nil) != failed {
+		t.Fatalf("the runner: %v\n%s", err, said.Bytes())
+	}
+	return verdicts
+}

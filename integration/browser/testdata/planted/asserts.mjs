@@ -1,0 +1,1 @@
+export default async ({ expect }) => expect.equal(1, 2, 'one is two')

@@ -1,0 +1,20 @@
+// Nothing is wrong here but what each helper is to refuse.
+export default async ({ open, axe, each, noSidewaysScroll, tabTo, clicks, press, until, page, expect }) => {
+	await open('/missing', 404)
+	await expect.rejects(open('/missing'), /the status of \/missing is 404/)
+	await expect.rejects(open('/hidden'), /heading of \/hidden does not show/)
+	await open('/wide')
+	await expect.rejects(each(noSidewaysScroll), /scrolls sideways by \d+ px 390 px, light/)
+	await open('/focus')
+	await expect.rejects(tabTo('#on'), /focus of #on does not show/)
+	await open('/sound')
+	await axe()
+	await expect.rejects(tabTo('p'), /Tab does not reach p/)
+	await tabTo('#on')
+	await press('Enter')
+	await until('the link is followed', () => location.pathname === '/wide')
+	await page.goBack()
+	const click = clicks(1)
+	await click('#on')
+	await expect.rejects(click('#on'), /more than 1 clicks/)
+}

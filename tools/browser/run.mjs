@@ -1,0 +1,218 @@
+// Runs scripts against pages in the system's own Chromium, each in a fresh context:
+//   node run.mjs --base URL [--world JSON] [--json] [NAME…]
+// A script is scripts/NAME.mjs. Its default export gets the helpers below; `export const options` goes to the context.
+// A script fails on what it asserts, and on any page error, console error, violation of the CSP, dialog, request that leaves
+// the base, and on HTML that html-validate refuses. One line a script; --json prints these as objects.
+//
+// Environment: OARLOCK_TEST_BROWSER is the program, OARLOCK_TEST_SHOTS a folder for pictures. What package.json pins is in
+// .cache/browser, where tools/ensure-browser installs it. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
+import assert from 'node:assert/strict'
+import { accessSync, constants, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+
+const { values: flags, positionals: names } = parseArgs({
+	allowPositionals: true,
+	options: { base: { type: 'string' }, world: { type: 'string', default: '{}' }, scripts: { type: 'string' }, json: { type: 'boolean' } },
+})
+if (!flags.base) {
+	console.error('usage: node run.mjs --base URL [--world JSON] [--scripts FOLDER] [--json] [NAME…]')
+	process.exit(2)
+}
+
+const modules = fileURLToPath(new URL('../../.cache/browser/', import.meta.url))
+const require = createRequire(modules)
+const { chromium } = require('playwright-core')
+const { HtmlValidate, StaticConfigLoader } = require('html-validate')
+const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
+
+const patience = 30_000 // for one step of a script: on a machine that stands still it waits, and says nothing wrong
+const schemes = ['light', 'dark']
+const widths = [1560, 390]
+const axeRules = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }
+
+const validator = new HtmlValidate(new StaticConfigLoader({
+	root: true,
+	extends: ['html-validate:recommended'],
+	rules: {
+		'doctype-style': 'off', // both cases are HTML
+		'no-trailing-whitespace': 'off', // templates leave it, readers never see it
+		'no-implicit-button-type': 'off', // in a form, a button without a type submits it, which is meant
+		'wcag/h32': 'off', // a form of one search field is sent by Enter, and by the key that phones show for it
+	},
+}))
+
+function findChromium() {
+	if (process.env.OARLOCK_TEST_BROWSER) return process.env.OARLOCK_TEST_BROWSER
+	for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
+		for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+			const path = join(folder, name)
+			try {
+				accessSync(path, constants.X_OK)
+				return path
+			} catch { /* the next one */ }
+		}
+	}
+	throw new Error('no Chromium: on Debian, apt-get install chromium')
+}
+
+// Bench is what one script works with: a page in a context of its own, and what must not happen there.
+class Bench {
+	base = flags.base.replace(/\/$/, '')
+	world = JSON.parse(flags.world)
+	expect = assert
+	wrong = []
+	allowed = []
+
+	constructor(context, page, name) {
+		Object.assign(this, { context, page, name })
+		for (const [key, value] of Object.entries(Object.getOwnPropertyDescriptors(Bench.prototype))) {
+			if (key !== 'constructor') this[key] = value.value.bind(this) // so that scripts may take them apart
+		}
+		page.setDefaultTimeout(patience)
+		context.on('weberror', (e) => this.complain(`page error: ${e.error().message}`))
+		context.on('console', (m) => m.type() === 'error' && this.complain(`console: ${m.text()}`))
+		context.on('dialog', (dialog) => {
+			this.complain(`dialog: ${dialog.message()}`)
+			dialog.dismiss().catch(() => {}) // it may have gone with its page
+		})
+		context.on('request', (r) => r.url().startsWith(this.base + '/') || r.url().startsWith('data:') || this.complain(`request to ${r.url()}`))
+		context.on('response', (r) => r.status() >= 500 && this.complain(`${r.status()} from ${r.url()}`))
+		page.on('crash', () => this.complain('the page crashed'))
+	}
+
+	complain(what) {
+		if (!this.allowed.some((pattern) => pattern.test(what))) this.wrong.push(what)
+	}
+
+	// allow says which complaints this script is about.
+	allow(pattern) { this.allowed.push(pattern) }
+
+	// open goes to a path below the base, wants one of these answers (200), and judges the HTML that the server sent.
+	async open(path, ...statuses) {
+		if (statuses.length === 0) statuses.push(200)
+		for (const status of statuses.filter((s) => s >= 400)) this.allow(new RegExp(`^console: Failed to load resource.* ${status} `))
+		const response = await this.page.goto(this.base + path, { waitUntil: 'load' })
+		assert.ok(statuses.includes(response.status()), `the status of ${path} is ${response.status()}`)
+		assert.ok(await this.page.locator('h1').first().isVisible(), `the heading of ${path} does not show`) // axe finds no fault with a page that is hidden
+		const report = await validator.validateString(await response.text(), path)
+		for (const m of report.results.flatMap((r) => r.messages)) {
+			this.wrong.push(`${path}:${m.line}:${m.column}: ${m.message} (${m.ruleId})`)
+		}
+		return response
+	}
+
+	// each calls look in both schemes and at both widths.
+	async each(look) {
+		const before = this.page.viewportSize()
+		for (const width of widths) {
+			await this.page.setViewportSize({ width, height: 900 })
+			for (const colorScheme of schemes) {
+				await this.page.emulateMedia({ colorScheme })
+				await look(`${width} px, ${colorScheme}`, width, colorScheme)
+			}
+		}
+		await this.page.emulateMedia({ colorScheme: null })
+		await this.page.setViewportSize(before)
+	}
+
+	// axe wants a page that everybody can use, in both schemes and at both widths, without sideways scroll. The dark scheme
+	// is another set of colours and nothing else, so it is asked for contrast alone.
+	async axe() {
+		await this.page.evaluate(axeSource)
+		await this.each(async (where, width, scheme) => {
+			const found = await this.page.evaluate(async (runOnly) => {
+				const { violations } = await globalThis.axe.run(document, { runOnly, resultTypes: ['violations'], preload: false })
+				return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(' | ')}`)
+			}, scheme === 'dark' ? ['color-contrast'] : axeRules)
+			for (const what of found) this.wrong.push(`axe, ${where}: ${what}`)
+			await this.noSidewaysScroll(where)
+			await this.shot(`${width}-${scheme}`)
+		})
+	}
+
+	async noSidewaysScroll(where = '') {
+		const over = await this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+		assert.ok(over <= 0, `scrolls sideways by ${over} px ${where}`)
+	}
+
+	// clicks returns a function that clicks, and refuses to do so more than this many times.
+	clicks(limit) {
+		let left = limit
+		return async (target) => {
+			assert.ok(left-- > 0, `more than ${limit} clicks`)
+			await (typeof target === 'string' ? this.page.locator(target) : target).click()
+		}
+	}
+
+	async press(...keys) {
+		for (const key of keys) await this.page.keyboard.press(key)
+	}
+
+	// tabTo presses Tab until an element has the focus, which must show.
+	async tabTo(target) {
+		const locator = typeof target === 'string' ? this.page.locator(target).first() : target
+		const wanted = await locator.elementHandle()
+		const look = (wanted) => {
+			const at = document.activeElement
+			const { outlineStyle, boxShadow } = getComputedStyle(at)
+			const seen = (globalThis.oarlockTabbed ??= new Set())
+			const again = seen.has(at)
+			seen.add(at)
+			return { there: at === wanted, shows: outlineStyle !== 'none' || boxShadow !== 'none', again }
+		}
+		await this.page.evaluate(() => delete globalThis.oarlockTabbed)
+		for (let at = {}; !at.there;) {
+			await this.press('Tab')
+			at = await this.page.evaluate(look, wanted)
+			assert.ok(at.there || !at.again, `Tab does not reach ${target}`)
+			assert.ok(!at.there || at.shows, `the focus of ${target} does not show`)
+		}
+	}
+
+	// until waits for a function of the page to be true.
+	async until(what, holds, argument) {
+		await this.page.waitForFunction(holds, argument).catch((error) => assert.fail(`${what}: ${error.message}`))
+	}
+
+	async shot(label) {
+		const folder = process.env.OARLOCK_TEST_SHOTS
+		if (!folder) return
+		mkdirSync(folder, { recursive: true })
+		await this.page.screenshot({ path: join(folder, `${this.name}-${label}.png`), fullPage: true })
+	}
+}
+
+async function runScript(browser, folder, name) {
+	const began = performance.now()
+	const script = await import(new URL(`${name}.mjs`, folder))
+	const context = await browser.newContext({ viewport: { width: 1560, height: 900 }, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...script.options })
+	await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)))
+	const bench = new Bench(context, await context.newPage(), name)
+	try {
+		await script.default(bench)
+	} catch (error) {
+		bench.wrong.unshift(error.message)
+		await bench.shot('failed').catch(() => {})
+	}
+	await bench.page.evaluate(() => 0).catch(() => {}) // what the page said before this is here before the answer
+	await context.close()
+	return { name, ok: bench.wrong.length === 0, ms: Math.round(performance.now() - began), why: [...new Set(bench.wrong)].join('\n') }
+}
+
+const folder = flags.scripts ? new URL(`file://${flags.scripts}/`) : new URL('scripts/', import.meta.url)
+const all = readdirSync(folder).filter((file) => file.endsWith('.mjs')).map((file) => file.slice(0, -4)).sort()
+const browser = await chromium.launch({ executablePath: findChromium(), args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+let failed = 0
+try {
+	for (const name of names.length ? names : all) {
+		const result = await runScript(browser, folder, name)
+		failed += result.ok ? 0 : 1
+		console.log(flags.json ? JSON.stringify(result) : result.ok ? `ok ${name} ${result.ms} ms` : `FAIL ${name} ${result.why}`)
+	}
+} finally {
+	await browser.close()
+}
+process.exitCode = failed ? 1 : 0

@@ -1,0 +1,13 @@
+// Who is asked to approve sees what is asked, and what to type.
+export default async ({ open, axe, page, world, clicks, until, expect }) => {
+	await open('/runs')
+	await clicks(1)('nav >> text=Approvals')
+	await until('the approvals', () => document.querySelector('h1').textContent === 'Approvals')
+	await open('/approvals')
+	await axe()
+	const asked = page.locator('[data-row]', { hasText: `#${world.Nightly}` })
+	const text = await asked.innerText()
+	for (const wanted of ['Publish the figures of 2026-11-22?', 'ticket, required', `oarlock approve ${world.Nightly} confirm`]) {
+		expect.ok(text.includes(wanted), `${wanted} in ${text}`)
+	}
+}

@@ -1,0 +1,12 @@
+// Texts that would run, load or break out of something are shown as texts. What they would do fails any script; an element
+// that one of them makes has the attribute data-xss.
+export default async ({ open, page, world, expect, noSidewaysScroll }) => {
+	const asked = world.Texts.slice(0, 3).flatMap((text) => ['/runs?q=', '/runs?dag=', '/jump?q='].map((path) => path + encodeURIComponent(text)))
+	for (const path of ['/runs', '/runs?q=dag:hostile', '/approvals', ...asked]) {
+		await open(path, 200, ...(asked.includes(path) ? [400] : []))
+		expect.equal(await page.locator('[data-xss]').count(), 0, `elements made by texts on ${path}`)
+		await noSidewaysScroll(path)
+	}
+	await open('/runs?q=dag:hostile')
+	expect.ok((await page.locator('body').innerText()).includes('<img src=x onerror='), 'the text is shown')
+}
