@@ -1,8 +1,5 @@
 // Who is asked to approve sees what is asked, and what to type.
-export default async ({ open, axe, page, world, clicks, until, expect }) => {
-	await open('/runs')
-	await clicks(1)('nav >> text=Approvals')
-	await until('the approvals', () => document.querySelector('h1').textContent === 'Approvals')
+export default async ({ open, axe, page, world, expect }) => {
 	await open('/approvals')
 	await axe()
 	const asked = page.locator('[data-row]', { hasText: `#${world.Nightly}` })

@@ -2,7 +2,7 @@
 export const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
 
 export default async ({ open, page, noSidewaysScroll, allow, until }) => {
-	for (const path of ['/runs', '/approvals', '/runs?q=dag:hostile', '/runs?dag=none']) {
+	for (const path of ['/runs', '/approvals']) {
 		await open(path)
 		await noSidewaysScroll(path)
 	}
