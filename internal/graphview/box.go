@@ -27,10 +27,10 @@ func (t texter) box(n Node) box {
 		title.sign, title.signStyle = t.sign(l), l.ansi
 		b.style = l.ansi
 	}
-	if n.Kind == folded {
+	if n.Kind == Folded {
 		title.style, b.style = styleFaint, styleFaint
 	}
-	if n.Kind == folded || n.Kind == Handler {
+	if n.Kind == Folded || n.Kind == Handler {
 		b.frame = t.set.dashed
 	}
 	b.lines = append(b.lines, title)

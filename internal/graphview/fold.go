@@ -71,7 +71,7 @@ func (v View) without(gone []bool, hidden map[int][]int) View {
 }
 
 func (v View) foldNode(rest []int) Node {
-	n := Node{ID: v.Nodes[rest[0]].ID, Label: fmt.Sprintf("… %d more", len(rest)), Kind: folded}
+	n := Node{ID: v.Nodes[rest[0]].ID, Label: fmt.Sprintf("… %d more", len(rest)), Kind: Folded}
 	count := map[string]int{}
 	for _, i := range rest {
 		count[v.Nodes[i].State]++

@@ -82,7 +82,7 @@ func (l lister) line(page *canvas, i int, branch string, shown int) {
 	t := l.t
 	t.detail = min(listLabel, l.t.o.Width-x)
 	style := styleTitle
-	if n.Kind == folded {
+	if n.Kind == Folded {
 		style = styleFaint
 	}
 	x = page.write(x, y, t.fit(n.title()), style)

@@ -27,29 +27,40 @@ const (
 	svgSlack    = 16 // a line between cards that are nearly in line goes straight
 )
 
+const svgTip = `<defs><marker id="oarlock-tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" ` +
+	`markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 1 10 5 0 9 2.5 5z"/></marker></defs>
+`
+
 // SVG draws a view as a self-contained picture that follows the reader's light or dark scheme.
 func SVG(v View) string {
-	steps, handlers := Fold(v, svgFan).split()
 	p := picture{right: svgMinWidth, y: svgMargin}
 	if name := clip(clean(v.Name), svgLabel, "…"); name != "" {
 		p.text("head", svgMargin, p.y+12, name)
 		p.y += 36
 	}
-	p.shelve(steps)
-	p.lane(handlers)
-	p.legend(v)
-	height := p.y + svgMargin
+	p.draw(v)
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="oarlock-title oarlock-desc" `+
 		`width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d">
 <title id="oarlock-title">%[3]s</title>
 <desc id="oarlock-desc">%[4]s</desc>
 <style>
 %[5]s</style>
-<defs><marker id="oarlock-tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" `+
-		`markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 1 10 5 0 9 2.5 5z"/></marker></defs>
-<rect class="page" width="100%%" height="100%%" rx="12"/>
-%[6]s</svg>
-`, p.right+svgMargin, height, escape(titleOf(v)), escape(story(v)), styleCSS, p.body.String())
+%[6]s<rect class="page" width="100%%" height="100%%" rx="12"/>
+%[7]s</svg>
+`, p.right+svgMargin, p.y+svgMargin, escape(titleOf(v)), escape(story(v)), styleCSS, svgTip, p.body.String())
+}
+
+// Link says where the card of a node leads, and whether it is the one that is being looked at.
+type Link func(Node) (href string, selected bool)
+
+// Fragment draws a view as a part of a page, which brings the styles: without a style sheet, a page colour and a name. Each
+// card is a link.
+func Fragment(v View, link Link) string {
+	p := picture{right: svgMinWidth, y: svgMargin, link: link}
+	p.draw(v)
+	return fmt.Sprintf(`<svg role="group" aria-label="%[3]s" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d">
+%[4]s%[5]s</svg>
+`, p.right+svgMargin, p.y+svgMargin, escape(titleOf(v)), svgTip, p.body.String())
 }
 
 func titleOf(v View) string {
@@ -100,6 +111,14 @@ type picture struct {
 	body  strings.Builder
 	right int
 	y     int
+	link  Link // nil: cards lead nowhere
+}
+
+func (p *picture) draw(v View) {
+	steps, handlers := Fold(v, svgFan).split()
+	p.shelve(steps)
+	p.lane(handlers)
+	p.legend(v)
 }
 
 func (p *picture) text(class string, x, y int, s string) {

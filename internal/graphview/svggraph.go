@@ -166,8 +166,16 @@ func (p *picture) card(n Node, x, y int, s size) {
 	if n.State != "" {
 		class += " " + lookFor(n.State).class
 	}
-	if n.Kind == Handler || n.Kind == folded {
+	if n.Kind == Handler || n.Kind == Folded {
 		class += " dashed"
+	}
+	if p.link != nil {
+		href, selected := p.link(n)
+		if selected {
+			class += " sel"
+		}
+		fmt.Fprintf(&p.body, "<a href=\"%s\">", escape(href))
+		defer p.body.WriteString("</a>\n")
 	}
 	fmt.Fprintf(&p.body, "<g class=%q><title>%s</title>\n", class, escape(strings.Join(append([]string{n.ID}, n.remarks()...), " · ")))
 	stack := []int{0}

@@ -1,6 +1,11 @@
 package graphview
 
-import "github.com/oarlock-dev/oarlock/dagrun"
+import (
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+)
 
 // View is a graph to draw.
 type View struct {
@@ -21,7 +26,7 @@ const (
 	Handler     Kind = "handler"
 	Replacement Kind = "replacement"
 
-	folded Kind = "folded" // stands for nodes that Fold took away
+	Folded Kind = "folded" // stands for nodes that Fold took away
 )
 
 // Node is a step, a handler or a replacement.
@@ -125,4 +130,39 @@ func (v View) neighbours() (out, in [][]int) {
 		}
 	}
 	return out, in
+}
+
+// Around is the part of a view within so many edges of a node, parents and children alike; all of it where there is no such
+// node.
+func (v View) Around(id string, edges int) View {
+	out, in := v.neighbours()
+	near := map[int]bool{}
+	for i, n := range v.Nodes {
+		if n.ID == id {
+			near[i] = true
+		}
+	}
+	if len(near) == 0 {
+		return v
+	}
+	up, down := maps.Clone(near), maps.Clone(near)
+	for range edges {
+		up, down = v.step(up, in), v.step(down, out)
+		maps.Copy(near, up)
+		maps.Copy(near, down)
+	}
+	keep := slices.Sorted(maps.Keys(near))
+	return v.pick(keep)
+}
+
+// step is the nodes at the other ends of these edges.
+func (v View) step(from map[int]bool, edges [][]int) map[int]bool {
+	next := map[int]bool{}
+	for i := range from {
+		for _, e := range edges[i] {
+			next[v.Edges[e].From] = true
+			next[v.Edges[e].To] = true
+		}
+	}
+	return next
 }
