@@ -1,0 +1,162 @@
+package draw
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+)
+
+// Measures of a row, in pixels.
+const (
+	barTop    = 9.0
+	barHeight = 16.0
+	barLeast  = 0.4 // percent: what took no time is seen
+	noteRoom  = 30  // percent of the width right of a bar that its note needs
+)
+
+// Bar is a stretch of a row in one colour. Low and High say which part of its height it takes, from the top, 0 to 1.
+type Bar struct {
+	Interval
+
+	Class     string
+	Title     string
+	Low, High float64
+}
+
+// Row is what happened to a step.
+type Row struct {
+	Bars []Bar
+	Gaps []Interval // between attempts
+	In   string     // written into the last bar
+	Note string     // written at the end of the row
+}
+
+// Row draws a row.
+func (a *Axis) Row(r Row) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<svg aria-hidden="true">`)
+	for _, g := range r.Gaps {
+		if from, to := a.Percent(g.From), a.Percent(g.To); to > from {
+			fmt.Fprintf(&b, `<line class="gap" x1="%s" x2="%s" y1="17" y2="17"/>`, percent(from), percent(to))
+		}
+	}
+	last := 0.0
+	for _, bar := range r.Bars {
+		last = max(last, a.bar(&b, bar))
+	}
+	switch {
+	case r.In != "" && len(r.Bars) > 0:
+		from := a.Percent(r.Bars[0].From)
+		if last-from > 2+float64(len(r.In)) {
+			fmt.Fprintf(&b, `<text class="in" x="%s" y="21">%s</text>`, percent(from+0.9), template.HTMLEscapeString(r.In))
+		}
+	case r.Note != "" && len(r.Bars) > 0 && last < 100-noteRoom:
+		fmt.Fprintf(&b, `<text class="inx" x="%s" y="21">%s</text>`, percent(last+0.9), template.HTMLEscapeString(r.Note))
+	case r.Note != "" && (len(r.Bars) == 0 || a.Percent(r.Bars[0].From) > noteRoom):
+		x := 99.4
+		if len(r.Bars) > 0 {
+			x = a.Percent(r.Bars[0].From) - 0.9
+		}
+		fmt.Fprintf(&b, `<text class="inx end" x="%s" y="21">%s</text>`, percent(x), template.HTMLEscapeString(r.Note))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // texts in it were escaped, and classes are ours
+}
+
+// bar returns where it ends.
+func (a *Axis) bar(b *strings.Builder, bar Bar) float64 {
+	if bar.To.Before(a.From) || bar.From.After(a.To) {
+		return 0
+	}
+	high := bar.High
+	if high == 0 {
+		high = 1
+	}
+	from, to := a.Percent(bar.From), a.Percent(bar.To)
+	if to-from < barLeast {
+		to = min(from+barLeast, 100)
+		from = min(from, to-barLeast)
+	}
+	fmt.Fprintf(b, `<rect class="%s" x="%s" y="%.1f" width="%s" height="%.1f" rx="2">`, bar.Class, percent(from), barTop+barHeight*bar.Low, percent(to-from), barHeight*(high-bar.Low))
+	if bar.Title != "" {
+		b.WriteString("<title>" + template.HTMLEscapeString(bar.Title) + "</title>")
+	}
+	b.WriteString("</rect>")
+	return to
+}
+
+// Mark is a moment that concerns the whole run.
+type Mark struct {
+	At    time.Time
+	Label string
+}
+
+// Head draws the labels of the grid, and those of marks below.
+func (a *Axis) Head(label func(time.Duration) string, marks []Mark) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<svg aria-hidden="true">`)
+	for i, t := range a.Ticks() {
+		text, class := label(t.After), "t"
+		if i%2 == 1 {
+			class = "t t2" // left out where there is little room
+		}
+		if i == 0 {
+			class = "t0"
+		}
+		fmt.Fprintf(&b, `<text class="%s" x="%s" y="15">%s</text>`, class, percent(t.Percent), template.HTMLEscapeString(text))
+	}
+	for _, m := range marks {
+		at := a.Percent(m.At)
+		class := "lostt"
+		if at > 50 {
+			class = "lostt end"
+		}
+		fmt.Fprintf(&b, `<text class="%s" x="%s" y="33">%s</text>`, class, percent(at), template.HTMLEscapeString(m.Label))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // as in Row
+}
+
+// Grid draws the lines behind all rows, and stretches that are drawn short.
+func (a *Axis) Grid(marks []Mark) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<svg class="grid-lines" aria-hidden="true">`)
+	for _, p := range a.parts {
+		if p.idle {
+			fmt.Fprintf(&b, `<rect class="idle" x="%s" y="0" width="%s" height="100%%"/>`, percent(p.left), percent(p.right-p.left))
+		}
+	}
+	for _, t := range a.Ticks() {
+		fmt.Fprintf(&b, `<line class="grid" x1="%[1]s" x2="%[1]s" y1="0" y2="100%%"/>`, percent(t.Percent))
+	}
+	for _, m := range marks {
+		fmt.Fprintf(&b, `<line class="lost" x1="%[1]s" x2="%[1]s" y1="0" y2="100%%"/>`, percent(a.Percent(m.At)))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // as in Row
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
+
+// Part is a share of a progress bar.
+type Part struct {
+	Count int
+	Class string
+}
+
+// Progress draws parts of a whole side by side.
+func Progress(parts []Part, total int) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<svg class="progress" aria-hidden="true"><rect class="base" width="100%" height="8"/>`)
+	at := 0.0
+	for _, p := range parts {
+		width := 100 * float64(p.Count) / float64(max(total, 1))
+		if p.Count > 0 {
+			fmt.Fprintf(&b, `<rect class="%s" x="%s" width="%s" height="8"/>`, p.Class, percent(at), percent(width))
+		}
+		at += width
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // classes are ours
+}
