@@ -87,20 +87,27 @@ func (s *Store) newFollower(run RunID, logs bool) *follower {
 // wait returns when there is news, and at the latest when it is time to look anyway. What matters is what the caller then
 // sees, so nobody needs to know why something could not be registered.
 func (f *follower) wait(ctx context.Context) error {
-	news, cancel := context.WithTimeout(ctx, f.patience())
+	_, err := f.hear(ctx)
+	return err
+}
+
+// hear waits, and reports whether something may have changed: not so where a follower that would hear of it has heard nothing.
+func (f *follower) hear(ctx context.Context) (news bool, err error) {
+	blind := f.subscription == nil || f.registered.IsZero() || f.looks < len(freshly)
+	waiting, cancel := context.WithTimeout(ctx, f.patience())
 	defer cancel()
 	if f.subscription == nil {
-		<-news.Done()
-		return ctx.Err()
+		<-waiting.Done()
+		return true, ctx.Err()
 	}
-	signal, err := f.subscription.Wait(news)
+	signal, err := f.subscription.Wait(waiting)
 	if signal.Missed || !f.registered.IsZero() && time.Since(f.registered) > followAgain {
 		f.register(ctx)
 	}
-	if err != nil && news.Err() == nil {
-		return ErrClosed
+	if err != nil && waiting.Err() == nil {
+		return false, ErrClosed
 	}
-	return ctx.Err()
+	return blind || err == nil, ctx.Err()
 }
 
 // patience is how long to wait for news before looking anyway.

@@ -25,6 +25,23 @@ func (s *Store) Watch(ctx context.Context, run RunID) iter.Seq2[*Run, error] {
 	}
 }
 
+// Listen calls news at once, and then whenever something may have changed of a run, of its tasks or, with logs, of what they
+// write. It reads nothing itself, and goes on when the run is over: until ctx ends, or the store is closed (ErrClosed).
+func (s *Store) Listen(ctx context.Context, run RunID, logs bool, news func()) error {
+	news()
+	f := s.newFollower(run, logs)
+	defer f.close(ctx)
+	for {
+		heard, err := f.hear(ctx)
+		if err != nil {
+			return err
+		}
+		if heard {
+			news()
+		}
+	}
+}
+
 // Await waits for the end of a run, and returns how it ended. It goes on while the database is away.
 func (s *Store) Await(ctx context.Context, run RunID) (*Result, error) {
 	var result *Result

@@ -27,12 +27,12 @@ func TestRegions_AreRenderedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := b.server.renderRegion("runs#list", list)
+	part, err := b.server.renderRegion("runs.html", "runs#list", list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantTexts(t, part, "queued report #1")
-	if _, err := b.server.renderRegion("walks#list", list); err == nil {
+	if _, err := b.server.renderRegion("walks.html", "walks#list", list); err == nil {
 		t.Error("a region of no page was rendered")
 	}
 }

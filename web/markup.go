@@ -33,6 +33,14 @@ func when(t time.Time) template.HTML {
 	return markup(`<time datetime="%s" title="%s">%s</time>`, exact, exact, t.UTC().Format(clockLayout)+"Z")
 }
 
+// clock is a moment of a log, to the millisecond. The script turns it into the reader's zone.
+func clock(t time.Time) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	return markup(`<time class="at" datetime="%s">%s</time>`, t.UTC().Format("2006-01-02T15:04:05.000Z"), t.UTC().Format("15:04:05.000"))
+}
+
 // since is how long ago a moment was, which the script keeps going.
 func since(t time.Time) template.HTML {
 	if t.IsZero() {

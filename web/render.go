@@ -18,7 +18,10 @@ import (
 //go:embed template/*.html
 var templates embed.FS
 
-const layoutFile = "layout.html"
+const (
+	layoutFile = "layout.html"
+	partFiles  = "part_*.html" // shared by several pages
+)
 
 // page is what one page shows. Data is for its own template, the rest for the frame around it.
 type page struct {
@@ -50,7 +53,7 @@ type pages map[string]*template.Template
 
 // parsePages reads all templates, so that one that is wrong keeps the server from starting.
 func (s *server) parsePages() (pages, error) {
-	layout, err := template.New(layoutFile).Funcs(s.funcs()).Option("missingkey=error").ParseFS(templates, "template/"+layoutFile)
+	layout, err := template.New(layoutFile).Funcs(s.funcs()).Option("missingkey=error").ParseFS(templates, "template/"+layoutFile, "template/"+partFiles)
 	if err != nil {
 		return nil, fmt.Errorf("read the layout: %w", err)
 	}
@@ -61,7 +64,7 @@ func (s *server) parsePages() (pages, error) {
 	all := pages{}
 	for _, name := range names {
 		base := strings.TrimPrefix(name, "template/")
-		if base == layoutFile {
+		if base == layoutFile || strings.HasPrefix(base, "part_") {
 			continue
 		}
 		own, err := layout.Clone()
@@ -102,11 +105,10 @@ func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int
 }
 
 // renderRegion makes one region of a page from the data that the page has: runs#list of runs.html.
-func (s *server) renderRegion(name string, data any) (string, error) {
-	file, _, _ := strings.Cut(name, "#")
-	own, ok := s.pages[file+".html"]
+func (s *server) renderRegion(file, name string, data any) (string, error) {
+	own, ok := s.pages[file]
 	if !ok {
-		return "", fmt.Errorf("render region %s: there is no template %s.html", name, file)
+		return "", fmt.Errorf("render region %s: there is no template %s", name, file)
 	}
 	var b strings.Builder
 	if err := own.ExecuteTemplate(&b, name, data); err != nil {
@@ -131,6 +133,7 @@ func (s *server) funcs() template.FuncMap {
 		"seg":   url.PathEscape,
 		"asset": func(name string) (string, error) { return s.assets.path(s.options.Base, name) },
 		"when":  when,
+		"clock": clock,
 		"since": since,
 		"span":  runview.Span,
 		"pill":  pill,

@@ -60,7 +60,7 @@ func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
 	} else if err != nil {
 		return err
 	}
-	return s.renderStatus(w, r, status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data})
+	return s.renderStatus(w, r, status, "runs.html", page{Title: "Runs", Nav: "runs", Data: data, Live: "/live" + f.path()})
 }
 
 // search leads to the page that a filter box asks for, so that its path says all of it.

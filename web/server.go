@@ -42,6 +42,8 @@ type server struct {
 	pages   pages
 	assets  assets
 	glances cached[glance]
+	dags    definitions
+	hub     *hub
 }
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
@@ -64,6 +66,8 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 		s.log = slog.Default()
 	}
 	s.glances.read = s.lookAround
+	s.dags.kept = map[string]*queue.Definition{}
+	s.hub = newHub()
 	var err error
 	if s.assets, err = loadAssets(); err != nil {
 		return nil, err
@@ -86,6 +90,14 @@ func (s *server) routes() http.Handler {
 	}
 	handle("/{$}", s.home)
 	handle("/runs", s.runs)
+	handle("/runs/{run}", s.run)
+	handle("/runs/{run}/steps/{step}", s.step)
+	handle("/runs/{run}/steps/{step}/log", s.logPage)
+	handle("/runs/{run}/steps/{step}/log.txt", s.logText)
+	handle("/live/runs", s.liveRuns)
+	handle("/live/runs/{run}", s.liveRun)
+	handle("/live/runs/{run}/steps/{step}", s.liveStep)
+	handle("/live/runs/{run}/steps/{step}/log", s.liveLogPage)
 	handle("/approvals", s.approvals)
 	handle("/jump", s.jump)
 	handle("/theme", s.theme)

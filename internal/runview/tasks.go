@@ -28,8 +28,9 @@ func TaskName(step, item string) string {
 // HasLog reports whether a task has a log of its own. The node of a foreach step has none, its items do.
 func HasLog(t *queue.Task) bool { return t.Kind != "foreach" || t.Item != "" }
 
-// SortByGraph puts parents first, and keeps the order of the DAG's file where it can. It sorts tasks in place.
-func SortByGraph(tasks []queue.Task, g *dagrun.Graph) {
+// SortByGraph puts parents first, and keeps the order of the DAG's file where it can. It sorts tasks in place, by the name that
+// each has of its own or of its step.
+func SortByGraph[T any](tasks []T, g *dagrun.Graph, name func(*T) string) {
 	rank := make(map[string]int, g.Len())
 	var visit func(i int)
 	visit = func(i int) {
@@ -46,7 +47,7 @@ func SortByGraph(tasks []queue.Task, g *dagrun.Graph) {
 		visit(i)
 	}
 	rank["@init"] = -1
-	slices.SortStableFunc(tasks, func(a, b queue.Task) int { return rank[StepOf(a.Step)] - rank[StepOf(b.Step)] })
+	slices.SortStableFunc(tasks, func(a, b T) int { return rank[StepOf(name(&a))] - rank[StepOf(name(&b))] })
 }
 
 // SplitUrgent picks the tasks that people want to see first, at most limit: failed before running, running before done. It

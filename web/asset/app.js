@@ -94,7 +94,10 @@
     if (!keysOn.checked && event.key !== "?") return;
     if (help.open && event.key !== "?") return;
     if (event.key === "Enter" && at.closest("a, button, summary, input")) return; // it opens what has the focus
-    const act = keys[event.key];
+    const more = window.oarlockKeys || {}; // of the pages of a run
+    const second = more.before && more.before(event.key);
+    if (second !== undefined) { if (second) event.preventDefault(); return; }
+    const act = keys[event.key] || more[event.key];
     if (act && act() !== false) event.preventDefault();
   });
 
@@ -103,14 +106,18 @@
   if (!url) return;
   const retryAfter = 5000; // where the server refused, which EventSource takes for the end
   const light = document.querySelector(".live"), word = byId("live-state"), band = byId("band"), pause = byId("pause");
-  let source = null, retry = 0, paused = false, seen = new Date();
+  let source = null, retry = 0, paused = false, ended = false, seen = new Date();
   const show = (state, text) => { light.classList.toggle("lost", state === "lost"); light.classList.toggle("off", state === "off"); if (word.textContent !== text) word.textContent = text; };
   const alive = () => { seen = new Date(); band.hidden = true; show("", "live"); };
   const close = () => { clearTimeout(retry); if (source) source.close(); source = null; };
-  const lost = () => {
+  const away = () => {
     band.textContent = `Last look ${clock(seen)}, trying again.`;
     band.hidden = false;
     show("lost", "away");
+  };
+  const end = text => { close(); ended = true; pause.hidden = true; show("off", text); };
+  const lost = () => {
+    away();
     if (source && source.readyState === EventSource.CLOSED) { close(); retry = setTimeout(open, retryAfter); }
   };
   const put = html => {
@@ -119,17 +126,27 @@
     localize(parts.content);
     for (const part of [...parts.content.children]) {
       const old = part.id && byId(part.id);
-      if (old) Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true });
+      if (!old) continue;
+      Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true });
+      if (part.dataset.title) document.title = part.dataset.title;
+      document.dispatchEvent(new CustomEvent("oarlock:region", { detail: part.id }));
     }
     mark();
   };
   const open = () => {
     close();
-    if (paused || document.hidden) return;
+    if (paused || ended || document.hidden) return;
     source = new EventSource(url);
     source.addEventListener("open", alive);
     source.addEventListener("error", lost);
     source.addEventListener("region", event => { alive(); put(event.data); });
+    source.addEventListener("lines", event => {
+      alive();
+      document.dispatchEvent(new CustomEvent("oarlock:lines", { detail: { ...JSON.parse(event.data), localize } }));
+    });
+    source.addEventListener("away", away);
+    source.addEventListener("over", () => { alive(); end("ended"); });
+    source.addEventListener("gone", event => { end("gone"); band.textContent = event.data; band.hidden = false; });
   };
   pause.addEventListener("click", () => {
     paused = !paused;

@@ -82,7 +82,7 @@ steps:
 			{Step: "call", Kind: "step", State: "retrying", Reason: "exit 1", Attempt: 2, StartedAt: at(2), NextAttemptAt: at(90)},
 		},
 	}
-	runview.SortByGraph(p.tasks, graph)
+	runview.SortByGraph(p.tasks, graph, func(t *queue.Task) string { return t.Step })
 	return p
 }
 

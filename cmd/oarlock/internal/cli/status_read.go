@@ -68,7 +68,7 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 		}
 		p.dag = &queue.Definition{Spec: spec, Graph: graph}
 	}
-	runview.SortByGraph(p.tasks, p.dag.Graph)
+	runview.SortByGraph(p.tasks, p.dag.Graph, func(t *queue.Task) string { return t.Step })
 	return nil
 }
 

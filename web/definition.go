@@ -1,0 +1,95 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const maxDefinitions = 128
+
+// definitions keeps versions of DAGs: what a version says never changes.
+type definitions struct {
+	mu   sync.Mutex
+	kept map[string]*queue.Definition
+}
+
+// definition reads a version of a DAG; nil where the login may not.
+func (s *server) definition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
+	key := fmt.Sprintf("%s %d", dag, version)
+	s.dags.mu.Lock()
+	kept := s.dags.kept[key]
+	s.dags.mu.Unlock()
+	if kept != nil {
+		return kept, nil
+	}
+	stored, err := s.store.GetDAG(ctx, dag, version)
+	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	spec, err := dagspec.FromJSON(stored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("read version %d of DAG %s: %w", version, dag, err)
+	}
+	graph, err := spec.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("graph of version %d of DAG %s: %w", version, dag, err)
+	}
+	def := &queue.Definition{Spec: spec, Graph: graph}
+	s.dags.mu.Lock()
+	defer s.dags.mu.Unlock()
+	for other := range s.dags.kept {
+		if len(s.dags.kept) < maxDefinitions {
+			break
+		}
+		delete(s.dags.kept, other)
+	}
+	s.dags.kept[key] = def
+	return def, nil
+}
+
+func (p *runPage) spec() *dagspec.Spec {
+	if p.dag == nil {
+		return nil
+	}
+	return p.dag.Spec
+}
+
+// definitionOf is what the DAG says of a step, as JSON; "" where it cannot be told.
+func (p *runPage) definitionOf(task string) string {
+	name, alt := splitStep(task)
+	step := stepOf(p.spec(), name)
+	if step == nil || alt > 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(step); err != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// stepOf finds a step or a handler by its name; nil if there is none.
+func stepOf(spec *dagspec.Spec, name string) *dagspec.Step {
+	if spec == nil {
+		return nil
+	}
+	for i := range spec.Steps {
+		if spec.Steps[i].ID == name {
+			return &spec.Steps[i]
+		}
+	}
+	on := &spec.HandlerOn
+	return map[string]*dagspec.Step{"@init": on.Init, "@success": on.Success, "@failure": on.Failure, "@abort": on.Abort, "@exit": on.Exit}[name]
+}

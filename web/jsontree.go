@@ -1,0 +1,118 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Bounds of a tree: what is more stands as text.
+const (
+	maxNodes = 500
+	maxDepth = 12
+	maxText  = 8 << 10 // bytes of one text
+)
+
+// jsonNode is a value as a page shows it: a text, or a list of further values.
+type jsonNode struct {
+	Key      string
+	Path     string // as jq takes it
+	Text     string // as it is, for numbers with all their digits
+	Kind     string // string, number, word, object or array
+	Count    int
+	Children []*jsonNode
+	Raw      string // all of it, to be copied
+}
+
+// jsonTree reads a value; nil for none, and for an object without fields.
+func jsonTree(raw json.RawMessage) (*jsonNode, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" || string(raw) == "{}" {
+		return nil, nil //nolint:nilnil // there is nothing to show
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	t := treeReader{decoder: d}
+	n, err := t.value("", "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("read JSON of a run: %w", err)
+	}
+	n.Raw = string(raw)
+	return n, nil
+}
+
+type treeReader struct {
+	decoder *json.Decoder
+	nodes   int
+}
+
+func (t *treeReader) value(key, path string, depth int) (*jsonNode, error) {
+	token, err := t.decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	t.nodes++
+	n := &jsonNode{Key: key, Path: path}
+	switch v := token.(type) {
+	case json.Delim:
+		return n, t.children(n, v, depth)
+	case string:
+		n.Kind, n.Text = "string", cutText(v)
+	case json.Number:
+		n.Kind, n.Text = "number", v.String()
+	case nil:
+		n.Kind, n.Text = "word", "null"
+	default:
+		n.Kind, n.Text = "word", fmt.Sprint(v)
+	}
+	return n, nil
+}
+
+func (t *treeReader) children(n *jsonNode, open json.Delim, depth int) error {
+	n.Kind = "array"
+	if open == '{' {
+		n.Kind = "object"
+	}
+	for t.decoder.More() {
+		key, path := fmt.Sprint(n.Count), fmt.Sprintf("%s[%d]", n.Path, n.Count)
+		if open == '{' {
+			name, err := t.decoder.Token()
+			if err != nil {
+				return err
+			}
+			key = fmt.Sprint(name)
+			path = n.Path + "." + key
+		}
+		n.Count++
+		if t.nodes >= maxNodes || depth >= maxDepth {
+			if err := t.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		child, err := t.value(key, path, depth+1)
+		if err != nil {
+			return err
+		}
+		n.Children = append(n.Children, child)
+	}
+	_, err := t.decoder.Token()
+	return err
+}
+
+// skip leaves out a value.
+func (t *treeReader) skip() error {
+	var raw json.RawMessage
+	if err := t.decoder.Decode(&raw); err != nil && err != io.EOF { //nolint:errorlint // Decode returns it bare
+		return err
+	}
+	return nil
+}
+
+func cutText(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return text[:maxText] + fmt.Sprintf("… (%d bytes)", len(text))
+}

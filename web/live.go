@@ -1,0 +1,348 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	maxStreams     = 2000
+	streamBacklog  = 16               // events that a slow viewer may be behind; then it starts anew
+	streamTimeout  = 5 * time.Second  // of one write
+	heartbeat      = 15 * time.Second // of a stream without events
+	liveInterval   = 250 * time.Millisecond
+	liveShare      = 10              // of its own time a read waits before the next one
+	lookAnyway     = 5 * time.Second // why a run waits changes without news of it
+	listInterval   = 2 * time.Second
+	liveTimeout    = 5 * time.Second
+	reconnectAfter = 2000 // ms, for browsers
+)
+
+// liveView is what a page shows at a moment.
+type liveView struct {
+	regions map[string]string // by name
+	order   []string
+	log     *liveLog // nil: none is followed
+	over    bool     // nothing will change
+}
+
+// liveLog are the last lines of a log that is followed.
+type liveLog struct {
+	attempt     int
+	first, last int64
+	lines       map[int64]string
+	whole       string // the region that has the log, for viewers that missed some
+	count       string
+}
+
+// liveSource reads a page again and again.
+type liveSource struct {
+	key  string
+	run  queue.RunID // whose news make it worth reading; 0: it is read now and then
+	logs bool
+	read func(context.Context) (*liveView, error)
+}
+
+// hub shares between viewers of the same page what it costs to keep it: one reader for all, as long as there is one.
+type hub struct {
+	mu      sync.Mutex
+	topics  map[string]*topic
+	feeds   map[feedKey]*feed
+	viewers int
+}
+
+func newHub() *hub { return &hub{topics: map[string]*topic{}, feeds: map[feedKey]*feed{}} }
+
+// topic is one page that somebody looks at.
+type topic struct {
+	source  liveSource
+	end     context.CancelFunc
+	viewers map[*viewer]bool
+	last    *liveView // nil: nothing was read yet
+	news    chan struct{}
+}
+
+// viewer is one stream. Its channel is closed when it has to start anew, or when nothing more will come.
+type viewer struct{ events chan string }
+
+// feedKey and feed are the news of one run, for all topics that are about it.
+type feedKey struct {
+	run  queue.RunID
+	logs bool
+}
+
+type feed struct {
+	topics map[*topic]bool
+	end    context.CancelFunc
+}
+
+// join makes a viewer of a page; nil when there are too many already.
+func (h *hub) join(store *queue.Store, source liveSource) (*viewer, func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.viewers >= maxStreams {
+		return nil, nil
+	}
+	t := h.topics[source.key]
+	if t == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		t = &topic{source: source, end: cancel, viewers: map[*viewer]bool{}, news: make(chan struct{}, 1)}
+		h.topics[source.key] = t
+		h.subscribe(store, t)
+		go h.keep(ctx, t)
+	}
+	v := &viewer{events: make(chan string, streamBacklog)}
+	t.viewers[v] = true
+	h.viewers++
+	if t.last != nil {
+		v.events <- t.last.whole()
+	}
+	return v, func() { h.leave(t, v) }
+}
+
+func (h *hub) leave(t *topic, v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(t, v)
+	if len(t.viewers) == 0 && h.topics[t.source.key] == t {
+		delete(h.topics, t.source.key)
+		t.end()
+		h.unsubscribe(t)
+	}
+}
+
+// drop takes a viewer out, once.
+func (h *hub) drop(t *topic, v *viewer) {
+	if t.viewers[v] {
+		delete(t.viewers, v)
+		close(v.events)
+		h.viewers--
+	}
+}
+
+func (h *hub) subscribe(store *queue.Store, t *topic) {
+	if t.source.run == 0 {
+		return
+	}
+	key := feedKey{t.source.run, t.source.logs}
+	f := h.feeds[key]
+	if f == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		f = &feed{topics: map[*topic]bool{}, end: cancel}
+		h.feeds[key] = f
+		go func() {
+			_ = store.Listen(ctx, key.run, key.logs, func() { h.tell(f) }) // it ends with the last topic, or with the store
+		}()
+	}
+	f.topics[t] = true
+}
+
+func (h *hub) unsubscribe(t *topic) {
+	key := feedKey{t.source.run, t.source.logs}
+	if f := h.feeds[key]; f != nil {
+		delete(f.topics, t)
+		if len(f.topics) == 0 {
+			delete(h.feeds, key)
+			f.end()
+		}
+	}
+}
+
+func (h *hub) tell(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range f.topics {
+		select {
+		case t.news <- struct{}{}:
+		default: // it knows already
+		}
+	}
+}
+
+// keep reads a page whenever there is news, and sends what changed, until nobody looks or nothing will change any more.
+func (h *hub) keep(ctx context.Context, t *topic) {
+	pause := listInterval
+	if t.source.run != 0 {
+		pause = lookAnyway
+	}
+	for {
+		began := time.Now()
+		over := h.look(ctx, t)
+		if over || ctx.Err() != nil {
+			return
+		}
+		wait(ctx, max(liveInterval, liveShare*time.Since(began)), nil)
+		wait(ctx, pause, t.news)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-news:
+	case <-timer.C:
+	}
+}
+
+// look reads once.
+func (h *hub) look(ctx context.Context, t *topic) (over bool) {
+	within, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	next, err := t.source.read(within)
+	if ctx.Err() != nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		if p := problemOf(err); p.status != http.StatusServiceUnavailable {
+			h.send(t, event("gone", p.message))
+			h.endAll(t)
+			return true
+		}
+		h.send(t, event("away", ""))
+		return false
+	}
+	if text := next.since(t.last); text != "" {
+		h.send(t, text)
+	}
+	t.last = next
+	if next.over {
+		h.send(t, event("over", ""))
+		h.endAll(t)
+	}
+	return next.over
+}
+
+// send gives an event to all viewers; one that is too far behind starts anew.
+func (h *hub) send(t *topic, text string) {
+	for v := range t.viewers {
+		select {
+		case v.events <- text:
+		default:
+			h.drop(t, v)
+		}
+	}
+}
+
+func (h *hub) endAll(t *topic) {
+	for v := range t.viewers {
+		h.drop(t, v)
+	}
+	if h.topics[t.source.key] == t {
+		delete(h.topics, t.source.key)
+		h.unsubscribe(t)
+	}
+}
+
+// event is one event of a stream.
+func event(name, data string) string {
+	return "event: " + name + "\ndata: " + strings.ReplaceAll(data, "\n", "\ndata: ") + "\n\n"
+}
+
+// whole is all of a page.
+func (v *liveView) whole() string {
+	var b strings.Builder
+	for _, name := range v.order {
+		b.WriteString(event("region", v.regions[name]))
+	}
+	if v.log != nil {
+		b.WriteString(event("region", v.log.whole))
+	}
+	return b.String()
+}
+
+// since is what changed of a page.
+func (v *liveView) since(last *liveView) string {
+	if last == nil {
+		return v.whole()
+	}
+	var b strings.Builder
+	for _, name := range v.order {
+		if v.regions[name] != last.regions[name] {
+			b.WriteString(event("region", v.regions[name]))
+		}
+	}
+	if v.log != nil {
+		b.WriteString(v.log.since(last.log))
+	}
+	return b.String()
+}
+
+// lines is the data of an event that brings lines of a log.
+type lines struct {
+	HTML  string `json:"html"`
+	Count string `json:"count"`
+}
+
+func (l *liveLog) since(last *liveLog) string {
+	if last == nil || last.attempt != l.attempt || last.last > 0 && l.first > last.last+1 {
+		return event("region", l.whole)
+	}
+	var b strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(l.lines)) {
+		if l.lines[n] != last.lines[n] && (n > last.last || last.lines[n] != "") { // new, or it went on
+			b.WriteString(l.lines[n])
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	data, _ := json.Marshal(lines{b.String(), l.count}) // two texts: no error
+	return event("lines", string(data))
+}
+
+// stream sends what changes of a page, as long as the browser listens.
+func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSource) error {
+	v, leave := s.hub.join(s.store, source)
+	if v == nil {
+		w.Header().Set("Retry-After", "10")
+		return &refusal{status: http.StatusServiceUnavailable, message: "Too many pages are followed.", hint: "Load the page again to see what is new."}
+	}
+	defer leave()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("X-Accel-Buffering", "no")
+	out := http.NewResponseController(w)
+	send := func(text string) error {
+		if err := out.SetWriteDeadline(time.Now().Add(streamTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("set the deadline of a stream: %w", err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			return fmt.Errorf("write to a stream: %w", err)
+		}
+		return out.Flush()
+	}
+	if send(fmt.Sprintf("retry: %d\n\n", reconnectAfter)) != nil {
+		return nil
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		text, more := ": \n\n", true
+		select {
+		case <-r.Context().Done():
+			return nil
+		case text, more = <-v.events:
+			if !more {
+				return nil
+			}
+		case <-beat.C:
+		}
+		if send(text) != nil {
+			return nil // the browser has gone
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+)
+
+// ticking finds durations that go on, which the script writes: they make no difference to what was sent before.
+var ticking = regexp.MustCompile(`(<time [^>]*data-since="\d+"[^>]*>)[^<]*`)
+
+// liveRun streams a run's page.
+func (s *server) liveRun(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseRunQuery(r)
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, s.runSource(q, s.readRun, "run.html", "run#head", "run#wrong", "run#tabs", "run#view"))
+}
+
+// liveStep streams the page of one task.
+func (s *server) liveStep(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseStepQuery(r, stepKind)
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, s.runSource(q, s.readStepPage, "step.html"))
+}
+
+// liveLogPage streams the page of a log.
+func (s *server) liveLogPage(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseStepQuery(r, logKind)
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, s.runSource(q, s.readStepPage, "log.html"))
+}
+
+// runSource reads a page about a run. All its panels have a head; the log in it grows by lines, so that nothing that somebody
+// reads moves.
+func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*runPage, error), file string, regions ...string) liveSource {
+	logs := q.Task.Tab == panelTabs[0] && q.Task.Log.Find == "" && q.Task.Log.From == 0
+	return liveSource{key: string(q.Kind) + q.address(), run: q.ID, logs: logs, read: func(ctx context.Context) (*liveView, error) {
+		p, err := read(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		v := &liveView{regions: map[string]string{}, over: p.Run.Over()}
+		shown := slices.Clone(regions)
+		if p.Panel != nil {
+			shown = append(shown, "panel#head")
+		}
+		if p.Panel != nil && p.Panel.Items != nil && q.Task.Tab == panelTabs[0] {
+			shown = append(shown, "panel#items")
+		}
+		return v, s.fill(v, p, file, logs, shown)
+	}}
+}
+
+func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions []string) error {
+	for _, name := range regions {
+		html, err := s.renderRegion(file, name, p)
+		if err != nil {
+			return err
+		}
+		v.regions[name], v.order = ticking.ReplaceAllString(html, "$1"), append(v.order, name)
+	}
+	if !logs || p.Panel == nil || p.Panel.Log == nil {
+		return nil
+	}
+	log := p.Panel.Log
+	v.log = &liveLog{attempt: log.Attempt, first: log.First, last: log.Last, lines: map[int64]string{}, count: p.LogRange()}
+	for i := range log.Lines {
+		html, err := s.renderRegion(file, "log#line", p.LogLine(log.Lines[i]))
+		if err != nil {
+			return err
+		}
+		v.log.lines[log.Lines[i].Number] = html
+	}
+	var err error
+	v.log.whole, err = s.renderRegion(file, "log#lines", p)
+	return err
+}
+
+// liveRuns streams the list of runs.
+func (s *server) liveRuns(w http.ResponseWriter, r *http.Request) error {
+	f := filterOf(r.URL.Query())
+	return s.stream(w, r, liveSource{key: f.path(), read: func(ctx context.Context) (*liveView, error) {
+		data, err := s.listRuns(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		v := &liveView{regions: map[string]string{}}
+		for _, name := range []string{"runs#tiles", "runs#list"} {
+			html, err := s.renderRegion("runs.html", name, data)
+			if err != nil {
+				return nil, err
+			}
+			v.regions[name], v.order = ticking.ReplaceAllString(html, "$1"), append(v.order, name)
+		}
+		return v, nil
+	}})
+}

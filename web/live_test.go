@@ -1,0 +1,207 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// fakePage is a page that tests change.
+type fakePage struct {
+	reads int
+	view  *liveView
+	err   error
+}
+
+func (f *fakePage) source(key string) liveSource {
+	return liveSource{key: key, read: func(context.Context) (*liveView, error) {
+		f.reads++
+		return f.view, f.err
+	}}
+}
+
+// show makes a view of regions by name and text.
+func show(pairs ...string) *liveView {
+	v := &liveView{regions: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		v.regions[pairs[i]], v.order = pairs[i+1], append(v.order, pairs[i])
+	}
+	return v
+}
+
+// received takes what a viewer was sent so far.
+func received(v *viewer) (text string, closed bool) {
+	var b strings.Builder
+	for {
+		select {
+		case event, ok := <-v.events:
+			if !ok {
+				return b.String(), true
+			}
+			b.WriteString(event)
+		default:
+			return b.String(), false
+		}
+	}
+}
+
+func wantReceived(t *testing.T, v *viewer, want string, ended bool) {
+	t.Helper()
+	if got, closed := received(v); got != want || closed != ended {
+		t.Errorf("received %q (ended: %v), want %q (%v)", got, closed, want, ended)
+	}
+}
+
+// untilNextLook lets the time of the test pass.
+func untilNextLook() {
+	<-time.After(listInterval + liveInterval)
+	synctest.Wait()
+}
+
+func TestHub_SharesAPageBetweenViewers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, page := newHub(), &fakePage{view: show("a", "1", "b", "x\ny")}
+		first, leaveFirst := h.join(nil, page.source("k"))
+		synctest.Wait()
+		whole := event("region", "1") + "event: region\ndata: x\ndata: y\n\n"
+		wantReceived(t, first, whole, false)
+		second, leaveSecond := h.join(nil, page.source("k"))
+		wantReceived(t, second, whole, false)
+
+		page.view = show("a", "1", "b", "z")
+		untilNextLook()
+		wantReceived(t, first, event("region", "z"), false)
+		wantReceived(t, second, event("region", "z"), false)
+		if page.reads != 2 {
+			t.Errorf("read %d times for two viewers", page.reads)
+		}
+
+		leaveFirst()
+		leaveSecond()
+		leaveSecond()
+		synctest.Wait()
+		if len(h.topics) != 0 || h.viewers != 0 {
+			t.Errorf("%d pages and %d viewers are left", len(h.topics), h.viewers)
+		}
+	})
+}
+
+func TestHub_TellsOfADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, page := newHub(), &fakePage{err: context.DeadlineExceeded}
+		v, leave := h.join(nil, page.source("k"))
+		defer leave()
+		synctest.Wait()
+		wantReceived(t, v, event("away", ""), false)
+		page.view, page.err = show("a", "1"), nil
+		untilNextLook()
+		wantReceived(t, v, event("region", "1"), false)
+	})
+}
+
+func TestHub_EndsWithThePage(t *testing.T) {
+	t.Parallel()
+	over := show("a", "1")
+	over.over = true
+	for name, c := range map[string]struct {
+		page *fakePage
+		want string
+	}{
+		"over": {&fakePage{view: over}, event("region", "1") + event("over", "")},
+		"gone": {&fakePage{err: fmt.Errorf("run: %w", queue.ErrNotFound)}, event("gone", problemOf(queue.ErrNotFound).message)},
+		"odd":  {&fakePage{err: errors.New("odd")}, event("gone", problemOf(errors.New("odd")).message)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHub()
+				v, leave := h.join(nil, c.page.source("k"))
+				synctest.Wait()
+				wantReceived(t, v, c.want, true)
+				leave()
+				if len(h.topics) != 0 || h.viewers != 0 {
+					t.Errorf("%d pages and %d viewers are left", len(h.topics), h.viewers)
+				}
+			})
+		})
+	}
+}
+
+// A viewer that does not keep up starts anew, and keeps nobody else waiting.
+func TestHub_DropsSlowViewers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, page := newHub(), &fakePage{}
+		page.view = show("a", "0")
+		slow, leaveSlow := h.join(nil, page.source("k"))
+		defer leaveSlow()
+		quick, leaveQuick := h.join(nil, page.source("k"))
+		defer leaveQuick()
+		for i := range streamBacklog + 2 {
+			page.view = show("a", fmt.Sprint(i+1))
+			untilNextLook()
+			if text, closed := received(quick); text == "" || closed {
+				t.Fatalf("the quick one received %q, ended: %v", text, closed)
+			}
+		}
+		if _, closed := received(slow); !closed {
+			t.Error("the slow one was kept")
+		}
+		if h.viewers != 1 {
+			t.Errorf("%d viewers", h.viewers)
+		}
+	})
+}
+
+func TestHub_BoundsStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, page := newHub(), &fakePage{view: show("a", "1")}
+		for range maxStreams {
+			v, leave := h.join(nil, page.source("k"))
+			if v == nil {
+				t.Fatal("refused too early")
+			}
+			defer leave()
+		}
+		if v, _ := h.join(nil, page.source("k")); v != nil {
+			t.Error("took one too many")
+		}
+	})
+}
+
+func TestLiveLog_BringsLinesThatAreNewOrWentOn(t *testing.T) {
+	t.Parallel()
+	log := func(attempt int, first int64, texts ...string) *liveLog {
+		l := &liveLog{attempt: attempt, first: first, last: first + int64(len(texts)) - 1, lines: map[int64]string{}, whole: "all", count: "n"}
+		for i, text := range texts {
+			l.lines[first+int64(i)] = text
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		last, now *liveLog
+		want      string
+	}{
+		"nothing new":       {log(1, 1, "a", "b"), log(1, 1, "a", "b"), ""},
+		"a line":            {log(1, 1, "a"), log(1, 1, "a", "b"), event("lines", `{"html":"b","count":"n"}`)},
+		"one went on":       {log(1, 1, "a", "b"), log(1, 1, "a", "bb", "c"), event("lines", `{"html":"bbc","count":"n"}`)},
+		"the first":         {log(1, 1), log(1, 1, "a"), event("lines", `{"html":"a","count":"n"}`)},
+		"the window moved":  {log(1, 1, "a", "b"), log(1, 2, "b", "c"), event("lines", `{"html":"c","count":"n"}`)},
+		"too many at once":  {log(1, 1, "a", "b"), log(1, 9, "i"), event("region", "all")},
+		"another attempt":   {log(1, 1, "a"), log(2, 1, "x"), event("region", "all")},
+		"nothing was there": {nil, log(1, 1, "a"), event("region", "all")},
+	} {
+		if got := c.now.since(c.last); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/loghtml"
+)
+
+const (
+	panelLines   = 200 // of a log in a panel
+	pageLines    = 500 // on a page of its own
+	contextLines = 12  // shown above a line that an address names
+	hitLines     = 200 // found at once
+	searchTime   = 2 * time.Second
+	searchBytes  = 64 << 20
+	saidLines    = 4 // in the box of what went wrong
+)
+
+// logQuery is what an address asks for of a log.
+type logQuery struct {
+	From   int64  // the first line that is shown; 0: the end
+	Line   int64  // that is marked, with those up to To; 0: none
+	To     int64  //
+	Find   string // a regular expression; "": all lines
+	Stream string // stdout or stderr; "": both
+	Whole  bool   // a page of its own
+}
+
+func parseLogQuery(form url.Values) (q logQuery, err error) {
+	q.Find = form.Get("q")
+	if s := form.Get("stream"); s == "stdout" || s == "stderr" {
+		q.Stream = s
+	}
+	if text := form.Get("from"); text != "" {
+		if q.From, err = strconv.ParseInt(text, 10, 64); err != nil || q.From < 1 {
+			return q, badQuery("from", text)
+		}
+	}
+	if text := form.Get("line"); text != "" {
+		first, last, isRange := strings.Cut(text, "-")
+		q.Line, err = strconv.ParseInt(first, 10, 64)
+		q.To = q.Line
+		if isRange && err == nil {
+			q.To, err = strconv.ParseInt(last, 10, 64)
+		}
+		if err != nil || q.Line < 1 || q.To < q.Line {
+			return q, badQuery("line", text)
+		}
+		if q.From == 0 {
+			q.From = max(1, q.Line-contextLines)
+		}
+	}
+	return q, nil
+}
+
+func (q *logQuery) stream() *queue.Stream {
+	stream := queue.StreamStdout
+	switch q.Stream {
+	case "":
+		return nil
+	case "stderr":
+		stream = queue.StreamStderr
+	}
+	return &stream
+}
+
+// logView is a part of a log as a page shows it.
+type logView struct {
+	Task    taskQuery
+	Attempt int
+	Lines   []logLine
+	Total   int64
+	First   int64 // number of the first line; 0: there is none
+	Last    int64
+	Older   int64 // where the window before begins; 0: there is none
+	Newer   int64 // where the next one begins
+	AtEnd   bool  // the last line that there is is among them
+	Final   bool  // nothing comes after it
+	Reason  string
+
+	Found  bool   // the lines are those that were found
+	Hits   int    //
+	GoOn   int64  // where a search goes on that was ended; 0: it is through
+	Faulty string // what is wrong with the expression
+}
+
+// logLine is a line as a page shows it.
+type logLine struct {
+	Number  int64
+	At      time.Time
+	Class   string
+	HTML    template.HTML
+	Dropped int64
+	Cut     bool // its rest is left out
+	Open    bool // it is not ended
+}
+
+func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*logView, error) {
+	find, faulty := compile(q.Log.Find)
+	if find != nil {
+		return s.searchLog(ctx, run, q, find)
+	}
+	lines := panelLines
+	if q.Log.Whole {
+		lines = pageLines
+	}
+	w, err := s.store.LogWindow(ctx, queue.LogWindowQuery{
+		Run: run, Step: q.Step, Item: q.Item, Attempt: q.Attempt, From: q.Log.From, Lines: lines, Stream: q.Log.stream(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := &logView{Task: q, Attempt: w.Attempt, Total: w.Total, Final: w.Final, Reason: w.Reason, Faulty: faulty}
+	for i := range w.Lines {
+		v.Lines = append(v.Lines, showLine(&w.Lines[i], q.Log, nil))
+	}
+	v.First, v.Last, v.AtEnd = w.Begin, w.End-1, w.End > w.Total
+	if v.First > 1 {
+		v.Older = max(1, v.First-int64(lines))
+	}
+	if !v.AtEnd {
+		v.Newer = w.End
+	}
+	return v, nil
+}
+
+// compile reads what was searched for. Letters match both cases unless one of them is a capital.
+func compile(text string) (find *regexp.Regexp, faulty string) {
+	if text == "" {
+		return nil, ""
+	}
+	if strings.ToLower(text) == text {
+		text = "(?i)" + text
+	}
+	find, err := regexp.Compile(text)
+	if err != nil {
+		return nil, "This is no regular expression: " + runview.InlineText(strings.TrimPrefix(err.Error(), "error parsing regexp: ")) + "."
+	}
+	return find, ""
+}
+
+func (s *server) searchLog(ctx context.Context, run queue.RunID, q taskQuery, find *regexp.Regexp) (*logView, error) {
+	within, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	hits, err := s.store.SearchLog(within, queue.LogSearch{
+		Run: run, Step: q.Step, Item: q.Item, Attempt: q.Attempt, Pattern: find, Stream: q.Log.stream(), From: max(1, q.Log.From), Hits: hitLines, MaxBytes: searchBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := &logView{Task: q, Attempt: hits.Attempt, Found: true, Hits: len(hits.Lines), GoOn: hits.Next, Final: hits.Final}
+	for i := range hits.Lines {
+		v.Lines = append(v.Lines, showLine(&hits.Lines[i], q.Log, find))
+	}
+	return v, nil
+}
+
+func showLine(l *queue.LogLine, q logQuery, find *regexp.Regexp) logLine {
+	shown := logLine{Number: l.Number, At: l.At, HTML: loghtml.Line(l.Text, find), Dropped: l.Dropped, Cut: l.Cut, Open: l.Open}
+	switch l.Stream {
+	case queue.StreamStderr:
+		shown.Class = "err"
+	case queue.StreamOarlock:
+		shown.Class = "ours"
+	case queue.StreamStdout:
+	}
+	if q.Line > 0 && l.Number >= q.Line && l.Number <= q.To {
+		shown.Class = strings.TrimSpace(shown.Class + " here")
+	}
+	return shown
+}
+
+// lastWords are the last lines that are not blank: of standard error, if there are any.
+func (v *logView) lastWords() []logLine {
+	if v.Found || !v.AtEnd {
+		return nil
+	}
+	for _, class := range []string{"err", ""} {
+		var last []logLine
+		for i := len(v.Lines) - 1; i >= 0 && len(last) < saidLines; i-- {
+			if l := v.Lines[i]; strings.HasPrefix(l.Class+" ", class+" ") && strings.TrimSpace(string(l.HTML)) != "" {
+				last = append([]logLine{l}, last...)
+			}
+		}
+		if len(last) > 0 {
+			return last
+		}
+	}
+	return nil
+}
+
+// logPage is the log of one task as a page of its own.
+func (s *server) logPage(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.readLogPage(r)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "log.html", page{
+		Title: "Log of " + p.Panel.Name + " – " + p.Run.DAG + " #" + strconv.FormatInt(int64(p.Run.ID), 10), Nav: "runs", Data: p,
+		Crumbs: runCrumbs(p, crumb{p.Panel.Name, "/runs/" + strconv.FormatInt(int64(p.Run.ID), 10) + "?step=" + url.QueryEscape(p.Panel.Task.Step) + itemQuery(p.Panel.Task.Item)}, crumb{"log", ""}),
+		Live:   liveOf(s.here(r), p.Run.Over()),
+	})
+}
+
+func itemQuery(item string) string {
+	if item == "" {
+		return ""
+	}
+	return "&item=" + url.QueryEscape(item)
+}
+
+func (s *server) readLogPage(r *http.Request) (*runPage, error) {
+	q, err := parseStepQuery(r, logKind)
+	if err != nil {
+		return nil, err
+	}
+	return s.readStepPage(r.Context(), q)
+}
+
+// logText is the log of one task as it was written, to be saved.
+func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
+	id, err := parseRunID(r)
+	if err != nil {
+		return err
+	}
+	q, err := parseTaskQuery(r.URL.Query(), r.PathValue("step"))
+	if err != nil {
+		return err
+	}
+	reader := s.store.OpenLogs(queue.LogQuery{Run: id, Step: q.Step, Item: q.Item, Attempt: q.Attempt})
+	begun := false
+	for chunk, err := range reader.Stored(r.Context()) {
+		if err != nil && !begun {
+			return err
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // half a file must not pass for a whole one
+		}
+		if !begun {
+			begin(w, id, q)
+			begun = true
+		}
+		if err := sendChunk(w, &chunk, q.Log.stream()); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+	}
+	if !begun {
+		begin(w, id, q)
+	}
+	return nil
+}
+
+var notInFileName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+func begin(w http.ResponseWriter, id queue.RunID, q taskQuery) {
+	name := notInFileName.ReplaceAllString(fmt.Sprintf("run-%d-%s", id, q.Name()), "_") + ".log"
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+}
+
+// sendChunk also gives the client time anew: a log may take as long as it takes, as long as it goes on.
+func sendChunk(w http.ResponseWriter, c *queue.Chunk, stream *queue.Stream) error {
+	if stream != nil && c.Stream != *stream {
+		return nil
+	}
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set the deadline of a log: %w", err)
+	}
+	if c.Dropped > 0 {
+		_, _ = fmt.Fprintf(w, "\n[oarlock: %d bytes were lost here]\n", c.Dropped)
+	}
+	_, err = w.Write(c.Data)
+	return err
+}

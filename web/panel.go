@@ -1,0 +1,189 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// panelTabs are what a panel may show of a task.
+var panelTabs = []string{"log", "outputs", "attempts", "definition"}
+
+// taskQuery is what an address asks for of one task.
+type taskQuery struct {
+	Step    string // as commands take it: load or load~1
+	Item    string
+	Attempt int  // 0: the latest
+	Chosen  bool // by the address; else the page chose
+	Tab     string
+	Log     logQuery
+}
+
+func parseTaskQuery(form url.Values, step string) (q taskQuery, err error) {
+	q.Step, q.Item, q.Tab, q.Chosen = step, form.Get("item"), panelTabs[0], step != ""
+	if t := form.Get("tab"); slices.Contains(panelTabs, t) {
+		q.Tab = t
+	}
+	if text := form.Get("attempt"); text != "" {
+		if q.Attempt, err = strconv.Atoi(text); err != nil || q.Attempt < 1 {
+			return q, badQuery("attempt", text)
+		}
+	}
+	q.Log, err = parseLogQuery(form)
+	return q, err
+}
+
+// panel is what a page shows of one task.
+type panel struct {
+	Run      queue.RunID
+	Task     taskQuery
+	Name     string
+	Kind     string
+	State    string
+	Reason   string
+	Took     string
+	Started  time.Time
+	Running  bool
+	Worker   string
+	Attempt  int // that is shown
+	Attempts int // that there are
+	Numbers  []int
+	Tabs     []string
+	Waits    []string // what an approval asks
+	Approve  string   // the command that approves it; "": it waits for none, or for others
+
+	Log        *logView
+	Outputs    *jsonNode
+	Tries      []queue.Attempt
+	Definition string
+	Items      *taskList // of a foreach: instead of a log
+}
+
+const maxNumbers = 12 // attempts that the panel has a button for: the newest
+
+// readPanel reads the task that the page is asked for; nil if there is none.
+func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
+	q := p.Query.Task
+	if q.Step == "" {
+		return nil, nil //nolint:nilnil // nothing has begun, and nothing was asked for
+	}
+	sum := p.summary(q.Step)
+	if sum == nil {
+		return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(q.Step) + ".", hint: "Look at its tasks."}
+	}
+	n := &panel{Run: p.Query.ID, Task: q, Name: runview.TaskName(q.Step, q.Item), Tabs: panelTabs}
+	task := &sum.Task
+	if q.Item != "" || q.Tab == "outputs" || q.Tab == "attempts" {
+		detail, err := s.store.TaskDetail(ctx, p.Query.ID, q.Step, q.Item)
+		if err != nil {
+			return nil, err
+		}
+		task, n.Tries = &detail.Task, detail.Attempts
+	}
+	n.fill(task, p.Now)
+	if sum.Kind == "foreach" && q.Item == "" {
+		n.Tabs = []string{"log", "definition"}
+		items, err := s.readItems(ctx, p, q.Step)
+		n.Items = items
+		if err != nil || q.Tab != "definition" {
+			return n, err
+		}
+	}
+	return n, s.readTab(ctx, p, n, task)
+}
+
+// fill takes over what a task says.
+func (n *panel) fill(t *queue.Task, now time.Time) {
+	n.Kind, n.State, n.Worker, n.Attempts, n.Attempt = t.Kind, t.State, t.Worker, t.Attempt, t.Attempt
+	n.Reason, n.Took, n.Started = t.Reason, runview.TaskTime(t, now), t.StartedAt
+	n.Running = t.FinishedAt.IsZero() && !t.StartedAt.IsZero()
+	if n.Task.Attempt > 0 {
+		n.Attempt = n.Task.Attempt
+	}
+	for i := max(1, t.Attempt-maxNumbers+1); i <= t.Attempt && t.Attempt > 1; i++ {
+		n.Numbers = append(n.Numbers, i)
+	}
+	if t.Approval != nil {
+		n.Waits = runview.QuestionLines(t.Approval)
+		if t.Approval.MayDecide {
+			n.Approve = runview.ApproveCommand(n.Run, n.Name, t.Approval)
+		}
+	}
+}
+
+func (s *server) readTab(ctx context.Context, p *runPage, n *panel, t *queue.Task) (err error) {
+	switch n.Task.Tab {
+	case "outputs":
+		n.Outputs, err = jsonTree(t.Outputs)
+	case "attempts":
+	case "definition":
+		n.Definition = p.definitionOf(n.Task.Step)
+	default:
+		if t.Attempt > 0 {
+			n.Log, err = s.readLog(ctx, p.Query.ID, n.Task)
+		}
+	}
+	return err
+}
+
+// step is the panel as a page of its own.
+func (s *server) step(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.readStep(r)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "step.html", page{
+		Title: p.Panel.Name + " " + p.Panel.State + " – " + p.Run.DAG + " #" + strconv.FormatInt(int64(p.Run.ID), 10), Nav: "runs", Data: p,
+		Crumbs: runCrumbs(p, crumb{p.Panel.Name, ""}),
+		Live:   liveOf(s.here(r), p.Run.Over()),
+	})
+}
+
+func (s *server) readStep(r *http.Request) (*runPage, error) {
+	q, err := parseStepQuery(r, stepKind)
+	if err != nil {
+		return nil, err
+	}
+	return s.readStepPage(r.Context(), q)
+}
+
+// parseStepQuery reads the address of a page about one task.
+func parseStepQuery(r *http.Request, kind pageKind) (q runQuery, err error) {
+	q.Kind = kind
+	if q.ID, err = parseRunID(r); err != nil {
+		return q, err
+	}
+	q.Task, err = parseTaskQuery(r.URL.Query(), r.PathValue("step"))
+	if kind == logKind {
+		q.Task.Tab, q.Task.Log.Whole = panelTabs[0], true
+	}
+	return q, err
+}
+
+func (s *server) readStepPage(ctx context.Context, q runQuery) (*runPage, error) {
+	head, err := s.store.RunHead(ctx, q.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := &runPage{Query: q, Now: time.Now(), Run: head}
+	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
+		return nil, err
+	}
+	if p.dag, err = s.definition(ctx, head.DAG, head.Version); err != nil {
+		return nil, err
+	}
+	p.Panel, err = s.readPanel(ctx, p)
+	return p, err
+}
+
+// runCrumbs lead to a page below a run's.
+func runCrumbs(p *runPage, last ...crumb) []crumb {
+	id := strconv.FormatInt(int64(p.Run.ID), 10)
+	return append([]crumb{{"Runs", "/runs"}, {p.Run.DAG, "/runs?dag=" + url.QueryEscape(p.Run.DAG)}, {id, "/runs/" + id}}, last...)
+}

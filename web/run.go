@@ -1,0 +1,319 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// views are the tabs of a run's page.
+var views = []string{"timeline", "graph", "tasks", "events", "params"}
+
+// runQuery is what the address of a run's page asks for.
+type runQuery struct {
+	Kind pageKind
+	ID   queue.RunID
+	View string
+	Task taskQuery // of the panel; no Step: the page chooses
+	Idle bool      // the timeline draws stretches without anything as long as they were
+	Zoom string    // a step: the timeline shows the time that it took
+
+	States []string       // of the list of tasks
+	Only   string         // step of the list of tasks
+	Find   string         // in the names of items
+	After  *queue.TaskKey // the list begins behind it
+	Before string         // the events before this one
+}
+
+// runPage is what a run's page shows.
+type runPage struct {
+	Query runQuery
+	Now   time.Time
+	Run   *queue.RunHead
+	Usual string // how long runs of the DAG usually take; "": not known
+	Facts []runview.Fact
+	Next  []runview.Command
+	Wrong *wrong // nil: nothing is
+	Tabs  []tab
+	Panel *panel // nil: no task has begun
+
+	Timeline *timeline
+	Graph    *graphPicture
+	Tasks    *taskList
+	Events   *eventList
+	Params   *paramTrees
+
+	steps []queue.StepSummary // in the order of the graph
+	dag   *queue.Definition   // nil: not to be read by this login
+}
+
+// tab is the way to another view.
+type tab struct {
+	View, Title string
+	Count       int
+	Selected    bool
+}
+
+// wrong is what the box on top of the page says of a run in which something failed.
+type wrong struct {
+	Step   string // with its item
+	Task   taskQuery
+	Reason string
+	Tries  int
+	Lines  []logLine // what the task wrote last
+	Others []taskQuery
+	More   int // steps that failed beside those
+}
+
+const maxOthers = 4 // failed steps that the box names beside the first
+
+func (s *server) run(w http.ResponseWriter, r *http.Request) error {
+	if r.PathValue("run") == "latest" {
+		return s.latestRun(w, r)
+	}
+	q, err := parseRunQuery(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.readRun(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "run.html", page{
+		Title: p.Run.DAG + " #" + strconv.FormatInt(int64(q.ID), 10) + " " + p.Run.State, Nav: "runs", Data: p,
+		Crumbs: []crumb{{"Runs", "/runs"}, {p.Run.DAG, "/runs?dag=" + url.QueryEscape(p.Run.DAG)}, {strconv.FormatInt(int64(q.ID), 10), ""}},
+		Live:   liveOf(s.here(r), p.Run.Over()),
+	})
+}
+
+// latestRun leads to the newest run that the login may see.
+func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
+	newest, err := s.store.List(r.Context(), queue.Filter{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(newest.Runs) == 0 {
+		return &refusal{status: http.StatusNotFound, message: "There is no run yet.", hint: "`oarlock enqueue DAG` asks for one."}
+	}
+	s.redirect(w, r, "/runs/"+strconv.FormatInt(int64(newest.Runs[0].ID), 10))
+	return nil
+}
+
+// liveOf is the stream of a page, by the page's own path: nothing changes any more once a run is over.
+func liveOf(here string, over bool) string {
+	if over {
+		return ""
+	}
+	return "/live" + here
+}
+
+func parseRunID(r *http.Request) (queue.RunID, error) {
+	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
+	if err != nil || id < 1 {
+		return 0, &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run has a number: /runs/41. /runs/latest is the newest."}
+	}
+	return queue.RunID(id), nil
+}
+
+func parseRunQuery(r *http.Request) (q runQuery, err error) {
+	if q.ID, err = parseRunID(r); err != nil {
+		return q, err
+	}
+	form := r.URL.Query()
+	q.Kind, q.View = runKind, views[0]
+	if v := form.Get("view"); slices.Contains(views, v) {
+		q.View = v
+	}
+	if q.Task, err = parseTaskQuery(form, form.Get("step")); err != nil {
+		return q, err
+	}
+	q.Idle, q.Zoom = form.Get("idle") == "1", form.Get("zoom")
+	q.States, q.Only, q.Find, q.Before = form["state"], form.Get("only"), form.Get("find"), form.Get("before")
+	if after := form.Get("after"); after != "" {
+		key, err := parseTaskKey(after)
+		if err != nil {
+			return q, err
+		}
+		q.After = &key
+	}
+	return q, nil
+}
+
+// parseTaskKey reads a place in a list of tasks: STEP.ALT.ITEM.
+func parseTaskKey(text string) (k queue.TaskKey, err error) {
+	parts := strings.SplitN(text, ".", 3)
+	if len(parts) == 3 {
+		k.Item = parts[2]
+		k.Step, err = strconv.Atoi(parts[0])
+		if err == nil {
+			k.Alt, err = strconv.Atoi(parts[1])
+		}
+	}
+	if len(parts) != 3 || err != nil {
+		return k, badQuery("after", text)
+	}
+	return k, nil
+}
+
+func taskKeyText(k queue.TaskKey) string {
+	return strconv.Itoa(k.Step) + "." + strconv.Itoa(k.Alt) + "." + k.Item
+}
+
+// badQuery is for an address that somebody wrote by hand.
+func badQuery(name, value string) error {
+	return &refusal{
+		status: http.StatusBadRequest, message: "This address is wrong: " + name + "=" + runview.InlineText(value) + " has no meaning.", hint: "Leave it out.",
+	}
+}
+
+// readRun reads what the page shows: the run, its steps, what the view wants, and the panel.
+func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
+	head, err := s.store.RunHead(ctx, q.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := &runPage{Query: q, Now: time.Now(), Run: head}
+	if head.Usual > 0 {
+		p.Usual = runview.Span(head.Usual)
+	}
+	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
+		return nil, err
+	}
+	if p.dag, err = s.definition(ctx, head.DAG, head.Version); err != nil {
+		return nil, err
+	}
+	if p.dag != nil {
+		runview.SortByGraph(p.steps, p.dag.Graph, func(s *queue.StepSummary) string { return s.Step })
+	}
+	p.Tabs = p.tabs()
+	if p.Query.Task.Step == "" {
+		p.Query.Task.Step, p.Query.Task.Item = p.choose()
+	}
+	if p.Panel, err = s.readPanel(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := s.readView(ctx, p); err != nil {
+		return nil, err
+	}
+	p.Wrong = p.wrong()
+	p.Next = runview.Next(&head.Run, p.notable(), false)
+	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, p.notable()), Lost: lostDrivers(head.Drives)})
+	return p, nil
+}
+
+func lostDrivers(drives []queue.Drive) []runview.LostDriver {
+	lost := make([]runview.LostDriver, len(drives))
+	for i, d := range drives {
+		lost[i] = runview.LostDriver{Worker: d.Worker, At: d.At}
+	}
+	return lost
+}
+
+func (s *server) readView(ctx context.Context, p *runPage) (err error) {
+	switch p.Query.View {
+	case "graph":
+		p.Graph = s.graphOf(p)
+	case "tasks":
+		p.Tasks, err = s.readTasks(ctx, p)
+	case "events":
+		p.Events, err = s.readEvents(ctx, p)
+	case "params":
+		p.Params, err = s.readParams(ctx, p)
+	default:
+		p.Timeline, err = s.readTimeline(ctx, p)
+	}
+	return err
+}
+
+// tabs has how many tasks there are: of a foreach its items.
+func (p *runPage) tabs() []tab {
+	titles := map[string]string{"timeline": "Timeline", "graph": "Graph", "tasks": "Tasks", "events": "Events", "params": "Params and outputs"}
+	all := make([]tab, len(views))
+	for i, v := range views {
+		all[i] = tab{View: v, Title: titles[v], Selected: v == p.Query.View}
+		if v == "tasks" {
+			all[i].Count = p.taskCount()
+		}
+	}
+	return all
+}
+
+// choose is the task that the page opens with: the first that failed, else one that runs, else one that waits, else what ran last.
+func (p *runPage) choose() (step, item string) {
+	var last *queue.StepSummary
+	for _, wanted := range [][]string{{"failed"}, {"running", "finishing", "retrying"}, {"waiting", "paused"}} {
+		for i := range p.steps {
+			t := &p.steps[i]
+			if t.Failed != "" && wanted[0] == "failed" {
+				return t.Step, t.Failed
+			}
+			if slices.Contains(wanted, t.State) {
+				return t.Step, ""
+			}
+			if !t.StartedAt.IsZero() && (last == nil || !t.StartedAt.Before(last.StartedAt)) {
+				last = t
+			}
+		}
+	}
+	if last == nil {
+		return "", ""
+	}
+	return last.Step, ""
+}
+
+// notable are the tasks that hints and facts are about: each step's own, and of a foreach the first item that failed.
+func (p *runPage) notable() []queue.Task {
+	var all []queue.Task
+	for i := range p.steps {
+		all = append(all, p.steps[i].Task)
+		if item := p.steps[i].Failed; item != "" {
+			all = append(all, queue.Task{Step: p.steps[i].Step, Item: item, State: "failed", Attempt: 1})
+		}
+	}
+	return all
+}
+
+func (p *runPage) summary(step string) *queue.StepSummary {
+	for i := range p.steps {
+		if p.steps[i].Step == step {
+			return &p.steps[i]
+		}
+	}
+	return nil
+}
+
+// wrong finds what failed first. What it wrote last is there if the panel shows it.
+func (p *runPage) wrong() *wrong {
+	var w *wrong
+	for i := range p.steps {
+		t := &p.steps[i]
+		if t.State != "failed" && t.Failed == "" {
+			continue
+		}
+		task := taskQuery{Step: t.Step, Item: t.Failed}
+		switch {
+		case w == nil:
+			w = &wrong{Step: runview.TaskName(t.Step, t.Failed), Task: task, Reason: t.Reason, Tries: t.Attempt}
+		case len(w.Others) < maxOthers:
+			w.Others = append(w.Others, task)
+		default:
+			w.More++
+		}
+	}
+	if w != nil && p.Panel != nil && p.Panel.Task.Step == w.Task.Step && p.Panel.Task.Item == w.Task.Item && p.Panel.Log != nil {
+		w.Lines = p.Panel.Log.lastWords()
+		if p.Panel.State != "" {
+			w.Reason, w.Tries = p.Panel.Reason, p.Panel.Attempts
+		}
+	}
+	return w
+}
+
+func (q taskQuery) Name() string { return runview.TaskName(q.Step, q.Item) }

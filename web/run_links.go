@@ -1,0 +1,256 @@
+package web
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pageKind is which page of a run an address leads to.
+type pageKind string
+
+const (
+	runKind  pageKind = "run"
+	stepKind pageKind = "step" // the panel alone
+	logKind  pageKind = "log"  // the log alone
+)
+
+// address is the path and query of a page, below the base, in one form only.
+func (q runQuery) address() string {
+	path := "/runs/" + strconv.FormatInt(int64(q.ID), 10)
+	v := url.Values{}
+	add := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if q.Kind == runKind {
+		if q.View != views[0] {
+			add("view", q.View)
+		}
+		add("step", q.Task.Step)
+		add("zoom", q.Zoom)
+		add("only", q.Only)
+		add("find", q.Find)
+		add("before", q.Before)
+		v["state"] = q.States
+		if q.Idle {
+			add("idle", "1")
+		}
+		if q.After != nil {
+			add("after", taskKeyText(*q.After))
+		}
+	} else {
+		path += "/steps/" + url.PathEscape(q.Task.Step)
+	}
+	if q.Kind == logKind {
+		path += "/log"
+	}
+	q.Task.address(v)
+	if query := v.Encode(); query != "" {
+		return path + "?" + query
+	}
+	return path
+}
+
+func (q *taskQuery) address(v url.Values) {
+	add := func(name, value string, usual string) {
+		if value != usual {
+			v.Set(name, value)
+		}
+	}
+	add("item", q.Item, "")
+	add("attempt", strconv.Itoa(q.Attempt), "0")
+	if q.Tab != "" {
+		add("tab", q.Tab, panelTabs[0])
+	}
+	add("q", q.Log.Find, "")
+	add("stream", q.Log.Stream, "")
+	switch line := strconv.FormatInt(q.Log.Line, 10); {
+	case q.Log.To > q.Log.Line:
+		add("line", line+"-"+strconv.FormatInt(q.Log.To, 10), "")
+	case q.Log.Line > 0:
+		add("line", line, "")
+	default:
+		add("from", strconv.FormatInt(q.Log.From, 10), "0")
+	}
+}
+
+// The methods below are the links of a page. Each leads to the same page, but for what it names.
+
+// ViewLink is another view of the run. The panel stays as it is.
+func (p *runPage) ViewLink(view string) string {
+	q := p.Query
+	q.View, q.States, q.Only, q.Find, q.After, q.Before, q.Zoom, q.Idle = view, nil, "", "", nil, "", "", false
+	return q.address()
+}
+
+// TaskLink is the run's page with a task in its panel.
+func (p *runPage) TaskLink(t taskQuery) string {
+	q := p.Query
+	q.Kind, q.Task = runKind, taskQuery{Step: t.Step, Item: t.Item}
+	return q.address()
+}
+
+// TabLink is another tab of the panel.
+func (p *runPage) TabLink(name string) string {
+	q := p.Query
+	q.Task.Tab, q.Task.Log = name, logQuery{}
+	return q.address()
+}
+
+// AttemptLink is another attempt of the task in the panel.
+func (p *runPage) AttemptLink(n int) string {
+	q := p.Query
+	q.Task.Attempt, q.Task.Log = n, logQuery{Stream: q.Task.Log.Stream}
+	return q.address()
+}
+
+// StreamLink is the log of one stream; "" both.
+func (p *runPage) StreamLink(stream string) string {
+	q := p.Query
+	q.Task.Log.Stream = stream
+	return q.address()
+}
+
+// FromLink is the log from a line on; 0 its end.
+func (p *runPage) FromLink(line int64) string {
+	q := p.Query
+	q.Task.Log.From, q.Task.Log.Line, q.Task.Log.To = line, 0, 0
+	return q.address()
+}
+
+// LineLink is the log around a line, which is marked.
+func (p *runPage) LineLink(line int64) string {
+	q := p.Query
+	q.Task.Attempt = p.Panel.Attempt
+	q.Task.Log = logQuery{Line: line, To: line, Stream: q.Task.Log.Stream}
+	return q.address()
+}
+
+// LogLink is the log as a page of its own.
+func (p *runPage) LogLink() string {
+	q := p.Query
+	q.Kind = logKind
+	return q.address()
+}
+
+// TextLink is the log as a file.
+func (p *runPage) TextLink() string {
+	q := runQuery{Kind: logKind, ID: p.Query.ID, Task: taskQuery{Step: p.Query.Task.Step, Item: p.Query.Task.Item, Attempt: p.Panel.Attempt}}
+	q.Task.Log.Stream = p.Query.Task.Log.Stream
+	path := q.address()
+	at := len("/runs/") + len(strconv.FormatInt(int64(q.ID), 10)) + len("/steps/") + len(url.PathEscape(q.Task.Step)) + len("/log")
+	return path[:at] + ".txt" + path[at:]
+}
+
+// StateLink adds a state to those that the list of tasks shows, or takes it out.
+func (p *runPage) StateLink(state string) string {
+	q := p.Query
+	q.View, q.After = "tasks", nil
+	if slices.Contains(q.States, state) {
+		q.States = slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return s == state })
+	} else {
+		q.States = append(slices.Clone(q.States), state)
+	}
+	return q.address()
+}
+
+// AfterLink is the next window of the list of tasks.
+func (p *runPage) AfterLink(key string) string {
+	q := p.Query
+	if k, err := parseTaskKey(key); err == nil {
+		q.After = &k
+	}
+	return q.address()
+}
+
+// OnlyLink is the list of tasks of one step.
+func (p *runPage) OnlyLink(step string) string {
+	q := p.Query
+	q.View, q.Only, q.After = "tasks", step, nil
+	return q.address()
+}
+
+// BeforeLink is the story before an event.
+func (p *runPage) BeforeLink(event string) string {
+	q := p.Query
+	q.Before = event
+	return q.address()
+}
+
+// ZoomLink is the timeline of the time that one step took; "" all of it.
+func (p *runPage) ZoomLink(step string) string {
+	q := p.Query
+	q.Zoom = step
+	return q.address()
+}
+
+// IdleLink draws stretches without anything as long as they were, or short again.
+func (p *runPage) IdleLink() string {
+	q := p.Query
+	q.Idle = !q.Idle
+	return q.address()
+}
+
+// ItemsLink is the list of the items of the step in the panel, in one state.
+func (p *runPage) ItemsLink(state string) string {
+	q := p.Query
+	q.Kind, q.View, q.Only, q.States, q.After = runKind, "tasks", q.Task.Step, []string{state}, nil
+	return q.address()
+}
+
+// AllLink is the log without a search.
+func (p *runPage) AllLink() string {
+	q := p.Query
+	q.Task.Log = logQuery{Stream: q.Task.Log.Stream, Whole: q.Task.Log.Whole}
+	return q.address()
+}
+
+// FindOnLink goes on with a search from a line.
+func (p *runPage) FindOnLink(line int64) string {
+	q := p.Query
+	q.Task.Log.From, q.Task.Log.Line, q.Task.Log.To = line, 0, 0
+	return q.address()
+}
+
+// field is a value that a form sends on.
+type field struct{ Name, Value string }
+
+// LogForm and LogFields send a search to the same page.
+func (p *runPage) LogForm() string {
+	path, _, _ := strings.Cut(p.AllLink(), "?")
+	return path
+}
+
+func (p *runPage) LogFields() (fields []field) {
+	_, query, _ := strings.Cut(p.AllLink(), "?")
+	values, _ := url.ParseQuery(query) // we made it
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		for _, v := range values[name] {
+			fields = append(fields, field{name, v})
+		}
+	}
+	return fields
+}
+
+// lineAt is a line of a log with the address at which it is marked.
+type lineAt struct {
+	Line logLine
+	Link string
+}
+
+// LogLine gives a line its address.
+func (p *runPage) LogLine(l logLine) lineAt { return lineAt{l, p.LineLink(l.Number)} }
+
+// LogRange says which part of the log is there.
+func (p *runPage) LogRange() string {
+	log := p.Panel.Log
+	if len(log.Lines) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("lines %s–%s of %s", num(log.First), num(log.Last), num(log.Total))
+}

@@ -1,0 +1,262 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
+)
+
+const (
+	maxRows    = 200  // steps that a timeline shows: the most urgent ones
+	maxBuckets = 60   // of the band of a foreach step
+	maxBars    = 1500 // of all bands together
+)
+
+// timeline is where the time of a run went: a row a step.
+type timeline struct {
+	Head, Grid template.HTML
+	Rows       []timeRow
+	Hidden     int // steps that have no row
+	Shortened  bool
+	Begin      time.Time
+	Lost       bool
+	Zoom       string
+}
+
+type timeRow struct {
+	Task     taskQuery
+	State    string
+	Aside    string // behind the name: 18/24, attempt 3, handler
+	Bars     template.HTML
+	Took     string
+	Since    time.Time // of one that goes on
+	Running  bool
+	Selected bool
+}
+
+func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error) {
+	all := p.span()
+	shown := p.urgent()
+	var bands map[string][]queue.Band
+	if each := slices.DeleteFunc(slices.Clone(shown), func(t *queue.StepSummary) bool { return t.Items == 0 }); len(each) > 0 && !p.Run.StartedAt.IsZero() {
+		var err error
+		bands, err = s.store.Bands(ctx, p.Query.ID, all.From, all.To, min(maxBuckets, max(maxBars/len(each), 4)))
+		if err != nil {
+			return nil, err
+		}
+	}
+	var busy []draw.Interval
+	rows := make([]draw.Row, len(shown))
+	for i, t := range shown {
+		rows[i] = p.row(t, bands[t.Step])
+		if t.State != "waiting" {
+			for _, b := range rows[i].Bars {
+				busy = append(busy, b.Interval)
+			}
+		}
+	}
+	if p.Query.Idle {
+		busy = nil
+	}
+	view := &timeline{Hidden: len(p.steps) - len(shown), Lost: len(p.Run.Drives) > 0}
+	if z := p.summary(p.Query.Zoom); z != nil && !z.StartedAt.IsZero() {
+		view.Zoom = z.Step
+		all, busy = zoomed(all, rows[slices.Index(shown, z)]), nil
+	}
+	axis := draw.NewAxis(all, busy)
+	marks := make([]draw.Mark, len(p.Run.Drives))
+	for i, d := range p.Run.Drives {
+		marks[i] = draw.Mark{At: d.At, Label: runview.Printable(d.Worker) + " lost"}
+	}
+	view.Head, view.Grid, view.Begin, view.Shortened = axis.Head(tickLabel, marks), axis.Grid(marks), axis.From, axis.IsShortened()
+	for i, t := range shown {
+		view.Rows = append(view.Rows, timeRow{
+			Task: taskQuery{Step: t.Step, Item: t.Failed}, State: t.State, Aside: aside(t), Bars: axis.Row(rows[i]), Took: runview.TaskTime(&t.Task, p.Now),
+			Since: t.StartedAt, Running: !t.StartedAt.IsZero() && t.FinishedAt.IsZero(), Selected: t.Step == p.Query.Task.Step,
+		})
+	}
+	return view, nil
+}
+
+func tickLabel(after time.Duration) string {
+	if after == 0 {
+		return "0"
+	}
+	if after >= 10*time.Second && after < time.Minute || after >= time.Second && after%time.Second == 0 && after < time.Minute {
+		return fmt.Sprintf("%ds", after/time.Second)
+	}
+	return runview.Span(after)
+}
+
+// span is from when the run could begin to when it ended, or now.
+func (p *runPage) span() draw.Interval {
+	i := draw.Interval{From: p.Run.CreatedAt, To: p.Now}
+	if p.Run.RunAt.After(i.From) {
+		i.From = p.Run.RunAt
+	}
+	if p.Run.Over() {
+		i.To = p.Run.FinishedAt
+	}
+	if i.To.Before(i.From) {
+		i.From = i.To
+	}
+	return i
+}
+
+// zoomed is the time that a step took, and a little around it.
+func zoomed(all draw.Interval, row draw.Row) draw.Interval {
+	if len(row.Bars) == 0 {
+		return all
+	}
+	i := row.Bars[0].Interval
+	for _, b := range row.Bars {
+		if b.From.Before(i.From) {
+			i.From = b.From
+		}
+		if b.To.After(i.To) {
+			i.To = b.To
+		}
+	}
+	around := max(i.To.Sub(i.From)/10, 10*time.Millisecond)
+	return draw.Interval{From: i.From.Add(-around), To: i.To.Add(around)}
+}
+
+// urgent are the steps that have rows, in the order of the graph.
+func (p *runPage) urgent() []*queue.StepSummary {
+	all := make([]*queue.StepSummary, len(p.steps))
+	for i := range p.steps {
+		all[i] = &p.steps[i]
+	}
+	if len(all) <= maxRows {
+		return all
+	}
+	place := map[*queue.StepSummary]int{}
+	for i, t := range all {
+		place[t] = i
+	}
+	slices.SortStableFunc(all, func(a, b *queue.StepSummary) int { return graphview.Urgency(a.State) - graphview.Urgency(b.State) })
+	all = all[:maxRows]
+	slices.SortFunc(all, func(a, b *queue.StepSummary) int { return place[a] - place[b] })
+	return all
+}
+
+// aside is what stands behind the name of a step.
+func aside(t *queue.StepSummary) string {
+	switch {
+	case t.Items > 0:
+		return fmt.Sprintf("%d/%d", doneItems(t), t.Items)
+	case t.Attempt > 1:
+		return fmt.Sprintf("attempt %d", t.Attempt)
+	case t.Approval != nil:
+		return "approval"
+	case t.Kind == "handler" || t.Kind == "replacement":
+		return t.Kind
+	}
+	return ""
+}
+
+// doneItems are those that have ended.
+func doneItems(t *queue.StepSummary) (n int) {
+	for state, count := range t.States {
+		switch state {
+		case "succeeded", "failed", "skipped", "upstream_failed", "canceled", "replaced":
+			n += count
+		}
+	}
+	return n
+}
+
+// row is what happened to a step.
+func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
+	if t.StartedAt.IsZero() {
+		note := runview.Printable(t.Reason)
+		if note == "" && t.State != "pending" {
+			note = t.State
+		}
+		return draw.Row{Note: note}
+	}
+	if len(bands) > 0 {
+		return bandRow(t, bands)
+	}
+	var r draw.Row
+	for i := range t.Tries {
+		a := &t.Tries[i]
+		r.Bars = append(r.Bars, draw.Bar{
+			Interval: draw.Interval{From: a.StartedAt, To: a.FinishedAt}, Class: barClass(a.State) + " b-old",
+			Title: fmt.Sprintf("attempt %d %s after %s", a.Attempt, a.State, runview.Span(a.FinishedAt.Sub(a.StartedAt))),
+		})
+	}
+	from, to := t.StartedAt, t.FinishedAt
+	if n := len(r.Bars); n > 0 {
+		from = r.Bars[n-1].To
+	}
+	if to.IsZero() {
+		to = p.Now
+	}
+	for i := range r.Bars {
+		next := from
+		if i+1 < len(r.Bars) {
+			next = r.Bars[i+1].From
+		}
+		r.Gaps = append(r.Gaps, draw.Interval{From: r.Bars[i].To, To: next})
+	}
+	r.Bars = append(r.Bars, draw.Bar{Interval: draw.Interval{From: from, To: to}, Class: barClass(t.State), Title: t.State + " " + runview.TaskTime(&t.Task, p.Now)})
+	if note := runview.Printable(t.Reason); note != "ran" {
+		r.Note = note
+	}
+	return r
+}
+
+// bandRow is the items of a foreach step: in each stretch of time, how many were how far.
+func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
+	r := draw.Row{In: aside(t)}
+	last := map[string]int{} // the newest bar of a class
+	for _, b := range bands {
+		at, total := 0.0, 0
+		for _, n := range b.States {
+			total += n
+		}
+		for _, class := range []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} {
+			n := 0
+			for state, count := range b.States {
+				if barClass(state) == class {
+					n += count
+				}
+			}
+			if n == 0 {
+				continue
+			}
+			to := at + float64(n)/float64(total)
+			if k, ok := last[class]; ok && r.Bars[k].Low == at && r.Bars[k].High == to && r.Bars[k].To.Equal(b.From) {
+				r.Bars[k].To = b.To // as before
+			} else {
+				last[class] = len(r.Bars)
+				r.Bars = append(r.Bars, draw.Bar{Interval: draw.Interval{From: b.From, To: b.To}, Class: class, Low: at, High: to})
+			}
+			at = to
+		}
+	}
+	return r
+}
+
+// barClass is the colour of a state in the style sheet.
+func barClass(state string) string {
+	switch state {
+	case "succeeded":
+		return "b-good"
+	case "failed", "upstream_failed", "lost":
+		return "b-bad"
+	case "running", "finishing", "retrying":
+		return "b-active"
+	case "waiting", "paused":
+		return "b-wait"
+	}
+	return "b-faint"
+}

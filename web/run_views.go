@@ -1,0 +1,212 @@
+package web
+
+import (
+	"context"
+	"html/template"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	maxCards   = 300 // of a graph; of a larger one the part around the chosen step is drawn
+	nearCards  = 2   // edges away from it
+	tasksShown = 100
+	itemsShown = 50 // of a foreach step, in its panel
+)
+
+// graphPicture is the graph with the states of its steps.
+type graphPicture struct {
+	SVG    template.HTML
+	Nodes  int    // of the whole graph, if it is too large to draw
+	Around string // the step around which it is drawn then
+}
+
+// graphOf draws the DAG of the run; nothing where the login may not read it.
+func (s *server) graphOf(p *runPage) *graphPicture {
+	if p.dag == nil {
+		return &graphPicture{}
+	}
+	tasks := make([]graphview.Task, len(p.steps))
+	for i := range p.steps {
+		step, alt := splitStep(p.steps[i].Step)
+		tasks[i] = graphview.Task{Step: step, Alt: alt, State: p.steps[i].State}
+	}
+	view := graphview.FromSpec(p.dag.Spec, p.dag.Graph).With(tasks)
+	view.Name = ""
+	for i := range view.Nodes {
+		if t := p.summary(view.Nodes[i].ID); t != nil && t.Items > 0 {
+			view.Nodes[i].Badges = append([]string{aside(t)}, view.Nodes[i].Badges...)
+		}
+	}
+	g := &graphPicture{}
+	if n := len(graphview.Fold(view, 8).Nodes); n > maxCards {
+		g.Nodes, g.Around = len(view.Nodes), p.Query.Task.Step
+		if g.Around == "" {
+			g.Around = view.Nodes[0].ID
+		}
+		view = view.Around(g.Around, nearCards)
+	}
+	base := "/runs/" + strconv.FormatInt(int64(p.Run.ID), 10)
+	svg := graphview.Fragment(view, func(n graphview.Node) (string, bool) {
+		if n.Kind == graphview.Folded {
+			return s.options.Base + base + "?view=tasks", false
+		}
+		return s.options.Base + base + "?view=graph&step=" + url.QueryEscape(n.ID), n.ID == p.Query.Task.Step
+	})
+	g.SVG = template.HTML(svg) //nolint:gosec // graphview escapes all texts
+	return g
+}
+
+// splitStep takes load~1 apart.
+func splitStep(name string) (step string, alt int) {
+	step = runview.StepOf(name)
+	if len(step) < len(name) {
+		alt, _ = strconv.Atoi(name[len(step)+1:])
+	}
+	return step, alt
+}
+
+// taskList is a window of the tasks of a run.
+type taskList struct {
+	Tasks  []taskLine
+	Next   string // where the next window begins; "": this is the last
+	States []stateCount
+	Steps  []string // that the list can be narrowed to
+	Total  int
+}
+
+type taskLine struct {
+	queue.Task
+
+	Name string
+	Took string
+	Note string
+	Link taskQuery
+}
+
+type stateCount struct {
+	State    string
+	Count    int
+	Selected bool
+}
+
+func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
+	q := p.Query
+	var after queue.TaskKey
+	if q.After != nil {
+		after = *q.After
+	}
+	list, err := s.taskList(ctx, p, queue.TaskQuery{Run: q.ID, Step: q.Only, States: q.States, Item: q.Find, After: after, Limit: tasksShown})
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for i := range p.steps {
+		t := &p.steps[i]
+		counts[t.State]++
+		for state, n := range t.States {
+			counts[state] += n
+		}
+		if t.Items > 0 {
+			list.Steps = append(list.Steps, t.Step)
+		}
+	}
+	list.States = countsOf(counts, q.States)
+	return list, nil
+}
+
+// countsOf lists states, the most urgent first.
+func countsOf(counts map[string]int, selected []string) (all []stateCount) {
+	states := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if d := graphview.Urgency(a) - graphview.Urgency(b); d != 0 {
+			return d
+		}
+		return int(a[0]) - int(b[0])
+	})
+	for _, state := range states {
+		if counts[state] > 0 {
+			all = append(all, stateCount{state, counts[state], slices.Contains(selected, state)})
+		}
+	}
+	return all
+}
+
+func (s *server) taskList(ctx context.Context, p *runPage, q queue.TaskQuery) (*taskList, error) {
+	found, err := s.store.TaskPage(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	list := &taskList{}
+	for i := range found.Tasks {
+		t := &found.Tasks[i]
+		list.Tasks = append(list.Tasks, taskLine{
+			Task: *t, Name: runview.TaskName(t.Step, t.Item), Took: runview.TaskTime(t, p.Now), Note: runview.TaskNote(&p.Run.Run, t),
+			Link: taskQuery{Step: t.Step, Item: t.Item},
+		})
+	}
+	if found.Next != nil {
+		list.Next = taskKeyText(*found.Next)
+	}
+	return list, nil
+}
+
+// readItems are the items of a foreach step in its panel: those that failed before all others.
+func (s *server) readItems(ctx context.Context, p *runPage, step string) (*taskList, error) {
+	sum := p.summary(step)
+	q := queue.TaskQuery{Run: p.Query.ID, Step: step, Limit: itemsShown}
+	for _, urgent := range []string{"failed", "running"} {
+		if sum.States[urgent] > 0 && sum.Items > itemsShown {
+			q.States = []string{urgent}
+			break
+		}
+	}
+	list, err := s.taskList(ctx, p, q)
+	if err != nil {
+		return nil, err
+	}
+	list.Tasks = slices.DeleteFunc(list.Tasks, func(t taskLine) bool { return t.Item == "" })
+	list.Total, list.States = sum.Items, countsOf(sum.States, q.States)
+	return list, nil
+}
+
+// paramTrees are what a run was given, and what its steps put out.
+type paramTrees struct {
+	Params   *jsonNode
+	Defaults string
+	Outputs  []outputTree
+	Labels   map[string]string
+	Ended    bool
+}
+
+type outputTree struct {
+	Step string
+	Tree *jsonNode
+}
+
+func (s *server) readParams(ctx context.Context, p *runPage) (*paramTrees, error) {
+	result, err := s.store.Result(ctx, p.Query.ID)
+	if err != nil {
+		return nil, err
+	}
+	trees := &paramTrees{Labels: p.Run.Labels, Ended: p.Run.Over()}
+	if trees.Params, err = jsonTree(p.Run.Params); err != nil {
+		return nil, err
+	}
+	_, trees.Defaults = runview.Params(&p.Run.Run, p.spec())
+	for _, step := range slices.Sorted(maps.Keys(result.Outputs)) {
+		tree, err := jsonTree(result.Outputs[step])
+		if err != nil {
+			return nil, err
+		}
+		if tree != nil {
+			trees.Outputs = append(trees.Outputs, outputTree{step, tree})
+		}
+	}
+	return trees, nil
+}
