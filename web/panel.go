@@ -101,7 +101,10 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 // fill takes over what a task says.
 func (n *panel) fill(t *queue.Task, now time.Time) {
 	n.Kind, n.State, n.Worker, n.Attempts, n.Attempt = t.Kind, t.State, t.Worker, t.Attempt, t.Attempt
-	n.Reason, n.Took, n.Started = t.Reason, runview.TaskTime(t, now), t.StartedAt
+	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
+	if t.Reason != "ran" {
+		n.Reason = t.Reason
+	}
 	n.Running = t.FinishedAt.IsZero() && !t.StartedAt.IsZero()
 	if n.Task.Attempt > 0 {
 		n.Attempt = n.Task.Attempt

@@ -227,6 +227,9 @@ func (s *server) readView(ctx context.Context, p *runPage) (err error) {
 	case "params":
 		p.Params, err = s.readParams(ctx, p)
 	default:
+		if len(p.steps) <= smallGraph {
+			p.Graph = s.graphOf(p)
+		}
 		p.Timeline, err = s.readTimeline(ctx, p)
 	}
 	return err

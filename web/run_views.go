@@ -4,7 +4,6 @@ import (
 	"context"
 	"html/template"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -16,6 +15,7 @@ import (
 const (
 	maxCards   = 300 // of a graph; of a larger one the part around the chosen step is drawn
 	nearCards  = 2   // edges away from it
+	smallGraph = 40  // steps of a graph that stands below the timeline, too
 	tasksShown = 100
 	itemsShown = 50 // of a foreach step, in its panel
 )
@@ -52,14 +52,12 @@ func (s *server) graphOf(p *runPage) *graphPicture {
 		}
 		view = view.Around(g.Around, nearCards)
 	}
-	base := "/runs/" + strconv.FormatInt(int64(p.Run.ID), 10)
-	svg := graphview.Fragment(view, func(n graphview.Node) (string, bool) {
+	g.SVG = drawn(graphview.Fragment(view, func(n graphview.Node) (string, bool) {
 		if n.Kind == graphview.Folded {
-			return s.options.Base + base + "?view=tasks", false
+			return s.options.Base + p.ViewLink("tasks"), false
 		}
-		return s.options.Base + base + "?view=graph&step=" + url.QueryEscape(n.ID), n.ID == p.Query.Task.Step
-	})
-	g.SVG = template.HTML(svg) //nolint:gosec // graphview escapes all texts
+		return s.options.Base + p.TaskLink(taskQuery{Step: n.ID}), n.ID == p.Query.Task.Step
+	}))
 	return g
 }
 

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"context"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,24 +21,29 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 		b.enqueue(t, queue.Request{})
 	}
 	b.ask(t, b.enqueue(t, queue.Request{}))
-	seen := map[string]bool{}
+	seen, shapes := map[string]bool{}, map[string]int{}
 	todo := []string{"/x/y/", "/x/y/nothing", "/x/y/runs?state=none"}
 	for len(todo) > 0 {
 		at := todo[0]
 		todo = todo[1:]
-		if seen[at] || strings.Count(at, "state=") > 1 { // chips of chips go on
+		kind := shapeOf(at)
+		if seen[at] || shapes[kind] == 3 { // links that only name other runs or lines lead to more of them
 			continue
 		}
 		seen[at] = true
-		if runLink.MatchString(at) { // pages of single runs
-			continue
-		}
-		w := b.get(t, at)
+		shapes[kind]++
+		w := b.get(t, at, func(r *http.Request) {
+			if strings.HasPrefix(at, "/x/y/live/") { // nobody stays
+				gone, leave := context.WithCancel(r.Context())
+				leave()
+				*r = *r.WithContext(gone)
+			}
+		})
 		next := links(t, w.Body.String())
 		if to := w.Header().Get("Location"); to != "" {
 			next = append(next, to)
 		}
-		if w.Code >= http.StatusBadRequest && at != "/x/y/nothing" && at != "/x/y/runs?state=none" {
+		if w.Code >= http.StatusBadRequest && at != "/x/y/nothing" && !strings.Contains(at, "state=none") {
 			t.Errorf("%s: %d", at, w.Code)
 		}
 		for _, link := range next {
@@ -50,13 +57,15 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 			todo = append(todo, link)
 		}
 	}
-	for _, want := range []string{"/x/y/approvals", "/x/y/jump"} {
+	for _, want := range []string{"/x/y/approvals", "/x/y/jump", "/x/y/runs/61", "/x/y/live/runs/61"} {
 		if !seen[want] {
 			t.Errorf("nothing leads to %s", want)
 		}
 	}
-	if !slices.ContainsFunc(slices.Sorted(maps.Keys(seen)), func(at string) bool { return strings.Contains(at, "before=") }) {
-		t.Error("nothing leads to older runs")
+	for _, part := range []string{"before=", "view=events", "view=graph", "/steps/confirm"} {
+		if !slices.ContainsFunc(slices.Sorted(maps.Keys(seen)), func(at string) bool { return strings.Contains(at, part) }) {
+			t.Errorf("nothing leads to an address with %s", part)
+		}
 	}
 	if w := b.get(t, "/"); w.Header().Get("Location") != "/x/y/runs" {
 		t.Errorf("the root leads to %q", w.Header().Get("Location"))
@@ -66,7 +75,14 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 	}
 }
 
-var runLink = regexp.MustCompile(`/runs/\d+$`)
+var digits = regexp.MustCompile(`\d+`)
+
+// shapeOf is what kind of page a link leads to: its path without numbers, and the names in its query.
+func shapeOf(link string) string {
+	path, query, _ := strings.Cut(link, "?")
+	values, _ := url.ParseQuery(query)
+	return digits.ReplaceAllString(path, "N") + "?" + strings.Join(slices.Sorted(maps.Keys(values)), "&")
+}
 
 func TestHandler_RefusesWrongBases(t *testing.T) {
 	t.Parallel()
