@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 )
 
 // Bounds of a tree: what is more stands as text.
@@ -104,8 +103,8 @@ func (t *treeReader) children(n *jsonNode, open json.Delim, depth int) error {
 // skip leaves out a value.
 func (t *treeReader) skip() error {
 	var raw json.RawMessage
-	if err := t.decoder.Decode(&raw); err != nil && err != io.EOF { //nolint:errorlint // Decode returns it bare
-		return err
+	if err := t.decoder.Decode(&raw); err != nil {
+		return fmt.Errorf("skip a value: %w", err)
 	}
 	return nil
 }

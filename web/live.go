@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -300,8 +300,7 @@ func (l *liveLog) since(last *liveLog) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	data, _ := json.Marshal(lines{b.String(), l.count}) // two texts: no error
-	return event("lines", string(data))
+	return event("lines", runview.CompactJSON(lines{b.String(), l.count}))
 }
 
 // stream sends what changes of a page, as long as the browser listens.
@@ -331,14 +330,15 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source liveSourc
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		text, more := ": \n\n", true
+		text := ": \n\n"
 		select {
 		case <-r.Context().Done():
 			return nil
-		case text, more = <-v.events:
+		case event, more := <-v.events:
 			if !more {
 				return nil
 			}
+			text = event
 		case <-beat.C:
 		}
 		if send(text) != nil {

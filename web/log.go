@@ -85,7 +85,7 @@ type logView struct {
 	Last    int64
 	Older   int64 // where the window before begins; 0: there is none
 	Newer   int64 // where the next one begins
-	AtEnd   bool  // the last line that there is is among them
+	AtEnd   bool  // it has the last line of the log
 	Final   bool  // nothing comes after it
 	Reason  string
 
@@ -252,7 +252,7 @@ func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
 			begun = true
 		}
 		if err := sendChunk(w, &chunk, q.Log.stream()); err != nil {
-			return nil //nolint:nilerr // the client has gone
+			return nil // the client has gone
 		}
 	}
 	if !begun {

@@ -104,6 +104,9 @@ func (p *runPage) span() draw.Interval {
 	if p.Run.Over() {
 		i.To = p.Run.FinishedAt
 	}
+	if begun := p.Run.StartedAt; !begun.IsZero() && begun.Before(i.From) { // by another clock
+		i.From = begun
+	}
 	if i.To.Before(i.From) {
 		i.From = i.To
 	}

@@ -98,11 +98,11 @@ func (t *styledText) write(b *strings.Builder, from, to int, marks [][]int) {
 // styleAt is the style at a position, and where the next one begins.
 func (t *styledText) styleAt(at int) (classes string, next int) {
 	next = len(t.text)
-	for i := len(t.runs) - 1; i >= 0; i-- {
-		if t.runs[i].from <= at {
-			return t.runs[i].style.classes(), next
+	for _, run := range slices.Backward(t.runs) {
+		if run.from <= at {
+			return run.style.classes(), next
 		}
-		next = t.runs[i].from
+		next = run.from
 	}
 	return "", next
 }
