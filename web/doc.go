@@ -1,4 +1,5 @@
-// Package web serves pages about runs to browsers: the list of runs, and the approvals that wait.
+// Package web serves pages about runs to browsers: the list of runs, each run with its steps and their logs, and the approvals
+// that wait.
 //
 // Handler is given a store and answers GET and HEAD: no request changes anything in the database. The caller serves it on an
 // address that only this machine reaches, because nobody signs in: a page shows all that the store's login may see. A request
@@ -9,6 +10,8 @@
 // which Handler's pages and its streams render from the same data. No template and no asset has inline scripts or styles,
 // since Content-Security-Policy forbids them; what is drawn is placed by attributes of SVG.
 //
-// A handler starts no goroutine and keeps nothing but a look at the cluster, for two seconds. It may be called from many
-// goroutines at once. It never knows how runs are executed, nor what a statement says: it asks package queue.
+// A stream tells a browser what changed of its page. However many look at the same page, a hub reads it once for all of them,
+// when there is news of the run, and stops with the last. A handler keeps nothing else but a look at the cluster, for two
+// seconds, and versions of DAGs, which never change. It may be called from many goroutines at once. It never knows how runs are
+// executed, nor what a statement says: it asks package queue.
 package web
