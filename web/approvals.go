@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -32,20 +33,29 @@ type approvalRow struct {
 
 // approvals lists what waits for a decision, the oldest first: all that the login may see, those it may decide with their command.
 func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
-	data := approvalsData{All: r.URL.Query().Get("mine") == "", Command: "oarlock approvals --all"}
-	if !data.All {
-		data.Command = "oarlock approvals"
-	}
-	waiting, err := s.store.Approvals(r.Context(), data.All, approvalsShown+1)
+	data, err := s.readApprovals(r.Context(), r.URL.Query().Get("mine") != "")
 	if err != nil {
 		return err
+	}
+	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: data, Live: "/live" + s.here(r)})
+}
+
+// readApprovals reads those that the login may decide, or all that it may see.
+func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
+	data := &approvalsData{All: !mine, Command: "oarlock approvals --all"}
+	if mine {
+		data.Command = "oarlock approvals"
+	}
+	waiting, err := s.store.Approvals(ctx, data.All, approvalsShown+1)
+	if err != nil {
+		return nil, err
 	}
 	data.More = len(waiting) > approvalsShown
 	now := time.Now()
 	for i := range waiting[:min(len(waiting), approvalsShown)] {
 		data.Rows = append(data.Rows, approvalRowOf(&waiting[i], now))
 	}
-	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: &data})
+	return data, nil
 }
 
 func approvalRowOf(a *queue.Approval, now time.Time) approvalRow {

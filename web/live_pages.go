@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -58,13 +59,22 @@ func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*ru
 	}}
 }
 
-func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions []string) error {
+// addRegions renders parts of a page.
+func (s *server) addRegions(v *liveView, data any, file string, regions []string) error {
 	for _, name := range regions {
-		html, err := s.renderRegion(file, name, p)
+		html, err := s.renderRegion(file, name, data)
 		if err != nil {
 			return err
 		}
 		v.regions[name], v.order = ticking.ReplaceAllString(html, "$1"), append(v.order, name)
+	}
+	return nil
+}
+
+// fill renders the parts of a run's page, and the lines of the log in it.
+func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions []string) error {
+	if err := s.addRegions(v, p, file, regions); err != nil {
+		return err
 	}
 	if !logs || p.Panel == nil || p.Panel.Log == nil {
 		return nil
@@ -86,19 +96,27 @@ func (s *server) fill(v *liveView, p *runPage, file string, logs bool, regions [
 // liveRuns streams the list of runs.
 func (s *server) liveRuns(w http.ResponseWriter, r *http.Request) error {
 	f := filterOf(r.URL.Query())
-	return s.stream(w, r, liveSource{key: f.path(), read: func(ctx context.Context) (*liveView, error) {
-		data, err := s.listRuns(ctx, f)
+	return s.stream(w, r, s.listSource(f.path(), "runs.html", []string{"runs#tiles", "runs#list"}, func(ctx context.Context) (any, error) {
+		return s.listRuns(ctx, f)
+	}))
+}
+
+// liveApprovals streams the approvals that wait.
+func (s *server) liveApprovals(w http.ResponseWriter, r *http.Request) error {
+	mine := r.URL.Query().Get("mine") != ""
+	return s.stream(w, r, s.listSource(fmt.Sprint("approvals ", mine), "approvals.html", []string{"approvals#list"}, func(ctx context.Context) (any, error) {
+		return s.readApprovals(ctx, mine)
+	}))
+}
+
+// listSource reads a list now and then: nobody is told of changes that are about no single run.
+func (s *server) listSource(key, file string, regions []string, read func(context.Context) (any, error)) liveSource {
+	return liveSource{key: key, read: func(ctx context.Context) (*liveView, error) {
+		data, err := read(ctx)
 		if err != nil {
 			return nil, err
 		}
 		v := &liveView{regions: map[string]string{}}
-		for _, name := range []string{"runs#tiles", "runs#list"} {
-			html, err := s.renderRegion("runs.html", name, data)
-			if err != nil {
-				return nil, err
-			}
-			v.regions[name], v.order = ticking.ReplaceAllString(html, "$1"), append(v.order, name)
-		}
-		return v, nil
-	}})
+		return v, s.addRegions(v, data, file, regions)
+	}}
 }

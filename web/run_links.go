@@ -95,6 +95,9 @@ func (p *runPage) TaskLink(t taskQuery) string {
 	return q.address()
 }
 
+// ItemsOf is the run's page with a foreach step in its panel: the list of its items.
+func (p *runPage) ItemsOf(step string) string { return p.TaskLink(taskQuery{Step: step}) }
+
 // TabLink is another tab of the panel.
 func (p *runPage) TabLink(name string) string {
 	q := p.Query

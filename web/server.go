@@ -95,6 +95,7 @@ func (s *server) routes() http.Handler {
 	handle("/runs/{run}/steps/{step}/log", s.logPage)
 	handle("/runs/{run}/steps/{step}/log.txt", s.logText)
 	handle("/live/runs", s.liveRuns)
+	handle("/live/approvals", s.liveApprovals)
 	handle("/live/runs/{run}", s.liveRun)
 	handle("/live/runs/{run}/steps/{step}", s.liveStep)
 	handle("/live/runs/{run}/steps/{step}/log", s.liveLogPage)
