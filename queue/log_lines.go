@@ -21,57 +21,51 @@ type LogLine struct {
 	Open    bool      // it has not ended yet
 }
 
-// LineReader makes lines of the chunks of one attempt's log, which it takes in their order. The zero LineReader begins where
-// the log does. It belongs to one goroutine.
-type LineReader struct {
-	lines   int64 // begun before the next chunk
-	dropped int64 // bytes since a line began
-	open    [StreamStderr + 1]*LogLine
-	changed []LogLine
+// lineReader makes lines of the chunks of one attempt's log, which it takes in their order. The zero lineReader begins where
+// the log does.
+type lineReader struct {
+	lines   []LogLine             // by number
+	begun   int64                 // lines before the next chunk
+	dropped int64                 // bytes since a line began
+	open    [StreamStderr + 1]int // the line of the stream that has not ended, by its place in lines, counted from 1; zero: none
 }
 
-// Add returns the lines that began, went on or ended in a chunk, each as a whole, by number. What goes on of a line that
-// began before the reader did is left out.
-func (r *LineReader) Add(c *Chunk) []LogLine {
-	r.changed = nil
+// add takes the next chunk. What goes on of a line that began before the reader did is left out.
+func (r *lineReader) add(c *Chunk) {
 	if c.Dropped > 0 {
 		r.closeAll()
 		r.dropped += c.Dropped
 	}
-	number, begins := r.lines, c.Lines-r.lines > innerNewlines(c.Data)
+	number, begins := r.begun, c.Lines-r.begun > innerNewlines(c.Data)
 	for rest := c.Data; len(rest) > 0; begins = true {
 		text, after, ended := bytes.Cut(rest, []byte{'\n'})
 		rest = after
 		if begins {
 			number++
 			r.close(c.Stream)
-			r.open[c.Stream] = &LogLine{Number: number, Stream: c.Stream, At: c.At, Dropped: r.dropped, Open: true}
-			r.dropped = 0
+			r.lines = append(r.lines, LogLine{Number: number, Stream: c.Stream, At: c.At, Dropped: r.dropped, Open: true})
+			r.open[c.Stream], r.dropped = len(r.lines), 0
 		}
-		if line := r.open[c.Stream]; line != nil {
-			line.add(text)
-			if ended {
-				r.close(c.Stream)
-			} else {
-				r.change(*line)
-			}
+		if place := r.open[c.Stream]; place > 0 {
+			r.lines[place-1].add(text)
+		}
+		if ended {
+			r.close(c.Stream)
 		}
 	}
-	if len(c.Data) == 0 && c.Lines > r.lines { // they are another reader's
-		r.dropped = 0
+	if len(c.Data) == 0 {
+		r.skip(c.Lines) // lines of a stream that is left out
 	}
-	r.lines = c.Lines
+	r.begun = c.Lines
 	if c.Final {
 		r.closeAll()
 	}
-	slices.SortFunc(r.changed, func(a, b LogLine) int { return cmp.Compare(a.Number, b.Number) })
-	return r.changed
 }
 
 // skip goes on behind chunks that were left out, in which lines may have begun: what was lost before them is theirs.
-func (r *LineReader) skip(lines int64) {
-	if lines > r.lines {
-		r.lines, r.dropped = lines, 0
+func (r *lineReader) skip(lines int64) {
+	if lines > r.begun {
+		r.begun, r.dropped = lines, 0
 	}
 }
 
@@ -88,52 +82,35 @@ func (l *LogLine) add(text []byte) {
 	}
 }
 
-func (r *LineReader) close(stream Stream) {
-	if line := r.open[stream]; line != nil {
-		line.Open = false
-		r.change(*line)
-		r.open[stream] = nil
+func (r *lineReader) close(stream Stream) {
+	if place := r.open[stream]; place > 0 {
+		r.lines[place-1].Open = false
 	}
+	r.open[stream] = 0
 }
 
-func (r *LineReader) closeAll() {
+func (r *lineReader) closeAll() {
 	for stream := range r.open {
 		r.close(Stream(stream))
 	}
 }
 
-// change reports a line as it is now, instead of as it was before in the same chunk.
-func (r *LineReader) change(line LogLine) {
-	i := slices.IndexFunc(r.changed[max(0, len(r.changed)-len(r.open)):], func(l LogLine) bool { return l.Number == line.Number })
-	if i < 0 {
-		r.changed = append(r.changed, line)
-		return
-	}
-	r.changed[max(0, len(r.changed)-len(r.open))+i] = line
-}
-
-// halt returns the lines that have not ended where the reader stops for now: whether more of them stands behind that place,
-// and whether they may go on at all.
-func (r *LineReader) halt(cut, goesOn bool) []LogLine {
-	r.changed = nil
-	for _, line := range r.open {
-		if line != nil {
+// halt says of the lines that have not ended where the reader stops, whether more of them stands behind that place, and
+// whether they may go on at all.
+func (r *lineReader) halt(cut, goesOn bool) {
+	for _, place := range r.open {
+		if place > 0 {
+			line := &r.lines[place-1]
 			line.Cut, line.Open = line.Cut || cut, goesOn
-			r.change(*line)
 		}
 	}
-	return r.changed
 }
 
-// clone is a reader that goes on from the same place by itself.
-func (r *LineReader) clone() *LineReader {
-	c := &LineReader{lines: r.lines, dropped: r.dropped}
-	for stream, line := range r.open {
-		if line != nil {
-			own := *line
-			own.Text, own.Open = slices.Clip(own.Text), true
-			c.open[stream] = &own
-		}
+// between returns the lines from begin on, up to and without end.
+func (r *lineReader) between(begin, end int64) []LogLine {
+	place := func(number int64) int {
+		i, _ := slices.BinarySearchFunc(r.lines, number, func(l LogLine, n int64) int { return cmp.Compare(l.Number, n) })
+		return i
 	}
-	return c
+	return r.lines[place(begin):place(end)]
 }

@@ -2,11 +2,8 @@ package queue
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"iter"
 	"regexp"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
@@ -44,15 +41,7 @@ type LogWindow struct {
 	Begin, End int64 // it shows the lines from Begin on, up to and without End, as far as they are of the wanted stream
 	Total      int64 // lines of all streams that have begun
 	Final      bool
-	Reason     string    // of a final log: how the attempt ended, in a word
-	Next       *LogPlace // where FollowLines goes on; nil: lines stand behind the window, or the log is final
-}
-
-// LogPlace is the end of a log as a window found it.
-type LogPlace struct {
-	attempt int
-	next    int // number of the next chunk
-	reader  LineReader
+	Reason     string // of a final log: how the attempt ended, in a word
 }
 
 // LogWindow reads some lines of a log that the user may see. What it reads is bounded, however long the log and its lines
@@ -70,7 +59,7 @@ func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, er
 	if extra := len(w.Lines) - q.Lines; extra > 0 && q.From < 1 {
 		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
 	} else if extra > 0 {
-		w.End, w.Lines, w.Next = w.Lines[q.Lines].Number, w.Lines[:q.Lines], nil
+		w.End, w.Lines = w.Lines[q.Lines].Number, w.Lines[:q.Lines]
 	}
 	return w, nil
 }
@@ -101,24 +90,21 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return &windowPart{LogWindow: LogWindow{Begin: 1, End: 1, Next: &LogPlace{}}}, s.hasStep(ctx, q)
+		return &windowPart{LogWindow: LogWindow{Begin: 1, End: 1}}, s.hasStep(ctx, q)
 	}
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{
 		Attempt: last.attempt, Begin: last.before + 1, End: last.chunk.Lines + 1, Total: last.total, Final: last.chunk.Final, Reason: last.chunk.Reason,
 	}}
-	var reader LineReader
+	var reader lineReader
 	for _, row := range rows[:len(rows)-1] {
 		reader.skip(row.before)
-		part.take(reader.Add(&row.chunk))
+		reader.add(&row.chunk)
 		part.bytes += int64(len(row.chunk.Data))
 	}
 	whole, cut := part.End > part.Total, last.looked < last.chunk.Seq
-	part.take(reader.halt(cut, !part.Final && (whole || !cut)))
-	if whole && !part.Final {
-		reader.lines = part.Total
-		part.Next = &LogPlace{attempt: part.Attempt, next: last.chunk.Seq + 1, reader: reader}
-	}
+	reader.halt(cut, !part.Final && (whole || !cut))
+	part.Lines = reader.between(part.Begin, part.End)
 	return part, nil
 }
 
@@ -129,54 +115,10 @@ func scanWindow(row pgx.CollectableRow) (w windowRow, err error) {
 	return w, err
 }
 
-// take adds lines, or how they went on.
-func (w *windowPart) take(lines []LogLine) {
-	for _, line := range lines {
-		if line.Number < w.Begin || line.Number >= w.End {
-			continue
-		}
-		i, known := slices.BinarySearchFunc(w.Lines, line.Number, func(l LogLine, number int64) int { return cmp.Compare(l.Number, number) })
-		if known {
-			w.Lines[i] = line
-		} else {
-			w.Lines = slices.Insert(w.Lines, i, line)
-		}
-	}
-}
-
 // hasStep finds out why there is no window: a task that has no log yet is no error.
 func (s *Store) hasStep(ctx context.Context, q LogWindowQuery) error {
 	r := logReader{store: s, query: LogQuery{Run: q.Run, Step: q.Step, Item: q.Item}}
 	return r.begin(ctx)
-}
-
-// FollowLines goes on behind a window, whose query it takes again: it yields the lines that begin, go on or end, each as a
-// whole, as FollowLogs does chunks. It ends with the log of the attempt, or with its run. Where the task had no log yet,
-// it waits for the first one. It calls idle, which may be nil, whenever it begins to wait.
-func (s *Store) FollowLines(ctx context.Context, q LogWindowQuery, from *LogPlace, idle func()) iter.Seq2[[]LogLine, error] {
-	return func(yield func([]LogLine, error) bool) {
-		reader, attempt := from.reader.clone(), from.attempt
-		logs := s.OpenLogs(LogQuery{Run: q.Run, Step: q.Step, Item: q.Item, Attempt: attempt, From: from.next})
-		for c, err := range logs.Follow(ctx, idle) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if attempt == 0 {
-				attempt = c.Attempt
-			}
-			if c.Attempt != attempt {
-				return
-			}
-			lines := reader.Add(&c)
-			if q.Stream != nil {
-				lines = slices.DeleteFunc(lines, func(l LogLine) bool { return l.Stream != *q.Stream })
-			}
-			if len(lines) > 0 && !yield(lines, nil) || c.Final {
-				return
-			}
-		}
-	}
 }
 
 // LogSearch looks for lines of the log of an attempt.
