@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/binary"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +13,45 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
+
+// A row with a field too few or of another type is refused by the server, each time the flush is tried.
+func TestFlush_WritesTheFieldsOfItsTypes(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.claim()
+	b := full(c, 1)
+	kept := &b.Records.Tasks[0]
+	kept.State, kept.CacheKey, kept.Asks = dagrun.TaskSucceeded, "k", &dagrun.Asks{Open: true}
+	b.Chunks = []Chunk{{Run: c.Run}}
+	b.Keeps = []Keep{{Task: kept.ID}}
+	f := newFlush(y.journal)
+	whole := newEntry(b, y.held.of(c)).whole()
+	f.fill([]*piece{whole})
+	f.addRun(2, whole)
+	f.addClaim(3, c)
+	for i, typ := range []string{"run", "claim", "task", "attempt", "decision", "note", "chunk", "keep", "approval"} { // as groups has them
+		want := y.list("SELECT atttypid::text FROM pg_attribute WHERE attrelid = ('oarlock.flush_' || $1)::regclass AND attnum > 0 ORDER BY attnum", typ)
+		rows := f.groups()[i]
+		if rows.count == 0 {
+			t.Errorf("flush_%s: no row", typ)
+			continue
+		}
+		rows.endRow()
+		if got := fieldTypes(rows.buf[arrayHeaderBytes:]); rows.columns != len(want) || !slices.Equal(got, want) {
+			t.Errorf("flush_%s: a row says that it has %d fields, and has %v; want %d, %v", typ, rows.columns, got, len(want), want)
+		}
+	}
+}
+
+// fieldTypes are the types of the fields of the first of some encoded rows.
+func fieldTypes(rows []byte) (types []string) {
+	for row := rows[8 : 4+binary.BigEndian.Uint32(rows)]; len(row) > 0; {
+		types = append(types, strconv.FormatUint(uint64(binary.BigEndian.Uint32(row)), 10))
+		size := max(0, int32(binary.BigEndian.Uint32(row[4:]))) // -1: null
+		row = row[8+size:]
+	}
+	return types
+}
 
 // explained is the plan of a flush of these pieces, which is executed with ANALYZE.
 func (y *yard) explained(conn *pgx.Conn, options string, pieces ...*piece) *pgtest.Plan {
