@@ -104,6 +104,48 @@ steps:
 	}
 }
 
+// Lines are numbered by where they begin, whatever pieces a task writes them in.
+func TestRig_NumbersTheLinesOfLogs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: lines\nsteps: [{id: talk, action: talk}]\n")
+	const lines = 3000 // 100 KiB of standard output
+	b.start(t, embed.Config{}, func(r *embed.Rig) {
+		r.Handle("talk", func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
+			for i := range lines {
+				fmt.Fprintf(task.Stdout, "line %d, ", i)
+				if i == lines/2 {
+					fmt.Fprint(task.Stderr, "one\ntwo")
+				}
+				fmt.Fprintf(task.Stdout, "%s\n", strings.Repeat("x", 24))
+			}
+			return nil, nil
+		})
+	})
+	run := b.run(t, "lines")
+	var all []queue.LogLine
+	for from, total := int64(1), int64(1); from <= total; {
+		w, err := b.LogWindow(t.Context(), queue.LogWindowQuery{Run: run, Step: "talk", From: from})
+		if err != nil || !w.Final || w.Reason != "succeeded" || w.End <= from {
+			t.Fatalf("from %d: %+v, %v", from, w, err)
+		}
+		all, from, total = append(all, w.Lines...), w.End, w.Total
+	}
+	text := map[queue.Stream]string{}
+	for i, line := range all {
+		if line.Number != int64(i+1) {
+			t.Fatalf("line %d has number %d", i+1, line.Number)
+		}
+		text[line.Stream] += string(line.Text) + "\n"
+	}
+	if len(all) != lines+2 || text[queue.StreamStderr] != "one\ntwo\n" {
+		t.Errorf("%d lines, standard error %q", len(all), text[queue.StreamStderr])
+	}
+	if got := b.text(t, run, "talk"); len(got) != len(text[queue.StreamStdout])+len("one\ntwo") {
+		t.Errorf("%d bytes of standard output in lines, %d in chunks of both", len(text[queue.StreamStdout]), len(got))
+	}
+}
+
 func TestRig_StepsRunInTheWorkersShellUnlessTheyNameOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
