@@ -197,7 +197,8 @@ COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date
 -- hold nothing of these lines: of another stream than the wanted one, or of a line that began before or is long enough.
 --
 -- What is read is bounded: by max_bytes, then by a quarter of them for what goes on of lines that are under way, and by
--- 4,000 chunks that are looked at.
+-- 4,000 chunks that are looked at. Its statements are planned once a session: they would be planned for each place that is
+-- looked at otherwise, which costs more than to look there.
 --
 -- Each row has the number of lines that had begun before the chunk. The last row, which alone has an attempt, says of the
 -- whole log: seq, its last chunk; total, its lines; final, reason. And of the window: that it shows of the lines from
@@ -205,7 +206,7 @@ COMMENT ON FUNCTION oarlock.log_starts(bigint, int[], text[], int[], int[], date
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.log_window(run bigint, of_step text, of_item text, of_attempt int, first bigint, most int, only_stream int, max_bytes int)
 RETURNS TABLE (seq int, stream smallint, at timestamptz, data bytea, final bool, reason text, dropped_bytes bigint, lines bigint, before bigint, attempt int, total bigint, looked int)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     max_chunks CONSTANT int := 4000;
@@ -219,16 +220,19 @@ DECLARE
     reached bigint;
     counted bigint := 0;    -- lines of the wanted stream
     bytes   bigint := 0;
-    done    int;            -- the last chunk looked at
-    begun   bigint;
+    size    int;
     upto    bigint;         -- number of the last line of the window, once it is known
-    ends    int[] := '{NULL,NULL,NULL}'; -- of each stream: its last chunk with data
-    held    bigint[] := '{NULL,NULL,NULL}'; -- how much of its last line was handed over; null: the line is none of the window's
+    none    CONSTANT text := '[0:2]={NULL,NULL,NULL}'; -- nothing for each stream
+    ends    int[] := none;  -- of each stream: its last chunk with data
+    held    bigint[] := none; -- how much of its last line was handed over; null: the line is none of the window's
     awaited bool[]; -- whether its last line goes on, once upto is known
-    place   int;
 BEGIN
     SELECT s.step, coalesce(of_item, '') AS item, coalesce(substring(of_step FROM '~([0-9]{1,2})$'), '0')::int AS alt, NULL::int AS attempt, NULL::date AS day
-      INTO log FROM oarlock.log_steps(run) s WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '');
+      INTO log
+      FROM oarlock.visible_run(run) r -- as log_steps does it, which is planned anew at each call
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+     CROSS JOIN oarlock.steps_of(v.spec) s
+     WHERE s.name = regexp_replace(of_step, '~[0-9]{1,2}$', '');
     SELECT l.attempt, l.log_day INTO log.attempt, log.day
       FROM (SELECT t.attempt, t.log_day FROM oarlock.tasks t
              WHERE t.run_id = run AND t.step = log.step AND t.item = log.item AND t.alt = log.alt
@@ -301,53 +305,50 @@ BEGIN
     SELECT coalesce(max(x.lines), 0) INTO reached FROM oarlock.log_chunks x
      WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt AND x.attempt = log.attempt
        AND x.seq = low - 1;
-    done := low - 1;
 
-    FOR chunk IN SELECT x.seq, x.stream, x.at, x.data, octet_length(x.data) AS size, x.final, x.reason, x.dropped_bytes, x.lines
-                   FROM oarlock.log_chunks x
-                  WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
-                    AND x.attempt = log.attempt AND x.seq >= low
-                  ORDER BY x.seq LIMIT max_chunks LOOP
-        done := chunk.seq;
-        place := chunk.stream + 1;
+    FOR seq, stream, at, data, size, final, reason, dropped_bytes, lines IN
+        SELECT x.seq, x.stream, x.at, x.data, octet_length(x.data), x.final, x.reason, x.dropped_bytes, x.lines
+          FROM oarlock.log_chunks x
+         WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
+           AND x.attempt = log.attempt AND x.seq >= low
+         ORDER BY x.seq LIMIT max_chunks LOOP
         before := reached;
-        begun := chunk.lines - reached;
-        reached := chunk.lines;
+        reached := lines;
         -- what was dropped may have ended any line
-        IF chunk.dropped_bytes > 0 OR chunk.final THEN
-            held := '{NULL,NULL,NULL}';
-        ELSIF only_stream <> chunk.stream OR begun = 0 AND coalesce(held[place], max_line + 1) > max_line OR upto IS NOT NULL AND NOT awaited[place] THEN
+        IF dropped_bytes > 0 OR final THEN
+            held := none;
+        ELSIF only_stream <> stream OR lines = before AND coalesce(held[stream], max_line + 1) > max_line OR upto IS NOT NULL AND NOT awaited[stream] THEN
             CONTINUE;
         END IF;
-        seq := chunk.seq;
-        stream := chunk.stream;
-        at := chunk.at;
-        data := CASE WHEN only_stream <> chunk.stream THEN '' ELSE chunk.data END;
-        final := chunk.final;
-        reason := chunk.reason;
-        dropped_bytes := chunk.dropped_bytes;
-        lines := chunk.lines;
-        RETURN NEXT;
-        EXIT WHEN upto IS NOT NULL AND chunk.dropped_bytes > 0;
-        IF octet_length(data) > 0 THEN
-            bytes := bytes + chunk.size;
-            counted := counted + chunk.lines - greatest(before, first - 1);
-            ends[place] := seq;
-            held[place] := CASE WHEN begun > 0 THEN 0 ELSE held[place] + chunk.size END;
+        IF only_stream <> stream THEN
+            data := '';
         END IF;
-        IF upto IS NULL AND (bytes >= max_bytes OR CASE WHEN only_stream IS NULL THEN reached >= first + most - 1 ELSE counted >= most END) THEN
-            upto := CASE WHEN only_stream IS NULL THEN least(reached, first + most - 1) ELSE reached END;
+        RETURN NEXT;
+        EXIT WHEN upto IS NOT NULL AND dropped_bytes > 0;
+        IF octet_length(data) > 0 THEN
+            bytes := bytes + size;
+            counted := CASE WHEN only_stream IS NULL THEN lines - first + 1 ELSE counted + lines - greatest(before, first - 1) END;
+            ends[stream] := seq;
+            IF lines = before OR held[stream] IS DISTINCT FROM 0 THEN
+                held[stream] := CASE WHEN lines > before THEN 0 ELSE held[stream] + size END;
+            END IF;
+        END IF;
+        IF upto IS NULL AND (counted >= most OR bytes >= max_bytes) THEN
+            upto := CASE WHEN only_stream IS NULL THEN least(lines, first + most - 1) ELSE lines END;
             max_bytes := bytes + max_bytes / 4;
-            SELECT array_agg(held[s.n] IS NOT NULL AND (s.n <> place OR reached = upto) AND EXISTS (
+            awaited := none;
+            FOR n IN 0 .. 2 LOOP
+                awaited[n] := held[n] IS NOT NULL AND (n <> stream OR lines = upto) AND EXISTS (
                        SELECT FROM oarlock.log_chunks x
                         WHERE x.log_day = log.day AND x.run_id = run AND x.step = log.step AND x.item = log.item AND x.alt = log.alt
-                          AND x.attempt = log.attempt AND x.seq = ends[s.n] AND get_byte(x.data, octet_length(x.data) - 1) <> 10) ORDER BY s.n)
-              INTO awaited FROM generate_series(1, 3) s (n);
+                          AND x.attempt = log.attempt AND x.seq = ends[n] AND get_byte(x.data, octet_length(x.data) - 1) <> 10);
+            END LOOP;
         ELSIF upto IS NOT NULL AND octet_length(data) > 0 THEN
-            awaited[place] := begun = 0 AND get_byte(data, octet_length(data) - 1) <> 10 AND held[place] <= max_line;
+            awaited[stream] := lines = before AND get_byte(data, octet_length(data) - 1) <> 10 AND held[stream] <= max_line;
         END IF;
         EXIT WHEN upto IS NOT NULL AND (bytes >= max_bytes OR NOT true = ANY (awaited));
     END LOOP;
+    looked := coalesce(seq, low - 1);
 
     seq := last.seq;
     stream := NULL;
@@ -360,7 +361,6 @@ BEGIN
     lines := greatest(coalesce(upto, reached), before);
     attempt := log.attempt;
     total := last.lines;
-    looked := done;
     RETURN NEXT;
 END $$;
 -- +goose StatementEnd
