@@ -29,7 +29,7 @@ func goodCalls() map[string]string {
 		"run_head": "1", "step_summaries": "1",
 		"task_page":        "1; 'load'; '{running}'; 'i'; -1; ''; 0; 9",
 		"task_detail":      "1; 'load'; ''",
-		"item_bands":       "1; now() - interval '5h'; now(); 10",
+		"item_bands":       "1; '{load}'; ARRAY[now() - interval '5h']; ARRAY[now()]; 10",
 		"journal":          "1; 9; 9; 9",
 		"run_list":         report + "; 'queued'; 'default'; '{}'; 1; now(); 9; 5",
 		"scale_hint":       "'default'",

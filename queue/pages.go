@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -68,6 +69,7 @@ func scanRunHead(row pgx.CollectableRow) (h RunHead, err error) {
 // StepSummary is a step of a run with its items counted, or a replacement of a step.
 type StepSummary struct {
 	Task                       // without outputs
+	AttemptAt   time.Time      // when the last attempt began; zero: none did
 	Items       int            // of a foreach: how many items it grew to; 0: none, or it has not grown yet
 	States      map[string]int // of a foreach: how many of its items are in each state; replaced items count as what replaced them
 	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
@@ -88,7 +90,7 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 
 func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
 	var tries []byte
-	s.Task, err = scanTaskAnd(row, &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
+	s.Task, err = scanTaskAnd(row, (*zeronull.Timestamptz)(&s.AttemptAt), &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
 		(*zeronull.Text)(&s.Failed), &s.Retried, &tries)
 	if err != nil {
 		return s, err
@@ -272,33 +274,45 @@ type Band struct {
 	States   map[string]int // at its end: items under way, as running, and items that had ended by then, by their state
 }
 
-// Bands reads how the items of the foreach steps of a run went between two times, by step, in 1 to 200 stretches of the same
-// length. It has no step whose items have not begun.
-func (s *Store) Bands(ctx context.Context, run RunID, from, to time.Time, buckets int) (map[string][]Band, error) {
+// BandSpan asks Bands for a foreach step, from one time to a later one.
+type BandSpan struct {
+	Step     string
+	From, To time.Time
+}
+
+// Bands reads how the items of foreach steps of a run went, each in 1 to 200 stretches of the same length. It has no step whose items
+// have not begun, and reads no step that is not asked for.
+func (s *Store) Bands(ctx context.Context, run RunID, spans []BandSpan, buckets int) (map[string][]Band, error) {
 	const op = "read items over time"
-	if buckets < 1 || buckets > maxBands || !from.Before(to) {
-		return nil, said(op, fmt.Errorf("from %v to %v in %d parts: the end is after the start, and there are 1 to %d parts", from, to, buckets, maxBands))
+	if buckets < 1 || buckets > maxBands {
+		return nil, said(op, fmt.Errorf("there are 1 to %d parts, not %d", maxBands, buckets))
 	}
-	changes, err := list(ctx, s, itemBandsSQL, pgx.StrictNamedArgs{"run": run, "since": from, "until": to, "buckets": buckets}, pgx.RowToStructByPos[bandChange])
+	bands := make(map[string][]Band, len(spans))
+	steps, since, until := make([]string, len(spans)), make([]time.Time, len(spans)), make([]time.Time, len(spans))
+	for i, span := range spans {
+		if bands[span.Step] != nil || !span.From.Before(span.To) {
+			return nil, said(op, fmt.Errorf("step %s from %v to %v: a step is asked for once, and its time ends after it begins", span.Step, span.From, span.To))
+		}
+		steps[i], since[i], until[i] = span.Step, span.From, span.To
+		bands[span.Step] = emptyBands(span.From, span.To, buckets)
+	}
+	changes, err := list(ctx, s, itemBandsSQL, pgx.StrictNamedArgs{"run": run, "steps": steps, "since": since, "until": until, "buckets": buckets},
+		pgx.RowToStructByPos[bandChange])
 	if err == nil && len(changes) == 0 {
 		err = noSuchRun(run, pgx.ErrNoRows)
 	}
 	if err != nil {
 		return nil, said(op, err)
 	}
-	slices.SortFunc(changes, func(a, b bandChange) int { return a.Bucket - b.Bucket })
-	bands := map[string][]Band{}
 	for _, c := range changes {
-		if c.Bucket == 0 { // none began before the end
+		if c.Step == "" { // none began before the end
 			continue
-		}
-		if bands[c.Step] == nil {
-			bands[c.Step] = emptyBands(from, to, buckets)
 		}
 		for i := c.Bucket - 1; i < buckets; i++ {
 			bands[c.Step][i].add(c.State, c.Change)
 		}
 	}
+	maps.DeleteFunc(bands, func(_ string, all []Band) bool { return len(all[buckets-1].States) == 0 })
 	return bands, nil
 }
 

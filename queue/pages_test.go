@@ -131,19 +131,22 @@ func TestStepSummaries_CountsItems(t *testing.T) {
 	for _, s := range summaries(t, d.store, run) {
 		states := asJSON(t, s.States)
 		line := fmt.Sprintf("%s %s %d retried %d %s", s.Step, s.State, s.Items, s.Retried, states)
+		if !s.AttemptAt.IsZero() {
+			line += " at " + s.AttemptAt.UTC().Format("4")
+		}
 		for _, a := range s.Tries {
 			line += fmt.Sprintf(" %s%d:%s", a.Step, a.Attempt, a.State)
 		}
 		got = append(got, line)
 	}
 	want := []string{
-		"scan succeeded 0 retried 2 null scan1:failed scan2:lost",
-		`fan running 7 retried 2 {"failed":1,"pending":3,"succeeded":3}`,
-		"load replaced 0 retried 0 null",
-		"load~1 retrying 0 retried 1 null load~11:failed",
+		"scan succeeded 0 retried 2 null at 0 scan1:failed scan2:lost",
+		`fan running 7 retried 2 {"failed":1,"pending":3,"succeeded":3} at 1`,
+		"load replaced 0 retried 0 null at 5",
+		"load~1 retrying 0 retried 1 null at 6 load~11:failed",
 		"later pending 0 retried 0 null",
-		"confirm waiting 0 retried 0 null confirm1:canceled",
-		"@exit running 0 retried 0 null",
+		"confirm waiting 0 retried 0 null at 6 confirm1:canceled",
+		"@exit running 0 retried 0 null at 6",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -178,7 +181,7 @@ func TestStepSummaries_OfOtherRuns(t *testing.T) {
 	if err != nil || len(page.Tasks) != 0 || page.Next != nil {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if bands, err := d.store.Bands(t.Context(), run, time.Unix(0, 0), time.Now(), 3); err != nil || len(bands) != 0 {
+	if bands, err := d.store.Bands(t.Context(), run, []queue.BandSpan{{Step: "fan", From: time.Unix(0, 0), To: time.Now()}}, 3); err != nil || len(bands) != 0 {
 		t.Errorf("%v, %v", bands, err)
 	}
 }
@@ -299,42 +302,54 @@ func TestBands_AddUp(t *testing.T) {
 	t.Parallel()
 	d, run := newPages(t)
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 0, minute, 0, 0, time.UTC) }
-	show := func(from, to time.Time, n int) string {
-		all, err := d.store.Bands(t.Context(), run, from, to, n)
-		if err != nil || len(all) > 1 {
-			t.Fatal(all, err)
+	fan := func(from, to int) queue.BandSpan { return queue.BandSpan{Step: "fan", From: at(from), To: at(to)} }
+	bands := func(n int, spans ...queue.BandSpan) map[string][]queue.Band {
+		t.Helper()
+		all, err := d.store.Bands(t.Context(), run, spans, n)
+		if err != nil {
+			t.Fatal(err)
 		}
+		return all
+	}
+	show := func(n int, span queue.BandSpan) string {
 		var lines []string
-		for _, b := range all["fan"] {
-			states := asJSON(t, b.States)
-			lines = append(lines, fmt.Sprintf("%d-%d %s", b.From.Minute(), b.To.Minute(), states))
+		for _, b := range bands(n, span)["fan"] {
+			lines = append(lines, fmt.Sprintf("%d-%d %s", b.From.Minute(), b.To.Minute(), asJSON(t, b.States)))
 		}
 		return strings.Join(lines, "\n")
 	}
-	// a band ends just before the minute; d and e are under way until their last replacement ends
-	want := `0-1 {}
-1-2 {"running":1}
-2-3 {"running":4,"succeeded":1}
-3-4 {"running":5,"succeeded":1}
-4-5 {"failed":1,"running":4,"succeeded":1}
-5-6 {"failed":1,"running":3,"succeeded":2}
-6-7 {"failed":1,"running":2,"succeeded":3}`
-	if diff := cmp.Diff(want, show(at(0), at(7), 7)); diff != "" {
+	// what begins or ends at a minute is in the band that ends then; d and e are under way until their last replacement ends
+	want := `0-1 {"running":1}
+1-2 {"running":4,"succeeded":1}
+2-3 {"running":5,"succeeded":1}
+3-4 {"failed":1,"running":4,"succeeded":1}
+4-5 {"failed":1,"running":3,"succeeded":2}
+5-6 {"failed":1,"running":2,"succeeded":3}`
+	if diff := cmp.Diff(want, show(6, fan(0, 6))); diff != "" {
 		t.Error(diff)
 	}
-	if got, want := show(at(5), at(7), 1), `5-7 {"failed":1,"running":2,"succeeded":3}`; got != want {
+	if got, want := show(1, fan(5, 7)), `5-7 {"failed":1,"running":2,"succeeded":3}`; got != want {
 		t.Errorf("what began before: %s, want %s", got, want)
 	}
-	if got := show(at(-9), at(1), 5); got != "" {
+	if got := show(5, fan(-9, 0)); got != "" {
 		t.Errorf("before anything began: %s", got)
 	}
-	for _, n := range []int{0, 201} {
-		if _, err := d.store.Bands(t.Context(), run, at(0), at(1), n); err == nil {
-			t.Errorf("%d parts", n)
-		}
+	d.exec(t, "UPDATE oarlock.tasks SET generation = 2 WHERE run_id = $1 AND step = 3", run)
+	d.exec(t, `UPDATE oarlock.tasks SET grown = '{"generation": 2, "items": [{"key": "x", "value": "1"}]}' WHERE run_id = $1 AND step = 3 AND item = ''`, run)
+	both := bands(2, fan(0, 2), queue.BandSpan{Step: "later", From: at(1), To: at(2)}, queue.BandSpan{Step: "scan", From: at(0), To: at(9)})
+	if got, want := fmt.Sprint(both["later"][0].States, both["later"][1].States, both["fan"][0].States, len(both)), "map[running:1] map[succeeded:1] map[running:1] 2"; got != want {
+		t.Errorf("each with a time of its own: %s, want %s", got, want)
 	}
-	if _, err := d.store.Bands(t.Context(), run, at(1), at(1), 1); err == nil {
-		t.Error("no time at all")
+	if only := bands(1, fan(0, 9)); len(only) != 1 {
+		t.Errorf("a step that was not asked for: %v", only)
+	}
+	for name, c := range map[string]struct {
+		n     int
+		spans []queue.BandSpan
+	}{"no parts": {0, nil}, "too many parts": {201, nil}, "no time at all": {1, []queue.BandSpan{fan(1, 1)}}, "a step twice": {1, []queue.BandSpan{fan(0, 1), fan(1, 2)}}} {
+		if _, err := d.store.Bands(t.Context(), run, c.spans, c.n); err == nil {
+			t.Error(name)
+		}
 	}
 }
 
@@ -451,6 +466,7 @@ func TestPages_RolesSeeTheirParts(t *testing.T) {
 	d.put(t, pagesDAG)
 	ana, bob := d.open(t, d.user(t, "ana", "oarlock_submit")), d.open(t, d.user(t, "bob", "oarlock_submit"))
 	reader := d.open(t, d.user(t, "reader", "oarlock_read"))
+	worker, admin := d.open(t, d.user(t, "worker", "oarlock_worker")), d.open(t, d.user(t, "admin", "oarlock_admin"))
 	run := pagesRun(t, d, ana)
 	d.exec(t, "INSERT INTO oarlock.events (run_id, kind) VALUES ($1, 'lost')", run)
 	if _, err := ana.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbPause}); err != nil {
@@ -459,7 +475,8 @@ func TestPages_RolesSeeTheirParts(t *testing.T) {
 	d.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, started_at, finished_at)
 		SELECT r.dag_id, 1, r.lane_id, 'succeeded', now(), now(), 'sql', 0, 'x', now() - interval '1 min', now() FROM oarlock.runs r WHERE r.run_id = $1`, run)
 	for name, read := range pageReads(t, run) {
-		for store, want := range map[*queue.Store]may{ana: works, bob: hidden, reader: works, d.open(t, d.user(t, "nobody"+strings.ToLower(name))): submits} {
+		nobody := d.open(t, d.user(t, "nobody"+strings.ToLower(name)))
+		for store, want := range map[*queue.Store]may{ana: works, bob: hidden, reader: works, worker: works, admin: works, nobody: submits} {
 			if got := outcomeFor(t, read(store)); got != want {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
@@ -490,7 +507,7 @@ func pageReads(t *testing.T, run queue.RunID) map[string]func(*queue.Store) erro
 		"TaskPage":      func(s *queue.Store) error { _, err := s.TaskPage(t.Context(), queue.TaskQuery{Run: run}); return err },
 		"TaskDetail":    func(s *queue.Store) error { _, err := s.TaskDetail(t.Context(), run, "scan", ""); return err },
 		"Bands": func(s *queue.Store) error {
-			_, err := s.Bands(t.Context(), run, time.Unix(0, 0), time.Now(), 3)
+			_, err := s.Bands(t.Context(), run, nil, 3)
 			return err
 		},
 		"Journal": func(s *queue.Store) error { _, err := s.Journal(t.Context(), run, queue.JournalPlace{}, 0); return err },

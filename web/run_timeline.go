@@ -44,13 +44,9 @@ type timeRow struct {
 func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error) {
 	all := p.span()
 	shown := p.urgent()
-	var bands map[string][]queue.Band
-	if each := slices.DeleteFunc(slices.Clone(shown), func(t *queue.StepSummary) bool { return t.Items == 0 }); len(each) > 0 && !p.Run.StartedAt.IsZero() {
-		var err error
-		bands, err = s.store.Bands(ctx, p.Query.ID, all.From, all.To, min(maxBuckets, max(maxBars/len(each), 4)))
-		if err != nil {
-			return nil, err
-		}
+	bands, err := s.readBands(ctx, p, shown)
+	if err != nil {
+		return nil, err
 	}
 	var busy []draw.Interval
 	rows := make([]draw.Row, len(shown))
@@ -66,9 +62,9 @@ func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error
 		busy = nil
 	}
 	view := &timeline{Hidden: len(p.steps) - len(shown), Lost: len(p.Run.Drives) > 0}
-	if z := p.summary(p.Query.Zoom); z != nil && !z.StartedAt.IsZero() {
-		view.Zoom = z.Step
-		all, busy = zoomed(all, rows[slices.Index(shown, z)]), nil
+	if i := slices.IndexFunc(shown, func(t *queue.StepSummary) bool { return t.Step == p.Query.Zoom }); i >= 0 && !shown[i].StartedAt.IsZero() {
+		view.Zoom = shown[i].Step
+		all, busy = zoomed(all, rows[i]), nil
 	}
 	axis := draw.NewAxis(all, busy)
 	marks := make([]draw.Mark, len(p.Run.Drives))
@@ -83,6 +79,37 @@ func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error
 		})
 	}
 	return view, nil
+}
+
+// readBands reads how the items of foreach steps went, each from its first item on until its last ended, so that a step that took a second
+// of an hour has as many bars as one that took all of it.
+func (s *server) readBands(ctx context.Context, p *runPage, shown []*queue.StepSummary) (map[string][]queue.Band, error) {
+	var spans []queue.BandSpan
+	for _, t := range shown {
+		if t.Items == 0 || t.First.IsZero() {
+			continue
+		}
+		span := queue.BandSpan{Step: t.Step, From: t.First, To: t.Last}
+		if span.To.IsZero() { // items are under way, or never began
+			span.To = p.endOf(t)
+		}
+		if least := span.From.Add(time.Millisecond); span.To.Before(least) {
+			span.To = least
+		}
+		spans = append(spans, span)
+	}
+	if len(spans) == 0 {
+		return nil, nil //nolint:nilnil // no item has begun
+	}
+	return s.store.Bands(ctx, p.Query.ID, spans, min(maxBuckets, max(maxBars/len(bandClasses)/len(spans), 2)))
+}
+
+// endOf is when a step ended, or now.
+func (p *runPage) endOf(t *queue.StepSummary) time.Time {
+	if t.FinishedAt.IsZero() {
+		return p.span().To
+	}
+	return t.FinishedAt
 }
 
 func tickLabel(after time.Duration) string {
@@ -199,6 +226,9 @@ func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	from, to := t.StartedAt, t.FinishedAt
 	if n := len(r.Bars); n > 0 {
 		from = r.Bars[n-1].To
+		if t.AttemptAt.After(from) { // else the next attempt has not begun
+			from = t.AttemptAt
+		}
 	}
 	if to.IsZero() {
 		to = p.Now
@@ -217,6 +247,8 @@ func (p *runPage) row(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	return r
 }
 
+var bandClasses = []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} // of a bar, from the top
+
 // bandRow is the items of a foreach step: in each stretch of time, how many were how far.
 func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	r := draw.Row{In: aside(t)}
@@ -226,7 +258,7 @@ func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 		for _, n := range b.States {
 			total += n
 		}
-		for _, class := range []string{"b-good", "b-faint", "b-bad", "b-wait", "b-active"} {
+		for _, class := range bandClasses {
 			n := 0
 			for state, count := range b.States {
 				if barClass(state) == class {

@@ -98,16 +98,16 @@ COMMENT ON FUNCTION oarlock.replaced_items(bigint) IS 'Internal: the items of a 
 -- Attempts are for readers; whoever may see the run may see how many there were, since each task says its number.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.step_summaries(run bigint) RETURNS TABLE (
-    info oarlock.task_info, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
+    info oarlock.task_info, attempt_at timestamptz, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 BEGIN ATOMIC
     WITH grew AS MATERIALIZED (
         SELECT g.step, g.generation FROM oarlock.visible_run(run) r CROSS JOIN oarlock.grown_steps(r.run_id) g
     ), counted AS MATERIALIZED ( -- of all rows of the run; what is history is left out where few are left
         SELECT t.step, t.state, t.generation, count(*) AS items, min(t.started_at) AS first_at, max(t.finished_at) AS last_at,
-               min(t.item) FILTER (WHERE t.state = 'failed') AS failed, sum(greatest(t.attempt - 1, 0)) AS retried
-          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id)
-         WHERE t.alt = 0 AND t.item <> ''
+               min(t.item) FILTER (WHERE t.state = 'failed') AS failed, sum(t.attempt - 1) FILTER (WHERE t.attempt > 1) AS retried
+          FROM oarlock.tasks t
+         WHERE t.run_id = run AND t.alt = 0 AND t.item <> '' AND (SELECT true FROM oarlock.visible_run(run)) -- asked once: a join costs each row
          GROUP BY t.step, t.state, t.generation
     ), every AS ( -- a replaced item counts as what replaced it, and began as itself
         SELECT c.step, c.state, c.generation, CASE WHEN c.state = 'replaced' THEN 0 ELSE c.items END AS items, c.first_at, c.last_at, c.failed, c.retried
@@ -126,9 +126,9 @@ BEGIN ATOMIC
                sum(c.items) FILTER (WHERE c.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled')) AS ended,
                min(c.failed) AS failed, sum(c.retried) AS retried
           FROM stated c GROUP BY c.step)
-    SELECT x.info, x.items, x.states, x.first_at, CASE WHEN x.ended = x.items THEN x.last_at END, x.failed, x.retried, x.tries
-      FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt,
-                   CASE WHEN s.kind = 'foreach' AND t.alt = 0 AND t.grown IS NOT NULL THEN coalesce(jsonb_array_length(t.grown -> 'items'), 0) ELSE 0 END AS items,
+    SELECT x.info, x.attempt_at, x.items, x.states, x.first_at, CASE WHEN x.ended = x.items THEN x.last_at END, x.failed, x.retried, x.tries
+      FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt, t.attempt_at,
+                   CASE WHEN s.kind = 'foreach' AND t.alt = 0 AND t.grown IS NOT NULL THEN coalesce(jsonb_path_query_first(t.grown, '$.items.size()')::int, 0) ELSE 0 END AS items,
                    i.states, i.first_at, i.last_at, i.ended, i.failed, greatest(t.attempt - 1, 0) + coalesce(i.retried, 0) AS retried,
                    CASE WHEN s.kind <> 'foreach' AND (t.attempt > 1 OR t.generation > 1) AND (SELECT oarlock.sees_all())
                         THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 20) END AS tries
@@ -160,6 +160,7 @@ DECLARE
     kinds   text[];
     grew    int[]; -- in which generation the items of each step did
     wanted  int;
+    last    int := 2147483647;
     alone   int := substring(of_step FROM '~([0-9]{1,2})$')::int;
     most    constant int := least(rows, 1000);
     shown   bigint;
@@ -176,11 +177,18 @@ BEGIN
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON r.generation > 1 AND s.kind = 'foreach' AND t.run_id = r.run_id AND t.step = s.step AND t.item = '' AND t.alt = 0
      WHERE v.dag_id = r.dag_id AND v.version = r.version;
+    IF of_step IS NOT NULL THEN
+        last := wanted;
+        IF after_step < wanted THEN
+            after_step := wanted; after_item := ''; after_alt := -1;
+        END IF;
+    END IF;
+    -- a range of steps, also for one: after `step = 1`, the planner no longer sees that the rows come in the order of their steps
     RETURN QUERY
     SELECT oarlock.task_info_of(r, names[t.step + 1], kinds[t.step + 1], t), t.step, t.item, t.alt
       FROM (SELECT y.step, y.item, y.alt
               FROM (SELECT x.step, x.item, x.alt, x.state, x.generation FROM oarlock.tasks x
-                     WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND (of_step IS NULL OR x.step = wanted)
+                     WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND x.step <= last
                      ORDER BY x.step, x.item, x.alt LIMIT looked) y
              WHERE (in_states IS NULL OR y.state = ANY (in_states))
                AND (like_item IS NULL OR strpos(lower(y.item), lower(like_item)) > 0)
@@ -194,7 +202,7 @@ BEGIN
     GET DIAGNOSTICS shown = ROW_COUNT;
     IF shown < most THEN
         SELECT x.step, x.item, x.alt INTO at_step, at_item, at_alt FROM oarlock.tasks x
-         WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND (of_step IS NULL OR x.step = wanted)
+         WHERE x.run_id = r.run_id AND (x.step, x.item, x.alt) > (after_step, after_item, after_alt) AND x.step <= last
          ORDER BY x.step, x.item, x.alt OFFSET looked - 1 LIMIT 1;
     END IF;
     RETURN NEXT;
@@ -225,31 +233,39 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.task_detail(bigint, text, text) IS 'Internal: one task of a run, its attempts with it.';
 
--- How the items of each foreach step went over time: what changed in each bucket, in words of state. What began before the first
--- bucket counts as in it, and who reads adds up. A row without a step says that the run is there.
+-- How the items of foreach steps went, each step over a time of its own: what changed in each bucket, in words of state. A bucket has
+-- its end, and not its begin, so that what ended last is in the last one. What began before the first bucket counts as in it, and
+-- who reads adds up. A row without a step says that the run is there. `past` are the moments just after the buckets: to look
+-- one up among them costs half of what arithmetic does.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.item_bands(run bigint, since timestamptz, until timestamptz, buckets int) RETURNS TABLE (step text, bucket int, state text, change bigint)
+CREATE FUNCTION oarlock.item_bands(run bigint, steps text[], since timestamptz[], until timestamptz[], buckets int)
+RETURNS TABLE (step text, bucket int, state text, change bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 BEGIN ATOMIC
-    WITH counted AS MATERIALIZED (
-        SELECT t.step, t.state, t.generation, count(*) AS items, CASE WHEN t.started_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', t.started_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END AS began,
-               CASE WHEN t.finished_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', t.finished_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END AS ended
-          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id)
-         WHERE t.alt = 0 AND t.item <> ''
-         GROUP BY t.step, t.state, t.generation, began, ended
+    WITH span AS MATERIALIZED (
+        SELECT g.step, g.name, g.generation,
+               ARRAY(SELECT u.since + (u.until - u.since) * (i::float8 / buckets) + interval '1 microsecond' FROM generate_series(1, buckets) i ORDER BY i) AS past
+          FROM oarlock.visible_run(run) r
+         CROSS JOIN oarlock.grown_steps(r.run_id) g
+          JOIN unnest(steps, since, until) u (name, since, until) USING (name)
+    ), counted AS MATERIALIZED (
+        SELECT t.step, t.state, count(*) AS items, width_bucket(t.started_at, s.past) + 1 AS began, width_bucket(t.finished_at, s.past) + 1 AS ended
+          FROM span s JOIN oarlock.tasks t ON t.step = s.step AND t.generation >= s.generation
+         WHERE t.run_id = run AND t.alt = 0 AND t.item <> ''
+         GROUP BY t.step, t.state, began, ended
     ), every AS ( -- a replaced item began as itself, and ends as what replaced it
-        SELECT c.step, c.state, c.generation, c.items, c.began, CASE WHEN c.state <> 'replaced' THEN c.ended END AS ended, c.began IS NOT NULL AS has_begun
+        SELECT c.step, c.state, c.items, c.began, CASE WHEN c.state <> 'replaced' THEN c.ended END AS ended, c.began IS NOT NULL AS has_begun
           FROM counted c
         UNION ALL
-        SELECT i.step, i.state, i.generation, 1, NULL, CASE WHEN i.finished_at IS NOT NULL THEN greatest(width_bucket(date_part('epoch', i.finished_at), date_part('epoch', since), date_part('epoch', until), buckets), 1) END, true
-          FROM oarlock.visible_run(run) r CROSS JOIN oarlock.replaced_items(r.run_id) i
+        SELECT i.step, i.state, 1, NULL, width_bucket(i.finished_at, s.past) + 1, true
+          FROM span s JOIN oarlock.replaced_items(run) i ON i.step = s.step AND i.generation >= s.generation
          WHERE EXISTS (SELECT FROM counted c WHERE c.state = 'replaced'))
     SELECT g.name, g.bucket, g.state, sum(g.change)
       FROM oarlock.visible_run(run) r
       LEFT JOIN LATERAL (
-           SELECT n.name, c.bucket, c.state, c.change
-             FROM oarlock.grown_steps(r.run_id) n
-             JOIN every e ON e.step = n.step AND e.generation >= n.generation
+           SELECT s.name, c.bucket, c.state, c.change
+             FROM every e
+             JOIN span s USING (step)
             CROSS JOIN LATERAL (VALUES (e.began, 'running', e.items), (CASE WHEN e.has_begun THEN e.ended END, 'running', - e.items), (e.ended, e.state, e.items))
                   c (bucket, state, change)
             WHERE c.bucket <= buckets) g ON true
@@ -320,7 +336,7 @@ COMMENT ON FUNCTION oarlock.journal IS 'Internal: what happened to a run and wha
 -- +goose Down
 DROP FUNCTION oarlock.journal(bigint, bigint, bigint, int);
 DROP FUNCTION oarlock.run_head(bigint);
-DROP FUNCTION oarlock.item_bands(bigint, timestamptz, timestamptz, int);
+DROP FUNCTION oarlock.item_bands(bigint, text[], timestamptz[], timestamptz[], int);
 DROP FUNCTION oarlock.task_detail(bigint, text, text);
 DROP FUNCTION oarlock.task_page(bigint, text, text[], text, int, text, int, int);
 DROP FUNCTION oarlock.step_summaries(bigint);
