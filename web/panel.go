@@ -78,13 +78,9 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 		return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(q.Step) + ".", hint: "Look at its tasks."}
 	}
 	n := &panel{Run: p.Query.ID, Task: q, Name: runview.TaskName(q.Step, q.Item), Tabs: panelTabs}
-	task := &sum.Task
-	if q.Item != "" || q.Tab == "outputs" || q.Tab == "attempts" {
-		detail, err := s.store.TaskDetail(ctx, p.Query.ID, q.Step, q.Item)
-		if err != nil {
-			return nil, err
-		}
-		task, n.Tries = &detail.Task, detail.Attempts
+	task, err := s.readTask(ctx, p, n)
+	if err != nil {
+		return nil, err
 	}
 	n.fill(task, p.Now)
 	if sum.Kind == "foreach" && q.Item == "" {
@@ -96,6 +92,27 @@ func (s *server) readPanel(ctx context.Context, p *runPage) (*panel, error) {
 		}
 	}
 	return n, s.readTab(ctx, p, n, task)
+}
+
+// readTask finds the task of the panel among those that were read, unless the panel shows what no list has.
+func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Task, error) {
+	q := n.Task
+	if q.Tab != "outputs" && q.Tab != "attempts" {
+		if q.Item == "" {
+			return &p.summary(q.Step).Task, nil
+		}
+		for i := range p.known {
+			if p.known[i].Step == q.Step && p.known[i].Item == q.Item {
+				return &p.known[i], nil
+			}
+		}
+	}
+	detail, err := s.store.TaskDetail(ctx, p.Query.ID, q.Step, q.Item)
+	if err != nil {
+		return nil, err
+	}
+	n.Tries = detail.Attempts
+	return &detail.Task, nil
 }
 
 // fill takes over what a task says.

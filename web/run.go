@@ -51,6 +51,7 @@ type runPage struct {
 	Params   *paramTrees
 
 	steps []queue.StepSummary // in the order of the graph
+	known []queue.Task        // that the view has read
 	dag   *queue.Definition   // nil: not to be read by this login
 }
 
@@ -196,10 +197,10 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	if p.Query.Task.Step == "" {
 		p.Query.Task.Step, p.Query.Task.Item = p.choose()
 	}
-	if p.Panel, err = s.readPanel(ctx, p); err != nil {
+	if err := s.readView(ctx, p); err != nil {
 		return nil, err
 	}
-	if err := s.readView(ctx, p); err != nil {
+	if p.Panel, err = s.readPanel(ctx, p); err != nil {
 		return nil, err
 	}
 	p.Wrong = p.wrong()

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	storyTasks   = 1000 // of a run whose story is told with all of them
-	storyEntries = 200  // of the run's own log, and of what was asked of it
+	storyTasks   = 400 // and earlier attempts of steps, of a run whose story is told with all of them
+	storyEntries = 200 // of the run's own log, and of what was asked of it
 )
 
 // eventList is the story of a run, the newest first.
@@ -43,7 +43,7 @@ func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error)
 			controls = append(controls, *e.Control)
 		}
 	}
-	list := &eventList{Brief: p.taskCount() > storyTasks || p.Query.Before != "" || journal.Next != nil}
+	list := &eventList{Brief: p.taskCount()+p.tryCount() > storyTasks || p.Query.Before != "" || journal.Next != nil}
 	var tasks []queue.Task
 	var attempts []queue.Attempt
 	if !list.Brief {
@@ -59,29 +59,36 @@ func (s *server) readEvents(ctx context.Context, p *runPage) (*eventList, error)
 	return list, nil
 }
 
+// readStory is what the story is told from besides the run's own log. Summaries have the steps; items have to be read, and of their
+// attempts the last is told.
 func (s *server) readStory(ctx context.Context, p *runPage) (tasks []queue.Task, attempts []queue.Attempt, err error) {
-	page, err := s.store.TaskPage(ctx, queue.TaskQuery{Run: p.Query.ID, Limit: storyTasks})
-	if err != nil {
-		return nil, nil, err
-	}
-	retried := 0 // of items, whose attempts the summaries do not have
+	items := 0
 	for i := range p.steps {
 		t := &p.steps[i]
-		attempts = append(attempts, t.Tries...)
-		if t.Items > 0 {
-			retried += t.Retried
+		tasks, attempts, items = append(tasks, t.Task), append(attempts, t.Tries...), items+t.Items
+	}
+	if items > 0 {
+		page, err := s.store.TaskPage(ctx, queue.TaskQuery{Run: p.Query.ID, Limit: queue.MaxTasks})
+		if err != nil {
+			return nil, nil, err
 		}
+		tasks, p.known = page.Tasks, page.Tasks
 	}
-	if retried > 0 {
-		attempts, err = s.store.Attempts(ctx, p.Query.ID)
-	}
-	return page.Tasks, attempts, err
+	return tasks, attempts, nil
 }
 
 // taskCount is how many tasks the run has, items included.
 func (p *runPage) taskCount() (n int) {
 	for i := range p.steps {
 		n += 1 + p.steps[i].Items
+	}
+	return n
+}
+
+// tryCount is how many earlier attempts of steps are known.
+func (p *runPage) tryCount() (n int) {
+	for i := range p.steps {
+		n += len(p.steps[i].Tries)
 	}
 	return n
 }

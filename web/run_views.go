@@ -104,6 +104,9 @@ func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range list.Tasks {
+		p.known = append(p.known, list.Tasks[i].Task)
+	}
 	counts := map[string]int{}
 	for i := range p.steps {
 		t := &p.steps[i]
