@@ -21,8 +21,9 @@ func TestPages(t *testing.T) {
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	for _, v := range runScripts(t, server.URL+basePath, "", w) {
+	for v := range runScripts(t, server.URL+basePath, "", w) {
 		t.Run(v.Name, func(t *testing.T) {
+			t.Logf("%d ms", v.Ms)
 			if !v.OK {
 				t.Error(v.Why)
 			}

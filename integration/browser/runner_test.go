@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,7 @@ func needBrowser(t *testing.T) {
 		missing = "modules of tools/browser: run tools/ensure-browser"
 	}
 	path := os.Getenv(browserEnv)
-	if path == "" && !slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, isProgram) || path == "none" {
+	if path == "" && !slices.ContainsFunc([]string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}, isProgram) || path == "none" {
 		missing = "Chromium: on Debian, apt-get install chromium, then tools/ensure-browser"
 	}
 	switch {
@@ -56,33 +57,43 @@ func isProgram(name string) bool {
 	return err == nil
 }
 
-// runScripts runs the scripts of a folder, or those of tools/browser where it is "", against the pages at base. They learn of
-// the world as JSON. With OARLOCK_TEST_SHOTS=FOLDER they leave pictures there.
-func runScripts(t *testing.T, base, folder string, world any) []verdict {
-	t.Helper()
-	text, err := json.Marshal(world)
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{filepath.Join(toolFolder, "run.mjs"), "--json", "--base", base, "--world", string(text)}
-	if folder != "" {
-		args = append(args, "--scripts", folder)
-	}
-	cmd := exec.CommandContext(t.Context(), "node", args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	var verdicts []verdict
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var v verdict
-		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
-			t.Fatalf("%v: %s", err, lines.Bytes())
+// runScripts runs the scripts of a folder, or those of tools/browser where it is "", against the pages at base, and yields each
+// verdict as it comes. They learn of the world as JSON. With OARLOCK_TEST_SHOTS=FOLDER they leave pictures there.
+func runScripts(t *testing.T, base, folder string, world any, names ...string) iter.Seq[verdict] {
+	return func(yield func(verdict) bool) {
+		t.Helper()
+		text, err := json.Marshal(world)
+		if err != nil {
+			t.Fatal(err)
 		}
-		verdicts = append(verdicts, v)
+		args := append([]string{filepath.Join(toolFolder, "run.mjs"), "--json", "--base", base, "--world", string(text)}, names...)
+		if folder != "" {
+			args = append(args, "--scripts", folder)
+		}
+		cmd := exec.CommandContext(t.Context(), "node", args...)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdicts, failed := 0, false
+		for lines := bufio.NewScanner(out); lines.Scan(); verdicts++ {
+			var v verdict
+			if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+				t.Fatalf("%v: %s", err, lines.Bytes())
+			}
+			failed = failed || !v.OK
+			if !yield(v) {
+				break
+			}
+		}
+		err = cmd.Wait()
+		if said.Len() > 0 || verdicts == 0 || (err != nil) != failed {
+			t.Fatalf("the runner: %v\n%s", err, said.Bytes())
+		}
 	}
-	failed := slices.ContainsFunc(verdicts, func(v verdict) bool { return !v.OK })
-	if said.Len() > 0 || len(verdicts) == 0 || (err != nil) != failed {
-		t.Fatalf("the runner: %v\n%s", err, said.Bytes())
-	}
-	return verdicts
 }

@@ -1,6 +1,7 @@
-// Runs scripts against pages in the system's own Chromium, each in a fresh context:
+// Runs scripts against pages in the system's own Chromium, each in a page of its own:
 //   node run.mjs --base URL [--world JSON] [--json] [NAME…]
-// A script is scripts/NAME.mjs. Its default export gets the helpers below; `export const options` goes to the context.
+// A script is scripts/NAME.mjs. Its default export gets the helpers below. One with `export const options` has a context with
+// these of its own; the others share one, whose cookies and storage are empty when a script begins.
 // A script fails on what it asserts, and on any page error, console error, violation of the CSP, dialog, request that leaves
 // the base, and on HTML that html-validate refuses. One line a script; --json prints these as objects.
 //
@@ -9,6 +10,7 @@
 import assert from 'node:assert/strict'
 import { accessSync, constants, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { availableParallelism, loadavg } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -28,7 +30,8 @@ const { chromium } = require('playwright-core')
 const { HtmlValidate, StaticConfigLoader } = require('html-validate')
 const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
-const patience = 30_000 // for one step of a script: on a machine that stands still it waits, and says nothing wrong
+const patience = () => 5000 * Math.max(1, loadavg()[0] / availableParallelism()) // ms for one step of a script: more where others keep the machine busy
+const lookAgain = 50 // ms
 const schemes = ['light', 'dark']
 const widths = [1560, 390]
 const axeRules = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }
@@ -46,7 +49,7 @@ const validator = new HtmlValidate(new StaticConfigLoader({
 
 function findChromium() {
 	if (process.env.OARLOCK_TEST_BROWSER) return process.env.OARLOCK_TEST_BROWSER
-	for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
+	for (const name of ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome']) {
 		for (const folder of (process.env.PATH ?? '').split(delimiter)) {
 			const path = join(folder, name)
 			try {
@@ -58,7 +61,7 @@ function findChromium() {
 	throw new Error('no Chromium: on Debian, apt-get install chromium')
 }
 
-// Bench is what one script works with: a page in a context of its own, and what must not happen there.
+// Bench is what one script works with: a page, and what must not happen there.
 class Bench {
 	base = flags.base.replace(/\/$/, '')
 	world = JSON.parse(flags.world)
@@ -67,19 +70,11 @@ class Bench {
 	allowed = []
 
 	constructor(context, page, name) {
-		Object.assign(this, { context, page, name })
+		Object.assign(this, { context, page, name, patience: patience() })
 		for (const [key, value] of Object.entries(Object.getOwnPropertyDescriptors(Bench.prototype))) {
 			if (key !== 'constructor') this[key] = value.value.bind(this) // so that scripts may take them apart
 		}
-		page.setDefaultTimeout(patience)
-		context.on('weberror', (e) => this.complain(`page error: ${e.error().message}`))
-		context.on('console', (m) => m.type() === 'error' && this.complain(`console: ${m.text()}`))
-		context.on('dialog', (dialog) => {
-			this.complain(`dialog: ${dialog.message()}`)
-			dialog.dismiss().catch(() => {}) // it may have gone with its page
-		})
-		context.on('request', (r) => r.url().startsWith(this.base + '/') || r.url().startsWith('data:') || this.complain(`request to ${r.url()}`))
-		context.on('response', (r) => r.status() >= 500 && this.complain(`${r.status()} from ${r.url()}`))
+		page.setDefaultTimeout(this.patience)
 		page.on('crash', () => this.complain('the page crashed'))
 	}
 
@@ -118,17 +113,17 @@ class Bench {
 		await this.page.setViewportSize(before)
 	}
 
-	// axe wants a page that everybody can use, in both schemes and at both widths, without sideways scroll. Contrast is the
-	// dearest of its rules: in the dark scheme it is all that can differ, and what only a phone shows is judged there.
-	async axe() {
+	// axe wants a page, or the part of it that selector finds, that everybody can use, in both schemes and at both widths, without
+	// sideways scroll. Contrast is the dearest of its rules: it is judged once a scheme, on the wide screen, which shows all.
+	async axe(selector = 'html') {
 		await this.page.evaluate(axeSource)
 		await this.each(async (where, width, scheme) => {
 			const options = scheme === 'dark' ? { runOnly: ['color-contrast'] } : { runOnly: axeRules }
-			if (scheme === 'light' && width < widths[0]) options.rules = { 'color-contrast': { enabled: false } }
-			const found = await this.page.evaluate(async (options) => {
-				const { violations } = await globalThis.axe.run(document, { ...options, resultTypes: ['violations'], preload: false })
+			if (width < widths[0]) options.rules = { 'color-contrast': { enabled: false } }
+			const found = width < widths[0] && scheme === 'dark' ? [] : await this.page.evaluate(async ([selector, options]) => {
+				const { violations } = await globalThis.axe.run(selector, { ...options, resultTypes: ['violations'], preload: false })
 				return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(' | ')}`)
-			}, options)
+			}, [selector, options])
 			for (const what of found) this.wrong.push(`axe, ${where}: ${what}`)
 			await this.noSidewaysScroll(where)
 			await this.shot(`${width}-${scheme}`)
@@ -179,6 +174,15 @@ class Bench {
 		await this.page.waitForFunction(holds, argument).catch((error) => assert.fail(`${what}: ${error.message}`))
 	}
 
+	// eventually waits for something outside of the page to be true.
+	async eventually(what, holds) {
+		const end = performance.now() + this.patience
+		while (!(await holds())) {
+			assert.ok(performance.now() < end, what)
+			await this.page.waitForTimeout(lookAgain)
+		}
+	}
+
 	async shot(label) {
 		const folder = process.env.OARLOCK_TEST_SHOTS
 		if (!folder) return
@@ -187,20 +191,44 @@ class Bench {
 	}
 }
 
-async function runScript(browser, folder, name) {
+let bench // of the script that runs
+
+// newContext is where pages are, and tells the bench what must not happen there.
+async function newContext(browser, options) {
+	const context = await browser.newContext({ viewport: { width: 1560, height: 900 }, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...options })
+	await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)))
+	context.on('weberror', (e) => bench.complain(`page error: ${e.error().message}`))
+	context.on('console', (m) => m.type() === 'error' && bench.complain(`console: ${m.text()}`))
+	context.on('dialog', (dialog) => {
+		bench.complain(`dialog: ${dialog.message()}`)
+		dialog.dismiss().catch(() => {}) // it may have gone with its page
+	})
+	context.on('request', (r) => r.url().startsWith(bench.base + '/') || r.url().startsWith('data:') || bench.complain(`request to ${r.url()}`))
+	context.on('response', (r) => r.status() >= 500 && bench.complain(`${r.status()} from ${r.url()}`))
+	return context
+}
+
+// empty closes all pages of a context, and leaves nothing in it for the next script.
+async function empty(context, page) {
+	await page.evaluate(() => localStorage.clear()).catch(() => {}) // it is at no page of ours
+	await context.clearCookies()
+	for (const page of context.pages()) await page.close()
+}
+
+async function runScript(browser, shared, folder, name) {
 	const began = performance.now()
 	const script = await import(new URL(`${name}.mjs`, folder))
-	const context = await browser.newContext({ viewport: { width: 1560, height: 900 }, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...script.options })
-	await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)))
-	const bench = new Bench(context, await context.newPage(), name)
+	const context = script.options ? await newContext(browser, script.options) : shared
+	const page = await context.newPage()
+	bench = new Bench(context, page, name)
 	try {
 		await script.default(bench)
 	} catch (error) {
 		bench.wrong.unshift(error.message)
 		await bench.shot('failed').catch(() => {})
 	}
-	await bench.page.evaluate(() => 0).catch(() => {}) // what the page said before this is here before the answer
-	await context.close()
+	await page.evaluate(() => 0).catch(() => {}) // what the page said before this is here before the answer
+	await (script.options ? context.close() : empty(context, page))
 	return { name, ok: bench.wrong.length === 0, ms: Math.round(performance.now() - began), why: [...new Set(bench.wrong)].join('\n') }
 }
 
@@ -209,8 +237,9 @@ const all = readdirSync(folder).filter((file) => file.endsWith('.mjs')).map((fil
 const browser = await chromium.launch({ executablePath: findChromium(), args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
 let failed = 0
 try {
+	const shared = await newContext(browser, {})
 	for (const name of names.length ? names : all) {
-		const result = await runScript(browser, folder, name)
+		const result = await runScript(browser, shared, folder, name)
 		failed += result.ok ? 0 : 1
 		console.log(flags.json ? JSON.stringify(result) : result.ok ? `ok ${name} ${result.ms} ms` : `FAIL ${name} ${result.why}`)
 	}
