@@ -1,7 +1,8 @@
 package browser
 
 import (
-	"net/http/httptest"
+	"flag"
+	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/web"
@@ -9,6 +10,8 @@ import (
 
 // basePath is where the pages are served: a link that forgets it leads out of them.
 const basePath = "/x/y"
+
+var only = flag.String("scripts", "", "run only these scripts of tools/browser")
 
 // What people do with the pages, each way to do it a script of tools/browser.
 func TestPages(t *testing.T) {
@@ -19,9 +22,9 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	for v := range runScripts(t, server.URL+basePath, "", w) {
+	served := serve(t, handler)
+	w.Control = served.control(t, map[string]func() error{"swap": func() error { return s.swap(t) }})
+	for v := range runScripts(t, "http://"+served.address+basePath, "", w, strings.Fields(*only)...) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Logf("%d ms", v.Ms)
 			if !v.OK {

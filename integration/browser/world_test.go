@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ var hostileJSON []byte
 const (
 	worldSlots = 32
 	manyItems  = 1000
+	feeds      = 3
 	worldDay   = "2026-11-22"
 )
 
@@ -49,12 +51,21 @@ type world struct {
 	Hostile   queue.RunID // each text of hostile.json in each place that takes texts
 	Texts     []string    // of hostile.json
 	States    map[string]queue.RunID
+	Feeds     []feedRun // each for one script
+	Control   string    // where scripts ask for what is in site.control
+}
+
+// feedRun is a run that goes on, and writes what a script writes to its pipe.
+type feedRun struct {
+	Run  queue.RunID
+	Pipe string
 }
 
 // town is a database with a world in it, and the worker that made it.
 type town struct {
 	*queue.Store
-	url string
+	url  string
+	live func() // ends the worker of feeds
 }
 
 // populate makes the world, and returns once it stands still.
@@ -66,13 +77,22 @@ func populate(t *testing.T) (*town, world) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	s := &town{store, db.URL}
+	s := &town{Store: store, url: db.URL}
 	var w world
 	if err := json.Unmarshal(hostileJSON, &w.Texts); err != nil {
 		t.Fatal(err)
 	}
 	s.putAll(t)
-	s.start(t)
+	if _, err := s.start(t, map[string]string{"room": "<i data-xss>"}); err != nil {
+		t.Fatal(err)
+	}
+	for range feeds {
+		pipe := heldGate(t)
+		w.Feeds = append(w.Feeds, feedRun{s.enqueue(t, queue.Request{DAG: "feed", Params: map[string]any{"feed": pipe}}), pipe})
+	}
+	if err := s.swap(t); err != nil {
+		t.Fatal(err)
+	}
 	w.Nightly = s.enqueue(t, queue.Request{
 		DAG: "nightly-orders", Key: "nightly-" + worldDay, Manual: true,
 		Params: map[string]any{"day": worldDay, "gate": gate(t)},
@@ -100,6 +120,9 @@ func populate(t *testing.T) (*town, world) {
 		"rollup failed": 1, "export succeeded": 20, "export running": 5, "load succeeded": 25, "confirm waiting": 1,
 		"rates skipped": 1, "refresh-dashboard upstream_failed": 1, "notify pending": 1,
 	})
+	for _, feed := range w.Feeds {
+		s.awaitTasks(t, feed.Run, map[string]int{"copy running": 1})
+	}
 	return s, w
 }
 
@@ -124,6 +147,18 @@ func gate(t *testing.T) string {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// heldGate is a gate that stays open when a writer has gone.
+func heldGate(t *testing.T) string {
+	t.Helper()
+	path := gate(t)
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pipe.Close() })
 	return path
 }
 
@@ -157,15 +192,23 @@ func (s *town) putAll(t *testing.T) {
 	}
 }
 
-// start starts a worker, whose name is hostile too, until the test ends.
-func (s *town) start(t *testing.T) {
-	t.Helper()
+// swap ends the worker of feeds, if there is one, and starts another, which takes their runs over.
+func (s *town) swap(t *testing.T) (err error) {
+	if s.live != nil {
+		s.live()
+	}
+	s.live, err = s.start(t, map[string]string{"desk": "live"})
+	return err
+}
+
+// start starts a worker, whose name is hostile too, until the test ends or its end is asked for.
+func (s *town) start(t *testing.T, labels map[string]string) (end func(), err error) {
 	rig, err := embed.New(embed.Config{
 		Database: queue.Config{URL: s.url}, Name: "worker-b<i data-xss>", Slots: worldSlots, Commands: &exec.Config{}, Folder: t.TempDir(),
-		Labels: map[string]string{"room": "<i data-xss>"},
+		Labels: labels,
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	rig.Handle("tell", func(_ context.Context, task *worker.Task) (worker.Outputs, error) {
 		text := told(task)
@@ -178,12 +221,14 @@ func (s *town) start(t *testing.T) {
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- rig.Run(context.WithoutCancel(t.Context())) }()
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		rig.StopNow()
 		if err := <-ended; err != nil {
 			t.Errorf("worker: %v", err)
 		}
 	})
+	t.Cleanup(end)
+	return end, nil
 }
 
 // told is what a step is to say: a text, or several.

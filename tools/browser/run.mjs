@@ -43,6 +43,8 @@ const validator = new HtmlValidate(new StaticConfigLoader({
 		'doctype-style': 'off', // both cases are HTML
 		'no-trailing-whitespace': 'off', // templates leave it, readers never see it
 		'no-implicit-button-type': 'off', // in a form, a button without a type submits it, which is meant
+		'form-dup-name': 'off', // a list is narrowed to several states by fields of one name
+		'long-title': 'off', // it has names that people give
 		'wcag/h32': 'off', // a form of one search field is sent by Enter, and by the key that phones show for it
 	},
 }))
@@ -114,12 +116,14 @@ class Bench {
 	}
 
 	// axe wants a page, or the part of it that selector finds, that everybody can use, in both schemes and at both widths, without
-	// sideways scroll. Contrast is the dearest of its rules: it is judged once a scheme, on the wide screen, which shows all.
+	// sideways scroll. Contrast is the dearest of its rules: it is judged once a scheme, on the wide screen, which shows all. Of
+	// a part the phone is asked only what depends on the width.
 	async axe(selector = 'html') {
 		await this.page.evaluate(axeSource)
 		await this.each(async (where, width, scheme) => {
 			const options = scheme === 'dark' ? { runOnly: ['color-contrast'] } : { runOnly: axeRules }
 			if (width < widths[0]) options.rules = { 'color-contrast': { enabled: false } }
+			if (width < widths[0] && selector !== 'html') Object.assign(options, { runOnly: ['target-size'], rules: {} })
 			const found = width < widths[0] && scheme === 'dark' ? [] : await this.page.evaluate(async ([selector, options]) => {
 				const { violations } = await globalThis.axe.run(selector, { ...options, resultTypes: ['violations'], preload: false })
 				return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(' | ')}`)
@@ -132,7 +136,7 @@ class Bench {
 
 	async noSidewaysScroll(where = '') {
 		const over = await this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
-		assert.ok(over <= 0, `scrolls sideways by ${over} px ${where}`)
+		assert.ok(over <= 0, `${this.page.url()} scrolls sideways by ${over} px ${where}`)
 	}
 
 	// clicks returns a function that clicks, and refuses to do so more than this many times.
@@ -172,6 +176,14 @@ class Bench {
 	// until waits for a function of the page to be true.
 	async until(what, holds, argument) {
 		await this.page.waitForFunction(holds, argument).catch((error) => assert.fail(`${what}: ${error.message}`))
+	}
+
+	// control asks the server that is not part of the pages, if the world has one, to do something.
+	async control(what) {
+		const response = await fetch(`${this.world.Control}/${what}`)
+		const text = await response.text()
+		assert.ok(response.ok, `${what}: ${text}`)
+		return text
 	}
 
 	// eventually waits for something outside of the page to be true.

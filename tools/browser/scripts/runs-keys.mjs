@@ -1,6 +1,5 @@
 // Without a mouse: rows by j and k, a run by Enter, help by ?, and all of it off where somebody wants that.
-export default async ({ open, page, press, until, allow, expect }) => {
-	allow(/^console: Failed to load resource/)
+export default async ({ open, page, press, until, expect }) => {
 	await open('/runs')
 	const at = () => page.locator('[data-row].cur').count().then((n) => (n ? page.locator('[data-row].cur').getAttribute('id') : ''))
 	const rows = await page.locator('[data-row]').evaluateAll((list) => list.map((e) => e.id))

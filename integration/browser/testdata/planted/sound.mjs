@@ -4,7 +4,7 @@ export default async ({ open, axe, each, noSidewaysScroll, tabTo, clicks, press,
 	await expect.rejects(open('/missing'), /the status of \/missing is 404/)
 	await expect.rejects(open('/hidden'), /heading of \/hidden does not show/)
 	await open('/wide')
-	await expect.rejects(each(noSidewaysScroll), /scrolls sideways by \d+ px 390 px, light/)
+	await expect.rejects(each(noSidewaysScroll), /wide scrolls sideways by \d+ px 390 px, light/)
 	await open('/focus')
 	await expect.rejects(tabTo('#on'), /focus of #on does not show/)
 	await open('/sound')

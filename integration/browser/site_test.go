@@ -1,0 +1,90 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/web"
+)
+
+// site serves the pages as `oarlock web` does, and counts streams. A second server, which browsers do not see, takes it down.
+type site struct {
+	handler http.Handler
+	address string       // the same after it was down
+	streams atomic.Int64 // open now
+	stop    func() error // nil while it is down
+}
+
+// serve brings the pages up until the test ends, and returns where they are.
+func serve(t *testing.T, handler http.Handler) *site {
+	t.Helper()
+	s := &site{handler: handler, address: "127.0.0.1:0"}
+	if err := s.up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// control returns the address of a server that does by request what scripts cannot: /up, /down, /streams, and the actions.
+func (s *site) control(t *testing.T, actions map[string]func() error) string {
+	t.Helper()
+	actions["up"] = func() error { return s.up(context.WithoutCancel(t.Context())) }
+	actions["down"] = s.down
+	mux := http.NewServeMux()
+	for name, act := range actions {
+		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			if err := act(); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		})
+	}
+	mux.HandleFunc("/streams", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s.streams.Load()) })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (s *site) up(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return err
+	}
+	s.address = l.Addr().String()
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(running, l, s, slog.New(slog.DiscardHandler)) }()
+	s.stop = func() error {
+		end()
+		return <-ended
+	}
+	return nil
+}
+
+func (s *site) down() error {
+	stop := s.stop
+	if s.stop = nil; stop == nil {
+		return nil
+	}
+	return stop()
+}
+
+// ServeHTTP implements http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, basePath+"/live/") {
+		s.streams.Add(1)
+		defer s.streams.Add(-1)
+	}
+	s.handler.ServeHTTP(w, r)
+}

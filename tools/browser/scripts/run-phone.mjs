@@ -1,0 +1,16 @@
+// On a phone all of a run is there, nothing scrolls sideways, and a step that is tapped shows first.
+export const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
+
+export default async ({ open, page, world, noSidewaysScroll, expect }) => {
+	const run = `/runs/${world.Nightly}`
+	for (const path of [run, `${run}?view=graph`, `${run}?view=tasks`, `${run}?view=events`, `${run}?view=params`, `${run}?step=export`,
+		`${run}/steps/rollup`, `${run}/steps/rollup/log`, `/runs/${world.Hostile}`]) {
+		await open(path)
+		await noSidewaysScroll(path)
+	}
+	await open(run)
+	await page.locator('[data-row] a', { hasText: 'extract' }).tap()
+	await page.waitForURL(/step=extract/)
+	const top = (selector) => page.locator(selector).evaluate((e) => e.getBoundingClientRect().top)
+	expect.ok(await top('#panel') < await top('.main-view'), 'the panel that was asked for is above the timeline')
+}
