@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -203,7 +204,9 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	if p.Panel, err = s.readPanel(ctx, p); err != nil {
 		return nil, err
 	}
-	p.Wrong = p.wrong()
+	if p.Wrong, err = s.wrong(ctx, p); err != nil {
+		return nil, err
+	}
 	p.Next = runview.Next(&head.Run, p.notable(), false)
 	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, p.notable()), Lost: lostDrivers(head.Drives)})
 	return p, nil
@@ -293,8 +296,8 @@ func (p *runPage) summary(step string) *queue.StepSummary {
 	return nil
 }
 
-// wrong finds what failed first. What it wrote last is there if the panel shows it.
-func (p *runPage) wrong() *wrong {
+// wrong finds what failed first, and what that wrote last.
+func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 	var w *wrong
 	for i := range p.steps {
 		t := &p.steps[i]
@@ -311,13 +314,25 @@ func (p *runPage) wrong() *wrong {
 			w.More++
 		}
 	}
-	if w != nil && p.Panel != nil && p.Panel.Task.Step == w.Task.Step && p.Panel.Task.Item == w.Task.Item && p.Panel.Log != nil {
-		w.Lines = p.Panel.Log.lastWords()
-		if p.Panel.State != "" {
-			w.Reason, w.Tries = p.Panel.Reason, p.Panel.Attempts
+	if w == nil {
+		return nil, nil //nolint:nilnil // nothing failed
+	}
+	if p.Panel != nil && p.Panel.Task.Step == w.Task.Step && p.Panel.Task.Item == w.Task.Item {
+		w.Reason, w.Tries = p.Panel.Reason, p.Panel.Attempts
+		if log := p.Panel.Log; log != nil && p.Panel.Task.Attempt == 0 && p.Panel.Task.Log == (logQuery{}) {
+			w.Lines = log.lastWords()
+			return w, nil
 		}
 	}
-	return w
+	log, err := s.readLog(ctx, p.Query.ID, w.Task)
+	if errors.Is(err, queue.ErrNotFound) { // it failed before it began
+		return w, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.Lines = log.lastWords()
+	return w, nil
 }
 
 func (q taskQuery) Name() string { return runview.TaskName(q.Step, q.Item) }

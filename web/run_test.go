@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -152,5 +153,22 @@ func TestRun_IsForThoseWhoMaySeeIt(t *testing.T) {
 		if w := b.get(t, path); w.Code != http.StatusNotFound {
 			t.Errorf("somebody else's %s: %d", path, w.Code)
 		}
+	}
+}
+
+// The stretches that bands are counted in are longer than what a step took, and go on to the end of the run.
+func TestBandRow_EndsWithItsItems(t *testing.T) {
+	t.Parallel()
+	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
+	done := map[string]int{"succeeded": 3}
+	sum := &queue.StepSummary{Items: 3, States: done, First: at(1.5), Last: at(2.5)}
+	bands := []queue.Band{{From: at(1), To: at(2), States: map[string]int{"running": 3}}, {From: at(2), To: at(3), States: done}, {From: at(3), To: at(4), States: done}}
+	row := bandRow(sum, bands)
+	if len(row.Bars) != 2 || !row.Bars[0].From.Equal(at(1.5)) || !row.Bars[1].To.Equal(at(2.5)) {
+		t.Errorf("%+v", row.Bars)
+	}
+	sum.Last = time.Time{}
+	if row = bandRow(sum, bands); !row.Bars[1].To.Equal(at(4)) {
+		t.Errorf("of items that go on: %+v", row.Bars)
 	}
 }

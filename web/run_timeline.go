@@ -254,6 +254,15 @@ func bandRow(t *queue.StepSummary, bands []queue.Band) draw.Row {
 	r := draw.Row{In: aside(t)}
 	last := map[string]int{} // the newest bar of a class
 	for _, b := range bands {
+		if b.From.Before(t.First) {
+			b.From = t.First
+		}
+		if !t.Last.IsZero() && b.To.After(t.Last) {
+			b.To = t.Last
+		}
+		if !b.From.Before(b.To) {
+			continue
+		}
 		at, total := 0.0, 0
 		for _, n := range b.States {
 			total += n
