@@ -2,6 +2,7 @@ package browser
 
 import (
 	"flag"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,20 +12,32 @@ import (
 // basePath is where the pages are served: a link that forgets it leads out of them.
 const basePath = "/x/y"
 
-var only = flag.String("scripts", "", "run only these scripts of tools/browser")
+var (
+	only     = flag.String("scripts", "", "run only these scripts of tools/browser, separated by blanks")
+	pictures = flag.Bool("pictures", false, "only draw the pictures of docs/pictures that show pages")
+)
 
 // What people do with the pages, each way to do it a script of tools/browser.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	needBrowser(t)
 	s, w := populate(t)
-	handler, err := web.Handler(s.Store, web.Options{Base: basePath, Name: "prod<i data-xss>", Version: "0.0.0"})
+	handler, err := web.Handler(s.Store, web.Options{Base: basePath, Name: "prod" + hostileName(), Version: "0.0.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := serve(t, handler)
 	w.Control = served.control(t, map[string]func() error{"swap": func() error { return s.swap(t) }})
-	for v := range runScripts(t, "http://"+served.address+basePath, "", w, strings.Fields(*only)...) {
+	folder := ""
+	if *pictures {
+		if w.Pictures, err = filepath.Abs("../../docs/pictures"); err != nil {
+			t.Fatal(err)
+		}
+		if folder, err = filepath.Abs(toolFolder + "/pictures"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for v := range runScripts(t, "http://"+served.address+basePath, folder, w, strings.Fields(*only)...) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Logf("%d ms", v.Ms)
 			if !v.OK {
@@ -32,4 +45,12 @@ func TestPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hostileName is a part of names; not of those that pictures show.
+func hostileName() string {
+	if *pictures {
+		return ""
+	}
+	return "<i data-xss>"
 }

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -53,6 +54,7 @@ type world struct {
 	States    map[string]queue.RunID
 	Feeds     []feedRun // each for one script
 	Control   string    // where scripts ask for what is in site.control
+	Pictures  string    // the folder that pictures go to
 }
 
 // feedRun is a run that goes on, and writes what a script writes to its pipe.
@@ -95,7 +97,7 @@ func populate(t *testing.T) (*town, world) {
 	}
 	w.Nightly = s.enqueue(t, queue.Request{
 		DAG: "nightly-orders", Key: "nightly-" + worldDay, Manual: true,
-		Params: map[string]any{"day": worldDay, "gate": gate(t)},
+		Params: map[string]any{"day": worldDay},
 	})
 	w.Many = s.enqueue(t, queue.Request{DAG: "month-of-events", Params: map[string]any{"days": days(manyItems)}})
 	w.Succeeded = s.enqueue(t, queue.Request{DAG: "order-paid", Params: map[string]any{"order": 99184}, Labels: map[string]string{"shop": "north"}})
@@ -182,6 +184,7 @@ func (s *town) putAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		source = bytes.ReplaceAll(source, []byte("GATE"), []byte(gate(t))) // what the slow exports read from
 		spec, err := dagspec.Parse(path, source)
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +207,7 @@ func (s *town) swap(t *testing.T) (err error) {
 // start starts a worker, whose name is hostile too, until the test ends or its end is asked for.
 func (s *town) start(t *testing.T, labels map[string]string) (end func(), err error) {
 	rig, err := embed.New(embed.Config{
-		Database: queue.Config{URL: s.url}, Name: "worker-b<i data-xss>", Slots: worldSlots, Commands: &exec.Config{}, Folder: t.TempDir(),
+		Database: queue.Config{URL: s.url}, Name: "worker-b" + hostileName(), Slots: worldSlots, Commands: &exec.Config{}, Folder: t.TempDir(),
 		Labels: labels,
 	})
 	if err != nil {

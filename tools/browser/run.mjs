@@ -1,7 +1,7 @@
-// Runs scripts against pages in the system's own Chromium, each in a page of its own:
+// Runs scripts against pages in the system's own Chromium, one after the other:
 //   node run.mjs --base URL [--world JSON] [--json] [NAME…]
 // A script is scripts/NAME.mjs. Its default export gets the helpers below. One with `export const options` has a context with
-// these of its own; the others share one, whose cookies and storage are empty when a script begins.
+// these of its own; the others share a page, whose cookies and storage are empty when a script begins.
 // A script fails on what it asserts, and on any page error, console error, violation of the CSP, dialog, request that leaves
 // the base, and on HTML that html-validate refuses. One line a script; --json prints these as objects.
 //
@@ -31,6 +31,7 @@ const { HtmlValidate, StaticConfigLoader } = require('html-validate')
 const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
 const patience = () => 5000 * Math.max(1, loadavg()[0] / availableParallelism()) // ms for one step of a script: more where others keep the machine busy
+const viewport = { width: 1560, height: 900 }
 const lookAgain = 50 // ms
 const schemes = ['light', 'dark']
 const widths = [1560, 390]
@@ -77,7 +78,6 @@ class Bench {
 			if (key !== 'constructor') this[key] = value.value.bind(this) // so that scripts may take them apart
 		}
 		page.setDefaultTimeout(this.patience)
-		page.on('crash', () => this.complain('the page crashed'))
 	}
 
 	complain(what) {
@@ -87,13 +87,15 @@ class Bench {
 	// allow says which complaints this script is about.
 	allow(pattern) { this.allowed.push(pattern) }
 
-	// open goes to a path below the base, wants one of these answers (200), and judges the HTML that the server sent.
+	// open goes to a path below the base, wants one of these answers (200), and judges the HTML that the server sent, once a path.
 	async open(path, ...statuses) {
 		if (statuses.length === 0) statuses.push(200)
 		for (const status of statuses.filter((s) => s >= 400)) this.allow(new RegExp(`^console: Failed to load resource.* ${status} `))
 		const response = await this.page.goto(this.base + path, { waitUntil: 'load' })
 		assert.ok(statuses.includes(response.status()), `the status of ${path} is ${response.status()}`)
 		assert.ok(await this.page.locator('h1').first().isVisible(), `the heading of ${path} does not show`) // axe finds no fault with a page that is hidden
+		if (judged.has(path)) return response
+		judged.add(path)
 		const report = await validator.validateString(await response.text(), path)
 		for (const m of report.results.flatMap((r) => r.messages)) {
 			this.wrong.push(`${path}:${m.line}:${m.column}: ${m.message} (${m.ruleId})`)
@@ -121,16 +123,18 @@ class Bench {
 	async axe(selector = 'html') {
 		await this.page.evaluate(axeSource)
 		await this.each(async (where, width, scheme) => {
+			const label = `${new URL(this.page.url()).search.replace(/\W+/g, '-')}-${width}-${scheme}`
 			const options = scheme === 'dark' ? { runOnly: ['color-contrast'] } : { runOnly: axeRules }
 			if (width < widths[0]) options.rules = { 'color-contrast': { enabled: false } }
 			if (width < widths[0] && selector !== 'html') Object.assign(options, { runOnly: ['target-size'], rules: {} })
-			const found = width < widths[0] && scheme === 'dark' ? [] : await this.page.evaluate(async ([selector, options]) => {
+			if (width < widths[0] && scheme === 'dark') return this.shot(label)
+			const found = await this.page.evaluate(async ([selector, options]) => {
 				const { violations } = await globalThis.axe.run(selector, { ...options, resultTypes: ['violations'], preload: false })
 				return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(' | ')}`)
 			}, [selector, options])
 			for (const what of found) this.wrong.push(`axe, ${where}: ${what}`)
 			await this.noSidewaysScroll(where)
-			await this.shot(`${width}-${scheme}`)
+			await this.shot(label)
 		})
 	}
 
@@ -204,11 +208,13 @@ class Bench {
 }
 
 let bench // of the script that runs
+const judged = new Set() // paths whose HTML was looked at
 
 // newContext is where pages are, and tells the bench what must not happen there.
 async function newContext(browser, options) {
-	const context = await browser.newContext({ viewport: { width: 1560, height: 900 }, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...options })
+	const context = await browser.newContext({ viewport, timezoneId: 'Europe/Berlin', locale: 'en-GB', ...options })
 	await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)))
+	context.on('page', (page) => page.on('crash', () => bench.complain('the page crashed')))
 	context.on('weberror', (e) => bench.complain(`page error: ${e.error().message}`))
 	context.on('console', (m) => m.type() === 'error' && bench.complain(`console: ${m.text()}`))
 	context.on('dialog', (dialog) => {
@@ -220,19 +226,21 @@ async function newContext(browser, options) {
 	return context
 }
 
-// empty closes all pages of a context, and leaves nothing in it for the next script.
-async function empty(context, page) {
+// empty leaves nothing of a script to the next one.
+async function empty(page) {
 	await page.evaluate(() => localStorage.clear()).catch(() => {}) // it is at no page of ours
-	await context.clearCookies()
-	for (const page of context.pages()) await page.close()
+	await page.context().clearCookies()
+	for (const other of page.context().pages()) if (other !== page) await other.close()
+	await page.goto('about:blank')
+	await page.emulateMedia({ media: null, colorScheme: null })
+	await page.setViewportSize(viewport)
 }
 
 async function runScript(browser, shared, folder, name) {
 	const began = performance.now()
 	const script = await import(new URL(`${name}.mjs`, folder))
-	const context = script.options ? await newContext(browser, script.options) : shared
-	const page = await context.newPage()
-	bench = new Bench(context, page, name)
+	const page = script.options ? await (await newContext(browser, script.options)).newPage() : shared
+	bench = new Bench(page.context(), page, name)
 	try {
 		await script.default(bench)
 	} catch (error) {
@@ -240,7 +248,7 @@ async function runScript(browser, shared, folder, name) {
 		await bench.shot('failed').catch(() => {})
 	}
 	await page.evaluate(() => 0).catch(() => {}) // what the page said before this is here before the answer
-	await (script.options ? context.close() : empty(context, page))
+	await (script.options ? page.context().close() : empty(page))
 	return { name, ok: bench.wrong.length === 0, ms: Math.round(performance.now() - began), why: [...new Set(bench.wrong)].join('\n') }
 }
 
@@ -249,7 +257,7 @@ const all = readdirSync(folder).filter((file) => file.endsWith('.mjs')).map((fil
 const browser = await chromium.launch({ executablePath: findChromium(), args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
 let failed = 0
 try {
-	const shared = await newContext(browser, {})
+	const shared = await (await newContext(browser, {})).newPage()
 	for (const name of names.length ? names : all) {
 		const result = await runScript(browser, shared, folder, name)
 		failed += result.ok ? 0 : 1

@@ -15,6 +15,7 @@ export default async ({ open, axe, each, noSidewaysScroll, clicks, page, world, 
 		'view=params&step=rollup&tab=attempts', 'step=rollup&tab=definition']) {
 		await open(`/runs/${world.Nightly}?${query}`)
 		await axe('.body')
+		expect.ok((await page.locator('section.why').innerText()).includes('daily_rollup'), `what rollup wrote, whatever the panel shows: ${query}`)
 	}
 	await open(`/runs/${world.Nightly}/steps/extract/log?line=3-4`)
 	await axe('main')
