@@ -6,28 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const maxDefinitions = 128
-
-// definitions keeps versions of DAGs: what a version says never changes.
-type definitions struct {
-	mu   sync.Mutex
-	kept map[string]*queue.Definition
+// dagVersion names a version of a DAG. What it says never changes.
+type dagVersion struct {
+	dag    string
+	number int
 }
 
 // definition reads a version of a DAG; nil where the login may not.
 func (s *server) definition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
-	key := fmt.Sprintf("%s %d", dag, version)
-	s.dags.mu.Lock()
-	kept := s.dags.kept[key]
-	s.dags.mu.Unlock()
-	if kept != nil {
-		return kept, nil
+	key := dagVersion{dag, version}
+	if def, ok := s.dags.get(key); ok {
+		return def, nil
 	}
 	stored, err := s.store.GetDAG(ctx, dag, version)
 	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
@@ -44,15 +38,7 @@ func (s *server) definition(ctx context.Context, dag string, version int) (*queu
 		return nil, fmt.Errorf("graph of version %d of DAG %s: %w", version, dag, err)
 	}
 	def := &queue.Definition{Spec: spec, Graph: graph}
-	s.dags.mu.Lock()
-	defer s.dags.mu.Unlock()
-	for other := range s.dags.kept {
-		if len(s.dags.kept) < maxDefinitions {
-			break
-		}
-		delete(s.dags.kept, other)
-	}
-	s.dags.kept[key] = def
+	s.dags.put(key, def)
 	return def, nil
 }
 

@@ -74,6 +74,8 @@ type wrong struct {
 	More   int // steps that failed beside those
 }
 
+const settled = 10 * time.Second // after its end, a run has all its logs: a task that wrote nothing has no last piece
+
 const maxOthers = 4 // failed steps that the box names beside the first
 
 func (s *server) run(w http.ResponseWriter, r *http.Request) error {
@@ -317,22 +319,46 @@ func (s *server) wrong(ctx context.Context, p *runPage) (*wrong, error) {
 	if w == nil {
 		return nil, nil //nolint:nilnil // nothing failed
 	}
+	var log *logView
 	if p.Panel != nil && p.Panel.Task.Step == w.Task.Step && p.Panel.Task.Item == w.Task.Item {
 		w.Reason, w.Tries = p.Panel.Reason, p.Panel.Attempts
-		if log := p.Panel.Log; log != nil && p.Panel.Task.Attempt == 0 && p.Panel.Task.Log == (logQuery{}) {
-			w.Lines = log.lastWords()
-			return w, nil
+		if p.Panel.Task.Attempt == 0 && p.Panel.Task.Log == (logQuery{}) {
+			log = p.Panel.Log
 		}
 	}
-	log, err := s.readLog(ctx, p.Query.ID, w.Task)
-	if errors.Is(err, queue.ErrNotFound) { // it failed before it began
-		return w, nil
+	var err error
+	w.Lines, err = s.lastWords(ctx, p, w.Task, log)
+	return w, err
+}
+
+// failure names how a task failed: a retry changes one of the numbers.
+type failure struct {
+	run                          queue.RunID
+	step, item                   string
+	generation, attempt, retried int
+}
+
+// lastWords are the last lines of a task that failed, of its log where the page has read that already. They are kept, since other
+// pages of the run show them too.
+func (s *server) lastWords(ctx context.Context, p *runPage, q taskQuery, log *logView) ([]logLine, error) {
+	sum := p.summary(q.Step)
+	key := failure{p.Query.ID, q.Step, q.Item, p.Run.Generation, sum.Attempt, sum.Retried}
+	if lines, ok := s.said.get(key); ok {
+		return lines, nil
 	}
-	if err != nil {
-		return nil, err
+	if log == nil {
+		var err error
+		if log, err = s.readLog(ctx, p.Query.ID, q); errors.Is(err, queue.ErrNotFound) { // it failed before it began
+			log = &logView{Final: true}
+		} else if err != nil {
+			return nil, err
+		}
 	}
-	w.Lines = log.lastWords()
-	return w, nil
+	lines := log.lastWords()
+	if log.Final || p.Run.Over() && p.Now.Sub(p.Run.FinishedAt) > settled { // nothing comes any more
+		s.said.put(key, lines)
+	}
+	return lines, nil
 }
 
 func (q taskQuery) Name() string { return runview.TaskName(q.Step, q.Item) }

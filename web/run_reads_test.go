@@ -101,7 +101,7 @@ func (b *testBundle) gallery(t *testing.T, n int) queue.RunID {
 	b.put(t, galleryDAG)
 	run := b.enqueue(t, queue.Request{DAG: "gallery"})
 	b.exec(t, "SET jit = off")
-	b.exec(t, "UPDATE oarlock.runs SET state = 'failed', started_at = now() - interval '1 h', finished_at = now(), queue_deadline = NULL WHERE run_id = $1", run)
+	b.exec(t, "UPDATE oarlock.runs SET state = 'failed', started_at = now() - interval '1 h', finished_at = now() - interval '1 min', queue_deadline = NULL WHERE run_id = $1", run)
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at, finished_at, log_day, outputs)
 		SELECT $1, 0, 'succeeded', 21, 1, 1, 1, now() - interval '1 h', now() - interval '59 min', now() - interval '58 min', current_date,
 		       (SELECT jsonb_object_agg('out' || i, i::text) FROM generate_series(1, 400) i)`, run)
@@ -136,7 +136,7 @@ func (b *testBundle) broad(t *testing.T) queue.RunID {
 	}
 	b.put(t, dag.String())
 	run := b.enqueue(t, queue.Request{DAG: "broad"})
-	b.exec(t, "UPDATE oarlock.runs SET state = 'failed', started_at = now() - interval '1 h', finished_at = now(), queue_deadline = NULL WHERE run_id = $1", run)
+	b.exec(t, "UPDATE oarlock.runs SET state = 'failed', started_at = now() - interval '1 h', finished_at = now() - interval '1 min', queue_deadline = NULL WHERE run_id = $1", run)
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, finished_at, log_day, reason, grown)
 		SELECT $1, s, CASE WHEN s % 10 = 0 THEN 'failed' ELSE 'succeeded' END, 1, 1, 1, s, now() - interval '1 h', now() - interval '1 min', current_date, 'a reason', CASE WHEN s % 2 = 1 THEN
 		       jsonb_build_object('generation', 1, 'items', (SELECT jsonb_agg(jsonb_build_object('key', i::text, 'value', '1')) FROM generate_series(1, 20) i)) END

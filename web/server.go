@@ -42,7 +42,8 @@ type server struct {
 	pages   pages
 	assets  assets
 	glances cached[glance]
-	dags    definitions
+	dags    kept[dagVersion, *queue.Definition]
+	said    kept[failure, []logLine] // what a task wrote last that failed
 	hub     *hub
 }
 
@@ -66,7 +67,6 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 		s.log = slog.Default()
 	}
 	s.glances.read = s.lookAround
-	s.dags.kept = map[string]*queue.Definition{}
 	s.hub = newHub()
 	var err error
 	if s.assets, err = loadAssets(); err != nil {
