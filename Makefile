@@ -178,6 +178,7 @@ nightly: ## play far more histories than test does, fill larger tables, race eve
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./integration/world -seeds 1000
 	@go test -count=1 -timeout 3h ./migrations -run TestClock -nightly
 	@go test -count=1 -timeout 3h -v ./web -run TestPages_AreBoundedInAll -nightly
+	@OARLOCK_TEST_BROWSER="$$(tools/ensure-browser)" go test -count=1 -timeout 1h ./integration/browser -nightly
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h $(filter-out %/queue %/storetest,$(PLAIN))
 	@$(MAKE) simulate SEEDS=50000
 

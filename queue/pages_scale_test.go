@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	smallFan = 30_000 // more than a page looks through
+	smallFan = 21_000 // more than a page looks through
 	largeFan = 100_000
 )
 

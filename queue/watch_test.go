@@ -40,6 +40,40 @@ func TestWatch_YieldsEveryChangeItSees(t *testing.T) {
 	}
 }
 
+// Listen calls at once, some times when it begins to hear, and then for news.
+func TestListen_CallsForNews(t *testing.T) {
+	t.Parallel()
+	w, claim, log := logging(t)
+	calls, ended := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		ended <- w.store.Listen(ctx, claim.Run, true, func() {
+			select {
+			case calls <- struct{}{}:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	<-calls
+	await.True(t, "it registered", func() bool {
+		select { // until it did, it looks now and then
+		case <-calls:
+		default:
+		}
+		return found[bool](t, w.room, "SELECT EXISTS (SELECT FROM oarlock.followers WHERE logs)")
+	})
+	for range freshly {
+		<-calls
+	}
+	w.append(t, log.chunk(0, "x"))
+	<-calls
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestAwait_HearsOfTheEnd(t *testing.T) {
 	t.Parallel()
 	w, claim, log := logging(t)

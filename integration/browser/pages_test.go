@@ -14,8 +14,13 @@ const basePath = "/x/y"
 
 var (
 	only     = flag.String("scripts", "", "run only these scripts of tools/browser, separated by blanks")
+	nightly  = flag.Bool("nightly", false, "run all scripts, with every rule for every part of a page; by day those that no Go test stands for")
 	pictures = flag.Bool("pictures", false, "only draw the pictures of docs/pictures that show pages")
 )
+
+// byDay are scripts about what only a browser shows: streams, keys, logs that grow, pages without scripts, and one page of each kind
+// by the rules of accessibility.
+var byDay = strings.Fields("approvals hostile items live-away live-log live-takeover log run run-keys run-plain runs")
 
 // What people do with the pages, each way to do it a script of tools/browser.
 func TestPages(t *testing.T) {
@@ -37,7 +42,12 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for v := range runScripts(t, "http://"+served.address+basePath, folder, w, strings.Fields(*only)...) {
+	scripts := strings.Fields(*only)
+	if len(scripts) == 0 && !*nightly && !*pictures {
+		scripts = byDay
+	}
+	w.All = *nightly
+	for v := range runScripts(t, "http://"+served.address+basePath, folder, w, scripts...) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Logf("%d ms", v.Ms)
 			if !v.OK {

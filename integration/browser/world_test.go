@@ -51,6 +51,7 @@ type world struct {
 	Many      queue.RunID // a foreach of 1,000 items
 	Hostile   queue.RunID // each text of hostile.json in each place that takes texts
 	Texts     []string    // of hostile.json
+	All       bool        // scripts look at every part of a page
 	States    map[string]queue.RunID
 	Feeds     []feedRun // each for one script
 	Control   string    // where scripts ask for what is in site.control

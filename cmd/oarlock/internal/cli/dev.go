@@ -29,7 +29,7 @@ func newDevCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Usage: "start `N` workers", DefaultText: "1"},
 			&cli.IntFlag{Name: "slots", Usage: "run `N` tasks at once on each worker", DefaultText: "8"},
-			&cli.StringFlag{Name: "listen", Usage: "serve pages about runs at `HOST:PORT`, which must be a loopback address, or none", Value: webListen},
+			&cli.StringFlag{Name: "listen", Usage: "serve pages at `HOST:PORT`, a loopback address, or none", Value: webListen},
 		},
 		Description: manual{
 			about: `Starts a private PostgreSQL, brings it to the schema of this program, starts workers, and says how an application

@@ -29,10 +29,11 @@ func newWebCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "base", Usage: "put all pages below this `PATH`, like /x/y, for a proxy that passes it on"},
 		},
 		Description: manual{
-			about: `Serves runs with their steps, graphs and logs, and the approvals that wait, until Ctrl-C or TERM. What goes on is seen as
-it happens. Pages only read, and show what this user may see in the database: oarlock_read sees all runs, oarlock_submit
-its own. Nobody signs in, so that only loopback addresses are served, and only under their own names. From another
-machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there. /livez and /readyz answer for supervisors. See docs/web.md.`,
+			about: `Serves runs with their steps, graphs and logs, and the approvals that wait, until Ctrl-C or TERM. What goes on is seen
+as it happens. Pages only read, and show what this user may see in the database: oarlock_read sees all runs,
+oarlock_submit its own. Nobody signs in, so that only loopback addresses are served, and only under their own names.
+From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
+/livez and /readyz answer for supervisors. See docs/web.md.`,
 			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
