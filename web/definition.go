@@ -49,11 +49,13 @@ func (p *runPage) spec() *dagspec.Spec {
 	return p.dag.Spec
 }
 
-// definitionOf is what the DAG says of a step, as JSON; "" where it cannot be told.
+// definitionOf is what the DAG says of a step or handler, as JSON; "" for a replacement, and where it cannot be told.
 func (p *runPage) definitionOf(task string) string {
-	name, alt := splitStep(task)
-	step := stepOf(p.spec(), name)
-	if step == nil || alt > 0 {
+	if p.dag == nil {
+		return ""
+	}
+	step := p.dag.Spec.Named(task)
+	if step == nil {
 		return ""
 	}
 	var b bytes.Buffer
@@ -64,18 +66,4 @@ func (p *runPage) definitionOf(task string) string {
 		return ""
 	}
 	return b.String()
-}
-
-// stepOf finds a step or a handler by its name; nil if there is none.
-func stepOf(spec *dagspec.Spec, name string) *dagspec.Step {
-	if spec == nil {
-		return nil
-	}
-	for i := range spec.Steps {
-		if spec.Steps[i].ID == name {
-			return &spec.Steps[i]
-		}
-	}
-	on := &spec.HandlerOn
-	return map[string]*dagspec.Step{"@init": on.Init, "@success": on.Success, "@failure": on.Failure, "@abort": on.Abort, "@exit": on.Exit}[name]
 }

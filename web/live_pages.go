@@ -42,7 +42,7 @@ func (s *server) liveLogPage(w http.ResponseWriter, r *http.Request) error {
 // reads moves.
 func (s *server) runSource(q runQuery, read func(context.Context, runQuery) (*runPage, error), file string, regions ...string) liveSource {
 	logs := q.Task.Tab == panelTabs[0] && q.Task.Log.Find == "" && q.Task.Log.From == 0
-	return liveSource{key: string(q.Kind) + q.address(), run: q.ID, logs: logs, read: func(ctx context.Context) (*liveView, error) {
+	return liveSource{key: q.address(), run: q.ID, logs: logs, read: func(ctx context.Context) (*liveView, error) {
 		p, err := read(ctx, q)
 		if err != nil {
 			return nil, err

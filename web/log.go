@@ -77,7 +77,6 @@ func (q *logQuery) stream() *queue.Stream {
 
 // logView is a part of a log as a page shows it.
 type logView struct {
-	Task    taskQuery
 	Attempt int
 	Lines   []logLine
 	Total   int64
@@ -87,7 +86,6 @@ type logView struct {
 	Newer   int64 // where the next one begins
 	AtEnd   bool  // it has the last line of the log
 	Final   bool  // nothing comes after it
-	Reason  string
 
 	Found  bool   // the lines are those that were found
 	Hits   int    //
@@ -103,7 +101,6 @@ type logLine struct {
 	HTML    template.HTML
 	Dropped int64
 	Cut     bool // its rest is left out
-	Open    bool // it is not ended
 }
 
 func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*logView, error) {
@@ -121,7 +118,7 @@ func (s *server) readLog(ctx context.Context, run queue.RunID, q taskQuery) (*lo
 	if err != nil {
 		return nil, err
 	}
-	v := &logView{Task: q, Attempt: w.Attempt, Total: w.Total, Final: w.Final, Reason: w.Reason, Faulty: faulty}
+	v := &logView{Attempt: w.Attempt, Total: w.Total, Final: w.Final, Faulty: faulty}
 	for i := range w.Lines {
 		v.Lines = append(v.Lines, showLine(&w.Lines[i], q.Log, nil))
 	}
@@ -159,7 +156,7 @@ func (s *server) searchLog(ctx context.Context, run queue.RunID, q taskQuery, fi
 	if err != nil {
 		return nil, err
 	}
-	v := &logView{Task: q, Attempt: hits.Attempt, Found: true, Hits: len(hits.Lines), GoOn: hits.Next, Final: hits.Final}
+	v := &logView{Attempt: hits.Attempt, Found: true, Hits: len(hits.Lines), GoOn: hits.Next, Final: hits.Final}
 	for i := range hits.Lines {
 		v.Lines = append(v.Lines, showLine(&hits.Lines[i], q.Log, find))
 	}
@@ -167,7 +164,7 @@ func (s *server) searchLog(ctx context.Context, run queue.RunID, q taskQuery, fi
 }
 
 func showLine(l *queue.LogLine, q logQuery, find *regexp.Regexp) logLine {
-	shown := logLine{Number: l.Number, At: l.At, HTML: loghtml.Line(l.Text, find), Dropped: l.Dropped, Cut: l.Cut, Open: l.Open}
+	shown := logLine{Number: l.Number, At: l.At, HTML: loghtml.Line(l.Text, find), Dropped: l.Dropped, Cut: l.Cut}
 	switch l.Stream {
 	case queue.StreamStderr:
 		shown.Class = "err"
@@ -202,42 +199,23 @@ func (v *logView) lastWords() []logLine {
 
 // logPage is the log of one task as a page of its own.
 func (s *server) logPage(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.readLogPage(r)
+	p, err := s.readStep(r, logKind)
 	if err != nil {
 		return err
 	}
 	return s.render(w, r, "log.html", page{
-		Title: "Log of " + p.Panel.Name + " – " + p.Run.DAG + " #" + strconv.FormatInt(int64(p.Run.ID), 10), Nav: "runs", Data: p,
-		Crumbs: runCrumbs(p, crumb{p.Panel.Name, "/runs/" + strconv.FormatInt(int64(p.Run.ID), 10) + "?step=" + url.QueryEscape(p.Panel.Task.Step) + itemQuery(p.Panel.Task.Item)}, crumb{"log", ""}),
-		Live:   liveOf(s.here(r), p.Run.Over()),
+		Title: "Log of " + p.Panel.Name + " – " + p.title(), Nav: "runs", Data: p,
+		Crumbs: p.crumbs(crumb{p.Panel.Name, p.TaskLink(p.Panel.Task)}, crumb{"log", ""}), Live: liveOf(s.here(r), p.Run.Over()),
 	})
-}
-
-func itemQuery(item string) string {
-	if item == "" {
-		return ""
-	}
-	return "&item=" + url.QueryEscape(item)
-}
-
-func (s *server) readLogPage(r *http.Request) (*runPage, error) {
-	q, err := parseStepQuery(r, logKind)
-	if err != nil {
-		return nil, err
-	}
-	return s.readStepPage(r.Context(), q)
 }
 
 // logText is the log of one task as it was written, to be saved.
 func (s *server) logText(w http.ResponseWriter, r *http.Request) error {
-	id, err := parseRunID(r)
+	asked, err := parseStepQuery(r, textKind)
 	if err != nil {
 		return err
 	}
-	q, err := parseTaskQuery(r.URL.Query(), r.PathValue("step"))
-	if err != nil {
-		return err
-	}
+	id, q := asked.ID, asked.Task
 	reader := s.store.OpenLogs(queue.LogQuery{Run: id, Step: q.Step, Item: q.Item, Attempt: q.Attempt})
 	begun := false
 	for chunk, err := range reader.Stored(r.Context()) {

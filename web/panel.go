@@ -44,7 +44,6 @@ type panel struct {
 	Run      queue.RunID
 	Task     taskQuery
 	Name     string
-	Kind     string
 	State    string
 	Reason   string
 	Took     string
@@ -117,7 +116,7 @@ func (s *server) readTask(ctx context.Context, p *runPage, n *panel) (*queue.Tas
 
 // fill takes over what a task says.
 func (n *panel) fill(t *queue.Task, now time.Time) {
-	n.Kind, n.State, n.Worker, n.Attempts, n.Attempt = t.Kind, t.State, t.Worker, t.Attempt, t.Attempt
+	n.State, n.Worker, n.Attempts, n.Attempt = t.State, t.Worker, t.Attempt, t.Attempt
 	n.Took, n.Started = runview.TaskTime(t, now), t.StartedAt
 	if t.Reason != "ran" {
 		n.Reason = t.Reason
@@ -154,19 +153,19 @@ func (s *server) readTab(ctx context.Context, p *runPage, n *panel, t *queue.Tas
 
 // step is the panel as a page of its own.
 func (s *server) step(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.readStep(r)
+	p, err := s.readStep(r, stepKind)
 	if err != nil {
 		return err
 	}
 	return s.render(w, r, "step.html", page{
-		Title: p.Panel.Name + " " + p.Panel.State + " – " + p.Run.DAG + " #" + strconv.FormatInt(int64(p.Run.ID), 10), Nav: "runs", Data: p,
-		Crumbs: runCrumbs(p, crumb{p.Panel.Name, ""}),
-		Live:   liveOf(s.here(r), p.Run.Over()),
+		Title: p.Panel.Name + " " + p.Panel.State + " – " + p.title(), Nav: "runs", Data: p,
+		Crumbs: p.crumbs(crumb{p.Panel.Name, ""}), Live: liveOf(s.here(r), p.Run.Over()),
 	})
 }
 
-func (s *server) readStep(r *http.Request) (*runPage, error) {
-	q, err := parseStepQuery(r, stepKind)
+// readStep reads a page about one task.
+func (s *server) readStep(r *http.Request, kind pageKind) (*runPage, error) {
+	q, err := parseStepQuery(r, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -187,23 +186,9 @@ func parseStepQuery(r *http.Request, kind pageKind) (q runQuery, err error) {
 }
 
 func (s *server) readStepPage(ctx context.Context, q runQuery) (*runPage, error) {
-	head, err := s.store.RunHead(ctx, q.ID)
-	if err != nil {
-		return nil, err
+	p, err := s.readSteps(ctx, q)
+	if err == nil {
+		p.Panel, err = s.readPanel(ctx, p)
 	}
-	p := &runPage{Query: q, Now: time.Now(), Run: head}
-	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
-		return nil, err
-	}
-	if p.dag, err = s.definition(ctx, head.DAG, head.Version); err != nil {
-		return nil, err
-	}
-	p.Panel, err = s.readPanel(ctx, p)
 	return p, err
-}
-
-// runCrumbs lead to a page below a run's.
-func runCrumbs(p *runPage, last ...crumb) []crumb {
-	id := strconv.FormatInt(int64(p.Run.ID), 10)
-	return append([]crumb{{"Runs", "/runs"}, {p.Run.DAG, "/runs?dag=" + url.QueryEscape(p.Run.DAG)}, {id, "/runs/" + id}}, last...)
 }

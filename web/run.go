@@ -3,8 +3,8 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,11 +26,11 @@ type runQuery struct {
 	Idle bool      // the timeline draws stretches without anything as long as they were
 	Zoom string    // a step: the timeline shows the time that it took
 
-	States []string       // of the list of tasks
-	Only   string         // step of the list of tasks
-	Find   string         // in the names of items
-	After  *queue.TaskKey // the list begins behind it
-	Before string         // the events before this one
+	States []string      // of the list of tasks
+	Only   string        // step of the list of tasks
+	Find   string        // in the names of items
+	After  queue.TaskKey // the list begins behind it; zero: with the first
+	Before string        // the events before this one
 }
 
 // runPage is what a run's page shows.
@@ -51,9 +51,10 @@ type runPage struct {
 	Events   *eventList
 	Params   *paramTrees
 
-	steps []queue.StepSummary // in the order of the graph
-	known []queue.Task        // that the view has read
-	dag   *queue.Definition   // nil: not to be read by this login
+	steps  []queue.StepSummary // in the order of the graph
+	places map[string]int      // of steps, by name
+	known  []queue.Task        // that the view has read
+	dag    *queue.Definition   // nil: not to be read by this login
 }
 
 // tab is the way to another view.
@@ -91,10 +92,20 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.render(w, r, "run.html", page{
-		Title: p.Run.DAG + " #" + strconv.FormatInt(int64(q.ID), 10) + " " + p.Run.State, Nav: "runs", Data: p,
-		Crumbs: []crumb{{"Runs", "/runs"}, {p.Run.DAG, "/runs?dag=" + url.QueryEscape(p.Run.DAG)}, {strconv.FormatInt(int64(q.ID), 10), ""}},
-		Live:   liveOf(s.here(r), p.Run.Over()),
+		Title: p.title() + " " + p.Run.State, Nav: "runs", Data: p, Crumbs: p.crumbs(), Live: liveOf(s.here(r), p.Run.Over()),
 	})
+}
+
+// title names the run.
+func (p *runPage) title() string { return fmt.Sprintf("%s #%d", p.Run.DAG, p.Run.ID) }
+
+// crumbs lead to a page of the run, or to one below it, whose own crumbs come last.
+func (p *runPage) crumbs(below ...crumb) []crumb {
+	all := []crumb{{"Runs", "/runs"}, {p.Run.DAG, (&runFilter{DAG: p.Run.DAG}).path()}, {strconv.FormatInt(int64(p.Run.ID), 10), ""}}
+	if len(below) > 0 {
+		all[2].Path = runPath(p.Run.ID)
+	}
+	return append(all, below...)
 }
 
 // latestRun leads to the newest run that the login may see.
@@ -106,7 +117,7 @@ func (s *server) latestRun(w http.ResponseWriter, r *http.Request) error {
 	if len(newest.Runs) == 0 {
 		return &refusal{status: http.StatusNotFound, message: "There is no run yet.", hint: "`oarlock enqueue DAG` asks for one."}
 	}
-	s.redirect(w, r, "/runs/"+strconv.FormatInt(int64(newest.Runs[0].ID), 10))
+	s.redirect(w, r, runPath(newest.Runs[0].ID))
 	return nil
 }
 
@@ -141,13 +152,9 @@ func parseRunQuery(r *http.Request) (q runQuery, err error) {
 	q.Idle, q.Zoom = form.Get("idle") == "1", form.Get("zoom")
 	q.States, q.Only, q.Find, q.Before = form["state"], form.Get("only"), form.Get("find"), form.Get("before")
 	if after := form.Get("after"); after != "" {
-		key, err := parseTaskKey(after)
-		if err != nil {
-			return q, err
-		}
-		q.After = &key
+		q.After, err = parseTaskKey(after)
 	}
-	return q, nil
+	return q, err
 }
 
 // parseTaskKey reads a place in a list of tasks: STEP.ALT.ITEM.
@@ -179,22 +186,13 @@ func badQuery(name, value string) error {
 
 // readRun reads what the page shows: the run, its steps, what the view wants, and the panel.
 func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
-	head, err := s.store.RunHead(ctx, q.ID)
+	p, err := s.readSteps(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	p := &runPage{Query: q, Now: time.Now(), Run: head}
+	head := p.Run
 	if head.Usual > 0 {
 		p.Usual = runview.Span(head.Usual)
-	}
-	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
-		return nil, err
-	}
-	if p.dag, err = s.definition(ctx, head.DAG, head.Version); err != nil {
-		return nil, err
-	}
-	if p.dag != nil {
-		runview.SortByGraph(p.steps, p.dag.Graph, func(s *queue.StepSummary) string { return s.Step })
 	}
 	p.Tabs = p.tabs()
 	if p.Query.Task.Step == "" {
@@ -209,8 +207,32 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	if p.Wrong, err = s.wrong(ctx, p); err != nil {
 		return nil, err
 	}
-	p.Next = runview.Next(&head.Run, p.notable(), false)
-	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, p.notable()), Lost: lostDrivers(head.Drives)})
+	notable := p.notable()
+	p.Next = runview.Next(&head.Run, notable, false)
+	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, notable), Lost: lostDrivers(head.Drives)})
+	return p, nil
+}
+
+// readSteps reads what each page of a run begins with: the run, its steps in the order of the graph, and its DAG.
+func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
+	head, err := s.store.RunHead(ctx, q.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := &runPage{Query: q, Now: time.Now(), Run: head}
+	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
+		return nil, err
+	}
+	if p.dag, err = s.definition(ctx, head.DAG, head.Version); err != nil {
+		return nil, err
+	}
+	if p.dag != nil {
+		runview.SortByGraph(p.steps, p.dag.Graph, func(s *queue.StepSummary) string { return s.Step })
+	}
+	p.places = make(map[string]int, len(p.steps))
+	for i := range p.steps {
+		p.places[p.steps[i].Step] = i
+	}
 	return p, nil
 }
 
@@ -290,10 +312,8 @@ func (p *runPage) notable() []queue.Task {
 }
 
 func (p *runPage) summary(step string) *queue.StepSummary {
-	for i := range p.steps {
-		if p.steps[i].Step == step {
-			return &p.steps[i]
-		}
+	if i, ok := p.places[step]; ok {
+		return &p.steps[i]
 	}
 	return nil
 }

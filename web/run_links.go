@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 // pageKind is which page of a run an address leads to.
@@ -16,11 +18,12 @@ const (
 	runKind  pageKind = "run"
 	stepKind pageKind = "step" // the panel alone
 	logKind  pageKind = "log"  // the log alone
+	textKind pageKind = "text" // the log as a file
 )
 
 // address is the path and query of a page, below the base, in one form only.
 func (q runQuery) address() string {
-	path := "/runs/" + strconv.FormatInt(int64(q.ID), 10)
+	path := runPath(q.ID)
 	v := url.Values{}
 	add := func(name, value string) {
 		if value != "" {
@@ -40,14 +43,18 @@ func (q runQuery) address() string {
 		if q.Idle {
 			add("idle", "1")
 		}
-		if q.After != nil {
-			add("after", taskKeyText(*q.After))
+		if q.After != (queue.TaskKey{}) {
+			add("after", taskKeyText(q.After))
 		}
 	} else {
 		path += "/steps/" + url.PathEscape(q.Task.Step)
 	}
-	if q.Kind == logKind {
+	switch q.Kind {
+	case logKind:
 		path += "/log"
+	case textKind:
+		path += "/log.txt"
+	case runKind, stepKind:
 	}
 	q.Task.address(v)
 	if query := v.Encode(); query != "" {
@@ -84,7 +91,7 @@ func (q *taskQuery) address(v url.Values) {
 // ViewLink is another view of the run. The panel stays as it is.
 func (p *runPage) ViewLink(view string) string {
 	q := p.Query
-	q.View, q.States, q.Only, q.Find, q.After, q.Before, q.Zoom, q.Idle = view, nil, "", "", nil, "", "", false
+	q.View, q.States, q.Only, q.Find, q.After, q.Before, q.Zoom, q.Idle = view, nil, "", "", queue.TaskKey{}, "", "", false
 	return q.address()
 }
 
@@ -143,17 +150,15 @@ func (p *runPage) LogLink() string {
 
 // TextLink is the log as a file.
 func (p *runPage) TextLink() string {
-	q := runQuery{Kind: logKind, ID: p.Query.ID, Task: taskQuery{Step: p.Query.Task.Step, Item: p.Query.Task.Item, Attempt: p.Panel.Attempt}}
+	q := runQuery{Kind: textKind, ID: p.Query.ID, Task: taskQuery{Step: p.Query.Task.Step, Item: p.Query.Task.Item, Attempt: p.Panel.Attempt}}
 	q.Task.Log.Stream = p.Query.Task.Log.Stream
-	path := q.address()
-	at := len("/runs/") + len(strconv.FormatInt(int64(q.ID), 10)) + len("/steps/") + len(url.PathEscape(q.Task.Step)) + len("/log")
-	return path[:at] + ".txt" + path[at:]
+	return q.address()
 }
 
 // StateLink adds a state to those that the list of tasks shows, or takes it out.
 func (p *runPage) StateLink(state string) string {
 	q := p.Query
-	q.View, q.After = "tasks", nil
+	q.View, q.After = "tasks", queue.TaskKey{}
 	if slices.Contains(q.States, state) {
 		q.States = slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return s == state })
 	} else {
@@ -165,16 +170,14 @@ func (p *runPage) StateLink(state string) string {
 // AfterLink is the next window of the list of tasks.
 func (p *runPage) AfterLink(key string) string {
 	q := p.Query
-	if k, err := parseTaskKey(key); err == nil {
-		q.After = &k
-	}
+	q.After, _ = parseTaskKey(key) // we made it
 	return q.address()
 }
 
 // OnlyLink is the list of tasks of one step.
 func (p *runPage) OnlyLink(step string) string {
 	q := p.Query
-	q.View, q.Only, q.After = "tasks", step, nil
+	q.View, q.Only, q.After = "tasks", step, queue.TaskKey{}
 	return q.address()
 }
 
@@ -202,7 +205,7 @@ func (p *runPage) IdleLink() string {
 // ItemsLink is the list of the items of the step in the panel, in one state.
 func (p *runPage) ItemsLink(state string) string {
 	q := p.Query
-	q.Kind, q.View, q.Only, q.States, q.After = runKind, "tasks", q.Task.Step, []string{state}, nil
+	q.Kind, q.View, q.Only, q.States, q.After = runKind, "tasks", q.Task.Step, []string{state}, queue.TaskKey{}
 	return q.address()
 }
 

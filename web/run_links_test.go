@@ -36,7 +36,7 @@ func TestRunQuery_IsItsAddress(t *testing.T) {
 				q.States = nil
 			}
 			if rapid.Bool().Draw(t, "goes on") {
-				q.After = &queue.TaskKey{Step: rapid.IntRange(0, 9).Draw(t, "number"), Alt: 1, Item: maybe("after")}
+				q.After = queue.TaskKey{Step: rapid.IntRange(0, 9).Draw(t, "number"), Alt: 1, Item: maybe("after")}
 			}
 		case stepKind, logKind:
 			q.Task.Chosen = true

@@ -25,7 +25,6 @@ type timeline struct {
 	Rows       []timeRow
 	Hidden     int // steps that have no row
 	Shortened  bool
-	Begin      time.Time
 	Lost       bool
 	Zoom       string
 }
@@ -71,7 +70,7 @@ func (s *server) readTimeline(ctx context.Context, p *runPage) (*timeline, error
 	for i, d := range p.Run.Drives {
 		marks[i] = draw.Mark{At: d.At, Label: runview.Printable(d.Worker) + " lost"}
 	}
-	view.Head, view.Grid, view.Begin, view.Shortened = axis.Head(tickLabel, marks), axis.Grid(marks), axis.From, axis.IsShortened()
+	view.Head, view.Grid, view.Shortened = axis.Head(tickLabel, marks), axis.Grid(marks), axis.IsShortened()
 	for i, t := range shown {
 		view.Rows = append(view.Rows, timeRow{
 			Task: taskQuery{Step: t.Step, Item: t.Failed}, State: t.State, Aside: aside(t), Bars: axis.Row(rows[i]), Took: runview.TaskTime(&t.Task, p.Now),

@@ -60,12 +60,8 @@ func TestTimeline_BandsAreOfTheStepsTime(t *testing.T) {
 		SELECT $1, 1, CASE WHEN i > 0 THEN i::text ELSE '' END, 'succeeded', 1, 1, 1, i, $2::timestamptz + i * interval '1 s', $2::timestamptz + interval '11 s',
 		       CASE WHEN i = 0 THEN '{"generation": 1, "items": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}'::jsonb END
 		  FROM generate_series(0, 10) i`, run, begin)
-	p := &runPage{Query: runQuery{ID: run}, Now: time.Now()}
-	var err error
-	if p.Run, err = b.store.RunHead(t.Context(), run); err != nil {
-		t.Fatal(err)
-	}
-	if p.steps, err = b.store.StepSummaries(t.Context(), run); err != nil {
+	p, err := b.server.readSteps(t.Context(), runQuery{ID: run})
+	if err != nil {
 		t.Fatal(err)
 	}
 	bands, err := b.server.readBands(t.Context(), p, p.urgent())

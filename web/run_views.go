@@ -1,11 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 	"github.com/oarlock-dev/oarlock/internal/runview"
@@ -96,11 +98,7 @@ type stateCount struct {
 
 func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 	q := p.Query
-	var after queue.TaskKey
-	if q.After != nil {
-		after = *q.After
-	}
-	list, err := s.taskList(ctx, p, queue.TaskQuery{Run: q.ID, Step: q.Only, States: q.States, Item: q.Find, After: after, Limit: tasksShown})
+	list, err := s.taskList(ctx, p, queue.TaskQuery{Run: q.ID, Step: q.Only, States: q.States, Item: q.Find, After: q.After, Limit: tasksShown})
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +123,7 @@ func (s *server) readTasks(ctx context.Context, p *runPage) (*taskList, error) {
 // countsOf lists states, the most urgent first.
 func countsOf(counts map[string]int, selected []string) (all []stateCount) {
 	states := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		if d := graphview.Urgency(a) - graphview.Urgency(b); d != 0 {
-			return d
-		}
-		return int(a[0]) - int(b[0])
+		return cmp.Or(graphview.Urgency(a)-graphview.Urgency(b), strings.Compare(a, b))
 	})
 	for _, state := range states {
 		if counts[state] > 0 {
@@ -181,7 +176,6 @@ type paramTrees struct {
 	Params   *jsonNode
 	Defaults string
 	Outputs  []outputTree
-	Labels   map[string]string
 	Ended    bool
 }
 
@@ -195,7 +189,7 @@ func (s *server) readParams(ctx context.Context, p *runPage) (*paramTrees, error
 	if err != nil {
 		return nil, err
 	}
-	trees := &paramTrees{Labels: p.Run.Labels, Ended: p.Run.Over()}
+	trees := &paramTrees{Ended: p.Run.Over()}
 	if trees.Params, err = jsonTree(p.Run.Params); err != nil {
 		return nil, err
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
 )
 
 // runsData is what the list of runs shows.
@@ -176,30 +178,14 @@ func slotsOf(workers []queue.WorkerInfo) (n slots) {
 	return n
 }
 
-// progress is how far a run's tasks are: parts of a bar, in percent of its width.
+// progress is how far a run's tasks are.
 type progress struct {
 	Done, Total int
-	Parts       []part
+	Bar         template.HTML
 }
-
-type part struct{ Class, X, Width string }
 
 func progressOf(r *queue.Run) progress {
 	c := r.Counts
-	p := progress{Done: c.Total - c.Open, Total: c.Total}
-	at := 0.0
-	for _, each := range []struct {
-		class string
-		n     int
-	}{{"b-good", c.Succeeded}, {"b-bad", c.Failed + c.UpstreamFailed}, {"b-faint", c.Skipped + c.Canceled + c.Replaced}} {
-		if each.n == 0 || c.Total == 0 {
-			continue
-		}
-		width := 100 * float64(each.n) / float64(c.Total)
-		p.Parts = append(p.Parts, part{each.class, percent(at), percent(width)})
-		at += width
-	}
-	return p
+	parts := []draw.Part{{Count: c.Succeeded, Class: "b-good"}, {Count: c.Failed + c.UpstreamFailed, Class: "b-bad"}, {Count: c.Skipped + c.Canceled + c.Replaced, Class: "b-faint"}}
+	return progress{Done: c.Total - c.Open, Total: c.Total, Bar: draw.Progress(parts, c.Total)}
 }
-
-func percent(n float64) string { return fmt.Sprintf("%.2f%%", n) }

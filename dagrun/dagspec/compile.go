@@ -60,6 +60,21 @@ func (h *Handlers) all() []handler {
 	return list
 }
 
+// Named returns the step or handler of a name, as load or @exit; nil if there is none.
+func (s *Spec) Named(name string) *Step {
+	for i := range s.Steps {
+		if s.Steps[i].ID == name {
+			return &s.Steps[i]
+		}
+	}
+	for _, h := range s.HandlerOn.all() {
+		if h.name == name {
+			return h.step
+		}
+	}
+	return nil
+}
+
 // compiler keeps what goes wrong: nothing does for a spec that was checked.
 type compiler struct {
 	spec  *Spec

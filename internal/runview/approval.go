@@ -67,16 +67,8 @@ func anyOf(names []string) string {
 // approvalOf returns the approval that a step or handler of a spec is, nil for any other. What a replacement asks is not known
 // from its name.
 func approvalOf(spec *dagspec.Spec, step string) *dagspec.Approval {
-	for i := range spec.Steps {
-		if s := &spec.Steps[i]; s.ID == step {
-			return s.Approval()
-		}
-	}
-	on := &spec.HandlerOn
-	for name, s := range map[string]*dagspec.Step{"@init": on.Init, "@success": on.Success, "@failure": on.Failure, "@abort": on.Abort, "@exit": on.Exit} {
-		if name == step && s != nil {
-			return s.Approval()
-		}
+	if named := spec.Named(step); named != nil {
+		return named.Approval()
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ type Part struct {
 // Progress draws parts of a whole side by side.
 func Progress(parts []Part, total int) template.HTML {
 	var b strings.Builder
-	b.WriteString(`<svg class="progress" aria-hidden="true"><rect class="base" width="100%" height="8"/>`)
+	b.WriteString(`<svg aria-hidden="true"><rect class="base" width="100%" height="8"/>`)
 	at := 0.0
 	for _, p := range parts {
 		width := 100 * float64(p.Count) / float64(max(total, 1))

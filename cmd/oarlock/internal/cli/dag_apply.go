@@ -50,7 +50,7 @@ type jsonApply struct {
 	Outcome string `json:"outcome"` // applied, unchanged
 
 	Schedules     []jsonNext `json:"schedules"`      // of the file
-	SchedulesGone []string   `json:"schedules_gone"` // those that the file had, and has no more
+	SchedulesGone []string   `json:"schedules_gone"` // schedules that the version before had and this one has not
 }
 
 // jsonNext is a schedule with when it fires next.

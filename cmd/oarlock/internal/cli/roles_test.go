@@ -70,7 +70,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 			line = everyLine[name].words
 		}
 		logins := []string{"nobody", toSubmit, toRead, toAdmin}
-		if name == "web" { // whoever may, is served until it is stopped
+		if name == "web" { // a login with the role would be served until the command is stopped
 			line, logins = "web --listen 127.0.0.1:0", logins[:1]
 		}
 		for _, login := range logins {

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-const maxItemsShown = 12 // of one foreach step; how many others there are is said
+const maxItemsShown = 12 // items of one foreach step; a line below them counts the others
 
 // runState paints the state of a run.
 func (p painter) runState(state string) string {
@@ -66,7 +66,7 @@ func (p *runPage) headline() string {
 	return text
 }
 
-// facts are what is known of the run, a line each, as name and value.
+// facts returns a row for each known fact about the run: its name and its value.
 func (p *runPage) facts() (rows [][]string) {
 	detail := runview.RunDetail{Run: p.run, Schedule: p.made, Driver: runview.DriverOf(p.run, p.tasks), Lost: runview.LostDrivers(p.events)}
 	if p.dag != nil {

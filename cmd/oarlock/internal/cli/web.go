@@ -106,7 +106,7 @@ func (e *env) databaseName(link *pgx.ConnConfig) string {
 	return link.Database + " on " + link.Host
 }
 
-// loopbackAddress refuses what other machines reach, because nobody signs in.
+// loopbackAddress refuses an address that other machines reach, because nobody signs in.
 func loopbackAddress(given string) (string, error) {
 	host, port, err := net.SplitHostPort(given)
 	if err == nil {
