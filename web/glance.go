@@ -22,6 +22,7 @@ type glance struct {
 	Seen      bool // the login may see workers and queues
 	Approvals int  // that wait for the login, at most maxBadge
 	Many      bool // there are more
+	Rights    queue.Rights
 }
 
 // lookAround asks the database. A login that may not see the cluster still has approvals.
@@ -31,6 +32,9 @@ func (s *server) lookAround(ctx context.Context) (g glance, err error) {
 		return g, err
 	}
 	g.Approvals, g.Many = min(len(waiting), maxBadge), len(waiting) > maxBadge
+	if g.Rights, err = s.store.Rights(ctx); err != nil {
+		return g, err
+	}
 	g.Glimpse, err = s.store.Glimpse(ctx)
 	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
 		return g, nil

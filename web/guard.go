@@ -21,19 +21,23 @@ const requestIDHeader = "X-Request-ID"
 
 // guard stands before all pages: it sets the headers, refuses what must not be served, and survives a page that panics.
 func (s *server) guard(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header())
 		defer s.recover(w, r)
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+			w.Header().Set("Allow", "GET, HEAD, POST")
 			s.answerError(w, r, &refusal{
-				status: http.StatusMethodNotAllowed, message: "These pages only read: " + runview.InlineText(r.Method) + " is not served.",
-				hint: "The command line changes runs: `oarlock --help`.",
+				status: http.StatusMethodNotAllowed, message: runview.InlineText(r.Method) + " is not served.", hint: "Load a page, or send a form of one.",
 			})
 		case !s.serves(r.Host):
 			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
 				"This server does not answer for the host %q. Open it as localhost or 127.0.0.1 with its port.", runview.InlineText(r.Host)))
+		case crossOrigin.Check(r) != nil:
+			s.answerError(w, r, &refusal{
+				status: http.StatusForbidden, message: "A page of another site sent this form, so nothing was done.", hint: "Open the page here, and send the form from there.",
+			})
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -20,6 +20,26 @@ func (k *kept[K, V]) get(key K) (v V, ok bool) {
 func (k *kept[K, V]) put(key K, v V) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.putLocked(key, v)
+}
+
+// putNew puts a value unless the key has one already, which it returns.
+func (k *kept[K, V]) putNew(key K, v V) (before V, taken bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if before, taken = k.all[key]; !taken {
+		k.putLocked(key, v)
+	}
+	return before, taken
+}
+
+func (k *kept[K, V]) drop(key K) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.all, key)
+}
+
+func (k *kept[K, V]) putLocked(key K, v V) {
 	if k.all == nil {
 		k.all = map[K]V{}
 	}

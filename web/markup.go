@@ -71,6 +71,11 @@ func copyButton(text string) template.HTML {
 		`<path d="M10.6 5V3.6A1.6 1.6 0 0 0 9 2H4.4a1.6 1.6 0 0 0-1.6 1.6v5A1.6 1.6 0 0 0 4.4 10.2H5"/></svg></button>`, text, text)
 }
 
+// once has a form act once, however often it is sent.
+func once() template.HTML {
+	return markup(`<input type="hidden" name="`+onceField+`" value="%s">`, newNonce())
+}
+
 // signOf is the sign of a state of a run or a task.
 func signOf(state string) string {
 	switch state {

@@ -142,6 +142,7 @@ func (s *server) funcs() template.FuncMap {
 		"num":   num,
 		"sign":  signOf,
 		"words": runview.InlineText,
+		"once":  once,
 	}
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Version string       // of the program, shown below each page
 	Name    string       // of the cluster or database, shown above each page
 	Log     *slog.Logger // for what fails; nil: slog.Default()
+
+	ReadOnly bool // offer and take no action
 }
 
 // server answers for one store.
@@ -44,6 +46,7 @@ type server struct {
 	glances cached[glance]
 	dags    kept[dagVersion, *queue.Definition]
 	said    kept[failure, []logLine] // what a task wrote last that failed
+	acted   kept[string, *onceDone]  // by forms that act once
 	hub     *hub
 }
 

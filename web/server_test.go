@@ -131,14 +131,17 @@ func TestGuard_ServesLoopbackNamesOnly(t *testing.T) {
 	}
 }
 
-func TestGuard_OnlyReads(t *testing.T) {
+func TestGuard_ServesKnownMethods(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, "TRACE"} {
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodOptions, "TRACE"} {
 		w := b.get(t, "/runs", func(r *http.Request) { r.Method = method })
-		if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD, POST" {
 			t.Errorf("%s: %d, %v", method, w.Code, w.Header())
 		}
+	}
+	if w := b.get(t, "/runs", func(r *http.Request) { r.Method = http.MethodPost }); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST to a page without a form: %d", w.Code)
 	}
 	if w := b.get(t, "/runs", func(r *http.Request) { r.Method = http.MethodHead }); w.Code != http.StatusOK {
 		t.Errorf("HEAD: %d", w.Code)

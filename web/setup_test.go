@@ -126,6 +126,25 @@ func request(t *testing.T, h http.Handler, path string, change ...func(*http.Req
 	return w
 }
 
+// post sends a form, given by pairs of name and value, as a page of this server does.
+func post(t *testing.T, h http.Handler, path string, pairs ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	return request(t, h, path, func(r *http.Request) {
+		r.Method, r.Body = http.MethodPost, io.NopCloser(strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	})
+}
+
+func (b *testBundle) post(t *testing.T, path string, pairs ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return post(t, b.handler, path, pairs...)
+}
+
 func (b *testBundle) get(t *testing.T, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	return request(t, b.handler, path, change...)

@@ -27,25 +27,28 @@ func newWebCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "serve at `HOST:PORT`, which must be a loopback address", Value: webListen},
 			&cli.StringFlag{Name: "base", Usage: "put all pages below this `PATH`, like /x/y, for a proxy that passes it on"},
+			&cli.BoolFlag{Name: "read-only", Usage: "offer and take no action"},
 		},
 		Description: manual{
 			about: `Serves runs with their steps, graphs and logs, and the approvals that wait, until Ctrl-C or TERM. What goes on is seen
-as it happens. Pages only read, and show what this user may see in the database: oarlock_read sees all runs,
-oarlock_submit its own. Nobody signs in, so that only loopback addresses are served, and only under their own names.
+as it happens. Pages show and do what this user may in the database: oarlock_read sees all runs, oarlock_submit
+steers its own, oarlock_admin all; with --read-only they do nothing. Nobody signs in, so that only loopback addresses are served, and only under their own names.
 From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
 /livez and /readyz answer for supervisors. See docs/web.md.`,
-			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock"},
+			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock --read-only"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
 				{exitError, "something else listens there, this user may not do that, or an error"},
 				usageNote, unreachableNote, settingsNote,
 			},
 		}.String(),
-		Action: func(c *cli.Context) error { return runWeb(c.Context, e, c.String("listen"), c.String("base")) },
+		Action: func(c *cli.Context) error {
+			return runWeb(c.Context, e, c.String("listen"), web.Options{Base: c.String("base"), ReadOnly: c.Bool("read-only")})
+		},
 	}
 }
 
-func runWeb(ctx context.Context, e *env, address, base string) error {
+func runWeb(ctx context.Context, e *env, address string, o web.Options) error {
 	address, err := loopbackAddress(address)
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func runWeb(ctx context.Context, e *env, address, base string) error {
 		if err != nil {
 			return &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end what listens there, or name another port: --listen 127.0.0.1:7071"}
 		}
-		page, err := e.startPages(ctx, store, listener, base)
+		page, err := e.startPages(ctx, store, listener, o)
 		if err != nil {
 			listener.Close()
 			return err
@@ -71,16 +74,17 @@ type pageServer struct {
 }
 
 // startPages serves a store's pages on a listener, which it owns unless it fails.
-func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, base string) (*pageServer, error) {
+func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, o web.Options) (*pageServer, error) {
 	_, link, err := e.database(ctx)
 	if err != nil {
 		return nil, err
 	}
-	handler, err := web.Handler(store, web.Options{Base: base, Version: buildVersion(debug.ReadBuildInfo()).Version, Name: e.databaseName(link), Log: e.log})
+	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
+	handler, err := web.Handler(store, o)
 	if err != nil {
 		return nil, &usageError{msg: "--base: " + err.Error()}
 	}
-	e.remark("page      http://%s%s/", listener.Addr(), base)
+	e.remark("page      http://%s%s/", listener.Addr(), o.Base)
 	within, stop := context.WithCancel(ctx)
 	p := &pageServer{stop: stop, ended: make(chan error, 1)}
 	go func() { p.ended <- web.Serve(within, listener, handler, e.log) }()

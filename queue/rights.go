@@ -1,0 +1,25 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
+)
+
+var rightsSQL = sql.Named("queue/rights")
+
+// Rights are what the database lets a login do. What it may not, a page need not offer; the database decides each time all the same.
+type Rights struct {
+	Login  string
+	Read   bool // see all runs, DAGs, queues and workers
+	Submit bool // ask for runs, and steer its own
+	Admin  bool // steer all runs, DAGs, queues and workers
+}
+
+// Rights reads what the user may do.
+func (s *Store) Rights(ctx context.Context) (Rights, error) {
+	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])
+	return rights, said("read rights", err)
+}

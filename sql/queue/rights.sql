@@ -1,0 +1,13 @@
+-- Purpose: who the login is, and which of the groups of what this program calls it may call
+-- Index: pg_proc_proname_args_nsp_index, pg_class_relname_nsp_index
+-- Locks: none
+SELECT session_user::text,
+       coalesce(bool_or(has_any_column_privilege(t.oid, 'SELECT')), false),
+       coalesce(bool_or(may.call) FILTER (WHERE may.name = 'enqueue'), false),
+       coalesce(bool_or(may.call) FILTER (WHERE may.name = 'set_queue'), false)
+  FROM pg_namespace n
+  JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = 'dag_versions'
+  LEFT JOIN LATERAL (
+       SELECT p.proname AS name, has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE') AS call
+         FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname IN ('enqueue', 'set_queue')) may ON true
+ WHERE n.nspname = 'oarlock'

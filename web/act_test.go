@@ -1,0 +1,95 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// posting serves one form, whose action is do.
+func posting(s *server, do action) http.Handler {
+	mux := http.NewServeMux()
+	s.post(mux, "/do", do)
+	return s.guard(mux)
+}
+
+func TestPost_RefusesOtherSites(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	acted := 0
+	h := posting(b.server, func(*http.Request) (answer, error) { acted++; return answer{To: "/runs"}, nil })
+	send := func(name, value string) *httptest.ResponseRecorder {
+		return request(t, h, "/do", func(r *http.Request) { r.Method = http.MethodPost; r.Header.Set(name, value) })
+	}
+	for _, w := range []*httptest.ResponseRecorder{
+		send("Sec-Fetch-Site", "cross-site"), send("Sec-Fetch-Site", "same-site"), send("Origin", "http://localhost:7071"), send("Origin", "null"),
+	} {
+		if w.Code != http.StatusForbidden || acted != 0 {
+			t.Errorf("%d, acted %d times", w.Code, acted)
+		}
+	}
+	if w := post(t, h, "/do"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/runs" || acted != 1 {
+		t.Errorf("of this site: %d, acted %d times", w.Code, acted)
+	}
+	if w := request(t, h, "/do"); w.Code != http.StatusMethodNotAllowed || acted != 1 {
+		t.Errorf("GET: %d, acted %d times", w.Code, acted)
+	}
+}
+
+func TestPost_ActsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	acted, answered, failed := 0, answer{To: "/runs"}, error(nil)
+	h := posting(b.server, func(*http.Request) (answer, error) { acted++; return answered, failed })
+	for range 3 {
+		if w := post(t, h, "/do", onceField, "a"); w.Code != http.StatusSeeOther || acted != 1 {
+			t.Errorf("%d, acted %d times", w.Code, acted)
+		}
+	}
+	failed, answered = queue.ErrUnknown, answer{}
+	for range 2 {
+		if w := post(t, h, "/do", onceField, "b"); w.Code != http.StatusServiceUnavailable || acted != 2 {
+			t.Errorf("what became of it is not known: %d, acted %d times", w.Code, acted)
+		}
+	}
+	failed = errors.New("refused")
+	for n := range 2 {
+		if post(t, h, "/do", onceField, "c"); acted != 3+n {
+			t.Errorf("what failed cannot be sent again: acted %d times", acted)
+		}
+	}
+}
+
+func TestPost_BoundsForms(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	h := posting(b.server, func(*http.Request) (answer, error) { t.Error("it acted"); return answer{}, nil })
+	if w := post(t, h, "/do", "reason", strings.Repeat("x", maxFormBytes)); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d", w.Code)
+	}
+	only := setup(t, "", Options{ReadOnly: true})
+	if w := post(t, posting(only.server, nil), "/do"); w.Code != http.StatusForbidden {
+		t.Errorf("a server that only reads: %d", w.Code)
+	}
+	if rights := only.server.rights(t.Context()); rights != (queue.Rights{}) {
+		t.Errorf("it offers %+v", rights)
+	}
+}
+
+func TestRights_AreTheLogins(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]queue.Rights{
+		"oarlock_read": {Read: true}, "oarlock_submit": {Submit: true}, "oarlock_admin": {Read: true, Submit: true, Admin: true},
+	} {
+		b := setup(t, role, Options{})
+		got := b.server.rights(t.Context())
+		want.Login = got.Login
+		if got != want || got.Login == "" {
+			t.Errorf("%s: %+v", role, got)
+		}
+	}
+}
