@@ -30,9 +30,10 @@ func newWebCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "read-only", Usage: "offer and take no action"},
 		},
 		Description: manual{
-			about: `Serves runs with their steps, graphs and logs, and the approvals that wait, until Ctrl-C or TERM. What goes on is seen
-as it happens. Pages show and do what this user may in the database: oarlock_read sees all runs, oarlock_submit
-steers its own, oarlock_admin all; with --read-only they do nothing. Nobody signs in, so that only loopback addresses are served, and only under their own names.
+			about: `Serves runs with their steps, graphs and logs, DAGs, schedules, queues, workers and the approvals that wait, until
+Ctrl-C or TERM. What goes on is seen as it happens. Pages show and do what this user may in the database:
+oarlock_read sees all, oarlock_submit steers its own runs, oarlock_admin everything; with --read-only pages do nothing.
+Nobody signs in, so that only loopback addresses are served, and only under their own names.
 From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
 /livez and /readyz answer for supervisors. See docs/web.md.`,
 			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock --read-only"},
