@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -171,12 +172,13 @@ func TestLook_EndsWhatWaitedTooLongAndTellsItsParent(t *testing.T) {
 func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		dag, reply string // by which the claim is complete
-		family     bool
+		dag    string
+		reply  netfault.Match // by which the claim is complete
+		family bool
 	}{
-		"in an open lane": {dag: "plain", reply: "SELECT 3"},
-		"behind a limit":  {dag: "few", reply: "COMMIT"},
-		"of a family":     {dag: "plain", reply: "SELECT 1", family: true},
+		"in an open lane": {dag: "plain", reply: netfault.Completed("SELECT 3")},
+		"behind a limit":  {dag: "few", reply: netfault.Completed("COMMIT")},
+		"of a family":     {dag: "plain", reply: rowWith("plain"), family: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +193,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 				}
 			})
 			poll(t, s, 0)
-			cut := proxy.Inject(netfault.Fault{When: netfault.Completed(c.reply), Do: netfault.Cut})
+			cut := proxy.Inject(netfault.Fault{When: c.reply, Do: netfault.Cut})
 			p, _ := s.Poll(t.Context(), queue.Want{Free: 3}) // which may go again
 			cut.MustFire(t)
 			if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
@@ -206,6 +208,13 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 			}
 			f.wantMended(t, poll(t, s, 3).Claims, ids)
 		})
+	}
+}
+
+// rowWith matches a row of a result in which a text occurs: of a claim, which alone names its DAG.
+func rowWith(text string) netfault.Match {
+	return func(m netfault.Message) bool {
+		return m.From == netfault.Server && m.Type == 'D' && bytes.Contains(m.Body, []byte(text))
 	}
 }
 
