@@ -15,6 +15,7 @@ import (
 
 var (
 	runSQL    = sql.Named("queue/run")
+	pickSQL   = sql.Named("queue/run_pick")
 	tasksSQL  = sql.Named("queue/tasks")
 	resultSQL = sql.Named("queue/result")
 )
@@ -26,6 +27,12 @@ func (s *Store) Get(ctx context.Context, run RunID) (*Run, error) {
 		return nil, said("get a run", noSuchRun(run, err))
 	}
 	return &r, nil
+}
+
+// Pick reads the runs of a list of numbers, newest first. Those that are not there, or not the user's to see, are left out.
+func (s *Store) Pick(ctx context.Context, ids []RunID) ([]Run, error) {
+	runs, err := list(ctx, s, pickSQL, pgx.StrictNamedArgs{"runs": ids}, scanRun)
+	return runs, said("read runs", err)
 }
 
 // Tasks reads the tasks of a run in the order of its DAG: steps, items, replacements, and handlers that ran. What has not

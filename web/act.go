@@ -19,7 +19,7 @@ type answer struct {
 	To     string // path below the base
 	File   string // template of a page, where To is ""
 	Page   page
-	Status int // of the page
+	Status int // of the page; from 400 on nothing was done, and the page has the form again
 }
 
 // action does what a form asks for.
@@ -83,7 +83,7 @@ func (s *server) onlyOnce(r *http.Request, nonce string, do action) (answer, err
 	defer close(mine.done)
 	whole := r.WithContext(context.WithoutCancel(r.Context())) // a reader who leaves has asked all the same
 	mine.answer, mine.err = do(whole)
-	if mine.answer.To == "" && !errors.Is(mine.err, queue.ErrUnknown) {
+	if shownAgain := mine.answer.Status >= http.StatusBadRequest; shownAgain || mine.err != nil && !errors.Is(mine.err, queue.ErrUnknown) {
 		s.acted.drop(key)
 	}
 	return mine.answer, mine.err
@@ -95,7 +95,7 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 	switch {
 	case err != nil:
 		outcome = "failed"
-	case a.To == "":
+	case a.Status >= http.StatusBadRequest:
 		outcome = "asked again"
 	}
 	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "client", r.RemoteAddr, "outcome", outcome)

@@ -27,6 +27,8 @@ type runsData struct {
 	Glance  *glance // nil: the login may not see the cluster, or it could not be seen
 	Oldest  queue.Queue
 	Slots   slots
+	Verbs   []bulkVerb  // that the runs may be asked for; none where the login may not
+	Filter  [][2]string // that "all that match" stands for
 }
 
 // chip adds a state to the filter, or takes it away.
@@ -133,6 +135,9 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 		if d.Empty, err = s.whyEmpty(ctx, f); err != nil {
 			return d, err
 		}
+	}
+	if s.rights(ctx).Submit {
+		d.Verbs, d.Filter = bulkVerbs, f.parts()
 	}
 	if g, err := s.glances.get(ctx); err == nil && g.Seen {
 		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), slotsOf(g.Workers)

@@ -91,8 +91,11 @@ func (s *server) routes() http.Handler {
 			}
 		})
 	}
+	post := func(route string, do action) { s.post(mux, route, do) }
 	handle("/{$}", s.home)
 	handle("/runs", s.runs)
+	handle("/runs/act", s.bulk)
+	post("/runs/act", s.askMany)
 	handle("/runs/{run}", s.run)
 	handle("/runs/{run}/steps/{step}", s.step)
 	handle("/runs/{run}/steps/{step}/log", s.logPage)

@@ -85,6 +85,7 @@
     "?": () => { help.open ? help.close() : help.showModal(); },
     j: () => move(1),
     k: () => move(-1),
+    x: () => { const box = document.querySelector("[data-row].cur input[type=checkbox]"); if (box) box.click(); return !!box; },
     Enter: () => { const link = document.querySelector("[data-row].cur a[data-open]"); if (link) link.click(); return !!link; },
   };
   document.addEventListener("keydown", event => {
@@ -127,6 +128,10 @@
     for (const part of [...parts.content.children]) {
       const old = part.id && byId(part.id);
       if (!old) continue;
+      for (const box of old.querySelectorAll("input[name]:checked")) { // a choice outlasts what the server knows
+        const same = [...part.querySelectorAll("input")].find(b => b.name === box.name && b.value === box.value);
+        if (same) same.setAttribute("checked", "");
+      }
       Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true });
       if (part.dataset.title) document.title = part.dataset.title;
       document.dispatchEvent(new CustomEvent("oarlock:region", { detail: part.id }));

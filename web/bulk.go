@@ -1,0 +1,224 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	maxBulk     = 1000 // runs that one form asks; as many as a command does unless it is told otherwise
+	bulkAtATime = 8    // requests on their way
+	bulkTime    = writeTimeout - 5*time.Second
+)
+
+// bulkVerb is what several runs may be asked for at once, and the states of those that a filter without states picks for it.
+type bulkVerb struct {
+	Verb   dagrun.Verb
+	Title  string
+	States []string
+}
+
+var unfinished = []string{"scheduled", "queued", "running", "waiting", "paused"}
+
+var bulkVerbs = []bulkVerb{
+	{dagrun.VerbRetry, "Retry what failed", []string{"failed"}},
+	{dagrun.VerbPause, "Pause", unfinished},
+	{dagrun.VerbResume, "Resume", []string{"paused"}},
+	{dagrun.VerbCancel, "Cancel", unfinished},
+}
+
+// bulkData is what the page shows that asks several runs for something: before, which they would be; afterwards, what became of it.
+type bulkData struct {
+	Verb    bulkVerb
+	Runs    []bulkRun
+	More    bool // match, and are not among them
+	Command string
+	Done    bool
+	Taken   int // of the runs, when it is done
+	May     bool
+}
+
+// bulkRun is one run, and what it answered.
+type bulkRun struct {
+	*queue.Run
+
+	Answer string
+	Took   bool // it did not refuse
+}
+
+// bulk shows which runs would be asked: those that were chosen, else all that the filter picks.
+func (s *server) bulk(w http.ResponseWriter, r *http.Request) error {
+	form := r.URL.Query()
+	if len(form) == 0 {
+		s.redirect(w, r, "/runs")
+		return nil
+	}
+	verb, err := parseBulkVerb(form)
+	if err != nil {
+		return err
+	}
+	data := &bulkData{Verb: verb, May: s.rights(r.Context()).Submit}
+	if form.Get("all") == "" {
+		err = s.readChosen(r.Context(), data, form)
+	} else {
+		err = s.readMatching(r.Context(), data, filterOf(form))
+	}
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "bulk.html", bulkPage(data))
+}
+
+func bulkPage(data *bulkData) page {
+	return page{Title: fmt.Sprintf("%s %s", data.Verb.Title, runview.Count(len(data.Runs), "run")), Nav: "runs", Data: data, Crumbs: []crumb{{"Runs", "/runs"}, {data.Verb.Title, ""}}}
+}
+
+func parseBulkVerb(form url.Values) (bulkVerb, error) {
+	i := slices.IndexFunc(bulkVerbs, func(v bulkVerb) bool { return v.Verb.String() == form.Get("verb") })
+	if i < 0 {
+		return bulkVerb{}, badQuery("verb", form.Get("verb"))
+	}
+	return bulkVerbs[i], nil
+}
+
+// readChosen reads the runs that a form names.
+func (s *server) readChosen(ctx context.Context, data *bulkData, form url.Values) error {
+	ids, err := chosenRuns(form)
+	if err != nil {
+		return err
+	}
+	data.Command = bulkCommand(data.Verb, ids)
+	runs, err := s.store.Pick(ctx, ids)
+	for i := range runs {
+		data.Runs = append(data.Runs, bulkRun{Run: &runs[i]})
+	}
+	return err
+}
+
+// chosenRuns are the numbers in a form, each once, the newest first.
+func chosenRuns(form url.Values) ([]queue.RunID, error) {
+	var ids []queue.RunID
+	for _, text := range form["run"] {
+		id, err := runNumber("run", text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b queue.RunID) int { return int(b - a) })
+	ids = slices.Compact(ids)
+	switch {
+	case len(ids) == 0:
+		return nil, &refusal{status: http.StatusBadRequest, message: "No run is chosen.", hint: "Mark runs in the list, or take all that match its filter."}
+	case len(ids) > maxBulk:
+		return nil, badFilter("at most %d runs at a time", maxBulk)
+	}
+	return ids, nil
+}
+
+// readMatching reads the newest runs that a filter picks.
+func (s *server) readMatching(ctx context.Context, data *bulkData, f runFilter) error {
+	if len(f.States) == 0 {
+		f.States = data.Verb.States
+	}
+	f.Before = ""
+	filter, err := f.query(time.Now())
+	if err != nil {
+		return err
+	}
+	filter.Limit = maxBulk
+	list, err := s.store.List(ctx, filter)
+	if err != nil {
+		return err
+	}
+	for i := range list.Runs {
+		data.Runs = append(data.Runs, bulkRun{Run: &list.Runs[i]})
+	}
+	data.More = list.Next != 0
+	if f.Parent == "" {
+		data.Command = "oarlock " + data.Verb.Verb.String() + strings.TrimPrefix(f.command(), "oarlock list")
+	} else {
+		data.Command = bulkCommand(data.Verb, data.ids())
+	}
+	return nil
+}
+
+func (d *bulkData) ids() []queue.RunID {
+	ids := make([]queue.RunID, len(d.Runs))
+	for i := range d.Runs {
+		ids[i] = d.Runs[i].ID
+	}
+	return ids
+}
+
+func bulkCommand(verb bulkVerb, ids []queue.RunID) string {
+	command := "oarlock " + verb.Verb.String()
+	for _, id := range ids {
+		command += " " + strconv.FormatInt(int64(id), 10)
+	}
+	return command
+}
+
+// askMany asks the runs that a form names, and shows what each answered.
+func (s *server) askMany(r *http.Request) (answer, error) {
+	data := &bulkData{Done: true, May: true}
+	var err error
+	if data.Verb, err = parseBulkVerb(r.PostForm); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bulkTime)
+	defer cancel()
+	if err := s.readChosen(ctx, data, r.PostForm); err != nil {
+		return answer{}, err
+	}
+	var asked sync.WaitGroup
+	places := make(chan struct{}, bulkAtATime)
+	for i := range data.Runs {
+		asked.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			s.askOne(ctx, data.Verb.Verb, &data.Runs[i])
+		})
+	}
+	asked.Wait()
+	for i := range data.Runs {
+		if data.Runs[i].Took {
+			data.Taken++
+		}
+	}
+	return answer{File: "bulk.html", Page: bulkPage(data), Status: http.StatusOK}, nil
+}
+
+func (s *server) askOne(ctx context.Context, verb dagrun.Verb, run *bulkRun) {
+	c, err := s.store.Control(ctx, queue.Ask{Run: run.ID, Verb: verb})
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		run.Answer = "it was not asked in time, or its answer did not come: look at the run"
+	case err != nil:
+		run.Answer = problemOf(err).message
+	default:
+		run.Took, run.Answer = c.Outcome != dagrun.Refused, outcomeText(&c)
+	}
+}
+
+func outcomeText(c *queue.Control) string {
+	switch c.Outcome {
+	case dagrun.Refused:
+		return "refused: " + runview.Printable(c.Message)
+	case "":
+		return "asked for, its next driver decides"
+	}
+	return string(c.Outcome)
+}
