@@ -1,0 +1,20 @@
+// Several runs at once, without a mouse: two are chosen, the page between says which, and each says what became of it.
+export default async ({ open, axe, page, press, until, expect }) => {
+	await open('/runs?state=succeeded')
+	const rows = await page.locator('[data-row]').evaluateAll((list) => list.map((e) => e.id))
+	expect.ok(rows.length > 1, 'there are runs that ended')
+	await press('j', 'x')
+	await until('the first is chosen', (id) => document.querySelector(`#${id} input`).checked, rows[0])
+	await press('j', 'x')
+	await until('the second, too', (id) => document.querySelector(`#${id} input`).checked, rows[1])
+	await page.getByRole('button', { name: 'Pause…' }).click()
+	await until('the page between', () => document.querySelector('h1').innerText === 'Pause')
+	await axe()
+	const text = await page.locator('main').innerText()
+	for (const id of rows.slice(0, 2)) expect.ok(text.includes('#' + id.replace('run-', '')), `${id} in ${text}`)
+	expect.equal(await page.locator('[data-row]').count(), 2)
+	await page.getByRole('button', { name: 'Pause: 2 runs' }).click()
+	await until('they answered', () => document.querySelector('main').innerText.includes('0 of 2 took it'))
+	expect.ok((await page.locator('main').innerText()).includes('refused'), 'runs that have ended do not pause')
+	await axe()
+}
