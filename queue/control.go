@@ -80,7 +80,7 @@ func (s *Store) AwaitControl(ctx context.Context, c Control) (Control, error) {
 	pauses := pollPauses()
 	for c.DecidedAt.IsZero() {
 		var err error
-		if c, err = s.controlStatus(ctx, c.ID); err != nil {
+		if c, err = s.ControlStatus(ctx, c.ID); err != nil {
 			return c, said(op, err)
 		}
 		if !c.DecidedAt.IsZero() {
@@ -103,12 +103,13 @@ func pollPauses() *backoff.ExponentialBackOff {
 	return b
 }
 
-func (s *Store) controlStatus(ctx context.Context, id int64) (Control, error) {
+// ControlStatus reads what became of a control.
+func (s *Store) ControlStatus(ctx context.Context, id int64) (Control, error) {
 	c, err := one(ctx, s, controlStatusSQL, pgx.StrictNamedArgs{"control": id}, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("there is no control %d, or it is not yours: %w", id, ErrNotFound)
 	}
-	return c, err
+	return c, said("read a control", err)
 }
 
 func (a *Ask) op() string { return fmt.Sprintf("%s run %d", a.Verb, a.Run) }

@@ -209,16 +209,7 @@ func (s *server) askOne(ctx context.Context, verb dagrun.Verb, run *bulkRun) {
 	case err != nil:
 		run.Answer = problemOf(err).message
 	default:
-		run.Took, run.Answer = c.Outcome != dagrun.Refused, outcomeText(&c)
+		word, rest := runview.Outcome(&c)
+		run.Took, run.Answer = c.Outcome != dagrun.Refused, word+rest
 	}
-}
-
-func outcomeText(c *queue.Control) string {
-	switch c.Outcome {
-	case dagrun.Refused:
-		return "refused: " + runview.Printable(c.Message)
-	case "":
-		return "asked for, its next driver decides"
-	}
-	return string(c.Outcome)
 }

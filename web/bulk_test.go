@@ -48,7 +48,7 @@ func TestBulk_AsksTheRunsThatItShowed(t *testing.T) {
 		t.Errorf("asked %d times, %v", asked, err)
 	}
 	w := b.post(t, "/runs/act", "verb", "retry", "run", "2", "run", "4")
-	wantTexts(t, w.Body.String(), "0 of 2 took it", "refused: ")
+	wantTexts(t, w.Body.String(), "0 of 2 took it", "refused, ")
 }
 
 func TestBulk_RefusesWhatHasNoMeaning(t *testing.T) {

@@ -17,7 +17,7 @@ func (s *server) liveRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.stream(w, r, s.runSource(q, s.readRun, "run.html", "run#head", "run#wrong", "run#tabs", "run#view"))
+	return s.stream(w, r, s.runSource(q, s.readRun, "run.html", "run#head", "run#asked", "run#wrong", "run#tabs", "run#view"))
 }
 
 // liveStep streams the page of one task.

@@ -55,7 +55,9 @@ type panel struct {
 	Numbers  []int
 	Tabs     []string
 	Waits    []string // what an approval asks
-	Approve  string   // the command that approves it; "": it waits for none, or for others
+	Question *queue.Question
+	Open     bool   // it has not ended
+	Approve  string // the command that approves it; "": it waits for none, or for others
 
 	Log        *logView
 	Outputs    *jsonNode
@@ -128,7 +130,8 @@ func (n *panel) fill(t *queue.Task, now time.Time) {
 	for i := max(1, t.Attempt-maxNumbers+1); i <= t.Attempt && t.Attempt > 1; i++ {
 		n.Numbers = append(n.Numbers, i)
 	}
-	if t.Approval != nil {
+	n.Open = t.FinishedAt.IsZero()
+	if n.Question = t.Approval; t.Approval != nil {
 		n.Waits = runview.QuestionLines(t.Approval)
 		if t.Approval.MayDecide {
 			n.Approve = runview.ApproveCommand(n.Run, n.Name, t.Approval)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -32,15 +33,26 @@ func problemOf(err error) *refusal {
 	switch {
 	case known != nil:
 		return known
+	case errors.Is(err, queue.ErrUnknown):
+		return &refusal{
+			status: http.StatusServiceUnavailable, message: "The connection broke: nobody knows whether it was done.",
+			hint: "Look at the page of what you asked, before you ask again.",
+		}
+	case said != nil && denied[said.Code]:
+		return &refusal{
+			status: http.StatusForbidden, message: "The login of this server may not do that: " + runview.InlineText(said.Message) + ".",
+			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_admin to steer all."),
+		}
+	case said != nil && strings.HasPrefix(said.Code, ownCode):
+		status := http.StatusConflict
+		if errors.Is(err, queue.ErrNotFound) {
+			status = http.StatusNotFound
+		}
+		return &refusal{status: status, message: "The database refuses that: " + runview.InlineText(said.Message) + ".", hint: runview.InlineText(said.Hint)}
 	case errors.Is(err, queue.ErrNotFound):
 		return &refusal{
 			status: http.StatusNotFound, message: "There is no such run, DAG or step, or it is not yours to see.",
 			hint: "Runs are deleted when they are older than their DAG keeps them: `oarlock prune --help` says more.",
-		}
-	case said != nil && denied[said.Code]:
-		return &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not read that: " + runview.InlineText(said.Message) + ".",
-			hint: cmp.Or(said.Hint, "Have an administrator grant oarlock_read to it."),
 		}
 	case said != nil && otherSchema[said.Code]:
 		return &refusal{
@@ -55,6 +67,8 @@ func problemOf(err error) *refusal {
 	}
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
+
+const ownCode = "OA" // begins the codes of refusals that are Oarlock's own
 
 // Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
 var (

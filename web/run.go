@@ -26,6 +26,8 @@ type runQuery struct {
 	Idle bool      // the timeline draws stretches without anything as long as they were
 	Zoom string    // a step: the timeline shows the time that it took
 
+	Asked int64 // a control, of which the page says what became; 0: none
+
 	States []string      // of the list of tasks
 	Only   string        // step of the list of tasks
 	Find   string        // in the names of items
@@ -43,7 +45,10 @@ type runPage struct {
 	Next  []runview.Command
 	Wrong *wrong // nil: nothing is
 	Tabs  []tab
-	Panel *panel // nil: no task has begun
+	Panel *panel         // nil: no task has begun
+	Asked *queue.Control // that the address names; nil: none of this run
+
+	Rights queue.Rights
 
 	Timeline *timeline
 	Graph    *graphPicture
@@ -151,6 +156,11 @@ func parseRunQuery(r *http.Request) (q runQuery, err error) {
 	}
 	q.Idle, q.Zoom = form.Get("idle") == "1", form.Get("zoom")
 	q.States, q.Only, q.Find, q.Before = form["state"], form.Get("only"), form.Get("find"), form.Get("before")
+	if asked := form.Get("asked"); asked != "" {
+		if q.Asked, err = strconv.ParseInt(asked, 10, 64); err != nil || q.Asked < 1 {
+			return q, badQuery("asked", asked)
+		}
+	}
 	if after := form.Get("after"); after != "" {
 		q.After, err = parseTaskKey(after)
 	}
@@ -207,6 +217,9 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 	if p.Wrong, err = s.wrong(ctx, p); err != nil {
 		return nil, err
 	}
+	if p.Asked, err = s.readAsked(ctx, q); err != nil {
+		return nil, err
+	}
 	notable := p.notable()
 	p.Next = runview.Next(&head.Run, notable, false)
 	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, notable), Lost: lostDrivers(head.Drives)})
@@ -219,7 +232,7 @@ func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &runPage{Query: q, Now: time.Now(), Run: head}
+	p := &runPage{Query: q, Now: time.Now(), Run: head, Rights: s.rights(ctx)}
 	if p.steps, err = s.store.StepSummaries(ctx, q.ID); err != nil {
 		return nil, err
 	}
@@ -234,6 +247,21 @@ func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 		p.places[p.steps[i].Step] = i
 	}
 	return p, nil
+}
+
+// readAsked reads the control that an address names: nil where the run has none of that number.
+func (s *server) readAsked(ctx context.Context, q runQuery) (*queue.Control, error) {
+	if q.Asked == 0 {
+		return nil, nil //nolint:nilnil // nothing was asked
+	}
+	c, err := s.store.ControlStatus(ctx, q.Asked)
+	switch {
+	case errors.Is(err, queue.ErrNotFound) || err == nil && c.Run != q.ID:
+		return nil, nil //nolint:nilnil // the address is made up
+	case err != nil:
+		return nil, err
+	}
+	return &c, nil
 }
 
 func lostDrivers(drives []queue.Drive) []runview.LostDriver {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -36,6 +37,9 @@ func (q runQuery) address() string {
 		}
 		add("step", q.Task.Step)
 		add("zoom", q.Zoom)
+		if q.Asked > 0 {
+			add("asked", strconv.FormatInt(q.Asked, 10))
+		}
 		add("only", q.Only)
 		add("find", q.Find)
 		add("before", q.Before)
@@ -87,6 +91,23 @@ func (q *taskQuery) address(v url.Values) {
 }
 
 // The methods below are the links of a page. Each leads to the same page, but for what it names.
+
+// Steers reports whether the page offers to steer the run.
+func (p *runPage) Steers() bool { return maySteer(p.Rights, &p.Run.Run) }
+
+// SteerLink is the page that asks the run for something.
+func (p *runPage) SteerLink(verb string) string { return runPath(p.Query.ID) + "/" + verb }
+
+// AskedText says what became of what somebody asked.
+func (p *runPage) AskedText() string {
+	c := p.Asked
+	what := fmt.Sprintf("run %d", c.Run)
+	if c.Step != "" {
+		what = runview.TaskName(c.Step, c.Item)
+	}
+	word, rest := runview.Outcome(c)
+	return fmt.Sprintf("%s: %s %s%s", what, c.Verb, word, rest)
+}
 
 // ViewLink is another view of the run. The panel stays as it is.
 func (p *runPage) ViewLink(view string) string {

@@ -97,6 +97,10 @@ func (s *server) routes() http.Handler {
 	handle("/runs/act", s.bulk)
 	post("/runs/act", s.askMany)
 	handle("/runs/{run}", s.run)
+	for _, verb := range steerVerbs {
+		handle("/runs/{run}/"+verb.String(), s.steerPage(verb))
+		post("/runs/{run}/"+verb.String(), s.steer(verb))
+	}
 	handle("/runs/{run}/steps/{step}", s.step)
 	handle("/runs/{run}/steps/{step}/log", s.logPage)
 	handle("/runs/{run}/steps/{step}/log.txt", s.logText)

@@ -72,17 +72,20 @@ func (a *asking) object() answer {
 func (a *asking) line(c *answered) string {
 	paint := a.env.stdoutPaint()
 	what := askedOf(c)
+	word, rest := runview.Outcome(&c.Control)
 	switch {
 	case c.retryOf != 0 && c.State == "queued":
 		return fmt.Sprintf("%s: %s of run %d with its own number\n", what, paint.good("made"), c.retryOf)
 	case c.Outcome == dagrun.Refused:
-		return fmt.Sprintf("%s: %s %s, %s\n", what, a.verb, paint.bad("refused"), runview.Printable(c.Message))
+		word = paint.bad(word)
 	case c.Outcome == "":
-		return fmt.Sprintf("%s: %s %s, its next driver decides (%s)\n", what, a.verb, paint.warn("asked for"), c.State)
+		word = paint.warn(word)
 	case c.waits != "" && !a.wait:
 		return fmt.Sprintf("%s: %s\n", what, waitsFor(c))
+	default:
+		word = paint.good(word)
 	}
-	return fmt.Sprintf("%s: %s %s (%s)\n", what, a.verb, paint.good(string(c.Outcome)), c.State)
+	return fmt.Sprintf("%s: %s %s%s\n", what, a.verb, word, rest)
 }
 
 // askedOf is a run, or a step of it.

@@ -1,0 +1,79 @@
+package runview
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// AskCommand returns the command that asks a run for the same.
+func AskCommand(a *queue.Ask) string {
+	command := fmt.Sprintf("oarlock %s %d", a.Verb, a.Run)
+	task := TaskName(a.Step, a.Item)
+	if a.Step != "" && a.Verb != dagrun.VerbRetry {
+		command += " " + ShellWord(task)
+	}
+	switch a.Verb {
+	case dagrun.VerbCancel:
+		if a.Now {
+			command += " --now"
+		}
+	case dagrun.VerbRetry:
+		switch a.Mode {
+		case dagrun.RetryFailed:
+		case dagrun.RetryFrom, dagrun.RetryStep:
+			command += " --" + a.Mode.String() + " " + ShellWord(task)
+		case dagrun.RetryAll:
+			command += " --all"
+		}
+	case dagrun.VerbApprove:
+		command += pairFlags("-i", a.Outputs)
+	case dagrun.VerbReject:
+		if a.Reason != "" {
+			command += " --comment " + ShellWord(a.Reason)
+		}
+	case dagrun.VerbMark:
+		command += " --as " + a.As.String() + pairFlags("--value", a.Outputs)
+	default:
+	}
+	return command
+}
+
+// pairFlags gives each value of an object by a flag: NAME=VALUE, text as it is and all else as JSON.
+func pairFlags(flag string, values any) (flags string) {
+	raw, err := json.Marshal(values)
+	if err != nil {
+		return ""
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		var text string
+		if json.Unmarshal(all[name], &text) != nil {
+			text = string(all[name])
+		}
+		flags += " " + flag + " " + ShellWord(name+"="+text)
+	}
+	return flags
+}
+
+// Outcome says what became of a request: a word for it, and what follows that word.
+func Outcome(c *queue.Control) (word, rest string) {
+	if c.Outcome == dagrun.Refused {
+		return "refused", ", " + Printable(c.Message)
+	}
+	state := ""
+	if c.State != "" { // of the run
+		state = " (" + c.State + ")"
+	}
+	if c.Outcome == "" {
+		return "asked for", ", its next driver decides" + state
+	}
+	return string(c.Outcome), state
+}

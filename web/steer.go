@@ -1,0 +1,443 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// steerVerbs are what a run or a task may be asked for, each by a page of its own that says what would happen.
+var steerVerbs = []dagrun.Verb{
+	dagrun.VerbCancel, dagrun.VerbPause, dagrun.VerbResume, dagrun.VerbRetry, dagrun.VerbApprove, dagrun.VerbReject, dagrun.VerbMark,
+}
+
+var steerTitles = map[dagrun.Verb]string{
+	dagrun.VerbCancel: "Cancel", dagrun.VerbPause: "Pause", dagrun.VerbResume: "Resume", dagrun.VerbRetry: "Retry",
+	dagrun.VerbApprove: "Approve", dagrun.VerbReject: "Reject", dagrun.VerbMark: "Mark",
+}
+
+// markable are the states that a person may give a step.
+var markable = []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskSkipped, dagrun.TaskFailed}
+
+const (
+	maxNamed    = 12       // steps that a sentence names
+	inputPrefix = "input." // of the fields that answer an approval's inputs
+)
+
+// steerData is what the page shows that asks a run, or a task of it, for something.
+type steerData struct {
+	Run     *queue.RunHead
+	Ask     queue.Ask
+	Title   string
+	Target  string // what is asked: run 41, or load of run 41
+	Effects []string
+	Command string
+	Back    string // path of the run's page
+	May     bool
+	Problem string // with what was sent
+	Outputs string // of mark, as they were sent
+
+	Modes    []retryChoice
+	Steps    []retryChoice // to choose from, where a mode needs one
+	Marks    []dagrun.State
+	Question *queue.Question
+	Handlers bool           // a cancel has handlers to skip
+	Canceled *queue.Control // a cancel of the run that was asked for before
+}
+
+// retryChoice is a way to another choice of what runs again.
+type retryChoice struct {
+	Title, Path string
+	On          bool
+}
+
+// maySteer reports whether the login may steer a run, so that a page offers to.
+func maySteer(rights queue.Rights, r *queue.Run) bool {
+	return rights.Admin || rights.Submit && r.SubmittedBy == rights.Login
+}
+
+// steerPage shows what a request would do, with the form that sends it.
+func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ask, problem, err := readAsk(r, verb, r.URL.Query())
+		if err != nil {
+			return err
+		}
+		if ask.Step == "" && needsStep(verb) {
+			s.redirect(w, r, runPath(ask.Run))
+			return nil
+		}
+		data, err := s.readSteer(r.Context(), ask)
+		if err != nil {
+			return err
+		}
+		data.Problem = problem
+		return s.render(w, r, "steer.html", steerFrame(data))
+	}
+}
+
+func steerFrame(data *steerData) page {
+	return page{
+		Title: fmt.Sprintf("%s %s", data.Title, data.Target), Nav: "runs", Data: data,
+		Crumbs: []crumb{{"Runs", "/runs"}, {data.Run.DAG, (&runFilter{DAG: data.Run.DAG}).path()}, {fmt.Sprint(data.Run.ID), data.Back}, {data.Title, ""}},
+	}
+}
+
+// steer sends a request, and leads to the run's page, which shows what became of it.
+func (s *server) steer(verb dagrun.Verb) action {
+	return func(r *http.Request) (answer, error) {
+		ask, problem, err := readAsk(r, verb, r.PostForm)
+		if err != nil {
+			return answer{}, err
+		}
+		if problem == "" && verb == dagrun.VerbCancel && ask.Step == "" && !ask.Now {
+			problem, err = s.canceledBefore(r.Context(), ask.Run)
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		if problem != "" {
+			data, err := s.readSteer(r.Context(), ask)
+			if err != nil {
+				return answer{}, err
+			}
+			data.Problem, data.Outputs = problem, r.PostForm.Get("outputs")
+			return answer{File: "steer.html", Page: steerFrame(data), Status: http.StatusUnprocessableEntity}, nil
+		}
+		c, err := s.store.Control(r.Context(), ask)
+		if err != nil {
+			return answer{}, err
+		}
+		q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}, Asked: c.ID}
+		if verb == dagrun.VerbRetry {
+			q.Task = taskQuery{}
+		}
+		return answer{To: q.address()}, nil
+	}
+}
+
+// canceledBefore says why a cancel is not sent once more: the second one of a run skips its handlers, which nobody asked for.
+func (s *server) canceledBefore(ctx context.Context, id queue.RunID) (string, error) {
+	run, err := s.store.Get(ctx, id)
+	if err != nil || run.Over() {
+		return "", err
+	}
+	before, err := s.findCancel(ctx, run)
+	if err != nil || before == nil {
+		return "", err
+	}
+	return "A cancel was asked for already. A second one skips the handlers: choose that if you mean it.", nil
+}
+
+// findCancel finds a cancel of the run's generation that it did not refuse; nil if there is none.
+func (s *server) findCancel(ctx context.Context, run *queue.Run) (*queue.Control, error) {
+	all, err := s.store.Controls(ctx, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range slices.Backward(all) {
+		switch {
+		case c.Outcome == dagrun.Refused:
+		case c.Verb == dagrun.VerbRetry:
+			return nil, nil // a cancel before it was of an earlier generation
+		case c.Verb == dagrun.VerbCancel && c.Step == "":
+			return &c, nil
+		}
+	}
+	return nil, nil
+}
+
+// readAsk reads a request from a form or an address. A problem is what somebody has to mend in the form.
+func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask, problem string, err error) {
+	if ask.Run, err = parseRunID(r); err != nil {
+		return ask, "", err
+	}
+	ask.Verb, ask.Step, ask.Item = verb, form.Get("step"), form.Get("item")
+	switch verb {
+	case dagrun.VerbCancel:
+		ask.Now = form.Get("now") != ""
+	case dagrun.VerbRetry:
+		if ask.Mode, err = dagrun.ParseRetryMode(firstOf(form.Get("mode"), dagrun.RetryFailed.String())); err != nil {
+			return ask, "", badQuery("mode", form.Get("mode"))
+		}
+		if one := ask.Mode == dagrun.RetryFrom || ask.Mode == dagrun.RetryStep; one && ask.Step == "" {
+			problem = "Choose the step to begin with."
+		} else if !one {
+			ask.Step, ask.Item = "", ""
+		}
+	case dagrun.VerbApprove:
+		ask.Outputs = inputsOf(form)
+	case dagrun.VerbReject:
+		ask.Reason = form.Get("comment")
+	case dagrun.VerbMark:
+		problem, err = readMark(&ask, form)
+	default:
+	}
+	return ask, problem, err
+}
+
+// needsStep reports whether a verb is about a step, never about a run.
+func needsStep(verb dagrun.Verb) bool {
+	return verb == dagrun.VerbApprove || verb == dagrun.VerbReject || verb == dagrun.VerbMark
+}
+
+func firstOf(text, usual string) string {
+	if text == "" {
+		return usual
+	}
+	return text
+}
+
+// inputsOf are the inputs that were answered, and the comment; nil for none.
+func inputsOf(form url.Values) any {
+	inputs := map[string]string{}
+	for name := range form {
+		if input, ok := strings.CutPrefix(name, inputPrefix); ok && form.Get(name) != "" {
+			inputs[input] = form.Get(name)
+		}
+	}
+	if comment := form.Get("comment"); comment != "" {
+		inputs["comment"] = comment
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	return inputs
+}
+
+func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
+	if ask.As, err = dagrun.ParseState(firstOf(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
+		return "", badQuery("as", form.Get("as"))
+	}
+	text := strings.TrimSpace(form.Get("outputs"))
+	if text == "" {
+		return "", nil
+	}
+	var outputs map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &outputs); err != nil || outputs == nil {
+		return `The outputs are no JSON object like {"rows": 7}.`, nil
+	}
+	ask.Outputs = json.RawMessage(text)
+	return "", nil
+}
+
+// readSteer reads what a request would do.
+func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
+	p, err := s.readSteps(ctx, runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}})
+	if err != nil {
+		return nil, err
+	}
+	d := &steerData{
+		Run: p.Run, Ask: ask, Title: steerTitles[ask.Verb], Target: fmt.Sprintf("run %d", ask.Run), Back: p.Query.address(),
+		Command: runview.AskCommand(&ask), May: maySteer(p.Rights, &p.Run.Run),
+	}
+	if ask.Step != "" {
+		if p.summary(ask.Step) == nil {
+			return nil, &refusal{status: http.StatusNotFound, message: "The run has no step " + runview.InlineText(ask.Step) + ".", hint: "Look at its tasks."}
+		}
+		d.Target = runview.TaskName(ask.Step, ask.Item) + " of " + d.Target
+	}
+	switch ask.Verb {
+	case dagrun.VerbCancel:
+		err = s.fillCancel(ctx, p, d)
+	case dagrun.VerbRetry:
+		d.fillRetry(p)
+	case dagrun.VerbApprove, dagrun.VerbReject:
+		err = s.fillDecision(ctx, p, d)
+	case dagrun.VerbMark:
+		d.Marks = markable
+		d.Effects = []string{"The run goes on as if the step had ended so. One that runs is killed first."}
+	case dagrun.VerbPause:
+		d.Effects = []string{"Nothing new starts, and what runs finishes."}
+		if ask.Step != "" {
+			d.Effects = []string{"It is stopped where it runs, and goes on as its next attempt."}
+		}
+	default:
+		d.Effects = []string{"What was paused goes on where it was. Timers kept their deadlines."}
+	}
+	return d, err
+}
+
+func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err error) {
+	if d.Ask.Step != "" {
+		d.Effects = []string{"It is canceled, and all that depends on it and has not started."}
+		return nil
+	}
+	var running, pending []string
+	for i := range p.steps {
+		switch t := &p.steps[i]; {
+		case t.StartedAt.IsZero() && !strings.HasPrefix(t.Step, "@"):
+			pending = append(pending, t.Step)
+		case t.FinishedAt.IsZero() && !t.StartedAt.IsZero():
+			running = append(running, t.Step)
+		}
+	}
+	if len(running) > 0 {
+		d.Effects = append(d.Effects, "What runs is stopped by its kill signal, and has its grace: "+named(running))
+	}
+	if len(pending) > 0 {
+		d.Effects = append(d.Effects, "These never start: "+named(pending))
+	}
+	if spec := p.spec(); spec != nil && !p.Run.StartedAt.IsZero() && (spec.HandlerOn.Abort != nil || spec.HandlerOn.Exit != nil) {
+		d.Handlers = true
+		d.Effects = append(d.Effects, "Its handlers run then: "+strings.Join(cancelHandlers(spec.HandlerOn.Abort != nil, spec.HandlerOn.Exit != nil), ", ")+".")
+	}
+	if !p.Run.Over() {
+		d.Canceled, err = s.findCancel(ctx, &p.Run.Run)
+	}
+	return err
+}
+
+func cancelHandlers(abort, exit bool) (all []string) {
+	if abort {
+		all = append(all, "@abort")
+	}
+	if exit {
+		all = append(all, "@exit")
+	}
+	return all
+}
+
+// named lists steps by name, some of many.
+func named(steps []string) string {
+	text := make([]string, 0, maxNamed)
+	for _, step := range steps[:min(len(steps), maxNamed)] {
+		text = append(text, runview.InlineText(step))
+	}
+	line := strings.Join(text, ", ")
+	if more := len(steps) - len(text); more > 0 {
+		line += fmt.Sprintf(" and %d more", more)
+	}
+	return line + "."
+}
+
+// fillDecision finds what the approval asks.
+func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) error {
+	task := &p.summary(d.Ask.Step).Task
+	if d.Ask.Item != "" {
+		detail, err := s.store.TaskDetail(ctx, d.Ask.Run, d.Ask.Step, d.Ask.Item)
+		if err != nil {
+			return err
+		}
+		task = &detail.Task
+	}
+	if d.Question = task.Approval; d.Question == nil {
+		return &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
+	}
+	d.May = d.Question.MayDecide && (p.Rights.Submit || p.Rights.Admin)
+	d.Effects = runview.QuestionLines(d.Question)
+	return nil
+}
+
+// fillRetry says which steps run again, and leads to the other choices.
+func (d *steerData) fillRetry(p *runPage) {
+	link := func(mode dagrun.RetryMode, step string) string {
+		v := url.Values{"mode": {mode.String()}}
+		if step != "" {
+			v.Set("step", step)
+		}
+		return runPath(d.Ask.Run) + "/retry?" + v.Encode()
+	}
+	for _, c := range []struct {
+		mode  dagrun.RetryMode
+		title string
+	}{
+		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
+	} {
+		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, ""), c.mode == d.Ask.Mode})
+	}
+	if d.Ask.Mode == dagrun.RetryFrom || d.Ask.Mode == dagrun.RetryStep {
+		for i := range p.steps {
+			if step := p.steps[i].Step; !strings.HasPrefix(step, "@") {
+				d.Steps = append(d.Steps, retryChoice{step, link(d.Ask.Mode, step), step == d.Ask.Step})
+			}
+		}
+	}
+	if !p.Run.Over() {
+		d.Effects, d.May = []string{"The run has not ended, so it refuses. Wait for its end, or cancel it first."}, false
+		return
+	}
+	if again := p.runsAgain(d.Ask); len(again) > 0 {
+		d.Effects = []string{"These run again: " + named(again), "All else is kept as it is. The run keeps its number, version and params."}
+	} else if d.Ask.Mode == dagrun.RetryFailed {
+		d.Effects = []string{"Nothing failed, so nothing runs again."}
+	}
+}
+
+// runsAgain are the steps that a retry resets, with what depends on them.
+func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
+	if p.dag == nil {
+		return nil
+	}
+	g := p.dag.Graph
+	reset := map[int]bool{}
+	var add func(i int, below bool)
+	add = func(i int, below bool) {
+		if reset[i] {
+			return
+		}
+		reset[i] = true
+		for _, child := range g.Children(i) {
+			if below {
+				add(child.Step, below)
+			}
+		}
+	}
+	for i := range p.steps {
+		t := &p.steps[i]
+		at, ok := g.StepIndex(runview.StepOf(t.Step))
+		failed := t.Failed != "" || slices.Contains([]string{"failed", "upstream_failed", "canceled"}, t.State)
+		switch {
+		case !ok || strings.HasPrefix(t.Step, "@"):
+		case ask.Mode == dagrun.RetryAll, ask.Mode == dagrun.RetryFailed && failed, ask.Mode == dagrun.RetryFrom && t.Step == ask.Step:
+			add(at, true)
+		case ask.Mode == dagrun.RetryStep && t.Step == ask.Step:
+			add(at, false)
+		}
+	}
+	for i := range p.steps {
+		if at, ok := g.StepIndex(p.steps[i].Step); ok && reset[at] {
+			again = append(again, p.steps[i].Step)
+		}
+	}
+	return again
+}
+
+// decision is what the form of an approval needs.
+type decision struct {
+	Run        queue.RunID
+	Step, Item string
+	Question   *queue.Question
+}
+
+// Acts reports whether the page offers any action at all: an approver need not be able to steer the run.
+func (p *runPage) Acts() bool { return p.Rights.Submit || p.Rights.Admin }
+
+// Decide is the form of the approval in the panel.
+func (p *runPage) Decide(n *panel) decision {
+	return decision{p.Query.ID, n.Task.Step, n.Task.Item, n.Question}
+}
+
+// Decide is the form of the page's own approval.
+func (d *steerData) Decide() decision {
+	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question}
+}
+
+// Button is what the form's button says.
+func (d *steerData) Button() string {
+	switch {
+	case d.Ask.Verb == dagrun.VerbCancel && (d.Ask.Now || d.Canceled != nil):
+		return "Cancel now, skip handlers"
+	case d.Ask.Verb == dagrun.VerbCancel:
+		return "Cancel it"
+	}
+	return d.Title
+}

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// controls are what was asked of runs: verb, step and arguments.
+func (b *testBundle) controls(t *testing.T) string {
+	t.Helper()
+	var all string
+	err := b.conn.QueryRow(t.Context(), "SELECT coalesce(string_agg(concat_ws(' ', verb, step, args::text, outcome), '; ' ORDER BY control_id), '') FROM oarlock.controls").Scan(&all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// wantAsked posts, follows the answer to the run's page, and wants it to say what became of the request.
+func (b *testBundle) wantAsked(t *testing.T, path, says string, pairs ...string) {
+	t.Helper()
+	w := b.post(t, path, pairs...)
+	if w.Code != http.StatusSeeOther {
+		t.Fatalf("%s: %d %s", path, w.Code, plainText(w.Body.String()))
+	}
+	wantTexts(t, b.page(t, w.Header().Get("Location"), http.StatusOK), says)
+}
+
+func TestSteer_AsksARun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	run := runPath(b.enqueue(t, queue.Request{}))
+	wantTexts(t, b.page(t, run, http.StatusOK), "Pause", "Cancel…", "Retry…")
+	b.wantAsked(t, run+"/pause", "run 1: pause asked for, its next driver decides")
+	b.wantAsked(t, run+"/resume", "run 1: resume asked for, its next driver decides")
+	wantTexts(t, b.page(t, run+"/cancel", http.StatusOK), "oarlock cancel 1", "These never start: load, confirm.", "Cancel it")
+	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "The run has not ended, so it refuses", "may not do that now")
+	for range 2 {
+		b.wantAsked(t, run+"/cancel", "run 1: cancel applied (canceled)", onceField, "a")
+	}
+	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "oarlock retry 1", "These run again: load, confirm.")
+	wantTexts(t, b.page(t, run+"/retry?mode=from&step=confirm", http.StatusOK), "oarlock retry 1 --from confirm", "These run again: confirm.")
+	wantTexts(t, b.page(t, run+"/retry?mode=from", http.StatusOK), "Choose the step to begin with.")
+	b.wantAsked(t, run+"/retry", "load: retry asked for, its next driver decides", "mode", "step", "step", "load")
+	want := `pause {} refused; resume {} refused; cancel {"now": false} applied; retry load {"mode": "step", "generation": 2}`
+	if diff := cmp.Diff(want, b.controls(t)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSteer_CancelsOnceUnlessToldOtherwise(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	run := b.enqueue(t, queue.Request{})
+	b.exec(t, "INSERT INTO oarlock.controls (run_id, verb, args, by, decided_at, outcome, state) VALUES ($1, 'cancel', '{\"now\": false}', 'eve', now(), 'accepted', 'running')", run)
+	w := b.post(t, runPath(run)+"/cancel")
+	if w.Code != http.StatusUnprocessableEntity {
+		t.Errorf("%d", w.Code)
+	}
+	wantTexts(t, w.Body.String(), "A second one skips the handlers", "asked for at", "by eve", "Cancel now, skip handlers")
+	b.wantAsked(t, runPath(run)+"/cancel", "run 1: cancel applied", "now", "1")
+}
+
+func TestSteer_Decides(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	hostile := `<script>alert(1)</script>`
+	for verb, c := range map[string]struct{ want, says string }{
+		"approve": {`approve confirm {"outputs": {"ticket": "T-7", "comment": "` + hostile + `"}}`, "confirm: approve asked for"},
+		"reject":  {`reject confirm {"reason": "` + hostile + `"}`, "confirm: reject asked for"},
+	} {
+		run := b.enqueue(t, queue.Request{})
+		b.ask(t, run)
+		page := b.page(t, runPath(run)+"?step=confirm", http.StatusOK)
+		wantMarkup(t, page, `name="input.ticket" required`, `formaction="`+runPath(run)+`/reject"`, "See &lt;b&gt;ticket&lt;/b&gt;")
+		wantTexts(t, b.page(t, runPath(run)+"/"+verb+"?step=confirm", http.StatusOK), "Release it?", "Approve", "Reject")
+		b.exec(t, "DELETE FROM oarlock.controls")
+		b.wantAsked(t, runPath(run)+"/"+verb, c.says, "step", "confirm", "input.ticket", "T-7", "comment", hostile)
+		if got := b.controls(t); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	w := b.post(t, "/runs/1/approve", "step", "confirm")
+	if w.Code != http.StatusConflict {
+		t.Errorf("without what it asks for: %d", w.Code)
+	}
+	wantTexts(t, w.Body.String(), "The database refuses that")
+}
+
+func TestSteer_Marks(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	run := runPath(b.enqueue(t, queue.Request{}))
+	w := b.post(t, run+"/mark", "step", "load", "as", "skipped", "outputs", `["x"]`)
+	if w.Code != http.StatusUnprocessableEntity {
+		t.Errorf("outputs that are no object: %d", w.Code)
+	}
+	wantTexts(t, w.Body.String(), "no JSON object", `["x"]`)
+	wantMarkup(t, w.Body.String(), "<option selected>skipped</option>")
+	b.wantAsked(t, run+"/mark", "load: mark asked for", "step", "load", "as", "succeeded", "outputs", `{"rows": 7}`)
+	if got := b.controls(t); got != `mark load {"as": "succeeded", "decides": null, "outputs": {"rows": 7}}` && got != `mark load {"as": "succeeded", "outputs": {"rows": 7}}` {
+		t.Error(got)
+	}
+	for _, path := range []string{"/mark?step=load&as=running", "/retry?mode=some", "/cancel?step=nowhere"} {
+		if w := b.get(t, run+path); w.Code != http.StatusBadRequest && w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+func TestSteer_OffersWhatTheDatabaseAllows(t *testing.T) {
+	t.Parallel()
+	for role, may := range map[string]bool{"oarlock_read": false, "oarlock_submit": true} {
+		b := setup(t, role, Options{})
+		own := b.store
+		if !may {
+			own = openStore(t, b.db.URL)
+		}
+		id, err := own.Enqueue(t.Context(), queue.Request{DAG: "report"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers := func(path string) bool { return strings.Contains(b.page(t, path, http.StatusOK), `method="post"`) }
+		for _, path := range []string{runPath(id), runPath(id) + "/cancel", runPath(id) + "/pause"} {
+			if offers(path) != may {
+				t.Errorf("%s: %s offers an action: %v", role, path, !may)
+			}
+		}
+		if w := b.post(t, runPath(id)+"/cancel"); (w.Code == http.StatusSeeOther) != may {
+			t.Errorf("%s cancels: %d", role, w.Code)
+		}
+		other, err := openStore(t, b.db.URL).Enqueue(t.Context(), queue.Request{DAG: "report"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := b.post(t, runPath(other)+"/cancel"); w.Code == http.StatusSeeOther {
+			t.Errorf("%s cancels the run of another: %d", role, w.Code)
+		}
+	}
+	only := setup(t, "", Options{ReadOnly: true})
+	if page := only.page(t, runPath(only.enqueue(t, queue.Request{})), http.StatusOK); strings.Contains(page, `method="post"`) {
+		t.Error("a server that only reads offers an action")
+	}
+}
+
+func TestAsked_IsOfTheRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	one, two := b.enqueue(t, queue.Request{}), b.enqueue(t, queue.Request{})
+	w := b.post(t, runPath(one)+"/cancel")
+	_, asked, _ := strings.Cut(w.Header().Get("Location"), "?")
+	for _, query := range []string{asked, "asked=77"} {
+		if page := b.page(t, runPath(two)+"?"+query, http.StatusOK); strings.Contains(page, "cancel applied") {
+			t.Errorf("%s: run %d says what another answered", query, two)
+		}
+	}
+}
