@@ -15,7 +15,7 @@ import (
 // Bounds of what is counted for people, so that a look costs the same whatever there is.
 const (
 	MaxCounted  = 100_000 // runs of a DAG or a state
-	maxGlimpsed = 10_000  // where somebody looks every second
+	MaxGlimpsed = 10_000  // queued runs of a lane, where somebody looks every second
 )
 
 var (
@@ -108,7 +108,7 @@ func (s *Store) Glimpse(ctx context.Context) (g Glimpse, err error) {
 	if g.Workers, err = s.Workers(ctx); err != nil {
 		return g, err
 	}
-	args := pgx.StrictNamedArgs{"most": maxGlimpsed}
+	args := pgx.StrictNamedArgs{"most": MaxGlimpsed}
 	if g.Queues, err = list(ctx, s, loadSQL, args, scanQueue); err != nil {
 		return g, said("list queues", err)
 	}

@@ -45,7 +45,9 @@ func (s *server) lookAround(ctx context.Context) (g glance, err error) {
 
 // cached holds the newest answer of a read, so that many viewers cost the database one.
 type cached[T any] struct {
-	read func(context.Context) (T, error)
+	read     func(context.Context) (T, error)
+	interval time.Duration // between two reads
+	timeout  time.Duration // of one
 
 	mu  sync.Mutex
 	now *look[T]
@@ -59,14 +61,14 @@ type look[T any] struct {
 	at    time.Time // when it was asked for
 }
 
-// get returns an answer of the last two seconds. The first caller after that reads, and the others wait for it.
+// get returns an answer that is younger than the interval. The first caller after that reads, and the others wait for it.
 func (c *cached[T]) get(ctx context.Context) (T, error) {
 	l, mine := c.current(time.Now())
 	if mine {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout) // others wait for it when this caller has gone
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout) // others wait for it when this caller has gone
 		defer cancel()
 		defer close(l.done)
-		l.err = errors.New("the look at the cluster did not end") // stays if read panics
+		l.err = errors.New("the read did not end") // stays if read panics
 		l.value, l.err = c.read(within)
 		return l.value, l.err
 	}
@@ -83,9 +85,16 @@ func (c *cached[T]) get(ctx context.Context) (T, error) {
 func (c *cached[T]) current(now time.Time) (l *look[T], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now != nil && now.Sub(c.now.at) < lookInterval {
+	if c.now != nil && now.Sub(c.now.at) < c.interval {
 		return c.now, false
 	}
 	c.now = &look[T]{done: make(chan struct{}), at: now}
 	return c.now, true
+}
+
+// forget has the next caller read, because what was read has been changed.
+func (c *cached[T]) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = nil
 }

@@ -26,7 +26,7 @@ const (
 // page is what one page shows. Data is for its own template, the rest for the frame around it.
 type page struct {
 	Title  string
-	Nav    string  // the entry of the navigation that is marked as current: runs, approvals
+	Nav    string  // the entry of the navigation that is marked as current: runs, approvals, queues, workers
 	Crumbs []crumb // above the title
 	Live   string  // path of the page's stream, below the base; "": the page does not change by itself
 	Data   any
@@ -46,6 +46,8 @@ type frame struct {
 	Now       time.Time
 	Approvals int // that wait for the server's login; 0 where that is not known
 	Many      bool
+	NoFleet   bool // the login may not see queues and workers
+	Doctor    bool // there is a page of it
 }
 
 // pages has the templates of each page by the name of its file, the layout with it.
@@ -87,11 +89,11 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, name string, p p
 // renderStatus answers with a page once all of it is made, so that a template that fails becomes an error page.
 func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	f := frame{
-		page: p, Theme: themeOf(r), Here: s.here(r), Name: s.options.Name, Version: s.options.Version, Now: time.Now(),
+		page: p, Theme: themeOf(r), Here: s.here(r), Name: s.options.Name, Version: s.options.Version, Now: time.Now(), Doctor: s.options.Doctor != nil,
 	}
 	if status < http.StatusInternalServerError { // else the database may be away
 		if g, err := s.glances.get(r.Context()); err == nil {
-			f.Approvals, f.Many = g.Approvals, g.Many
+			f.Approvals, f.Many, f.NoFleet = g.Approvals, g.Many, !g.Seen
 		}
 	}
 	var b bytes.Buffer

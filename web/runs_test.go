@@ -136,7 +136,7 @@ func TestGlance_IsTakenOnceForMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		c := cached[int]{read: func(context.Context) (int, error) {
+		c := cached[int]{interval: lookInterval, timeout: lookTimeout, read: func(context.Context) (int, error) {
 			reads++
 			<-time.After(lookTimeout / 2)
 			return reads, nil

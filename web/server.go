@@ -34,6 +34,8 @@ type Options struct {
 	Log     *slog.Logger // for what fails; nil: slog.Default()
 
 	ReadOnly bool // offer and take no action
+
+	Doctor func(context.Context) ([]Check, error) // examines the database; nil: there is no page that says what is found
 }
 
 // server answers for one store.
@@ -44,6 +46,7 @@ type server struct {
 	pages   pages
 	assets  assets
 	glances cached[glance]
+	doctors cached[examined]
 	dags    kept[dagVersion, *queue.Definition]
 	said    kept[failure, []logLine] // what a task wrote last that failed
 	acted   kept[string, *onceDone]  // by forms that act once
@@ -69,7 +72,8 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.glances.read = s.lookAround
+	s.glances.read, s.glances.interval, s.glances.timeout = s.lookAround, lookInterval, lookTimeout
+	s.doctors.read, s.doctors.interval, s.doctors.timeout = s.examine, examineInterval, examineTimeout
 	s.hub = newHub()
 	var err error
 	if s.assets, err = loadAssets(); err != nil {
@@ -110,6 +114,21 @@ func (s *server) routes() http.Handler {
 	handle("/live/runs/{run}/steps/{step}", s.liveStep)
 	handle("/live/runs/{run}/steps/{step}/log", s.liveLogPage)
 	handle("/approvals", s.approvals)
+	handle("/queues", s.queues)
+	handle("/queues/{queue}", s.queue)
+	handle("/queues/{queue}/{form}", s.queueOfForm)
+	handle("/workers", s.workers)
+	handle("/workers/{worker}", s.worker)
+	handle("/workers/{worker}/drain", s.drainPage)
+	handle("/live/queues", s.liveQueues)
+	handle("/live/queues/{queue}", s.liveQueue)
+	handle("/live/workers", s.liveWorkers)
+	handle("/live/workers/{worker}", s.liveWorker)
+	handle("/doctor", s.doctor)
+	s.post(mux, "/queues/{queue}/pause", s.pauseQueue)
+	s.post(mux, "/queues/{queue}/resume", s.resumeQueue)
+	s.post(mux, "/queues/{queue}/limits", s.limitQueue)
+	s.post(mux, "/workers/{worker}/drain", s.drainWorker)
 	handle("/jump", s.jump)
 	handle("/theme", s.theme)
 	handle("/asset/{hash}/{name}", s.asset)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/urfave/cli/v2"
 
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/web"
 )
@@ -76,10 +77,11 @@ type pageServer struct {
 
 // startPages serves a store's pages on a listener, which it owns unless it fails.
 func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, o web.Options) (*pageServer, error) {
-	_, link, err := e.database(ctx)
+	url, link, err := e.database(ctx)
 	if err != nil {
 		return nil, err
 	}
+	o.Doctor = func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, url) }
 	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
 	handler, err := web.Handler(store, o)
 	if err != nil {
@@ -90,6 +92,18 @@ func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.L
 	p := &pageServer{stop: stop, ended: make(chan error, 1)}
 	go func() { p.ended <- web.Serve(within, listener, handler, e.log) }()
 	return p, nil
+}
+
+// pageChecks are the checks of `oarlock doctor`. A database that cannot be reached is what the first of them says.
+func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, err error) {
+	report, _ := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false)))
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for _, c := range report.Checks {
+		checks = append(checks, web.Check{Name: c.Name, State: string(c.Status), Message: c.Detail, Hint: c.Hint})
+	}
+	return checks, nil
 }
 
 // endPages stops a server, nil for none, and waits for its end. What goes on beside it does not fail with it.

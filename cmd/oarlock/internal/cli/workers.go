@@ -162,23 +162,16 @@ func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 }
 
 func (p painter) workerState(w *queue.WorkerInfo) string {
-	state := string(w.State)
-	if w.State == queue.WorkerLive && w.Desired != queue.WorkerLive {
-		state = "asked to drain"
-	}
+	word := runview.WorkerWord(w)
 	switch {
-	case w.Silent():
-		return p.bad(state + ", silent")
-	case w.Unfit != "":
-		return p.bad(state + ", unfit")
-	case w.State == queue.WorkerLost:
-		return p.bad(state)
+	case w.Silent(), w.Unfit != "", w.State == queue.WorkerLost:
+		return p.bad(word)
 	case w.State == queue.WorkerGone:
-		return p.dim(state)
-	case state == string(queue.WorkerLive):
-		return p.good(state)
+		return p.dim(word)
+	case word == string(queue.WorkerLive):
+		return p.good(word)
 	}
-	return p.warn(state)
+	return p.warn(word)
 }
 
 // beat is the age of the last sign of life; one that is late says so.

@@ -1,0 +1,228 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
+)
+
+const dueShown = 20 // runs of a queue that wait, on its page
+
+// fleet returns what is known of queues and workers, at most lookInterval old.
+func (s *server) fleet(ctx context.Context) (glance, error) {
+	g, err := s.glances.get(ctx)
+	if err == nil && !g.Seen {
+		err = &refusal{
+			status: http.StatusForbidden, message: "The login of this server may not see queues and workers.", hint: "Have an administrator grant oarlock_read to it.",
+		}
+	}
+	return g, err
+}
+
+// queueRow is a queue in the list and on its page.
+type queueRow struct {
+	queue.Queue
+
+	Path string
+	Bar  template.HTML // running of at most so many; "": there is no limit
+}
+
+func queueRowOf(q *queue.Queue) queueRow {
+	row := queueRow{Queue: *q, Path: queuePath(q.Name)}
+	if q.MaxRunning > 0 {
+		row.Bar = draw.Progress([]draw.Part{{Count: min(int(q.Running), q.MaxRunning), Class: "b-active"}}, q.MaxRunning)
+	}
+	return row
+}
+
+// Waiting is how many runs wait, so far as they were counted.
+func (q *queueRow) Waiting() string {
+	if q.Queued >= queue.MaxGlimpsed {
+		return num(q.Queued) + "+"
+	}
+	return num(q.Queued)
+}
+
+func queuePath(name string) string { return "/queues/" + url.PathEscape(name) }
+
+type queuesData struct {
+	Rows    []queueRow
+	Command string
+}
+
+// queues lists all queues.
+func (s *server) queues(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readQueues(r.Context())
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "queues.html", page{Title: "Queues", Nav: "queues", Data: data, Live: "/live/queues"})
+}
+
+func (s *server) readQueues(ctx context.Context) (*queuesData, error) {
+	g, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := &queuesData{Command: "oarlock queues"}
+	for i := range g.Queues {
+		data.Rows = append(data.Rows, queueRowOf(&g.Queues[i]))
+	}
+	return data, nil
+}
+
+func (s *server) liveQueues(w http.ResponseWriter, r *http.Request) error {
+	return s.stream(w, r, s.listSource("queues", "queues.html", []string{"queues#list"}, func(ctx context.Context) (any, error) {
+		return s.readQueues(ctx)
+	}))
+}
+
+// queueData is what the page of a queue shows.
+type queueData struct {
+	queueRow
+
+	Runs    []fleetRun // those that wait, the longest first
+	Workers []workerRow
+	Rights  queue.Rights
+	All     string // path of the list of runs that wait
+	Limits  limitsForm
+}
+
+// Verb is what the button does.
+func (d *queueData) Verb() string {
+	if d.PausedBy != "" {
+		return "resume"
+	}
+	return "pause"
+}
+
+// Command pauses or resumes the queue, for a login that may; else it lists queues.
+func (d *queueData) Command() string {
+	if d.Rights.Admin {
+		return "oarlock queues " + d.Verb() + " " + d.Name
+	}
+	return "oarlock queues"
+}
+
+// limitsForm is what the form of limits holds.
+type limitsForm struct{ Running, Queued, Problem string }
+
+// fleetRun is a run in the list of a queue or a worker.
+type fleetRun struct {
+	*queue.Run
+
+	Why string
+}
+
+func fleetRunsOf(runs []queue.Run) (all []fleetRun) {
+	for i := range runs {
+		all = append(all, fleetRun{&runs[i], runview.RunNote(&runs[i])})
+	}
+	return all
+}
+
+// queue shows one queue.
+func (s *server) queue(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "queue.html", data.page())
+}
+
+func (d *queueData) page() page {
+	return page{Title: "Queue " + d.Name, Nav: "queues", Crumbs: []crumb{{"Queues", "/queues"}, {Name: d.Name}}, Data: d, Live: "/live" + d.Path}
+}
+
+func (s *server) readQueue(ctx context.Context, name string) (*queueData, error) {
+	g, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(g.Queues, func(q queue.Queue) bool { return q.Name == name })
+	if at < 0 {
+		return nil, &refusal{status: http.StatusNotFound, message: "There is no queue " + runview.InlineText(name) + ".", hint: "`oarlock queues` lists them."}
+	}
+	q := g.Queues[at]
+	waiting := runFilter{Queue: name, States: []string{"queued"}}
+	data := &queueData{queueRow: queueRowOf(&q), Rights: s.rights(ctx), All: waiting.path()}
+	data.Limits = limitsForm{Running: strconv.Itoa(q.MaxRunning), Queued: strconv.Itoa(q.MaxQueued)}
+	for i := range g.Workers {
+		w := &g.Workers[i]
+		if w.EndedAt.IsZero() && len(data.Workers) < workersShown && (len(w.Queues) == 0 || slices.Contains(w.Queues, name)) {
+			data.Workers = append(data.Workers, workerRowOf(w))
+		}
+	}
+	runs, err := s.store.DueRuns(ctx, name, dueShown)
+	data.Runs = fleetRunsOf(runs)
+	return data, err
+}
+
+func (s *server) liveQueue(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("queue")
+	return s.stream(w, r, s.listSource("queue "+name, "queue.html", []string{"queue#head", "queue#view"}, func(ctx context.Context) (any, error) {
+		return s.readQueue(ctx, name)
+	}))
+}
+
+// queueOfForm leads from the address of a form, which a browser loads again after an error page, to the page that has the form.
+func (s *server) queueOfForm(w http.ResponseWriter, r *http.Request) error {
+	s.redirect(w, r, queuePath(r.PathValue("queue")))
+	return nil
+}
+
+func (s *server) pauseQueue(r *http.Request) (answer, error) { return s.holdQueue(r, true) }
+
+func (s *server) resumeQueue(r *http.Request) (answer, error) { return s.holdQueue(r, false) }
+
+// holdQueue pauses or resumes a queue. It looks for the queue first, because the database would make one of any name.
+func (s *server) holdQueue(r *http.Request, paused bool) (answer, error) {
+	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
+	if err != nil {
+		return answer{}, err
+	}
+	return s.setQueue(r.Context(), data, queue.QueueChange{Paused: &paused})
+}
+
+func (s *server) setQueue(ctx context.Context, data *queueData, change queue.QueueChange) (answer, error) {
+	change.Name = data.Name
+	if err := s.store.SetQueue(ctx, change); err != nil {
+		return answer{}, err
+	}
+	s.glances.forget()
+	return answer{To: data.Path}, nil
+}
+
+// limitQueue sets the limits of a queue.
+func (s *server) limitQueue(r *http.Request) (answer, error) {
+	data, err := s.readQueue(r.Context(), r.PathValue("queue"))
+	if err != nil {
+		return answer{}, err
+	}
+	given := limitsForm{Running: strings.TrimSpace(r.PostForm.Get("max_running")), Queued: strings.TrimSpace(r.PostForm.Get("max_queued"))}
+	running, wrong := limitOf("max running", given.Running)
+	queued, alsoWrong := limitOf("max queued", given.Queued)
+	if given.Problem = strings.TrimSpace(wrong + " " + alsoWrong); given.Problem != "" {
+		data.Limits = given
+		return answer{File: "queue.html", Page: data.page(), Status: http.StatusUnprocessableEntity}, nil
+	}
+	return s.setQueue(r.Context(), data, queue.QueueChange{MaxRunning: &running, MaxQueued: &queued})
+}
+
+// limitOf reads a limit; wrong says what is wrong with it. The column holds 32 bits.
+func limitOf(field, text string) (limit int, wrong string) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Sprintf("A %s is a whole number from 0 to 2,147,483,647, and 0 is no limit, not %q.", field, runview.Printable(text))
+	}
+	return int(n), "" //nolint:gosec // 31 bits fit
+}

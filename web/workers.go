@@ -1,0 +1,188 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
+)
+
+const (
+	workersShown = 200 // those at work first
+	heldShown    = 50  // runs of a worker, on its page
+)
+
+// workerRow is a worker in the list and on its page.
+type workerRow struct {
+	queue.WorkerInfo
+
+	Path   string
+	Word   string // what it does
+	Class  string // of a state of a run that looks the same
+	Labels string
+	Bar    template.HTML // slots in use
+}
+
+// AtWork reports whether the worker has not ended, as far as the database knows.
+func (w *workerRow) AtWork() bool { return w.EndedAt.IsZero() }
+
+// MayDrain reports whether to ask the worker to drain makes a difference.
+func (w *workerRow) MayDrain() bool {
+	return w.AtWork() && w.State == queue.WorkerLive && w.Desired == queue.WorkerLive
+}
+
+func workerRowOf(w *queue.WorkerInfo) workerRow {
+	row := workerRow{
+		WorkerInfo: *w, Path: "/workers/" + w.ID.String(), Word: runview.WorkerWord(w), Labels: runview.LabelText(w.Labels),
+		Bar: draw.Progress([]draw.Part{{Count: min(w.Busy, w.Slots), Class: "b-active"}}, w.Slots),
+	}
+	switch {
+	case w.Silent(), w.Unfit != "", w.State == queue.WorkerLost:
+		row.Class = "failed"
+	case w.State == queue.WorkerGone:
+		row.Class = "canceled"
+	case row.Word == string(queue.WorkerLive):
+		row.Class = "succeeded"
+	default:
+		row.Class = "waiting"
+	}
+	return row
+}
+
+type workersData struct {
+	Rows    []workerRow
+	More    bool
+	Command string
+}
+
+// workers lists workers, those at work first.
+func (s *server) workers(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readWorkers(r.Context())
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "workers.html", page{Title: "Workers", Nav: "workers", Data: data, Live: "/live/workers"})
+}
+
+func (s *server) readWorkers(ctx context.Context) (*workersData, error) {
+	g, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := &workersData{Command: "oarlock workers --all", More: len(g.Workers) > workersShown}
+	for i := range g.Workers[:min(len(g.Workers), workersShown)] {
+		data.Rows = append(data.Rows, workerRowOf(&g.Workers[i]))
+	}
+	return data, nil
+}
+
+func (s *server) liveWorkers(w http.ResponseWriter, r *http.Request) error {
+	return s.stream(w, r, s.listSource("workers", "workers.html", []string{"workers#list"}, func(ctx context.Context) (any, error) {
+		return s.readWorkers(ctx)
+	}))
+}
+
+// workerData is what the page of a worker shows.
+type workerData struct {
+	workerRow
+
+	Serves  []queueLink // the queues that it takes runs from; none: all
+	Same    []workerRow // others of this name
+	Held    []fleetRun  // that it drives, the oldest first
+	Rights  queue.Rights
+	Command string // that drains it
+}
+
+// queueLink names a queue, which need not exist: a worker may serve any name.
+type queueLink struct{ Name, Path string }
+
+// worker shows one worker.
+func (s *server) worker(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "worker.html", page{
+		Title: "Worker " + runview.Printable(data.Name), Nav: "workers", Crumbs: []crumb{{"Workers", "/workers"}, {Name: data.Name}}, Data: data, Live: "/live" + data.Path,
+	})
+}
+
+// readWorker reads a worker by its id, or the first in the list of a name, which several may have.
+func (s *server) readWorker(ctx context.Context, worker string) (*workerData, error) {
+	g, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found *queue.WorkerInfo
+	for i := range g.Workers {
+		w := &g.Workers[i]
+		if w.ID.String() == worker {
+			found = w
+			break
+		}
+		if found == nil && w.Name == worker {
+			found = w
+		}
+	}
+	if found == nil {
+		return nil, &refusal{
+			status: http.StatusNotFound, message: "There is no worker " + runview.InlineText(worker) + ".", hint: "`oarlock workers --all` lists them; those that ended are forgotten after a week.",
+		}
+	}
+	data := &workerData{workerRow: workerRowOf(found), Rights: s.rights(ctx), Command: "oarlock workers drain " + found.ID.String()}
+	for _, name := range found.Queues {
+		data.Serves = append(data.Serves, queueLink{name, queuePath(name)})
+	}
+	for i := range g.Workers {
+		if w := &g.Workers[i]; w.Name == found.Name && w.ID != found.ID && len(data.Same) < workersShown {
+			data.Same = append(data.Same, workerRowOf(w))
+		}
+	}
+	if !data.AtWork() {
+		return data, nil
+	}
+	runs, err := s.store.HeldRuns(ctx, found.ID, heldShown)
+	data.Held = fleetRunsOf(runs)
+	return data, err
+}
+
+func (s *server) liveWorker(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("worker")
+	return s.stream(w, r, s.listSource("worker "+name, "worker.html", []string{"worker#head", "worker#runs"}, func(ctx context.Context) (any, error) {
+		return s.readWorker(ctx, name)
+	}))
+}
+
+// drainPage says what draining a worker does, and has the form that asks for it.
+func (s *server) drainPage(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "drain.html", page{
+		Title: "Drain worker " + runview.Printable(data.Name), Nav: "workers",
+		Crumbs: []crumb{{"Workers", "/workers"}, {data.Name, data.Path}, {Name: "Drain"}}, Data: data,
+	})
+}
+
+// drainWorker asks one worker, by its id: others of its name go on.
+func (s *server) drainWorker(r *http.Request) (answer, error) {
+	data, err := s.readWorker(r.Context(), r.PathValue("worker"))
+	if err != nil {
+		return answer{}, err
+	}
+	_, err = s.store.DrainWorker(r.Context(), data.ID.String())
+	if errors.Is(err, queue.ErrNotFound) {
+		return answer{}, &refusal{status: http.StatusConflict, message: fmt.Sprintf("Worker %s is no longer at work.", runview.InlineText(data.Name)), hint: "There is nothing left to drain."}
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	s.glances.forget()
+	return answer{To: data.Path}, nil
+}
