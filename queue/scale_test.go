@@ -406,6 +406,8 @@ func (c *crowded) plans(t *testing.T) {
 		{"load_tasks", sql.Named("queue/load_tasks"), onReads, names},
 		{"requeue", sql.Named("queue/requeue"), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
 		{"release all", queue.ReleaseStatement(true), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "batch": 1000}},
+		{"due", sql.Named("queue/due"), onReads, pgx.StrictNamedArgs{"queue": "default", "rows": 20}},
+		{"held", sql.Named("queue/held"), onReads, pgx.StrictNamedArgs{"worker": s.ID(), "rows": 20}},
 		{"release some", queue.ReleaseStatement(false), onClaims, pgx.StrictNamedArgs{"worker": s.ID(), "runs": runs, "claims": ids, "batch": 1000}},
 	} {
 		err := st.on(t.Context(), func(_ context.Context, conn *pgx.Conn) error {

@@ -82,6 +82,33 @@ func TestGlimpse_ShowsWorkersQueuesAndRates(t *testing.T) {
 	}
 }
 
+func TestFleet_ListsItsRuns(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 4)
+	f.claim(t, ids[0])
+	f.exec(t, "UPDATE oarlock.runs SET run_at = now() - interval '1 h' WHERE run_id = $1", ids[2])
+	f.exec(t, "UPDATE oarlock.runs SET run_at = now() + interval '1 h' WHERE run_id = $1", ids[3])
+	store := f.open(t, f.user(t, "eye", "oarlock_read"))
+	due, err := store.DueRuns(t.Context(), "default", 10)
+	if err != nil || len(due) != 2 || due[0].ID != ids[2] || due[1].ID != ids[1] {
+		t.Errorf("due: %v, %v", due, err)
+	}
+	if due, err := store.DueRuns(t.Context(), "default", 1); err != nil || len(due) != 1 || due[0].ID != ids[2] {
+		t.Errorf("the first that is due: %v, %v", due, err)
+	}
+	workers, err := store.Workers(t.Context())
+	if err != nil || len(workers) != 1 {
+		t.Fatal(workers, err)
+	}
+	held, err := store.HeldRuns(t.Context(), workers[0].ID, 10)
+	if err != nil || len(held) != 1 || held[0].ID != ids[0] {
+		t.Errorf("held: %v, %v", held, err)
+	}
+	_, err = f.open(t, f.user(t, "app", "oarlock_submit")).DueRuns(t.Context(), "default", 1)
+	wantError(t, err, nil, "42501")
+}
+
 // What a dry run says is what prune then does.
 func TestPrunable_CountsWhatPruneDeletes(t *testing.T) {
 	t.Parallel()

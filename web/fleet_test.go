@@ -55,6 +55,7 @@ func TestQueues_ShowWhatWaitsAndRuns(t *testing.T) {
 	if at, after := strings.Index(page, "report #2<"), strings.Index(page, "report #21<"); at < 0 || at > after {
 		t.Error("what is due for longest is not first")
 	}
+	wantMarkup(t, b.page(t, "/runs/1", http.StatusOK), `<a href="/queues/etl">etl</a>`)
 	wantTexts(t, b.page(t, "/queues/default", http.StatusOK), "No run waits here.", "elsewhere", "oarlock queues pause default")
 	wantTexts(t, b.page(t, "/queues/%3Cb%3Enone", http.StatusNotFound), "There is no queue <b>none.")
 }
