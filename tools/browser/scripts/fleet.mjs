@@ -1,0 +1,12 @@
+// Everybody can read the pages of queues and workers; a queue is paused and resumed by a button.
+export default async ({ open, axe, page, expect }) => {
+	for (const path of ['/workers', '/queues', '/queues/default']) {
+		await open(path)
+		await axe()
+	}
+	await page.locator('main button', { hasText: 'Pause' }).click()
+	await page.locator('main .pill', { hasText: 'paused' }).waitFor()
+	await page.locator('main button', { hasText: 'Resume' }).click()
+	await page.locator('main button', { hasText: 'Pause' }).waitFor()
+	expect.equal(await page.locator('main .head .pill').count(), 0, 'the queue is open again')
+}
