@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -112,22 +111,16 @@ func badFilter(form string, args ...any) error {
 	return &refusal{status: http.StatusBadRequest, message: fmt.Sprintf(form, args...)}
 }
 
-var sinceLayouts = []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04"} // without an offset, of this server's zone
-
-// sinceTime reads a duration before now, or a time.
+// sinceTime reads a duration before now, or a time, which is of this server's zone where it has no offset.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if d, err := dagspec.ParseDuration(text); err == nil {
-		return now.Add(-d.Std()), nil
+	at, ok, err := runview.ReadPast(text, now, time.Local)
+	if err == nil && !ok {
+		err = badFilter("since: %q is neither a duration nor a time: write 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z", text)
 	}
-	for _, layout := range sinceLayouts {
-		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, badFilter("since: %q is neither a duration nor a time: write 2h, 7d, 2026-11-20 or 2026-11-20T03:00:00Z", text)
+	return at, err
 }
 
 // runNumber reads the number of a run, 0 where none was given.

@@ -128,7 +128,7 @@ func (e *env) checkBackfill(c *cli.Context) error {
 
 // backfillOf reads the flags but for the params, whose types the database knows. Dates are of the schedule's zone.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
-	zone := knownZone(s.Timezone)
+	zone := runview.KnownZone(s.Timezone)
 	b = queue.Backfill{Of: s.Key(), AtOnce: c.Int("at-once"), Reprocess: c.String("reprocess"), NewestFirst: c.Bool("newest-first")}
 	now := time.Now()
 	if b.From, err = momentIn("--from", c.String("from"), now, zone); err == nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -69,37 +68,13 @@ func (e *env) backfillsAnswer(listed []queue.Schedule) answer {
 		b := s.Backfill
 		t.rows = append(t.rows, []string{
 			s.DAG, runview.InlineText(s.Name), s.Timezone, runview.WallTime(b.From, s.Timezone), runview.WallTime(b.Until, s.Timezone),
-			fmt.Sprintf("%d %%", int(100*decidedShare(b))), runview.Count(s.Unfinished, "run"), paint.scheduleState(s),
+			fmt.Sprintf("%d %%", int(100*runview.DecidedShare(b))), runview.Count(s.Unfinished, "run"), paint.scheduleState(s),
 		})
 	}
 	if len(listed) > 0 {
 		a.text = e.fitted(t.String())
 	}
 	return a
-}
-
-// decidedShare is how much of a backfill's span is decided, from 0 to 1.
-func decidedShare(b *queue.BackfillState) float64 {
-	decided := b.DecidedAt.Sub(b.From)
-	if b.NewestFirst {
-		decided = b.Until.Sub(b.DecidedAt)
-	}
-	return min(1, max(0, decided.Seconds()/b.Until.Sub(b.From).Seconds()))
-}
-
-// goesOnFrom says where a backfill goes on.
-func goesOnFrom(s *queue.Schedule) string {
-	b := s.Backfill
-	verb, at := "goes on after", b.DecidedAt
-	switch {
-	case b.NewestFirst && b.DecidedAt.Equal(b.Until):
-		verb = "goes back from"
-	case b.NewestFirst:
-		verb = "goes back before"
-	case b.DecidedAt.Before(b.From):
-		verb, at = "goes on from", b.From
-	}
-	return fmt.Sprintf("%s %s %s", verb, runview.WallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
 }
 
 func newBackfillPauseCommand(e *env) *cli.Command {

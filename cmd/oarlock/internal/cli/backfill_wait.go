@@ -94,7 +94,7 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 
 // tell writes a line to standard error for each tenth of the span, and where the backfill is paused or resumed.
 func (w *backfillWatch) tell(s *queue.Schedule) error {
-	text := goesOnFrom(s)
+	text := runview.GoesOnFrom(s)
 	if s.PausedBy != "" {
 		text = "is paused by " + runview.InlineText(s.PausedBy)
 		if s.PauseNote != "" {
@@ -102,7 +102,7 @@ func (w *backfillWatch) tell(s *queue.Schedule) error {
 		}
 		text += "; `" + program + " backfill resume " + w.made.words() + "` resumes it"
 	}
-	now := fmt.Sprint(int(toldParts*decidedShare(s.Backfill)), s.PausedBy)
+	now := fmt.Sprint(int(toldParts*runview.DecidedShare(s.Backfill)), s.PausedBy)
 	if now == w.told {
 		return nil
 	}

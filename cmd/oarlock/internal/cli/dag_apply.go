@@ -173,7 +173,7 @@ func nextOf(schedules []queue.Schedule) []jsonNext {
 	coming, now := []jsonNext{}, time.Now()
 	for i := range schedules {
 		s := &schedules[i]
-		coming = append(coming, jsonNext{s.Name, runview.TextOrNull(s.PausedBy), runview.TimeOrNull(s.NextAt), runview.TimeOrNull(s.HeldFrom), runview.InlineText(s.Name) + " " + firesNext(s, now)})
+		coming = append(coming, jsonNext{s.Name, runview.TextOrNull(s.PausedBy), runview.TimeOrNull(s.NextAt), runview.TimeOrNull(s.HeldFrom), runview.InlineText(s.Name) + " " + runview.FiresNext(s, now)})
 	}
 	return coming
 }

@@ -75,7 +75,7 @@ func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	if d.NextAt.IsZero() {
 		return p.dim("–")
 	}
-	return fromNow(d.NextAt, now)
+	return runview.FromNow(d.NextAt, now)
 }
 
 // limit shows 0 as what it means.

@@ -70,7 +70,7 @@ func (e *env) fileNext(name string, n int) error {
 }
 
 func timesJSON(s *dagspec.Schedule, times []time.Time) jsonTimes {
-	j := jsonTimes{s.Name, timingText(s), s.Timezone, []time.Time{}}
+	j := jsonTimes{s.Name, runview.TimingText(s), s.Timezone, []time.Time{}}
 	for _, t := range times {
 		j.Next = append(j.Next, t.UTC())
 	}

@@ -114,7 +114,7 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 			}
 			if s.Enabled && len(previewTimes(s, now, 1)) == 0 {
 				warnings = append(warnings, dagspec.Error{
-					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), neverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
+					Path: f.name, Msg: fmt.Sprintf("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires), Hint: "its at: or end: is past, or except: leaves out all of its times",
 				})
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // pairs reads the values of a flag like -p day=2026-11-20, which may be given several times: nil for none.
@@ -37,15 +37,12 @@ func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time,
 	if word == "" {
 		return time.Time{}, nil
 	}
-	if at, ok, err := absolute(flag, word, now, zone); ok || err != nil {
-		return at, err
-	}
-	ago, err := dagspec.ParseDuration(word)
-	if err != nil {
-		return time.Time{}, &usageError{
+	at, ok, err := runview.ReadPast(word, now, zone)
+	if err == nil && !ok {
+		err = &usageError{
 			msg:  fmt.Sprintf("%s: %q is neither a duration nor a time", flag, word),
 			hint: "like now, 2h, 7d, 2026-11-20, '2026-11-20 03:00' or 2026-11-20T03:00:00Z",
 		}
 	}
-	return now.Add(-time.Duration(ago) * time.Millisecond), nil
+	return at, orNoZone(flag, word, err)
 }

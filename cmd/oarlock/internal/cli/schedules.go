@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -178,7 +176,7 @@ type jsonLast struct {
 
 func scheduleJSON(s *queue.Schedule) jsonSchedule {
 	j := jsonSchedule{
-		ID: s.ID, DAG: s.DAG, Name: s.Name, Owner: runview.TextOrNull(s.Owner), Timing: timingText(&s.Schedule), Timezone: s.Timezone, Start: runview.TextOrNull(s.Start),
+		ID: s.ID, DAG: s.DAG, Name: s.Name, Owner: runview.TextOrNull(s.Owner), Timing: runview.TimingText(&s.Schedule), Timezone: s.Timezone, Start: runview.TextOrNull(s.Start),
 		End: runview.TextOrNull(s.End), Except: append([]string{}, s.Except...), Params: json.RawMessage(runview.CompactJSON(s.Params)), Labels: s.Labels,
 		OverlapPolicy: s.OverlapPolicy, AtOnce: s.AtOnce, Catchup: s.Catchup, CatchupMax: s.CatchupMax, JitterMs: int64(s.Jitter),
 		PauseOnFailure: s.PauseOnFailure, PausedBy: runview.TextOrNull(s.PausedBy), PausedAt: runview.TimeOrNull(s.PausedAt), PauseNote: runview.TextOrNull(s.PauseNote),
@@ -208,7 +206,7 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, scheduleID(s))
 		t.rows = append(t.rows, []string{
-			s.DAG, runview.InlineText(s.Name), timingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
+			s.DAG, runview.InlineText(s.Name), runview.TimingText(&s.Schedule), s.Timezone, paint.next(s, now), paint.lastFire(&s.Last), paint.scheduleState(s),
 		})
 	}
 	a.object = object
@@ -223,33 +221,17 @@ func scheduleID(s *queue.Schedule) string {
 	return runview.ShellWord(s.DAG) + " " + runview.ShellWord(s.Name)
 }
 
-// timingText says when a schedule fires, as its file would.
-func timingText(s *dagspec.Schedule) string {
-	switch {
-	case s.Cron != "":
-		return "cron " + strings.Join(strings.Fields(s.Cron), " ")
-	case s.At != "":
-		return "at " + s.At
-	}
-	return "every " + s.Every.String()
-}
-
 // next is a cell: 2026-11-28 03:30 in 14h07m.
 func (p painter) next(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
 		return p.dim("–")
 	case !s.HeldFrom.IsZero():
-		return p.warn(waitsSince(s))
+		return p.warn(runview.WaitsSince(s))
 	case s.NextAt.IsZero():
 		return p.dim("–")
 	}
-	return runview.WallTime(s.NextAt, s.Timezone) + p.dim(" "+fromNow(s.NextAt, now))
-}
-
-// waitsSince is about a schedule that something holds back.
-func waitsSince(s *queue.Schedule) string {
-	return "waits since " + runview.WallTime(s.HeldFrom, s.Timezone)
+	return runview.WallTime(s.NextAt, s.Timezone) + p.dim(" "+runview.FromNow(s.NextAt, now))
 }
 
 func (p painter) lastFire(f *queue.Fire) string {
@@ -275,19 +257,19 @@ func (p painter) outcome(outcome string) string {
 // scheduleState says in a cell whether a schedule is active, or why it does not fire. It adds the owner of a schedule that no file has.
 func (p painter) scheduleState(s *queue.Schedule) string {
 	state := p.good("active")
-	switch {
-	case s.Removed:
-		state = p.warn(dagRemoved)
-	case s.PausedBy != "":
+	switch runview.ScheduleState(s) {
+	case "removed":
+		state = p.warn(runview.DAGRemoved)
+	case "paused":
 		state = p.warn("paused") + p.dim(" by "+runview.InlineText(s.PausedBy))
 		if s.PauseNote != "" {
 			state += p.dim(": " + runview.InlineText(s.PauseNote))
 		}
-	case s.Errors > 0:
+	case "failed":
 		state = p.bad(fmt.Sprintf("failed %s: ", runview.Count(s.Errors, "time"))) + runview.InlineText(s.Error)
-	case s.NextAt.IsZero() && s.HeldFrom.IsZero():
+	case "over":
 		state = p.dim("over")
-	case s.Last.Outcome == "refused":
+	case "refused":
 		state = p.bad("refused: ") + runview.InlineText(s.Last.Reason)
 	}
 	if s.Owner != "" {
@@ -295,35 +277,3 @@ func (p painter) scheduleState(s *queue.Schedule) string {
 	}
 	return state
 }
-
-// fromNow says how long it is until a moment, as in 14h07m. A moment that has passed is due: a worker has yet to attend to it.
-func fromNow(t, now time.Time) string {
-	if t.After(now) {
-		return "in " + runview.Span(t.Sub(now))
-	}
-	return "due"
-}
-
-// firesNext says when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
-func firesNext(s *queue.Schedule, now time.Time) string {
-	switch {
-	case s.Removed:
-		return "fires nothing: its DAG was removed"
-	case s.PausedBy != "":
-		return "is paused by " + runview.InlineText(s.PausedBy)
-	case !s.HeldFrom.IsZero() && s.Unfinished > 0:
-		return fmt.Sprintf("%s %s, for the end of %s", waitsSince(s), s.Timezone, runview.Count(s.Unfinished, "run"))
-	case !s.HeldFrom.IsZero():
-		return waitsSince(s) + " " + s.Timezone
-	case s.NextAt.IsZero():
-		return neverFires
-	case s.Backfill != nil:
-		return goesOnFrom(s)
-	}
-	return fmt.Sprintf("fires next %s %s, %s", runview.WallTime(s.NextAt, s.Timezone), s.Timezone, fromNow(s.NextAt, now))
-}
-
-const (
-	neverFires = "never fires from now on"
-	dagRemoved = "DAG removed"
-)

@@ -143,7 +143,7 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	}
 	switch {
 	case len(others) > 0 && slices.Contains(names, a.name):
-		hint = "there is that of " + ownerWord(&others[slices.Index(names, a.name)])
+		hint = "there is that of " + runview.OwnerWord(&others[slices.Index(names, a.name)])
 	case len(others) > 0:
 		hint = cmp.Or(config.DidYouMean(a.name, names), "it has "+someNames(others))
 	default:
@@ -192,13 +192,6 @@ func some(words []string) string {
 	return config.OrList(words)
 }
 
-func ownerWord(s *queue.Schedule) string {
-	if s.Owner == "" {
-		return "the DAG's file"
-	}
-	return "user " + runview.InlineText(s.Owner)
-}
-
 // dagRemovedCode is how the database refuses what a removed DAG cannot have.
 const dagRemovedCode = "OA002"
 
@@ -209,7 +202,7 @@ func orNotYours(s *queue.Schedule, err error) error {
 		return err
 	}
 	return &failure{
-		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", runview.InlineText(s.Name), s.DAG, ownerWord(s)),
+		kind: notFound, err: fmt.Errorf("schedule %s of dag %s is that of %s: you may steer only your own", runview.InlineText(s.Name), s.DAG, runview.OwnerWord(s)),
 		hint: grantHint(toAdmin),
 	}
 }

@@ -157,7 +157,7 @@ func durationFlag(c *cli.Context, name string) (dagspec.Duration, error) {
 }
 
 func timeFlag(c *cli.Context, name string, now time.Time) (string, error) {
-	t, err := upcoming("--"+name, c.String(name), now, knownZone(c.String("timezone")))
+	t, err := upcoming("--"+name, c.String(name), now, runview.KnownZone(c.String("timezone")))
 	if err != nil || t.IsZero() {
 		return "", err
 	}

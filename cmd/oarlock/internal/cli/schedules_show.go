@@ -78,7 +78,7 @@ of "schedules trigger" takes them.
 					return err
 				}
 				if len(times) == 0 {
-					e.remark("schedule %s %s", runview.InlineText(s.Name), neverFires)
+					e.remark("schedule %s %s", runview.InlineText(s.Name), runview.NeverFires)
 				} else if s.PausedBy != "" {
 					e.remark("schedule %s is paused by %s, and fires at none of them", runview.InlineText(s.Name), runview.InlineText(s.PausedBy))
 				}
@@ -97,7 +97,7 @@ func (e *env) timesAnswer(times []time.Time, zone string) answer {
 		object = append(object, t.UTC())
 		a.lines = append(a.lines, t.UTC())
 		a.ids = append(a.ids, t.UTC().Format(time.RFC3339Nano))
-		rows = append(rows, []string{runview.WallTime(t, zone) + " " + zone, paint.dim(fromNow(t, now))})
+		rows = append(rows, []string{runview.WallTime(t, zone) + " " + zone, paint.dim(runview.FromNow(t, now))})
 	}
 	a.object, a.text = object, alignRows(rows)
 	return a
@@ -143,7 +143,7 @@ long as the DAG's runs.
 					return err
 				}
 				if len(fires) == 0 {
-					e.remark("no time was decided; schedule %s %s", runview.InlineText(s.Name), firesNext(s, time.Now()))
+					e.remark("no time was decided; schedule %s %s", runview.InlineText(s.Name), runview.FiresNext(s, time.Now()))
 				}
 				return e.say(e.firesAnswer(s, fires))
 			})
@@ -226,7 +226,7 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 			rows = append(rows, []string{p.dim(name), value})
 		}
 	}
-	fact("fires", timingText(&s.Schedule)+" "+s.Timezone)
+	fact("fires", runview.TimingText(&s.Schedule)+" "+s.Timezone)
 	fact("from", s.Start)
 	fact("before", s.End)
 	fact("except", runview.Printable(strings.Join(s.Except, ", ")))
@@ -235,12 +235,12 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 		fact("params", runview.ParamText([]byte(runview.CompactJSON(s.Params))))
 	}
 	fact("labels", runview.LabelText(s.Labels))
-	fact("overlap", overlapText(s))
-	fact("catchup", catchupText(s))
+	fact("overlap", runview.OverlapText(s))
+	fact("catchup", runview.CatchupText(s))
 	if s.PauseOnFailure > 0 {
 		fact("pauses", fmt.Sprintf("after %s in a row, %d so far", runview.Count(s.PauseOnFailure, "failed run"), s.Failures))
 	}
-	fact("owner", ownerWord(s))
+	fact("owner", runview.OwnerWord(s))
 	if s.PausedBy != "" {
 		resume := "schedules resume "
 		if s.Backfill != nil {
@@ -257,7 +257,7 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 	}
 	fact("last", last)
 	if !s.HeldFrom.IsZero() && !s.Removed {
-		fact("now", firesNext(s, now))
+		fact("now", runview.FiresNext(s, now))
 	}
 	if s.Unfinished > 0 {
 		fact("unfinished", runview.Count(s.Unfinished, "run"))
@@ -269,28 +269,10 @@ func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int
 // comingTimes lists times, indented.
 func (p painter) comingTimes(times []time.Time, zone string, now time.Time) (text string) {
 	if len(times) == 0 {
-		return "  " + neverFires + "\n"
+		return "  " + runview.NeverFires + "\n"
 	}
 	for _, t := range times {
-		text += fmt.Sprintf("  %s %s  %s\n", runview.WallTime(t, zone), zone, p.dim(fromNow(t, now)))
-	}
-	return text
-}
-
-func overlapText(s *queue.Schedule) string {
-	if s.OverlapPolicy == "allow" {
-		return "allow"
-	}
-	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
-}
-
-func catchupText(s *queue.Schedule) string {
-	if !s.Catchup {
-		return "no: a time up to a minute late fires, and the newest up to 10 minutes; others are dropped"
-	}
-	text := fmt.Sprintf("the newest %d", s.CatchupMax)
-	if s.CatchupWindow > 0 {
-		text += ", none older than " + s.CatchupWindow.String()
+		text += fmt.Sprintf("  %s %s  %s\n", runview.WallTime(t, zone), zone, p.dim(runview.FromNow(t, now)))
 	}
 	return text
 }

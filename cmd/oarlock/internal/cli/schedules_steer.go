@@ -162,7 +162,7 @@ func triggerTime(text, zone string) (time.Time, error) {
 	if text == "" || text == "now" {
 		return time.Time{}, nil
 	}
-	at, ok, err := absolute("--at", text, time.Time{}, knownZone(zone))
+	at, ok, err := absolute("--at", text, time.Time{}, runview.KnownZone(zone))
 	if err == nil && !ok {
 		err = &usageError{msg: fmt.Sprintf("--at: %q is no time", text), hint: "like 2026-11-20, '2026-11-20 06:00' or 2026-11-20T02:30:00Z"}
 	}
@@ -177,7 +177,7 @@ func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Sch
 		return err
 	}
 	if more == nil {
-		more = func(s *queue.Schedule) string { return ": it " + firesNext(s, time.Now()) }
+		more = func(s *queue.Schedule) string { return ": it " + runview.FiresNext(s, time.Now()) }
 	}
 	text := fmt.Sprintf("%s %s of %s%s\n", e.stdoutPaint().good(done), runview.InlineText(now.Name), now.DAG, more(now))
 	return e.say(answer{object: scheduleJSON(now), ids: []string{scheduleID(now)}, text: text})

@@ -1,0 +1,129 @@
+package runview
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// What is said of schedules that do not fire.
+const (
+	NeverFires = "never fires from now on"
+	DAGRemoved = "DAG removed"
+)
+
+// TimingText says when a schedule fires, as its file would.
+func TimingText(s *dagspec.Schedule) string {
+	switch {
+	case s.Cron != "":
+		return "cron " + strings.Join(strings.Fields(s.Cron), " ")
+	case s.At != "":
+		return "at " + s.At
+	}
+	return "every " + s.Every.String()
+}
+
+// ScheduleState is why a schedule does not fire, else active: removed, paused, failed, over or refused.
+func ScheduleState(s *queue.Schedule) string {
+	switch {
+	case s.Removed:
+		return "removed"
+	case s.PausedBy != "":
+		return "paused"
+	case s.Errors > 0:
+		return "failed"
+	case s.NextAt.IsZero() && s.HeldFrom.IsZero():
+		return "over"
+	case s.Last.Outcome == "refused":
+		return "refused"
+	}
+	return "active"
+}
+
+// WaitsSince is about a schedule that something holds back.
+func WaitsSince(s *queue.Schedule) string {
+	return "waits since " + WallTime(s.HeldFrom, s.Timezone)
+}
+
+// FromNow says how long it is until a moment, as in 14h07m. A moment that has passed is due: a worker has yet to attend to it.
+func FromNow(t, now time.Time) string {
+	if t.After(now) {
+		return "in " + Span(t.Sub(now))
+	}
+	return "due"
+}
+
+// FiresNext says when a schedule fires next: fires next 2026-11-28 03:30 Europe/Paris, in 14h07m.
+func FiresNext(s *queue.Schedule, now time.Time) string {
+	switch {
+	case s.Removed:
+		return "fires nothing: its DAG was removed"
+	case s.PausedBy != "":
+		return "is paused by " + InlineText(s.PausedBy)
+	case !s.HeldFrom.IsZero() && s.Unfinished > 0:
+		return fmt.Sprintf("%s %s, for the end of %s", WaitsSince(s), s.Timezone, Count(s.Unfinished, "run"))
+	case !s.HeldFrom.IsZero():
+		return WaitsSince(s) + " " + s.Timezone
+	case s.NextAt.IsZero():
+		return NeverFires
+	case s.Backfill != nil:
+		return GoesOnFrom(s)
+	}
+	return fmt.Sprintf("fires next %s %s, %s", WallTime(s.NextAt, s.Timezone), s.Timezone, FromNow(s.NextAt, now))
+}
+
+// GoesOnFrom says where a backfill goes on.
+func GoesOnFrom(s *queue.Schedule) string {
+	b := s.Backfill
+	verb, at := "goes on after", b.DecidedAt
+	switch {
+	case b.NewestFirst && b.DecidedAt.Equal(b.Until):
+		verb = "goes back from"
+	case b.NewestFirst:
+		verb = "goes back before"
+	case b.DecidedAt.Before(b.From):
+		verb, at = "goes on from", b.From
+	}
+	return fmt.Sprintf("%s %s %s", verb, WallTime(at.Truncate(time.Second), s.Timezone), s.Timezone)
+}
+
+// DecidedShare is how much of a backfill's span is decided, from 0 to 1.
+func DecidedShare(b *queue.BackfillState) float64 {
+	decided := b.DecidedAt.Sub(b.From)
+	if b.NewestFirst {
+		decided = b.Until.Sub(b.DecidedAt)
+	}
+	return min(1, max(0, decided.Seconds()/b.Until.Sub(b.From).Seconds()))
+}
+
+// OverlapText says what the schedule does with a time while runs of it are unfinished.
+func OverlapText(s *queue.Schedule) string {
+	if s.OverlapPolicy == "allow" {
+		return "allow"
+	}
+	return fmt.Sprintf("%s while %s unfinished", s.OverlapPolicy, cmp.Or(map[int]string{1: "a run is"}[s.AtOnce], fmt.Sprintf("%d runs are", s.AtOnce)))
+}
+
+// CatchupText says what becomes of times that no worker attended to.
+func CatchupText(s *queue.Schedule) string {
+	if !s.Catchup {
+		return "no: a time up to a minute late fires, and the newest up to 10 minutes; others are dropped"
+	}
+	text := fmt.Sprintf("the newest %d", s.CatchupMax)
+	if s.CatchupWindow > 0 {
+		text += ", none older than " + s.CatchupWindow.String()
+	}
+	return text
+}
+
+// OwnerWord says who has the schedule.
+func OwnerWord(s *queue.Schedule) string {
+	if s.Owner == "" {
+		return "the DAG's file"
+	}
+	return "user " + InlineText(s.Owner)
+}

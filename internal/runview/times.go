@@ -1,0 +1,60 @@
+package runview
+
+import (
+	"errors"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+)
+
+// ErrUnknownZone: a time has no offset, and this machine does not know the zone that it is of.
+var ErrUnknownZone = errors.New("unknown zone")
+
+// localLayouts are times of a zone that the text does not name.
+var localLayouts = []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04", time.DateTime, "2006-01-02T15:04:05"}
+
+// ReadTime reads a time, and reports whether the text is one. Without an offset it is of zone, nil where this machine does not know it.
+func ReadTime(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
+	if text == "now" {
+		return now, true, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, true, nil
+	}
+	for _, layout := range localLayouts {
+		local, err := time.Parse(layout, text)
+		switch {
+		case err != nil:
+		case zone == nil:
+			return at, false, ErrUnknownZone
+		default:
+			at := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0, zone)
+			if at.Day() != local.Day() { // that clock has no such midnight, and Go takes an hour before
+				at = at.Add(time.Hour)
+			}
+			return at, true, nil
+		}
+	}
+	return at, false, nil
+}
+
+// ReadPast is ReadTime for times that are past: it also takes how long ago, as in 7d.
+func ReadPast(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
+	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
+		return at, ok, err
+	}
+	ago, err := dagspec.ParseDuration(text)
+	if err != nil {
+		return time.Time{}, false, nil //nolint:nilerr // it is neither, which is no error here
+	}
+	return now.Add(-ago.Std()), true, nil
+}
+
+// KnownZone is nil where this machine does not know the zone.
+func KnownZone(name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil
+	}
+	return zone
+}
