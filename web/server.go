@@ -129,6 +129,7 @@ func (s *server) routes() http.Handler {
 	s.post(mux, "/queues/{queue}/resume", s.resumeQueue)
 	s.post(mux, "/queues/{queue}/limits", s.limitQueue)
 	s.post(mux, "/workers/{worker}/drain", s.drainWorker)
+	s.scheduleRoutes(mux, handle)
 	handle("/jump", s.jump)
 	handle("/theme", s.theme)
 	handle("/asset/{hash}/{name}", s.asset)

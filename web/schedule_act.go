@@ -1,0 +1,180 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// maySteer reports whether the login may pause and trigger a schedule: an administrator any, others their own.
+func (s *server) maySteer(ctx context.Context, of *queue.Schedule) bool {
+	rights := s.rights(ctx)
+	return rights.Admin || rights.Submit && of.Owner != "" && of.Owner == rights.Login
+}
+
+// steered reads the schedule that a request is about, and refuses one that the login may not steer.
+func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
+	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
+	if err == nil && !s.maySteer(r.Context(), found) {
+		return nil, &refusal{
+			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": the login of this server steers none but its own.",
+			hint: "Have an administrator grant oarlock_admin to it; a server with --read-only steers none.",
+		}
+	}
+	return found, err
+}
+
+// correctable is what a form says of an error that its sender can mend, nil for others.
+func correctable(err error) *refusal {
+	if known, ok := errors.AsType[*refusal](err); ok && known.status == http.StatusBadRequest {
+		return known
+	}
+	said, ok := errors.AsType[*queue.Error](err)
+	if !ok || denied[said.Code] || !strings.HasPrefix(said.Code, "OA") || errors.Is(err, queue.ErrNotFound) {
+		return nil
+	}
+	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
+}
+
+// backTo answers with the page of a schedule.
+func backTo(of *queue.Schedule, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	row := scheduleRow{Schedule: of}
+	to, err := row.Path("")
+	return answer{To: to}, err
+}
+
+func (s *server) pauseSchedule(r *http.Request) (answer, error) {
+	of, err := s.steered(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return backTo(of, s.store.PauseSchedule(r.Context(), of.Key(), r.PostForm.Get("note")))
+}
+
+func (s *server) resumeSchedule(r *http.Request) (answer, error) {
+	of, err := s.steered(r)
+	if err != nil {
+		return answer{}, err
+	}
+	_, err = s.store.ResumeSchedule(r.Context(), of.Key(), r.PostForm.Get("catch_up") != "")
+	return backTo(of, err)
+}
+
+// scheduleForm asks before something is done that one click does not take back.
+type scheduleForm struct {
+	scheduleRow
+
+	Verb    string // the last part of its path: trigger, drop
+	Title   string
+	At      string // the time that the run is about, as it was given
+	Line    string // the command that does the same
+	Problem *refusal
+}
+
+func (f *scheduleForm) page() page {
+	return page{Title: f.Title, Nav: "schedules", Crumbs: scheduleCrumbs(f.Schedule, f.Title), Data: f}
+}
+
+func triggerForm(of *queue.Schedule, at string) *scheduleForm {
+	f := &scheduleForm{scheduleRow: scheduleRowOf(of, time.Now()), Verb: "trigger", Title: "Trigger now", At: at}
+	f.Line = f.Command("schedules trigger")
+	if at != "" {
+		f.Line += " --at " + runview.ShellWord(at)
+	}
+	return f
+}
+
+func (s *server) triggerPage(w http.ResponseWriter, r *http.Request) error {
+	of, err := s.steered(r)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "schedule_form.html", triggerForm(of, r.URL.Query().Get("at")).page())
+}
+
+// triggerSchedule starts a run and leads to it.
+func (s *server) triggerSchedule(r *http.Request) (answer, error) {
+	of, err := s.steered(r)
+	if err != nil {
+		return answer{}, err
+	}
+	f := triggerForm(of, strings.TrimSpace(r.PostForm.Get("at")))
+	at, err := scheduleTime(runview.ReadTime, "at", strings.TrimPrefix(f.At, "now"), of.Timezone)
+	if err == nil {
+		var run queue.RunID
+		if run, err = s.store.TriggerSchedule(r.Context(), of.Key(), at); err == nil {
+			return answer{To: runPath(run)}, nil
+		}
+	}
+	if f.Problem = correctable(err); f.Problem == nil {
+		return answer{}, err
+	}
+	return answer{File: "schedule_form.html", Page: f.page(), Status: http.StatusUnprocessableEntity}, nil
+}
+
+// timeReader is runview.ReadTime, or ReadPast.
+type timeReader func(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error)
+
+// scheduleTime reads a time of a form, which is of the schedule's zone where it has no offset. The zero time is none.
+func scheduleTime(read timeReader, name, text, zone string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, ok, err := read(text, time.Now(), runview.KnownZone(zone))
+	switch {
+	case errors.Is(err, runview.ErrUnknownZone):
+		return at, badFilter("%s: this server does not know the zone that %s is of: write 2026-11-20T03:00:00+01:00", name, runview.InlineText(text))
+	case err == nil && !ok:
+		return at, badFilter("%s: %q is no time: write 2026-11-20, 2026-11-20 06:00 or 2026-11-20T06:00:00Z", name, text)
+	}
+	return at, err
+}
+
+func dropForm(of *queue.Schedule) *scheduleForm {
+	f := &scheduleForm{scheduleRow: scheduleRowOf(of, time.Now()), Verb: "drop", Title: "Remove schedule"}
+	f.Line = f.Command("schedules rm")
+	if of.Backfill != nil {
+		f.Title, f.Line = "Cancel backfill", f.Command("backfill cancel")
+	}
+	return f
+}
+
+// dropped reads the schedule that a request is to drop. One of a file goes with its lines there.
+func (s *server) dropped(r *http.Request) (*queue.Schedule, error) {
+	of, err := s.steered(r)
+	if err == nil && of.Backfill == nil && of.Owner == "" {
+		return nil, &refusal{
+			status: http.StatusConflict, message: "The file of DAG " + of.DAG + " has schedule " + runview.InlineText(of.Name) + ".",
+			hint: "Take it out of the file, and apply that: `oarlock dag apply FILE`.",
+		}
+	}
+	return of, err
+}
+
+func (s *server) dropPage(w http.ResponseWriter, r *http.Request) error {
+	of, err := s.dropped(r)
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "schedule_form.html", dropForm(of).page())
+}
+
+// dropSchedule leads to what became of a backfill's times, else to the list.
+func (s *server) dropSchedule(r *http.Request) (answer, error) {
+	of, err := s.dropped(r)
+	if err == nil {
+		err = s.store.DropSchedule(r.Context(), of.Key())
+	}
+	if err != nil || of.Backfill != nil {
+		return backTo(of, err)
+	}
+	return answer{To: "/schedules"}, nil
+}

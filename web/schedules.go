@@ -1,0 +1,198 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const schedulesShown = 100 // on a page
+
+// scheduleFilter picks schedules.
+type scheduleFilter struct {
+	DAG   string
+	Find  string // in the names of DAGs, schedules and owners
+	After int64  // the number of the last schedule of the page before
+}
+
+func scheduleFilterOf(query url.Values) scheduleFilter {
+	after, err := strconv.ParseInt(query.Get("after"), 10, 64)
+	if err != nil {
+		after = 0 // the first page is what a wrong one becomes
+	}
+	return scheduleFilter{DAG: query.Get("dag"), Find: strings.TrimSpace(query.Get("q")), After: after}
+}
+
+// path of the page that shows what the filter picks, below the base.
+func (f scheduleFilter) path() (string, error) {
+	query, err := queryOf([]any{"dag", f.DAG, "q", f.Find, "after", f.After})
+	if query != "" {
+		query = "?" + query
+	}
+	return "/schedules" + query, err
+}
+
+func (f scheduleFilter) command() string {
+	if f.DAG == "" {
+		return "oarlock schedules"
+	}
+	return "oarlock schedules --dag " + runview.ShellWord(f.DAG)
+}
+
+// picks reports whether the words to find are in a schedule.
+func (f scheduleFilter) picks(s *queue.Schedule) bool {
+	return f.Find == "" || strings.Contains(strings.ToLower(s.DAG+" "+s.Name+" "+s.Owner), strings.ToLower(f.Find))
+}
+
+// schedulesData is what the list of schedules shows.
+type schedulesData struct {
+	Filter  scheduleFilter
+	Rows    []scheduleRow
+	Next    string // path of the next page, "" for none
+	First   string // path of the first, "" on it
+	Command string
+}
+
+// schedules lists schedules by DAG and name, each with its backfills.
+func (s *server) schedules(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readSchedules(r.Context(), scheduleFilterOf(r.URL.Query()))
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "schedules.html", page{Title: "Schedules", Nav: "schedules", Data: data, Live: "/live" + s.here(r)})
+}
+
+// liveSchedules streams the list of schedules.
+func (s *server) liveSchedules(w http.ResponseWriter, r *http.Request) error {
+	f := scheduleFilterOf(r.URL.Query())
+	key, err := f.path()
+	if err != nil {
+		return err
+	}
+	return s.stream(w, r, s.listSource(key, "schedules.html", []string{"schedules#list"}, func(ctx context.Context) (any, error) {
+		return s.readSchedules(ctx, f)
+	}))
+}
+
+// readSchedules reads a page of schedules by number. Words to find are looked for among as many as one statement reads.
+func (s *server) readSchedules(ctx context.Context, f scheduleFilter) (*schedulesData, error) {
+	limit := schedulesShown + 1
+	if f.Find != "" {
+		limit = queue.MaxPage
+	}
+	read, err := s.store.Schedules(ctx, queue.ScheduleFilter{DAG: f.DAG, After: f.After, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	data := &schedulesData{Filter: f, Command: f.command()}
+	now, last, more := time.Now(), int64(0), len(read) == limit
+	for i := range read {
+		if !f.picks(&read[i]) {
+			continue
+		}
+		if len(data.Rows) == schedulesShown {
+			last, more = data.Rows[schedulesShown-1].ID, true
+			break
+		}
+		data.Rows = append(data.Rows, scheduleRowOf(&read[i], now))
+	}
+	if more {
+		older := f
+		older.After = cmp.Or(last, read[len(read)-1].ID)
+		if data.Next, err = older.path(); err != nil {
+			return nil, err
+		}
+	}
+	if f.After != 0 {
+		first := f
+		first.After = 0
+		if data.First, err = first.path(); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(data.Rows, compareRows)
+	return data, nil
+}
+
+// compareRows has the backfills of a schedule behind it.
+func compareRows(a, b scheduleRow) int {
+	return cmp.Or(cmp.Compare(a.DAG, b.DAG), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
+}
+
+// scheduleRow is a schedule, or a backfill, in a list.
+type scheduleRow struct {
+	*queue.Schedule
+
+	Base    string // its name, without the number of a backfill
+	Timing  string // cron 30 3 * * *
+	State   mark
+	Why     string // it does not fire, or fires nothing
+	Next    string // in how long; a backfill: where it goes on
+	Outcome mark   // of its newest time
+	Decided int    // percent of the times of a backfill
+}
+
+// mark is a word that stands with the sign and the colour of a state.
+type mark struct{ Class, Word string }
+
+var scheduleMarks = map[string]mark{
+	"active": {"succeeded", "active"}, "held": {"waiting", "held back"}, "paused": {"paused", "paused"}, "failed": {"failed", "failed"},
+	"refused": {"failed", "refused"}, "over": {"skipped", "over"}, "removed": {"skipped", runview.DAGRemoved},
+}
+
+var outcomeMarks = map[string]mark{
+	"fired": {"succeeded", "fired"}, "fires": {"ready", "fires"}, "skipped": {"skipped", "skipped"}, "dropped": {"canceled", "dropped"}, "refused": {"failed", "refused"},
+}
+
+func scheduleRowOf(s *queue.Schedule, now time.Time) scheduleRow {
+	row := scheduleRow{Schedule: s, Base: s.Name, Timing: runview.TimingText(&s.Schedule), Outcome: outcomeMarks[s.Last.Outcome]}
+	state := runview.ScheduleState(s)
+	switch state {
+	case "paused":
+		row.Why = "by " + runview.InlineText(s.PausedBy)
+		if s.PauseNote != "" {
+			row.Why += ": " + runview.InlineText(s.PauseNote)
+		}
+	case "failed":
+		row.Why = runview.Count(s.Errors, "time") + ": " + runview.InlineText(s.Error)
+	case "refused":
+		row.Why = runview.InlineText(s.Last.Reason)
+	}
+	if !s.HeldFrom.IsZero() && (state == "active" || state == "refused") {
+		state, row.Why = "held", runview.FiresNext(s, now)
+	}
+	row.State = scheduleMarks[state]
+	if s.Backfill != nil {
+		row.Base, row.Decided = s.Name[:max(0, strings.LastIndex(s.Name, "#"))], int(100*runview.DecidedShare(s.Backfill))
+		row.Next = runview.GoesOnFrom(s)
+	} else if !s.NextAt.IsZero() {
+		row.Next = runview.FromNow(s.NextAt, now)
+	}
+	return row
+}
+
+// Path of its page, or of a page about it such as /drop.
+func (r scheduleRow) Path(about string) (string, error) {
+	query, err := queryOf([]any{"owner", r.Owner})
+	if query != "" {
+		query = "?" + query
+	}
+	return "/schedules/" + url.PathEscape(r.DAG) + "/" + url.PathEscape(r.Name) + about + query, err
+}
+
+// Command is a command line about it: schedules show.
+func (r scheduleRow) Command(verb string) string {
+	line := "oarlock " + verb + " " + runview.ShellWord(r.DAG) + " " + runview.ShellWord(r.Name)
+	if r.Owner != "" {
+		line += " --owner " + runview.ShellWord(r.Owner)
+	}
+	return line
+}
