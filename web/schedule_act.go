@@ -41,9 +41,11 @@ func correctable(err error) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
 }
 
-// backTo answers with the page of a schedule.
+// backTo answers with the page of a schedule, or says why what was asked for was refused.
 func backTo(of *queue.Schedule, err error) (answer, error) {
-	if err != nil {
+	if wrong := correctable(err); wrong != nil {
+		return answer{}, wrong
+	} else if err != nil {
 		return answer{}, err
 	}
 	row := scheduleRow{Schedule: of}
