@@ -54,6 +54,13 @@ func problemOf(err error) *refusal {
 			status: http.StatusNotFound, message: "There is no such run, DAG or step, or it is not yours to see.",
 			hint: "Runs are deleted when they are older than their DAG keeps them: `oarlock prune --help` says more.",
 		}
+	case said != nil && said.Code == notUTF8:
+		return &refusal{status: http.StatusBadRequest, message: "The address, or the form, has a text that is not UTF-8.", hint: "Follow a link, or type it again."}
+	case said != nil && denied[said.Code]:
+		return &refusal{
+			status: http.StatusForbidden, message: "The login of this server may not read that: " + runview.InlineText(said.Message) + ".",
+			hint: cmp.Or(said.Hint, "Have an administrator grant oarlock_read to it."),
+		}
 	case said != nil && otherSchema[said.Code]:
 		return &refusal{
 			status: http.StatusServiceUnavailable, message: "The database has no Oarlock schema, or one of another version.",
@@ -69,6 +76,7 @@ func problemOf(err error) *refusal {
 }
 
 const ownCode = "OA" // begins the codes of refusals that are Oarlock's own
+const notUTF8 = "22021" // or it has a NUL
 
 // Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
 var (

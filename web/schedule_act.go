@@ -41,11 +41,9 @@ func correctable(err error) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
 }
 
-// backTo answers with the page of a schedule, or says why what was asked for was refused.
+// backTo answers with the page of a schedule.
 func backTo(of *queue.Schedule, err error) (answer, error) {
-	if wrong := correctable(err); wrong != nil {
-		return answer{}, wrong
-	} else if err != nil {
+	if err != nil {
 		return answer{}, err
 	}
 	row := scheduleRow{Schedule: of}
