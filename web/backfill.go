@@ -18,9 +18,6 @@ import (
 
 const backfillShown = 200 // times of a preview
 
-// backfillWords say which times of a backfill fire.
-var backfillWords = []string{"missing", "failed", "all"}
-
 // backfillForm asks for a backfill: first for its times, of which it shows what each would do, then whether to make it.
 type backfillForm struct {
 	scheduleRow
@@ -52,12 +49,12 @@ type plannedTime struct {
 
 func backfillFormOf(of *queue.Schedule, values url.Values) *backfillForm {
 	f := &backfillForm{
-		scheduleRow: scheduleRowOf(of, time.Now()), Words: backfillWords,
+		scheduleRow: scheduleRowOf(of, time.Now()), Words: runview.ReprocessWords,
 		From: strings.TrimSpace(values.Get("from")), Until: strings.TrimSpace(values.Get("until")), Reprocess: values.Get("reprocess"), Newest: values.Get("newest"),
 		AtOnce: strings.TrimSpace(values.Get("at_once")), Params: strings.TrimSpace(values.Get("params")),
 	}
 	if f.Reprocess == "" {
-		f.Reprocess = backfillWords[0]
+		f.Reprocess = runview.ReprocessWords[0]
 	}
 	if f.AtOnce == "" {
 		f.AtOnce = "1"
@@ -82,7 +79,7 @@ func (f *backfillForm) span() (b *queue.Backfill, err error) {
 		return nil, badFilter("from and until are both needed")
 	case !b.Until.After(b.From):
 		return nil, badFilter("until, %s, is not after from, %s", runview.WallTime(b.Until, f.Timezone), runview.WallTime(b.From, f.Timezone))
-	case !slices.Contains(backfillWords, f.Reprocess):
+	case !slices.Contains(runview.ReprocessWords, f.Reprocess):
 		return nil, badFilter("reprocess is missing, failed or all, not %q", f.Reprocess)
 	}
 	return b, nil
@@ -150,7 +147,7 @@ func (f *backfillForm) planOf(b *queue.Backfill, times []queue.BackfillTime) *ba
 // line is the command that makes the backfill.
 func (f *backfillForm) line() string {
 	line := f.Command("backfill") + " --from " + runview.ShellWord(f.From) + " --until " + runview.ShellWord(f.Until)
-	if f.Reprocess != backfillWords[0] {
+	if f.Reprocess != runview.ReprocessWords[0] {
 		line += " --reprocess " + runview.ShellWord(f.Reprocess)
 	}
 	if f.Newest != "" {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -86,6 +87,40 @@ func TestSchedules_ShowWhenAndWhy(t *testing.T) {
 	wantTexts(t, b.page(t, "/schedules/etl/none", http.StatusNotFound), "DAG etl has no schedule none")
 	b.page(t, "/schedules/etl/%00%FF", http.StatusBadRequest)
 }
+
+// A stream sends regions by themselves, from the data of the page.
+func TestSchedules_AreStreamed(t *testing.T) {
+	t.Parallel()
+	b, _ := setupSchedules(t, "", Options{})
+	for path, want := range map[string][]string{
+		"/live/schedules?q=night": {"nightly", "1 here"}, "/live" + nightlyPath: {"nightly of etl", "No time was decided yet."},
+	} {
+		gone, leave := context.WithCancel(t.Context())
+		w := &firstWrites{ResponseRecorder: httptest.NewRecorder(), want: want[len(want)-1], leave: leave}
+		r := httptest.NewRequestWithContext(gone, http.MethodGet, path, http.NoBody)
+		r.Host = "localhost:7070"
+		b.handler.ServeHTTP(w, r)
+		wantTexts(t, w.Body.String(), want...)
+	}
+}
+
+// firstWrites leaves a stream once it has what it wants, or an error in its place.
+type firstWrites struct {
+	*httptest.ResponseRecorder
+
+	want  string
+	leave func()
+}
+
+func (w *firstWrites) Write(p []byte) (int, error) {
+	n, err := w.ResponseRecorder.Write(p)
+	if text := w.Body.String(); strings.Contains(text, w.want) || strings.Contains(text, "event: away") {
+		w.leave()
+	}
+	return n, err
+}
+
+func (w *firstWrites) SetWriteDeadline(time.Time) error { return nil }
 
 func TestSchedules_PagesFollowAnother(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,9 @@ const (
 	DAGRemoved = "DAG removed"
 )
 
+// ReprocessWords say which times of a backfill fire.
+var ReprocessWords = []string{"missing", "failed", "all"}
+
 // TimingText says when a schedule fires, as its file would.
 func TimingText(s *dagspec.Schedule) string {
 	switch {

@@ -18,9 +18,6 @@ import (
 
 const backfillMaxAtOnce = 1000
 
-// reprocessWords say which times of a backfill fire.
-var reprocessWords = []string{"missing", "failed", "all"}
-
 func newBackfillCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "backfill",
@@ -30,7 +27,7 @@ func newBackfillCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "from", Usage: "the first `TIME` that may fire, or a duration ago like 30d"},
 			&cli.StringFlag{Name: "until", Usage: "the first `TIME` that may not"},
 			&cli.IntFlag{Name: "at-once", Usage: "`N` of its runs may be unfinished at a time", Value: 1},
-			&cli.StringFlag{Name: "reprocess", Usage: "which times fire, a `WORD`: missing, failed or all", Value: reprocessWords[0]},
+			&cli.StringFlag{Name: "reprocess", Usage: "which times fire, a `WORD`: missing, failed or all", Value: runview.ReprocessWords[0]},
 			&cli.BoolFlag{Name: "newest-first", Usage: "the newest time first"},
 			&cli.StringSliceFlag{Name: "param", Aliases: []string{"p"}, Usage: "a param, as `NAME=VALUE`, over the schedule's; may be repeated"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only print the times, and what each would do"},
@@ -115,8 +112,8 @@ func (e *env) checkBackfill(c *cli.Context) error {
 	case c.String("from") == "" || c.String("until") == "":
 		hint := config.DidYouMean(c.Args().First(), commandNames(newBackfillCommand(e).Subcommands))
 		return &usageError{msg: "backfill needs --from and --until", hint: cmp.Or(hint, "like --from 2026-10-01 --until 2026-11-01")}
-	case !slices.Contains(reprocessWords, reprocess):
-		hint := cmp.Or(config.DidYouMean(reprocess, reprocessWords), "one of "+config.OrList(reprocessWords))
+	case !slices.Contains(runview.ReprocessWords, reprocess):
+		hint := cmp.Or(config.DidYouMean(reprocess, runview.ReprocessWords), "one of "+config.OrList(runview.ReprocessWords))
 		return &usageError{msg: fmt.Sprintf("--reprocess: there is no %q", reprocess), hint: hint}
 	case atOnce < 1 || atOnce > backfillMaxAtOnce:
 		return &usageError{msg: fmt.Sprintf("--at-once is from 1 to %d, not %d", backfillMaxAtOnce, atOnce)}

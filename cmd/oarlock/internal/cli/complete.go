@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
 // completeWord is what the shell scripts call: `oarlock __complete WORD…`, the last word being the one under the
@@ -121,7 +123,7 @@ func (a *arranger) values(flag cli.Flag) []string {
 	case name == "--overlap-policy":
 		return overlapPolicies
 	case name == "--reprocess":
-		return reprocessWords
+		return runview.ReprocessWords
 	case name == "--output" && pathName(a.path) == "dag graph":
 		return graphFormats
 	}
