@@ -114,7 +114,7 @@ type firstWrites struct {
 
 func (w *firstWrites) Write(p []byte) (int, error) {
 	n, err := w.ResponseRecorder.Write(p)
-	if text := w.Body.String(); strings.Contains(text, w.want) || strings.Contains(text, "event: away") {
+	if text := w.Body.String(); strings.Contains(text, w.want) || strings.Contains(text, "event: away") || strings.Contains(text, "event: gone") {
 		w.leave()
 	}
 	return n, err
