@@ -56,11 +56,6 @@ func problemOf(err error) *refusal {
 		}
 	case said != nil && said.Code == notUTF8:
 		return &refusal{status: http.StatusBadRequest, message: "The address, or the form, has a text that is not UTF-8.", hint: "Follow a link, or type it again."}
-	case said != nil && denied[said.Code]:
-		return &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not read that: " + runview.InlineText(said.Message) + ".",
-			hint: cmp.Or(said.Hint, "Have an administrator grant oarlock_read to it."),
-		}
 	case said != nil && otherSchema[said.Code]:
 		return &refusal{
 			status: http.StatusServiceUnavailable, message: "The database has no Oarlock schema, or one of another version.",
@@ -75,8 +70,10 @@ func problemOf(err error) *refusal {
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
 
-const ownCode = "OA" // begins the codes of refusals that are Oarlock's own
-const notUTF8 = "22021" // or it has a NUL
+const (
+	ownCode = "OA"    // begins the codes of refusals that are Oarlock's own
+	notUTF8 = "22021" // a text is not, or has a NUL
+)
 
 // Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
 var (
