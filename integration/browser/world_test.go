@@ -47,6 +47,7 @@ type world struct {
 	Waiting   queue.RunID
 	Paused    queue.RunID
 	Canceled  queue.RunID
+	Decided   queue.RunID // waits as Waiting does, for the script that decides it
 	Scheduled queue.RunID
 	Many      queue.RunID // a foreach of 1,000 items
 	Hostile   queue.RunID // each text of hostile.json in each place that takes texts
@@ -104,7 +105,7 @@ func populate(t *testing.T) (*town, world) {
 	w.Succeeded = s.enqueue(t, queue.Request{DAG: "order-paid", Params: map[string]any{"order": 99184}, Labels: map[string]string{"shop": "north"}})
 	w.Queued = s.enqueue(t, queue.Request{DAG: "thumbnails"})
 	w.Scheduled = s.enqueue(t, queue.Request{DAG: "order-paid", Params: map[string]any{"order": 99185}, RunAt: time.Now().Add(6 * time.Hour)})
-	for _, run := range []*queue.RunID{&w.Waiting, &w.Paused, &w.Canceled} {
+	for _, run := range []*queue.RunID{&w.Waiting, &w.Paused, &w.Canceled, &w.Decided} {
 		*run = s.enqueue(t, queue.Request{DAG: "deploy-web", Params: map[string]any{"ref": "3f9c2e1"}})
 		s.awaitState(t, *run, "waiting")
 	}
