@@ -123,9 +123,8 @@ func (s *server) plan(r *http.Request, f *backfillForm) error {
 			f.Plan = f.planOf(b, times)
 		}
 	}
-	if wrong := correctable(err); wrong != nil {
-		f.Problem = wrong
-		return nil
+	if f.Problem = correctable(err); f.Problem != nil {
+		err = nil
 	}
 	return err
 }

@@ -224,5 +224,5 @@ func limitOf(field, text string) (limit int, wrong string) {
 	if err != nil {
 		return 0, fmt.Sprintf("A %s is a whole number from 0 to 2,147,483,647, and 0 is no limit, not %q.", field, runview.Printable(text))
 	}
-	return int(n), "" //nolint:gosec // 31 bits fit
+	return int(n), ""
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,12 +155,12 @@ func queryOf(pairs []any) (string, error) {
 		return "", fmt.Errorf("a path's query has pairs of name and value, not %d words", len(pairs))
 	}
 	query := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		name, ok := pairs[i].(string)
+	for pair := range slices.Chunk(pairs, 2) {
+		name, ok := pair[0].(string)
 		if !ok {
-			return "", fmt.Errorf("the name %v of a path's query is no text", pairs[i])
+			return "", fmt.Errorf("the name %v of a path's query is no text", pair[0])
 		}
-		switch v := pairs[i+1].(type) {
+		switch v := pair[1].(type) {
 		case nil:
 		case []string:
 			query[name] = append(query[name], v...)

@@ -221,12 +221,16 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	if text == "" {
 		return "", nil
 	}
-	var outputs map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &outputs); err != nil || outputs == nil {
+	if !isObject(text) {
 		return `The outputs are no JSON object like {"rows": 7}.`, nil
 	}
 	ask.Outputs = json.RawMessage(text)
 	return "", nil
+}
+
+func isObject(text string) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal([]byte(text), &object) == nil && object != nil
 }
 
 // readSteer reads what a request would do.
@@ -255,6 +259,9 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	case dagrun.VerbMark:
 		d.Marks = markable
 		d.Effects = []string{"The run goes on as if the step had ended so. One that runs is killed first."}
+		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() {
+			d.Effects, d.May = []string{"The step has ended, so it refuses."}, false
+		}
 	case dagrun.VerbPause:
 		d.Effects = []string{"Nothing new starts, and what runs finishes."}
 		if ask.Step != "" {
@@ -271,17 +278,23 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 		d.Effects = []string{"It is canceled, and all that depends on it and has not started."}
 		return nil
 	}
-	var running, pending []string
+	var running, waiting, pending []string
 	for i := range p.steps {
 		switch t := &p.steps[i]; {
 		case t.StartedAt.IsZero() && !strings.HasPrefix(t.Step, "@"):
 			pending = append(pending, t.Step)
-		case t.FinishedAt.IsZero() && !t.StartedAt.IsZero():
+		case !t.FinishedAt.IsZero():
+		case t.State == "running" || t.State == "finishing":
 			running = append(running, t.Step)
+		default:
+			waiting = append(waiting, t.Step)
 		}
 	}
 	if len(running) > 0 {
 		d.Effects = append(d.Effects, "What runs is stopped by its kill signal, and has its grace: "+named(running))
+	}
+	if len(waiting) > 0 {
+		d.Effects = append(d.Effects, "These wait, and are given up: "+named(waiting))
 	}
 	if len(pending) > 0 {
 		d.Effects = append(d.Effects, "These never start: "+named(pending))

@@ -35,7 +35,7 @@ func TestSteer_AsksARun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})
 	run := runPath(b.enqueue(t, queue.Request{}))
-	wantTexts(t, b.page(t, run, http.StatusOK), "Pause", "Cancel…", "Retry…")
+	wantTexts(t, b.page(t, run, http.StatusOK), "Pause", "Cancel…", "Retry once it has ended")
 	b.wantAsked(t, run+"/pause", "run 1: pause asked for, its next driver decides")
 	b.wantAsked(t, run+"/resume", "run 1: resume asked for, its next driver decides")
 	wantTexts(t, b.page(t, run+"/cancel", http.StatusOK), "oarlock cancel 1", "These never start: load, confirm.", "Cancel it")

@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 )
 
-// ErrUnknownZone: a time has no offset, and this machine does not know the zone that it is of.
+// ErrUnknownZone says that a time has no offset, and this machine does not know the zone that it is of.
 var ErrUnknownZone = errors.New("unknown zone")
 
 // localLayouts are times of a zone that the text does not name.
