@@ -29,15 +29,10 @@ func (s *server) definition(ctx context.Context, dag string, version int) (*queu
 	} else if err != nil {
 		return nil, err
 	}
-	spec, err := dagspec.FromJSON(stored.Spec)
+	def, err := definitionIn(stored)
 	if err != nil {
-		return nil, fmt.Errorf("read version %d of DAG %s: %w", version, dag, err)
+		return nil, err
 	}
-	graph, err := spec.Graph()
-	if err != nil {
-		return nil, fmt.Errorf("graph of version %d of DAG %s: %w", version, dag, err)
-	}
-	def := &queue.Definition{Spec: spec, Graph: graph}
 	s.dags.put(key, def)
 	return def, nil
 }
@@ -58,12 +53,21 @@ func (p *runPage) definitionOf(task string) string {
 	if step == nil {
 		return ""
 	}
+	text, err := indented(step)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// indented is a value as JSON for people.
+func indented(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(step); err != nil {
-		return ""
+	if err := e.Encode(v); err != nil {
+		return "", fmt.Errorf("print a definition: %w", err)
 	}
-	return b.String()
+	return b.String(), nil
 }

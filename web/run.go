@@ -106,7 +106,7 @@ func (p *runPage) title() string { return fmt.Sprintf("%s #%d", p.Run.DAG, p.Run
 
 // crumbs lead to a page of the run, or to one below it, whose own crumbs come last.
 func (p *runPage) crumbs(below ...crumb) []crumb {
-	all := []crumb{{"Runs", "/runs"}, {p.Run.DAG, (&runFilter{DAG: p.Run.DAG}).path()}, {strconv.FormatInt(int64(p.Run.ID), 10), ""}}
+	all := []crumb{{"Runs", "/runs"}, {p.Run.DAG, p.dagLink()}, {strconv.FormatInt(int64(p.Run.ID), 10), ""}}
 	if len(below) > 0 {
 		all[2].Path = runPath(p.Run.ID)
 	}

@@ -95,6 +95,22 @@ func (q *taskQuery) address(v url.Values) {
 // Steers reports whether the page offers to steer the run.
 func (p *runPage) Steers() bool { return maySteer(p.Rights, &p.Run.Run) }
 
+// dagLink is the page of the run's DAG, or its runs where the login may not read DAGs.
+func (p *runPage) dagLink() string {
+	if p.dag == nil {
+		return (&runFilter{DAG: p.Run.DAG}).path()
+	}
+	return dagPath(p.Run.DAG)
+}
+
+// VersionLink is what the run's version of its DAG says; "" where the login may not read it.
+func (p *runPage) VersionLink() string {
+	if p.dag == nil {
+		return ""
+	}
+	return versionPath(p.Run.DAG, p.Run.Version)
+}
+
 // SteerLink is the page that asks the run for something.
 func (p *runPage) SteerLink(verb string) string { return runPath(p.Query.ID) + "/" + verb }
 

@@ -47,7 +47,7 @@ func (s *server) graphOf(p *runPage) *graphPicture {
 		}
 	}
 	g := &graphPicture{}
-	if n := len(graphview.Fold(view, 8).Nodes); n > maxCards {
+	if n := len(graphview.Fold(view, graphFold).Nodes); n > maxCards {
 		g.Nodes, g.Around = len(view.Nodes), p.Query.Task.Step
 		if g.Around == "" {
 			g.Around = view.Nodes[0].ID

@@ -41,6 +41,7 @@ type steerData struct {
 	Effects []string
 	Command string
 	Back    string // path of the run's page
+	dagLink string
 	May     bool
 	Problem string // with what was sent
 	Outputs string // of mark, as they were sent
@@ -87,7 +88,7 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 func steerFrame(data *steerData) page {
 	return page{
 		Title: fmt.Sprintf("%s %s", data.Title, data.Target), Nav: "runs", Data: data,
-		Crumbs: []crumb{{"Runs", "/runs"}, {data.Run.DAG, (&runFilter{DAG: data.Run.DAG}).path()}, {fmt.Sprint(data.Run.ID), data.Back}, {data.Title, ""}},
+		Crumbs: []crumb{{"Runs", "/runs"}, {data.Run.DAG, data.dagLink}, {fmt.Sprint(data.Run.ID), data.Back}, {data.Title, ""}},
 	}
 }
 
@@ -240,7 +241,7 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 		return nil, err
 	}
 	d := &steerData{
-		Run: p.Run, Ask: ask, Title: steerTitles[ask.Verb], Target: fmt.Sprintf("run %d", ask.Run), Back: p.Query.address(),
+		Run: p.Run, Ask: ask, Title: steerTitles[ask.Verb], Target: fmt.Sprintf("run %d", ask.Run), Back: p.Query.address(), dagLink: p.dagLink(),
 		Command: runview.AskCommand(&ask), May: maySteer(p.Rights, &p.Run.Run),
 	}
 	if ask.Step != "" {

@@ -20,7 +20,7 @@ var (
 
 // byDay are scripts about what only a browser shows: streams, keys, logs that grow, pages without scripts, and one page of each kind
 // by the rules of accessibility.
-var byDay = strings.Fields("act approvals bulk hostile items live-away live-log live-takeover log run run-keys run-plain runs")
+var byDay = strings.Fields("act approvals bulk dags hostile items live-away live-log live-takeover log run run-keys run-plain runs")
 
 // What people do with the pages, each way to do it a script of tools/browser.
 func TestPages(t *testing.T) {

@@ -2,7 +2,7 @@
 export const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
 
 export default async ({ open, page, noSidewaysScroll, until }) => {
-	for (const path of ['/runs', '/schedules', '/approvals', '/queues', '/queues/default', '/workers']) {
+	for (const path of ['/runs', '/dags', '/schedules', '/approvals', '/queues', '/queues/default', '/workers']) {
 		await open(path)
 		await noSidewaysScroll(path)
 	}

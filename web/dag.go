@@ -1,0 +1,366 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/graphview"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// dagData is what the page of a DAG shows, and that of one of its versions.
+type dagData struct {
+	*queue.DAGVersion
+
+	Path     string
+	Strip    strip
+	Graph    template.HTML // "": too many steps to draw
+	Steps    int
+	Step     string // whose definition is shown; "": none
+	Defined  string
+	Params   []paramRow
+	Versions []versionRow
+	Rights   queue.Rights
+	Command  string
+
+	Changes  []string // of a version, from the one before
+	Before   int      // the version before; 0: it is the first
+	ListDiff string   // path of what differs from it
+}
+
+// paramRow is a param as people fill it in.
+type paramRow struct {
+	dagspec.Param
+
+	Usual  string // its default; "": none
+	Bounds string // what a value has to be besides
+}
+
+// versionRow is a version in the list.
+type versionRow struct {
+	*queue.DAG
+
+	Path, Diff string // Diff: to the one before; "": it is the first
+}
+
+// dag shows a DAG in its current version.
+func (s *server) dag(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.readDAG(r.Context(), r.PathValue("dag"), 0, r.URL.Query().Get("step"))
+	if err != nil {
+		return err
+	}
+	history, err := s.store.DAGHistory(r.Context(), data.Name)
+	if err != nil {
+		return err
+	}
+	for i := range history {
+		data.Versions = append(data.Versions, s.versionRowOf(&history[i]))
+	}
+	strips, err := s.store.Strips(r.Context(), []string{data.Name}, pageStrip)
+	if err != nil {
+		return err
+	}
+	data.Strip = s.stripOf(strips[data.Name])
+	return s.render(w, r, "dag.html", page{Title: data.Name, Nav: "dags", Data: data, Crumbs: []crumb{{"DAGs", "/dags"}, {data.Name, ""}}})
+}
+
+func (s *server) versionRowOf(d *queue.DAG) versionRow {
+	row := versionRow{DAG: d, Path: versionPath(d.Name, d.Version)}
+	if d.Version > 1 {
+		row.Diff = diffPath(d.Name, d.Version-1, d.Version)
+	}
+	return row
+}
+
+func versionPath(dag string, version int) string {
+	return dagPath(dag) + "/versions/" + strconv.Itoa(version)
+}
+
+func diffPath(dag string, from, to int) string {
+	return fmt.Sprintf("%s/diff/%d..%d", dagPath(dag), from, to)
+}
+
+// readDAG reads a version of a DAG, 0 the current one, with what its definition says.
+func (s *server) readDAG(ctx context.Context, name string, version int, step string) (*dagData, error) {
+	stored, err := s.store.GetDAG(ctx, name, version)
+	if err != nil {
+		return nil, err
+	}
+	data := &dagData{DAGVersion: stored, Path: dagPath(name), Rights: s.rights(ctx), Command: "oarlock dag show " + runview.ShellWord(name)}
+	def, err := definitionIn(stored)
+	if err != nil {
+		return nil, err
+	}
+	data.Steps, data.Step = def.Graph.Len(), step
+	if named := def.Spec.Named(step); named != nil {
+		if data.Defined, err = indented(named); err != nil {
+			return nil, err
+		}
+	}
+	view := graphview.FromSpec(def.Spec, def.Graph)
+	view.Name = ""
+	if len(graphview.Fold(view, graphFold).Nodes) <= maxCards {
+		data.Graph = drawn(graphview.Fragment(view, func(n graphview.Node) (string, bool) {
+			href, err := s.below(dagPath(name), "step", n.ID)
+			if err != nil {
+				return s.options.Base + dagPath(name), false
+			}
+			return href, n.ID == step
+		}))
+	}
+	for i := range def.Spec.ParamDefs {
+		data.Params = append(data.Params, paramRowOf(&def.Spec.ParamDefs[i]))
+	}
+	return data, nil
+}
+
+const graphFold = 8 // like tasks that a graph draws before it folds them
+
+func definitionIn(stored *queue.DAGVersion) (*queue.Definition, error) {
+	spec, err := dagspec.FromJSON(stored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("read version %d of DAG %s: %w", stored.Version, stored.Name, err)
+	}
+	graph, err := spec.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("graph of version %d of DAG %s: %w", stored.Version, stored.Name, err)
+	}
+	return &queue.Definition{Spec: spec, Graph: graph}, nil
+}
+
+func paramRowOf(p *dagspec.Param) paramRow {
+	row := paramRow{Param: *p}
+	if p.Default != nil {
+		row.Usual = runview.CompactJSON(p.Default)
+	}
+	var all []string
+	add := func(form string, value any) { all = append(all, fmt.Sprintf(form, value)) }
+	if len(p.Enum) > 0 {
+		add("one of %s", runview.CompactJSON(p.Enum))
+	}
+	if p.Minimum != nil {
+		add("at least %v", *p.Minimum)
+	}
+	if p.Maximum != nil {
+		add("at most %v", *p.Maximum)
+	}
+	if p.MinLength != nil {
+		add("at least %d characters", *p.MinLength)
+	}
+	if p.MaxLength != nil {
+		add("at most %d characters", *p.MaxLength)
+	}
+	if p.Pattern != "" {
+		add("like %s", p.Pattern)
+	}
+	row.Bounds = strings.Join(all, ", ")
+	return row
+}
+
+// dagVersion shows what one version says.
+func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
+	number, err := strconv.Atoi(r.PathValue("version"))
+	if err != nil || number < 1 {
+		return badQuery("version", r.PathValue("version"))
+	}
+	data, err := s.readDAG(r.Context(), r.PathValue("dag"), number, "")
+	if err != nil {
+		return err
+	}
+	data.Command += " --version " + strconv.Itoa(number)
+	if number > 1 {
+		if err := s.compareBefore(r.Context(), data); err != nil {
+			return err
+		}
+	}
+	return s.render(w, r, "dag_version.html", page{
+		Title: fmt.Sprintf("%s version %d", data.Name, number), Nav: "dags", Data: data,
+		Crumbs: []crumb{{"DAGs", "/dags"}, {data.Name, data.Path}, {fmt.Sprintf("version %d", number), ""}},
+	})
+}
+
+// compareBefore says how a version differs from the one before, unless that is gone.
+func (s *server) compareBefore(ctx context.Context, data *dagData) error {
+	before, err := s.store.GetDAG(ctx, data.Name, data.Version-1)
+	if errors.Is(err, queue.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	data.Before, data.ListDiff = before.Version, diffPath(data.Name, before.Version, data.Version)
+	data.Changes, err = changesBetween(before, data.DAGVersion)
+	return err
+}
+
+// diffData is what the page of a difference shows.
+type diffData struct {
+	Name     string
+	From, To *queue.DAGVersion
+	Changes  []string
+	Lines    []diffLine
+	Paths    [2]string // of both versions
+}
+
+// diffLine is a line of a unified diff by its sign: + - @ or a blank.
+type diffLine struct{ Class, Text string }
+
+// dagDiff shows how two versions differ: in words, and in their source.
+func (s *server) dagDiff(w http.ResponseWriter, r *http.Request) error {
+	name, span := r.PathValue("dag"), r.PathValue("range")
+	var from, to int
+	if n, err := fmt.Sscanf(span, "%d..%d", &from, &to); err != nil || n != 2 || from < 1 || to < 1 {
+		return badQuery("versions", span)
+	}
+	d := &diffData{Name: name, Paths: [2]string{versionPath(name, from), versionPath(name, to)}}
+	var err error
+	if d.From, err = s.store.GetDAG(r.Context(), name, from); err == nil {
+		d.To, err = s.store.GetDAG(r.Context(), name, to)
+	}
+	if err != nil {
+		return err
+	}
+	if d.Changes, err = changesBetween(d.From, d.To); err != nil {
+		return err
+	}
+	d.Lines = linesOf(diff.Diff(fmt.Sprintf("version %d", from), []byte(d.From.Source), fmt.Sprintf("version %d", to), []byte(d.To.Source)))
+	return s.render(w, r, "dag_diff.html", page{
+		Title: fmt.Sprintf("%s %d..%d", name, from, to), Nav: "dags", Data: d,
+		Crumbs: []crumb{{"DAGs", "/dags"}, {name, dagPath(name)}, {fmt.Sprintf("%d..%d", from, to), ""}},
+	})
+}
+
+func linesOf(unified []byte) (lines []diffLine) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(unified), "\n"), "\n") {
+		class := ""
+		switch {
+		case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "--- ") && len(lines) < 2 || strings.HasPrefix(line, "+++ ") && len(lines) < 3:
+			continue
+		case strings.HasPrefix(line, "+"):
+			class = "d-add"
+		case strings.HasPrefix(line, "-"):
+			class = "d-del"
+		case strings.HasPrefix(line, "@"):
+			class = "d-at"
+		}
+		lines = append(lines, diffLine{class, line})
+	}
+	return lines
+}
+
+// changesBetween says in words how two versions differ: which steps came and went, and what else is said otherwise.
+func changesBetween(a, b *queue.DAGVersion) ([]string, error) {
+	before, err := partsOf(a)
+	if err != nil {
+		return nil, err
+	}
+	after, err := partsOf(b)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, name := range before.names {
+		if _, ok := after.parts[name]; !ok {
+			all = append(all, name+" is gone")
+		}
+	}
+	for _, name := range after.names {
+		was, ok := before.parts[name]
+		if !ok {
+			all = append(all, name+" is new")
+			continue
+		}
+		var keys []string
+		for _, key := range after.keys(name, was) {
+			if string(was[key]) != string(after.parts[name][key]) {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) > 0 {
+			all = append(all, name+": "+strings.Join(keys, ", "))
+		}
+	}
+	return all, nil
+}
+
+// specParts are what a version says, by part: step load, param day, and the DAG itself.
+type specParts struct {
+	names []string
+	parts map[string]map[string]json.RawMessage
+}
+
+// partsOf takes a definition apart.
+func partsOf(v *queue.DAGVersion) (*specParts, error) {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(v.Spec, &whole); err != nil {
+		return nil, fmt.Errorf("read version %d of DAG %s: %w", v.Version, v.Name, err)
+	}
+	p := &specParts{parts: map[string]map[string]json.RawMessage{}}
+	for _, of := range [][2]string{{"params", "param"}, {"steps", "step"}} {
+		key, word := of[0], of[1]
+		var listed []map[string]json.RawMessage
+		if raw := whole[key]; len(raw) > 0 {
+			if err := json.Unmarshal(raw, &listed); err != nil {
+				return nil, fmt.Errorf("read the %s of version %d of DAG %s: %w", key, v.Version, v.Name, err)
+			}
+		}
+		delete(whole, key)
+		for _, part := range listed {
+			var name string
+			for _, id := range []string{"id", "name"} {
+				if name == "" {
+					_ = json.Unmarshal(part[id], &name) // a part without a name is none of these
+				}
+			}
+			p.add(word+" "+runview.InlineText(name), part)
+		}
+	}
+	p.add("the DAG", whole)
+	return p, nil
+}
+
+func (p *specParts) add(name string, part map[string]json.RawMessage) {
+	p.names = append(p.names, name)
+	p.parts[name] = part
+}
+
+// keys are those of a part, and of what it was, in order.
+func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
+	all := map[string]bool{}
+	for key := range was {
+		all[key] = true
+	}
+	for key := range p.parts[name] {
+		all[key] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// pauseDAG and resumeDAG say whether a DAG starts runs.
+func (s *server) pauseDAG(r *http.Request) (answer, error)  { return s.setDAGPaused(r, true) }
+func (s *server) resumeDAG(r *http.Request) (answer, error) { return s.setDAGPaused(r, false) }
+
+func (s *server) setDAGPaused(r *http.Request, paused bool) (answer, error) {
+	name := r.PathValue("dag")
+	if err := s.store.SetDAG(r.Context(), queue.DAGChange{Name: name, Paused: &paused}); err != nil {
+		return answer{}, err
+	}
+	return answer{To: dagPath(name)}, nil
+}
+
+// dagOfForm leads from the address of a form back to its page.
+func (s *server) dagOfForm(w http.ResponseWriter, r *http.Request) error {
+	s.redirect(w, r, dagPath(r.PathValue("dag")))
+	return nil
+}

@@ -1,0 +1,136 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
+)
+
+const (
+	dagsShown  = 100 // on a page of the list
+	listStrip  = 50  // runs of a DAG that the list draws
+	pageStrip  = 100 // and its own page
+	usualShare = 0.95
+)
+
+// strip is the newest runs of a DAG, drawn and in words.
+type strip struct {
+	Bars   template.HTML
+	Runs   int
+	Failed int
+
+	Median, P95, Longest   time.Duration // of those that succeeded or failed, from start to end
+	WaitMedian, WaitP95    time.Duration // of those that started, until then
+	Ended, Started, Active int
+}
+
+// dagRow is a DAG in the list.
+type dagRow struct {
+	*queue.DAG
+
+	Path  string
+	Strip strip
+}
+
+type dagsData struct {
+	Rows    []dagRow
+	Find    string
+	Command string
+	Next    string // path of the next page, "" for none
+}
+
+func dagPath(name string) string { return "/dags/" + url.PathEscape(name) }
+
+// dags lists DAGs by name, those that were removed last.
+func (s *server) listDAGs(w http.ResponseWriter, r *http.Request) error {
+	form := r.URL.Query()
+	data, err := s.readDAGs(r.Context(), form.Get("q"), form.Get("after"))
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "dags.html", page{Title: "DAGs", Nav: "dags", Data: data})
+}
+
+func (s *server) readDAGs(ctx context.Context, find, after string) (*dagsData, error) {
+	all, err := s.store.DAGs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := &dagsData{Find: find, Command: "oarlock dag list"}
+	kept := slices.DeleteFunc(all, func(d queue.DAG) bool {
+		return d.Name <= after || !strings.Contains(strings.ToLower(d.Name), strings.ToLower(find))
+	})
+	if len(kept) > dagsShown {
+		kept = kept[:dagsShown]
+		data.Next = "/dags?" + url.Values{"q": {find}, "after": {kept[dagsShown-1].Name}}.Encode()
+	}
+	names := make([]string, len(kept))
+	for i := range kept {
+		names[i] = kept[i].Name
+	}
+	strips, err := s.store.Strips(ctx, names, listStrip)
+	if err != nil {
+		return nil, err
+	}
+	for i := range kept {
+		data.Rows = append(data.Rows, dagRow{DAG: &kept[i], Path: dagPath(kept[i].Name), Strip: s.stripOf(strips[kept[i].Name])})
+	}
+	slices.SortStableFunc(data.Rows, func(a, b dagRow) int {
+		switch gone := a.RemovedAt.IsZero(); {
+		case gone == b.RemovedAt.IsZero():
+			return 0
+		case gone:
+			return -1
+		}
+		return 1
+	})
+	return data, nil
+}
+
+// stripOf draws runs, and counts them.
+func (s *server) stripOf(runs []queue.StripRun) strip {
+	p := strip{Runs: len(runs)}
+	bars := make([]draw.StripBar, len(runs))
+	var took, waited []time.Duration
+	for i := range runs {
+		r := &runs[i]
+		title := fmt.Sprintf("#%d %s", r.ID, r.State)
+		switch {
+		case r.Took > 0 && r.State != "canceled":
+			took = append(took, r.Took)
+			title += ", " + runview.Span(r.Took)
+		case !slices.Contains([]string{"succeeded", "failed", "canceled"}, r.State):
+			p.Active++
+		}
+		if !r.StartedAt.IsZero() {
+			waited = append(waited, r.Waited)
+		}
+		if r.State == "failed" {
+			p.Failed++
+		}
+		bars[i] = draw.StripBar{Class: barClass(r.State), Title: title, Link: s.options.Base + runPath(r.ID), Took: r.Took}
+	}
+	p.Bars, p.Ended, p.Started = draw.Strip(bars), len(took), len(waited)
+	slices.Sort(took)
+	slices.Sort(waited)
+	p.Median, p.P95, p.WaitMedian, p.WaitP95 = quantile(took, 0.5), quantile(took, usualShare), quantile(waited, 0.5), quantile(waited, usualShare)
+	p.Longest = quantile(took, 1)
+	return p
+}
+
+// quantile is of values in order; 0 of none.
+func quantile(sorted []time.Duration, share float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+}

@@ -1,0 +1,116 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const reportNext = `
+name: report
+params: [{name: day, type: string, default: "<b>today</b>", pattern: "^.*$", description: "of what <i>day</i>"}]
+queue: default
+steps:
+  - {id: load, run: "false # <script>"}
+  - {id: check, run: "true", depends: [load]}
+`
+
+func (b *testBundle) putReport(t *testing.T, source string) {
+	t.Helper()
+	spec, err := dagspec.Parse("dag.yaml", []byte(source))
+	if err == nil {
+		_, err = openStore(t, b.db.URL).PutDAG(t.Context(), spec, source, "dags/report.yaml")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDAGs_ListStripsAndStates(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.putReport(t, "name: other\nsteps: [{id: a, run: \"true\"}]\n")
+	for range 2 {
+		b.enqueue(t, queue.Request{})
+	}
+	b.fail(t, 2, "boom")
+	page := b.page(t, "/dags", http.StatusOK)
+	wantTexts(t, page, "other 1 none yet", "report 1", "1 of 2 failed", "10s", "#2 failed, 10s", "default")
+	wantMarkup(t, page, `<a href="/runs/2" tabindex="-1">`, `class="b-bad"`)
+	if page := b.page(t, "/dags?q=OTH", http.StatusOK); strings.Contains(page, "report") {
+		t.Error("q finds what is not called so")
+	}
+	wantTexts(t, b.page(t, "/dags?q=none", http.StatusOK), "No DAG is called so.")
+	for path, want := range map[string]string{"/dags/report/pause": "paused by", "/dags/report/resume": "Pause"} {
+		if w := b.post(t, path); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/dags/report" {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Header().Get("Location"))
+		}
+		wantTexts(t, b.page(t, "/dags/report", http.StatusOK), want)
+		if path == "/dags/report/pause" {
+			wantTexts(t, b.page(t, "/dags", http.StatusOK), "paused")
+		}
+	}
+}
+
+func TestDAG_ShowsVersionsAndWhatDiffers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	b.putReport(t, reportNext)
+	page := b.page(t, "/dags/report?step=check", http.StatusOK)
+	wantTexts(t, page, "report version 2", "day string", `"<b>today</b>"`, "of what <i>day</i>", "like ^.*$", "from dags/report.yaml", `"depends": [`, "No run yet.")
+	if strings.Contains(page, `method="post"`) {
+		t.Error("a reader is offered an action")
+	}
+	page = b.page(t, "/dags/report/versions/2", http.StatusOK)
+	wantTexts(t, page, "the current one", "step confirm is gone", "step check is new", "step load: run", "param day: ", "false # <script>", "oarlock dag show report --version 2")
+	page = b.page(t, "/dags/report/diff/1..2", http.StatusOK)
+	wantTexts(t, page, `- - {id: load, run: "true"}`, `+ - {id: load, run: "false # <script>"}`, "step confirm is gone")
+	wantMarkup(t, page, `<span class="d-add">`, `<span class="d-del">`)
+	wantTexts(t, b.page(t, "/dags/report/diff/2..2", http.StatusOK), "Both mean the same.")
+	for _, path := range []string{"/dags/nothing", "/dags/report/versions/3", "/dags/report/diff/1..9"} {
+		b.page(t, path, http.StatusNotFound)
+	}
+	for _, path := range []string{"/dags/report/versions/x", "/dags/report/diff/1-2", "/dags/report/diff/0..1"} {
+		b.page(t, path, http.StatusBadRequest)
+	}
+}
+
+func TestDAGs_AreForReaders(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_submit", Options{})
+	b.page(t, "/dags", http.StatusForbidden)
+	b.page(t, "/dags/report", http.StatusForbidden)
+	if w := b.post(t, "/dags/report/pause"); w.Code != http.StatusForbidden {
+		t.Errorf("a submitter pauses a DAG: %d", w.Code)
+	}
+	run := b.enqueue(t, queue.Request{})
+	if page := b.page(t, runPath(run), http.StatusOK); strings.Contains(page, `href="/dags`) {
+		t.Error("a submitter is led to pages that refuse it")
+	}
+}
+
+func TestStrip_CountsWhatItDraws(t *testing.T) {
+	t.Parallel()
+	runs := []queue.StripRun{
+		{ID: 1, State: "succeeded", StartedAt: time.Unix(1, 0), Waited: time.Second, Took: 4 * time.Second},
+		{ID: 2, State: "failed", StartedAt: time.Unix(1, 0), Waited: 3 * time.Second, Took: 2 * time.Second},
+		{ID: 3, State: "canceled", StartedAt: time.Unix(1, 0), Took: time.Hour},
+		{ID: 4, State: "running", StartedAt: time.Unix(1, 0)},
+		{ID: 5, State: "queued"},
+	}
+	got := (&server{}).stripOf(runs)
+	got.Bars = ""
+	want := strip{
+		Runs: 5, Failed: 1, Median: 4 * time.Second, P95: 4 * time.Second, Longest: 4 * time.Second, WaitMedian: time.Second, WaitP95: 3 * time.Second,
+		Ended: 2, Started: 4, Active: 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
