@@ -97,7 +97,7 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.render(w, r, "run.html", page{
-		Title: p.title() + " " + p.Run.State, Nav: "runs", Data: p, Crumbs: p.crumbs(), Live: liveOf(s.here(r), p.Run.Over()),
+		Title: p.title() + " " + p.Run.State, Nav: "runs", Data: p, Crumbs: p.crumbs(), Live: liveOf(p.Query.address(), p.Run.Over()),
 	})
 }
 

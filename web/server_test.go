@@ -57,7 +57,7 @@ func TestPages_StayBelowTheBase(t *testing.T) {
 			todo = append(todo, link)
 		}
 	}
-	for _, want := range []string{"/x/y/approvals", "/x/y/jump", "/x/y/runs/61", "/x/y/live/runs/61"} {
+	for _, want := range []string{"/x/y/approvals", "/x/y/jump", "/x/y/runs/61", "/x/y/live/runs/61?step=confirm"} {
 		if !seen[want] {
 			t.Errorf("nothing leads to %s", want)
 		}
