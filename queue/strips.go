@@ -18,16 +18,16 @@ type StripRun struct {
 	ID        RunID
 	State     string
 	StartedAt time.Time
-	Waited    time.Duration // until it started; 0: it has not
-	Took      time.Duration // from start to end; 0: it has not ended
+	EndedAt   time.Time
+	Waited    time.Duration // until it started
 }
 
 // Strips reads the newest runs of some DAGs, at most so many of each, the oldest first. For readers and workers.
 func (s *Store) Strips(ctx context.Context, dags []string, rows int) (map[string][]StripRun, error) {
 	runs, err := list(ctx, s, stripsSQL, pgx.StrictNamedArgs{"dags": dags, "rows": rows}, func(row pgx.CollectableRow) (r StripRun, err error) {
-		var waitedMS, tookMS int64
-		err = row.Scan(&r.DAG, &r.ID, &r.State, (*zeronull.Timestamptz)(&r.StartedAt), &waitedMS, &tookMS)
-		r.Waited, r.Took = time.Duration(waitedMS)*time.Millisecond, time.Duration(tookMS)*time.Millisecond
+		var waitedMS int64
+		err = row.Scan(&r.DAG, &r.ID, &r.State, (*zeronull.Timestamptz)(&r.StartedAt), &waitedMS, (*zeronull.Timestamptz)(&r.EndedAt))
+		r.Waited = time.Duration(waitedMS) * time.Millisecond
 		return r, err
 	})
 	strips := map[string][]StripRun{}

@@ -171,9 +171,9 @@ func paramRowOf(p *dagspec.Param) paramRow {
 
 // dagVersion shows what one version says.
 func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
-	number, err := strconv.Atoi(r.PathValue("version"))
-	if err != nil || number < 1 {
-		return badQuery("version", r.PathValue("version"))
+	number, err := versionNumber(r.PathValue("version"))
+	if err != nil {
+		return err
 	}
 	data, err := s.readDAG(r.Context(), r.PathValue("dag"), number, "")
 	if err != nil {
@@ -189,6 +189,14 @@ func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
 		Title: fmt.Sprintf("%s version %d", data.Name, number), Nav: "dags", Data: data,
 		Crumbs: []crumb{{"DAGs", "/dags"}, {data.Name, data.Path}, {fmt.Sprintf("version %d", number), ""}},
 	})
+}
+
+func versionNumber(text string) (int, error) {
+	number, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || number == 0 {
+		return 0, badQuery("version", text)
+	}
+	return int(number), nil
 }
 
 // compareBefore says how a version differs from the one before, unless that is gone.
@@ -218,13 +226,17 @@ type diffLine struct{ Class, Text string }
 
 // dagDiff shows how two versions differ: in words, and in their source.
 func (s *server) dagDiff(w http.ResponseWriter, r *http.Request) error {
-	name, span := r.PathValue("dag"), r.PathValue("range")
-	var from, to int
-	if n, err := fmt.Sscanf(span, "%d..%d", &from, &to); err != nil || n != 2 || from < 1 || to < 1 {
-		return badQuery("versions", span)
+	name := r.PathValue("dag")
+	first, second, _ := strings.Cut(r.PathValue("range"), "..")
+	from, err := versionNumber(first)
+	if err != nil {
+		return err
+	}
+	to, err := versionNumber(second)
+	if err != nil {
+		return err
 	}
 	d := &diffData{Name: name, Paths: [2]string{versionPath(name, from), versionPath(name, to)}}
-	var err error
 	if d.From, err = s.store.GetDAG(r.Context(), name, from); err == nil {
 		d.To, err = s.store.GetDAG(r.Context(), name, to)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -67,8 +68,14 @@ func (s *server) readDAGs(ctx context.Context, find, after string) (*dagsData, e
 	}
 	data := &dagsData{Find: find, Command: "oarlock dag list"}
 	kept := slices.DeleteFunc(all, func(d queue.DAG) bool {
-		return d.Name <= after || !strings.Contains(strings.ToLower(d.Name), strings.ToLower(find))
+		return !strings.Contains(strings.ToLower(d.Name), strings.ToLower(find))
 	})
+	slices.SortStableFunc(kept, func(a, b queue.DAG) int { return goneLast(&a) - goneLast(&b) })
+	first := 0
+	if after != "" {
+		first = slices.IndexFunc(kept, func(d queue.DAG) bool { return d.Name == after }) + 1 // with the first, if that one is gone
+	}
+	kept = kept[first:]
 	if len(kept) > dagsShown {
 		kept = kept[:dagsShown]
 		data.Next = "/dags?" + url.Values{"q": {find}, "after": {kept[dagsShown-1].Name}}.Encode()
@@ -84,16 +91,14 @@ func (s *server) readDAGs(ctx context.Context, find, after string) (*dagsData, e
 	for i := range kept {
 		data.Rows = append(data.Rows, dagRow{DAG: &kept[i], Path: dagPath(kept[i].Name), Strip: s.stripOf(strips[kept[i].Name])})
 	}
-	slices.SortStableFunc(data.Rows, func(a, b dagRow) int {
-		switch gone := a.RemovedAt.IsZero(); {
-		case gone == b.RemovedAt.IsZero():
-			return 0
-		case gone:
-			return -1
-		}
-		return 1
-	})
 	return data, nil
+}
+
+func goneLast(d *queue.DAG) int {
+	if d.RemovedAt.IsZero() {
+		return 0
+	}
+	return 1
 }
 
 // stripOf draws runs, and counts them.
@@ -103,21 +108,22 @@ func (s *server) stripOf(runs []queue.StripRun) strip {
 	var took, waited []time.Duration
 	for i := range runs {
 		r := &runs[i]
-		title := fmt.Sprintf("#%d %s", r.ID, r.State)
-		switch {
-		case r.Took > 0 && r.State != "canceled":
-			took = append(took, r.Took)
-			title += ", " + runview.Span(r.Took)
-		case !slices.Contains([]string{"succeeded", "failed", "canceled"}, r.State):
-			p.Active++
-		}
+		title, long := fmt.Sprintf("#%d %s", r.ID, r.State), time.Duration(0)
 		if !r.StartedAt.IsZero() {
 			waited = append(waited, r.Waited)
+		}
+		switch {
+		case r.EndedAt.IsZero():
+			p.Active++
+		case !r.StartedAt.IsZero() && r.State != "canceled":
+			long = r.EndedAt.Sub(r.StartedAt)
+			took = append(took, long)
+			title += ", " + runview.Span(long)
 		}
 		if r.State == "failed" {
 			p.Failed++
 		}
-		bars[i] = draw.StripBar{Class: barClass(r.State), Title: title, Link: s.options.Base + runPath(r.ID), Took: r.Took}
+		bars[i] = draw.StripBar{Class: barClass(r.State), Title: title, Link: s.options.Base + runPath(r.ID), Took: long}
 	}
 	p.Bars, p.Ended, p.Started = draw.Strip(bars), len(took), len(waited)
 	slices.Sort(took)
@@ -127,10 +133,10 @@ func (s *server) stripOf(runs []queue.StripRun) strip {
 	return p
 }
 
-// quantile is of values in order; 0 of none.
+// quantile is of values in order, by the nearest rank; 0 of none.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
-	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
 }

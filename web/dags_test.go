@@ -72,11 +72,11 @@ func TestDAG_ShowsVersionsAndWhatDiffers(t *testing.T) {
 	page = b.page(t, "/dags/report/diff/1..2", http.StatusOK)
 	wantTexts(t, page, `- - {id: load, run: "true"}`, `+ - {id: load, run: "false # <script>"}`, "step confirm is gone")
 	wantMarkup(t, page, `<span class="d-add">`, `<span class="d-del">`)
-	wantTexts(t, b.page(t, "/dags/report/diff/2..2", http.StatusOK), "Both mean the same.")
+	wantTexts(t, b.page(t, "/dags/report/diff/2..2", http.StatusOK), "No step, param or key differs.")
 	for _, path := range []string{"/dags/nothing", "/dags/report/versions/3", "/dags/report/diff/1..9"} {
 		b.page(t, path, http.StatusNotFound)
 	}
-	for _, path := range []string{"/dags/report/versions/x", "/dags/report/diff/1-2", "/dags/report/diff/0..1"} {
+	for _, path := range []string{"/dags/report/versions/x", "/dags/report/diff/1-2", "/dags/report/diff/1..2junk", "/dags/report/diff/0..1"} {
 		b.page(t, path, http.StatusBadRequest)
 	}
 }
@@ -98,16 +98,16 @@ func TestDAGs_AreForReaders(t *testing.T) {
 func TestStrip_CountsWhatItDraws(t *testing.T) {
 	t.Parallel()
 	runs := []queue.StripRun{
-		{ID: 1, State: "succeeded", StartedAt: time.Unix(1, 0), Waited: time.Second, Took: 4 * time.Second},
-		{ID: 2, State: "failed", StartedAt: time.Unix(1, 0), Waited: 3 * time.Second, Took: 2 * time.Second},
-		{ID: 3, State: "canceled", StartedAt: time.Unix(1, 0), Took: time.Hour},
+		{ID: 1, State: "succeeded", StartedAt: time.Unix(1, 0), Waited: time.Second, EndedAt: time.Unix(5, 0)},
+		{ID: 2, State: "failed", StartedAt: time.Unix(1, 0), Waited: 3 * time.Second, EndedAt: time.Unix(3, 0)},
+		{ID: 3, State: "canceled", StartedAt: time.Unix(1, 0), EndedAt: time.Unix(3601, 0)},
 		{ID: 4, State: "running", StartedAt: time.Unix(1, 0)},
 		{ID: 5, State: "queued"},
 	}
 	got := (&server{}).stripOf(runs)
 	got.Bars = ""
 	want := strip{
-		Runs: 5, Failed: 1, Median: 4 * time.Second, P95: 4 * time.Second, Longest: 4 * time.Second, WaitMedian: time.Second, WaitP95: 3 * time.Second,
+		Runs: 5, Failed: 1, Median: 2 * time.Second, P95: 4 * time.Second, Longest: 4 * time.Second, WaitMedian: 0, WaitP95: 3 * time.Second,
 		Ended: 2, Started: 4, Active: 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -3,7 +3,7 @@
 -- Locks: none
 SELECT d.name, r.run_id, r.state, r.started_at,
        coalesce(extract(epoch FROM greatest(r.started_at - r.run_at, interval '0')) * 1000, 0)::bigint AS waited_ms,
-       coalesce(extract(epoch FROM r.finished_at - r.started_at) * 1000, 0)::bigint AS took_ms
+       r.finished_at
   FROM oarlock.dags d
  CROSS JOIN LATERAL (
        SELECT o.run_id, o.state, o.run_at, o.started_at, o.finished_at
