@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -128,13 +127,9 @@ func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, e
 }
 
 // typedParams reads texts by the types that the DAG declares. Defaults are left to the database, so that a request with
-// a key is the same whoever makes it. Who may not read DAGs sends texts, which the database takes for numbers and
-// booleans; lists and objects are then known by their brackets.
+// a key is the same whoever makes it. Who may not read DAGs sends texts.
 func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
-	params := make(map[string]any, len(given))
-	for k, text := range given {
-		params[k] = bracketed(text)
-	}
+	params := runview.LooseParams(given)
 	if len(given) == 0 {
 		return params, nil
 	}
@@ -153,15 +148,6 @@ func typedParams(ctx context.Context, store *queue.Store, name string, version i
 		params[k] = typed[k]
 	}
 	return params, nil
-}
-
-func bracketed(text string) any {
-	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
-		if raw := json.RawMessage(text); json.Valid(raw) {
-			return raw
-		}
-	}
-	return text
 }
 
 func badParams(spec *dagspec.Spec, err error, hint string) error {

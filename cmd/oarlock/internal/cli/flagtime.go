@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -32,13 +31,8 @@ func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time,
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, ok, err := absolute(flag, text, now, zone); ok || err != nil {
-		return at, err
-	}
-	if from, ok := strings.CutPrefix(text, "+"); ok {
-		if d, err := dagspec.ParseDuration(from); err == nil {
-			return now.Add(d.Std()), nil
-		}
+	if at, ok, err := runview.ReadUpcoming(text, now, zone); ok || err != nil {
+		return at, orNoZone(flag, text, err)
 	}
 	return time.Time{}, &usageError{
 		msg:  fmt.Sprintf("%s: %q is neither a time nor a duration from now on", flag, text),

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -124,10 +125,7 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 
 // rerunParams reads texts by the types that the DAG declares. Who may not read DAGs sends texts, as to enqueue.
 func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given map[string]string, latest bool) (map[string]any, error) {
-	params := make(map[string]any, len(given))
-	for name, text := range given {
-		params[name] = bracketed(text)
-	}
+	params := runview.LooseParams(given)
 	if len(given) == 0 {
 		return params, nil
 	}

@@ -1,0 +1,177 @@
+package runview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// ReadUpcoming is ReadTime for times to come: it also takes how long from now, as in +10m.
+func ReadUpcoming(text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
+	if at, ok, err := ReadTime(text, now, zone); ok || err != nil {
+		return at, ok, err
+	}
+	if from, ok := strings.CutPrefix(text, "+"); ok {
+		if d, err := dagspec.ParseDuration(from); err == nil {
+			return now.Add(d.Std()), true, nil
+		}
+	}
+	return time.Time{}, false, nil
+}
+
+// LooseParams are texts for a DAG whose definition the login may not read: the database takes texts for numbers and booleans,
+// and lists and objects are known by their brackets.
+func LooseParams(given map[string]string) map[string]any {
+	params := make(map[string]any, len(given))
+	for name, text := range given {
+		params[name] = text
+		if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+			if raw := json.RawMessage(text); json.Valid(raw) {
+				params[name] = raw
+			}
+		}
+	}
+	return params
+}
+
+// EnqueueCommand returns the command that makes a request with these params.
+func EnqueueCommand(r *queue.Request, params map[string]string) string {
+	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params)
+	if r.Key != "" {
+		command += " --key " + exactWord(r.Key)
+	}
+	if !r.RunAt.IsZero() {
+		command += " --at " + r.RunAt.UTC().Format(time.RFC3339)
+	}
+	if r.Priority != nil {
+		command += " --priority " + strconv.Itoa(*r.Priority)
+	}
+	if r.Queue != "" {
+		command += " --queue " + exactWord(r.Queue)
+	}
+	return command + textFlags("-l", r.Labels)
+}
+
+// RerunCommand returns the command that makes a new run of one that has ended, "" where there is none: a retry that changes
+// neither version nor params is of the same run.
+func RerunCommand(run queue.RunID, params map[string]string, latest bool) string {
+	if !latest && len(params) == 0 {
+		return ""
+	}
+	command := fmt.Sprintf("oarlock retry %d", run)
+	if latest {
+		command += " --latest"
+	}
+	return command + textFlags("-p", params)
+}
+
+func textFlags(flag string, texts map[string]string) (flags string) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		flags += " " + flag + " " + exactWord(name+"="+texts[name])
+	}
+	return flags
+}
+
+// exactWord is ShellWord for texts that must not change: what cannot be printed is written as bash and zsh read it.
+func exactWord(word string) string {
+	if word != "" && Printable(word) == word {
+		return ShellWord(word)
+	}
+	var b strings.Builder
+	for len(word) > 0 {
+		r, size := utf8.DecodeRuneInString(word)
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + word[:1])
+		case r == '\t' || r == utf8.RuneError || commandsTerminal(r):
+			for _, c := range []byte(word[:size]) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		default:
+			b.WriteString(word[:size])
+		}
+		word = word[size:]
+	}
+	return "$'" + b.String() + "'"
+}
+
+// EnqueueStatement returns the statement that makes a request.
+func EnqueueStatement(r *queue.Request) string {
+	args := []string{sqlText(r.DAG)}
+	if params := sqlJSON(r.Params); params != "'{}'" {
+		args = append(args, params)
+	}
+	if r.Key != "" {
+		args = append(args, "run_key => "+sqlText(r.Key))
+	}
+	if !r.RunAt.IsZero() {
+		args = append(args, "run_at => "+sqlText(r.RunAt.UTC().Format(time.RFC3339)))
+	}
+	if r.Priority != nil {
+		args = append(args, "priority => "+strconv.Itoa(*r.Priority))
+	}
+	if r.Queue != "" {
+		args = append(args, "queue => "+sqlText(r.Queue))
+	}
+	if len(r.Labels) > 0 {
+		args = append(args, "labels => "+sqlJSON(r.Labels))
+	}
+	return "SELECT oarlock.enqueue(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
+}
+
+// RerunStatement returns the statement that makes a new run of one that has ended.
+func RerunStatement(run queue.RunID, params map[string]any, latest bool) string {
+	args := []string{strconv.FormatInt(int64(run), 10)}
+	if len(params) > 0 {
+		args = append(args, sqlJSON(params))
+	}
+	if latest {
+		args = append(args, "latest => true")
+	}
+	return "SELECT oarlock.rerun(" + strings.Join(args, ", ") + ");" // sql-shown: what a page offers to copy
+}
+
+// sqlText is a literal of a text, whatever is in it.
+func sqlText(text string) string {
+	quoted := strings.ReplaceAll(text, "'", "''")
+	if Printable(text) == text {
+		return "'" + quoted + "'"
+	}
+	return "U&'" + escapeUnprintable(strings.ReplaceAll(quoted, `\`, `\\`), `\%04x`) + "'"
+}
+
+// sqlJSON is a literal of a value as JSON.
+func sqlJSON(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if v == nil || e.Encode(v) != nil {
+		return "'{}'"
+	}
+	text := escapeUnprintable(strings.TrimSpace(b.String()), `\u%04x`)
+	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+}
+
+// escapeUnprintable writes characters that a terminal would obey by their number. All of them have four digits at most.
+func escapeUnprintable(text, form string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || commandsTerminal(r) {
+			fmt.Fprintf(&b, form, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
