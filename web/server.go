@@ -105,6 +105,10 @@ func (s *server) routes() http.Handler {
 		handle("/runs/{run}/"+verb.String(), s.steerPage(verb))
 		post("/runs/{run}/"+verb.String(), s.steer(verb))
 	}
+	handle("/runs/{run}/again", s.againPage)
+	post("/runs/{run}/again", s.again)
+	handle("/dags/{dag}/enqueue", s.enqueuePage)
+	post("/dags/{dag}/enqueue", s.enqueue)
 	handle("/runs/{run}/steps/{step}", s.step)
 	handle("/runs/{run}/steps/{step}/log", s.logPage)
 	handle("/runs/{run}/steps/{step}/log.txt", s.logText)

@@ -43,6 +43,28 @@ func LooseParams(given map[string]string) map[string]any {
 	return params
 }
 
+// TypedParams reads texts by the types that the DAG declares, all others being left out. Of a run that is made again the others
+// are there already, so none of them is required.
+func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[string]any, error) {
+	asked := *spec
+	asked.ParamDefs = slices.Clone(spec.ParamDefs)
+	for i := range asked.ParamDefs {
+		if _, isGiven := given[asked.ParamDefs[i].Name]; again && !isGiven {
+			asked.ParamDefs[i].Required = false
+		}
+	}
+	typed, err := asked.ParamsFromText(given)
+	if err != nil {
+		return nil, err
+	}
+	for name := range typed {
+		if _, isGiven := given[name]; !isGiven {
+			delete(typed, name)
+		}
+	}
+	return typed, nil
+}
+
 // EnqueueCommand returns the command that makes a request with these params.
 func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params)

@@ -140,12 +140,8 @@ func typedParams(ctx context.Context, store *queue.Store, name string, version i
 		}
 		return nil, err
 	}
-	typed, err := spec.ParamsFromText(given)
-	if err != nil {
+	if params, err = runview.TypedParams(spec, given, false); err != nil {
 		return nil, badParams(spec, err, "`oarlock dag show "+name+"` lists the params")
-	}
-	for k := range params {
-		params[k] = typed[k]
 	}
 	return params, nil
 }

@@ -144,19 +144,8 @@ func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given 
 	if err != nil {
 		return nil, err
 	}
-	asked := *spec
-	asked.ParamDefs = slices.Clone(spec.ParamDefs)
-	for i := range asked.ParamDefs {
-		if _, isGiven := given[asked.ParamDefs[i].Name]; !isGiven {
-			asked.ParamDefs[i].Required = false // the run has it
-		}
-	}
-	typed, err := asked.ParamsFromText(given)
-	if err != nil {
+	if params, err = runview.TypedParams(spec, given, true); err != nil {
 		return nil, badParams(spec, err, "`oarlock dag show "+run.DAG+"` lists the params")
-	}
-	for name := range params {
-		params[name] = typed[name]
 	}
 	return params, nil
 }

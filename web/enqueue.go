@@ -1,0 +1,413 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Fields of what a request may say beside its params.
+const (
+	keyName      = "run.key"
+	atName       = "run.at"
+	priorityName = "run.priority"
+	queueName    = "run.queue"
+	labelsName   = "run.labels"
+	latestName   = "latest"
+	fromName     = "from"
+)
+
+// enqueueForm asks for a run of a DAG, or for one that has ended once more.
+type enqueueForm struct {
+	DAG     string
+	Run     *queue.Run // that is made again; nil: none
+	Latest  bool       // in the DAG's current version
+	Params  []*formField
+	Options []*formField
+	Command string // that does the same; "": there is none
+	SQL     string // "": something is wrong
+	Problem *refusal
+
+	spec    *dagspec.Spec     // nil where the login may not read it
+	before  map[string]string // params of Run
+	given   map[string]string
+	typed   map[string]any
+	request queue.Request
+}
+
+func (f *enqueueForm) page() page {
+	p := page{Title: f.Title(), Nav: "runs", Data: f, Crumbs: []crumb{{"Runs", "/runs"}, {f.DAG, (&runFilter{DAG: f.DAG}).path()}}}
+	if f.Run != nil {
+		p.Crumbs = append(p.Crumbs, crumb{fmt.Sprint(f.Run.ID), runPath(f.Run.ID)})
+	}
+	p.Crumbs = append(p.Crumbs, crumb{f.Title(), ""})
+	return p
+}
+
+// Title says what the form does.
+func (f *enqueueForm) Title() string {
+	if f.Run != nil {
+		return fmt.Sprintf("Run %d again", f.Run.ID)
+	}
+	return "Enqueue"
+}
+
+// Path is where the form stands, and where it is sent.
+func (f *enqueueForm) Path() string {
+	if f.Run != nil {
+		return runPath(f.Run.ID) + "/again"
+	}
+	return "/dags/" + url.PathEscape(f.DAG) + "/enqueue"
+}
+
+// Back is the page that the form was reached from.
+func (f *enqueueForm) Back() string {
+	if f.Run != nil {
+		return runPath(f.Run.ID)
+	}
+	return (&runFilter{DAG: f.DAG}).path()
+}
+
+// Opens reports whether an option is filled in, or wrong.
+func (f *enqueueForm) Opens() bool {
+	return slices.ContainsFunc(f.Options, func(o *formField) bool { return o.Value != "" })
+}
+
+// Given reports whether the reader filled in anything that can be wrong.
+func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
+
+// mayEnqueue refuses a login that may not ask for runs.
+func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
+	rights := s.rights(ctx)
+	if !rights.Submit && !rights.Admin {
+		return rights, &refusal{
+			status: http.StatusForbidden, message: "The login of this server may not ask for runs.",
+			hint: "Have an administrator grant oarlock_submit to it; a server with --read-only asks for none.",
+		}
+	}
+	return rights, nil
+}
+
+// currentSpec reads the current version of a DAG; nil where the login may not.
+func (s *server) currentSpec(ctx context.Context, dag string) (*dagspec.Spec, error) {
+	stored, err := s.store.GetDAG(ctx, dag, 0)
+	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	spec, err := dagspec.FromJSON(stored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("read DAG %s: %w", dag, err)
+	}
+	return spec, nil
+}
+
+// readEnqueue makes the form of a DAG from what was filled in, and from the run whose params it begins with.
+func (s *server) readEnqueue(r *http.Request, values url.Values) (*enqueueForm, error) {
+	rights, err := s.mayEnqueue(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	f := &enqueueForm{DAG: r.PathValue("dag")}
+	if f.spec, err = s.currentSpec(r.Context(), f.DAG); err != nil {
+		return nil, err
+	}
+	var begin map[string]string
+	if from := values.Get(fromName); from != "" {
+		id, err := strconv.ParseInt(from, 10, 64)
+		if err != nil {
+			return nil, badQuery(fromName, from)
+		}
+		run, err := s.store.Get(r.Context(), queue.RunID(id))
+		if err != nil {
+			return nil, err
+		}
+		if run.DAG != f.DAG {
+			return nil, &refusal{status: http.StatusBadRequest, message: fmt.Sprintf("Run %d is of another DAG.", id), hint: "Leave it out: from=" + from + "."}
+		}
+		begin = storedTexts(run, f.spec)
+	}
+	f.fill(values, begin)
+	f.addOptions(values, rights)
+	f.check(time.Now())
+	return f, nil
+}
+
+// readAgain makes the form of a run that has ended.
+func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, error) {
+	if _, err := s.mayEnqueue(r.Context()); err != nil {
+		return nil, err
+	}
+	id, err := parseRunID(r)
+	if err != nil {
+		return nil, err
+	}
+	f := &enqueueForm{Latest: values.Get(latestName) != ""}
+	if f.Run, err = s.store.Get(r.Context(), id); err != nil {
+		return nil, err
+	}
+	if !f.Run.Over() {
+		return nil, &refusal{status: http.StatusConflict, message: fmt.Sprintf("Run %d has not ended.", id), hint: "Wait for its end, or cancel it first."}
+	}
+	f.DAG = f.Run.DAG
+	if f.Latest {
+		f.spec, err = s.currentSpec(r.Context(), f.DAG)
+	} else if def, e := s.definition(r.Context(), f.DAG, f.Run.Version); e != nil || def != nil {
+		if err = e; err == nil {
+			f.spec = def.Spec
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.before = storedTexts(f.Run, f.spec)
+	f.fill(values, f.before)
+	f.check(time.Now())
+	return f, nil
+}
+
+// fill makes the fields of params. They begin with the texts of a run, and then have what was filled in.
+func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
+	texts := map[string]string{}
+	for name := range values {
+		param, ok := strings.CutPrefix(name, paramPrefix)
+		if ok || !slices.Contains([]string{fromName, latestName, onceField, looseName}, name) && !strings.HasPrefix(name, "run.") {
+			texts[param] = sentText(values.Get(name))
+		}
+	}
+	if f.spec == nil {
+		f.fillLoose(values, begin, texts)
+		return
+	}
+	f.given = map[string]string{}
+	for i := range f.spec.ParamDefs {
+		p := &f.spec.ParamDefs[i]
+		field := paramField(p)
+		text, sent := texts[p.Name]
+		delete(texts, p.Name)
+		if !sent {
+			text = begin[p.Name]
+		}
+		if p.Type != "string" && len(p.Enum) == 0 {
+			text = strings.TrimSpace(text)
+		}
+		was, had := f.before[p.Name]
+		if had {
+			field.Required, field.Usual, field.Kept = false, was, true
+		}
+		field.set(text)
+		f.Params = append(f.Params, field)
+		emptied := had && sent && p.Type == "string" && field.Kind != choiceField
+		if (text != "" || emptied) && (!had || text != sentText(was)) {
+			f.given[p.Name] = text
+		}
+	}
+	for name, text := range texts {
+		f.given[name] = text // unknown, which the check says
+	}
+}
+
+// fillLoose makes one field of all params, because their types cannot be read.
+func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
+	field := &formField{
+		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
+		Help: "Each on a line, as NAME=VALUE. A list or an object is JSON. The login of this server may not read what the DAG takes; the database checks it.",
+	}
+	f.Params = []*formField{field}
+	var err error
+	if values.Has(looseName) {
+		field.set(sentText(values.Get(looseName)))
+	} else {
+		all := map[string]string{}
+		for _, some := range []map[string]string{begin, texts} {
+			for name, text := range some {
+				all[name] = text
+			}
+		}
+		var lines string
+		lines, err = pairLines(all)
+		field.set(lines)
+		if f.Run != nil {
+			err = nil // what is left out stays as it is
+		}
+	}
+	pairs, wrong := readPairs(field.Value)
+	if err = errors.Join(err, wrong); err != nil {
+		field.Problem = err.Error()
+	}
+	f.given = map[string]string{}
+	for name, text := range pairs {
+		if was, had := f.before[name]; !had || was != text {
+			f.given[name] = text
+		}
+	}
+}
+
+// addOptions makes the fields that the DAG, or the role of the login, lets a request choose, and those that it chose all the same:
+// then the database refuses it.
+func (f *enqueueForm) addOptions(values url.Values, rights queue.Rights) {
+	free := rights.Admin || f.spec == nil
+	add := func(o *formField, offered bool) {
+		value := sentText(values.Get(o.Name))
+		if o.Name != labelsName {
+			value = strings.TrimSpace(value)
+		}
+		if o.set(value); offered || value != "" {
+			f.Options = append(f.Options, o)
+		}
+	}
+	add(&formField{Name: keyName, Label: "Run key", Kind: textField, Help: "The same request with the same key is one run. Without one the form has its own."}, true)
+	add(&formField{Name: atName, Label: "Not before", Kind: textField, Usual: "+10m, or 2026-11-20 06:00", Help: "In the zone of this server, where it has no offset."}, true)
+	highest := "100"
+	if !free && !f.spec.Allow.Priority {
+		highest = strconv.Itoa(f.spec.Priority)
+	}
+	add(&formField{Name: priorityName, Label: "Priority", Kind: numberField, Min: "-100", Max: highest, Step: "1", Help: "Higher goes first."}, true)
+	add(&formField{Name: queueName, Label: "Queue", Kind: textField}, free || f.spec.Allow.Queue)
+	add(&formField{Name: labelsName, Label: "Labels", Kind: linesField, Usual: "team=data", Help: "Each on a line, as NAME=VALUE."}, true)
+}
+
+// check reads what was filled in, says at each field what is wrong with it, and writes the command and the statement for it.
+func (f *enqueueForm) check(now time.Time) {
+	f.checkParams()
+	f.request = queue.Request{DAG: f.DAG, Params: f.typed, Manual: true}
+	for _, o := range f.Options {
+		if err := f.readOption(o, now); err != nil && o.Value != "" {
+			o.Problem = err.Error()
+		}
+	}
+	if f.Run != nil {
+		f.Command, f.SQL = runview.RerunCommand(f.Run.ID, f.given, f.Latest), runview.RerunStatement(f.Run.ID, f.typed, f.Latest)
+	} else {
+		f.Command, f.SQL = runview.EnqueueCommand(&f.request, f.given), runview.EnqueueStatement(&f.request)
+	}
+	if f.Wrong() {
+		f.SQL = ""
+	}
+}
+
+func (f *enqueueForm) checkParams() {
+	if f.typed = runview.LooseParams(f.given); f.spec == nil {
+		return
+	}
+	typed, err := runview.TypedParams(f.spec, f.given, f.Run != nil)
+	if err == nil {
+		f.typed = typed
+		return
+	}
+	problems, _ := errors.AsType[dagspec.ParamErrors](err)
+	for _, p := range problems {
+		at := slices.IndexFunc(f.Params, func(field *formField) bool { return field.Name == paramPrefix+p.Name })
+		if at >= 0 {
+			f.Params[at].Problem = p.Msg
+		} else {
+			f.Problem = &refusal{status: http.StatusUnprocessableEntity, message: fmt.Sprintf("Param %s: %s.", runview.InlineText(p.Name), p.Msg), hint: p.Hint}
+		}
+	}
+}
+
+// readOption reads a field into the request. Empty ones are left to the DAG.
+func (f *enqueueForm) readOption(o *formField, now time.Time) (err error) {
+	if o.Value == "" {
+		return nil
+	}
+	switch o.Name {
+	case keyName:
+		f.request.Key = o.Value
+	case queueName:
+		f.request.Queue = o.Value
+	case priorityName:
+		n, err := strconv.Atoi(o.Value)
+		if err != nil {
+			return errors.New("must be a whole number from -100 to 100")
+		}
+		f.request.Priority = &n
+	case labelsName:
+		f.request.Labels, err = readPairs(o.Value)
+	case atName:
+		at, ok, err := runview.ReadUpcoming(o.Value, now, time.Local)
+		if err != nil || !ok {
+			return errors.New("must be a time, as 2026-11-20 06:00 or 2026-11-20T06:00:00Z, or a duration from now on, as +10m")
+		}
+		f.request.RunAt = at
+	}
+	return err
+}
+
+// Wrong reports whether anything has to be mended before the form can be sent.
+func (f *enqueueForm) Wrong() bool {
+	isWrong := func(field *formField) bool { return field.Problem != "" }
+	return f.Problem != nil || slices.ContainsFunc(f.Params, isWrong) || slices.ContainsFunc(f.Options, isWrong)
+}
+
+// quiet takes back what is said of required params to a reader who has filled in nothing yet.
+func (f *enqueueForm) quiet() {
+	for _, p := range f.Params {
+		p.Problem = ""
+	}
+}
+
+func (s *server) enqueuePage(w http.ResponseWriter, r *http.Request) error {
+	return s.showEnqueue(w, r, s.readEnqueue)
+}
+
+func (s *server) againPage(w http.ResponseWriter, r *http.Request) error {
+	return s.showEnqueue(w, r, s.readAgain)
+}
+
+func (s *server) showEnqueue(w http.ResponseWriter, r *http.Request, read func(*http.Request, url.Values) (*enqueueForm, error)) error {
+	f, err := read(r, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	if !f.Given() {
+		f.quiet()
+	}
+	return s.render(w, r, "enqueue.html", f.page())
+}
+
+// enqueue asks for a run, and leads to it. Its key is the form's own unless there is another, so that a lost reply is one run.
+func (s *server) enqueue(r *http.Request) (answer, error) {
+	f, err := s.readEnqueue(r, r.PostForm)
+	if err != nil {
+		return answer{}, err
+	}
+	if f.request.Key == "" {
+		f.request.Key = "web-" + firstOf(r.PostForm.Get(onceField), newNonce())
+	}
+	return f.send(func() (queue.RunID, error) { return s.store.Enqueue(r.Context(), f.request) })
+}
+
+// again asks for a run that has ended once more, and leads to the new one.
+func (s *server) again(r *http.Request) (answer, error) {
+	f, err := s.readAgain(r, r.PostForm)
+	if err != nil {
+		return answer{}, err
+	}
+	return f.send(func() (queue.RunID, error) { return s.store.Rerun(r.Context(), f.Run.ID, f.typed, f.Latest) })
+}
+
+// send leads to the run that was asked for, or shows the form again with what is wrong.
+func (f *enqueueForm) send(ask func() (queue.RunID, error)) (answer, error) {
+	if !f.Wrong() {
+		id, err := ask()
+		if err == nil {
+			return answer{To: runPath(id)}, nil
+		}
+		if f.Problem = correctable(err); f.Problem == nil {
+			return answer{}, err
+		}
+	}
+	return answer{File: "enqueue.html", Page: f.page(), Status: http.StatusUnprocessableEntity}, nil
+}
