@@ -27,6 +27,9 @@ const (
 	fromName     = "from"
 )
 
+// enqueuePath is the form that asks for a run of a DAG.
+func enqueuePath(dag string) string { return "/dags/" + url.PathEscape(dag) + "/enqueue" }
+
 // enqueueForm asks for a run of a DAG, or for one that has ended once more.
 type enqueueForm struct {
 	DAG     string
@@ -67,7 +70,7 @@ func (f *enqueueForm) Path() string {
 	if f.Run != nil {
 		return runPath(f.Run.ID) + "/again"
 	}
-	return "/dags/" + url.PathEscape(f.DAG) + "/enqueue"
+	return enqueuePath(f.DAG)
 }
 
 // Back is the page that the form was reached from.
@@ -89,7 +92,7 @@ func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 // mayEnqueue refuses a login that may not ask for runs.
 func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	rights := s.rights(ctx)
-	if !rights.Submit && !rights.Admin {
+	if !rights.Submit {
 		return rights, &refusal{
 			status: http.StatusForbidden, message: "The login of this server may not ask for runs.",
 			hint: "Have an administrator grant oarlock_submit to it; a server with --read-only asks for none.",

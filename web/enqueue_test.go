@@ -47,6 +47,7 @@ func TestEnqueue_HasAFieldForEachType(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})
 	b.putForm(t)
+	wantMarkup(t, b.page(t, "/runs?dag=form", http.StatusOK), `href="/dags/form/enqueue"`)
 	page := b.page(t, "/dags/form/enqueue", http.StatusOK)
 	wantMarkup(t, page,
 		`name="param.day" type="text" value="" placeholder="" autocomplete="off" pattern="\d{4}-\d{2}" minlength="7" required aria-describedby="param.day-help"`,
@@ -213,6 +214,9 @@ func TestEnqueue_IsForWhomTheDatabaseLets(t *testing.T) {
 		b.fail(t, id, "x")
 		if page := b.page(t, runPath(id), http.StatusOK); strings.Contains(page, "/again") {
 			t.Errorf("%s is offered to run again", name)
+		}
+		if page := b.page(t, "/runs?dag=report", http.StatusOK); strings.Contains(page, "/enqueue") {
+			t.Errorf("%s is offered to ask for a run", name)
 		}
 		for _, path := range []string{"/dags/report/enqueue", runPath(id) + "/again"} {
 			wantTexts(t, b.page(t, path, http.StatusForbidden), "may not ask for runs")

@@ -29,6 +29,7 @@ type runsData struct {
 	Slots   slots
 	Verbs   []bulkVerb  // that the runs may be asked for; none where the login may not
 	Filter  [][2]string // that "all that match" stands for
+	Enqueue string      // path of the form of the DAG that is filtered for; "": there is none
 }
 
 // chip adds a state to the filter, or takes it away.
@@ -138,6 +139,9 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	}
 	if s.rights(ctx).Submit {
 		d.Verbs, d.Filter = bulkVerbs, f.parts()
+		if f.DAG != "" {
+			d.Enqueue = enqueuePath(f.DAG)
+		}
 	}
 	if g, err := s.glances.get(ctx); err == nil && g.Seen {
 		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), slotsOf(g.Workers)

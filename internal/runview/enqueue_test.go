@@ -20,6 +20,7 @@ func TestEnqueueCommand_IsWhatPeopleType(t *testing.T) {
 	}
 	got += "\n" + EnqueueCommand(r, map[string]string{"n": "7", "day": "o'clock"}) + "\n" + EnqueueStatement(r)
 	got += "\n" + RerunCommand(41, nil, false) + RerunCommand(41, map[string]string{"n": "7"}, true) + "\n" + RerunStatement(41, nil, false) + "\n" + RerunStatement(41, map[string]any{"n": 7}, true)
+	// sql-shown: what a page offers to copy
 	want := `oarlock enqueue etl
 SELECT oarlock.enqueue('etl');
 oarlock enqueue etl -p 'day=o'\''clock' -p n=7 --key 'it'\''s' --at 2026-11-20T05:00:00Z --priority -5 --queue big -l 'team=a b'
