@@ -28,7 +28,7 @@ const (
 )
 
 // enqueuePath is the form that asks for a run of a DAG.
-func enqueuePath(dag string) string { return "/dags/" + url.PathEscape(dag) + "/enqueue" }
+func enqueuePath(dag string) string { return dagPath(dag) + "/enqueue" }
 
 // enqueueForm asks for a run of a DAG, or for one that has ended once more.
 type enqueueForm struct {
@@ -49,9 +49,11 @@ type enqueueForm struct {
 }
 
 func (f *enqueueForm) page() page {
-	p := page{Title: f.Title(), Nav: "runs", Data: f, Crumbs: []crumb{{"Runs", "/runs"}, {f.DAG, (&runFilter{DAG: f.DAG}).path()}}}
+	p := page{Title: f.Title() + " " + f.DAG, Nav: "runs", Data: f, Crumbs: []crumb{{"Runs", "/runs"}, {f.DAG, (&runFilter{DAG: f.DAG}).path()}}}
 	if f.Run != nil {
-		p.Crumbs = append(p.Crumbs, crumb{fmt.Sprint(f.Run.ID), runPath(f.Run.ID)})
+		p.Crumbs = append(p.Crumbs, crumb{fmt.Sprint(f.Run.ID), f.Back()})
+	} else if f.spec != nil {
+		p.Nav, p.Crumbs = "dags", []crumb{{"DAGs", "/dags"}, {f.DAG, f.Back()}}
 	}
 	p.Crumbs = append(p.Crumbs, crumb{f.Title(), ""})
 	return p
@@ -77,6 +79,9 @@ func (f *enqueueForm) Path() string {
 func (f *enqueueForm) Back() string {
 	if f.Run != nil {
 		return runPath(f.Run.ID)
+	}
+	if f.spec != nil {
+		return dagPath(f.DAG)
 	}
 	return (&runFilter{DAG: f.DAG}).path()
 }

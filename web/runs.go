@@ -29,7 +29,7 @@ type runsData struct {
 	Slots   slots
 	Verbs   []bulkVerb  // that the runs may be asked for; none where the login may not
 	Filter  [][2]string // that "all that match" stands for
-	Enqueue string      // path of the form of the DAG that is filtered for; "": there is none
+	Enqueue string      // path of the form of the DAG that is filtered for, or of all DAGs; "": there is none
 }
 
 // chip adds a state to the filter, or takes it away.
@@ -137,10 +137,12 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 			return d, err
 		}
 	}
-	if s.rights(ctx).Submit {
+	if rights := s.rights(ctx); rights.Submit {
 		d.Verbs, d.Filter = bulkVerbs, f.parts()
 		if f.DAG != "" {
 			d.Enqueue = enqueuePath(f.DAG)
+		} else if rights.Read {
+			d.Enqueue = "/dags"
 		}
 	}
 	if g, err := s.glances.get(ctx); err == nil && g.Seen {
