@@ -13,7 +13,7 @@ export default async ({ open, clicks, page, until, press, tabTo, world, expect }
 	await press('Enter')
 	await until('only its runs are left', () => location.search.includes('deploy-web') &&
 		[...document.querySelectorAll('[data-row] a.dag')].every((e) => e.textContent === 'deploy-web'))
-	expect.equal(await page.locator('[data-row]').count(), 3)
+	expect.equal(await page.locator('[data-row]').count(), 4)
 	await open('/runs?q=state:nonsense', 400)
 	expect.equal(await page.getByRole('alert').count(), 1, 'a filter that means nothing is told')
 }
