@@ -156,14 +156,17 @@ func (f *formField) Empty() string {
 	return "default: " + runview.InlineText(f.Usual)
 }
 
+// ID is the field's name as an id of HTML.
+func (f *formField) ID() string { return strings.ReplaceAll(f.Name, ".", "-") }
+
 // Described are the ids of what is said of the field.
 func (f *formField) Described() string {
 	var ids []string
 	if f.Problem != "" {
-		ids = append(ids, f.Name+"-problem")
+		ids = append(ids, f.ID()+"-problem")
 	}
 	if f.Help != "" {
-		ids = append(ids, f.Name+"-help")
+		ids = append(ids, f.ID()+"-help")
 	}
 	return strings.Join(ids, " ")
 }

@@ -53,9 +53,9 @@ func TestEnqueue_HasAFieldForEachType(t *testing.T) {
 	wantMarkup(t, b.page(t, "/dags/form", http.StatusOK), `<a class="btn" href="/dags/form/enqueue">Enqueue…</a>`)
 	page := b.page(t, "/dags/form/enqueue", http.StatusOK)
 	wantMarkup(t, page,
-		`name="param.day" type="text" value="" placeholder="" autocomplete="off" pattern="\d{4}-\d{2}" minlength="7" required aria-describedby="param.day-help"`,
+		`name="param.day" type="text" value="" placeholder="" autocomplete="off" pattern="\d{4}-\d{2}" minlength="7" required aria-describedby="param-day-help"`,
 		`name="param.limit" type="number" value="" placeholder="3" autocomplete="off" min="1" max="10" step="1"`, `name="param.ratio" type="number" value="" placeholder="" autocomplete="off" step="any"`,
-		`<option value="">default: true</option><option value="true">true</option>`, `<option value="&lt;small&gt;">`, `<textarea id="param.more"`)
+		`<option value="">default: true</option><option value="true">true</option>`, `<option value="&lt;small&gt;">`, `<textarea id="param-more"`)
 	wantTexts(t, page, "day string, required", "<b>which</b> month", "oarlock enqueue form", "Run key", "Queue", "Labels")
 	if strings.Contains(page, "aria-invalid") {
 		t.Error("an empty form says what is wrong with it")
@@ -121,7 +121,8 @@ func TestEnqueue_SaysAtTheFieldWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %d", name, w.Code)
 		}
 		wantTexts(t, page, c.says)
-		wantMarkup(t, page, `aria-invalid="true" aria-describedby="`+name+`-problem`, `id="`+name+`-problem"`)
+		id := strings.ReplaceAll(name, ".", "-")
+		wantMarkup(t, page, `aria-invalid="true" aria-describedby="`+id+`-problem`, `id="`+id+`-problem"`)
 		if shown := html.UnescapeString(page); !strings.Contains(shown, `value="`+c.value+`"`) && !strings.Contains(shown, "\n"+c.value+"</textarea>") {
 			t.Errorf("%s: %s is not kept:\n%s", name, c.value, page)
 		}
@@ -141,7 +142,7 @@ func TestEnqueue_BeginsWithARunOrAnAddress(t *testing.T) {
 	b.putForm(t)
 	b.enqueue(t, queue.Request{DAG: "form", Params: map[string]any{"day": "2026-10", "limit": 7, "more": []int{1}, "note": "it's\n\"so\""}})
 	page := b.page(t, "/dags/form/enqueue?from=1&limit=8&run.key=k'1", http.StatusOK)
-	wantMarkup(t, page, `value="2026-10"`, `value="8"`, "<textarea id=\"param.note\"", "\nit&#39;s\n&#34;so&#34;</textarea>")
+	wantMarkup(t, page, `value="2026-10"`, `value="8"`, "<textarea id=\"param-note\"", "\nit&#39;s\n&#34;so&#34;</textarea>")
 	wantTexts(t, page,
 		`oarlock enqueue form -p day=2026-10 -p limit=8 -p 'more=[1]' -p $'note=it\'s\n"so"' --key 'k'\''1'`,
 		`SELECT oarlock.enqueue('form', '{"day":"2026-10","limit":8,"more":[1],"note":"it''s\n\"so\""}', run_key => 'k''1');`)
