@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 
@@ -61,17 +62,17 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 		}
 		return answer{}, &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load its page again."}
 	}
-	if nonce := r.PostForm.Get(onceField); nonce != "" {
-		return s.onlyOnce(r, nonce, do)
+	if r.PostForm.Get(onceField) != "" {
+		return s.onlyOnce(r, do)
 	}
 	return do(r)
 }
 
 // onlyOnce acts for the first of several posts of one form, and answers the others alike. A form that was shown again may be
-// sent again, as may one whose action failed for certain.
-func (s *server) onlyOnce(r *http.Request, nonce string, do action) (answer, error) {
+// sent again, as may one whose action failed for certain, and one in which somebody changed something.
+func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // stays if do panics
-	key := r.URL.Path + " " + nonce
+	key := sha256.Sum256([]byte(r.URL.Path + "?" + r.PostForm.Encode()))
 	if before, taken := s.acted.putNew(key, mine); taken {
 		select {
 		case <-before.done:

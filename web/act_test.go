@@ -50,6 +50,10 @@ func TestPost_ActsOnce(t *testing.T) {
 			t.Errorf("%d, acted %d times", w.Code, acted)
 		}
 	}
+	if post(t, h, "/do", onceField, "a", "now", "1"); acted != 2 {
+		t.Errorf("a form that was changed: acted %d times", acted)
+	}
+	acted = 1
 	failed, answered = queue.ErrUnknown, answer{}
 	for range 2 {
 		if w := post(t, h, "/do", onceField, "b"); w.Code != http.StatusServiceUnavailable || acted != 2 {

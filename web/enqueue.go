@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -221,9 +222,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 			f.given[p.Name] = text
 		}
 	}
-	for name, text := range texts {
-		f.given[name] = text // unknown, which the check says
-	}
+	maps.Copy(f.given, texts) // unknown ones are left, which the check says
 }
 
 // fillLoose makes one field of all params, because their types cannot be read.
@@ -239,9 +238,7 @@ func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]strin
 	} else {
 		all := map[string]string{}
 		for _, some := range []map[string]string{begin, texts} {
-			for name, text := range some {
-				all[name] = text
-			}
+			maps.Copy(all, some)
 		}
 		var lines string
 		lines, err = pairLines(all)

@@ -89,7 +89,9 @@ func TestEnqueue_MakesARun(t *testing.T) {
 	got := []any{string(r.Params), r.Key, r.Trigger, r.Queue, r.Priority, r.Labels, r.State}
 	want := []any{
 		`{"day": "2026-11", "full": false, "kind": "<small>", "more": {"a": [1]}, "note": "'><script>alert(1)</script> # / ? % ` + "\u202e" + ` 🦀\nsecond", "once": "x", "limit": 7, "ratio": 0.5}`,
-		"web-n1", "manual", "etl", -5, map[string]string{"team": "a b", "x": "1"}, "scheduled",
+		"web-n1", "manual", "etl", -5,
+		map[string]string{"team": "a b", "x": "1"},
+		"scheduled",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,8 +49,8 @@ type server struct {
 	glances cached[glance]
 	doctors cached[examined]
 	dags    kept[dagVersion, *queue.Definition]
-	said    kept[failure, []logLine] // what a task wrote last that failed
-	acted   kept[string, *onceDone]  // by forms that act once
+	said    kept[failure, []logLine]           // what a task wrote last that failed
+	acted   kept[[sha256.Size]byte, *onceDone] // by forms that act once
 	hub     *hub
 }
 

@@ -1,7 +1,6 @@
 package runview
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -175,13 +174,10 @@ func sqlText(text string) string {
 
 // sqlJSON is a literal of a value as JSON.
 func sqlJSON(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if v == nil || e.Encode(v) != nil {
+	if v == nil {
 		return "'{}'"
 	}
-	text := escapeUnprintable(strings.TrimSpace(b.String()), `\u%04x`)
+	text := escapeUnprintable(CompactJSON(v), `\u%04x`)
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 

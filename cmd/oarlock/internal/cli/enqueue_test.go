@@ -20,7 +20,7 @@ func TestEnqueue_TakesTheCommandsOfPages(t *testing.T) {
 	command := runview.EnqueueCommand(&queue.Request{DAG: "etl", Key: "-k", RunAt: at, Priority: new(-5), Queue: "big", Labels: map[string]string{"team": "a b"}}, params)
 	o := enqueueOptions{at: at.Format(time.RFC3339)}
 	for command, want := range map[string][]string{
-		command: {"enqueue", "--param=dash=-p", "--param=day=it's 2026", `--param=more={"a": ["$HOME"]}`, "--key=-k", "--at=" + o.at, "--priority=-5", "--queue=big", "--label=team=a b", "--", "etl"},
+		command:                                {"enqueue", "--param=dash=-p", "--param=day=it's 2026", `--param=more={"a": ["$HOME"]}`, "--key=-k", "--at=" + o.at, "--priority=-5", "--queue=big", "--label=team=a b", "--", "etl"},
 		runview.RerunCommand(41, params, true): {"retry", "--latest", "--param=dash=-p", "--param=day=it's 2026", `--param=more={"a": ["$HOME"]}`, "--", "41"},
 	} {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
