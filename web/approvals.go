@@ -18,6 +18,7 @@ type approvalsData struct {
 	Rows    []approvalRow
 	More    bool
 	Command string
+	Acts    bool // the login may decide those that have a command
 }
 
 // approvalRow is an approval that waits.
@@ -42,7 +43,8 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 
 // readApprovals reads those that the login may decide, or all that it may see.
 func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
-	data := &approvalsData{All: !mine, Command: "oarlock approvals --all"}
+	rights := s.rights(ctx)
+	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: rights.Submit || rights.Admin}
 	if mine {
 		data.Command = "oarlock approvals"
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -16,7 +17,19 @@ func TestApprovals_ShowWhatWaits(t *testing.T) {
 	b.ask(t, run)
 	wantTexts(t, b.page(t, "/approvals", http.StatusOK),
 		"report #1 confirm", "Release it? See <b>ticket</b>", "waits for 5m0", "times out", "in 1h59m", "ticket, required", "note",
-		"oarlock approve 1 confirm -i ticket=", "postgres or an administrator", "oarlock approvals --all")
+		"oarlock approve 1 confirm -i ticket=", "postgres or an administrator", "oarlock approvals --all", "Decide…")
+	wantMarkup(t, b.page(t, "/approvals", http.StatusOK), `href="/runs/1/approve?step=confirm"`)
+}
+
+func TestApprovals_OfAServerThatReadsOfferNoDecision(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{ReadOnly: true})
+	b.ask(t, b.enqueue(t, queue.Request{}))
+	page := b.page(t, "/approvals", http.StatusOK)
+	wantTexts(t, page, "oarlock approve 1 confirm")
+	if strings.Contains(page, "Decide…") {
+		t.Error("it leads to a form that it refuses")
+	}
 }
 
 func TestRegions_AreRenderedAlone(t *testing.T) {

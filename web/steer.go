@@ -366,7 +366,11 @@ func (d *steerData) fillRetry(p *runPage) {
 	}{
 		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
 	} {
-		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, ""), c.mode == d.Ask.Mode})
+		step := d.Ask.Step // stays chosen from one to the other of those that take one
+		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
+			step = ""
+		}
+		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, step), c.mode == d.Ask.Mode})
 	}
 	if d.Ask.Mode == dagrun.RetryFrom || d.Ask.Mode == dagrun.RetryStep {
 		for i := range p.steps {

@@ -44,7 +44,9 @@ func TestSteer_AsksARun(t *testing.T) {
 		b.wantAsked(t, run+"/cancel", "run 1: cancel applied (canceled)", onceField, "a")
 	}
 	wantTexts(t, b.page(t, run+"/retry", http.StatusOK), "oarlock retry 1", "These run again: load, confirm.")
-	wantTexts(t, b.page(t, run+"/retry?mode=from&step=confirm", http.StatusOK), "oarlock retry 1 --from confirm", "These run again: confirm.")
+	from := b.page(t, run+"/retry?mode=from&step=confirm", http.StatusOK)
+	wantTexts(t, from, "oarlock retry 1 --from confirm", "These run again: confirm.")
+	wantMarkup(t, from, `href="`+run+`/retry?mode=step&amp;step=confirm">One step alone`, `href="`+run+`/retry?mode=all">Everything`)
 	wantTexts(t, b.page(t, run+"/retry?mode=from", http.StatusOK), "Choose the step to begin with.")
 	b.wantAsked(t, run+"/retry", "load: retry asked for, its next driver decides", "mode", "step", "step", "load")
 	want := `pause {} refused; resume {} refused; cancel {"now": false} applied; retry load {"mode": "step", "generation": 2}`
