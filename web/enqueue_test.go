@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/sha256"
 	"html"
 	"net/http"
 	"net/url"
@@ -77,7 +78,7 @@ func TestEnqueue_MakesARun(t *testing.T) {
 	if again := b.post(t, "/dags/form/enqueue", full...).Header().Get("Location"); again != run || run == "" {
 		t.Errorf("a form sent twice led to %q and %q: %s", run, again, plainText(first.Body.String()))
 	}
-	b.server.acted = kept[string, *onceDone]{} // as of a server that began anew
+	b.server.acted = kept[[sha256.Size]byte, *onceDone]{} // as of a server that began anew
 	if again := b.post(t, "/dags/form/enqueue", full[:len(full)-2]...).Header().Get("Location"); again != run {
 		t.Errorf("a form whose answer was lost led to %q, not %q", again, run)
 	}

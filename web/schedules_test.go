@@ -270,7 +270,7 @@ func TestBackfill_PreviewsAndIsMadeOnce(t *testing.T) {
 	}
 	first, made := b.follow(t, b.post(t, at, append(span, "params", `{"n": 7}`)...))
 	wantTexts(t, made, "nightly#3 of etl", "goes on from", "2 runs", "n=7", "decided", "oarlock schedules show etl 'nightly#3'", "Cancel backfill…")
-	if again, _ := b.follow(t, b.post(t, at, span...)); again != first || first != "/schedules/etl/nightly%233" {
+	if again, _ := b.follow(t, b.post(t, at, append(span, "params", `{"n": 7}`)...)); again != first || first != "/schedules/etl/nightly%233" {
 		t.Errorf("%s, then %s", first, again)
 	}
 	wantTexts(t, b.page(t, nightlyPath, http.StatusOK), "Backfills under way", "nightly#3", "0 %")
