@@ -18,6 +18,14 @@ type Rights struct {
 	Admin  bool // steer all runs, DAGs, queues and workers
 }
 
+// Steers reports whether the login may steer what owner has: a run that it submitted, a schedule. "" is nobody's own.
+func (r Rights) Steers(owner string) bool {
+	return r.Admin || r.Submit && owner != "" && owner == r.Login
+}
+
+// Acts reports whether the login may ask for anything at all.
+func (r Rights) Acts() bool { return r.Submit || r.Admin }
+
 // Rights reads what the user may do.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])

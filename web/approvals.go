@@ -43,8 +43,7 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 
 // readApprovals reads those that the login may decide, or all that it may see.
 func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
-	rights := s.rights(ctx)
-	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: rights.Submit || rights.Admin}
+	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: s.rights(ctx).Acts()}
 	if mine {
 		data.Command = "oarlock approvals"
 	}

@@ -17,24 +17,28 @@ type dagVersion struct {
 	number int
 }
 
-// definition reads a version of a DAG; nil where the login may not.
+// definition is readDefinition for a version that is given, which never changes and so is kept.
 func (s *server) definition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	key := dagVersion{dag, version}
 	if def, ok := s.dags.get(key); ok {
 		return def, nil
 	}
+	def, err := s.readDefinition(ctx, dag, version)
+	if def != nil {
+		s.dags.put(key, def)
+	}
+	return def, err
+}
+
+// readDefinition reads a version of a DAG, 0 the current one; nil where the login may not.
+func (s *server) readDefinition(ctx context.Context, dag string, version int) (*queue.Definition, error) {
 	stored, err := s.store.GetDAG(ctx, dag, version)
 	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	def, err := definitionIn(stored)
-	if err != nil {
-		return nil, err
-	}
-	s.dags.put(key, def)
-	return def, nil
+	return definitionIn(stored)
 }
 
 func (p *runPage) spec() *dagspec.Spec {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,17 +110,15 @@ func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 
 // currentSpec reads the current version of a DAG; nil where the login may not.
 func (s *server) currentSpec(ctx context.Context, dag string) (*dagspec.Spec, error) {
-	stored, err := s.store.GetDAG(ctx, dag, 0)
-	if refused, ok := errors.AsType[*queue.Error](err); ok && denied[refused.Code] {
-		return nil, nil
-	} else if err != nil {
+	return specIn(s.readDefinition(ctx, dag, 0))
+}
+
+// specIn is the spec of a definition, nil of none.
+func specIn(def *queue.Definition, err error) (*dagspec.Spec, error) {
+	if def == nil {
 		return nil, err
 	}
-	spec, err := dagspec.FromJSON(stored.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("read DAG %s: %w", dag, err)
-	}
-	return spec, nil
+	return def.Spec, err
 }
 
 // readEnqueue makes the form of a DAG from what was filled in, and from the run whose params it begins with.
@@ -172,10 +171,8 @@ func (s *server) readAgain(r *http.Request, values url.Values) (*enqueueForm, er
 	f.DAG = f.Run.DAG
 	if f.Latest {
 		f.spec, err = s.currentSpec(r.Context(), f.DAG)
-	} else if def, e := s.definition(r.Context(), f.DAG, f.Run.Version); e != nil || def != nil {
-		if err = e; err == nil {
-			f.spec = def.Spec
-		}
+	} else {
+		f.spec, err = specIn(s.definition(r.Context(), f.DAG, f.Run.Version))
 	}
 	if err != nil {
 		return nil, err
@@ -389,7 +386,7 @@ func (s *server) enqueue(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if f.request.Key == "" {
-		f.request.Key = "web-" + firstOf(r.PostForm.Get(onceField), newNonce())
+		f.request.Key = "web-" + cmp.Or(r.PostForm.Get(onceField), newNonce())
 	}
 	return f.send(func() (queue.RunID, error) { return s.store.Enqueue(r.Context(), f.request) })
 }

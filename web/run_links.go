@@ -93,7 +93,7 @@ func (q *taskQuery) address(v url.Values) {
 // The methods below are the links of a page. Each leads to the same page, but for what it names.
 
 // Steers reports whether the page offers to steer the run.
-func (p *runPage) Steers() bool { return maySteer(p.Rights, &p.Run.Run) }
+func (p *runPage) Steers() bool { return p.Rights.Steers(p.Run.SubmittedBy) }
 
 // dagLink is the page of the run's DAG, or its runs where the login may not read DAGs.
 func (p *runPage) dagLink() string {

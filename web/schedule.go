@@ -155,7 +155,7 @@ func (s *server) readSchedule(ctx context.Context, k scheduleKey) (*schedulePage
 		return nil, err
 	}
 	now := time.Now()
-	p := &schedulePage{scheduleRow: scheduleRowOf(found, now), Past: past, May: !past && s.maySteer(ctx, found), MoreFires: len(fires) > firesShown}
+	p := &schedulePage{scheduleRow: scheduleRowOf(found, now), Past: past, May: !past && s.rights(ctx).Steers(found.Owner), MoreFires: len(fires) > firesShown}
 	for i := range fires[:min(len(fires), firesShown)] {
 		p.Fires = append(p.Fires, fireRowOf(&fires[i], found.Timezone))
 	}

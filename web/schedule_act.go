@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -11,16 +10,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// maySteer reports whether the login may pause and trigger a schedule: an administrator any, others their own.
-func (s *server) maySteer(ctx context.Context, of *queue.Schedule) bool {
-	rights := s.rights(ctx)
-	return rights.Admin || rights.Submit && of.Owner != "" && of.Owner == rights.Login
-}
-
 // steered reads the schedule that a request is about, and refuses one that the login may not steer.
 func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
-	if err == nil && !s.maySteer(r.Context(), found) {
+	if err == nil && !s.rights(r.Context()).Steers(found.Owner) {
 		return nil, &refusal{
 			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": the login of this server steers none but its own.",
 			hint: "Have an administrator grant oarlock_admin to it; a server with --read-only steers none.",
@@ -35,7 +28,7 @@ func correctable(err error) *refusal {
 		return known
 	}
 	said, ok := errors.AsType[*queue.Error](err)
-	if !ok || denied[said.Code] || !strings.HasPrefix(said.Code, "OA") || errors.Is(err, queue.ErrNotFound) {
+	if !ok || denied[said.Code] || !strings.HasPrefix(said.Code, ownCode) || errors.Is(err, queue.ErrNotFound) {
 		return nil
 	}
 	return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}

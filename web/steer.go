@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,11 +59,6 @@ type steerData struct {
 type retryChoice struct {
 	Title, Path string
 	On          bool
-}
-
-// maySteer reports whether the login may steer a run, so that a page offers to.
-func maySteer(rights queue.Rights, r *queue.Run) bool {
-	return rights.Admin || rights.Submit && r.SubmittedBy == rights.Login
 }
 
 // steerPage shows what a request would do, with the form that sends it.
@@ -166,7 +162,7 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 	case dagrun.VerbCancel:
 		ask.Now = form.Get("now") != ""
 	case dagrun.VerbRetry:
-		if ask.Mode, err = dagrun.ParseRetryMode(firstOf(form.Get("mode"), dagrun.RetryFailed.String())); err != nil {
+		if ask.Mode, err = dagrun.ParseRetryMode(cmp.Or(form.Get("mode"), dagrun.RetryFailed.String())); err != nil {
 			return ask, "", badQuery("mode", form.Get("mode"))
 		}
 		if one := ask.Mode == dagrun.RetryFrom || ask.Mode == dagrun.RetryStep; one && ask.Step == "" {
@@ -190,13 +186,6 @@ func needsStep(verb dagrun.Verb) bool {
 	return verb == dagrun.VerbApprove || verb == dagrun.VerbReject || verb == dagrun.VerbMark
 }
 
-func firstOf(text, usual string) string {
-	if text == "" {
-		return usual
-	}
-	return text
-}
-
 // inputsOf are the inputs that were answered, and the comment; nil for none.
 func inputsOf(form url.Values) any {
 	inputs := map[string]string{}
@@ -215,7 +204,7 @@ func inputsOf(form url.Values) any {
 }
 
 func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
-	if ask.As, err = dagrun.ParseState(firstOf(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
+	if ask.As, err = dagrun.ParseState(cmp.Or(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
 		return "", badQuery("as", form.Get("as"))
 	}
 	text := strings.TrimSpace(form.Get("outputs"))
@@ -242,7 +231,7 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 	}
 	d := &steerData{
 		Run: p.Run, Ask: ask, Title: steerTitles[ask.Verb], Target: fmt.Sprintf("run %d", ask.Run), Back: p.Query.address(), dagLink: p.dagLink(),
-		Command: runview.AskCommand(&ask), May: maySteer(p.Rights, &p.Run.Run),
+		Command: runview.AskCommand(&ask), May: p.Steers(),
 	}
 	if ask.Step != "" {
 		if p.summary(ask.Step) == nil {
@@ -300,24 +289,22 @@ func (s *server) fillCancel(ctx context.Context, p *runPage, d *steerData) (err 
 	if len(pending) > 0 {
 		d.Effects = append(d.Effects, "These never start: "+named(pending))
 	}
-	if spec := p.spec(); spec != nil && !p.Run.StartedAt.IsZero() && (spec.HandlerOn.Abort != nil || spec.HandlerOn.Exit != nil) {
-		d.Handlers = true
-		d.Effects = append(d.Effects, "Its handlers run then: "+strings.Join(cancelHandlers(spec.HandlerOn.Abort != nil, spec.HandlerOn.Exit != nil), ", ")+".")
+	var handlers []string
+	if spec := p.spec(); spec != nil && !p.Run.StartedAt.IsZero() {
+		if spec.HandlerOn.Abort != nil {
+			handlers = append(handlers, "@abort")
+		}
+		if spec.HandlerOn.Exit != nil {
+			handlers = append(handlers, "@exit")
+		}
+	}
+	if d.Handlers = len(handlers) > 0; d.Handlers {
+		d.Effects = append(d.Effects, "Its handlers run then: "+named(handlers))
 	}
 	if !p.Run.Over() {
 		d.Canceled, err = s.findCancel(ctx, &p.Run.Run)
 	}
 	return err
-}
-
-func cancelHandlers(abort, exit bool) (all []string) {
-	if abort {
-		all = append(all, "@abort")
-	}
-	if exit {
-		all = append(all, "@exit")
-	}
-	return all
 }
 
 // named lists steps by name, some of many.
@@ -346,7 +333,7 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 	if d.Question = task.Approval; d.Question == nil {
 		return &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
 	}
-	d.May = d.Question.MayDecide && (p.Rights.Submit || p.Rights.Admin)
+	d.May = d.Question.MayDecide && p.Rights.Acts()
 	d.Effects = runview.QuestionLines(d.Question)
 	return nil
 }
@@ -437,7 +424,7 @@ type decision struct {
 }
 
 // Acts reports whether the page offers any action at all: an approver need not be able to steer the run.
-func (p *runPage) Acts() bool { return p.Rights.Submit || p.Rights.Admin }
+func (p *runPage) Acts() bool { return p.Rights.Acts() }
 
 // Decide is the form of the approval in the panel.
 func (p *runPage) Decide(n *panel) decision {
