@@ -30,13 +30,11 @@ type bulkVerb struct {
 	States []string
 }
 
-var unfinished = []string{"scheduled", "queued", "running", "waiting", "paused"}
-
 var bulkVerbs = []bulkVerb{
 	{dagrun.VerbRetry, "Retry what failed", []string{"failed"}},
-	{dagrun.VerbPause, "Pause", unfinished},
+	{dagrun.VerbPause, "Pause", runview.UnfinishedStates},
 	{dagrun.VerbResume, "Resume", []string{"paused"}},
-	{dagrun.VerbCancel, "Cancel", unfinished},
+	{dagrun.VerbCancel, "Cancel", runview.UnfinishedStates},
 }
 
 // bulkData is what the page shows that asks several runs for something: before, which they would be; afterwards, what became of it.

@@ -57,16 +57,20 @@ type versionRow struct {
 
 // dag shows a DAG in its current version.
 func (s *server) dag(w http.ResponseWriter, r *http.Request) error {
-	data, err := s.readDAG(r.Context(), r.PathValue("dag"), 0, r.URL.Query().Get("step"))
+	data, err := s.readDAG(r.Context(), r.PathValue("dag"), 0)
 	if err != nil {
 		return err
 	}
+	if err := s.describe(data, r.URL.Query().Get("step")); err != nil {
+		return err
+	}
+	data.Rights = s.rights(r.Context())
 	history, err := s.store.DAGHistory(r.Context(), data.Name)
 	if err != nil {
 		return err
 	}
 	for i := range history {
-		data.Versions = append(data.Versions, s.versionRowOf(&history[i]))
+		data.Versions = append(data.Versions, versionRowOf(&history[i]))
 	}
 	strips, err := s.store.Strips(r.Context(), []string{data.Name}, pageStrip)
 	if err != nil {
@@ -76,7 +80,7 @@ func (s *server) dag(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, "dag.html", page{Title: data.Name, Nav: "dags", Data: data, Crumbs: []crumb{{"DAGs", "/dags"}, {data.Name, ""}}})
 }
 
-func (s *server) versionRowOf(d *queue.DAG) versionRow {
+func versionRowOf(d *queue.DAG) versionRow {
 	row := versionRow{DAG: d, Path: versionPath(d.Name, d.Version)}
 	if d.Version > 1 {
 		row.Diff = diffPath(d.Name, d.Version-1, d.Version)
@@ -92,30 +96,34 @@ func diffPath(dag string, from, to int) string {
 	return fmt.Sprintf("%s/diff/%d..%d", dagPath(dag), from, to)
 }
 
-// readDAG reads a version of a DAG, 0 the current one, with what its definition says.
-func (s *server) readDAG(ctx context.Context, name string, version int, step string) (*dagData, error) {
+// readDAG reads a version of a DAG, 0 the current one.
+func (s *server) readDAG(ctx context.Context, name string, version int) (*dagData, error) {
 	stored, err := s.store.GetDAG(ctx, name, version)
 	if err != nil {
 		return nil, err
 	}
-	data := &dagData{DAGVersion: stored, Path: dagPath(name), Rights: s.rights(ctx), Command: "oarlock dag show " + runview.ShellWord(name)}
-	def, err := definitionIn(stored)
+	return &dagData{DAGVersion: stored, Path: dagPath(name), Command: "oarlock dag show " + runview.ShellWord(name)}, nil
+}
+
+// describe shows what the definition says: its graph and params, and all of one step.
+func (s *server) describe(data *dagData, step string) error {
+	def, err := definitionIn(data.DAGVersion)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	data.Steps, data.Step = def.Graph.Len(), step
 	if named := def.Spec.Named(step); named != nil {
 		if data.Defined, err = indented(named); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	view := graphview.FromSpec(def.Spec, def.Graph)
 	view.Name = ""
 	if len(graphview.Fold(view, graphFold).Nodes) <= maxCards {
 		data.Graph = drawn(graphview.Fragment(view, func(n graphview.Node) (string, bool) {
-			href, err := s.below(dagPath(name), "step", n.ID)
+			href, err := s.below(data.Path, "step", n.ID)
 			if err != nil {
-				return s.options.Base + dagPath(name), false
+				return s.options.Base + data.Path, false
 			}
 			return href, n.ID == step
 		}))
@@ -123,7 +131,7 @@ func (s *server) readDAG(ctx context.Context, name string, version int, step str
 	for i := range def.Spec.ParamDefs {
 		data.Params = append(data.Params, paramRowOf(&def.Spec.ParamDefs[i]))
 	}
-	return data, nil
+	return nil
 }
 
 const graphFold = 8 // like tasks that a graph draws before it folds them
@@ -175,7 +183,7 @@ func (s *server) dagVersion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	data, err := s.readDAG(r.Context(), r.PathValue("dag"), number, "")
+	data, err := s.readDAG(r.Context(), r.PathValue("dag"), number)
 	if err != nil {
 		return err
 	}
@@ -319,23 +327,20 @@ func partsOf(v *queue.DAGVersion) (*specParts, error) {
 		return nil, fmt.Errorf("read version %d of DAG %s: %w", v.Version, v.Name, err)
 	}
 	p := &specParts{parts: map[string]map[string]json.RawMessage{}}
-	for _, of := range [][2]string{{"params", "param"}, {"steps", "step"}} {
-		key, word := of[0], of[1]
+	for _, of := range []struct{ key, word, name string }{{"params", "param", "name"}, {"steps", "step", "id"}} {
 		var listed []map[string]json.RawMessage
-		if raw := whole[key]; len(raw) > 0 {
+		if raw := whole[of.key]; len(raw) > 0 {
 			if err := json.Unmarshal(raw, &listed); err != nil {
-				return nil, fmt.Errorf("read the %s of version %d of DAG %s: %w", key, v.Version, v.Name, err)
+				return nil, fmt.Errorf("read the %s of version %d of DAG %s: %w", of.key, v.Version, v.Name, err)
 			}
 		}
-		delete(whole, key)
+		delete(whole, of.key)
 		for _, part := range listed {
 			var name string
-			for _, id := range []string{"id", "name"} {
-				if name == "" {
-					_ = json.Unmarshal(part[id], &name) // a part without a name is none of these
-				}
+			if err := json.Unmarshal(part[of.name], &name); err != nil {
+				return nil, fmt.Errorf("read the %s of version %d of DAG %s: %w", of.key, v.Version, v.Name, err)
 			}
-			p.add(word+" "+runview.InlineText(name), part)
+			p.add(of.word+" "+runview.InlineText(name), part)
 		}
 	}
 	p.add("the DAG", whole)
@@ -349,13 +354,8 @@ func (p *specParts) add(name string, part map[string]json.RawMessage) {
 
 // keys are those of a part, and of what it was, in order.
 func (p *specParts) keys(name string, was map[string]json.RawMessage) []string {
-	all := map[string]bool{}
-	for key := range was {
-		all[key] = true
-	}
-	for key := range p.parts[name] {
-		all[key] = true
-	}
+	all := maps.Clone(was)
+	maps.Copy(all, p.parts[name])
 	return slices.Sorted(maps.Keys(all))
 }
 

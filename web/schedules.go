@@ -33,11 +33,7 @@ func scheduleFilterOf(query url.Values) scheduleFilter {
 
 // path of the page that shows what the filter picks, below the base.
 func (f scheduleFilter) path() (string, error) {
-	query, err := queryOf([]any{"dag", f.DAG, "q", f.Find, "after", f.After})
-	if query != "" {
-		query = "?" + query
-	}
-	return "/schedules" + query, err
+	return withQuery("/schedules", "dag", f.DAG, "q", f.Find, "after", f.After)
 }
 
 func (f scheduleFilter) command() string {
@@ -181,11 +177,7 @@ func scheduleRowOf(s *queue.Schedule, now time.Time) scheduleRow {
 
 // Path of its page, or of a page about it such as /drop.
 func (r scheduleRow) Path(about string) (string, error) {
-	query, err := queryOf([]any{"owner", r.Owner})
-	if query != "" {
-		query = "?" + query
-	}
-	return "/schedules/" + url.PathEscape(r.DAG) + "/" + url.PathEscape(r.Name) + about + query, err
+	return withQuery("/schedules/"+url.PathEscape(r.DAG)+"/"+url.PathEscape(r.Name)+about, "owner", r.Owner)
 }
 
 // Command is a command line about it: schedules show.

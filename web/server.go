@@ -228,13 +228,19 @@ func served(err error) error {
 // below is a path below the base with a query of pairs of name and value. Values that are empty are left out; a []string gives
 // its name once for each.
 func (s *server) below(route string, pairs ...any) (string, error) {
+	path, err := withQuery(route, pairs...)
+	return s.options.Base + path, err
+}
+
+// withQuery is a path, which may have a query, with more of it.
+func withQuery(path string, pairs ...any) (string, error) {
 	query, err := queryOf(pairs)
 	if err != nil || query == "" {
-		return s.options.Base + route, err
+		return path, err
 	}
 	mark := "?"
-	if strings.Contains(route, "?") {
+	if strings.Contains(path, "?") {
 		mark = "&"
 	}
-	return s.options.Base + route + mark + query, nil
+	return path + mark + query, nil
 }

@@ -3,12 +3,13 @@ package runview
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
+
+// UnfinishedStates are those of runs that have not ended.
+var UnfinishedStates = []string{"scheduled", "queued", "running", "waiting", "paused"}
 
 // AskCommand returns the command that asks a run for the same.
 func AskCommand(a *queue.Ask) string {
@@ -44,7 +45,7 @@ func AskCommand(a *queue.Ask) string {
 }
 
 // pairFlags gives each value of an object by a flag: NAME=VALUE, text as it is and all else as JSON.
-func pairFlags(flag string, values any) (flags string) {
+func pairFlags(flag string, values any) string {
 	raw, err := json.Marshal(values)
 	if err != nil {
 		return ""
@@ -53,14 +54,15 @@ func pairFlags(flag string, values any) (flags string) {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	texts := make(map[string]string, len(all))
+	for name, value := range all {
 		var text string
-		if json.Unmarshal(all[name], &text) != nil {
-			text = string(all[name])
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
 		}
-		flags += " " + flag + " " + ShellWord(name+"="+text)
+		texts[name] = text
 	}
-	return flags
+	return textFlags(flag, texts, ShellWord)
 }
 
 // Outcome says what became of a request: a word for it, and what follows that word.

@@ -66,7 +66,7 @@ func TypedParams(spec *dagspec.Spec, given map[string]string, again bool) (map[s
 
 // EnqueueCommand returns the command that makes a request with these params.
 func EnqueueCommand(r *queue.Request, params map[string]string) string {
-	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params)
+	command := "oarlock enqueue " + exactWord(r.DAG) + textFlags("-p", params, exactWord)
 	if r.Key != "" {
 		command += " --key " + exactWord(r.Key)
 	}
@@ -79,7 +79,7 @@ func EnqueueCommand(r *queue.Request, params map[string]string) string {
 	if r.Queue != "" {
 		command += " --queue " + exactWord(r.Queue)
 	}
-	return command + textFlags("-l", r.Labels)
+	return command + textFlags("-l", r.Labels, exactWord)
 }
 
 // RerunCommand returns the command that makes a new run of one that has ended, "" where there is none: a retry that changes
@@ -92,12 +92,13 @@ func RerunCommand(run queue.RunID, params map[string]string, latest bool) string
 	if latest {
 		command += " --latest"
 	}
-	return command + textFlags("-p", params)
+	return command + textFlags("-p", params, exactWord)
 }
 
-func textFlags(flag string, texts map[string]string) (flags string) {
+// textFlags gives each text by a flag: NAME=VALUE, quoted.
+func textFlags(flag string, texts map[string]string, quote func(string) string) (flags string) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		flags += " " + flag + " " + exactWord(name+"="+texts[name])
+		flags += " " + flag + " " + quote(name+"="+texts[name])
 	}
 	return flags
 }

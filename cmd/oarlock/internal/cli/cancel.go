@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -24,8 +25,6 @@ var askExits = []exitNote{
 
 const askAbout = `RUN is a number or @latest. With several, there is one line for each, and the highest exit status counts. Without
 a RUN the flags select runs, newest first. Submitters reach their own runs, administrators all.`
-
-var unfinished = []string{"scheduled", "queued", "running", "waiting", "paused"}
 
 func newCancelCommand(e *env) *cli.Command {
 	return &cli.Command{
@@ -50,7 +49,7 @@ worker to end the run, and the answer says so. A STEP is canceled with all that 
 			exits: append(slices.Clip(askExits), lateNote),
 		}.String(),
 		Action: func(c *cli.Context) error {
-			a, err := newAsking(c, e, dagrun.VerbCancel, unfinished)
+			a, err := newAsking(c, e, dagrun.VerbCancel, runview.UnfinishedStates)
 			if err != nil {
 				return err
 			}

@@ -127,7 +127,7 @@ func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, e
 }
 
 // typedParams reads texts by the types that the DAG declares. Defaults are left to the database, so that a request with
-// a key is the same whoever makes it. Who may not read DAGs sends texts.
+// a key is the same whoever makes it. A login that may not read DAGs sends texts.
 func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {

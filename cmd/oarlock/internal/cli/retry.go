@@ -123,7 +123,7 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 	}
 }
 
-// rerunParams reads texts by the types that the DAG declares. Who may not read DAGs sends texts, as to enqueue.
+// rerunParams reads texts by the types that the DAG declares. A login that may not read DAGs sends texts, as to enqueue.
 func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given map[string]string, latest bool) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {
