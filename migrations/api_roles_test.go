@@ -57,6 +57,8 @@ var roleCalls = map[string]may{
 	"UPDATE oarlock.queues SET max_queued = 0":                                                      {no, no, no, no},
 	"SELECT * FROM oarlock.identity()":                                                              {"", "", "", ""},
 	"SELECT oarlock.cron_times('@daily')":                                                           {"", "", "", ""},
+	"SELECT oarlock.who()":                                                                          {"", "", "", ""},
+	"SELECT oarlock.actor()":                                                                        {no, no, no, no},
 	"SELECT oarlock.make_timing('@daily')":                                                          {no, no, no, no},
 	"SELECT oarlock.next_time(NULL, now())":                                                         {no, no, no, no},
 	"SELECT oarlock.vouch()":                                                                        {no, no, "", no},

@@ -47,7 +47,7 @@ func (w *writing) send(ctx context.Context) error {
 	w.sent = false
 	return w.store.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		w.sent = true
-		return w.do(ctx, conn)
+		return asActor(ctx, conn, w.do)
 	})
 }
 
@@ -56,7 +56,7 @@ func (w *writing) settle(ctx context.Context) (done bool, err error) {
 	if !w.sent {
 		return false, nil
 	}
-	err = w.store.with(ctx, w.again)
+	err = w.store.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return asActor(ctx, conn, w.again) })
 	if pglink.Classify(err) == pglink.Permanent {
 		w.answer = err
 		return true, nil

@@ -92,7 +92,7 @@ func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
 		&r.Labels, (*zeronull.Text)(&r.Key), &r.Trigger, &r.Epoch, (*zeronull.Text)(&r.Worker), &r.SubmittedBy,
 		(*zeronull.Int8)(&r.Parent), (*zeronull.Int8)(&r.Root), (*zeronull.Int8)(&r.RetryOf), &counts,
 		&r.RunAt, &r.LogicalAt, &r.CreatedAt, (*zeronull.Timestamptz)(&r.StartedAt), (*zeronull.Timestamptz)(&r.FinishedAt),
-		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt),
+		(*zeronull.Text)(&r.Schedule), (*zeronull.Timestamptz)(&r.PreviousLogicalAt), (*zeronull.Text)(&r.Actor),
 	}
 	if err = row.Scan(append(columns, more...)...); err == nil {
 		r.Counts, err = decodeCounts(counts)

@@ -42,7 +42,7 @@ func newFan(t *testing.T, n int) (*desk, queue.RunID) {
 		       CASE WHEN state = 'succeeded' THEN jsonb_build_object('rows', i::text) END, 'worker-a', 0,
 		       CASE WHEN state = 'replaced' THEN '{"generation": 1, "rule": 0, "first_alt": 1, "count": 1}'::jsonb END
 		  FROM generate_series(1, $2::int) i
-		 CROSS JOIN LATERAL (SELECT now() - interval '1 h' + i * interval '1 h' / $2::int AS b) x
+		 CROSS JOIN LATERAL (SELECT now() - interval '1 h 4 s' + i * interval '1 h' / $2::int AS b) x
 		 CROSS JOIN LATERAL (SELECT 0 AS alt, CASE i % 100 WHEN 1 THEN 'failed' WHEN 2 THEN 'replaced' WHEN 3 THEN 'running' ELSE 'succeeded' END AS state
 		                     UNION ALL SELECT 1, 'succeeded' WHERE i % 100 = 2) y
 		 WHERE i % 100 <> 4`

@@ -40,6 +40,16 @@ type Run struct {
 
 	Schedule          string    // the name of the schedule that made the run, "" where none did
 	PreviousLogicalAt time.Time // the time of that schedule before LogicalAt
+
+	Actor string // for whom SubmittedBy asked, where that login signs people in; "": for itself
+}
+
+// AskedBy is who asked for the run, as other records have it.
+func (r *Run) AskedBy() string {
+	if r.Actor == "" {
+		return r.SubmittedBy
+	}
+	return r.Actor + " via " + r.SubmittedBy
 }
 
 // Over says whether the run has ended. A retry opens it again.

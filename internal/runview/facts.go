@@ -86,7 +86,7 @@ func Facts(d RunDetail) (facts []Fact) {
 	}
 	add("labels", words(LabelText(labels)))
 	add("key", words(InlineText(r.Key)))
-	asked := " by " + InlineText(r.SubmittedBy)
+	asked := " by " + InlineText(r.AskedBy())
 	if r.Trigger != "sql" && r.Trigger != "" {
 		asked += ", " + r.Trigger
 	}

@@ -38,6 +38,8 @@ type RunJSON struct {
 
 	Schedule          *string    `json:"schedule"` // that made it
 	PreviousLogicalAt *time.Time `json:"previous_logical_at"`
+
+	Actor *string `json:"actor"` // for whom submitted_by asked, where that login signs people in
 }
 
 // StatusJSON is a run with its tasks.
@@ -84,7 +86,7 @@ func NewRunJSON(r *queue.Run) RunJSON {
 		RunKey: TextOrNull(r.Key), Trigger: r.Trigger, SubmittedBy: r.SubmittedBy, Epoch: r.Epoch, Worker: TextOrNull(r.Worker),
 		Parent: RunOrNull(r.Parent), RetryOf: RunOrNull(r.RetryOf), RunAt: TimeOrNull(r.RunAt), LogicalAt: TimeOrNull(r.LogicalAt),
 		CreatedAt: TimeOrNull(r.CreatedAt), StartedAt: TimeOrNull(r.StartedAt), FinishedAt: TimeOrNull(r.FinishedAt),
-		Schedule: TextOrNull(r.Schedule), PreviousLogicalAt: TimeOrNull(r.PreviousLogicalAt),
+		Schedule: TextOrNull(r.Schedule), PreviousLogicalAt: TimeOrNull(r.PreviousLogicalAt), Actor: TextOrNull(r.Actor),
 	}
 	if j.Labels == nil {
 		j.Labels = map[string]string{}

@@ -92,8 +92,8 @@ func (s *storyBuilder) add(at time.Time, e StoryEvent) {
 
 func (s *storyBuilder) addBeginning() {
 	r := s.run
-	asked := fmt.Sprintf("asked for by %s: %s version %d", r.SubmittedBy, r.DAG, r.Version)
-	s.add(r.CreatedAt, StoryEvent{Kind: "enqueued", By: TextOrNull(r.SubmittedBy), Message: asked})
+	asked := fmt.Sprintf("asked for by %s: %s version %d", r.AskedBy(), r.DAG, r.Version)
+	s.add(r.CreatedAt, StoryEvent{Kind: "enqueued", By: TextOrNull(r.AskedBy()), Message: asked})
 	started := "started"
 	if r.Generation > 1 {
 		started = fmt.Sprintf("started again, generation %d", r.Generation)

@@ -57,7 +57,7 @@ BEGIN
       FROM (VALUES
         ('enqueue enqueue_many rerun cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
         ('control_status control_list run_status run_list task_status waiting_approvals run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('identity cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('identity cron_times who', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
         ('run_head step_summaries task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts log_window read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),

@@ -36,6 +36,30 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'oarlock')
     OR EXISTS (SELECT FROM unnest(roles) r WHERE pg_has_role(session_user, to_regrole(r)::oid, 'MEMBER'));
 
+-- A program that signs people in by itself, a web server, asks for them with one login. It says for whom by a setting of its
+-- transaction, oarlock.actor, which counts only where the login is a member of oarlock_web: anybody can set it. What it names
+-- is recorded and decides nothing: whose a run is, and who may do what, goes by the login.
+CREATE FUNCTION oarlock.actor() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN (SELECT left(regexp_replace(a.name, '[[:cntrl:]]', ' ', 'g'), 200) FROM (SELECT nullif(current_setting('oarlock.actor', true), '') AS name) a
+         WHERE a.name IS NOT NULL AND oarlock.is_one_of('oarlock_web'));
+
+-- Who asks, as it is recorded.
+CREATE FUNCTION oarlock.who() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURN coalesce(oarlock.actor() || ' via ' || session_user, session_user);
+-- +goose StatementBegin
+COMMENT ON FUNCTION oarlock.who IS $$Who asks, as it is recorded: the login, or `NAME via LOGIN` where a member of `oarlock_web` has set `oarlock.actor` for its transaction. Of anybody else the setting counts for nothing. It decides nothing: whose a run is, and who may do what, goes by the login.
+
+```sql
+SELECT set_config('oarlock.actor', 'ana@example.org', true), oarlock.who();
+```$$;
+-- +goose StatementEnd
+
+-- For whom a run was asked for, by the login that submitted it; null for that login itself.
+ALTER TABLE oarlock.runs ADD COLUMN actor text;
+ALTER TABLE oarlock.runs ALTER COLUMN actor SET DEFAULT CASE WHEN current_setting('oarlock.actor', true) <> '' THEN oarlock.actor() END;
+
 -- The same of another role; no role of that name is none of them. Not one expression, which would be planned anew at each call.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.role_is_one_of(name text, VARIADIC roles text[]) RETURNS bool
@@ -880,5 +904,8 @@ DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
 DROP FUNCTION oarlock.sees_all();
 DROP FUNCTION oarlock.operates();
 DROP FUNCTION oarlock.role_is_one_of(text, text[]);
+ALTER TABLE oarlock.runs DROP COLUMN actor;
+DROP FUNCTION oarlock.who();
+DROP FUNCTION oarlock.actor();
 DROP FUNCTION oarlock.is_one_of(text[]);
 DROP VIEW oarlock.error_codes;

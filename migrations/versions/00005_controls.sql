@@ -482,9 +482,9 @@ END $$;
 -- +goose StatementEnd
 
 -- The one way for a request to reach a run. The row of the run is locked first, so a request is either before its end, and
--- then the flush that would end it finds the inbox changed, or after it. It is the session user's, unless something else here asks.
+-- then the flush that would end it finds the inbox changed, or after it. It is of who asks, unless something else here does.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb, by text DEFAULT session_user) RETURNS oarlock.answer
+CREATE FUNCTION oarlock.request_control(run bigint, step text, item text, verb text, args jsonb, by text DEFAULT oarlock.who()) RETURNS oarlock.answer
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -701,7 +701,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT (a).* FROM (SELECT oarlock.answer_of(c) AS a FROM oarlock.controls c
       JOIN oarlock.runs r USING (run_id)
-     WHERE c.control_id = control AND (r.submitted_by = session_user OR c.by = session_user OR oarlock.sees_all()) OFFSET 0) answered;
+     WHERE c.control_id = control AND (r.submitted_by = session_user OR c.by IN (session_user, oarlock.who()) OR oarlock.sees_all()) OFFSET 0) answered;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin

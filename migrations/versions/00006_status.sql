@@ -98,7 +98,7 @@ CREATE FUNCTION oarlock.run_status(run bigint) RETURNS TABLE (
     id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz,
-    schedule text, previous_logical_at timestamptz)
+    schedule text, previous_logical_at timestamptz, actor text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
     SELECT r.run_id, r.uid, d.name, r.version, r.generation,
@@ -106,7 +106,7 @@ BEGIN ATOMIC
            CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
            r.tolerated, l.queue, l.priority, r.params, r.labels, r.run_key, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at, r.schedule,
-           r.previous_at
+           r.previous_at, r.actor
       FROM oarlock.visible_run(run) r
       JOIN oarlock.dags d USING (dag_id)
       JOIN oarlock.lanes l USING (lane_id)

@@ -126,7 +126,7 @@ BEGIN
         RAISE EXCEPTION 'dag % has no version % that could be the oldest', dag, oldest USING ERRCODE = 'OA013', HINT = 'name one from 1 to the current version: oarlock dag versions DAG';
     END IF;
     UPDATE oarlock.dags d
-       SET paused_by = CASE paused WHEN true THEN coalesce(d.paused_by, session_user) WHEN false THEN NULL ELSE d.paused_by END,
+       SET paused_by = CASE paused WHEN true THEN coalesce(d.paused_by, oarlock.who()) WHEN false THEN NULL ELSE d.paused_by END,
            paused_at = CASE paused WHEN true THEN coalesce(d.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE d.paused_at END,
            removed_at = CASE removed WHEN true THEN coalesce(d.removed_at, clock_timestamp()) WHEN false THEN NULL ELSE d.removed_at END,
            oldest_version = coalesce(oldest, d.oldest_version)
@@ -163,7 +163,7 @@ BEGIN
     END IF;
     INSERT INTO oarlock.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     UPDATE oarlock.queues q
-       SET paused_by = CASE paused WHEN true THEN coalesce(q.paused_by, session_user) WHEN false THEN NULL ELSE q.paused_by END,
+       SET paused_by = CASE paused WHEN true THEN coalesce(q.paused_by, oarlock.who()) WHEN false THEN NULL ELSE q.paused_by END,
            paused_at = CASE paused WHEN true THEN coalesce(q.paused_at, clock_timestamp()) WHEN false THEN NULL ELSE q.paused_at END,
            max_running = coalesce(set_queue.max_running, q.max_running), max_queued = coalesce(set_queue.max_queued, q.max_queued)
      WHERE q.name = queue;
@@ -187,7 +187,7 @@ BEGIN
         SELECT w.worker_id, w.channel FROM oarlock.workers w
          WHERE (w.name = worker OR w.worker_id::text = worker) AND w.state IN ('live', 'draining')
     ), ordered AS (
-        INSERT INTO oarlock.worker_orders (worker_id, desired, by) SELECT a.worker_id, 'draining', session_user FROM asked a
+        INSERT INTO oarlock.worker_orders (worker_id, desired, by) SELECT a.worker_id, 'draining', oarlock.who() FROM asked a
     ) SELECT count(*), count(pg_notify(a.channel, 'drain')) INTO found_workers FROM asked a;
     RETURN found_workers;
 END $$;

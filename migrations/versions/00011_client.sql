@@ -51,7 +51,7 @@ CREATE TYPE oarlock.run_info AS (
     id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
     labels jsonb, run_key text, trigger text, epoch int, worker text, submitted_by text, parent bigint, root bigint, retry_of bigint,
     counts jsonb, run_at timestamptz, logical_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz,
-    schedule text, previous_logical_at timestamptz
+    schedule text, previous_logical_at timestamptz, actor text
 );
 COMMENT ON TYPE oarlock.run_info IS 'A run in a list: the columns of run_status.';
 
@@ -132,7 +132,7 @@ BEGIN
       FROM (SELECT oarlock.answer_of(c) AS answer, CASE c.verb WHEN 'child_ended' THEN c.args - 'outputs' ELSE c.args END AS args
               FROM oarlock.controls c
               JOIN oarlock.runs r USING (run_id)
-             WHERE c.run_id = control_list.run AND (r.submitted_by = session_user OR c.by = session_user OR oarlock.sees_all())
+             WHERE c.run_id = control_list.run AND (r.submitted_by = session_user OR c.by IN (session_user, oarlock.who()) OR oarlock.sees_all())
              ORDER BY c.control_id DESC LIMIT 1000) newest
      ORDER BY (newest.answer).id;
 END $$;

@@ -918,7 +918,7 @@ DECLARE
     s oarlock.schedules := oarlock.lock_schedule(dag, name, owner);
 BEGIN
     UPDATE oarlock.schedules x
-       SET paused_by = session_user, paused_at = coalesce(x.paused_at, clock_timestamp()), pause_note = coalesce(left(note, 1000), x.pause_note)
+       SET paused_by = oarlock.who(), paused_at = coalesce(x.paused_at, clock_timestamp()), pause_note = coalesce(left(note, 1000), x.pause_note)
      WHERE x.schedule_id = s.schedule_id;
     DELETE FROM oarlock.agenda a WHERE a.kind = 'schedule' AND a.id = s.schedule_id;
 END $$;
@@ -978,7 +978,7 @@ BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = s.dag_id;
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.forget_time(s, at);
-    made := oarlock.make_run(s, d, at, 'manual', 'triggered by ' || session_user);
+    made := oarlock.make_run(s, d, at, 'manual', 'triggered by ' || oarlock.who());
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;
