@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -55,7 +56,7 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{pool: c.Pool, pollOnly: c.PollOnly, meter: c.Meter, fresh: c.FreshPaths, beside: c.Direct != "", shortage: shortage{patience: shortagePatience, tryPatience: occupyPatience}}
 	if s.pool == nil {
-		options := pglink.Options{MaxConns: max(c.MaxConns, defaultMaxConns), PooledConns: c.FewConns}
+		options := pglink.Options{MaxConns: cmp.Or(c.MaxConns, defaultMaxConns), PooledConns: c.FewConns}
 		if c.OwnSchema {
 			options.Probe, options.Unprepared = checkSchema, true
 		}

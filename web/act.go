@@ -99,7 +99,7 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 	case a.Status >= http.StatusBadRequest:
 		outcome = "asked again"
 	}
-	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "client", r.RemoteAddr, "outcome", outcome)
+	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "user", nameOf(r.Context()), "client", r.RemoteAddr, "outcome", outcome)
 }
 
 // newNonce names a form, so that it acts once.

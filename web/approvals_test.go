@@ -11,8 +11,8 @@ import (
 func TestApprovals_ShowWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})
-	wantTexts(t, b.page(t, "/approvals", http.StatusOK), "No approval waits that this server's login may see.")
-	wantTexts(t, b.page(t, "/approvals?mine=1", http.StatusOK), "No approval waits for this server's login.")
+	wantTexts(t, b.page(t, "/approvals", http.StatusOK), "No approval waits that this login may see.")
+	wantTexts(t, b.page(t, "/approvals?mine=1", http.StatusOK), "No approval waits for this login.")
 	run := b.enqueue(t, queue.Request{})
 	b.ask(t, run)
 	wantTexts(t, b.page(t, "/approvals", http.StatusOK),

@@ -1,9 +1,10 @@
 // Package web serves pages about runs to browsers: the list of runs, each run with its steps and their logs, and the approvals
 // that wait.
 //
-// Handler is given a store and answers GET and HEAD: no request changes anything in the database. The caller serves it on an
-// address that only this machine reaches, because nobody signs in: a page shows all that the store's login may see. A request
-// must name a loopback host, or one of Options.Hosts, so that no other site's page reads it under a name of its own.
+// Handler is given a store, and its pages show and do what the login of that store may. The caller serves it on an address that
+// only this machine reaches, because nobody signs in. NewSite is for other machines: people prove who they are, and the pages
+// of the login that is theirs, or acts for their role, answer them. What changes anything is a form, which acts once; GET only
+// reads. A request must name a loopback host, or one of Options.Hosts, so that no other site's page reads it under a name of its own.
 //
 // Pages are rendered on the server from the folder template, and complete without JavaScript. The script adds local times,
 // keys, copy buttons and live updates. A part of a page that live updates replace is a region: a template named PAGE#REGION,

@@ -101,7 +101,7 @@ func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
 	rights := s.rights(ctx)
 	if !rights.Submit {
 		return rights, &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not ask for runs.",
+			status: http.StatusForbidden, message: "This login may not ask for runs.",
 			hint: "Have an administrator grant oarlock_submit to it; a server with --read-only asks for none.",
 		}
 	}
@@ -226,7 +226,7 @@ func (f *enqueueForm) fill(values url.Values, begin map[string]string) {
 func (f *enqueueForm) fillLoose(values url.Values, begin, texts map[string]string) {
 	field := &formField{
 		Name: looseName, Label: "Params", Kind: linesField, Usual: "NAME=VALUE",
-		Help: "Each on a line, as NAME=VALUE. A list or an object is JSON. The login of this server may not read what the DAG takes; the database checks it.",
+		Help: "Each on a line, as NAME=VALUE. A list or an object is JSON. This login may not read what the DAG takes; the database checks it.",
 	}
 	f.Params = []*formField{field}
 	var err error

@@ -24,6 +24,9 @@ func (s *server) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header())
+		if s.secure {
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		defer s.recover(w, r)
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
@@ -31,9 +34,9 @@ func (s *server) guard(next http.Handler) http.Handler {
 			s.answerError(w, r, &refusal{
 				status: http.StatusMethodNotAllowed, message: runview.InlineText(r.Method) + " is not served.", hint: "Load a page, or send a form of one.",
 			})
-		case !s.serves(r.Host):
+		case !s.serves(r.Host) && !isProbe(r.URL.Path, s.options.Base): // supervisors ask by address
 			_ = sayLine(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"This server does not answer for the host %q. Open it as localhost or 127.0.0.1 with its port.", runview.InlineText(r.Host)))
+				"This server does not answer for the host %q. Open it as %s.", runview.InlineText(r.Host), s.knownAs()))
 		case crossOrigin.Check(r) != nil:
 			s.answerError(w, r, &refusal{
 				status: http.StatusForbidden, message: "A page of another site sent this form, so nothing was done.", hint: "Open the page here, and send the form from there.",
@@ -55,6 +58,9 @@ func setHeaders(h http.Header) {
 	h.Set(requestIDHeader, rand.Text()[:10])
 }
 
+// isProbe reports whether a path says only whether the server is well.
+func isProbe(path, base string) bool { return path == base+"/livez" || path == base+"/readyz" }
+
 // serves reports whether requests to a Host header are answered. A name of another site that leads here is not: its pages could
 // read ours, because a browser takes both for one origin.
 func (s *server) serves(hostport string) bool {
@@ -64,6 +70,14 @@ func (s *server) serves(hostport string) bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), "."))
 	return IsLoopback(host) || slices.ContainsFunc(s.options.Hosts, func(known string) bool { return strings.EqualFold(known, host) })
+}
+
+// knownAs is how requests may be addressed.
+func (s *server) knownAs() string {
+	if len(s.options.Hosts) > 0 {
+		return strings.Join(s.options.Hosts, " or ")
+	}
+	return "localhost or 127.0.0.1 with its port"
 }
 
 // IsLoopback reports whether a host without a port is this machine under a name that no other machine reaches it by.

@@ -39,6 +39,12 @@ func (k *kept[K, V]) drop(key K) {
 	delete(k.all, key)
 }
 
+func (k *kept[K, V]) clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.all)
+}
+
 func (k *kept[K, V]) putLocked(key K, v V) {
 	if k.all == nil {
 		k.all = map[K]V{}

@@ -16,6 +16,7 @@ type refusal struct {
 	status        int
 	message, hint string
 	Request       string // the request's id, where the log says more under it
+	bare          bool   // it is for somebody who has not signed in
 }
 
 func (e *refusal) Error() string { return e.message }
@@ -25,6 +26,7 @@ func (e *refusal) Status() int     { return e.status }
 func (e *refusal) Message() string { return e.message }
 func (e *refusal) Hint() string    { return e.hint }
 func (e *refusal) Title() string   { return http.StatusText(e.status) }
+func (e *refusal) Bare() bool      { return e.bare }
 
 // problemOf says what a page answers to an error. Errors of ours are for the log: the reader sees that there was one.
 func problemOf(err error) *refusal {
@@ -40,7 +42,7 @@ func problemOf(err error) *refusal {
 		}
 	case said != nil && denied[said.Code]:
 		return &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not do that: " + runview.InlineText(said.Message) + ".",
+			status: http.StatusForbidden, message: "This login may not do that: " + runview.InlineText(said.Message) + ".",
 			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_admin to steer all."),
 		}
 	case said != nil && strings.HasPrefix(said.Code, ownCode):
@@ -91,7 +93,7 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		p.Request = w.Header().Get(requestIDHeader)
 		s.log.ErrorContext(r.Context(), "page failed", "request", p.Request, "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	if err := s.renderStatus(w, r, p.status, "error.html", page{Title: p.Title(), Data: &p}); err != nil {
+	if err := s.renderStatus(w, r, p.status, "error.html", page{Title: p.Title(), Bare: p.bare, Data: &p}); err != nil {
 		s.log.ErrorContext(r.Context(), "error page failed", "request", w.Header().Get(requestIDHeader), "error", err)
 		http.Error(w, p.message, p.status)
 	}

@@ -22,7 +22,7 @@ func (s *server) fleet(ctx context.Context) (glance, error) {
 	g, err := s.glances.get(ctx)
 	if err == nil && !g.Seen {
 		err = &refusal{
-			status: http.StatusForbidden, message: "The login of this server may not see queues and workers.", hint: "Have an administrator grant oarlock_read to it.",
+			status: http.StatusForbidden, message: "This login may not see queues and workers.", hint: "Have an administrator grant oarlock_read to it.",
 		}
 	}
 	return g, err

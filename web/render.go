@@ -30,6 +30,7 @@ type page struct {
 	Nav    string  // the entry of the navigation that is marked as current: runs, approvals, queues, workers
 	Crumbs []crumb // above the title
 	Live   string  // path of the page's stream, below the base; "": the page does not change by itself
+	Bare   bool    // its reader has not signed in: no navigation stands above it
 	Data   any
 }
 
@@ -47,8 +48,10 @@ type frame struct {
 	Now       time.Time
 	Approvals int // that wait for the server's login; 0 where that is not known
 	Many      bool
-	NoFleet   bool // the login may not see queues and workers
-	Doctor    bool // there is a page of it
+	NoFleet   bool  // the login may not see queues and workers
+	Doctor    bool  // there is a page of it
+	User      *user // who has signed in; nil where nobody does
+	SignOut   bool  // a session can be ended
 }
 
 // pages has the templates of each page by the name of its file, the layout with it.
@@ -91,8 +94,9 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, name string, p p
 func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	f := frame{
 		page: p, Theme: themeOf(r), Here: s.here(r), Name: s.options.Name, Version: s.options.Version, Now: time.Now(), Doctor: s.options.Doctor != nil,
+		User: userOf(r.Context()), SignOut: s.signOut,
 	}
-	if status < http.StatusInternalServerError { // else the database may be away
+	if status < http.StatusInternalServerError && s.store != nil { // else the database may be away
 		if g, err := s.glances.get(r.Context()); err == nil {
 			f.Approvals, f.Many, f.NoFleet = g.Approvals, g.Many, !g.Seen
 		}

@@ -120,7 +120,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	}
 	for i := range list.Runs {
 		run := &list.Runs[i]
-		d.Rows = append(d.Rows, runRow{Run: run, Params: runview.ParamText(run.Params), Why: runview.RunNote(run), By: runview.InlineText(run.SubmittedBy), Progress: progressOf(run)})
+		d.Rows = append(d.Rows, runRow{Run: run, Params: runview.ParamText(run.Params), Why: runview.RunNote(run), By: runview.InlineText(run.AskedBy()), Progress: progressOf(run)})
 	}
 	if list.Next != 0 {
 		older := f

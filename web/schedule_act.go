@@ -15,7 +15,7 @@ func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
 	if err == nil && !s.rights(r.Context()).Steers(found.Owner) {
 		return nil, &refusal{
-			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": the login of this server steers none but its own.",
+			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": this login steers none but its own.",
 			hint: "Have an administrator grant oarlock_admin to it; a server with --read-only steers none.",
 		}
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type server struct {
 	said    kept[failure, []logLine]           // what a task wrote last that failed
 	acted   kept[[sha256.Size]byte, *onceDone] // by forms that act once
 	hub     *hub
+
+	secure  bool // browsers reach it by https
+	signOut bool // people have sessions, which they can end
 }
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
@@ -73,9 +77,7 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.glances.read, s.glances.interval, s.glances.timeout = s.lookAround, lookInterval, lookTimeout
-	s.doctors.read, s.doctors.interval, s.doctors.timeout = s.examine, examineInterval, examineTimeout
-	s.hub = newHub()
+	s.prepare()
 	var err error
 	if s.assets, err = loadAssets(); err != nil {
 		return nil, err
@@ -84,6 +86,21 @@ func newServer(store *queue.Store, o Options) (*server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// forLogin makes the pages of another login, which look alike.
+func (s *server) forLogin(l Login) *server {
+	o := s.options
+	o.Doctor = l.Doctor
+	other := &server{store: l.Store, options: o, log: s.log, pages: s.pages, assets: s.assets, secure: s.secure, signOut: s.signOut}
+	other.prepare()
+	return other
+}
+
+func (s *server) prepare() {
+	s.glances.read, s.glances.interval, s.glances.timeout = s.lookAround, lookInterval, lookTimeout
+	s.doctors.read, s.doctors.interval, s.doctors.timeout = s.examine, examineInterval, examineTimeout
+	s.hub = newHub()
 }
 
 // routes has a line for each page.
@@ -192,8 +209,9 @@ func sayLine(w http.ResponseWriter, status int, line string) error {
 	return nil
 }
 
-// Serve answers on a listener until ctx ends, which is how one ends it: it returns nil then, and has closed the listener.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+// Serve answers on a listener, by https where it is given how, until ctx ends, which is how one ends it: it returns nil then, and has
+// closed the listener.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, secure *tls.Config, log *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	hs := &http.Server{
@@ -202,7 +220,14 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		BaseContext: func(net.Listener) context.Context { return running }, // so that streams end with it
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- hs.Serve(l) }()
+	go func() {
+		if secure == nil {
+			ended <- hs.Serve(l)
+			return
+		}
+		hs.TLSConfig = secure
+		ended <- hs.ServeTLS(l, "", "")
+	}()
 	select {
 	case err := <-ended:
 		return served(err)

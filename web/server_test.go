@@ -129,6 +129,11 @@ func TestGuard_ServesLoopbackNamesOnly(t *testing.T) {
 			t.Errorf("%q: %d", host, w.Code)
 		}
 	}
+	for _, path := range []string{"/livez", "/readyz"} { // supervisors ask by the address of a pod
+		if w := b.get(t, path, func(r *http.Request) { r.Host = "10.0.0.1:7070" }); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
 }
 
 func TestGuard_ServesKnownMethods(t *testing.T) {

@@ -64,7 +64,7 @@ func (s *site) up(ctx context.Context) error {
 	s.address = l.Addr().String()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(running, l, s, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- web.Serve(running, l, s, nil, slog.New(slog.DiscardHandler)) }()
 	s.stop = func() error {
 		end()
 		return <-ended

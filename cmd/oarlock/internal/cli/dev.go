@@ -12,7 +12,6 @@ import (
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/web"
 )
 
 const (
@@ -149,7 +148,7 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 		if err != nil {
 			return nil, err
 		}
-		if pages, err = e.startPages(ctx, d.store, listener, web.Options{}); err != nil {
+		if pages, err = e.startPages(ctx, d.store, listener, &webPlan{}); err != nil {
 			listener.Close()
 			return nil, err
 		}

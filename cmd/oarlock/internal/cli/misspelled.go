@@ -33,7 +33,7 @@ func (e *env) sayMisspelled(args []string) {
 		}
 	}
 	known := slices.Clone(otherVariables)
-	for _, k := range slices.Concat(settingKeys(), workerKeys()) {
+	for _, k := range allKeys() {
 		known = append(known, k.Env...)
 	}
 	var words []string

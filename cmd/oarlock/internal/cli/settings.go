@@ -45,6 +45,9 @@ func settingKeys() []config.Key {
 	}
 }
 
+// allKeys are the settings of all commands.
+func allKeys() []config.Key { return slices.Concat(settingKeys(), workerKeys(), webKeys()) }
+
 // shortFlags are the letters of global flags.
 var shortFlags = map[string]string{"output": "o"}
 
@@ -67,11 +70,7 @@ func settingFlag(k config.Key) cli.Flag {
 	if k.Name == "no_color" {
 		return &cli.BoolFlag{Name: name, Usage: k.Usage}
 	}
-	usage := k.Usage
-	if len(k.Allowed) > 0 {
-		usage += ": " + config.OrList(k.Allowed)
-	}
-	flag := &cli.StringFlag{Name: name, Usage: usage, DefaultText: k.Default}
+	flag := &cli.StringFlag{Name: name, Usage: usageOf(k), DefaultText: k.Default}
 	if short, ok := shortFlags[k.Name]; ok {
 		flag.Aliases = []string{short}
 	}
@@ -101,7 +100,7 @@ func (e *env) load(c *cli.Context) (err error) {
 func (e *env) decide(flags map[string][]string) (err error) {
 	all := maps.Clone(e.flags)
 	maps.Copy(all, flags)
-	keys := slices.Concat(settingKeys(), workerKeys())
+	keys := allKeys()
 	e.settings, err = config.Load(keys, config.Sources{Flags: all, Lookup: e.variable, File: e.file})
 	return err
 }

@@ -24,20 +24,22 @@ const (
 func newWebCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "web",
-		Usage: "serve pages about runs to a browser on this machine",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Usage: "serve at `HOST:PORT`, which must be a loopback address", Value: webListen},
-			&cli.StringFlag{Name: "base", Usage: "put all pages below this `PATH`, like /x/y, for a proxy that passes it on"},
-			&cli.BoolFlag{Name: "read-only", Usage: "offer and take no action"},
-		},
+		Usage: "serve pages about runs to browsers",
+		Flags: keyFlags(webKeys()),
 		Description: manual{
 			about: `Serves runs with their steps, graphs and logs, DAGs, schedules, queues, workers and the approvals that wait, until
-Ctrl-C or TERM. What goes on is seen as it happens. Pages show and do what this user may in the database:
+Ctrl-C or TERM. What goes on is seen as it happens. Pages show and do what a login may in the database:
 oarlock_read sees all, oarlock_submit steers its own runs, oarlock_admin everything; with --read-only pages do nothing.
-Nobody signs in, so that only loopback addresses are served, and only under their own names.
+Unless people sign in, only loopback addresses are served, and all see what this user may.
 From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
-/livez and /readyz answer for supervisors. See docs/web.md.`,
-			examples: []string{"oarlock web", "oarlock web --listen 127.0.0.1:8080", "oarlock web --base /oarlock --read-only"},
+With --auth postgres people sign in with their login of the database, and see and do what it may. With htpasswd,
+proxy and oidc the settings web_readers, web_submitters and web_operators say who has which role, and web_reader_url,
+web_submitter_url and web_operator_url which login of the database acts for it.
+/livez and /readyz answer for supervisors; /api/v1 answers programs. See docs/web.md.`,
+			examples: []string{
+				"oarlock web", "oarlock web --listen 127.0.0.1:8080 --read-only", "oarlock web --url http://localhost:7070/oarlock",
+				"oarlock web --auth postgres --listen :7070 --url https://runs.example.org",
+			},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
 				{exitError, "something else listens there, this user may not do that, or an error"},
@@ -45,28 +47,80 @@ From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there
 			},
 		}.String(),
 		Action: func(c *cli.Context) error {
-			return runWeb(c.Context, e, c.String("listen"), web.Options{Base: c.String("base"), ReadOnly: c.Bool("read-only")})
+			if err := e.loadKeys(c, webKeys()); err != nil {
+				return err
+			}
+			return runWeb(c.Context, e)
 		},
 	}
 }
 
-func runWeb(ctx context.Context, e *env, address string, o web.Options) error {
-	address, err := loopbackAddress(address)
+func runWeb(ctx context.Context, e *env) error {
+	plan, err := e.webPlan()
 	if err != nil {
 		return err
 	}
+	if plan.auth != authNone {
+		return e.serveSite(ctx, &plan)
+	}
 	return e.withStore(ctx, func(store *queue.Store) error {
-		listener, err := net.Listen("tcp", address)
+		listener, err := listenAt(plan.listen)
 		if err != nil {
-			return &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end what listens there, or name another port: --listen 127.0.0.1:7071"}
+			return err
 		}
-		page, err := e.startPages(ctx, store, listener, o)
+		page, err := e.startPages(ctx, store, listener, &plan)
 		if err != nil {
 			listener.Close()
 			return err
 		}
 		return <-page.ended
 	})
+}
+
+func listenAt(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, &failure{kind: general, err: fmt.Errorf("serve pages: %w", err), hint: "end what listens there, or name another port: --listen 127.0.0.1:7071"}
+	}
+	return listener, nil
+}
+
+// serveSite serves pages that people sign in to.
+func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
+	_, link, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	e.frame(plan, link)
+	o := web.SiteOptions{Options: plan.options, Secure: plan.isSecure(), Ready: e.ready}
+	defer func() {
+		for _, login := range o.Logins {
+			login.Store.Close()
+		}
+	}()
+	if err := e.signIn(ctx, plan, &o); err != nil {
+		return err
+	}
+	if o.Provider != nil {
+		defer o.Provider.Close()
+	}
+	site, err := web.NewSite(o)
+	if err != nil {
+		return &usageError{msg: "--url: " + err.Error()}
+	}
+	defer site.Close()
+	listener, err := listenAt(plan.listen)
+	if err != nil {
+		return err
+	}
+	e.remark("page      %s", plan.address(listener.Addr()))
+	return web.Serve(ctx, listener, site, plan.tls, e.log)
+}
+
+// frame says what stands on all pages.
+func (e *env) frame(plan *webPlan, link *pgx.ConnConfig) {
+	o := &plan.options
+	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
 }
 
 // pageServer serves pages until the context that it was started with ends.
@@ -76,21 +130,21 @@ type pageServer struct {
 }
 
 // startPages serves a store's pages on a listener, which it owns unless it fails.
-func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, o web.Options) (*pageServer, error) {
+func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, plan *webPlan) (*pageServer, error) {
 	url, link, err := e.database(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.Doctor = func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, url) }
-	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
-	handler, err := web.Handler(store, o)
+	e.frame(plan, link)
+	plan.options.Doctor = func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, url) }
+	handler, err := web.Handler(store, plan.options)
 	if err != nil {
-		return nil, &usageError{msg: "--base: " + err.Error()}
+		return nil, &usageError{msg: "--url: " + err.Error()}
 	}
-	e.remark("page      http://%s%s/", listener.Addr(), o.Base)
+	e.remark("page      %s", plan.address(listener.Addr()))
 	within, stop := context.WithCancel(ctx)
 	p := &pageServer{stop: stop, ended: make(chan error, 1)}
-	go func() { p.ended <- web.Serve(within, listener, handler, e.log) }()
+	go func() { p.ended <- web.Serve(within, listener, handler, plan.tls, e.log) }()
 	return p, nil
 }
 
@@ -139,7 +193,7 @@ func loopbackAddress(given string) (string, error) {
 	case !web.IsLoopback(host):
 		return "", &usageError{
 			msg:  fmt.Sprintf("--listen: other machines may reach %s, and nobody signs in to these pages", host),
-			hint: "serve a loopback address such as " + webListen + ", and lead there with `ssh -L 7070:" + webListen + " HOST`",
+			hint: "serve a loopback address such as " + webListen + ", and lead there with `ssh -L 7070:" + webListen + " HOST`; or have people sign in: `oarlock web --auth postgres`",
 		}
 	}
 	return net.JoinHostPort(host, port), nil

@@ -2,15 +2,23 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/web"
 )
 
 // firstLine takes what a command says, and passes its first line on.
@@ -44,7 +52,7 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a database")
 	}
-	url := passing(t, pgtest.New(t).URL)
+	database := passing(t, pgtest.New(t).URL)
 	for name, cause := range map[string]error{"interrupt": &signalError{interrupt: true}, "terminate": &signalError{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,10 +62,10 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 			e := testEnv()
 			e.Stdout, e.Stderr = io.Discard, said
 			e.Lookup = func(name string) (string, bool) {
-				return map[string]string{"DATABASE_URL": url}[name], name == "DATABASE_URL"
+				return map[string]string{"DATABASE_URL": database}[name], name == "DATABASE_URL"
 			}
 			ended := make(chan int, 1)
-			go func() { ended <- run(ctx, e, []string{"web", "--listen", ":0", "--base", "/x/y"}) }()
+			go func() { ended <- run(ctx, e, []string{"web", "--listen", ":0", "--url", "http://localhost:7070/x/y"}) }()
 			var line string
 			select {
 			case line = <-said.line:
@@ -91,6 +99,135 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 				t.Error("it still listens")
 			}
 		})
+	}
+}
+
+// startWeb serves pages in this process until the test ends, and returns where.
+func startWeb(t *testing.T, variables map[string]string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	said := newFirstLine()
+	e := testEnv()
+	e.Stdout, e.Stderr = io.Discard, said
+	e.Lookup = func(name string) (string, bool) {
+		text, ok := variables[name]
+		return text, ok
+	}
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, e, append([]string{"web", "--listen", "127.0.0.1:0"}, args...)) }()
+	t.Cleanup(func() {
+		cancel(&signalError{})
+		<-ended
+	})
+	select {
+	case line := <-said.line:
+		return strings.TrimSuffix(strings.TrimPrefix(line, "page      "), "/")
+	case code := <-ended:
+		ended <- code
+		t.Fatalf("it ended with %d: %s", code, said)
+		return ""
+	}
+}
+
+// signIn sends the form, and returns the status of the page that it leads to.
+func signIn(t *testing.T, address, name, password string) int {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	answer, err := browser.PostForm(address+"/login", url.Values{"name": {name}, "password": {password}, "to": {"/runs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if page, err := io.ReadAll(answer.Body); err != nil || password != "" && strings.Contains(string(page), fmt.Sprintf("value=%q", password)) {
+		t.Errorf("%v: the page shows the password", err)
+	}
+	return answer.StatusCode
+}
+
+func TestWeb_SignsInWithALoginOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	db := pgtest.NewWithRoles(t)
+	reader, err := url.Parse(db.Login(t, "oarlock_read"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := url.Parse(db.User(t, "nobody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := startWeb(t, map[string]string{"DATABASE_URL": db.URL, "OARLOCK_WEB_AUTH": "postgres"})
+	password, _ := reader.User.Password()
+	for name, c := range map[string]struct {
+		name, password string
+		want           int
+	}{
+		"reader":         {reader.User.Username(), password, http.StatusOK},
+		"wrong password": {reader.User.Username(), "wrong", http.StatusUnprocessableEntity},
+		"no password":    {reader.User.Username(), "", http.StatusUnprocessableEntity},
+		"no such login":  {"nobody at all'", "x", http.StatusUnprocessableEntity},
+		"no role":        {nobody.User.Username(), password, http.StatusForbidden},
+	} {
+		if got := signIn(t, address, c.name, c.password); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	if answer, err := http.Get(address + "/readyz"); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("readyz: %v, %v", answer, err)
+	} else {
+		answer.Body.Close()
+	}
+}
+
+// A server that takes anybody's word for who they are would let everybody in as everybody.
+func TestAskedForPassword_RefusesAServerThatTrusts(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationOk{})
+		backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		_ = backend.Flush()
+		_, _ = backend.Receive()
+	}()
+	err = askedForPassword(t.Context(), "postgres://ana:x@"+listener.Addr().String()+"/app?sslmode=disable")
+	if err == nil || errors.Is(err, web.ErrWrongLogin) {
+		t.Errorf("%v, want a refusal that says why", err)
+	}
+}
+
+func TestAsLogin_ReplacesWhoConnects(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"postgres://app:secret@db:5433/x?sslmode=disable", "postgres://db:5433/x?user=app&password=secret&sslmode=disable",
+		"host=db port=5433 user=app password=secret dbname=x sslmode=disable",
+	} {
+		got, err := asLogin(address, `an'a\`, `p'w @/\`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := pgconn.ParseConfig(got)
+		if err != nil || c.User != `an'a\` || c.Password != `p'w @/\` || c.Host != "db" || c.Port != 5433 || c.Database != "x" {
+			t.Errorf("%s: %+v, %v", address, c, err)
+		}
 	}
 }
 

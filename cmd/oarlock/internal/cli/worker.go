@@ -21,7 +21,7 @@ func newWorkerCommand(e *env) *cli.Command {
 		Name:  "worker",
 		Usage: "claim runs and execute their tasks until told to stop",
 		Flags: append(
-			workerFlags(),
+			keyFlags(workerKeys()),
 			&cli.StringFlag{Name: "only", Usage: "serve only this `RUN` or @latest, and the children it waits for, in any queue, and end with it"},
 			&cli.StringFlag{Name: "source", Usage: "with --only: the run was made of this `FILE`, whose folder is OARLOCK_SOURCE_DIR"},
 			&cli.BoolFlag{Name: "until-eof", Usage: "stop when standard input ends; with --only, cancel the run then"},
@@ -55,7 +55,7 @@ file; see docs/worker.md.`,
 func runWorker(c *cli.Context, e *env) error {
 	link, guarded := supervise.Attach()
 	e.driver = guarded
-	if err := e.loadWorker(c); err != nil {
+	if err := e.loadKeys(c, workerKeys()); err != nil {
 		return err
 	}
 	if e.unnamed() && !c.IsSet("only") {

@@ -77,8 +77,9 @@ func hostName() []string {
 	return []string{name}
 }
 
-func workerFlags() (flags []cli.Flag) {
-	for _, k := range workerKeys() {
+// keyFlags are the flags of the settings of a command.
+func keyFlags(keys []config.Key) (flags []cli.Flag) {
+	for _, k := range keys {
 		if k.Flag == "" {
 			continue
 		}
@@ -86,19 +87,27 @@ func workerFlags() (flags []cli.Flag) {
 		switch {
 		case k.Shape != config.Plain:
 			flags = append(flags, &cli.StringSliceFlag{Name: name, Usage: k.Usage})
-		case len(k.Allowed) > 0:
+		case slices.Contains(k.Allowed, "true"):
 			flags = append(flags, &cli.BoolFlag{Name: name, Usage: k.Usage})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: name, Usage: k.Usage, DefaultText: k.Default})
+			flags = append(flags, &cli.StringFlag{Name: name, Usage: usageOf(k), DefaultText: k.Default})
 		}
 	}
 	return flags
 }
 
-// loadWorker decides the settings again, with the flags of the worker command.
-func (e *env) loadWorker(c *cli.Context) error {
+// usageOf is the sentence of a setting, with the values that it may have.
+func usageOf(k config.Key) string {
+	if len(k.Allowed) == 0 {
+		return k.Usage
+	}
+	return k.Usage + ": " + config.OrList(k.Allowed)
+}
+
+// loadKeys decides the settings again, with the flags of a command.
+func (e *env) loadKeys(c *cli.Context, keys []config.Key) error {
 	given := map[string][]string{}
-	for _, k := range workerKeys() {
+	for _, k := range keys {
 		name := strings.TrimPrefix(k.Flag, "--")
 		switch {
 		case name == "" || !c.IsSet(name):

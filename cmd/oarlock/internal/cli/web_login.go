@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web"
+)
+
+const (
+	loginConns  = 2 // of one login's pages, besides the one that follows runs
+	asksForWord = "scram-sha-256,md5,password"
+	wrongLogin  = "28" // begins the codes of a refused login
+)
+
+// openLogin opens the store of a login of the database, and what examines the database for it.
+func (e *env) openLogin(ctx context.Context, address string) (web.Login, error) {
+	store, err := queue.Open(ctx, queue.Config{URL: address, OwnSchema: true})
+	if err != nil {
+		return web.Login{}, err
+	}
+	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) }}, nil
+}
+
+// connectLogin opens the store of a login whose password somebody gave. The server has to ask for it: one that trusts an address
+// would take any.
+func (e *env) connectLogin(ctx context.Context, name, password string) (web.Login, error) {
+	address, _, err := e.database(ctx)
+	if err != nil {
+		return web.Login{}, err
+	}
+	address, err = asLogin(address, name, password)
+	if err != nil {
+		return web.Login{}, err
+	}
+	if err := askedForPassword(ctx, address); err != nil {
+		return web.Login{}, err
+	}
+	store, err := queue.Open(ctx, queue.Config{URL: address, OwnSchema: true, MaxConns: loginConns})
+	if err != nil {
+		return web.Login{}, err
+	}
+	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) }}, nil
+}
+
+// askedForPassword connects once, and wants the server to check the password.
+func askedForPassword(ctx context.Context, address string) error {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return web.ErrWrongLogin // it has the password in it
+	}
+	config.RequireAuth = asksForWord
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(refused.Code, wrongLogin) {
+		return web.ErrWrongLogin
+	}
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return conn.Close(ctx)
+}
+
+// asLogin is an address with another name and password.
+func asLogin(address, name, password string) (string, error) {
+	if !strings.Contains(address, "://") {
+		escaped := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+		return fmt.Sprintf("%s user='%s' password='%s'", address, escaped.Replace(name), escaped.Replace(password)), nil
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", errors.New("the address of the database cannot be read")
+	}
+	u.User = url.UserPassword(name, password)
+	query := u.Query() // which may name a user, too
+	query.Del("user")
+	query.Del("password")
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// ready reports whether the database answers, if only to refuse a login.
+func (e *env) ready(ctx context.Context) error {
+	address, _, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := pgconn.Connect(ctx, address)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(refused.Code, wrongLogin) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return conn.Close(ctx)
+}
+
+// reloadedPair is a certificate that is read again when its file changes.
+type reloadedPair struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu   sync.Mutex
+	at   time.Time
+	pair *tls.Certificate
+}
+
+// get keeps the old pair where the new one cannot be read.
+func (p *reloadedPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	info, err := os.Stat(p.cert)
+	if err == nil && p.pair != nil && info.ModTime().Equal(p.at) {
+		return p.pair, nil
+	}
+	if err == nil {
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(p.cert, p.key); err == nil {
+			p.pair, p.at = &pair, info.ModTime()
+			return p.pair, nil
+		}
+	}
+	if p.pair == nil {
+		return nil, fmt.Errorf("read the certificate: %w", err)
+	}
+	p.log.Warn("the certificate cannot be read again: the old one stays in force", "error", err)
+	return p.pair, nil
+}

@@ -1,0 +1,145 @@
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+func TestProxy_IsBelievedAlone(t *testing.T) {
+	t.Parallel()
+	p := &Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, UserHeader: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups"}
+	ana := http.Header{"X-Forwarded-User": {" ana "}, "X-Forwarded-Groups": {"dev, ops", "", " more"}}
+	for name, c := range map[string]struct {
+		peer    string
+		headers http.Header
+		want    string
+		err     error
+	}{
+		"proxy":            {"10.1.2.3:40000", ana, "ana [dev ops more]", nil},
+		"proxy by IPv6":    {"[fd00::1]:1", ana, "ana [dev ops more]", nil},
+		"mapped":           {"[::ffff:10.1.2.3]:1", ana, "ana [dev ops more]", nil},
+		"stranger":         {"192.0.2.1:1", ana, "", ErrStranger},
+		"stranger's proxy": {"192.0.2.1:1", http.Header{"X-Forwarded-User": {"ana"}, "X-Forwarded-For": {"10.0.0.1"}}, "", ErrStranger},
+		"no address":       {"@", ana, "", ErrStranger},
+		"nobody":           {"10.1.2.3:1", http.Header{}, "", ErrNobody},
+		"empty":            {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"  "}}, "", ErrNobody},
+		"two":              {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"ana", "eve"}}, "", ErrNobody},
+		"underscores":      {"10.1.2.3:1", http.Header{"X_forwarded_user": {"eve"}}, "", ErrNobody},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr, r.Header = c.peer, c.headers
+		person, err := p.Person(r)
+		if got := fmt.Sprint(person.Name, " ", person.Groups); !errors.Is(err, c.err) || err == nil && got != c.want {
+			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, c.want, c.err)
+		}
+	}
+}
+
+func ExampleRoles_Of() {
+	roles := Roles{Reader: []string{"*"}, Submitter: []string{"group:dev"}, Operator: []string{"ana", "group:ops"}}
+	fmt.Println(roles.Of(Person{Name: "ana"}))
+	fmt.Println(roles.Of(Person{Name: "eve", Groups: []string{"dev"}}))
+	fmt.Println(roles.Of(Person{Name: "group:ops"}))
+	// Output:
+	// operator
+	// submitter
+	// reader
+}
+
+func hashOf(t *testing.T, password string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(hash)
+}
+
+func writePasswords(t *testing.T, file, text string, at time.Time) {
+	t.Helper()
+	err := os.WriteFile(file, []byte(text), 0o600)
+	if err == nil {
+		err = os.Chtimes(file, at, at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPasswords_AreThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	file, day := filepath.Join(t.TempDir(), "htpasswd"), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	writePasswords(t, file, "# people\n\nana:"+hashOf(t, "right")+"\n", day)
+	p, err := ReadPasswords(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, password string
+		want           bool
+	}{{"ana", "right", true}, {"ana", "wrong", false}, {"ana", "", false}, {"eve", "right", false}, {"eve", "nobody has this password", false}, {"", "", false}} {
+		if got := p.Check(c.name, c.password); got != c.want {
+			t.Errorf("%s %s: %t", c.name, c.password, got)
+		}
+	}
+	if changed, err := p.Changed(); changed || err != nil {
+		t.Errorf("it is read again: %t, %v", changed, err)
+	}
+	writePasswords(t, file, "eve:"+hashOf(t, "new")+"\n", day.Add(time.Hour))
+	if changed, err := p.Changed(); !changed || err != nil || p.Check("ana", "right") || !p.Check("eve", "new") {
+		t.Errorf("changed: %t, %v", changed, err)
+	}
+	writePasswords(t, file, "nonsense\n", day.Add(2*time.Hour))
+	if changed, err := p.Changed(); changed || err == nil || !p.Check("eve", "new") {
+		t.Errorf("a file that cannot be read takes away what was there: %t, %v", changed, err)
+	}
+}
+
+func TestPasswords_TakeBcryptOnly(t *testing.T) {
+	t.Parallel()
+	good := "ana:" + hashOf(t, "x")
+	for name, text := range map[string]string{
+		"md5": "eve:$apr1$lZL6V/ci$eIMz/iKDkbtys/uU7LEK00", "sha1": "eve:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=", "crypt": "eve:bGTDEpCSsrdSg",
+		"plain": "eve:secret", "no name": ":" + hashOf(t, "x"), "no hash": "eve", "twice": good,
+	} {
+		file := filepath.Join(t.TempDir(), "htpasswd")
+		writePasswords(t, file, good+"\n"+text+"\n", time.Now())
+		if _, err := ReadPasswords(file); err == nil || !strings.Contains(err.Error(), file+":2: ") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLimiter_CountsByKey(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := NewLimiter()
+	l.now = func() time.Time { return now }
+	for i := range 5 {
+		if !l.Allow("address a", fmt.Sprint("name ", i)) {
+			t.Errorf("attempt %d is refused", i)
+		}
+	}
+	if l.Allow("address a", "name of nobody yet") || !l.Allow("address b", "name 0") {
+		t.Error("it does not count by address")
+	}
+	if now = now.Add(12 * time.Second); !l.Allow("address a") || l.Allow("address a") {
+		t.Error("a twelfth second does not give one attempt back")
+	}
+	for i := range 3 * limitedKeysMax {
+		l.Allow(fmt.Sprint("address ", i))
+	}
+	if len(l.keys) > limitedKeysMax {
+		t.Errorf("%d keys", len(l.keys))
+	}
+}

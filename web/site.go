@@ -1,0 +1,389 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/signin"
+)
+
+const (
+	sweepInterval   = 10 * time.Second // between two looks for sessions and accounts that are over
+	accountIdleTime = time.Minute      // that an account without sessions keeps its connections
+	accountsMax     = 500
+)
+
+// ErrWrongLogin says that the database takes no such name and password.
+var ErrWrongLogin = errors.New("the database refuses this name and password")
+
+// Login is a login of the database, and what its pages need.
+type Login struct {
+	Store  *queue.Store
+	Doctor func(context.Context) ([]Check, error) // as in Options
+}
+
+// SiteOptions say how people prove who they are: by one of Connect, Passwords, Provider and Proxy.
+type SiteOptions struct {
+	Options
+
+	Secure  bool           // browsers reach the site by https
+	Proxies []netip.Prefix // whose X-Forwarded-For says where a request comes from
+
+	Connect   func(ctx context.Context, name, password string) (Login, error) // makes a login of the database, else says ErrWrongLogin
+	Passwords *signin.Passwords
+	Provider  *signin.Provider
+	Proxy     *signin.Proxy
+
+	Roles  signin.Roles          // of people who are no logins of the database
+	Logins map[signin.Role]Login // that act for them; the caller closes their stores
+
+	Ready func(context.Context) error // nil when a page would show something
+}
+
+// Site makes the pages for people who sign in. Each login of the database has pages of its own, so that nobody sees or does
+// what that login may not.
+type Site struct {
+	options  SiteOptions
+	front    *server // for whoever has not signed in
+	handler  http.Handler
+	sessions *sessions
+	limits   *signin.Limiter
+	proofs   kept[[sha256.Size]byte, time.Time] // names with passwords of programs that were right, and when
+
+	mu       sync.Mutex
+	accounts map[accountKey]*account
+	sweeping context.CancelFunc
+	swept    chan struct{}
+}
+
+// accountKey is a role, or a name with the hash of its password.
+type accountKey struct {
+	role  signin.Role
+	name  string
+	proof [sha256.Size]byte
+}
+
+// account has the pages of one login of the database.
+type account struct {
+	key   accountKey
+	login Login
+	pages http.Handler
+	uses  int       // sessions and requests; guarded by the site
+	idle  time.Time // since when there are none
+}
+
+// user is who sends a request.
+type user struct {
+	Name string
+	Role signin.Role // "" for a login of the database, whose roles decide
+}
+
+type userKey struct{}
+
+// userOf is who sends a request, nil where nobody signs in.
+func userOf(ctx context.Context) *user {
+	u, _ := ctx.Value(userKey{}).(*user)
+	return u
+}
+
+// nameOf is the name of who sends a request, "" where nobody signs in.
+func nameOf(ctx context.Context) string {
+	if u := userOf(ctx); u != nil {
+		return u.Name
+	}
+	return ""
+}
+
+// NewSite makes a site, which the caller closes when it serves no more.
+func NewSite(o SiteOptions) (*Site, error) {
+	front, err := newServer(nil, o.Options)
+	if err != nil {
+		return nil, err
+	}
+	front.secure, front.signOut = o.Secure, o.Proxy == nil
+	s := &Site{
+		options: o, front: front, sessions: newSessions(), limits: signin.NewLimiter(),
+		accounts: map[accountKey]*account{}, swept: make(chan struct{}),
+	}
+	for role, login := range o.Logins {
+		s.addAccount(accountKey{role: role}, login)
+	}
+	s.handler = front.guard(s.routes())
+	ctx, stop := context.WithCancel(context.Background())
+	s.sweeping = stop
+	go s.sweep(ctx)
+	return s, nil
+}
+
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Close ends all sessions, and closes the stores that the site has opened.
+func (s *Site) Close() {
+	s.sweeping()
+	<-s.swept
+	s.endSessions(func(*session) bool { return true })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, a := range s.accounts {
+		delete(s.accounts, key)
+		s.closeAccount(a)
+	}
+}
+
+func (s *Site) closeAccount(a *account) {
+	if a.key.role == "" {
+		a.login.Store.Close()
+	}
+}
+
+// routes has what is open to everybody, and before all else who it is that asks.
+func (s *Site) routes() http.Handler {
+	mux := http.NewServeMux()
+	base := s.options.Base
+	open := func(route string, page func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc(route[:strings.Index(route, " ")+1]+base+route[strings.Index(route, " ")+1:], func(w http.ResponseWriter, r *http.Request) {
+			if err := page(w, r); err != nil {
+				s.front.answerError(w, r, err)
+			}
+		})
+	}
+	open("GET /livez", s.front.livez)
+	open("GET /readyz", s.readyz)
+	open("GET /asset/{hash}/{name}", s.front.asset)
+	open("GET /theme", s.front.theme)
+	open("GET /login", s.loginPage)
+	open("POST /login", s.login)
+	open("GET /login/begin", s.begin)
+	open("GET /login/callback", s.callback)
+	open("POST /logout", s.logout)
+	mux.HandleFunc("/", s.servePages)
+	return mux
+}
+
+func (s *Site) readyz(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
+	defer cancel()
+	if err := s.options.Ready(ctx); err != nil {
+		return sayLine(w, http.StatusServiceUnavailable, problemOf(err).message)
+	}
+	return sayLine(w, http.StatusOK, "ok")
+}
+
+// servePages finds out who asks, and has the pages of their login answer.
+func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
+	found, err := s.identify(r)
+	if err != nil {
+		s.turnAway(w, r, err)
+		return
+	}
+	defer s.release(found.account)
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), userKey{}, &found.user))
+	defer cancel()
+	if found.session != nil {
+		defer context.AfterFunc(found.session.over, cancel)() // a stream ends with its session
+	}
+	if found.user.Role != "" {
+		ctx = queue.WithActor(ctx, found.user.Name)
+	}
+	found.account.pages.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// identity is who a request is from, by what account it is answered, and by what session, nil for none.
+type identity struct {
+	user    user
+	account *account
+	session *session
+}
+
+// Why a request is not answered.
+var (
+	errSignIn = errors.New("nobody has signed in")
+	errNoRole = errors.New("this name has no role here")
+	errTooFar = errors.New("too many attempts")
+)
+
+// identify finds out who a request is from. The caller releases the account.
+func (s *Site) identify(r *http.Request) (*identity, error) {
+	if s.options.Proxy != nil {
+		person, err := s.options.Proxy.Person(r)
+		if err != nil {
+			return nil, err
+		}
+		return s.acting(person)
+	}
+	if s.isAPI(r) && r.Header.Get("Authorization") != "" {
+		return s.program(r)
+	}
+	session := s.sessions.find(s.cookie(r, sessionCookie))
+	if session == nil {
+		return nil, errSignIn
+	}
+	account := s.account(session.account.key)
+	if account == nil {
+		return nil, errSignIn
+	}
+	return &identity{user: session.user, account: account, session: session}, nil
+}
+
+func (s *Site) isAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, s.options.Base+"/api/")
+}
+
+// acting is a person who is no login of the database: the login of the role acts for them.
+func (s *Site) acting(p signin.Person) (*identity, error) {
+	role := s.options.Roles.Of(p)
+	account := s.account(accountKey{role: role})
+	if role == "" || account == nil {
+		return nil, &noRoleError{name: p.Name}
+	}
+	return &identity{user: user{Name: p.Name, Role: role}, account: account}, nil
+}
+
+// noRoleError is a person who has proved who they are, and may nothing here.
+type noRoleError struct{ name string }
+
+func (e *noRoleError) Error() string   { return errNoRole.Error() }
+func (e *noRoleError) Is(t error) bool { return t == errNoRole }
+
+// program identifies a request of a program, which has a name and password or a token in each of its requests.
+func (s *Site) program(r *http.Request) (*identity, error) {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.options.Provider != nil {
+		person, err := s.options.Provider.Verify(r.Context(), token)
+		if err != nil {
+			return nil, err
+		}
+		return s.acting(person)
+	}
+	name, password, ok := r.BasicAuth()
+	if !ok {
+		return nil, errSignIn
+	}
+	proof := proofOf(name, password)
+	if s.options.Passwords != nil {
+		if at, known := s.proofs.get(proof); known && time.Since(at) < accountIdleTime {
+			return s.acting(signin.Person{Name: name})
+		}
+	} else if account := s.account(accountKey{name: name, proof: proof}); account != nil {
+		return &identity{user: user{Name: name}, account: account}, nil
+	}
+	found, err := s.prove(r, name, password)
+	if err == nil {
+		s.proofs.put(proof, time.Now())
+	}
+	return found, err
+}
+
+// prove checks a name and a password, of a login of the database or of the file.
+func (s *Site) prove(r *http.Request, name, password string) (*identity, error) {
+	if !s.limits.Allow("address "+s.clientOf(r), "name "+name) {
+		return nil, errTooFar
+	}
+	switch {
+	case name == "" || password == "":
+		return nil, ErrWrongLogin // a server that trusts an address would take a login without a password
+	case s.options.Passwords != nil:
+		if !s.options.Passwords.Check(name, password) {
+			return nil, ErrWrongLogin
+		}
+		return s.acting(signin.Person{Name: name})
+	case s.options.Connect == nil:
+		return nil, errSignIn
+	}
+	key := accountKey{name: name, proof: proofOf(name, password)}
+	login, err := s.options.Connect(r.Context(), name, password)
+	if err != nil {
+		return nil, err
+	}
+	account := s.addAccount(key, login)
+	if account == nil {
+		login.Store.Close()
+		return nil, errTooFar
+	}
+	return &identity{user: user{Name: name}, account: account}, nil
+}
+
+// proofOf tells passwords apart without keeping them.
+func proofOf(name, password string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(name + "\x00" + password))
+}
+
+// account takes the account of a key into use; nil for none.
+func (s *Site) account(key accountKey) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.accounts[key]
+	if a != nil {
+		a.uses++
+	}
+	return a
+}
+
+// addAccount makes an account, and takes it into use; nil when there are too many. Where there is one already, the new login is closed.
+func (s *Site) addAccount(key accountKey, login Login) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.accounts[key]
+	switch {
+	case a != nil:
+		defer login.Store.Close()
+	case len(s.accounts) >= accountsMax:
+		return nil
+	default:
+		pages := s.front.forLogin(login)
+		a = &account{key: key, login: login, pages: pages.routes()}
+		s.accounts[key] = a
+	}
+	a.uses++
+	return a
+}
+
+func (s *Site) release(a *account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.uses--
+	a.idle = time.Now()
+}
+
+func (s *Site) endSessions(over func(*session) bool) {
+	for _, ended := range s.sessions.endWhere(over) {
+		s.release(ended.account)
+	}
+}
+
+// sweep ends what is over, now and then.
+func (s *Site) sweep(ctx context.Context) {
+	defer close(s.swept)
+	for ctx.Err() == nil {
+		wait(ctx, sweepInterval, nil)
+		s.sweepOnce(time.Now())
+	}
+}
+
+func (s *Site) sweepOnce(now time.Time) {
+	if p := s.options.Passwords; p != nil {
+		switch changed, err := p.Changed(); {
+		case err != nil:
+			s.front.log.Warn("the file of passwords cannot be read: the old ones stay in force", "error", err)
+		case changed:
+			s.endSessions(func(*session) bool { return true })
+			s.proofs.clear()
+			s.front.log.Info("passwords were read again: everybody signs in anew")
+		}
+	}
+	s.endSessions(func(one *session) bool { return one.expired(now) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, a := range s.accounts {
+		if key.role == "" && a.uses == 0 && now.Sub(a.idle) > accountIdleTime {
+			delete(s.accounts, key)
+			go s.closeAccount(a) // it waits for what the last reader left behind
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/web/signin"
+)
+
+const (
+	attemptTime   = 10 * time.Minute // to sign in at a provider
+	maxLoginBytes = 16 << 10
+)
+
+// loginData is what the page shows that people sign in on.
+type loginData struct {
+	Name     string // that was given
+	To       string // path that was asked for, below the base
+	Wrong    string // why the last attempt failed
+	Database bool   // names and passwords are those of the database
+	Provider bool   // they are asked for elsewhere
+}
+
+// loginPage shows the form. Whoever has signed in already goes on.
+func (s *Site) loginPage(w http.ResponseWriter, r *http.Request) error {
+	to := safeBack(r.URL.Query().Get("to"))
+	if s.sessions.find(s.cookie(r, sessionCookie)) != nil || s.options.Proxy != nil {
+		s.front.redirect(w, r, to)
+		return nil
+	}
+	return s.showLogin(w, r, http.StatusOK, loginData{To: to})
+}
+
+func (s *Site) showLogin(w http.ResponseWriter, r *http.Request, status int, d loginData) error {
+	d.Database, d.Provider = s.options.Connect != nil, s.options.Provider != nil
+	return s.front.renderStatus(w, r, status, "login.html", page{Title: "Sign in", Bare: true, Data: d})
+}
+
+// login takes a name and a password.
+func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
+	if s.options.Connect == nil && s.options.Passwords == nil {
+		return nothingHere(w, r)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxLoginBytes)
+	if err := r.ParseForm(); err != nil {
+		return &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load its page again."}
+	}
+	d := loginData{Name: r.PostForm.Get("name"), To: safeBack(r.PostForm.Get("to"))}
+	found, err := s.prove(r, d.Name, r.PostForm.Get("password"))
+	s.logSignIn(w, r, d.Name, err)
+	switch {
+	case errors.Is(err, ErrWrongLogin):
+		d.Wrong = "There is no such name with this password."
+		return s.showLogin(w, r, http.StatusUnprocessableEntity, d)
+	case errors.Is(err, errTooFar):
+		w.Header().Set("Retry-After", "60")
+		d.Wrong = "That were too many attempts. Wait a minute."
+		return s.showLogin(w, r, http.StatusTooManyRequests, d)
+	case err != nil:
+		return signInProblem(err)
+	}
+	s.admit(w, r, found, d.To)
+	return nil
+}
+
+// admit opens a session, which takes the account over, and goes where somebody wanted to. What the browser sent before is
+// worth nothing afterwards, so nobody else can know the new one.
+func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) {
+	s.endSession(s.cookie(r, sessionCookie))
+	token := s.sessions.open(found.user, found.account)
+	if token == "" {
+		s.release(found.account)
+		s.front.answerError(w, r, signInProblem(errTooFar))
+		return
+	}
+	s.setCookie(w, sessionCookie, token, sessionTime)
+	s.front.redirect(w, r, to)
+}
+
+func (s *Site) endSession(token string) {
+	if ended := s.sessions.close(token); ended != nil {
+		s.release(ended.account)
+	}
+}
+
+// logout ends the session. The form comes from a page of ours, or the guard has refused it.
+func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
+	s.endSession(s.cookie(r, sessionCookie))
+	s.setCookie(w, sessionCookie, "", 0)
+	s.front.redirect(w, r, "/login")
+	return nil
+}
+
+// pending is kept in a cookie while somebody signs in at a provider.
+type pending struct {
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+	To       string `json:"to"`
+}
+
+// begin leads to the provider.
+func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
+	if s.options.Provider == nil {
+		return nothingHere(w, r)
+	}
+	to, attempt, err := s.options.Provider.Begin(r.Context())
+	if err != nil {
+		return signInProblem(err)
+	}
+	kept, err := json.Marshal(pending{attempt.State, attempt.Nonce, attempt.Verifier, safeBack(r.URL.Query().Get("to"))})
+	if err != nil {
+		return err
+	}
+	s.setCookie(w, attemptCookie, base64.RawURLEncoding.EncodeToString(kept), attemptTime)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
+}
+
+// callback is where the provider leads back to.
+func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
+	if s.options.Provider == nil {
+		return nothingHere(w, r)
+	}
+	var p pending
+	kept, err := base64.RawURLEncoding.DecodeString(s.cookie(r, attemptCookie))
+	if err == nil {
+		err = json.Unmarshal(kept, &p)
+	}
+	if err != nil || p.State == "" {
+		return &refusal{status: http.StatusBadRequest, message: "This browser has not begun to sign in here, or too long ago.", hint: "Sign in again."}
+	}
+	s.setCookie(w, attemptCookie, "", 0)
+	person, err := s.options.Provider.Finish(r.Context(), r.URL.Query(), signin.Attempt{State: p.State, Nonce: p.Nonce, Verifier: p.Verifier})
+	var found *identity
+	if err == nil {
+		found, err = s.acting(person)
+	}
+	s.logSignIn(w, r, person.Name, err)
+	if err != nil {
+		return signInProblem(err)
+	}
+	s.admit(w, r, found, safeBack(p.To))
+	return nil
+}
+
+// logSignIn says who signed in, or tried to.
+func (s *Site) logSignIn(w http.ResponseWriter, r *http.Request, name string, err error) {
+	outcome := "signed in"
+	if err != nil {
+		outcome = "refused"
+	}
+	s.front.log.InfoContext(r.Context(), "sign-in", "request", w.Header().Get(requestIDHeader), "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome)
+}
+
+// turnAway answers a request of which it is not known who sends it, or who may nothing.
+func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
+	page := r.Method == http.MethodGet && !s.isAPI(r) && !strings.HasPrefix(r.URL.Path, s.options.Base+"/live/")
+	if page && errors.Is(err, errSignIn) {
+		to, _ := withQuery("/login", "to", s.front.here(r))
+		s.front.redirect(w, r, to)
+		return
+	}
+	p := signInProblem(err)
+	if s.isAPI(r) && p.status == http.StatusUnauthorized {
+		scheme := `Basic realm="Oarlock", charset="UTF-8"`
+		if s.options.Provider != nil {
+			scheme = `Bearer realm="Oarlock"`
+		}
+		w.Header().Set("WWW-Authenticate", scheme)
+	}
+	if p.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "60")
+	}
+	s.front.answerError(w, r, p)
+}
+
+// signInProblem is what is answered to somebody who does not get in.
+func signInProblem(err error) *refusal {
+	named, _ := errors.AsType[*noRoleError](err)
+	switch {
+	case named != nil:
+		return &refusal{
+			status: http.StatusForbidden, message: "You are " + runview.InlineText(named.name) + ", and have no role here.",
+			hint: "Who runs this server gives roles by its settings web_readers, web_submitters and web_operators.", bare: true,
+		}
+	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
+		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again.", bare: true}
+	case errors.Is(err, errTooFar):
+		return &refusal{status: http.StatusTooManyRequests, message: "That were too many attempts.", hint: "Wait a minute.", bare: true}
+	case errors.Is(err, signin.ErrAway):
+		return &refusal{status: http.StatusServiceUnavailable, message: "The provider that signs people in does not answer.", hint: "Try again; the log of this server says more.", bare: true}
+	case errors.Is(err, signin.ErrStranger):
+		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy.", bare: true}
+	case errors.Is(err, signin.ErrNobody):
+		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, see docs/web.md.", bare: true}
+	}
+	p := *problemOf(err)
+	p.bare = true
+	return &p
+}
+
+// clientOf is the address that a request comes from: the last one that none of the site's proxies has.
+func (s *Site) clientOf(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	client := peer.Addr().Unmap()
+	if err != nil {
+		client = netip.Addr{}
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		if !s.trusts(client) {
+			break
+		}
+		before, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil {
+			break
+		}
+		client = before.Unmap()
+	}
+	if !client.IsValid() {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return host
+	}
+	return client.String()
+}
+
+func (s *Site) trusts(address netip.Addr) bool {
+	return slices.ContainsFunc(s.options.Proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+}

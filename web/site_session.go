@@ -1,0 +1,128 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	sessionIdleTime = 12 * time.Hour
+	sessionTime     = 7 * 24 * time.Hour
+	sessionsMax     = 10_000
+)
+
+// session is one browser that somebody has signed in with. It is in memory only: a password that opened it is gone with the
+// process.
+type session struct {
+	user    user
+	account *account // in use as long as the session is
+	made    time.Time
+	used    time.Time       // guarded by sessions
+	over    context.Context //nolint:containedctx // done when the session is over, which ends its requests
+	end     context.CancelFunc
+}
+
+// sessions has those that are open, by the hash of what the browser sends: who reads our memory cannot send it.
+type sessions struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*session
+}
+
+func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
+
+// open makes a session, and returns what its browser is to send; "" when there are too many.
+func (s *sessions) open(u user, a *account) string {
+	token, now := rand.Text(), time.Now()
+	opened := &session{user: u, account: a, made: now, used: now}
+	opened.over, opened.end = context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= sessionsMax {
+		opened.end()
+		return ""
+	}
+	s.all[sha256.Sum256([]byte(token))] = opened
+	return token
+}
+
+// find returns the session of a token, nil for none.
+func (s *sessions) find(token string) *session {
+	if token == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, now := s.all[sha256.Sum256([]byte(token))], time.Now()
+	if found == nil || found.expired(now) {
+		return nil
+	}
+	found.used = now
+	return found
+}
+
+func (s *session) expired(now time.Time) bool {
+	return now.Sub(s.used) > sessionIdleTime || now.Sub(s.made) > sessionTime
+}
+
+// close ends the session of a token, and returns it, nil for none.
+func (s *sessions) close(token string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := sha256.Sum256([]byte(token))
+	found := s.all[key]
+	if found != nil {
+		found.end()
+		delete(s.all, key)
+	}
+	return found
+}
+
+// endWhere ends sessions, and returns them.
+func (s *sessions) endWhere(over func(*session) bool) (ended []*session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.all {
+		if over(one) {
+			one.end()
+			delete(s.all, key)
+			ended = append(ended, one)
+		}
+	}
+	return ended
+}
+
+const (
+	sessionCookie = "oarlock_session"
+	attemptCookie = "oarlock_attempt"
+)
+
+// cookieName is prefixed where browsers hold to the prefix: such a cookie comes from this host by https, and no other host of
+// its domain has set it.
+func (s *Site) cookieName(name string) string {
+	if s.options.Secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+func (s *Site) setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
+	c := &http.Cookie{ //nolint:gosec // without https it is Secure for nobody, and pages are served on loopback alone
+		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(age.Seconds()), Secure: s.options.Secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// cookie is the value of a cookie, "" for none.
+func (s *Site) cookie(r *http.Request, name string) string {
+	if c, err := r.Cookie(s.cookieName(name)); err == nil {
+		return c.Value
+	}
+	return ""
+}
