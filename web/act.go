@@ -72,7 +72,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, do action) (answer,
 // sent again, as may one whose action failed for certain, and one in which somebody changed something.
 func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 	mine := &onceDone{done: make(chan struct{}), err: errors.New("the action did not end")} // stays if do panics
-	key := sha256.Sum256([]byte(r.URL.Path + "?" + r.PostForm.Encode()))
+	key := formSum(r)
 	if before, taken := s.acted.putNew(key, mine); taken {
 		select {
 		case <-before.done:
@@ -88,6 +88,11 @@ func (s *server) onlyOnce(r *http.Request, do action) (answer, error) {
 		s.acted.drop(key)
 	}
 	return mine.answer, mine.err
+}
+
+// formSum tells a form from others, and from itself with something changed.
+func formSum(r *http.Request) [sha256.Size]byte {
+	return sha256.Sum256([]byte(r.URL.Path + "?" + r.PostForm.Encode()))
 }
 
 // logAction says who asked for what. What was asked with it is in the database.

@@ -1,8 +1,8 @@
 package web
 
 import (
-	"cmp"
 	"context"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +27,12 @@ const (
 	labelsName   = "run.labels"
 	latestName   = "latest"
 	fromName     = "from"
+)
+
+// Run keys of forms that give none.
+const (
+	keyPrefix     = "web-"
+	formKeyLength = 26 // of base32, 130 bits
 )
 
 // enqueuePath is the form that asks for a run of a DAG.
@@ -379,16 +385,26 @@ func (s *server) showEnqueue(w http.ResponseWriter, r *http.Request, read func(*
 	return s.render(w, r, "enqueue.html", f.page())
 }
 
-// enqueue asks for a run, and leads to it. Its key is the form's own unless there is another, so that a lost reply is one run.
+// enqueue asks for a run, and leads to it. Its key is made of all that was sent unless there is another: the same form whose reply
+// was lost is one run, and one that was changed is a new run.
 func (s *server) enqueue(r *http.Request) (answer, error) {
 	f, err := s.readEnqueue(r, r.PostForm)
 	if err != nil {
 		return answer{}, err
 	}
 	if f.request.Key == "" {
-		f.request.Key = "web-" + cmp.Or(r.PostForm.Get(onceField), newNonce())
+		f.request.Key = formKey(r)
 	}
 	return f.send(func() (queue.RunID, error) { return s.store.Enqueue(r.Context(), f.request) })
+}
+
+// formKey is the run key of a form that gives none. A form without a nonce asks anew each time.
+func formKey(r *http.Request) string {
+	if r.PostForm.Get(onceField) == "" {
+		return keyPrefix + strings.ToLower(newNonce())
+	}
+	sum := formSum(r)
+	return keyPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:formKeyLength])
 }
 
 // again asks for a run that has ended once more, and leads to the new one.

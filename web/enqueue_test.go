@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestEnqueue_MakesARun(t *testing.T) {
 		t.Errorf("a form sent twice led to %q and %q: %s", run, again, plainText(first.Body.String()))
 	}
 	b.server.acted = kept[[sha256.Size]byte, *onceDone]{} // as of a server that began anew
-	if again := b.post(t, "/dags/form/enqueue", full[:len(full)-2]...).Header().Get("Location"); again != run {
+	if again := b.post(t, "/dags/form/enqueue", full...).Header().Get("Location"); again != run {
 		t.Errorf("a form whose answer was lost led to %q, not %q", again, run)
 	}
 	all, err := b.store.List(t.Context(), queue.Filter{Limit: 10})
@@ -87,15 +88,41 @@ func TestEnqueue_MakesARun(t *testing.T) {
 		t.Fatalf("%d runs, %v", len(all.Runs), err)
 	}
 	r := all.Runs[0]
-	got := []any{string(r.Params), r.Key, r.Trigger, r.Queue, r.Priority, r.Labels, r.State}
+	if !regexp.MustCompile(`^web-[a-z2-7]{26}$`).MatchString(r.Key) {
+		t.Errorf("the run key is %q", r.Key)
+	}
+	got := []any{string(r.Params), r.Trigger, r.Queue, r.Priority, r.Labels, r.State}
 	want := []any{
 		`{"day": "2026-11", "full": false, "kind": "<small>", "more": {"a": [1]}, "note": "'><script>alert(1)</script> # / ? % ` + "\u202e" + ` 🦀\nsecond", "once": "x", "limit": 7, "ratio": 0.5}`,
-		"web-n1", "manual", "etl", -5,
+		"manual", "etl", -5,
 		map[string]string{"team": "a b", "x": "1"},
 		"scheduled",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestEnqueue_MakesARunOfEachChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.putForm(t)
+	seen := map[string]bool{}
+	for _, change := range [][]string{
+		nil, {"param.limit", "7"}, {"run.priority", "5"}, {"run.labels", "team=a"}, {"run.at", "+1h"}, {"run.at", "+2h"},
+	} {
+		w := b.post(t, "/dags/form/enqueue", append([]string{onceField, "n1", "param.day", "2026-11"}, change...)...)
+		run := w.Header().Get("Location")
+		if w.Code != http.StatusSeeOther || seen[run] {
+			t.Errorf("%q led to %q: %d %s", change, run, w.Code, plainText(w.Body.String()))
+		}
+		seen[run] = true
+	}
+	for range 2 {
+		w := b.post(t, "/dags/form/enqueue", onceField, "n2", "param.day", "2026-11", "run.key", "mine")
+		if want := runPath(queue.RunID(len(seen) + 1)); w.Header().Get("Location") != want {
+			t.Errorf("a key of the reader's own led to %q, not %s", w.Header().Get("Location"), want)
+		}
 	}
 }
 
