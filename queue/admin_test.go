@@ -102,6 +102,11 @@ func TestDAGs_ListsCurrentVersionsAndTheirHistory(t *testing.T) {
 	if err != nil || len(dags) != 2 || dags[0].Name != "aaa" || dags[0].Queue != "slow" || dags[0].MaxActive != 3 || dags[1].Version != 2 || dags[1].PutBy == "" || dags[1].PutAt.IsZero() {
 		t.Fatalf("%+v, %v", dags, err)
 	}
+	for _, limit := range []int{0, queue.MaxPage + 1} {
+		if page, err := d.store.DAGPage(t.Context(), queue.DAGFilter{Limit: limit}); err == nil {
+			t.Errorf("a page of %d has %d dags", limit, len(page))
+		}
+	}
 	v, err := d.store.GetDAG(t.Context(), "report", 0)
 	if err != nil || v.Version != 2 || v.Current != 2 || v.ID != changed.ID || v.Source != "the source" || v.SourcePath != "/etc/report.yaml" || v.Hash == "" || len(v.Needs) != 2 {
 		t.Errorf("%+v, %v", v, err)

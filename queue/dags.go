@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
@@ -23,7 +25,23 @@ var (
 
 // DAGs lists all DAGs by name, removed ones too. For readers and workers.
 func (s *Store) DAGs(ctx context.Context) ([]DAG, error) {
-	dags, err := list(ctx, s, dagsSQL, nil, scanListedDAG)
+	dags, err := s.listDAGs(ctx, &DAGFilter{}, nil)
+	slices.SortFunc(dags, func(a, b DAG) int { return strings.Compare(a.Name, b.Name) })
+	return dags, err
+}
+
+// DAGPage reads a page of DAGs by name, those that were removed last. For readers and workers.
+func (s *Store) DAGPage(ctx context.Context, f DAGFilter) ([]DAG, error) {
+	if f.Limit < 1 || f.Limit > MaxPage {
+		return nil, said("list dags", fmt.Errorf("a page has 1 to %d dags, not %d", MaxPage, f.Limit))
+	}
+	return s.listDAGs(ctx, &f, &f.Limit)
+}
+
+// listDAGs reads up to rows DAGs, nil all.
+func (s *Store) listDAGs(ctx context.Context, f *DAGFilter, rows *int) ([]DAG, error) {
+	args := pgx.StrictNamedArgs{"find": strings.ToLower(f.Find), "removed": f.After.Removed, "after": f.After.Name, "rows": rows}
+	dags, err := list(ctx, s, dagsSQL, args, scanListedDAG)
 	return dags, said("list dags", err)
 }
 

@@ -66,6 +66,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, works, works, reads},
 		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, works, works, reads},
 		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, works, works, reads},
+		{"DAGPage", func(s *queue.Store) error { _, err := s.DAGPage(t.Context(), queue.DAGFilter{Limit: 1}); return err }, reads, works, works, works, reads},
 		{"DAGHistory", func(s *queue.Store) error { _, err := s.DAGHistory(t.Context(), "report"); return err }, reads, works, works, works, reads},
 		{"GetDAG", func(s *queue.Store) error { _, err := s.GetDAG(t.Context(), "report", 0); return err }, reads, works, works, works, reads},
 		{"Scale", func(s *queue.Store) error { _, err := s.Scale(t.Context(), ""); return err }, reads, works, works, works, reads},

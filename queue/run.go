@@ -209,6 +209,19 @@ type DAG struct {
 	NextAt    time.Time // when the first of its schedules fires next, in the list of DAGs; zero: none does
 }
 
+// DAGFilter picks a page of DAGs.
+type DAGFilter struct {
+	Find  string // part of the name, in letters of any case; "": all
+	After DAGKey // the last DAG of the page before; zero: from the first on
+	Limit int    // from 1 to MaxPage
+}
+
+// DAGKey is the place of a DAG in the list of all.
+type DAGKey struct {
+	Removed bool
+	Name    string
+}
+
 // DAGChange says what to change of a DAG; nil leaves it.
 type DAGChange struct {
 	Name    string

@@ -40,6 +40,14 @@ type dagData struct {
 	ListDiff string   // path of what differs from it
 }
 
+// Enqueue is the command that makes a run, "" of a DAG that takes none.
+func (d *dagData) Enqueue() string {
+	if !d.RemovedAt.IsZero() {
+		return ""
+	}
+	return runview.EnqueueCommand(&queue.Request{DAG: d.Name}, nil)
+}
+
 // paramRow is a param as people fill it in.
 type paramRow struct {
 	dagspec.Param
@@ -261,20 +269,22 @@ func (s *server) dagDiff(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// linesOf are the lines of a unified diff from its first place on: names of files stand above it.
 func linesOf(unified []byte) (lines []diffLine) {
+	begun := false
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(unified), "\n"), "\n") {
 		class := ""
 		switch {
-		case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "--- ") && len(lines) < 2 || strings.HasPrefix(line, "+++ ") && len(lines) < 3:
-			continue
+		case strings.HasPrefix(line, "@"):
+			begun, class = true, "d-at"
 		case strings.HasPrefix(line, "+"):
 			class = "d-add"
 		case strings.HasPrefix(line, "-"):
 			class = "d-del"
-		case strings.HasPrefix(line, "@"):
-			class = "d-at"
 		}
-		lines = append(lines, diffLine{class, line})
+		if begun {
+			lines = append(lines, diffLine{class, line})
+		}
 	}
 	return lines
 }

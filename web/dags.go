@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
@@ -51,34 +50,30 @@ type dagsData struct {
 
 func dagPath(name string) string { return "/dags/" + url.PathEscape(name) }
 
-// dags lists DAGs by name, those that were removed last.
+// listDAGs lists DAGs by name, those that were removed last.
 func (s *server) listDAGs(w http.ResponseWriter, r *http.Request) error {
 	form := r.URL.Query()
-	data, err := s.readDAGs(r.Context(), form.Get("q"), form.Get("after"))
+	data, err := s.readDAGs(r.Context(), form.Get("q"), queue.DAGKey{Removed: form.Get("removed") != "", Name: form.Get("after")})
 	if err != nil {
 		return err
 	}
 	return s.render(w, r, "dags.html", page{Title: "DAGs", Nav: "dags", Data: data})
 }
 
-func (s *server) readDAGs(ctx context.Context, find, after string) (*dagsData, error) {
-	all, err := s.store.DAGs(ctx)
+func (s *server) readDAGs(ctx context.Context, find string, after queue.DAGKey) (*dagsData, error) {
+	kept, err := s.store.DAGPage(ctx, queue.DAGFilter{Find: find, After: after, Limit: dagsShown + 1})
 	if err != nil {
 		return nil, err
 	}
 	data := &dagsData{Find: find, Command: "oarlock dag list"}
-	kept := slices.DeleteFunc(all, func(d queue.DAG) bool {
-		return !strings.Contains(strings.ToLower(d.Name), strings.ToLower(find))
-	})
-	slices.SortStableFunc(kept, func(a, b queue.DAG) int { return goneLast(&a) - goneLast(&b) })
-	first := 0
-	if after != "" {
-		first = slices.IndexFunc(kept, func(d queue.DAG) bool { return d.Name == after }) + 1 // with the first, if that one is gone
-	}
-	kept = kept[first:]
 	if len(kept) > dagsShown {
 		kept = kept[:dagsShown]
-		data.Next = "/dags?" + url.Values{"q": {find}, "after": {kept[dagsShown-1].Name}}.Encode()
+		last := &kept[dagsShown-1]
+		next := url.Values{"q": {find}, "after": {last.Name}}
+		if !last.RemovedAt.IsZero() {
+			next.Set("removed", "1")
+		}
+		data.Next = "/dags?" + next.Encode()
 	}
 	names := make([]string, len(kept))
 	for i := range kept {
@@ -92,13 +87,6 @@ func (s *server) readDAGs(ctx context.Context, find, after string) (*dagsData, e
 		data.Rows = append(data.Rows, dagRow{DAG: &kept[i], Path: dagPath(kept[i].Name), Strip: s.stripOf(strips[kept[i].Name])})
 	}
 	return data, nil
-}
-
-func goneLast(d *queue.DAG) int {
-	if d.RemovedAt.IsZero() {
-		return 0
-	}
-	return 1
 }
 
 // stripOf draws runs, and counts them.

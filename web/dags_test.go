@@ -1,12 +1,16 @@
 package web
 
 import (
+	"fmt"
+	"html"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -55,6 +59,80 @@ func TestDAGs_ListStripsAndStates(t *testing.T) {
 		if path == "/dags/report/pause" {
 			wantTexts(t, b.page(t, "/dags", http.StatusOK), "paused")
 		}
+	}
+}
+
+func TestDAGs_ComeInPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	for i := range 102 {
+		b.putReport(t, fmt.Sprintf("name: d%03d\nsteps: [{id: a, run: \"true\"}]\n", i))
+	}
+	b.exec(t, "UPDATE oarlock.dags SET removed_at = now() WHERE name IN ('d000', 'd050', 'd099')")
+	listed := regexp.MustCompile(`data-open href="/dags/([^"]+)"`)
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	read := func(path string) (names []string) {
+		for pages := 0; path != ""; pages++ {
+			if pages > 2 {
+				t.Fatalf("the list does not end: %s", path)
+			}
+			page := b.page(t, path, http.StatusOK)
+			found := listed.FindAllStringSubmatch(page, -1)
+			if len(found) > dagsShown {
+				t.Errorf("%s shows %d DAGs", path, len(found))
+			}
+			for _, m := range found {
+				names = append(names, m[1])
+			}
+			path = ""
+			if m := next.FindStringSubmatch(page); m != nil {
+				path = html.UnescapeString(m[1])
+			}
+		}
+		return names
+	}
+	var want []string
+	for i := range 102 {
+		if i != 0 && i != 50 && i != 99 {
+			want = append(want, fmt.Sprintf("d%03d", i))
+		}
+	}
+	want = append(want, "report", "d000", "d050", "d099")
+	if diff := cmp.Diff(want, read("/dags")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"d100", "d101", "report", "d000", "d050", "d099"}, read("/dags?after=d099")); diff != "" {
+		t.Errorf("after a DAG that was removed meanwhile: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"d050", "d099"}, read("/dags?after=d000&removed=1&q=D0")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDAG_OffersNothingOnceRemoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.exec(t, "UPDATE oarlock.dags SET removed_at = now()")
+	page := b.page(t, "/dags/report", http.StatusOK)
+	wantTexts(t, page, "removed", "No run yet.")
+	if strings.Contains(page, `method="post"`) || strings.Contains(page, "oarlock enqueue") {
+		t.Error("a removed DAG offers what it refuses")
+	}
+}
+
+func TestDAG_NamesItsFirstCommand(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	page := b.page(t, "/dags/report", http.StatusOK)
+	wantMarkup(t, page, `<code>oarlock enqueue report</code><button class="copy`, `data-copy="oarlock enqueue report"`)
+}
+
+func TestLinesOf_KeepsContentLikeHeaders(t *testing.T) {
+	t.Parallel()
+	unified := diff.Diff("version 1", []byte("-- x\n-- y\nb\n"), "version 2", []byte("++ z\nb\n"))
+	want := []diffLine{{"d-at", "@@ -1,3 +1,2 @@"}, {"d-del", "--- x"}, {"d-del", "--- y"}, {"d-add", "+++ z"}, {"", " b"}}
+	if diff := cmp.Diff(want, linesOf(unified)); diff != "" {
+		t.Error(diff)
 	}
 }
 
