@@ -90,12 +90,13 @@ func bounded(ctx context.Context, within time.Duration) (context.Context, contex
 
 // unknown is an again for what cannot be found out.
 func unknown(hint string) ask {
-	return func(context.Context, *pgxpool.Conn) error { return &unknownError{hint} }
+	return func(context.Context, *pgxpool.Conn) error { return &UnknownError{hint} }
 }
 
-// unknownError is ErrUnknown with what to do about it.
-type unknownError struct{ hint string }
+// UnknownError is ErrUnknown with what to do about it.
+type UnknownError struct{ Hint string }
 
-func (e *unknownError) Error() string { return ErrUnknown.Error() + ": the reply was lost; " + e.hint }
+func (e *UnknownError) Error() string { return ErrUnknown.Error() + ": the reply was lost; " + e.Hint }
 
-func (e *unknownError) Is(target error) bool { return errors.Is(ErrUnknown, target) }
+// Is makes errors.Is(err, ErrUnknown) work.
+func (e *UnknownError) Is(target error) bool { return errors.Is(ErrUnknown, target) }

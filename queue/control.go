@@ -69,7 +69,7 @@ func (a *Ask) find(ctx context.Context, conn *pgxpool.Conn, since time.Duration)
 	})
 	c, err := pgx.CollectExactlyOneRow(rows, scanControl)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = &unknownError{"look at the run's controls before you ask again: a second cancel skips handlers"}
+		err = &UnknownError{"look at the run's controls before you ask again: a second cancel skips handlers"}
 	}
 	return c, err
 }

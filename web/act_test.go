@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -66,6 +67,22 @@ func TestPost_ActsOnce(t *testing.T) {
 			t.Errorf("what failed cannot be sent again: acted %d times", acted)
 		}
 	}
+}
+
+func TestPost_LeadsToTheRunThatWasAsked(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	mux := http.NewServeMux()
+	const hint = "look at the run's controls before you ask again: a second cancel skips handlers"
+	b.server.post(mux, "/runs/{run}/cancel", func(*http.Request) (answer, error) {
+		return answer{}, fmt.Errorf("cancel run 41: %w", &queue.UnknownError{Hint: hint})
+	})
+	w := post(t, b.server.guard(mux), "/runs/41/cancel")
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d", w.Code)
+	}
+	wantTexts(t, w.Body.String(), "nobody knows whether it was done", "Look at the run's controls before you ask again: a second cancel skips handlers.")
+	wantMarkup(t, w.Body.String(), `<a href="/runs/41">Run 41</a>`)
 }
 
 func TestPost_BoundsForms(t *testing.T) {

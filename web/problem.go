@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -17,6 +18,7 @@ type refusal struct {
 	message, hint string
 	Request       string // the request's id, where the log says more under it
 	bare          bool   // it is for somebody who has not signed in
+	Back          crumb  // the page that shows what became of a form; zero: the list of runs
 }
 
 func (e *refusal) Error() string { return e.message }
@@ -36,10 +38,14 @@ func problemOf(err error) *refusal {
 	case known != nil:
 		return known
 	case errors.Is(err, queue.ErrUnknown):
-		return &refusal{
+		p := &refusal{
 			status: http.StatusServiceUnavailable, message: "The connection broke: nobody knows whether it was done.",
 			hint: "Look at the page of what you asked, before you ask again.",
 		}
+		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
+			p.hint = sentence(lost.Hint)
+		}
+		return p
 	case said != nil && denied[said.Code]:
 		return &refusal{
 			status: http.StatusForbidden, message: "This login may not do that: " + runview.InlineText(said.Message) + ".",
@@ -72,6 +78,11 @@ func problemOf(err error) *refusal {
 	return &refusal{status: http.StatusInternalServerError, message: "This page could not be made.", hint: "The log of this server says why."}
 }
 
+// sentence writes the words of an error as a sentence.
+func sentence(words string) string {
+	return strings.ToUpper(words[:min(1, len(words))]) + words[min(1, len(words)):] + "."
+}
+
 const (
 	ownCode = "OA"    // begins the codes of refusals that are Oarlock's own
 	notUTF8 = "22021" // a text is not, or has a NUL
@@ -89,6 +100,9 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		return // the client has gone
 	}
 	p := *problemOf(err)
+	if id, none := parseRunID(r); none == nil && r.Method == http.MethodPost {
+		p.Back = crumb{fmt.Sprintf("Run %d", id), runPath(id)}
+	}
 	if p.status >= http.StatusInternalServerError {
 		p.Request = w.Header().Get(requestIDHeader)
 		s.log.ErrorContext(r.Context(), "page failed", "request", p.Request, "method", r.Method, "path", r.URL.Path, "error", err)

@@ -44,8 +44,8 @@ type steerData struct {
 	Back    string // path of the run's page
 	dagLink string
 	May     bool
-	Problem string // with what was sent
-	Outputs string // of mark, as they were sent
+	Problem *refusal   // with what was sent
+	sent    url.Values // that is shown again
 
 	Modes    []retryChoice
 	Steps    []retryChoice // to choose from, where a mode needs one
@@ -76,7 +76,7 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 		if err != nil {
 			return err
 		}
-		data.Problem = problem
+		data.Problem = unsaid(problem)
 		return s.render(w, r, "steer.html", steerFrame(data))
 	}
 }
@@ -102,14 +102,12 @@ func (s *server) steer(verb dagrun.Verb) action {
 			return answer{}, err
 		}
 		if problem != "" {
-			data, err := s.readSteer(r.Context(), ask)
-			if err != nil {
-				return answer{}, err
-			}
-			data.Problem, data.Outputs = problem, r.PostForm.Get("outputs")
-			return answer{File: "steer.html", Page: steerFrame(data), Status: http.StatusUnprocessableEntity}, nil
+			return s.steerAgain(r, ask, unsaid(problem))
 		}
 		c, err := s.store.Control(r.Context(), ask)
+		if wrong := correctable(err); wrong != nil && needsStep(verb) {
+			return s.steerAgain(r, ask, wrong)
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -119,6 +117,24 @@ func (s *server) steer(verb dagrun.Verb) action {
 		}
 		return answer{To: q.address()}, nil
 	}
+}
+
+// steerAgain shows a form again with what was sent, and with what is wrong with that.
+func (s *server) steerAgain(r *http.Request, ask queue.Ask, wrong *refusal) (answer, error) {
+	data, err := s.readSteer(r.Context(), ask)
+	if err != nil {
+		return answer{}, err
+	}
+	data.Problem, data.sent = wrong, r.PostForm
+	return answer{File: "steer.html", Page: steerFrame(data), Status: http.StatusUnprocessableEntity}, nil
+}
+
+// unsaid is what a form says that lacks something, nil of a form that lacks nothing.
+func unsaid(problem string) *refusal {
+	if problem == "" {
+		return nil
+	}
+	return &refusal{status: http.StatusUnprocessableEntity, message: problem}
 }
 
 // canceledBefore says why a cancel is not sent once more: the second one of a run skips its handlers, which nobody asked for.
@@ -421,20 +437,28 @@ type decision struct {
 	Run        queue.RunID
 	Step, Item string
 	Question   *queue.Question
+	sent       url.Values // that is shown again
 }
+
+// Input is what was sent as an input, and Comment as the comment.
+func (d decision) Input(name string) string { return d.sent.Get(inputPrefix + name) }
+func (d decision) Comment() string          { return d.sent.Get("comment") }
 
 // Acts reports whether the page offers any action at all: an approver need not be able to steer the run.
 func (p *runPage) Acts() bool { return p.Rights.Acts() }
 
 // Decide is the form of the approval in the panel.
 func (p *runPage) Decide(n *panel) decision {
-	return decision{p.Query.ID, n.Task.Step, n.Task.Item, n.Question}
+	return decision{Run: p.Query.ID, Step: n.Task.Step, Item: n.Task.Item, Question: n.Question}
 }
 
 // Decide is the form of the page's own approval.
 func (d *steerData) Decide() decision {
-	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question}
+	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question, d.sent}
 }
+
+// Outputs are those of a mark, as they were sent.
+func (d *steerData) Outputs() string { return d.sent.Get("outputs") }
 
 // Button is what the form's button says.
 func (d *steerData) Button() string {

@@ -79,7 +79,7 @@ func TestSteer_Decides(t *testing.T) {
 		run := b.enqueue(t, queue.Request{})
 		b.ask(t, run)
 		page := b.page(t, runPath(run)+"?step=confirm", http.StatusOK)
-		wantMarkup(t, page, `name="input.ticket" required`, `formaction="`+runPath(run)+`/reject"`, "See &lt;b&gt;ticket&lt;/b&gt;")
+		wantMarkup(t, page, `name="input.ticket" value="" required`, `formaction="`+runPath(run)+`/reject"`, "See &lt;b&gt;ticket&lt;/b&gt;")
 		wantTexts(t, b.page(t, runPath(run)+"/"+verb+"?step=confirm", http.StatusOK), "Release it?", "Approve", "Reject")
 		b.exec(t, "DELETE FROM oarlock.controls")
 		b.wantAsked(t, runPath(run)+"/"+verb, c.says, "step", "confirm", "input.ticket", "T-7", "comment", hostile)
@@ -87,11 +87,15 @@ func TestSteer_Decides(t *testing.T) {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
-	w := b.post(t, "/runs/1/approve", "step", "confirm")
-	if w.Code != http.StatusConflict {
+	run := b.enqueue(t, queue.Request{})
+	b.ask(t, run)
+	w := b.post(t, runPath(run)+"/approve", "step", "confirm", "input.note", hostile, "comment", "as \"agreed\"")
+	if w.Code != http.StatusUnprocessableEntity || strings.Contains(w.Body.String(), hostile) {
 		t.Errorf("without what it asks for: %d", w.Code)
 	}
-	wantTexts(t, w.Body.String(), "The database refuses that")
+	wantTexts(t, w.Body.String(), "ticket", "Release it?")
+	wantMarkup(t, w.Body.String(), `role="alert"`, `name="input.ticket" value="" required`,
+		`name="input.note" value="&lt;script&gt;alert(1)&lt;/script&gt;"`, `name="comment" value="as &#34;agreed&#34;"`)
 }
 
 func TestSteer_Marks(t *testing.T) {

@@ -67,8 +67,10 @@ func (p *problem) fromQueue(err error) bool {
 	case errors.Is(err, queue.ErrConflict):
 		p.kind, p.message = conflict, said(err, queue.ErrConflict)
 	case errors.Is(err, queue.ErrUnknown):
-		_, hint, _ := strings.Cut(p.message, "the reply was lost; ")
-		p.kind, p.message, p.hint = outcomeUnknown, "the connection broke: nobody knows whether it was done", cmp.Or(hint, p.hint)
+		p.kind, p.message = outcomeUnknown, "the connection broke: nobody knows whether it was done"
+		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
+			p.hint = lost.Hint
+		}
 	default:
 		return false
 	}
