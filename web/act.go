@@ -110,14 +110,14 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 // newNonce names a form, so that it acts once.
 func newNonce() string { return rand.Text() }
 
-// rights are what the server's login may do, none where pages only read or it cannot be told.
+// rights are what the server's login may do, only read where pages only read, and nothing where it cannot be told.
 func (s *server) rights(ctx context.Context) queue.Rights {
-	if s.options.ReadOnly {
-		return queue.Rights{}
-	}
 	g, err := s.glances.get(ctx)
 	if err != nil {
 		return queue.Rights{}
+	}
+	if s.options.ReadOnly {
+		return queue.Rights{Login: g.Rights.Login, Read: g.Rights.Read}
 	}
 	return g.Rights
 }

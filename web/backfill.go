@@ -1,10 +1,6 @@
 package web
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -94,24 +90,10 @@ func (f *backfillForm) backfill() (*queue.Backfill, error) {
 	if b.AtOnce, err = strconv.Atoi(f.AtOnce); err != nil || b.AtOnce < 1 {
 		return nil, badFilter("at once: it is a number from 1 to 1000, not %q", f.AtOnce)
 	}
-	b.Params, err = paramsObject(f.Params)
-	return b, err
-}
-
-// paramsObject reads params as a JSON object, whose numbers keep their digits; nil for none.
-func paramsObject(text string) (params map[string]any, err error) {
-	if text == "" {
-		return nil, nil
+	if b.Params, err = readObject(f.Params); err != nil {
+		return nil, badFilter(`params: %v: write {"day": "2026-11-20"}`, err)
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.UseNumber()
-	if err := d.Decode(&params); err != nil || params == nil {
-		return nil, badFilter(`params: it is no JSON object: write {"day": "2026-11-20"}`)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, badFilter("params: something follows the JSON object")
-	}
-	return params, nil
+	return b, nil
 }
 
 // plan has the form show what would be done. An error of its own is shown, too.

@@ -167,10 +167,16 @@ func TestDAGs_AreForReaders(t *testing.T) {
 	if w := b.post(t, "/dags/report/pause"); w.Code != http.StatusForbidden {
 		t.Errorf("a submitter pauses a DAG: %d", w.Code)
 	}
-	run := b.enqueue(t, queue.Request{})
-	if page := b.page(t, runPath(run), http.StatusOK); strings.Contains(page, `href="/dags`) {
+	const slow = "name: slow\nqueue: slow\nsteps: [{id: a, run: \"true\"}]\n"
+	b.putReport(t, slow)
+	page := b.page(t, runPath(b.enqueue(t, queue.Request{DAG: "slow"})), http.StatusOK)
+	if strings.Contains(page, `href="/dags`) || strings.Contains(page, `href="/queues`) {
 		t.Error("a submitter is led to pages that refuse it")
 	}
+	wantTexts(t, page, "queue slow")
+	reads := setup(t, "oarlock_admin", Options{ReadOnly: true})
+	reads.putReport(t, slow)
+	wantMarkup(t, reads.page(t, runPath(reads.enqueue(t, queue.Request{DAG: "slow"})), http.StatusOK), `<a href="/queues/slow">slow</a>`)
 }
 
 func TestStrip_CountsWhatItDraws(t *testing.T) {

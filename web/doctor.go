@@ -40,19 +40,38 @@ type examined struct {
 }
 
 func (s *server) examine(ctx context.Context) (examined, error) {
-	at := time.Now()
-	checks, err := s.options.Doctor(ctx)
-	return examined{checks, at}, err
+	found := examined{At: time.Now()}
+	var err error
+	if found.Checks, err = s.options.Doctor(ctx); err == nil {
+		s.found.Store(&found)
+	}
+	return found, err
 }
 
-// doctor shows what `oarlock doctor` says.
+// doctorPage is what the newest examination found.
+type doctorPage struct {
+	examined // without checks: there was none since the server began
+
+	May bool // examine
+}
+
+// doctor shows what was found. It examines nothing: that writes to the database's disk, and any page may have a browser send a GET.
 func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
 	if s.options.Doctor == nil {
 		return nothingHere(w, r)
 	}
-	found, err := s.doctors.get(r.Context())
-	if err != nil {
-		return err
+	data := doctorPage{May: !s.options.ReadOnly}
+	if found := s.found.Load(); found != nil {
+		data.examined = *found
 	}
-	return s.render(w, r, "doctor.html", page{Title: "Doctor", Data: found})
+	return s.render(w, r, "doctor.html", page{Title: "Doctor", Data: data})
+}
+
+// examineNow does what `oarlock doctor` does, unless that was done just now.
+func (s *server) examineNow(r *http.Request) (answer, error) {
+	if s.options.Doctor == nil {
+		return answer{}, nothingHere(nil, r)
+	}
+	_, err := s.doctors.get(r.Context())
+	return answer{To: "/doctor"}, err
 }

@@ -239,7 +239,14 @@ func TestDoctor_SaysWhatItFinds(t *testing.T) {
 			{"encoding", "ok", "UTF8", ""}, {"horizon", "warn", "an <b>old</b>\nsnapshot", "end it"}, {"writable", "fail", "it is a standby", "name the primary"}, {"listen", "skip", "no connection", ""},
 		}, failing
 	}})
+	wantTexts(t, b.page(t, "/doctor", http.StatusOK), "Nothing was examined since this server began.", "Examine", "oarlock doctor")
+	if runs != 0 {
+		t.Errorf("a page that was only looked at examined %d times", runs)
+	}
 	for range 2 {
+		if w := b.post(t, "/doctor"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/doctor" {
+			t.Errorf("%d %s", w.Code, w.Header().Get("Location"))
+		}
 		page := b.page(t, "/doctor", http.StatusOK)
 		wantTexts(t, page, "ok encoding UTF8", "warn horizon an <b>old</b> snapshot end it", "fail writable it is a standby name the primary", "skip listen", "oarlock doctor")
 	}
@@ -249,9 +256,20 @@ func TestDoctor_SaysWhatItFinds(t *testing.T) {
 	wantMarkup(t, b.page(t, "/runs", http.StatusOK), `href="/doctor"`)
 	failing = errors.New("broken")
 	b.server.doctors.forget()
-	b.page(t, "/doctor", http.StatusInternalServerError)
+	if w := b.post(t, "/doctor"); w.Code != http.StatusInternalServerError {
+		t.Errorf("an examination that fails: %d", w.Code)
+	}
+	wantTexts(t, b.page(t, "/doctor", http.StatusOK), "ok encoding UTF8")
 
+	reads := setup(t, "", Options{ReadOnly: true, Doctor: func(context.Context) ([]Check, error) { t.Error("it examined"); return nil, nil }})
+	if w := reads.post(t, "/doctor"); w.Code != http.StatusForbidden {
+		t.Errorf("a server that only reads: %d", w.Code)
+	}
+	wantTexts(t, reads.page(t, "/doctor", http.StatusOK), "A server with --read-only examines nothing.")
 	none := setup(t, "", Options{})
+	if w := none.post(t, "/doctor"); w.Code != http.StatusNotFound {
+		t.Errorf("without checks: %d", w.Code)
+	}
 	none.page(t, "/doctor", http.StatusNotFound)
 	if strings.Contains(none.page(t, "/runs", http.StatusOK), "/doctor") {
 		t.Error("a page that is not there is offered")

@@ -3,7 +3,10 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 )
 
 // Bounds of a tree: what is more stands as text.
@@ -39,6 +42,22 @@ func jsonTree(raw json.RawMessage) (*jsonNode, error) {
 	}
 	n.Raw = string(raw)
 	return n, nil
+}
+
+// readObject reads a JSON object that somebody typed, whose numbers keep their digits; nil for no text.
+func readObject(text string) (object map[string]any, err error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&object) != nil || object == nil {
+		return nil, errors.New("it is no JSON object")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the JSON object")
+	}
+	return object, nil
 }
 
 type treeReader struct {

@@ -128,7 +128,7 @@ func (s *server) schedule(w http.ResponseWriter, r *http.Request) error {
 // liveSchedule streams the page of a schedule.
 func (s *server) liveSchedule(w http.ResponseWriter, r *http.Request) error {
 	k := scheduleKeyOf(r)
-	regions := []string{"schedule#head", "schedule#backfills", "schedule#fires"}
+	regions := []string{"schedule#head", "schedule#acts", "schedule#backfills", "schedule#fires"}
 	return s.stream(w, r, s.listSource(fmt.Sprintf("schedule %q", k), "schedule.html", regions, func(ctx context.Context) (any, error) {
 		return s.readSchedule(ctx, k)
 	}))

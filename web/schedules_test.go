@@ -93,7 +93,7 @@ func TestSchedules_AreStreamed(t *testing.T) {
 	t.Parallel()
 	b, _ := setupSchedules(t, "", Options{})
 	for path, want := range map[string][]string{
-		"/live/schedules?q=night": {"nightly", "1 here"}, "/live" + nightlyPath: {"nightly of etl", "No time was decided yet."},
+		"/live/schedules?q=night": {"nightly", "1 here"}, "/live" + nightlyPath: {"nightly of etl", "Why, for others to read", "No time was decided yet."},
 	} {
 		gone, leave := context.WithCancel(t.Context())
 		w := &firstWrites{ResponseRecorder: httptest.NewRecorder(), want: want[len(want)-1], leave: leave}

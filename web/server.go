@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -49,6 +50,7 @@ type server struct {
 	assets  assets
 	glances cached[glance]
 	doctors cached[examined]
+	found   atomic.Pointer[examined] // by the newest examination that ended; nil: none did
 	dags    kept[dagVersion, *queue.Definition]
 	said    kept[failure, []logLine]           // what a task wrote last that failed
 	acted   kept[[sha256.Size]byte, *onceDone] // by forms that act once
@@ -155,6 +157,7 @@ func (s *server) routes() http.Handler {
 	handle("/live/workers", s.liveWorkers)
 	handle("/live/workers/{worker}", s.liveWorker)
 	handle("/doctor", s.doctor)
+	post("/doctor", s.examineNow)
 	s.post(mux, "/queues/{queue}/pause", s.pauseQueue)
 	s.post(mux, "/queues/{queue}/resume", s.resumeQueue)
 	s.post(mux, "/queues/{queue}/limits", s.limitQueue)

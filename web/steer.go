@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -223,20 +222,14 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 	if ask.As, err = dagrun.ParseState(cmp.Or(form.Get("as"), dagrun.TaskSucceeded.String())); err != nil || !slices.Contains(markable, ask.As) {
 		return "", badQuery("as", form.Get("as"))
 	}
-	text := strings.TrimSpace(form.Get("outputs"))
-	if text == "" {
-		return "", nil
+	outputs, err := readObject(form.Get("outputs"))
+	if err != nil {
+		return fmt.Sprintf(`The outputs: %v. Write {"rows": 7}.`, err), nil
 	}
-	if !isObject(text) {
-		return `The outputs are no JSON object like {"rows": 7}.`, nil
+	if outputs != nil {
+		ask.Outputs = outputs
 	}
-	ask.Outputs = json.RawMessage(text)
 	return "", nil
-}
-
-func isObject(text string) bool {
-	var object map[string]json.RawMessage
-	return json.Unmarshal([]byte(text), &object) == nil && object != nil
 }
 
 // readSteer reads what a request would do.

@@ -44,7 +44,7 @@ func AskCommand(a *queue.Ask) string {
 	return command
 }
 
-// pairFlags gives each value of an object by a flag: NAME=VALUE, text as it is and all else as JSON.
+// pairFlags gives each value of an object by a flag: NAME=VALUE for a text. All else is JSON, by the flag with -json behind it.
 func pairFlags(flag string, values any) string {
 	raw, err := json.Marshal(values)
 	if err != nil {
@@ -54,15 +54,16 @@ func pairFlags(flag string, values any) string {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return ""
 	}
-	texts := make(map[string]string, len(all))
+	texts, others := map[string]string{}, map[string]string{}
 	for name, value := range all {
-		var text string
-		if json.Unmarshal(value, &text) != nil {
-			text = string(value)
+		var text *string
+		if json.Unmarshal(value, &text) == nil && text != nil {
+			texts[name] = *text
+		} else {
+			others[name] = string(value)
 		}
-		texts[name] = text
 	}
-	return textFlags(flag, texts, ShellWord)
+	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
 }
 
 // Outcome says what became of a request: a word for it, and what follows that word.

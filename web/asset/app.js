@@ -127,7 +127,7 @@
     localize(parts.content);
     for (const part of [...parts.content.children]) {
       const old = part.id && byId(part.id);
-      if (!old) continue;
+      if (!old || [...old.querySelectorAll("input[type=text]")].some(i => i.value !== i.defaultValue)) continue; // somebody types there
       for (const box of old.querySelectorAll("input[name]:checked")) { // a choice outlasts what the server knows
         const same = [...part.querySelectorAll("input")].find(b => b.name === box.name && b.value === box.value);
         if (same) same.setAttribute("checked", "");

@@ -30,7 +30,7 @@ func TestAsk_TakesTheCommandsThatPagesShow(t *testing.T) {
 		{Verb: dagrun.VerbApprove, Step: "confirm", Outputs: map[string]string{"comment": hostile}},
 		{Verb: dagrun.VerbReject, Step: "confirm", Reason: hostile},
 		{Verb: dagrun.VerbReject, Step: "confirm", Reason: "-x"},
-		{Verb: dagrun.VerbMark, Step: "load", As: dagrun.TaskSucceeded, Outputs: json.RawMessage(`{"rows": 7, "all": ["a b"]}`)},
+		{Verb: dagrun.VerbMark, Step: "load", As: dagrun.TaskSucceeded, Outputs: json.RawMessage(`{"rows": 7, "n": "7", "all": ["a b"]}`)},
 		{Verb: dagrun.VerbMark, Step: "load", As: dagrun.TaskSkipped},
 	} {
 		ask.Run = 41

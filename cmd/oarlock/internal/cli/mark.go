@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -22,14 +23,15 @@ func newMarkCommand(e *env) *cli.Command {
 		ArgsUsage: stepUsage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "what it is to be: `STATE` is succeeded, skipped or failed"},
-			&cli.StringSliceFlag{Name: "value", Usage: "give it an output, as `NAME=VALUE`; may be given again"},
+			&cli.StringSliceFlag{Name: "value", Usage: "give it an output, as the text `NAME=VALUE`; may be given again"},
+			&cli.StringSliceFlag{Name: "value-json", Usage: "give it an output that is no text, as `NAME=JSON`; may be given again"},
 			withinFlag(),
 		},
 		Description: manual{
 			about: `The run goes on as if the step had ended so. One that runs is killed first; one that has ended refuses. To mark an
 approval is to decide it. With several runs, there is one line for each, and the highest exit status counts.`,
 			examples: []string{
-				"oarlock mark 41 load --as succeeded --value rows=7",
+				"oarlock mark 41 load --as succeeded --value path=/data/41 --value-json rows=7",
 				"oarlock mark 41 42 43 notify --as skipped",
 			},
 			exits: askExits,
@@ -53,9 +55,39 @@ func runMark(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	values, err := pairs("--value", c.StringSlice("value"))
+	outputs, err := markOutputs(c.StringSlice("value"), c.StringSlice("value-json"))
 	if err != nil {
 		return err
 	}
-	return runAskStep(c, e, queue.Ask{Verb: dagrun.VerbMark, As: state, Outputs: orNothing(values)})
+	ask := queue.Ask{Verb: dagrun.VerbMark, As: state}
+	if len(outputs) > 0 {
+		ask.Outputs = outputs
+	}
+	return runAskStep(c, e, ask)
+}
+
+// markOutputs reads outputs that are texts, and others that are JSON.
+func markOutputs(texts, others []string) (map[string]any, error) {
+	const jsonFlag = "--value-json"
+	outputs := map[string]any{}
+	values, err := pairs("--value", texts)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		outputs[name] = value
+	}
+	if values, err = pairs(jsonFlag, others); err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		if _, twice := outputs[name]; twice {
+			return nil, &usageError{msg: fmt.Sprintf("--value and %s give %s twice", jsonFlag, name), hint: "give one of them"}
+		}
+		if !json.Valid([]byte(value)) {
+			return nil, &usageError{msg: fmt.Sprintf("%s: the value of %s is no JSON", jsonFlag, name), hint: "--value gives it as a text"}
+		}
+		outputs[name] = json.RawMessage(value)
+	}
+	return outputs, nil
 }
