@@ -204,9 +204,9 @@ type identity struct {
 
 // Why a request is not answered.
 var (
-	errSignIn = errors.New("nobody has signed in")
-	errNoRole = errors.New("this name has no role here")
-	errTooFar = errors.New("too many attempts")
+	errSignIn  = errors.New("nobody has signed in")
+	errNoRole  = errors.New("this name has no role here")
+	errTooMany = errors.New("too many attempts")
 )
 
 // identify finds out who a request is from. The caller releases the account.
@@ -283,7 +283,7 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 // prove checks a name and a password, of a login of the database or of the file.
 func (s *Site) prove(r *http.Request, name, password string) (*identity, error) {
 	if !s.limits.Allow("address "+s.clientOf(r), "name "+name) {
-		return nil, errTooFar
+		return nil, errTooMany
 	}
 	switch {
 	case name == "" || password == "":
@@ -304,7 +304,7 @@ func (s *Site) prove(r *http.Request, name, password string) (*identity, error) 
 	account := s.addAccount(key, login)
 	if account == nil {
 		login.Store.Close()
-		return nil, errTooFar
+		return nil, errTooMany
 	}
 	return &identity{user: user{Name: name}, account: account}, nil
 }

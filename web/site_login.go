@@ -60,7 +60,7 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, ErrWrongLogin):
 		d.Wrong = "There is no such name with this password."
 		return s.showLogin(w, r, http.StatusUnprocessableEntity, d)
-	case errors.Is(err, errTooFar):
+	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "60")
 		d.Wrong = "That were too many attempts. Wait a minute."
 		return s.showLogin(w, r, http.StatusTooManyRequests, d)
@@ -78,7 +78,7 @@ func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to
 	token := s.sessions.open(found.user, found.account)
 	if token == "" {
 		s.release(found.account)
-		s.front.answerError(w, r, signInProblem(errTooFar))
+		s.front.answerError(w, r, signInProblem(errTooMany))
 		return
 	}
 	s.setCookie(w, sessionCookie, token, sessionTime)
@@ -185,27 +185,31 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 
 // signInProblem is what is answered to somebody who does not get in.
 func signInProblem(err error) *refusal {
+	p := *refusalOf(err)
+	p.bare, p.Back = true, crumb{Name: "Sign in", Path: "/login"}
+	return &p
+}
+
+func refusalOf(err error) *refusal {
 	named, _ := errors.AsType[*noRoleError](err)
 	switch {
 	case named != nil:
 		return &refusal{
 			status: http.StatusForbidden, message: "You are " + runview.InlineText(named.name) + ", and have no role here.",
-			hint: "Who runs this server gives roles by its settings web_readers, web_submitters and web_operators.", bare: true,
+			hint: "Who runs this server gives roles by its settings web_readers, web_submitters and web_operators.",
 		}
 	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
-		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again.", bare: true}
-	case errors.Is(err, errTooFar):
-		return &refusal{status: http.StatusTooManyRequests, message: "That were too many attempts.", hint: "Wait a minute.", bare: true}
+		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
+	case errors.Is(err, errTooMany):
+		return &refusal{status: http.StatusTooManyRequests, message: "That were too many attempts.", hint: "Wait a minute."}
 	case errors.Is(err, signin.ErrAway):
-		return &refusal{status: http.StatusServiceUnavailable, message: "The provider that signs people in does not answer.", hint: "Try again; the log of this server says more.", bare: true}
+		return &refusal{status: http.StatusServiceUnavailable, message: "The provider that signs people in does not answer.", hint: "Try again; the log of this server says more."}
 	case errors.Is(err, signin.ErrStranger):
-		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy.", bare: true}
+		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy."}
 	case errors.Is(err, signin.ErrNobody):
-		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, see docs/web.md.", bare: true}
+		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, see docs/web.md."}
 	}
-	p := *problemOf(err)
-	p.bare = true
-	return &p
+	return problemOf(err)
 }
 
 // clientOf is the address that a request comes from: the last one that none of the site's proxies has.
