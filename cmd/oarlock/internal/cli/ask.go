@@ -37,7 +37,7 @@ type asking struct {
 	store *queue.Store
 	until context.Context //nolint:containedctx // ends with the time to wait
 	many  bool
-	done  []jsonControl
+	done  []runview.ControlJSON
 	count int   // runs asked
 	bad   int   // those that refused, or could not be asked
 	worst *kind // of these
@@ -107,7 +107,7 @@ func (a *asking) run(ctx context.Context) error {
 	a.until, stop = a.how.bounded(ctx)
 	defer stop()
 	if a.env.settings.Text("output") == "json" {
-		a.done = []jsonControl{}
+		a.done = []runview.ControlJSON{}
 	}
 	return a.env.withStore(ctx, func(store *queue.Store) error {
 		a.store = store

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -13,41 +12,11 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// jsonControl is a request to a run and what became of it. No outcome: the run's driver has not decided yet.
-type jsonControl struct {
-	ID        *int64     `json:"id"` // null: a new run was made, nothing was asked of an old one
-	Run       int64      `json:"run"`
-	Step      *string    `json:"step"`
-	Item      *string    `json:"item"`
-	Verb      string     `json:"verb"`
-	By        *string    `json:"by"`
-	At        *time.Time `json:"at"`
-	DecidedAt *time.Time `json:"decided_at"`
-	Outcome   *string    `json:"outcome"`
-	State     *string    `json:"state"`
-	Message   *string    `json:"message"`
-	RetryOf   *int64     `json:"retry_of"`
-}
-
-func controlJSON(c *answered) jsonControl {
-	return jsonControl{
-		orZeroNull(c.ID), int64(c.Run), runview.TextOrNull(c.Step), runview.TextOrNull(c.Item), c.Verb.String(), runview.TextOrNull(c.By), runview.TimeOrNull(c.At),
-		runview.TimeOrNull(c.DecidedAt), runview.TextOrNull(string(c.Outcome)), runview.TextOrNull(c.State), runview.TextOrNull(c.Message), orZeroNull(int64(c.retryOf)),
-	}
-}
-
-func orZeroNull(n int64) *int64 {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
-
 // report says what became of one request. A refusal by the only run there is, is an error, and says it all.
 func (a *asking) report(got answered) error {
-	j := controlJSON(&got)
+	j := runview.NewControlJSON(&got.Control, got.retryOf)
 	if got.Outcome == dagrun.Refused {
-		a.blame(conflict, &failure{kind: conflict, err: errors.New(refusalText(&got)), hint: a.hint(&got)})
+		a.blame(conflict, &failure{kind: conflict, err: errors.New(runview.RefusalText(&got.Control)), hint: runview.RefusalHint(&got.Control)})
 	}
 	if a.done != nil {
 		a.done = append(a.done, j)
@@ -71,7 +40,7 @@ func (a *asking) object() answer {
 // line is one answer for people: run 41: cancel accepted, still running.
 func (a *asking) line(c *answered) string {
 	paint := a.env.stdoutPaint()
-	what := askedOf(c)
+	what := runview.AskedOf(&c.Control)
 	word, rest := runview.Outcome(&c.Control)
 	switch {
 	case c.retryOf != 0 && c.State == "queued":
@@ -86,27 +55,6 @@ func (a *asking) line(c *answered) string {
 		word = paint.good(word)
 	}
 	return fmt.Sprintf("%s: %s %s%s\n", what, a.verb, word, rest)
-}
-
-// askedOf is a run, or a step of it.
-func askedOf(c *answered) string {
-	if c.Step == "" {
-		return fmt.Sprintf("run %d", c.Run)
-	}
-	return fmt.Sprintf("run %d %s", c.Run, runview.Printable(runview.TaskName(c.Step, c.Item)))
-}
-
-func refusalText(c *answered) string {
-	message := runview.Printable(c.Message)
-	if strings.HasPrefix(message, "run ") {
-		return message
-	}
-	return askedOf(c) + ": " + message
-}
-
-// hint is what a refused request leaves to do.
-func (a *asking) hint(c *answered) string {
-	return fmt.Sprintf("`%s status %d` shows where it is", program, c.Run)
 }
 
 func (a *asking) remarkMore(ctx context.Context, last queue.RunID) error {

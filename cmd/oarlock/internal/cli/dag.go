@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -53,32 +52,6 @@ var dagExits = []exitNote{
 	{exitNotFound, "there is no such file, DAG or version"},
 	unreachableNote,
 	{exitInvalid, "a file is invalid, or a setting is wrong"},
-}
-
-type jsonDAG struct {
-	Name          string     `json:"name"`
-	Version       int        `json:"version"`
-	Queue         string     `json:"queue"`
-	MaxActiveRuns int        `json:"max_active_runs"`
-	PausedBy      *string    `json:"paused_by"`
-	RemovedAt     *time.Time `json:"removed_at"`
-	CreatedAt     *time.Time `json:"created_at"`
-	AppliedAt     *time.Time `json:"applied_at"`
-	AppliedBy     string     `json:"applied_by"`
-}
-
-// jsonListedDAG is a DAG in the list of all.
-type jsonListedDAG struct {
-	jsonDAG
-
-	NextAt *time.Time `json:"next_at"` // of its schedules; null: none fires
-}
-
-func dagJSON(d *queue.DAG) jsonDAG {
-	return jsonDAG{
-		d.Name, d.Version, d.Queue, d.MaxActive, runview.TextOrNull(d.PausedBy), runview.TimeOrNull(d.RemovedAt), runview.TimeOrNull(d.CreatedAt),
-		runview.TimeOrNull(d.PutAt), d.PutBy,
-	}
 }
 
 // dagState is what a DAG does about runs, in a word.

@@ -49,12 +49,12 @@ func runDAGList(ctx context.Context, e *env, all bool) error {
 func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	paint := e.stdoutPaint()
 	now := time.Now()
-	object := []jsonListedDAG{}
+	object := []runview.ListedDAGJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
 	t := table{head: paint.head("NAME", "VERSION", "STATE", "QUEUE", "MAX RUNS", "NEXT", "APPLIED", "BY")}
 	for i := range dags {
 		d := &dags[i]
-		j := jsonListedDAG{dagJSON(d), runview.TimeOrNull(d.NextAt)}
+		j := runview.NewListedDAGJSON(d)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, d.Name)

@@ -47,7 +47,7 @@ too, or standard input for "-": then it needs no database.`,
 }
 
 type jsonDAGVersion struct {
-	jsonDAG
+	runview.DAGJSON
 
 	Current    int             `json:"current"`
 	SourcePath *string         `json:"source_path"`
@@ -75,7 +75,7 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 		if err != nil {
 			return err
 		}
-		object := jsonDAGVersion{dagJSON(&v.DAG), v.Current, runview.TextOrNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source, coming}
+		object := jsonDAGVersion{runview.NewDAGJSON(&v.DAG), v.Current, runview.TextOrNull(v.SourcePath), v.Hash, v.Needs, v.Spec, v.Source, coming}
 		return e.say(answer{object: object, ids: []string{v.Name}, text: e.stdoutPaint().dagSheet(v, spec, coming, e.pageColumns())})
 	})
 }

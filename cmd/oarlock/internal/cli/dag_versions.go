@@ -45,12 +45,12 @@ func runDAGVersions(ctx context.Context, e *env, args []string) error {
 
 func (e *env) versionsAnswer(versions []queue.DAG) answer {
 	paint := e.stdoutPaint()
-	object := []jsonDAG{}
+	object := []runview.DAGJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
 	t := table{head: paint.head("VERSION", "QUEUE", "APPLIED", "BY", "")}
 	for i := range versions {
 		v := &versions[i]
-		j := dagJSON(v)
+		j := runview.NewDAGJSON(v)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, strconv.Itoa(v.Version))

@@ -18,20 +18,20 @@ import (
 
 // documented are the JSON shapes by what their row in the table of cli.head.md begins with.
 var documented = map[string][]any{
-	"`cancel`":              {jsonControl{}, jsonRehearsed{}},
+	"`cancel`":              {runview.ControlJSON{}, jsonRehearsed{}},
 	"`approvals`":           {jsonApproval{}, queue.Input{}},
 	"`events`":              {runview.StoryEvent{}},
-	"`logs -o jsonl`":       {jsonChunk{}},
-	"`workers`":             {jsonWorker{}},
+	"`logs -o jsonl`":       {runview.ChunkJSON{}},
+	"`workers`":             {runview.WorkerJSON{}},
 	"`workers drain`":       {jsonDrained{}},
-	"`queues`":              {jsonQueue{}},
+	"`queues`":              {runview.QueueJSON{}},
 	"`schedules`":           {jsonSchedule{}, jsonLast{}, jsonBackfill{}},
 	"`schedules fires`":     {jsonFire{}},
 	"`backfill`":            {jsonMade{}, jsonEnd{}, jsonBackfillTime{}},
 	"`top`":                 {jsonTop{}},
-	"`stats`":               {jsonStats{}, jsonDAGStats{}},
+	"`stats`":               {runview.StatsJSON{}, runview.DAGStatsJSON{}},
 	"`prune`":               {jsonPruned{}, jsonPrunedDAG{}},
-	"`dag list`":            {jsonListedDAG{}},
+	"`dag list`":            {runview.ListedDAGJSON{}},
 	"`dag show`":            {jsonDAGVersion{}},
 	"`dag show --next`":     {jsonTimes{}},
 	"`dag apply`":           {jsonApply{}, jsonNext{}},
@@ -81,7 +81,7 @@ func TestDocs_NameEveryJSONField(t *testing.T) {
 		}
 		if begin == "`dag show`" { // one of those of dag list, with more
 			inherited := map[string]bool{}
-			fieldsOf(reflect.TypeFor[jsonDAG](), inherited)
+			fieldsOf(reflect.TypeFor[runview.DAGJSON](), inherited)
 			maps.DeleteFunc(has, func(name string, _ bool) bool { return inherited[name] })
 		}
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(has))); diff != "" {

@@ -128,7 +128,7 @@ func (o *logsOptions) aim(args []string) error {
 // filter reads what is wanted of the logs.
 func (o *logsOptions) filter(c *cli.Context) (err error) {
 	if name := c.String("stream"); name != "" {
-		i := slices.Index(streamNames, name)
+		i := slices.Index(runview.StreamNames, name)
 		if i < int(queue.StreamStdout) {
 			return &usageError{msg: fmt.Sprintf("--stream is stdout or stderr, not %q", name)}
 		}
@@ -149,9 +149,6 @@ func (o *logsOptions) filter(c *cli.Context) (err error) {
 	}
 	return nil
 }
-
-// streamNames are by number; what is ours comes from oarlock.
-var streamNames = []string{"oarlock", "stdout", "stderr"}
 
 // logSink takes chunks in their order.
 type logSink interface {

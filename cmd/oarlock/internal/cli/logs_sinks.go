@@ -2,13 +2,10 @@ package cli
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
-	"time"
-	"unicode/utf8"
 
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -56,41 +53,14 @@ type jsonSink struct {
 	any    bool
 }
 
-type jsonChunk struct {
-	Seq     int        `json:"seq"`
-	Stream  string     `json:"stream"`
-	At      *time.Time `json:"at"`
-	Attempt int        `json:"attempt"`
-	Text    *string    `json:"text,omitempty"`
-	Base64  *string    `json:"base64,omitempty"` // of what is no UTF-8
-	Final   bool       `json:"final"`
-	Dropped int64      `json:"dropped_bytes"`
-	Reason  *string    `json:"reason"`
-	Step    *string    `json:"step"` // null: the one that was asked for
-	Item    *string    `json:"item"`
-}
-
-func chunkJSON(c *queue.Chunk) jsonChunk {
-	j := jsonChunk{
-		Seq: c.Seq, Stream: streamNames[c.Stream], At: runview.TimeOrNull(c.At), Attempt: c.Attempt, Final: c.Final, Dropped: c.Dropped,
-		Reason: runview.TextOrNull(c.Reason), Step: runview.TextOrNull(c.Step), Item: runview.TextOrNull(c.Task.Item),
-	}
-	if utf8.Valid(c.Data) {
-		j.Text = new(string(c.Data))
-	} else {
-		j.Base64 = new(base64.StdEncoding.EncodeToString(c.Data))
-	}
-	return j
-}
-
 func (s *jsonSink) add(c *queue.Chunk) error {
 	if s.stream != 0 && c.Stream != s.stream && c.Stream != queue.StreamOarlock {
 		return nil
 	}
 	if !s.array {
-		return s.env.print(runview.CompactJSON(chunkJSON(c)) + "\n")
+		return s.env.print(runview.CompactJSON(runview.NewChunkJSON(c)) + "\n")
 	}
-	text, err := json.MarshalIndent(chunkJSON(c), "  ", "  ")
+	text, err := json.MarshalIndent(runview.NewChunkJSON(c), "  ", "  ")
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}

@@ -208,12 +208,11 @@ func (p *problem) lines(paint painter, columns int) []reportLine {
 
 func (p *problem) json() string {
 	type body struct {
-		Code    string        `json:"code"`
-		Message string        `json:"message"`
-		Hint    *string       `json:"hint"`
-		Errors  []jsonProblem `json:"errors,omitempty"`
+		runview.ErrorJSON
+
+		Errors []jsonProblem `json:"errors,omitempty"`
 	}
-	b := body{Code: p.code, Message: p.message, Hint: runview.TextOrNull(p.hint), Errors: p.files}
+	b := body{runview.ErrorJSON{Code: p.code, Message: p.message, Hint: runview.TextOrNull(p.hint)}, p.files}
 	for _, at := range p.places {
 		b.Errors = append(b.Errors, jsonProblem{at.Path, &at.Line, &at.Column, at.Msg, runview.TextOrNull(at.Hint)})
 	}

@@ -82,28 +82,6 @@ func newQueuesSetCommand(e *env) *cli.Command {
 	}
 }
 
-type jsonQueue struct {
-	Name       string  `json:"name"`
-	Paused     bool    `json:"paused"`
-	PausedBy   *string `json:"paused_by"`
-	Queued     int64   `json:"queued"`
-	Running    int64   `json:"running"`
-	OldestMs   *int64  `json:"oldest_ms"`   // null: nothing waits
-	MaxRunning int     `json:"max_running"` // 0: no limit
-	MaxQueued  int     `json:"max_queued"`
-}
-
-func queueJSON(q *queue.Queue) jsonQueue {
-	j := jsonQueue{
-		Name: q.Name, Paused: q.PausedBy != "", PausedBy: runview.TextOrNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
-		MaxRunning: q.MaxRunning, MaxQueued: q.MaxQueued,
-	}
-	if q.Queued > 0 {
-		j.OldestMs = new(q.Oldest.Milliseconds())
-	}
-	return j
-}
-
 func runQueues(ctx context.Context, e *env) error {
 	return e.withStore(ctx, func(store *queue.Store) error {
 		queues, err := store.Queues(ctx)
@@ -116,12 +94,12 @@ func runQueues(ctx context.Context, e *env) error {
 
 func (e *env) queuesAnswer(queues []queue.Queue) answer {
 	paint := e.stdoutPaint()
-	object := []jsonQueue{}
+	object := []runview.QueueJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
 	t := table{head: paint.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
 	for i := range queues {
 		q := &queues[i]
-		j := queueJSON(q)
+		j := runview.NewQueueJSON(q)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, q.Name)

@@ -113,13 +113,7 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 		if err != nil {
 			return answered{}, fmt.Errorf("run %d was made of run %d, but cannot be read: %w", id, run, err)
 		}
-		return answered{
-			retryOf: run,
-			Control: queue.Control{
-				Run: id, Verb: dagrun.VerbRetry, By: made.SubmittedBy, At: made.CreatedAt, DecidedAt: made.CreatedAt,
-				Outcome: dagrun.Applied, State: made.State,
-			},
-		}, nil
+		return answered{retryOf: run, Control: runview.MadeControl(made)}, nil
 	}
 }
 

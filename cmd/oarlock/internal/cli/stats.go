@@ -30,27 +30,6 @@ runs in that time the newest count, which a + shows. For readers (role oarlock_r
 	}
 }
 
-type jsonStats struct {
-	Since *time.Time     `json:"since"`
-	DAGs  []jsonDAGStats `json:"dags"`
-}
-
-type jsonDAGStats struct {
-	DAG       string `json:"dag"`
-	Scheduled int64  `json:"scheduled"`
-	Queued    int64  `json:"queued"`
-	Running   int64  `json:"running"`
-	Waiting   int64  `json:"waiting"`
-	Paused    int64  `json:"paused"`
-	Succeeded int64  `json:"succeeded"`
-	Failed    int64  `json:"failed"`
-	Canceled  int64  `json:"canceled"`
-	P50       *int64 `json:"p50_ms"` // null: none ended
-	P95       *int64 `json:"p95_ms"`
-	Max       *int64 `json:"max_ms"`
-	Capped    bool   `json:"capped"` // there are older ones that were not counted
-}
-
 func runStats(ctx context.Context, e *env, dag, word string) error {
 	since, err := moment(word, time.Now())
 	if err != nil {
@@ -74,15 +53,13 @@ func runStats(ctx context.Context, e *env, dag, word string) error {
 }
 
 func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
-	object := jsonStats{Since: runview.TimeOrNull(since), DAGs: []jsonDAGStats{}}
+	object := runview.NewStatsJSON(stats, since)
 	a := answer{lines: []any{}, ids: []string{}}
 	paint := e.stdoutPaint()
 	t := table{head: paint.head("DAG", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED", "P50", "P95", "LONGEST")}
 	for i := range stats {
-		j := statsJSON(&stats[i])
-		object.DAGs = append(object.DAGs, j)
-		a.lines = append(a.lines, j)
-		a.ids = append(a.ids, j.DAG)
+		a.lines = append(a.lines, object.DAGs[i])
+		a.ids = append(a.ids, object.DAGs[i].DAG)
 		t.rows = append(t.rows, paint.statsRow(&stats[i]))
 	}
 	a.object = object
@@ -90,17 +67,6 @@ func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
 		a.text = t.String()
 	}
 	return a
-}
-
-func statsJSON(s *queue.DAGStats) jsonDAGStats {
-	j := jsonDAGStats{
-		DAG: s.DAG, Scheduled: s.Scheduled, Queued: s.Queued, Running: s.Running, Waiting: s.Waiting, Paused: s.Paused,
-		Succeeded: s.Succeeded, Failed: s.Failed, Canceled: s.Canceled, Capped: s.Ended() >= queue.MaxCounted,
-	}
-	if s.Ended() > 0 {
-		j.P50, j.P95, j.Max = new(s.Median.Milliseconds()), new(s.P95.Milliseconds()), new(s.Longest.Milliseconds())
-	}
-	return j
 }
 
 // statsRow puts together all that waits, for whatever it waits.

@@ -42,15 +42,15 @@ look stays. For readers (role oarlock_read).`, topRuns),
 
 // jsonTop is one look.
 type jsonTop struct {
-	At      *time.Time        `json:"at"`
-	Slots   int               `json:"slots"`   // of live workers
-	Busy    int               `json:"busy"`    // of these slots
-	Waiting int               `json:"waiting"` // tasks that wait for one
-	Ended   float64           `json:"ended_per_second"`
-	Failed  float64           `json:"failed_per_second"`
-	Queues  []jsonQueue       `json:"queues"`
-	Workers []jsonWorker      `json:"workers"`
-	Runs    []runview.RunJSON `json:"runs"` // under way
+	At      *time.Time           `json:"at"`
+	Slots   int                  `json:"slots"`   // of live workers
+	Busy    int                  `json:"busy"`    // of these slots
+	Waiting int                  `json:"waiting"` // tasks that wait for one
+	Ended   float64              `json:"ended_per_second"`
+	Failed  float64              `json:"failed_per_second"`
+	Queues  []runview.QueueJSON  `json:"queues"`
+	Workers []runview.WorkerJSON `json:"workers"`
+	Runs    []runview.RunJSON    `json:"runs"` // under way
 }
 
 // topView is one look as people see it.

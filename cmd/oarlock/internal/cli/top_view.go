@@ -37,14 +37,14 @@ func (e *env) topFrame(v *topView) string {
 
 func (v *topView) answer(columns int) answer {
 	object := jsonTop{
-		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []jsonQueue{}, Workers: []jsonWorker{}, Runs: []runview.RunJSON{},
+		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []runview.QueueJSON{}, Workers: []runview.WorkerJSON{}, Runs: []runview.RunJSON{},
 	}
 	object.Busy, object.Slots, object.Waiting = v.slots()
 	for i := range v.seen.Queues {
-		object.Queues = append(object.Queues, queueJSON(&v.seen.Queues[i]))
+		object.Queues = append(object.Queues, runview.NewQueueJSON(&v.seen.Queues[i]))
 	}
 	for _, w := range v.workers() {
-		object.Workers = append(object.Workers, workerJSON(w))
+		object.Workers = append(object.Workers, runview.NewWorkerJSON(w))
 	}
 	for i := range v.runs {
 		object.Runs = append(object.Runs, runview.NewRunJSON(&v.runs[i]))

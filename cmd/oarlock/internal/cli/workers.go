@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -57,43 +56,6 @@ For administrators (role oarlock_admin).`,
 	}
 }
 
-type jsonWorker struct {
-	Name        string            `json:"name"`
-	ID          string            `json:"id"`
-	Host        string            `json:"host"`
-	PID         int               `json:"pid"`
-	State       string            `json:"state"`   // live, draining, lost, gone
-	Desired     string            `json:"desired"` // live, draining, gone
-	Labels      map[string]string `json:"labels"`
-	Queues      []string          `json:"queues"` // none: all
-	Offers      []string          `json:"offers"`
-	Slots       int               `json:"slots"`
-	Busy        int               `json:"busy"`    // slots in use
-	Waiting     int               `json:"waiting"` // tasks that wait for a slot
-	Runs        int               `json:"runs"`    // that it holds
-	Unfit       string            `json:"unfit"`   // why it claims nothing; empty: it claims
-	UnfitSince  *time.Time        `json:"unfit_since"`
-	BeatAgeMs   int64             `json:"beat_age_ms"`
-	Silent      bool              `json:"silent"` // no sign of life for longer than its lease
-	Containment string            `json:"containment"`
-	Version     string            `json:"version"`
-	StartedAt   *time.Time        `json:"started_at"`
-	EndedAt     *time.Time        `json:"ended_at"`
-}
-
-func workerJSON(w *queue.WorkerInfo) jsonWorker {
-	j := jsonWorker{
-		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
-		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
-		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: runview.TimeOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
-		Version: w.Version, StartedAt: runview.TimeOrNull(w.StartedAt), EndedAt: runview.TimeOrNull(w.EndedAt),
-	}
-	if j.Labels == nil {
-		j.Labels = map[string]string{}
-	}
-	return j
-}
-
 func runWorkers(ctx context.Context, e *env, all bool) error {
 	return e.withStore(ctx, func(store *queue.Store) error {
 		workers, err := store.Workers(ctx)
@@ -131,12 +93,12 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 
 func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	paint := e.stdoutPaint()
-	object := []jsonWorker{}
+	object := []runview.WorkerJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
 	t := table{head: paint.head("NAME", "HOST", "STATE", "SLOTS", "WAITING", "RUNS", "BEAT", "UP SINCE", "QUEUES", "LABELS")}
 	for i := range workers {
 		w := &workers[i]
-		j := workerJSON(w)
+		j := runview.NewWorkerJSON(w)
 		object = append(object, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, j.ID)

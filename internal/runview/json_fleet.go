@@ -1,0 +1,146 @@
+package runview
+
+import (
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// QueueJSON is a queue as programs get it.
+type QueueJSON struct {
+	Name       string  `json:"name"`
+	Paused     bool    `json:"paused"`
+	PausedBy   *string `json:"paused_by"`
+	Queued     int64   `json:"queued"`
+	Running    int64   `json:"running"`
+	OldestMs   *int64  `json:"oldest_ms"`   // null: nothing waits
+	MaxRunning int     `json:"max_running"` // 0: no limit
+	MaxQueued  int     `json:"max_queued"`
+}
+
+// NewQueueJSON returns a queue as programs get it.
+func NewQueueJSON(q *queue.Queue) QueueJSON {
+	j := QueueJSON{
+		Name: q.Name, Paused: q.PausedBy != "", PausedBy: TextOrNull(q.PausedBy), Queued: q.Queued, Running: q.Running,
+		MaxRunning: q.MaxRunning, MaxQueued: q.MaxQueued,
+	}
+	if q.Queued > 0 {
+		j.OldestMs = new(q.Oldest.Milliseconds())
+	}
+	return j
+}
+
+// WorkerJSON is a worker as programs get it.
+type WorkerJSON struct {
+	Name        string            `json:"name"`
+	ID          string            `json:"id"`
+	Host        string            `json:"host"`
+	PID         int               `json:"pid"`
+	State       string            `json:"state"`   // live, draining, lost, gone
+	Desired     string            `json:"desired"` // live, draining, gone
+	Labels      map[string]string `json:"labels"`
+	Queues      []string          `json:"queues"` // none: all
+	Offers      []string          `json:"offers"`
+	Slots       int               `json:"slots"`
+	Busy        int               `json:"busy"`    // slots in use
+	Waiting     int               `json:"waiting"` // tasks that wait for a slot
+	Runs        int               `json:"runs"`    // that it holds
+	Unfit       string            `json:"unfit"`   // why it claims nothing; empty: it claims
+	UnfitSince  *time.Time        `json:"unfit_since"`
+	BeatAgeMs   int64             `json:"beat_age_ms"`
+	Silent      bool              `json:"silent"` // no sign of life for longer than its lease
+	Containment string            `json:"containment"`
+	Version     string            `json:"version"`
+	StartedAt   *time.Time        `json:"started_at"`
+	EndedAt     *time.Time        `json:"ended_at"`
+}
+
+// NewWorkerJSON returns a worker as programs get it.
+func NewWorkerJSON(w *queue.WorkerInfo) WorkerJSON {
+	j := WorkerJSON{
+		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
+		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
+		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: TimeOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
+		Version: w.Version, StartedAt: TimeOrNull(w.StartedAt), EndedAt: TimeOrNull(w.EndedAt),
+	}
+	if j.Labels == nil {
+		j.Labels = map[string]string{}
+	}
+	return j
+}
+
+// DAGJSON is a version of a DAG as programs get it.
+type DAGJSON struct {
+	Name          string     `json:"name"`
+	Version       int        `json:"version"`
+	Queue         string     `json:"queue"`
+	MaxActiveRuns int        `json:"max_active_runs"`
+	PausedBy      *string    `json:"paused_by"`
+	RemovedAt     *time.Time `json:"removed_at"`
+	CreatedAt     *time.Time `json:"created_at"`
+	AppliedAt     *time.Time `json:"applied_at"`
+	AppliedBy     string     `json:"applied_by"`
+}
+
+// ListedDAGJSON is a DAG in the list of all, in its current version.
+type ListedDAGJSON struct {
+	DAGJSON
+
+	NextAt *time.Time `json:"next_at"` // of its schedules; null: none fires
+}
+
+// NewListedDAGJSON returns a DAG as the list of all has it.
+func NewListedDAGJSON(d *queue.DAG) ListedDAGJSON {
+	return ListedDAGJSON{NewDAGJSON(d), TimeOrNull(d.NextAt)}
+}
+
+// NewDAGJSON returns a version of a DAG as programs get it.
+func NewDAGJSON(d *queue.DAG) DAGJSON {
+	return DAGJSON{
+		d.Name, d.Version, d.Queue, d.MaxActive, TextOrNull(d.PausedBy), TimeOrNull(d.RemovedAt), TimeOrNull(d.CreatedAt),
+		TimeOrNull(d.PutAt), d.PutBy,
+	}
+}
+
+// StatsJSON counts runs since a time.
+type StatsJSON struct {
+	Since *time.Time     `json:"since"`
+	DAGs  []DAGStatsJSON `json:"dags"`
+}
+
+// DAGStatsJSON counts the runs of one DAG.
+type DAGStatsJSON struct {
+	DAG       string `json:"dag"`
+	Scheduled int64  `json:"scheduled"`
+	Queued    int64  `json:"queued"`
+	Running   int64  `json:"running"`
+	Waiting   int64  `json:"waiting"`
+	Paused    int64  `json:"paused"`
+	Succeeded int64  `json:"succeeded"`
+	Failed    int64  `json:"failed"`
+	Canceled  int64  `json:"canceled"`
+	P50       *int64 `json:"p50_ms"` // null: none ended
+	P95       *int64 `json:"p95_ms"`
+	Max       *int64 `json:"max_ms"`
+	Capped    bool   `json:"capped"` // there are older ones that were not counted
+}
+
+// NewStatsJSON returns counts of runs as programs get them.
+func NewStatsJSON(stats []queue.DAGStats, since time.Time) StatsJSON {
+	j := StatsJSON{Since: TimeOrNull(since), DAGs: []DAGStatsJSON{}}
+	for i := range stats {
+		j.DAGs = append(j.DAGs, newDAGStatsJSON(&stats[i]))
+	}
+	return j
+}
+
+func newDAGStatsJSON(s *queue.DAGStats) DAGStatsJSON {
+	j := DAGStatsJSON{
+		DAG: s.DAG, Scheduled: s.Scheduled, Queued: s.Queued, Running: s.Running, Waiting: s.Waiting, Paused: s.Paused,
+		Succeeded: s.Succeeded, Failed: s.Failed, Canceled: s.Canceled, Capped: s.Ended() >= queue.MaxCounted,
+	}
+	if s.Ended() > 0 {
+		j.P50, j.P95, j.Max = new(s.Median.Milliseconds()), new(s.P95.Milliseconds()), new(s.Longest.Milliseconds())
+	}
+	return j
+}
