@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 
 // liveView is what a page shows at a moment.
 type liveView struct {
+	event   string            // that brings a region; "": region
 	regions map[string]string // by name
 	order   []string
 	log     *liveLog // nil: none is followed
@@ -256,7 +258,7 @@ func event(name, data string) string {
 func (v *liveView) whole() string {
 	var b strings.Builder
 	for _, name := range v.order {
-		b.WriteString(event("region", v.regions[name]))
+		b.WriteString(event(cmp.Or(v.event, "region"), v.regions[name]))
 	}
 	if v.log != nil {
 		b.WriteString(event("region", v.log.whole))
@@ -272,7 +274,7 @@ func (v *liveView) since(last *liveView) string {
 	var b strings.Builder
 	for _, name := range v.order {
 		if v.regions[name] != last.regions[name] {
-			b.WriteString(event("region", v.regions[name]))
+			b.WriteString(event(cmp.Or(v.event, "region"), v.regions[name]))
 		}
 	}
 	if v.log != nil {

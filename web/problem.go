@@ -16,6 +16,7 @@ import (
 type refusal struct {
 	status        int
 	message, hint string
+	code          string // for programs; "": the one of the status
 	Request       string // the request's id, where the log says more under it
 	bare          bool   // it is for somebody who has not signed in
 	Back          crumb  // the page that shows what became of a form; zero: the list of runs
@@ -39,7 +40,7 @@ func problemOf(err error) *refusal {
 		return known
 	case errors.Is(err, queue.ErrUnknown):
 		p := &refusal{
-			status: http.StatusServiceUnavailable, message: "The connection broke: nobody knows whether it was done.",
+			status: http.StatusServiceUnavailable, code: codeUnknownOutcome, message: "The connection broke: nobody knows whether it was done.",
 			hint: "Look at the page of what you asked, before you ask again.",
 		}
 		if lost, ok := errors.AsType[*queue.UnknownError](err); ok {
@@ -66,7 +67,7 @@ func problemOf(err error) *refusal {
 		return &refusal{status: http.StatusBadRequest, message: "The address, or the form, has a text that is not UTF-8.", hint: "Follow a link, or type it again."}
 	case said != nil && otherSchema[said.Code]:
 		return &refusal{
-			status: http.StatusServiceUnavailable, message: "The database has no Oarlock schema, or one of another version.",
+			status: http.StatusServiceUnavailable, code: codeOtherSchema, message: "The database has no Oarlock schema, or one of another version.",
 			hint: "`oarlock migrate status` says which.",
 		}
 	case queue.Passing(err) || errors.Is(err, queue.ErrClosed) || errors.Is(err, queue.ErrWaiting) || errors.Is(err, context.DeadlineExceeded):
@@ -94,18 +95,26 @@ var (
 	otherSchema = map[string]bool{"3F000": true, "42P01": true, "42703": true, "42883": true}
 )
 
-// answerError answers with the page of an error, and logs an error that its reader cannot mend.
+// answerError answers with the page of an error, or with an object to a program, and logs an error that its reader cannot mend.
 func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone
 	}
-	p := *problemOf(err)
+	p, program := *problemOf(err), s.isAPI(r)
 	if id, none := parseRunID(r); none == nil && r.Method == http.MethodPost {
 		p.Back = crumb{fmt.Sprintf("Run %d", id), runPath(id)}
+	}
+	var object runview.ErrorJSON
+	if program {
+		p.status, object = apiErrorOf(err)
 	}
 	if p.status >= http.StatusInternalServerError {
 		p.Request = w.Header().Get(requestIDHeader)
 		s.log.ErrorContext(r.Context(), "page failed", "request", p.Request, "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if program {
+		_ = answerJSON(w, p.status, map[string]runview.ErrorJSON{"error": object})
+		return
 	}
 	if err := s.renderStatus(w, r, p.status, "error.html", page{Title: p.Title(), Bare: p.bare, Data: &p}); err != nil {
 		s.log.ErrorContext(r.Context(), "error page failed", "request", w.Header().Get(requestIDHeader), "error", err)

@@ -172,15 +172,20 @@ func parseTaskKey(text string) (k queue.TaskKey, err error) {
 	parts := strings.SplitN(text, ".", 3)
 	if len(parts) == 3 {
 		k.Item = parts[2]
-		k.Step, err = strconv.Atoi(parts[0])
-		if err == nil {
-			k.Alt, err = strconv.Atoi(parts[1])
+		if k.Step, err = smallNumber(parts[0]); err == nil {
+			k.Alt, err = smallNumber(parts[1])
 		}
 	}
 	if len(parts) != 3 || err != nil {
 		return k, badQuery("after", text)
 	}
 	return k, nil
+}
+
+// smallNumber reads a number from 0 that the database takes for an integer.
+func smallNumber(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err //nolint:gosec // it has 31 bits
 }
 
 func taskKeyText(k queue.TaskKey) string {

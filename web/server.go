@@ -163,6 +163,7 @@ func (s *server) routes() http.Handler {
 	s.post(mux, "/queues/{queue}/limits", s.limitQueue)
 	s.post(mux, "/workers/{worker}/drain", s.drainWorker)
 	s.scheduleRoutes(mux, handle)
+	s.routeAPI(mux)
 	handle("/jump", s.jump)
 	handle("/theme", s.theme)
 	handle("/asset/{hash}/{name}", s.asset)

@@ -94,7 +94,8 @@ func NewRunJSON(r *queue.Run) RunJSON {
 	return j
 }
 
-func newTaskJSON(t *queue.Task) TaskJSON {
+// NewTaskJSON returns a task as programs get it.
+func NewTaskJSON(t *queue.Task) TaskJSON {
 	j := TaskJSON{
 		Step: t.Step, Item: TextOrNull(t.Item), Kind: t.Kind, State: t.State, Reason: TextOrNull(t.Reason), FailureKind: TextOrNull(t.FailureKind),
 		ExitCode: t.ExitCode, Attempt: t.Attempt, Outputs: orEmpty(t.Outputs), Worker: TextOrNull(t.Worker), Replaces: TextOrNull(t.Replaces),
@@ -112,7 +113,7 @@ func NewStatusJSON(r *queue.Run, tasks []queue.Task) StatusJSON {
 	j := StatusJSON{RunJSON: NewRunJSON(r), Tasks: make([]TaskJSON, len(tasks))}
 	j.Worker = TextOrNull(DriverOf(r, tasks))
 	for i := range tasks {
-		j.Tasks[i] = newTaskJSON(&tasks[i])
+		j.Tasks[i] = NewTaskJSON(&tasks[i])
 	}
 	return j
 }

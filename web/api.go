@@ -1,0 +1,217 @@
+package web
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	apiPrefix = "/api/"
+	apiRoot   = apiPrefix + "v1" // another version begins where a client of this one would break
+	jsonType  = "application/json"
+)
+
+//go:embed openapi.yaml
+var apiDocument []byte
+
+// apiRoute is a path of the interface for programs, with one of its methods.
+type apiRoute struct {
+	method, path string
+	query        []string // names that the query may have
+	do           func(http.ResponseWriter, *http.Request) error
+}
+
+// apiList answers with a part of a list.
+type apiList[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next"` // where the next part begins; null: this is the last
+}
+
+func (s *server) apiRoutes() []apiRoute {
+	routes := []apiRoute{
+		{http.MethodGet, "/openapi.yaml", nil, s.apiSelf},
+		{http.MethodGet, "/runs", []string{"state", "dag", "queue", "label", "since", "parent", "before", "limit"}, s.apiRuns},
+		{http.MethodGet, "/runs/{run}", nil, s.apiRun},
+		{http.MethodGet, "/runs/{run}/tasks", []string{"step", "state", "item", "after", "limit"}, s.apiTasks},
+		{http.MethodGet, "/runs/{run}/events", []string{"before"}, s.apiEvents},
+		{http.MethodGet, "/runs/{run}/stream", nil, s.apiStream},
+		{http.MethodGet, "/runs/{run}/steps/{step}", []string{"item"}, s.apiTask},
+		{http.MethodGet, "/runs/{run}/steps/{step}/log", []string{"item", "attempt", "from", "limit"}, s.apiLog},
+		{http.MethodGet, "/dags", []string{"all"}, s.apiDAGs},
+		{http.MethodGet, "/queues", nil, s.apiQueues},
+		{http.MethodGet, "/workers", []string{"all"}, s.apiWorkers},
+		{http.MethodGet, "/stats", []string{"since", "dag"}, s.apiStats},
+		{http.MethodPost, "/runs", nil, s.apiAct(s.apiEnqueue)},
+	}
+	for _, verb := range steerVerbs {
+		routes = append(routes, apiRoute{http.MethodPost, "/runs/{run}/" + verb.String(), nil, s.apiAct(s.apiAsk(verb))})
+	}
+	return routes
+}
+
+// routeAPI serves the interface for programs. Whatever else is asked for below its prefix is answered in its words, too.
+func (s *server) routeAPI(mux *http.ServeMux) {
+	handle := func(method, path string, do func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc(method+" "+s.options.Base+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := do(w, r); err != nil {
+				s.answerError(w, r, err)
+			}
+		})
+	}
+	methods := map[string][]string{}
+	for _, route := range s.apiRoutes() {
+		methods[route.path] = append(methods[route.path], route.method)
+		handle(route.method, apiRoot+route.path, func(w http.ResponseWriter, r *http.Request) error {
+			if err := checkNames(r.URL.Query(), route.query); err != nil {
+				return err
+			}
+			return route.do(w, r)
+		})
+	}
+	all := []string{http.MethodGet, http.MethodPost}
+	for path, served := range methods {
+		for _, method := range all {
+			if !slices.Contains(served, method) {
+				handle(method, apiRoot+path, func(w http.ResponseWriter, _ *http.Request) error {
+					w.Header().Set("Allow", strings.Join(served, ", "))
+					return &refusal{status: http.StatusMethodNotAllowed, message: "This path is not for " + method + "."}
+				})
+			}
+		}
+	}
+	for _, method := range all {
+		handle(method, apiPrefix, func(http.ResponseWriter, *http.Request) error {
+			return &refusal{status: http.StatusNotFound, message: "There is no such path.", hint: "GET " + s.options.Base + apiRoot + "/openapi.yaml names all paths."}
+		})
+	}
+}
+
+// isAPI reports whether a program asks, which reads no pages.
+func (s *server) isAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, s.options.Base+apiPrefix)
+}
+
+// apiSelf answers with the description of the interface.
+func (s *server) apiSelf(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(apiDocument)
+	return nil
+}
+
+// checkNames refuses a query with other names than these: a filter that is misspelled would pick everything.
+func checkNames(query url.Values, names []string) error {
+	for name := range query {
+		if !slices.Contains(names, name) {
+			refused := &refusal{status: http.StatusBadRequest, message: fmt.Sprintf("There is no %q in this query.", name), hint: "It may have " + strings.Join(names, ", ") + "."}
+			if len(names) == 0 {
+				refused.hint = "This path takes no query."
+			}
+			return refused
+		}
+	}
+	return nil
+}
+
+// countIn reads a number from 1 to most of a query; 0 where there is none.
+func countIn(query url.Values, name string, most int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badFilter("%s is from 1 to %d, not %q", name, most, text)
+	}
+	return n, nil
+}
+
+func boolIn(query url.Values, name string) (bool, error) {
+	text := query.Get(name)
+	if text == "" {
+		return false, nil
+	}
+	set, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, badFilter("%s is true or false, not %q", name, text)
+	}
+	return set, nil
+}
+
+func apiRunID(r *http.Request) (queue.RunID, error) {
+	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
+	if err != nil || id < 1 {
+		return 0, &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run is a number, like 41."}
+	}
+	return queue.RunID(id), nil
+}
+
+func answerJSON(w http.ResponseWriter, status int, v any) error {
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, runview.CompactJSON(v)+"\n")
+	return nil
+}
+
+// apiAct serves what changes something. A form of another site cannot send JSON, so that it is refused here as well as by the guard.
+func (s *server) apiAct(do func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		err := s.mayAct(r)
+		if err == nil {
+			r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+			err = do(w, r)
+		}
+		s.logAction(w, r, answer{}, err)
+		return err
+	}
+}
+
+func (s *server) mayAct(r *http.Request) error {
+	if s.options.ReadOnly {
+		return &refusal{status: http.StatusForbidden, message: "This server only reads.", hint: "`oarlock web` without --read-only also acts."}
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
+		return &refusal{status: http.StatusUnsupportedMediaType, message: "The body must be JSON.", hint: "Send the header Content-Type: " + jsonType + "."}
+	}
+	return nil
+}
+
+// readBody reads the one JSON object of a body, where an empty body is one without fields. Fields that a path does not know are refused.
+func readBody(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil {
+		var more json.RawMessage
+		if err = d.Decode(&more); errors.Is(err, io.EOF) {
+			return nil
+		} else if err == nil {
+			err = errors.New("it goes on behind its end")
+		}
+	}
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return &refusal{status: http.StatusRequestEntityTooLarge, message: "The body is longer than 1 MiB.", hint: "Store the data elsewhere, and pass a reference."}
+	}
+	why := strings.TrimPrefix(err.Error(), "json: ")
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		why = fmt.Sprintf("%s cannot be a %s", wrong.Field, wrong.Value)
+		if wrong.Field == "" {
+			why = "it must be an object, not a " + wrong.Value
+		}
+	}
+	return &refusal{status: http.StatusBadRequest, message: "The body cannot be read: " + runview.InlineText(why) + ".", hint: "GET " + apiRoot + "/openapi.yaml says what each path takes."}
+}

@@ -1,0 +1,56 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Codes of errors are those of the command line. A refusal has one of its own where its status has several.
+const (
+	codeUnknownOutcome = "outcome_unknown"
+	codeOtherSchema    = "schema_version"
+	codeUnreachable    = "unreachable"
+)
+
+var statusCodes = map[int]string{
+	http.StatusForbidden: "permission_denied", http.StatusNotFound: "not_found", http.StatusConflict: "conflict", http.StatusTooManyRequests: "conflict",
+	http.StatusUnprocessableEntity: "validation", http.StatusServiceUnavailable: codeUnreachable, http.StatusInternalServerError: "error",
+}
+
+// databaseStatuses are of refusals by the database that pages call a conflict, or know nothing of: it cannot take the values, or the
+// queue is full.
+var databaseStatuses = map[string]int{
+	"OA003": http.StatusUnprocessableEntity, "OA005": http.StatusUnprocessableEntity, "OA006": http.StatusTooManyRequests,
+	"OA009": http.StatusUnprocessableEntity, "OA012": http.StatusUnprocessableEntity, "OA013": http.StatusUnprocessableEntity,
+	"OA015": http.StatusUnprocessableEntity, "22P05": http.StatusUnprocessableEntity,
+}
+
+// apiHints replace those that are about pages.
+var apiHints = map[string]string{
+	codeUnknownOutcome: "See what became of it before you ask again. A request with a run_key may be repeated.",
+	codeUnreachable:    "Ask again in a moment; `oarlock doctor` says what is wrong.",
+}
+
+// apiErrorOf says what a program is answered to an error.
+func apiErrorOf(err error) (status int, e runview.ErrorJSON) {
+	p := problemOf(err)
+	status, hint := p.status, p.hint
+	e.Message = p.message
+	if said, ok := errors.AsType[*queue.Error](err); ok && !denied[said.Code] {
+		known := databaseStatuses[said.Code]
+		if known != 0 || strings.HasPrefix(said.Code, ownCode) {
+			status, e.Message, hint = cmp.Or(known, status), said.Message, said.Hint
+		}
+	}
+	if status == http.StatusInternalServerError {
+		e.Message = "This could not be answered."
+	}
+	e.Code = cmp.Or(p.code, statusCodes[status], "usage")
+	e.Hint = runview.TextOrNull(cmp.Or(apiHints[e.Code], hint))
+	return status, e
+}

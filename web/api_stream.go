@@ -1,0 +1,29 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+)
+
+// apiStream sends a run whenever it changes, until it is over. All streams of a run share what it costs to read it.
+func (s *server) apiStream(w http.ResponseWriter, r *http.Request) error {
+	id, err := apiRunID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.store.Get(r.Context(), id); err != nil {
+		return err
+	}
+	return s.stream(w, r, liveSource{key: fmt.Sprintf("api run %d", id), run: id, read: func(ctx context.Context) (*liveView, error) {
+		run, err := s.store.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &liveView{
+			event: "run", regions: map[string]string{"run": runview.CompactJSON(runview.NewRunJSON(run))}, order: []string{"run"}, over: run.Over(),
+		}, nil
+	}})
+}

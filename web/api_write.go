@@ -1,0 +1,317 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	decisionWait    = "3s" // as of the command
+	maxDecisionWait = 20 * time.Second
+)
+
+// enqueueBody asks for a run, by the names of oarlock.enqueue.
+type enqueueBody struct {
+	DAG      string                     `json:"dag"`
+	Params   map[string]json.RawMessage `json:"params"`
+	Queue    string                     `json:"queue"`
+	Priority *int32                     `json:"priority"`
+	RunAt    string                     `json:"run_at"`
+	Labels   map[string]string          `json:"labels"`
+	RunKey   string                     `json:"run_key"`
+	Version  int32                      `json:"version"`
+}
+
+// apiEnqueue asks for a run, and answers with it.
+func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
+	var body enqueueBody
+	if err := readBody(r, &body); err != nil {
+		return err
+	}
+	request, err := body.request(time.Now())
+	if err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(r.Context()) // a client that leaves has asked all the same
+	id, err := s.store.Enqueue(ctx, request)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", s.options.Base+apiRoot+runPath(id))
+	run, err := s.store.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
+	}
+	return answerJSON(w, http.StatusCreated, runview.NewRunJSON(run))
+}
+
+func (b *enqueueBody) request(now time.Time) (queue.Request, error) {
+	r := queue.Request{DAG: b.DAG, Queue: b.Queue, Labels: b.Labels, Key: b.RunKey, Version: int(b.Version), Manual: true}
+	if b.DAG == "" {
+		return r, unfit("dag is missing", `Name the DAG to run, like {"dag": "etl"}.`)
+	}
+	if b.Params != nil {
+		r.Params = b.Params
+	}
+	if b.Priority != nil {
+		r.Priority = new(int(*b.Priority))
+	}
+	if b.RunAt != "" {
+		at, ok, err := runview.ReadUpcoming(b.RunAt, now, time.Local)
+		if err != nil || !ok {
+			return r, unfit(fmt.Sprintf("run_at: %q is neither a time nor a duration from now on", b.RunAt), "Write 2026-11-20T06:00:00Z, or +10m.")
+		}
+		r.RunAt = at
+	}
+	return r, nil
+}
+
+// unfit refuses a value that a path does not take.
+func unfit(message, hint string) error {
+	return &refusal{status: http.StatusUnprocessableEntity, message: message, hint: hint}
+}
+
+// taskBody names the task that a request is about, and how long to wait for the decision of the run's driver.
+type taskBody struct {
+	Step   string `json:"step"`
+	Item   string `json:"item"`
+	Within string `json:"within"`
+}
+
+// askBody is a request to a run, by the flags of the command of its verb.
+type askBody interface {
+	fill(ask *queue.Ask) error
+	task() *taskBody
+}
+
+type cancelBody struct {
+	taskBody
+
+	Now bool `json:"now"`
+}
+
+type approveBody struct {
+	taskBody
+
+	Inputs  map[string]string `json:"inputs"`
+	Comment string            `json:"comment"`
+}
+
+type rejectBody struct {
+	taskBody
+
+	Comment string `json:"comment"`
+}
+
+type markBody struct {
+	taskBody
+
+	As     string                     `json:"as"`
+	Values map[string]json.RawMessage `json:"values"`
+}
+
+type retryBody struct {
+	taskBody
+
+	From   string                     `json:"from"`
+	All    bool                       `json:"all"`
+	Latest bool                       `json:"latest"`
+	Params map[string]json.RawMessage `json:"params"`
+}
+
+func newAskBody(verb dagrun.Verb) askBody {
+	switch verb {
+	case dagrun.VerbCancel:
+		return &cancelBody{}
+	case dagrun.VerbRetry:
+		return &retryBody{}
+	case dagrun.VerbApprove:
+		return &approveBody{}
+	case dagrun.VerbReject:
+		return &rejectBody{}
+	case dagrun.VerbMark:
+		return &markBody{}
+	default:
+		return &taskBody{}
+	}
+}
+
+func (b *taskBody) task() *taskBody { return b }
+
+func (b *taskBody) fill(ask *queue.Ask) error {
+	ask.Step, ask.Item = b.Step, b.Item
+	switch {
+	case b.Step == "" && needsStep(ask.Verb):
+		return unfit("step is missing", `Name the step, like {"step": "confirm"}.`)
+	case b.Step == "" && b.Item != "":
+		return unfit("item is of no step", "Name the step of the item, too.")
+	}
+	return nil
+}
+
+func (b *cancelBody) fill(ask *queue.Ask) error {
+	ask.Now = b.Now
+	return b.taskBody.fill(ask)
+}
+
+func (b *approveBody) fill(ask *queue.Ask) error {
+	inputs := b.Inputs
+	if b.Comment != "" {
+		if _, twice := inputs["comment"]; twice {
+			return unfit("comment and inputs.comment are the same", "Give one of them.")
+		}
+		if inputs == nil {
+			inputs = map[string]string{}
+		}
+		inputs["comment"] = b.Comment
+	}
+	if len(inputs) > 0 {
+		ask.Outputs = inputs
+	}
+	return b.taskBody.fill(ask)
+}
+
+func (b *rejectBody) fill(ask *queue.Ask) error {
+	ask.Reason = b.Comment
+	return b.taskBody.fill(ask)
+}
+
+func (b *markBody) fill(ask *queue.Ask) (err error) {
+	if ask.As, err = dagrun.ParseState(b.As); err != nil || !slices.Contains(markable, ask.As) {
+		return unfit(fmt.Sprintf("as: a step cannot be marked %q", b.As), "It is succeeded, skipped or failed.")
+	}
+	if len(b.Values) > 0 {
+		ask.Outputs = b.Values
+	}
+	return b.taskBody.fill(ask)
+}
+
+// rerun reports whether a new run is asked for, instead of the same once more.
+func (b *retryBody) rerun() bool { return b.Latest || b.Params != nil }
+
+func (b *retryBody) fill(ask *queue.Ask) error {
+	modes := []dagrun.RetryMode{}
+	if b.From != "" {
+		modes = append(modes, dagrun.RetryFrom)
+	}
+	if b.Step != "" {
+		modes = append(modes, dagrun.RetryStep)
+	}
+	if b.All {
+		modes = append(modes, dagrun.RetryAll)
+	}
+	ask.Mode = dagrun.RetryFailed
+	switch {
+	case len(modes) > 1:
+		return unfit("from, step and all exclude each other", "Give one of them.")
+	case len(modes) > 0 && b.rerun():
+		return unfit("a new run does everything", "Leave out from, step and all, or latest and params.")
+	case len(modes) > 0:
+		ask.Mode = modes[0]
+	}
+	ask.Step, ask.Item = cmp.Or(b.From, b.Step), b.Item
+	if ask.Item != "" && ask.Step == "" {
+		return unfit("item is of no step", "Name the step of the item in from or step.")
+	}
+	return nil
+}
+
+// apiAsk asks a run for something, and answers with what became of it: 202 where that is not decided yet.
+func (s *server) apiAsk(verb dagrun.Verb) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, err := apiRunID(r)
+		if err != nil {
+			return err
+		}
+		body, ask := newAskBody(verb), queue.Ask{Run: id, Verb: verb}
+		if err := readBody(r, body); err != nil {
+			return err
+		}
+		within, err := body.task().wait()
+		if err != nil {
+			return err
+		}
+		if err := body.fill(&ask); err != nil {
+			return err
+		}
+		if retry, ok := body.(*retryBody); ok && retry.rerun() {
+			return s.apiRerun(w, r, id, retry)
+		}
+		c, err := s.store.Control(context.WithoutCancel(r.Context()), ask)
+		if err != nil {
+			return err
+		}
+		if c, err = s.decided(r.Context(), c, within); err != nil {
+			return err
+		}
+		return answerControl(w, &c)
+	}
+}
+
+// wait is how long to wait for a decision.
+func (b *taskBody) wait() (time.Duration, error) {
+	within, err := dagspec.ParseDuration(cmp.Or(b.Within, decisionWait))
+	if err != nil || within.Std() > maxDecisionWait {
+		return 0, unfit(fmt.Sprintf("within: %q is no duration up to %s", b.Within, maxDecisionWait), `Write "3s", or "0s" to wait for nothing.`)
+	}
+	return within.Std(), nil
+}
+
+// decided waits until the run's driver has decided. It returns the request as it was where that takes longer.
+func (s *server) decided(ctx context.Context, asked queue.Control, within time.Duration) (queue.Control, error) {
+	if asked.Outcome != "" || within == 0 {
+		return asked, nil
+	}
+	patience, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	c, err := s.store.AwaitControl(patience, asked)
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() == nil && errors.Is(patience.Err(), context.DeadlineExceeded):
+		return asked, nil
+	}
+	return asked, err
+}
+
+func answerControl(w http.ResponseWriter, c *queue.Control) error {
+	switch c.Outcome {
+	case dagrun.Refused:
+		return &refusal{status: http.StatusConflict, message: runview.RefusalText(c), hint: runview.RefusalHint(c)}
+	case "":
+		return answerJSON(w, http.StatusAccepted, runview.NewControlJSON(c, 0))
+	default:
+		return answerJSON(w, http.StatusOK, runview.NewControlJSON(c, 0))
+	}
+}
+
+// apiRerun makes a new run of one that has ended.
+func (s *server) apiRerun(w http.ResponseWriter, r *http.Request, id queue.RunID, body *retryBody) error {
+	params := make(map[string]any, len(body.Params))
+	for name, value := range body.Params {
+		params[name] = value
+	}
+	ctx := context.WithoutCancel(r.Context())
+	made, err := s.store.Rerun(ctx, id, params, body.Latest)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", s.options.Base+apiRoot+runPath(made))
+	run, err := s.store.Get(ctx, made)
+	if err != nil {
+		return fmt.Errorf("run %d was made of run %d, but cannot be read: %w", made, id, err)
+	}
+	c := runview.MadeControl(run)
+	return answerJSON(w, http.StatusOK, runview.NewControlJSON(&c, id))
+}
