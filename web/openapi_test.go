@@ -2,8 +2,10 @@ package web
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -169,12 +171,13 @@ func TestOpenAPI_NamesEachPath(t *testing.T) {
 	}
 }
 
-// TestOpenAPI_NamesEachField sends each field of each body that the document names: a path that does not know one refuses it.
 func TestOpenAPI_NamesEachField(t *testing.T) {
 	t.Parallel()
-	b := setup(t, "", Options{})
 	c := loadContract(t)
-	sent := 0
+	bodies := map[string]any{"/runs": &enqueueBody{}}
+	for _, verb := range steerVerbs {
+		bodies["/runs/{run}/"+verb.String()] = newAskBody(verb)
+	}
 	for path, methods := range object(c.doc["paths"]) {
 		operation := object(object(methods)["post"])
 		if operation == nil {
@@ -184,15 +187,20 @@ func TestOpenAPI_NamesEachField(t *testing.T) {
 		if ref, ok := schema["$ref"].(string); ok {
 			schema = object(object(object(c.doc["components"])["schemas"])[strings.TrimPrefix(ref, "#/components/schemas/")])
 		}
-		target := apiRoot + pathField.ReplaceAllString(path, "41")
-		for field := range object(schema["properties"]) {
-			sent++
-			if w := b.send(t, target, `{"`+field+`": null}`); w.Code == http.StatusBadRequest || w.Code >= http.StatusInternalServerError {
-				t.Errorf("%s with %s: %d %s", path, field, w.Code, w.Body)
-			}
+		documented := slices.Sorted(maps.Keys(object(schema["properties"])))
+		if diff := cmp.Diff(documented, slices.Sorted(slices.Values(fieldNames(reflect.TypeOf(bodies[path]).Elem())))); diff != "" {
+			t.Errorf("%s: - documented, + read\n%s", path, diff)
 		}
 	}
-	if sent < 20 {
-		t.Errorf("%d fields were sent", sent)
+}
+
+func fieldNames(of reflect.Type) (names []string) {
+	for f := range of.Fields() {
+		if f.Anonymous {
+			names = append(names, fieldNames(f.Type)...)
+			continue
+		}
+		names = append(names, f.Tag.Get("json"))
 	}
+	return names
 }
