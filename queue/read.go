@@ -151,8 +151,8 @@ type logStep struct {
 func (r *logReader) find(steps []logStep) *dagrun.TaskID {
 	name, alt := r.query.Step, r.query.Alt
 	if base, number, replaced := strings.Cut(name, "~"); replaced {
-		if n, err := strconv.Atoi(number); err == nil {
-			name, alt = base, n
+		if n, err := strconv.ParseInt(number, 10, 16); err == nil { // no step has more
+			name, alt = base, int(n)
 		}
 	}
 	for _, s := range steps {

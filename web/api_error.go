@@ -27,7 +27,9 @@ var statusCodes = map[int]string{
 var databaseStatuses = map[string]int{
 	"OA003": http.StatusUnprocessableEntity, "OA005": http.StatusUnprocessableEntity, "OA006": http.StatusTooManyRequests,
 	"OA009": http.StatusUnprocessableEntity, "OA012": http.StatusUnprocessableEntity, "OA013": http.StatusUnprocessableEntity,
-	"OA015": http.StatusUnprocessableEntity, "22P05": http.StatusUnprocessableEntity,
+	"OA015": http.StatusUnprocessableEntity,
+	"22P05": http.StatusUnprocessableEntity, notUTF8: http.StatusUnprocessableEntity, // texts that Postgres cannot store
+	"22003": http.StatusUnprocessableEntity, // a number that it cannot
 }
 
 // apiHints replace those that are about pages.

@@ -91,9 +91,10 @@ func TestAPI_ListsRuns(t *testing.T) {
 	if none := b.call(t, c, "/runs?dag=none", "", http.StatusOK); none["items"] == nil || len(items(none)) != 0 {
 		t.Errorf("%v", none)
 	}
-	for _, wrong := range []string{"limit=0", "limit=1001", "limit=x", "state=odd", "label=x", "since=x", "parent=x", "sate=failed", "dag=%00"} {
+	for _, wrong := range []string{"limit=0", "limit=1001", "limit=x", "state=odd", "label=x", "since=x", "parent=x", "sate=failed"} {
 		wantError(t, b.call(t, c, "/runs?"+wrong, "", http.StatusBadRequest), "usage", "")
 	}
+	wantError(t, b.call(t, c, "/runs?dag=%00", "", http.StatusUnprocessableEntity), "validation", "UTF8")
 }
 
 func TestAPI_ReadsARun(t *testing.T) {
@@ -138,7 +139,7 @@ func TestAPI_ReadsARun(t *testing.T) {
 		t.Errorf("%v, then %v", story, older)
 	}
 	for path, code := range map[string]int{
-		"/runs/99": 404, "/runs/x": 404, "/runs/99/tasks": 404, "/runs/99/events": 404, "/runs/99/stream": 404, at + "/steps/none": 404, at + "/steps/none/log": 404,
+		"/runs/99": 404, "/runs/x": 404, "/runs/99/tasks": 404, "/runs/99/events": 404, "/runs/99/stream": 404, at + "/steps/none": 404, at + "/steps/none/log": 404, at + "/steps/scan~4294967296/log": 404,
 		at + "/tasks?after=x": 400, at + "/tasks?after=4294967296.0.": 400, at + "/events?before=x": 400, at + "/steps/scan/log?from=-1": 400, at + "/steps/scan/log?limit=257": 400,
 	} {
 		word := map[int]string{400: "usage", 404: "not_found"}[code]
@@ -216,6 +217,7 @@ func TestAPI_AsksForRuns(t *testing.T) {
 		`{"dag": "none"}`: {404, "not_found", "none"},
 		`{}`:              {422, "validation", "dag is missing"},
 		`{"dag": "report", "params": {"dya": 1}}`:                          {422, "validation", "dya"},
+		`{"dag": "report", "params": {"day": 1e999999}}`:                   {422, "validation", ""},
 		`{"dag": "report", "params": {"day": "a\u0000"}}`:                  {422, "validation", ""},
 		`{"dag": "report", "priority": 101}`:                               {422, "validation", "101"},
 		`{"dag": "report", "priority": 9999999999}`:                        {400, "usage", "priority"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -184,8 +185,11 @@ func parseTaskKey(text string) (k queue.TaskKey, err error) {
 
 // smallNumber reads a number from 0 that the database takes for an integer.
 func smallNumber(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err //nolint:gosec // it has 31 bits
+	n, err := strconv.Atoi(text)
+	if err == nil && (n < 0 || n > math.MaxInt32) {
+		err = strconv.ErrRange
+	}
+	return n, err
 }
 
 func taskKeyText(k queue.TaskKey) string {
