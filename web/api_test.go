@@ -252,6 +252,12 @@ func TestAPI_SteersRuns(t *testing.T) {
 	}
 	b.call(t, c, "/runs/2/retry", `{"from": "load", "within": "0s"}`, http.StatusAccepted)
 	b.ask(t, 3)
+	if tasks, _ := b.call(t, c, "/runs/3", "", http.StatusOK)["tasks"].([]any); len(tasks) != 2 || object(object(tasks[1])["approval"])["prompt"] != askedPrompt {
+		t.Errorf("%v", tasks)
+	}
+	if waits := items(b.call(t, c, "/runs/3/tasks?state=waiting", "", http.StatusOK)); len(waits) != 1 || object(waits[0])["approval"] == nil {
+		t.Errorf("%v", waits)
+	}
 	for path, body := range map[string]string{
 		"pause": `{"step": "confirm", "within": "0s"}`, "resume": `{"within": "0s"}`, "mark": `{"step": "load", "as": "succeeded", "values": {"rows": 7}, "within": "0s"}`,
 		"approve": `{"step": "confirm", "inputs": {"ticket": "T1"}, "comment": "fine", "within": "1ms"}`, "reject": `{"step": "confirm", "comment": "no", "within": "0s"}`,
