@@ -18,7 +18,8 @@ const (
 )
 
 var statusCodes = map[int]string{
-	http.StatusForbidden: "permission_denied", http.StatusNotFound: "not_found", http.StatusConflict: "conflict", http.StatusTooManyRequests: "conflict",
+	http.StatusUnauthorized: "auth_failed",
+	http.StatusForbidden:    "permission_denied", http.StatusNotFound: "not_found", http.StatusConflict: "conflict", http.StatusTooManyRequests: "conflict",
 	http.StatusUnprocessableEntity: "validation", http.StatusServiceUnavailable: codeUnreachable, http.StatusInternalServerError: "error",
 }
 
