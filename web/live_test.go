@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,29 @@ import (
 
 // fakePage is a page that tests change.
 type fakePage struct {
+	mu    sync.Mutex
 	reads int
 	view  *liveView
 	err   error
 }
 
+// change has the next read find another page.
+func (f *fakePage) change(view *liveView) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.view, f.err = view, nil
+}
+
+func (f *fakePage) timesRead() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reads
+}
+
 func (f *fakePage) source(key string) liveSource {
 	return liveSource{key: key, read: func(context.Context) (*liveView, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.reads++
 		return f.view, f.err
 	}}
@@ -75,12 +92,12 @@ func TestHub_SharesAPageBetweenViewers(t *testing.T) {
 		second, leaveSecond := h.join(nil, page.source("k"))
 		wantReceived(t, second, whole, false)
 
-		page.view = show("a", "1", "b", "z")
+		page.change(show("a", "1", "b", "z"))
 		untilNextLook()
 		wantReceived(t, first, event("region", "z"), false)
 		wantReceived(t, second, event("region", "z"), false)
-		if page.reads != 2 {
-			t.Errorf("read %d times for two viewers", page.reads)
+		if n := page.timesRead(); n != 2 {
+			t.Errorf("read %d times for two viewers", n)
 		}
 
 		leaveFirst()
@@ -101,7 +118,7 @@ func TestHub_TellsOfADatabaseThatIsAway(t *testing.T) {
 		defer leave()
 		synctest.Wait()
 		wantReceived(t, v, event("away", ""), false)
-		page.view, page.err = show("a", "1"), nil
+		page.change(show("a", "1"))
 		untilNextLook()
 		wantReceived(t, v, event("region", "1"), false)
 	})
@@ -139,14 +156,13 @@ func TestHub_EndsWithThePage(t *testing.T) {
 func TestHub_DropsSlowViewers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h, page := newHub(), &fakePage{}
-		page.view = show("a", "0")
+		h, page := newHub(), &fakePage{view: show("a", "0")}
 		slow, leaveSlow := h.join(nil, page.source("k"))
 		defer leaveSlow()
 		quick, leaveQuick := h.join(nil, page.source("k"))
 		defer leaveQuick()
 		for i := range streamBacklog + 2 {
-			page.view = show("a", fmt.Sprint(i+1))
+			page.change(show("a", fmt.Sprint(i+1)))
 			untilNextLook()
 			if text, closed := received(quick); text == "" || closed {
 				t.Fatalf("the quick one received %q, ended: %v", text, closed)
