@@ -200,12 +200,23 @@ func (s *server) askMany(r *http.Request) (answer, error) {
 }
 
 func (s *server) askOne(ctx context.Context, verb dagrun.Verb, run *bulkRun) {
-	c, err := s.store.Control(ctx, queue.Ask{Run: run.ID, Verb: verb})
+	ask := queue.Ask{Run: run.ID, Verb: verb}
+	var problem string
+	var err error
+	if verb == dagrun.VerbCancel {
+		problem, err = s.surprise(ctx, &ask, "")
+	}
+	var c queue.Control
+	if err == nil && problem == "" {
+		c, err = s.store.Control(ctx, ask)
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		run.Answer = "it was not asked in time, or its answer did not come: look at the run"
 	case err != nil:
 		run.Answer = problemOf(err).message
+	case problem != "":
+		run.Answer = problem
 	default:
 		word, rest := runview.Outcome(&c)
 		run.Took, run.Answer = c.Outcome != dagrun.Refused, word+rest

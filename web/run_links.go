@@ -121,6 +121,9 @@ func (p *runPage) AskedText() string {
 	if c.Step != "" {
 		what = runview.TaskName(c.Step, c.Item)
 	}
+	if waits := runview.CancelWaits(c, &p.Run.Run); waits != "" {
+		return what + ": " + waits
+	}
 	word, rest := runview.Outcome(c)
 	return fmt.Sprintf("%s: %s %s%s", what, c.Verb, word, rest)
 }

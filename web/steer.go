@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -30,6 +31,7 @@ var markable = []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskSkipped, dagrun.T
 const (
 	maxNamed    = 12       // steps that a sentence names
 	inputPrefix = "input." // of the fields that answer an approval's inputs
+	seenField   = "seen"   // the number of the cancel that a form showed
 )
 
 // steerData is what the page shows that asks a run, or a task of it, for something.
@@ -94,8 +96,8 @@ func (s *server) steer(verb dagrun.Verb) action {
 		if err != nil {
 			return answer{}, err
 		}
-		if problem == "" && verb == dagrun.VerbCancel && ask.Step == "" && !ask.Now {
-			problem, err = s.canceledBefore(r.Context(), ask.Run)
+		if problem == "" && verb == dagrun.VerbCancel && ask.Step == "" {
+			problem, err = s.surprise(r.Context(), &ask, r.PostForm.Get(seenField))
 		}
 		if err != nil {
 			return answer{}, err
@@ -136,17 +138,28 @@ func unsaid(problem string) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: problem}
 }
 
-// canceledBefore says why a cancel is not sent once more: the second one of a run skips its handlers, which nobody asked for.
-func (s *server) canceledBefore(ctx context.Context, id queue.RunID) (string, error) {
-	run, err := s.store.Get(ctx, id)
+// surprise says why a cancel of a run is not sent: another cancel than the form showed was asked for, or none. It looks right before
+// the cancel is sent, but the database has no cancel that is refused where there is one already. So of two people who ask within
+// these milliseconds the second still skips the handlers.
+func (s *server) surprise(ctx context.Context, ask *queue.Ask, seen string) (string, error) {
+	if ask.Now && seen == "" { // skipping was chosen, whatever was asked for before
+		return "", nil
+	}
+	run, err := s.store.Get(ctx, ask.Run)
 	if err != nil || run.Over() {
 		return "", err
 	}
 	before, err := s.findCancel(ctx, run)
-	if err != nil || before == nil {
+	switch {
+	case err != nil:
 		return "", err
+	case before != nil && !ask.Now:
+		return "A cancel was asked for already. A second one skips the handlers: choose that if you mean it.", nil
+	case seen != "" && (before == nil || strconv.FormatInt(before.ID, 10) != seen):
+		ask.Now = false
+		return "The run was retried since this page was made, and the cancel that it showed is over.", nil
 	}
-	return "A cancel was asked for already. A second one skips the handlers: choose that if you mean it.", nil
+	return "", nil
 }
 
 // findCancel finds a cancel of the run's generation that it did not refuse; nil if there is none.
@@ -349,10 +362,13 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 
 // fillRetry says which steps run again, and leads to the other choices.
 func (d *steerData) fillRetry(p *runPage) {
-	link := func(mode dagrun.RetryMode, step string) string {
+	link := func(mode dagrun.RetryMode, step, item string) string {
 		v := url.Values{"mode": {mode.String()}}
 		if step != "" {
 			v.Set("step", step)
+		}
+		if item != "" {
+			v.Set("item", item)
 		}
 		return runPath(d.Ask.Run) + "/retry?" + v.Encode()
 	}
@@ -362,16 +378,16 @@ func (d *steerData) fillRetry(p *runPage) {
 	}{
 		{dagrun.RetryFailed, "What failed"}, {dagrun.RetryFrom, "From a step on"}, {dagrun.RetryStep, "One step alone"}, {dagrun.RetryAll, "Everything"},
 	} {
-		step := d.Ask.Step // stays chosen from one to the other of those that take one
+		step, item := d.Ask.Step, d.Ask.Item // stay chosen from one to the other of those that take them
 		if c.mode == dagrun.RetryFailed || c.mode == dagrun.RetryAll {
-			step = ""
+			step, item = "", ""
 		}
-		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, step), c.mode == d.Ask.Mode})
+		d.Modes = append(d.Modes, retryChoice{c.title, link(c.mode, step, item), c.mode == d.Ask.Mode})
 	}
 	if d.Ask.Mode == dagrun.RetryFrom || d.Ask.Mode == dagrun.RetryStep {
 		for i := range p.steps {
 			if step := p.steps[i].Step; !strings.HasPrefix(step, "@") {
-				d.Steps = append(d.Steps, retryChoice{step, link(d.Ask.Mode, step), step == d.Ask.Step})
+				d.Steps = append(d.Steps, retryChoice{step, link(d.Ask.Mode, step, ""), step == d.Ask.Step})
 			}
 		}
 	}
@@ -418,8 +434,12 @@ func (p *runPage) runsAgain(ask queue.Ask) (again []string) {
 		}
 	}
 	for i := range p.steps {
-		if at, ok := g.StepIndex(p.steps[i].Step); ok && reset[at] {
-			again = append(again, p.steps[i].Step)
+		step := p.steps[i].Step
+		if at, ok := g.StepIndex(step); ok && reset[at] {
+			if step == ask.Step {
+				step = runview.TaskName(step, ask.Item)
+			}
+			again = append(again, step)
 		}
 	}
 	return again

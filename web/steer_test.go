@@ -65,7 +65,39 @@ func TestSteer_CancelsOnceUnlessToldOtherwise(t *testing.T) {
 		t.Errorf("%d", w.Code)
 	}
 	wantTexts(t, w.Body.String(), "A second one skips the handlers", "asked for at", "by eve", "Cancel now, skip handlers")
+	wantMarkup(t, w.Body.String(), `name="seen" value="1"`)
+	w = b.post(t, "/runs/act", "verb", "cancel", "run", "1")
+	wantTexts(t, w.Body.String(), "0 of 1 took it", "A cancel was asked for already.")
+	b.exec(t, "INSERT INTO oarlock.controls (run_id, verb, by, decided_at, outcome, state) VALUES ($1, 'retry', 'eve', now(), 'accepted', 'queued')", run)
+	w = b.post(t, runPath(run)+"/cancel", "now", "1", seenField, "1")
+	wantTexts(t, w.Body.String(), "The run was retried since this page was made", "Cancel it")
+	if w.Code != http.StatusUnprocessableEntity || strings.Contains(w.Body.String(), "Cancel now") {
+		t.Errorf("a cancel of an earlier generation: %d", w.Code)
+	}
 	b.wantAsked(t, runPath(run)+"/cancel", "run 1: cancel applied", "now", "1")
+}
+
+func TestSteer_SaysWhatACancelWaitsFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_admin", Options{})
+	b.putReport(t, "name: handled\nhandler_on: {exit: {run: \"true\"}}\nsteps: [{id: a, run: \"true\"}]\n")
+	run := b.enqueue(t, queue.Request{DAG: "handled"})
+	b.exec(t, "UPDATE oarlock.runs SET started_at = now()")
+	b.wantAsked(t, runPath(run)+"/cancel", "run 1: cancel accepted, ends when a worker takes it (")
+	wantTexts(t, b.page(t, runPath(run)+"?asked=1", http.StatusOK), "): @exit is to run first")
+}
+
+func TestSteer_RetriesAnItem(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	run := runPath(b.gallery(t, 10))
+	b.exec(t, "DELETE FROM oarlock.controls")
+	page := b.page(t, run+"?step=resize&item=part-1", http.StatusOK)
+	wantMarkup(t, page, `href="`+run+`/retry?item=part-1&amp;mode=from&amp;step=resize">Retry this item…`)
+	page = b.page(t, run+"/retry?item=part-1&mode=from&step=resize", http.StatusOK)
+	wantTexts(t, page, "These run again: resize/part-1, publish.", "oarlock retry 1 --from resize/part-1")
+	wantMarkup(t, page, `name="item" value="part-1"`, `href="`+run+`/retry?item=part-1&amp;mode=step&amp;step=resize">One step alone`, `href="`+run+`/retry?mode=all">`)
+	b.wantAsked(t, run+"/retry", "resize/part-1: retry asked for", "mode", "from", "step", "resize", "item", "part-1")
 }
 
 func TestSteer_Decides(t *testing.T) {

@@ -3,6 +3,7 @@ package runview
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -64,6 +65,16 @@ func pairFlags(flag string, values any) string {
 		}
 	}
 	return textFlags(flag, texts, exactWord) + textFlags(flag+"-json", others, exactWord)
+}
+
+// CancelWaits says what an accepted cancel waits for, "" of all else: cancel accepted, ends when a worker takes it (none is live):
+// @exit is to run first. The run is as it was read after the answer.
+func CancelWaits(c *queue.Control, run *queue.Run) string {
+	if c.Verb != dagrun.VerbCancel || c.Outcome != dagrun.Accepted || c.Message == "" || run.State != "queued" {
+		return ""
+	}
+	_, needs, _ := strings.Cut(c.Message, ": ")
+	return Printable(run.Reason + ": " + needs)
 }
 
 // Outcome says what became of a request: a word for it, and what follows that word.

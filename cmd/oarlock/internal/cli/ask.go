@@ -48,7 +48,7 @@ type asking struct {
 type answered struct {
 	queue.Control
 	retryOf queue.RunID // a new run was made of this one
-	waits   string      // why no worker has the run, where a cancel needs one
+	waits   string      // what a cancel waits for; "": nothing
 }
 
 // sending is how most verbs are asked for.
@@ -245,20 +245,14 @@ func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 		return got, nil
 	}
 	r, err := a.store.Get(ctx, got.Run)
-	if err != nil || r.State != "queued" {
+	if err != nil {
 		return got, err
 	}
-	got.waits = r.Reason
-	if a.wait && a.how.progress == progressPlain {
-		a.env.remark("run %d: %s", got.Run, waitsFor(&got))
+	got.waits = runview.CancelWaits(&got.Control, r)
+	if got.waits != "" && a.wait && a.how.progress == progressPlain {
+		a.env.remark("run %d: %s", got.Run, got.waits)
 	}
 	return got, nil
-}
-
-// waitsFor says what a cancel waits for: cancel accepted, ends when a worker takes it (none is live): @exit is to run first.
-func waitsFor(c *answered) string {
-	_, needs, _ := strings.Cut(c.Message, ": ")
-	return runview.Printable(c.waits + ": " + needs)
 }
 
 // watcher is of one of the runs; of several it tells how they are and nothing of their tasks.

@@ -50,7 +50,7 @@ func (a *asking) line(c *answered) string {
 	case c.Outcome == "":
 		word = paint.warn(word)
 	case c.waits != "" && !a.wait:
-		return fmt.Sprintf("%s: %s\n", what, waitsFor(c))
+		return fmt.Sprintf("%s: %s\n", what, c.waits)
 	default:
 		word = paint.good(word)
 	}
