@@ -84,10 +84,15 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 	if diff := cmp.Diff(string(status.Tasks[0]), askAPI(t, pages, "/runs/1/steps/load")[0]); diff != "" {
 		t.Errorf("a task: - in its run, + alone\n%s", diff)
 	}
+	statsAgree(t, e, pages)
+}
+
+func statsAgree(t *testing.T, e Env, pages http.Handler) {
+	t.Helper()
 	stats := invoke(t, e, "stats", "--since", "2026-01-01T00:00:00Z", "-o", "json")
 	var printed any
 	var answered any
-	err = json.Unmarshal([]byte(stats.stdout), &printed)
+	err := json.Unmarshal([]byte(stats.stdout), &printed)
 	if err == nil {
 		err = json.Unmarshal([]byte(strings.Join(askAPI(t, pages, "/stats?since=2026-01-01T00:00:00Z"), "")), &answered)
 	}
