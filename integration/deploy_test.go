@@ -171,6 +171,11 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 			t.Errorf("%s is a superuser", name)
 		}
 	}
+	site := deployed{"web", f.Services["web"].Command, f.Services["web"].Environment}
+	site.check(t)
+	if site.env["OARLOCK_WEB_AUTH"] != "postgres" {
+		t.Error("the pages are open to everybody who reaches them")
+	}
 	if prune := f.Services["prune"]; !strings.Contains(strings.Join(prune.Command, " "), "oarlock prune") || prune.Restart != "unless-stopped" {
 		t.Error("nothing deletes what is past its retention")
 	} else {
@@ -378,7 +383,7 @@ func unit(t *testing.T, name string) map[string][]string {
 func TestDeploy_SystemdUnitsFitTheProgram(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob("../deploy/systemd/*.service")
-	if len(files) != 3 {
+	if len(files) != 4 {
 		t.Fatalf("units: %v", files)
 	}
 	for _, file := range files {
