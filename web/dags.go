@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	dagsShown  = 100 // on a page of the list
-	listStrip  = 50  // runs of a DAG that the list draws
+	dagsShown  = 50  // on a page of the list
+	listStrip  = 30  // runs of a DAG that the list draws
 	pageStrip  = 100 // and its own page
 	usualShare = 0.95
 )

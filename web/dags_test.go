@@ -198,3 +198,21 @@ func TestStrip_CountsWhatItDraws(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A page has as many DAGs, and as many bars of each, as a browser shows at once.
+func TestDAGs_PageIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	for i := range dagsShown + 1 {
+		b.putReport(t, fmt.Sprintf("name: dag-%03d\nsteps: [{id: a, run: \"true\"}]\n", i))
+	}
+	b.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, started_at, finished_at)
+		SELECT v.dag_id, 1, v.lane_id, 'failed', now(), now(), 'sql', 0, 'x', now() - interval '1 h', now() FROM oarlock.dag_versions v, generate_series(1, $1::int)`, 2*listStrip)
+	page := b.page(t, "/dags", http.StatusOK)
+	if n := len(elementText.FindAllString(page, -1)); n > maxElements || len(page) > maxPage {
+		t.Errorf("%d elements and %d KiB, at most %d and %d", n, len(page)>>10, maxElements, maxPage>>10)
+	}
+	if next := fmt.Sprintf("/dags?after=dag-%03d&amp;q=", dagsShown-1); !strings.Contains(page, next) {
+		t.Errorf("the page leads to no %s", next)
+	}
+}
