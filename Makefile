@@ -169,6 +169,16 @@ takeover: ## measure how long it takes until others go on, by what was lost (a q
 	@tools/ensure-postgres
 	@go test -count=1 -v -timeout 2h -run '^TestTakeover' ./integration -takeover.trials 20 | grep -E 'measured|FAIL|^ok'
 
+# What pages cost where a database is large, and many look on: make weight RUNS=20000 TASKS=2000 LOG=10 is a small one.
+RUNS ?= 1000000
+TASKS ?= 100000
+LOG ?= 1024
+
+.PHONY: weight
+weight: ## fill a database with a million runs, load every page, follow them with 600 streams (a quarter of an hour)
+	@tools/ensure-postgres
+	@go test -count=1 -timeout 2h -v ./integration/weight -nightly -runs $(RUNS) -tasks $(TASKS) -log $(LOG)
+
 .PHONY: nightly
 nightly: ## play far more histories than test does, fill larger tables, race every package (an hour or so)
 	@go test -count=1 -timeout 3h -v ./integration/coretest -histories 120000
@@ -178,6 +188,7 @@ nightly: ## play far more histories than test does, fill larger tables, race eve
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h ./integration/world -seeds 1000
 	@go test -count=1 -timeout 3h ./migrations -run TestClock -nightly
 	@go test -count=1 -timeout 3h -v ./web -run TestPages_AreBoundedInAll -nightly
+	@$(MAKE) weight
 	@OARLOCK_TEST_BROWSER="$$(tools/ensure-browser)" go test -count=1 -timeout 1h ./integration/browser -nightly
 	@$(RACE) go test $(RACE_FLAG) -count=1 -timeout 3h $(filter-out %/queue %/storetest,$(PLAIN))
 	@$(MAKE) simulate SEEDS=50000

@@ -33,7 +33,7 @@ var (
 // sqlHomes may hold SQL in Go strings; sqlTestHomes only in their tests.
 var (
 	sqlHomes     = []string{"sql/...", "migrations/...", "integration/kit/pgtest"}
-	sqlTestHomes = []string{"internal/pglink", "internal/pglocal", "integration/kit/netfault", "integration/kit/pgcluster", "internal/listen", "examples/...", "queue/...", "worker/action/...", "worker/embed", "integration/storetest", "integration/kit/archtest", "web/..."}
+	sqlTestHomes = []string{"internal/pglink", "internal/pglocal", "integration/kit/netfault", "integration/kit/pgcluster", "internal/listen", "examples/...", "queue/...", "worker/action/...", "worker/embed", "integration/storetest", "integration/weight", "integration/kit/archtest", "web/..."}
 )
 
 func checkSQLText(t *Tree) []Finding {

@@ -1,0 +1,11 @@
+package weight
+
+import "testing"
+
+// One database serves both: to fill it takes longer than to measure.
+func TestWeight(t *testing.T) {
+	b := setup(t)
+	s := b.seed(t)
+	t.Run("Pages", func(t *testing.T) { b.pagesAreLight(t, s) })
+	t.Run("Streams", b.streamsAreLight)
+}
