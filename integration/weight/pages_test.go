@@ -124,9 +124,13 @@ func (b *testBundle) pageCases(s seeds) []pageCase {
 	run := fmt.Sprintf("/runs/%d", s.large)
 	log := run + "/steps/scan/log"
 	cases := []pageCase{
-		{path: log}, {path: log + "?from=1", time: maxJumpTime}, {path: fmt.Sprint(log, "?line=", s.lines/2), time: maxJumpTime},
-		{path: fmt.Sprint(log, "?line=", s.lines-1000), time: maxJumpTime}, {path: log + "?stream=stderr"},
-		{path: fmt.Sprint(log, "?stream=stderr&line=", s.lines/3), time: maxJumpTime}, {path: log + "?q=^1"},
+		{path: log},
+		{path: log + "?from=1", time: maxJumpTime},
+		{path: fmt.Sprint(log, "?line=", s.lines/2), time: maxJumpTime},
+		{path: fmt.Sprint(log, "?line=", s.lines-1000), time: maxJumpTime},
+		{path: log + "?stream=stderr"},
+		{path: fmt.Sprint(log, "?stream=stderr&line=", s.lines/3), time: maxJumpTime},
+		{path: log + "?q=^1"},
 		{path: log + "?q=no+such+text", time: maxSearchTime, rounds: searchRounds, statements: searchPieces},
 	}
 	for _, path := range []string{
