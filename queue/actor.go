@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +17,7 @@ type actorKey struct{}
 // WithActor has what a Store writes recorded as asked by a person, through the login that the store has. The database believes
 // members of the role oarlock_web, and passes over the actor of anybody else. What may be done goes by the login all the same.
 func WithActor(ctx context.Context, name string) context.Context {
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, ""), "\x00", "") // what Postgres takes for no text
 	return context.WithValue(ctx, actorKey{}, name)
 }
 

@@ -6,84 +6,129 @@ import (
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-func TestActor_IsRecordedForAWebServer(t *testing.T) {
+// webServer is a login that says for whom it asks.
+func (d *desk) webServer(t *testing.T) (login, url string) {
+	t.Helper()
+	return d.db.RoleName("web"), d.user(t, "web", "oarlock_admin", "oarlock_web")
+}
+
+func TestWithActor_RecordsWhoAsked(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	store := d.open(t, d.db.User(t, "web", "oarlock_admin", "oarlock_web"))
+	login, url := d.webServer(t)
+	pooled := pgtest.Pooled(t, url, 1, false) // by the transaction: all that follows is on one backend
+	store := d.open(t, pooled)
 	ana := queue.WithActor(t.Context(), "ana@example.org")
-	login := d.db.RoleName("web")
-	want := "ana@example.org via " + login
-	run, err := store.Enqueue(ana, queue.Request{DAG: "report", Params: map[string]string{"day": "x"}})
+	run, err := store.Enqueue(ana, report(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := store.Get(t.Context(), run)
-	if err != nil || found.AskedBy() != want || found.SubmittedBy != login {
-		t.Errorf("the run is by %q, %q, %v", found.AskedBy(), found.SubmittedBy, err)
+	control, err := store.Control(ana, queue.Ask{Run: run, Verb: dagrun.VerbCancel})
+	if err != nil || control.By != "ana@example.org via "+login {
+		t.Errorf("canceled by %q, %v", control.By, err)
 	}
-	control, err := store.Control(ana, queue.Ask{Run: run, Verb: dagrun.VerbPause})
-	if err != nil || control.By != want {
-		t.Errorf("the control is by %q, %v", control.By, err)
-	}
-	if err := store.SetQueue(ana, queue.QueueChange{Name: "default", Paused: new(true)}); err != nil {
-		t.Fatal(err)
-	}
-	if by := value[string](t, d, "SELECT paused_by FROM oarlock.queues WHERE name = 'default'"); by != want {
-		t.Errorf("the queue is paused by %q", by)
-	}
-	// The same connections, without an actor.
-	other, err := store.Control(t.Context(), queue.Ask{Run: run, Verb: dagrun.VerbResume})
-	if err != nil || other.By != login {
-		t.Errorf("the next control is by %q, %v", other.By, err)
-	}
-}
-
-func TestActor_CannotBeForged(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	eve := d.open(t, d.db.Login(t, "oarlock_submit"))
-	forged := queue.WithActor(t.Context(), "ana@example.org")
-	run, err := eve.Enqueue(forged, queue.Request{DAG: "report", Params: map[string]string{"day": "x"}})
+	again, err := store.Rerun(ana, run, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	login := d.db.RoleName("submit")
-	control, err := eve.Control(forged, queue.Ask{Run: run, Verb: dagrun.VerbPause})
-	if err != nil || control.By != login {
-		t.Errorf("the control is by %q, %v", control.By, err)
+	many, err := store.EnqueueMany(ana, queue.Bulk{DAG: "report", Params: []any{map[string]any{"day": "x"}}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if found, err := eve.Get(t.Context(), run); err != nil || found.AskedBy() != login {
-		t.Errorf("the run is by %q, %v", found.AskedBy(), err)
+	for _, id := range append(many, run, again) {
+		if r := d.get(t, id); r.Actor != "ana@example.org" || r.SubmittedBy != login || r.AskedBy() != "ana@example.org via "+login {
+			t.Errorf("run %d is %q of %q", id, r.Actor, r.SubmittedBy)
+		}
 	}
-	for name, want := range map[string]string{"o'brien\n\x1b[31m": "o'brien  [31m", strings.Repeat("x", 1000): strings.Repeat("x", 200)} {
-		store := d.open(t, d.db.User(t, "w"+want[:1], "oarlock_submit", "oarlock_web"))
-		run, err := store.Enqueue(queue.WithActor(t.Context(), name), queue.Request{DAG: "report", Params: map[string]string{"day": "x"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found, err := store.Get(t.Context(), run); err != nil || found.Actor != want {
-			t.Errorf("%q is recorded as %q, %v", name, found.Actor, err)
-		}
+	if r := d.get(t, d.enqueue(t, store)); r.Actor != "" || r.AskedBy() != login {
+		t.Errorf("the next run on the connection is %q", r.AskedBy())
+	}
+	_, err = store.Enqueue(ana, queue.Request{DAG: "none"})
+	wantError(t, err, queue.ErrNotFound, "OA001")
+}
+
+// The reply to the actor itself is lost with nothing asked, the reply to the commit with everything done.
+func TestWithActor_OutlivesALostReply(t *testing.T) {
+	t.Parallel()
+	for name, tag := range map[string]string{"of the actor": "SELECT 1", "of the commit": "COMMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			login, url := d.webServer(t)
+			proxy, through := netfault.Through(t, url)
+			store := d.open(t, through)
+			run := d.enqueue(t, store)
+			d.claim(t, run)
+			ana := queue.WithActor(t.Context(), "ana")
+			cut := proxy.Inject(netfault.Fault{When: netfault.Completed(tag), Do: netfault.Cut})
+			got, err := store.Control(ana, queue.Ask{Run: run, Verb: dagrun.VerbCancel})
+			cut.MustFire(t)
+			if err != nil || got.By != "ana via "+login {
+				t.Errorf("canceled by %q, %v", got.By, err)
+			}
+			if n := value[int](t, d, "SELECT count(*) FROM oarlock.controls"); n != 1 {
+				t.Errorf("%d controls", n)
+			}
+			if tag != "COMMIT" {
+				return
+			}
+			source := "name: new\nsteps: [{id: a, run: \"true\"}]\n"
+			cut = proxy.Inject(netfault.Fault{When: netfault.Completed(tag), Do: netfault.Cut})
+			put, err := store.PutDAG(ana, parsed(t, source), source, "")
+			cut.MustFire(t)
+			if err != nil || !put.IsNew || put.Version != 1 {
+				t.Errorf("put %+v, %v", put, err)
+			}
+		})
 	}
 }
 
-// A control whose reply was lost is found again by who asked.
-func TestActor_FindsItsLostControl(t *testing.T) {
+// Another person's cancel through the same login is not taken for one's own.
+func TestWithActor_IsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	proxy, url := netfault.Through(t, d.db.User(t, "web", "oarlock_admin", "oarlock_web"))
-	store := d.open(t, url)
-	run := d.enqueue(t, d.store)
-	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("COMMIT"), Do: netfault.Cut})
-	got, err := store.Control(queue.WithActor(t.Context(), "ana"), queue.Ask{Run: run, Verb: dagrun.VerbPause})
+	_, url := d.webServer(t)
+	proxy, through := netfault.Through(t, url)
+	store := d.open(t, through)
+	run := d.enqueue(t, store)
+	d.claim(t, run)
+	if _, err := store.Control(queue.WithActor(t.Context(), "ana"), queue.Ask{Run: run, Verb: dagrun.VerbCancel}); err != nil {
+		t.Fatal(err)
+	}
+	cut := proxy.Inject(netfault.Fault{When: func(m netfault.Message) bool {
+		return m.From == netfault.Client && m.Type == 'Q' && strings.Contains(string(m.Body), "commit")
+	}, Do: netfault.Cut})
+	_, err := store.Control(queue.WithActor(t.Context(), "bob"), queue.Ask{Run: run, Verb: dagrun.VerbCancel})
 	cut.MustFire(t)
-	if err != nil || !strings.HasPrefix(got.By, "ana via ") {
-		t.Errorf("%+v, %v", got, err)
-	}
+	wantError(t, err, queue.ErrUnknown, "")
 	if n := value[int](t, d, "SELECT count(*) FROM oarlock.controls"); n != 1 {
 		t.Errorf("%d controls", n)
+	}
+}
+
+func TestWithActor_TakesHostileNames(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	login, url := d.webServer(t)
+	store := d.open(t, url)
+	for name, want := range map[string]string{
+		"o'brien\"; --":             "o'brien\"; -- via " + login,
+		"ana\nbob\x00":              "ana bob via " + login,
+		"\xff\x00":                  login,
+		strings.Repeat("x", 1<<20):  strings.Repeat("x", 200) + " via " + login,
+		strings.Repeat("\xff", 300): login,
+	} {
+		run, err := store.Enqueue(queue.WithActor(t.Context(), name), report(""))
+		if err != nil {
+			t.Errorf("%.20q: %v", name, err)
+			continue
+		}
+		if got := d.get(t, run).AskedBy(); got != want {
+			t.Errorf("%.20q is %.300q, want %q", name, got, want)
+		}
 	}
 }

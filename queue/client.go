@@ -46,8 +46,10 @@ type writing struct {
 func (w *writing) send(ctx context.Context) error {
 	w.sent = false
 	return w.store.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		w.sent = true
-		return asActor(ctx, conn, w.do)
+		return asActor(ctx, conn, func(ctx context.Context, conn *pgxpool.Conn) error {
+			w.sent = true
+			return w.do(ctx, conn)
+		})
 	})
 }
 

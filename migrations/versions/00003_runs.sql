@@ -57,7 +57,7 @@ CREATE TABLE oarlock.dags (
     current_whole   bool,
     current_labels  jsonb,
     current_timeout interval, -- of the queue
-    current_by      text, -- who put it
+    current_by      text, -- the login that put it, whose the runs of its schedules are
     current_grants  bool, -- whether submitters may have schedules
     CHECK ((paused_by IS NULL) = (paused_at IS NULL))
 );
@@ -90,7 +90,7 @@ CREATE TABLE oarlock.dag_versions (
     retention_days   int    NOT NULL DEFAULT 30 CHECK (retention_days >= 0), -- 0 = no bound
     retention_runs   int    NOT NULL DEFAULT 0 CHECK (retention_runs >= 0),
     logs_days        int    NOT NULL DEFAULT 14 CHECK (logs_days >= 0),
-    put_by           text   NOT NULL DEFAULT session_user,
+    put_by           text   NOT NULL,
     put_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (dag_id, version)
 );

@@ -41,8 +41,8 @@ RETURN (SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace
 -- is recorded and decides nothing: whose a run is, and who may do what, goes by the login.
 CREATE FUNCTION oarlock.actor() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-RETURN (SELECT left(regexp_replace(a.name, '[[:cntrl:]]', ' ', 'g'), 200) FROM (SELECT nullif(current_setting('oarlock.actor', true), '') AS name) a
-         WHERE a.name IS NOT NULL AND oarlock.is_one_of('oarlock_web'));
+RETURN CASE WHEN current_setting('oarlock.actor', true) <> '' AND oarlock.is_one_of('oarlock_web') THEN
+    nullif(btrim(regexp_replace(left(current_setting('oarlock.actor', true), 200), '[\u0001-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]', ' ', 'g')), '') END;
 
 -- Who asks, as it is recorded.
 CREATE FUNCTION oarlock.who() RETURNS text
@@ -55,6 +55,11 @@ COMMENT ON FUNCTION oarlock.who IS $$Who asks, as it is recorded: the login, or 
 SELECT set_config('oarlock.actor', 'ana@example.org', true), oarlock.who();
 ```$$;
 -- +goose StatementEnd
+
+-- Whether a record says that the session user asked, for itself or for somebody.
+CREATE FUNCTION oarlock.is_mine(by text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+RETURN by = session_user OR right(by, length(session_user::text) + 5) = ' via ' || session_user;
 
 -- For whom a run was asked for, by the login that submitted it; null for that login itself.
 ALTER TABLE oarlock.runs ADD COLUMN actor text;
@@ -905,6 +910,7 @@ DROP FUNCTION oarlock.sees_all();
 DROP FUNCTION oarlock.operates();
 DROP FUNCTION oarlock.role_is_one_of(text, text[]);
 ALTER TABLE oarlock.runs DROP COLUMN actor;
+DROP FUNCTION oarlock.is_mine(text);
 DROP FUNCTION oarlock.who();
 DROP FUNCTION oarlock.actor();
 DROP FUNCTION oarlock.is_one_of(text[]);

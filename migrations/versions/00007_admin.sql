@@ -89,12 +89,12 @@ BEGIN
         ARRAY(SELECT s ->> 'id' FROM jsonb_array_elements(put_dag.spec -> 'steps') s WHERE s -> 'precomputable' = 'true'),
         lane, timeout, coalesce((put_dag.spec ->> 'max_drives')::int, 5),
         coalesce((put_dag.spec #>> '{retention,days}')::int, 30), coalesce((put_dag.spec #>> '{retention,runs}')::int, 0),
-        coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), session_user);
+        coalesce((put_dag.spec #>> '{retention,logs_days}')::int, 14), oarlock.who());
     UPDATE oarlock.dags d
        SET current_version = v.version, max_active_runs = limited, removed_at = NULL, current_queue = v.queue,
            current_lane = v.lane_id, current_names = v.param_names, current_ok = v.params_ok, current_whole = v.params_whole, current_labels = v.labels,
            current_timeout = CASE WHEN v.queue_timeout_ms > 0 THEN v.queue_timeout_ms * interval '1 millisecond' END,
-           current_by = v.put_by, current_grants = coalesce((v.spec #>> '{allow,schedules}')::bool, false)
+           current_by = session_user, current_grants = coalesce((v.spec #>> '{allow,schedules}')::bool, false)
       FROM oarlock.dag_versions v
      WHERE d.dag_id = put_dag.dag_id AND v.dag_id = d.dag_id AND v.version = put_dag.version;
     PERFORM oarlock.place_dag(d.dag_id) FROM oarlock.dags d WHERE d.dag_id = put_dag.dag_id AND d.paused_by IS NOT NULL;

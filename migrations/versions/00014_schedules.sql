@@ -979,6 +979,7 @@ BEGIN
     PERFORM oarlock.check_removed(d);
     PERFORM oarlock.forget_time(s, at);
     made := oarlock.make_run(s, d, at, 'manual', 'triggered by ' || oarlock.who());
+    UPDATE oarlock.runs r SET actor = NULL WHERE r.run_id = made.run AND r.actor IS NOT NULL; -- the schedule's owner submitted it; who triggered it stands in its story
     PERFORM oarlock.wake(made.lane, 1);
     RETURN made.run;
 END $$;

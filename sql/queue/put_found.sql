@@ -3,5 +3,5 @@
 -- Locks: none
 SELECT v.dag_id, v.version, true
   FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id)
- WHERE d.name = @name AND v.hash = @hash AND v.put_by = session_user AND v.put_at >= clock_timestamp() - @since::interval
+ WHERE d.name = @name AND v.hash = @hash AND v.put_by = oarlock.who() AND v.put_at >= clock_timestamp() - @since::interval
  ORDER BY v.version DESC LIMIT 1
