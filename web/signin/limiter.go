@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -15,13 +16,16 @@ const (
 // Limiter bounds attempts to sign in: 5 a minute for each address, and for each name.
 type Limiter struct {
 	mu   sync.Mutex
-	keys map[string]*rate.Limiter
+	keys map[limitedKey]*rate.Limiter
 	now  func() time.Time
 }
 
+// limitedKey is the hash of a key, since names may be long.
+type limitedKey [sha256.Size]byte
+
 // NewLimiter returns a Limiter.
 func NewLimiter() *Limiter {
-	return &Limiter{keys: map[string]*rate.Limiter{}, now: time.Now}
+	return &Limiter{keys: map[limitedKey]*rate.Limiter{}, now: time.Now}
 }
 
 // Allow counts one attempt for each key, and reports whether all of them had one left.
@@ -30,26 +34,23 @@ func (l *Limiter) Allow(keys ...string) bool {
 	defer l.mu.Unlock()
 	now, allowed := l.now(), true
 	for _, key := range keys {
-		allowed = l.keyLocked(key, now).AllowN(now, 1) && allowed
+		allowed = l.keyLocked(sha256.Sum256([]byte(key)), now).AllowN(now, 1) && allowed
 	}
 	return allowed
 }
 
-// keyLocked is the limit of a key. Keys that have all their attempts again make room; where none has, the table is full of keys
-// that were tried within the last minute, and starts anew.
-func (l *Limiter) keyLocked(key string, now time.Time) *rate.Limiter {
+// keyLocked is the limit of a key. Where the table is full, the keys with the most attempts left make room: forgetting such a key
+// gives back least. A key without attempts goes only when all others are without, too, so a flood of names frees no address.
+func (l *Limiter) keyLocked(key limitedKey, now time.Time) *rate.Limiter {
 	if found := l.keys[key]; found != nil {
 		return found
 	}
-	if len(l.keys) >= limitedKeysMax {
+	for left := attemptsPerMinute; len(l.keys) >= limitedKeysMax; left-- {
 		for other, limit := range l.keys {
-			if limit.TokensAt(now) >= attemptsPerMinute {
+			if limit.TokensAt(now) >= float64(left) {
 				delete(l.keys, other)
 			}
 		}
-	}
-	if len(l.keys) >= limitedKeysMax {
-		clear(l.keys)
 	}
 	made := rate.NewLimiter(rate.Every(time.Minute/attemptsPerMinute), attemptsPerMinute)
 	l.keys[key] = made

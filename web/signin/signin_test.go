@@ -8,9 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+	"weak"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -142,4 +145,39 @@ func TestLimiter_CountsByKey(t *testing.T) {
 	if len(l.keys) > limitedKeysMax {
 		t.Errorf("%d keys", len(l.keys))
 	}
+}
+
+func TestLimiter_OutlastsFloodsOfNames(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := NewLimiter()
+	l.now = func() time.Time { return now }
+	for range attemptsPerMinute {
+		l.Allow("address a", "name ana")
+	}
+	for i := range 3 * limitedKeysMax {
+		if l.Allow("address a", fmt.Sprint("name ", i)) {
+			t.Fatalf("attempt %d with another name is allowed", i)
+		}
+	}
+	if l.Allow("address b", "name ana") {
+		t.Error("other names make room for more attempts at one")
+	}
+	now = now.Add(time.Minute)
+	if !l.Allow("address a", "name ana") {
+		t.Error("a minute later it is still refused")
+	}
+}
+
+func TestLimiter_KeepsNoNames(t *testing.T) {
+	t.Parallel()
+	l := NewLimiter()
+	name := strings.Repeat("x", 1<<20) // a header has room for it
+	kept := weak.Make(unsafe.StringData(name))
+	l.Allow(name)
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("a long name takes its length of memory")
+	}
+	runtime.KeepAlive(l)
 }
