@@ -12,7 +12,7 @@ import (
 var (
 	// ErrStranger: the request does not come from a proxy that is trusted.
 	ErrStranger = errors.New("the request does not come from a trusted proxy")
-	// ErrNobody: the proxy named no user, or more than one.
+	// ErrNobody: the proxy named no user, or sent a header of its own more than once.
 	ErrNobody = errors.New("the proxy names no user")
 )
 
@@ -29,19 +29,14 @@ func (p *Proxy) Person(r *http.Request) (Person, error) {
 	if err != nil || !slices.ContainsFunc(p.Trusted, func(t netip.Prefix) bool { return t.Contains(peer.Addr().Unmap()) }) {
 		return Person{}, ErrStranger
 	}
-	names := r.Header.Values(p.UserHeader)
-	if len(names) != 1 || strings.TrimSpace(names[0]) == "" {
+	names, groups := r.Header.Values(p.UserHeader), r.Header.Values(p.GroupsHeader)
+	if len(names) != 1 || strings.TrimSpace(names[0]) == "" || len(groups) > 1 {
 		return Person{}, ErrNobody // two would mean that the proxy passes on what its client sent
 	}
 	person := Person{Name: strings.TrimSpace(names[0])}
-	if p.GroupsHeader == "" {
-		return person, nil
-	}
-	for _, line := range r.Header.Values(p.GroupsHeader) {
-		for group := range strings.SplitSeq(line, ",") {
-			if group = strings.TrimSpace(group); group != "" {
-				person.Groups = append(person.Groups, group)
-			}
+	for group := range strings.SplitSeq(strings.Join(groups, ""), ",") {
+		if group = strings.TrimSpace(group); group != "" {
+			person.Groups = append(person.Groups, group)
 		}
 	}
 	return person, nil

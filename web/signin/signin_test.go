@@ -21,7 +21,7 @@ import (
 func TestProxy_IsBelievedAlone(t *testing.T) {
 	t.Parallel()
 	p := &Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, UserHeader: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups"}
-	ana := http.Header{"X-Forwarded-User": {" ana "}, "X-Forwarded-Groups": {"dev, ops", "", " more"}}
+	ana := http.Header{"X-Forwarded-User": {" ana "}, "X-Forwarded-Groups": {"dev, ops,, more"}}
 	for name, c := range map[string]struct {
 		peer    string
 		headers http.Header
@@ -37,7 +37,10 @@ func TestProxy_IsBelievedAlone(t *testing.T) {
 		"nobody":           {"10.1.2.3:1", http.Header{}, "", ErrNobody},
 		"empty":            {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"  "}}, "", ErrNobody},
 		"two":              {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"ana", "eve"}}, "", ErrNobody},
+		"no groups":        {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"ana"}}, "ana []", nil},
+		"groups twice":     {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"ana"}, "X-Forwarded-Groups": {"ops", "dev"}}, "", ErrNobody},
 		"underscores":      {"10.1.2.3:1", http.Header{"X_forwarded_user": {"eve"}}, "", ErrNobody},
+		"groups so":        {"10.1.2.3:1", http.Header{"X-Forwarded-User": {"ana"}, "X_forwarded_groups": {"ops"}}, "ana []", nil},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.RemoteAddr, r.Header = c.peer, c.headers
