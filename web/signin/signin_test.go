@@ -116,7 +116,8 @@ func TestPasswords_TakeBcryptOnly(t *testing.T) {
 	good := "ana:" + hashOf(t, "x")
 	for name, text := range map[string]string{
 		"md5": "eve:$apr1$lZL6V/ci$eIMz/iKDkbtys/uU7LEK00", "sha1": "eve:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=", "crypt": "eve:bGTDEpCSsrdSg",
-		"plain": "eve:secret", "no name": ":" + hashOf(t, "x"), "no hash": "eve", "twice": good,
+		"cut short": "eve:" + hashOf(t, "x")[:59], "more behind": "eve:" + hashOf(t, "x") + ":secret", "other letters": "eve:" + strings.Replace(hashOf(t, "x"), "$04$", "$04$!", 1)[:60],
+		"no such cost": "eve:" + strings.Replace(hashOf(t, "x"), "$04$", "$99$", 1), "plain": "eve:secret", "no name": ":" + hashOf(t, "x"), "no hash": "eve", "twice": good,
 	} {
 		file := filepath.Join(t.TempDir(), "htpasswd")
 		writePasswords(t, file, good+"\n"+text+"\n", time.Now())
@@ -147,6 +148,36 @@ func TestLimiter_CountsByKey(t *testing.T) {
 	}
 	if len(l.keys) > limitedKeysMax {
 		t.Errorf("%d keys", len(l.keys))
+	}
+}
+func TestPasswords_TakeHtpasswdsHashes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "htpasswd")
+	hash := strings.Replace(hashOf(t, "right"), "$2a$", "$2y$", 1) // as htpasswd -B writes it
+	writePasswords(t, file, "ana:"+hash+"\r\n", time.Now())
+	if p, err := ReadPasswords(file); err != nil || !p.Check("ana", "right") || p.Check("ana", "wrong") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPasswords_AreSlowForUnknownNames(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "htpasswd")
+	dear := strings.Replace(hashOf(t, "x"), "$04$", "$31$", 1) // a day's work, which reading the file does not do
+	writePasswords(t, file, "ana:"+hashOf(t, "x")+"\neve:"+dear+"\nbob:"+hashOf(t, "x")+"\n", time.Now())
+	p, err := ReadPasswords(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := bcrypt.Cost(p.decoy); err != nil || cost != 31 {
+		t.Errorf("an unknown name costs %d, %v", cost, err)
+	}
+	writePasswords(t, file, "ana:"+hashOf(t, "x")+"\n", time.Now().Add(time.Hour))
+	if _, err := p.Changed(); err != nil {
+		t.Fatal(err)
+	}
+	if err := bcrypt.CompareHashAndPassword(p.decoy, []byte("x")); !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
+		t.Errorf("what stands in for an unknown name is not compared to the end: %v", err)
 	}
 }
 
