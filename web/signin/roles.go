@@ -29,9 +29,11 @@ const (
 // Roles say who has which role: by name, by group as group:NAME, or everybody who proved who they are as *.
 type Roles struct{ Reader, Submitter, Operator []string }
 
-// Of returns the highest role of a person, "" for none.
+// Of returns the highest role of a person, "" for none. The zero Person has none.
 func (r Roles) Of(p Person) Role {
 	switch {
+	case p.Name == "":
+		return ""
 	case isIn(r.Operator, p):
 		return Operator
 	case isIn(r.Submitter, p):

@@ -62,6 +62,29 @@ func ExampleRoles_Of() {
 	// reader
 }
 
+func ExampleProxy_Person() {
+	proxy := &Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, UserHeader: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups"}
+	request := &http.Request{RemoteAddr: "10.0.0.1:40000", Header: http.Header{"X-Forwarded-User": {"ana"}, "X-Forwarded-Groups": {"dev, ops"}}}
+	fmt.Println(proxy.Person(request))
+	request.RemoteAddr = "192.0.2.1:40000"
+	_, err := proxy.Person(request)
+	fmt.Println(err)
+	// Output:
+	// {ana [dev ops]} <nil>
+	// the request does not come from a trusted proxy
+}
+
+func TestRoles_GiveNobodyNothing(t *testing.T) {
+	t.Parallel()
+	all := Roles{Reader: []string{"*"}, Operator: []string{"", "group:"}}
+	if role := all.Of(Person{}); role != "" {
+		t.Errorf("who has not said a name is %s", role)
+	}
+	if role := all.Of(Person{Name: "*", Groups: []string{"*"}}); role != Reader {
+		t.Errorf("a person called * is %s", role)
+	}
+}
+
 func hashOf(t *testing.T, password string) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -127,29 +150,6 @@ func TestPasswords_TakeBcryptOnly(t *testing.T) {
 	}
 }
 
-func TestLimiter_CountsByKey(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	l := NewLimiter()
-	l.now = func() time.Time { return now }
-	for i := range 5 {
-		if !l.Allow("address a", fmt.Sprint("name ", i)) {
-			t.Errorf("attempt %d is refused", i)
-		}
-	}
-	if l.Allow("address a", "name of nobody yet") || !l.Allow("address b", "name 0") {
-		t.Error("it does not count by address")
-	}
-	if now = now.Add(12 * time.Second); !l.Allow("address a") || l.Allow("address a") {
-		t.Error("a twelfth second does not give one attempt back")
-	}
-	for i := range 3 * limitedKeysMax {
-		l.Allow(fmt.Sprint("address ", i))
-	}
-	if len(l.keys) > limitedKeysMax {
-		t.Errorf("%d keys", len(l.keys))
-	}
-}
 func TestPasswords_TakeHtpasswdsHashes(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "htpasswd")
@@ -178,6 +178,30 @@ func TestPasswords_AreSlowForUnknownNames(t *testing.T) {
 	}
 	if err := bcrypt.CompareHashAndPassword(p.decoy, []byte("x")); !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
 		t.Errorf("what stands in for an unknown name is not compared to the end: %v", err)
+	}
+}
+
+func TestLimiter_CountsByKey(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := NewLimiter()
+	l.now = func() time.Time { return now }
+	for i := range 5 {
+		if !l.Allow("address a", fmt.Sprint("name ", i)) {
+			t.Errorf("attempt %d is refused", i)
+		}
+	}
+	if l.Allow("address a", "name of nobody yet") || !l.Allow("address b", "name 0") {
+		t.Error("it does not count by address")
+	}
+	if now = now.Add(12 * time.Second); !l.Allow("address a") || l.Allow("address a") {
+		t.Error("a twelfth second does not give one attempt back")
+	}
+	for i := range 3 * limitedKeysMax {
+		l.Allow(fmt.Sprint("address ", i))
+	}
+	if len(l.keys) > limitedKeysMax {
+		t.Errorf("%d keys", len(l.keys))
 	}
 }
 
