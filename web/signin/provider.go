@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,7 +17,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-const providerTimeout = 10 * time.Second
+const (
+	providerTimeout = 10 * time.Second
+	answerBytesMax  = 1 << 20
+)
 
 // Why nobody is known by a provider's word.
 var (
@@ -46,11 +50,35 @@ type Provider struct {
 
 // NewProvider returns a provider, which the caller closes.
 func NewProvider(c ProviderConfig) *Provider {
-	return &Provider{config: c, client: &http.Client{Timeout: providerTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}}}
+	return &Provider{config: c, client: &http.Client{
+		Timeout: providerTimeout, Transport: &providerTransport{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}},
+	}}
 }
 
 // Close ends connections that are kept.
 func (p *Provider) Close() { p.client.CloseIdleConnections() }
+
+// providerTransport takes answers that say something, up to answerBytesMax of each. It turns all others into errors of their own,
+// since a gateway's page may show what it was asked, and a redirect would send code and secret on to another server.
+type providerTransport struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t *providerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	refusal := r.Method == http.MethodPost && answer.StatusCode >= 400 && answer.StatusCode < 500 // of a code
+	if answer.StatusCode >= 300 && !refusal {
+		answer.Body.Close()
+		return nil, fmt.Errorf("the provider answers with status %d", answer.StatusCode)
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(answer.Body, answerBytesMax), answer.Body}
+	return answer, nil
+}
 
 // Attempt is what a browser keeps while somebody signs in, so that nobody else's answer is taken for its own.
 type Attempt struct{ State, Nonce, Verifier string }
@@ -79,6 +107,9 @@ func (p *Provider) Finish(ctx context.Context, query url.Values, a Attempt) (Per
 	}
 	ctx = oidc.ClientContext(ctx, p.client)
 	token, err := p.oauth(found).Exchange(ctx, query.Get("code"), oauth2.VerifierOption(a.Verifier))
+	if unreached, ok := errors.AsType[*url.Error](err); ok {
+		return Person{}, fmt.Errorf("%w: exchange a code: %w", ErrAway, unreached)
+	}
 	if err != nil {
 		return Person{}, fmt.Errorf("%w: it takes the code for no sign-in", ErrToken) // what it said may have the code in it
 	}

@@ -1,11 +1,13 @@
 package signin
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -71,6 +73,7 @@ func TestProvider_RefusesWhatDoesNotHold(t *testing.T) {
 		sign           *rsa.PrivateKey
 		query          url.Values
 		attempt        func(*Attempt)
+		config         func(*ProviderConfig)
 	}{
 		"issuer":              {claims: map[string]any{"iss": "https://evil.example"}},
 		"audience":            {claims: map[string]any{"aud": "other"}},
@@ -91,12 +94,13 @@ func TestProvider_RefusesWhatDoesNotHold(t *testing.T) {
 		"no state":            {query: url.Values{"code": {"the-code"}}, attempt: func(a *Attempt) { a.State = "" }},
 		"error":               {query: url.Values{"error": {"access_denied"}}},
 		"verifier":            {attempt: func(a *Attempt) { a.Verifier = "another" }},
+		"client secret":       {config: func(c *ProviderConfig) { c.ClientSecret = "another" }},
 		"code":                {query: url.Values{"code": {"another-code"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := openid.New(t)
-			p, attempt := begin(t, i, nil)
+			p, attempt := begin(t, i, c.config)
 			i.Claims, i.Header, i.Sign = c.claims, c.header, c.sign
 			query := url.Values{"state": {attempt.State}, "code": {"the-code"}}
 			maps.Copy(query, c.query)
@@ -125,11 +129,57 @@ func TestProvider_IsLookedUpAgain(t *testing.T) {
 	i.Away = true
 	p := NewProvider(ProviderConfig{Issuer: i.URL, ClientID: openid.ClientID})
 	defer p.Close()
-	if _, _, err := p.Begin(t.Context()); !errors.Is(err, ErrAway) {
+	if _, _, err := p.Begin(t.Context()); !errors.Is(err, ErrAway) || strings.Contains(err.Error(), openid.Code) {
 		t.Errorf("%v", err)
 	}
 	i.Away = false
-	if _, _, err := p.Begin(context.Background()); err != nil {
+	if _, _, err := p.Begin(t.Context()); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestProvider_IsAwayLater(t *testing.T) {
+	t.Parallel()
+	i := openid.New(t)
+	p, attempt := begin(t, i, nil)
+	back := url.Values{"state": {attempt.State}, "code": {openid.Code}}
+	i.Away = true
+	if _, err := p.Finish(t.Context(), back, attempt); !errors.Is(err, ErrAway) || errors.Is(err, ErrToken) || strings.Contains(err.Error(), openid.Code) {
+		t.Errorf("%v", err)
+	}
+	i.Away = false
+	if person, err := p.Finish(t.Context(), back, attempt); err != nil || person.Name != "ana@example.org" {
+		t.Errorf("it is back: %+v, %v", person, err)
+	}
+}
+
+// TestProvider_KeepsItsSecrets has a provider that leads on to somebody else, who is asked for nothing.
+func TestProvider_KeepsItsSecrets(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s is sent on to somebody else", r.Method, r.URL)
+	}))
+	defer other.Close()
+	i := openid.New(t)
+	p, attempt := begin(t, i, nil)
+	i.LeadsTo = other.URL + "/?code=" + openid.Code
+	_, err := p.Finish(t.Context(), url.Values{"state": {attempt.State}, "code": {openid.Code}}, attempt)
+	if !errors.Is(err, ErrAway) || strings.Contains(err.Error(), openid.Code) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProvider_BoundsAnswers(t *testing.T) {
+	t.Parallel()
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"padding": %q, "issuer": %q, "authorization_endpoint": "/", "token_endpoint": "/", "jwks_uri": "/"}`, strings.Repeat("x", 2*answerBytesMax), server.URL)
+	}))
+	defer server.Close()
+	p := NewProvider(ProviderConfig{Issuer: server.URL, ClientID: openid.ClientID})
+	defer p.Close()
+	if _, _, err := p.Begin(t.Context()); !errors.Is(err, ErrAway) || len(err.Error()) > 1000 {
+		t.Errorf("an answer without end: %.1000v", err)
 	}
 }

@@ -24,12 +24,13 @@ const (
 
 // Provider signs everybody in as Ana, by the code Code. What a test changes of it counts for the next token.
 type Provider struct {
-	URL    string
-	Claims map[string]any // over those that are right
-	Header map[string]any
-	Sign   *rsa.PrivateKey // nil: its own key
-	Asked  url.Values      // the query that a browser came with
-	Away   bool
+	URL     string
+	Claims  map[string]any // over those that are right
+	Header  map[string]any
+	Sign    *rsa.PrivateKey // nil: its own key
+	Asked   url.Values      // the query that a browser came with
+	Away    bool            // it answers nothing but 502
+	LeadsTo string          // "": nowhere; all that is asked is to be asked there
 
 	key  *rsa.PrivateKey
 	used bool // the code has been exchanged
@@ -45,10 +46,6 @@ func New(tb testing.TB) *Provider {
 	i := &Provider{key: key}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		if i.Away {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
 		answer(w, map[string]any{
 			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys",
 			"id_token_signing_alg_values_supported": []string{"RS256"},
@@ -60,7 +57,17 @@ func New(tb testing.TB) *Provider {
 		}}})
 	})
 	mux.HandleFunc("/token", i.token)
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i.Away {
+			http.Error(w, Code, http.StatusBadGateway) // what stands before a provider may show what it was asked
+			return
+		}
+		if i.LeadsTo != "" {
+			http.Redirect(w, r, i.LeadsTo, http.StatusTemporaryRedirect)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	tb.Cleanup(server.Close)
 	i.URL = server.URL
 	return i
