@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -28,6 +29,7 @@ type siteBundle struct {
 
 	site    *Site
 	cookies map[string]string
+	headers http.Header // of each request, besides
 }
 
 // setupSite makes a site for a database with a run that the owner submitted.
@@ -68,6 +70,7 @@ func (b *siteBundle) send(t *testing.T, method, path string, pairs ...string) *h
 		for name, value := range b.cookies {
 			r.AddCookie(&http.Cookie{Name: name, Value: value})
 		}
+		maps.Copy(r.Header, b.headers)
 	}
 	var w *httptest.ResponseRecorder
 	if method == http.MethodPost {

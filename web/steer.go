@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -111,6 +112,9 @@ func (s *server) steer(verb dagrun.Verb) action {
 		}
 		if err != nil {
 			return answer{}, err
+		}
+		if _, err := s.store.Get(r.Context(), ask.Run); decides(verb) && errors.Is(err, queue.ErrNotFound) {
+			return answer{To: fmt.Sprint(approvalsOfMine, "&asked=", c.ID)}, nil
 		}
 		q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}, Asked: c.ID}
 		if verb == dagrun.VerbRetry {
@@ -248,6 +252,9 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 // readSteer reads what a request would do.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	p, err := s.readSteps(ctx, runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}})
+	if decides(ask.Verb) && errors.Is(err, queue.ErrNotFound) {
+		return s.readForeign(ctx, ask)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -273,6 +280,8 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 		d.Effects = []string{"The run goes on as if the step had ended so. One that runs is killed first."}
 		if t := p.summary(ask.Step); ask.Item == "" && !t.FinishedAt.IsZero() {
 			d.Effects, d.May = []string{"The step has ended, so it refuses."}, false
+		} else if q := t.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
+			d.Effects, d.May = []string{"It waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
 		}
 	case dagrun.VerbPause:
 		d.Effects = []string{"Nothing new starts, and what runs finishes."}
@@ -340,6 +349,28 @@ func named(steps []string) string {
 		line += fmt.Sprintf(" and %d more", more)
 	}
 	return line + "."
+}
+
+const approvalsOfMine = "/approvals?mine=1"
+
+// decides reports whether a verb answers an approval. Its approvers need not see the run that it is of.
+func decides(verb dagrun.Verb) bool { return verb == dagrun.VerbApprove || verb == dagrun.VerbReject }
+
+// readForeign reads an approval of a run that the login may not see, and may decide.
+func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, error) {
+	waiting, err := s.store.Approvals(ctx, false, queue.MaxApprovals)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(waiting, func(a queue.Approval) bool { return a.Run == ask.Run && a.Step == ask.Step && a.Item == ask.Item })
+	if i < 0 {
+		return nil, queue.ErrNotFound
+	}
+	a := &waiting[i]
+	return &steerData{
+		Run: &queue.RunHead{Run: queue.Run{ID: a.Run, DAG: a.DAG}}, Ask: ask, Title: steerTitles[ask.Verb], Back: approvalsOfMine,
+		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask), May: true, Question: &a.Question,
+	}, nil
 }
 
 // fillDecision finds what the approval asks.
