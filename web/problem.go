@@ -87,11 +87,13 @@ func sentence(words string) string {
 const (
 	ownCode = "OA"    // begins the codes of refusals that are Oarlock's own
 	notUTF8 = "22021" // a text is not, or has a NUL
+
+	approversDecide = "OA008"
 )
 
 // Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
 var (
-	denied      = map[string]bool{"42501": true, "OA008": true}
+	denied      = map[string]bool{"42501": true, approversDecide: true}
 	otherSchema = map[string]bool{"3F000": true, "42P01": true, "42703": true, "42883": true}
 )
 

@@ -255,11 +255,7 @@ func (e *noRoleError) Is(t error) bool { return t == errNoRole }
 // program identifies a request of a program, which has a name and password or a token in each of its requests.
 func (s *Site) program(r *http.Request) (*identity, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.options.Provider != nil {
-		person, err := s.options.Provider.Verify(r.Context(), token)
-		if err != nil {
-			return nil, err
-		}
-		return s.acting(person)
+		return s.bearer(r, token)
 	}
 	name, password, ok := r.BasicAuth()
 	if !ok {
@@ -278,6 +274,20 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 		s.proofs.put(proof, time.Now())
 	}
 	return found, err
+}
+
+// bearer checks a token. Those that do not hold are counted: each may cost the provider a question for its keys.
+func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
+	address := "address " + s.clientOf(r)
+	if s.limits.IsSpent(address) {
+		return nil, errTooMany
+	}
+	person, err := s.options.Provider.Verify(r.Context(), token)
+	if err != nil {
+		s.limits.Allow(address)
+		return nil, err
+	}
+	return s.acting(person)
 }
 
 // prove checks a name and a password, of a login of the database or of the file.

@@ -18,6 +18,7 @@ import (
 const (
 	attemptTime   = 10 * time.Minute // to sign in at a provider
 	maxLoginBytes = 16 << 10
+	clientBits    = 64 // of an IPv6 address that tell clients apart
 )
 
 // loginData is what the page shows that people sign in on.
@@ -114,7 +115,7 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) error {
 	}
 	to, attempt, err := s.options.Provider.Begin(r.Context())
 	if err != nil {
-		return signInProblem(err)
+		return s.problem(r, err)
 	}
 	kept, err := json.Marshal(pending{attempt.State, attempt.Nonce, attempt.Verifier, safeBack(r.URL.Query().Get("to"))})
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.logSignIn(w, r, person.Name, err)
 	if err != nil {
-		return signInProblem(err)
+		return s.problem(r, err)
 	}
 	s.admit(w, r, found, safeBack(p.To))
 	return nil
@@ -169,7 +170,7 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 		s.front.redirect(w, r, to)
 		return
 	}
-	p := signInProblem(err)
+	p := s.problem(r, err)
 	if s.isAPI(r) && p.status == http.StatusUnauthorized {
 		scheme := `Basic realm="Oarlock", charset="UTF-8"`
 		if s.options.Provider != nil {
@@ -181,6 +182,14 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "60")
 	}
 	s.front.answerError(w, r, p)
+}
+
+// problem is what is answered to somebody who does not get in. What the provider did wrong is for the log.
+func (s *Site) problem(r *http.Request, err error) *refusal {
+	if errors.Is(err, signin.ErrAway) {
+		s.front.log.WarnContext(r.Context(), "the provider does not answer", "error", err)
+	}
+	return signInProblem(err)
 }
 
 // signInProblem is what is answered to somebody who does not get in.
@@ -207,12 +216,13 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, signin.ErrStranger):
 		return &refusal{status: http.StatusForbidden, message: "This server answers its proxy only.", hint: "Open the address of the proxy."}
 	case errors.Is(err, signin.ErrNobody):
-		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, see docs/web.md."}
+		return &refusal{status: http.StatusForbidden, message: "The proxy does not say who you are.", hint: "It has to send one user header, and one with groups at most: see docs/web.md."}
 	}
 	return problemOf(err)
 }
 
-// clientOf is the address that a request comes from: the last one that none of the site's proxies has.
+// clientOf is where a request comes from: the last address that none of the site's proxies has. Of IPv6 it is the network, which
+// one client has for itself.
 func (s *Site) clientOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	client := peer.Addr().Unmap()
@@ -233,6 +243,9 @@ func (s *Site) clientOf(r *http.Request) string {
 	if !client.IsValid() {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return host
+	}
+	if network, err := client.Prefix(clientBits); client.Is6() && err == nil {
+		return network.String()
 	}
 	return client.String()
 }

@@ -280,6 +280,12 @@ func TestSite_SignsInAtAProvider(t *testing.T) {
 		t.Errorf("a program without a role: %d", w.Code)
 	}
 	provider.Claims = nil
+	for i := range 6 {
+		w := request(t, b.site, "/api/v1/nothing", func(r *http.Request) { r.RemoteAddr = "192.0.2.9:1"; r.Header.Set("Authorization", "Bearer x") })
+		if want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 5]; w.Code != want {
+			t.Errorf("wrong token %d: %d, want %d", i+1, w.Code, want)
+		}
+	}
 	if w := request(t, b.site, "/api/v1/nothing", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+provider.IDToken()) }); w.Code != http.StatusNotFound {
 		t.Errorf("a program: %d", w.Code)
 	}
@@ -362,6 +368,7 @@ func TestSite_KnowsTheClient(t *testing.T) {
 		"a stranger's word": {"192.0.2.7:1", "192.0.2.7", []string{"198.51.100.1"}},
 		"a proxy's word":    {"10.0.0.1:1", "198.51.100.1", []string{"198.51.100.1"}},
 		"what it was told":  {"10.0.0.1:1", "198.51.100.1", []string{"1.1.1.1", "198.51.100.1, 10.0.0.2"}},
+		"IPv6":              {"[2001:db8:1:2:3::4]:1", "2001:db8:1:2::/64", nil},
 		"nonsense":          {"10.0.0.1:1", "10.0.0.1", []string{"eve"}},
 		"mapped":            {"[::ffff:10.0.0.1]:1", "198.51.100.1", []string{"::ffff:198.51.100.1"}},
 	} {

@@ -107,7 +107,7 @@ func (s *server) steer(verb dagrun.Verb) action {
 			return s.steerAgain(r, ask, unsaid(problem))
 		}
 		c, err := s.store.Control(r.Context(), ask)
-		if wrong := correctable(err); wrong != nil && needsStep(verb) {
+		if wrong := guarded(err); wrong != nil && needsStep(verb) {
 			return s.steerAgain(r, ask, wrong)
 		}
 		if err != nil {
@@ -122,6 +122,14 @@ func (s *server) steer(verb dagrun.Verb) action {
 		}
 		return answer{To: q.address()}, nil
 	}
+}
+
+// guarded is what is wrong with a request, so that it can be made another way; or who guards the step, so that they can be asked.
+func guarded(err error) *refusal {
+	if said, ok := errors.AsType[*queue.Error](err); ok && said.Code == approversDecide {
+		return &refusal{status: http.StatusUnprocessableEntity, message: runview.InlineText(said.Message), hint: runview.InlineText(said.Hint)}
+	}
+	return correctable(err)
 }
 
 // steerAgain shows a form again with what was sent, and with what is wrong with that.

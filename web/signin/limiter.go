@@ -39,6 +39,14 @@ func (l *Limiter) Allow(keys ...string) bool {
 	return allowed
 }
 
+// IsSpent reports whether a key has no attempt left. It counts none: for callers that count what failed.
+func (l *Limiter) IsSpent(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := l.keys[sha256.Sum256([]byte(key))]
+	return found != nil && found.TokensAt(l.now()) < 1
+}
+
 // keyLocked is the limit of a key. Where the table is full, the keys with the most attempts left make room: forgetting such a key
 // gives back least. A key without attempts goes only when all others are without, too, so a flood of names frees no address.
 func (l *Limiter) keyLocked(key limitedKey, now time.Time) *rate.Limiter {

@@ -194,6 +194,9 @@ func TestLimiter_CountsByKey(t *testing.T) {
 	if l.Allow("address a", "name of nobody yet") || !l.Allow("address b", "name 0") {
 		t.Error("it does not count by address")
 	}
+	if !l.IsSpent("address a") || l.IsSpent("address b") || l.IsSpent("address of nobody yet") {
+		t.Error("it does not know which are spent")
+	}
 	if now = now.Add(12 * time.Second); !l.Allow("address a") || l.Allow("address a") {
 		t.Error("a twelfth second does not give one attempt back")
 	}

@@ -48,7 +48,7 @@ func webKeys() []config.Key {
 		{Name: "web_oidc_client", Usage: "id of these pages at the provider"},
 		{Name: "web_oidc_secret_file", Usage: "file with the secret of these pages at the provider"},
 		{Name: "web_oidc_scopes", Shape: config.List, Implied: []string{"email", "profile"}, Usage: "what to ask the provider for besides openid"},
-		{Name: "web_oidc_name", Default: "email", Usage: "claim that is a person's name: email, which has to be verified, sub or preferred_username"},
+		{Name: "web_oidc_name", Default: "email", Allowed: []string{"email", "sub", "preferred_username", "upn"}, Usage: "claim that is a person's name; email has to be verified"},
 		{Name: "web_oidc_groups", Default: "groups", Usage: "claim that lists a person's groups"},
 		{Name: "web_tls_cert", Usage: "file with the certificate, to serve https"},
 		{Name: "web_tls_key", Usage: "file with the key of the certificate"},
