@@ -32,6 +32,7 @@ func goodCalls() map[string]string {
 		"item_bands":       "1; '{load}'; ARRAY[now() - interval '5h']; ARRAY[now()]; 10",
 		"journal":          "1; 9; 9; 9",
 		"run_list":         report + "; 'queued'; 'default'; '{}'; 1; now(); 9; 5",
+		"run_page":         report + "; '{queued}'; 'default'; '{}'; 1; now(); 9; 5; 9",
 		"scale_hint":       "'default'",
 		"steps_of":         "'{}'",
 		"bodies_of":        "'load'; '{}'",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/oarlock-dev/oarlock/sql"
 )
@@ -15,7 +16,10 @@ const (
 	MaxPage     = 1000
 )
 
-var listSQL = sql.Named("queue/list")
+var (
+	listSQL       = sql.Named("queue/list")
+	listLookedSQL = sql.Named("queue/list_looked")
+)
 
 // List reads a page of runs, newest first: those that the user may see.
 func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
@@ -24,15 +28,51 @@ func (s *Store) List(ctx context.Context, f Filter) (Page, error) {
 	if err != nil {
 		return Page{}, said(op, err)
 	}
-	runs, err := list(ctx, s, listSQL, args, scanRun)
+	var page Page
+	if f.Look > 0 {
+		page, err = s.lookForRuns(ctx, args, f.Look)
+	} else {
+		page.Runs, err = list(ctx, s, listSQL, args, scanRun)
+	}
 	if err != nil {
 		return Page{}, said(op, err)
 	}
-	page := Page{Runs: runs}
-	if len(runs) == f.limit() {
-		page.Next = runs[len(runs)-1].ID
+	if n := len(page.Runs); n == f.limit() {
+		page.Next = page.Runs[n-1].ID
 	}
 	return page, nil
+}
+
+// lookForRuns reads a page that may be short: its Next is then where the look ended.
+func (s *Store) lookForRuns(ctx context.Context, args pgx.StrictNamedArgs, look int) (Page, error) {
+	args["look"] = look
+	found, err := list(ctx, s, listLookedSQL, args, scanFoundRun)
+	var page Page
+	for i := range found {
+		page.Next = found[i].stop
+		if found[i].run.ID != 0 {
+			page.Runs = append(page.Runs, found[i].run)
+		}
+	}
+	return page, err
+}
+
+// foundRun is a row of queue/list_looked: without a run where none was found.
+type foundRun struct {
+	run  Run
+	stop RunID
+}
+
+func scanFoundRun(row pgx.CollectableRow) (f foundRun, err error) {
+	stop := (*zeronull.Int8)(&f.stop)
+	values := row.RawValues()
+	if values[0] != nil {
+		f.run, err = scanRunAnd(row, stop)
+		return f, err
+	}
+	columns := make([]any, len(values)) // what is nil is not scanned
+	columns[len(columns)-1] = stop
+	return f, row.Scan(columns...)
 }
 
 func (f *Filter) limit() int {

@@ -102,12 +102,13 @@ func TestList_PagesHoldEachRunOnce(t *testing.T) {
 }
 
 // manyRuns fills a table of runs: nearly all have succeeded, one in a thousand did not, some wait; one DAG ran now and then,
-// long ago, one run has children, and a thousand runs are of the last hour.
+// long ago, one run has children, two have a label, and a thousand runs are of the last hour.
 const manyRuns = `
-	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run)
+	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run, labels)
 	OVERRIDING SYSTEM VALUE
 	SELECT i, CASE WHEN i <= $1::bigint / 2 AND i % 500 = 0 THEN 2 ELSE 1 END, 1, 1, s.state, now(), now(), 'sql', i, session_user,
-	       now() - ($1::bigint - i) * interval '1 hour' / 1000, CASE WHEN s.state <> 'queued' THEN now() END, CASE WHEN i BETWEEN 30000 AND 30020 THEN 5 END
+	       now() - ($1::bigint - i) * interval '1 hour' / 1000, CASE WHEN s.state <> 'queued' THEN now() END, CASE WHEN i BETWEEN 30000 AND 30020 THEN 5 END,
+	       CASE WHEN i IN (10, 500) THEN jsonb_build_object('rare', 'yes') ELSE '{}' END
 	  FROM generate_series(1, $1::bigint) i,
 	       LATERAL (SELECT CASE WHEN i % 1000 = 7 THEN 'failed' WHEN i % 10000 = 11 THEN 'canceled' WHEN i % 2000 = 13 THEN 'queued' ELSE 'succeeded' END AS state) s`
 
@@ -168,4 +169,60 @@ func TestList_FindsAPageAmongManyRunsByAnIndex(t *testing.T) {
 	if none != 0 {
 		t.Errorf("%d rows of a dag that is not there", none)
 	}
+}
+
+// What no index has is looked for in so many runs, and the next page goes on behind them.
+func TestList_LooksThroughSoManyRuns(t *testing.T) {
+	t.Parallel()
+	const n, look = 20_000, 2_000
+	d := newDesk(t)
+	d.put(t, "name: rare\nqueue: slow\nsteps: [{id: a, run: \"true\"}]\n")
+	d.exec(t, manyRuns, n)
+	d.exec(t, "VACUUM ANALYZE oarlock.runs")
+	rare := map[string]string{"rare": "yes"}
+	for name, c := range map[string]struct {
+		filter queue.Filter
+		want   []queue.RunID // on all pages
+		pages  int
+	}{
+		"a label":                 {queue.Filter{Labels: rare}, []queue.RunID{500, 10}, n / look},
+		"a label and a DAG":       {queue.Filter{Labels: rare, DAG: "rare"}, []queue.RunID{500}, 1},
+		"a label and a state":     {queue.Filter{Labels: rare, States: []string{"failed"}}, nil, 1},
+		"a label and states":      {queue.Filter{Labels: rare, States: []string{"failed", "succeeded"}, Before: 1000}, []queue.RunID{500, 10}, 1},
+		"a label since a moment":  {queue.Filter{Labels: rare, Since: time.Now().Add(-time.Hour)}, nil, 1},
+		"a queue":                 {queue.Filter{Queue: "slow"}, nil, n / look},
+		"a queue and what waits":  {queue.Filter{Queue: "slow", States: []string{"queued"}}, nil, 1},
+		"children with a label":   {queue.Filter{Parent: 5, Labels: rare}, nil, 1},
+		"an unknown DAG, a label": {queue.Filter{DAG: "nothing", Labels: rare}, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []queue.RunID
+			pages := 0
+			c.filter.Look = look
+			for more := true; more; more = c.filter.Before != 0 {
+				page, err := d.store.List(t.Context(), c.filter)
+				if err != nil || pages > n/look {
+					t.Fatal(pages, err)
+				}
+				got = append(got, ids(page.Runs)...)
+				c.filter.Before = page.Next
+				pages++
+			}
+			if !slices.Equal(got, c.want) || pages != c.pages && pages != c.pages+1 { // the last may be where there is nothing more
+				t.Errorf("%v on %d pages, want %v on %d", got, pages, c.want, c.pages)
+			}
+		})
+	}
+	whole, err := d.store.List(t.Context(), queue.Filter{States: []string{"succeeded", "failed"}, Look: look})
+	same, err2 := d.store.List(t.Context(), queue.Filter{States: []string{"succeeded", "failed"}})
+	if err != nil || err2 != nil || len(whole.Runs) != queue.DefaultPage || !slices.Equal(ids(whole.Runs), ids(same.Runs)) || whole.Next != same.Next {
+		t.Errorf("a full page is %v, next %d, not %v, %d; %v, %v", ids(whole.Runs), whole.Next, ids(same.Runs), same.Next, err, err2)
+	}
+	args := pgx.StrictNamedArgs{"states": []*string{nil}, "dag": nil, "queue": nil, "labels": `{"rare": "yes"}`, "parent": nil, "since": nil, "before": nil, "rows": 50, "look": look}
+	p, _ := d.read(t, "list_looked", args)
+	table := value[int](t, d, "SELECT pg_relation_size('oarlock.runs') / 8192")
+	if most := table / 3; p.Buffers() > most { // a tenth of the table, and the index twice
+		t.Errorf("%d buffers of a table of %d, at most %d", p.Buffers(), table, most)
+	}
+	t.Logf("%d buffers of a table of %d", p.Buffers(), table)
 }

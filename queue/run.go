@@ -143,12 +143,13 @@ type Filter struct {
 	Since  time.Time // created at or after
 	Before RunID     // only older ones: Page.Next of the page before
 	Limit  int       // 0: 50, at most 1000
+	Look   int       // how many runs are looked through for what no index has; 0: as many as it takes
 }
 
 // Page is a part of a list, newest first.
 type Page struct {
 	Runs []Run
-	Next RunID // Filter.Before of the next page, which may be empty; 0: there is none
+	Next RunID // Filter.Before of the next page, which may be empty; 0: there is none. With Filter.Look a page may have a next one and be short
 }
 
 // WorkerInfo is a worker as people see it.

@@ -14,6 +14,9 @@ import (
 	"github.com/oarlock-dev/oarlock/web/draw"
 )
 
+// listLook is how many runs a page of the list looks through for what no index has: labels, queues and runs of one login among many.
+const listLook = 50_000
+
 // runsData is what the list of runs shows.
 type runsData struct {
 	Box     string // the words of the filter box
@@ -114,6 +117,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	if err != nil {
 		return d, err
 	}
+	filter.Look = listLook
 	list, err := s.store.List(ctx, filter)
 	if err != nil {
 		return d, err
@@ -133,7 +137,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 		d.Newest = newest.path()
 	}
 	if len(d.Rows) == 0 {
-		if d.Empty, err = s.whyEmpty(ctx, f); err != nil {
+		if d.Empty, err = s.whyEmpty(ctx, f, list.Next != 0); err != nil {
 			return d, err
 		}
 	}
@@ -151,7 +155,11 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 	return d, nil
 }
 
-func (s *server) whyEmpty(ctx context.Context, f runFilter) (emptyList, error) {
+// whyEmpty says why nothing is listed; more says that there are runs which nobody looked at.
+func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyList, error) {
+	if more {
+		return emptyList{fmt.Sprintf("None of the %d runs that were looked through is so. Older ones may be.", listLook), f.command()}, nil
+	}
 	if f.DAG != "" {
 		_, err := s.store.GetDAG(ctx, f.DAG, 0)
 		if errors.Is(err, queue.ErrNotFound) {

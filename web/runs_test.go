@@ -50,6 +50,23 @@ func TestRuns_ArePaged(t *testing.T) {
 	wantTexts(t, b.page(t, "/runs?before=1", http.StatusOK), "No older run is so.")
 }
 
+// A page looks through so many runs for a label, and leads to older ones.
+func TestRuns_SayWhereALookEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	b.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, finished_at, labels)
+		SELECT dag_id, version, lane_id, 'succeeded', now(), now(), 'sql', 0, 'x', now(), CASE i WHEN 1 THEN '{"team": "data"}'::jsonb ELSE '{}' END
+		  FROM oarlock.dag_versions, generate_series(1, $1::int) i`, listLook+1)
+	page := b.page(t, "/runs?label=team%3Ddata", http.StatusOK)
+	wantTexts(t, page, "None of the 50000 runs that were looked through is so. Older ones may be.", "Older →")
+	wantMarkup(t, page, `href="/runs?before=2&amp;label=team%3Ddata" rel="next"`)
+	page = b.page(t, "/runs?before=2&label=team%3Ddata", http.StatusOK)
+	wantTexts(t, page, "#1", "1 run")
+	if strings.Contains(page, `rel="next"`) {
+		t.Error("the last page leads where there is nothing")
+	}
+}
+
 func TestRuns_SayWhyThereAreNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "", Options{})

@@ -113,10 +113,10 @@ func (b *testBundle) watch(t *testing.T, served int, address string, run queue.R
 	}
 	await.True(t, "each stream brought something", func() bool { return v.begun.Load() == int64(2*ofEach+listFilters*ofLists) })
 	if ofLists > 0 { // a read that took long at the beginning, when all of them read, puts off the next one
-		lists := b.calls(t, "pages", "queue/list")
-		await.True(t, "lists are read again", func() bool { return b.calls(t, "pages", "queue/list") >= lists+3*listFilters })
+		lists := b.calls(t, "pages", "queue/list_looked")
+		await.True(t, "lists are read again", func() bool { return b.calls(t, "pages", "queue/list_looked") >= lists+3*listFilters })
 	}
-	pages, lists, worker := b.calls(t, "pages", ""), b.calls(t, "pages", "queue/list"), b.calls(t, "worker", "")
+	pages, lists, worker := b.calls(t, "pages", ""), b.calls(t, "pages", "queue/list_looked"), b.calls(t, "worker", "")
 	used, received, begun := processorTime(t, served), v.received.Load(), time.Now()
 	select {
 	case <-t.Context().Done():
@@ -124,7 +124,7 @@ func (b *testBundle) watch(t *testing.T, served int, address string, run queue.R
 	}
 	seconds := time.Since(begun).Seconds()
 	w := watch{
-		byPages: float64(b.calls(t, "pages", "")-pages) / seconds, byLists: float64(b.calls(t, "pages", "queue/list")-lists) / seconds,
+		byPages: float64(b.calls(t, "pages", "")-pages) / seconds, byLists: float64(b.calls(t, "pages", "queue/list_looked")-lists) / seconds,
 		byWorker: float64(b.calls(t, "worker", "")-worker) / seconds,
 		share:    (processorTime(t, served) - used).Seconds() / seconds, residentKiB: resident(t, served), received: v.received.Load() - received,
 	}

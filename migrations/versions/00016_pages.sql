@@ -276,6 +276,61 @@ COMMENT ON FUNCTION oarlock.item_bands IS 'Internal: the items of a run over tim
 
 -- Runs ----------------------------------------------------------------------------------------------------------------
 
+-- A page of the list of runs, newest first, as numbers. Where an index has what is asked for, or few runs can be so, it is found as
+-- run_list finds it. Else no more than `look` runs are looked through, those of the DAG, in the state or all of them: the page may
+-- be short then, and `stop` is the run where the look ended.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_page(of_dag text, in_states text[], of_queue text, having_labels jsonb, of_parent bigint, made_since timestamptz,
+    older_than bigint, rows int, look int) RETURNS TABLE (ids bigint[], stop bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    everyone constant bool := oarlock.sees_all();
+    asked    constant text[] := coalesce(in_states, '{NULL}');
+    -- there is none of this name, and so nothing to find
+    dag      constant bigint := CASE WHEN of_dag IS NOT NULL THEN coalesce((SELECT d.dag_id FROM oarlock.dags d WHERE d.name = of_dag), 0) END;
+    in_lanes constant int[] := CASE WHEN of_queue IS NOT NULL THEN ARRAY(SELECT l.lane_id FROM oarlock.lanes l WHERE l.queue = of_queue) END;
+    -- of several states, and of one beside a DAG, all runs are looked through
+    rare     constant text := CASE WHEN of_dag IS NULL AND cardinality(asked) = 1 AND asked[1] IN ('running', 'waiting', 'paused', 'failed', 'canceled')
+                                   THEN asked[1] END;
+    most     constant int := least(rows, 1000);
+    looked   constant int := least(look, 100000);
+    after    bigint;
+BEGIN
+    IF of_parent IS NOT NULL OR everyone AND having_labels IS NULL AND (asked @> '{succeeded}') IS NOT TRUE
+       AND (of_queue IS NULL OR asked <@ '{queued,scheduled}') THEN
+        ids := ARRAY(SELECT p.id FROM unnest(asked) s (state)
+                      CROSS JOIN LATERAL oarlock.page_of_runs(dag, s.state, in_lanes, having_labels, of_parent, made_since, older_than, most, everyone) p (id)
+                      ORDER BY p.id DESC LIMIT most);
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF made_since IS NOT NULL THEN -- as much earlier as in page_of_runs
+        after := oarlock.last_run_before(made_since - interval '5 minutes');
+    END IF;
+    ids := ARRAY(
+        SELECT x.run_id
+          FROM (SELECT r.run_id, r.dag_id, r.state, r.epoch, r.run_at, r.lane_id, r.labels, r.submitted_by, r.created_at FROM oarlock.runs r
+                 WHERE (dag IS NULL OR r.dag_id = dag) AND (rare IS NULL OR r.state = rare)
+                   AND (after IS NULL OR r.run_id > after) AND (older_than IS NULL OR r.run_id < older_than)
+                 ORDER BY r.run_id DESC LIMIT looked) x
+         WHERE (everyone OR x.submitted_by = session_user)
+           AND (asked[1] IS NULL
+                OR CASE WHEN x.state = 'queued' AND x.epoch = 0 AND x.run_at > clock_timestamp() THEN 'scheduled' ELSE x.state END = ANY (asked))
+           AND (in_lanes IS NULL OR x.lane_id = ANY (in_lanes))
+           AND (having_labels IS NULL OR x.labels @> having_labels)
+           AND (made_since IS NULL OR x.created_at >= made_since)
+         ORDER BY x.run_id DESC LIMIT most);
+    IF cardinality(ids) < most THEN
+        SELECT r.run_id INTO stop FROM oarlock.runs r
+         WHERE (dag IS NULL OR r.dag_id = dag) AND (rare IS NULL OR r.state = rare)
+           AND (after IS NULL OR r.run_id > after) AND (older_than IS NULL OR r.run_id < older_than)
+         ORDER BY r.run_id DESC OFFSET looked - 1 LIMIT 1;
+    END IF;
+    RETURN NEXT;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.run_page IS 'Internal: a page of the list of runs.';
+
 -- What stands beside run_status at the head of a page: the newest version, how long it usually takes by the newest 20 that
 -- succeeded among the newest 200 that ended, and the drives that were lost. Events are for readers.
 -- +goose StatementBegin
@@ -336,6 +391,7 @@ COMMENT ON FUNCTION oarlock.journal IS 'Internal: what happened to a run and wha
 -- +goose Down
 DROP FUNCTION oarlock.journal(bigint, bigint, bigint, int);
 DROP FUNCTION oarlock.run_head(bigint);
+DROP FUNCTION oarlock.run_page(text, text[], text, jsonb, bigint, timestamptz, bigint, int, int);
 DROP FUNCTION oarlock.item_bands(bigint, text[], timestamptz[], timestamptz[], int);
 DROP FUNCTION oarlock.task_detail(bigint, text, text);
 DROP FUNCTION oarlock.task_page(bigint, text, text[], text, int, text, int, int);
