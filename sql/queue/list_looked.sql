@@ -4,7 +4,7 @@
 -- Locks: none
 SELECT r.id, r.uid, r.dag, r.version, r.generation, r.state, r.reason, r.tolerated, r.queue, r.priority, r.params, r.labels, r.run_key,
        r.trigger, r.epoch, r.worker, r.submitted_by, r.parent, r.root, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at,
-       r.started_at, r.finished_at, r.schedule, r.previous_logical_at, p.stop
+       r.started_at, r.finished_at, r.schedule, r.previous_logical_at, r.actor, p.stop
   FROM oarlock.run_page(@dag::text, @states::text[], @queue::text, @labels::text::jsonb, @parent::bigint, @since::timestamptz,
        @before::bigint, @rows::int, @look::int) p
   LEFT JOIN LATERAL unnest(p.ids) found (id) ON true
