@@ -76,8 +76,9 @@ RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when
 CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
-            WHEN (r).state = 'running' AND (r).reason = '' AND (w).waiting > 0
-             AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting'))
+            -- NOT EXISTS could be planned as one look at all tasks of all runs, and is made for a run without a worker, too
+            WHEN (r).state = 'running' AND (r).reason = '' AND coalesce((w).waiting, 0) > 0
+             AND (SELECT true FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting') LIMIT 1) IS NULL
             THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),
                           CASE WHEN (w).busy >= (w).slots
                                THEN format('waits for a slot: %s of %s on worker %s are taken', (w).busy, (w).slots, (w).name) END, '')
