@@ -104,20 +104,26 @@ func (s *server) logAction(w http.ResponseWriter, r *http.Request, a answer, err
 	case a.Status >= http.StatusBadRequest:
 		outcome = "asked again"
 	}
-	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "user", nameOf(r.Context()), "client", r.RemoteAddr, "outcome", outcome)
+	s.log.InfoContext(r.Context(), "action", "request", w.Header().Get(requestIDHeader), "path", r.URL.Path, "user", nameOf(r.Context()), "client", clientOf(r), "outcome", outcome)
 }
 
 // newNonce names a form, so that it acts once.
 func newNonce() string { return rand.Text() }
 
-// rights are what the server's login may do, only read where pages only read, and nothing where it cannot be told.
-func (s *server) rights(ctx context.Context) queue.Rights {
+// readRights reads what the login may do. A server that only reads does none of it.
+func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 	g, err := s.glances.get(ctx)
 	if err != nil {
-		return queue.Rights{}
+		return queue.Rights{}, err
 	}
 	if s.options.ReadOnly {
-		return queue.Rights{Login: g.Rights.Login, Read: g.Rights.Read}
+		g.Rights.Submit, g.Rights.Admin = false, false
 	}
-	return g.Rights
+	return g.Rights, nil
+}
+
+// rights are those that pages go by in what they offer: none where they cannot be told.
+func (s *server) rights(ctx context.Context) queue.Rights {
+	rights, _ := s.readRights(ctx)
+	return rights
 }

@@ -15,6 +15,7 @@ const (
 	codeUnknownOutcome = "outcome_unknown"
 	codeOtherSchema    = "schema_version"
 	codeUnreachable    = "unreachable"
+	codeRefusedLogin   = "auth_failed"
 )
 
 var statusCodes = map[int]string{
@@ -39,9 +40,8 @@ var apiHints = map[string]string{
 	codeUnreachable:    "Ask again in a moment; `oarlock doctor` says what is wrong.",
 }
 
-// apiErrorOf says what a program is answered to an error.
-func apiErrorOf(err error) (status int, e runview.ErrorJSON) {
-	p := problemOf(err)
+// apiErrorOf says what a program is answered to an error, which people are answered with p.
+func apiErrorOf(p *refusal, err error) (status int, e runview.ErrorJSON) {
 	status, hint := p.status, p.hint
 	e.Message = p.message
 	if said, ok := errors.AsType[*queue.Error](err); ok && !denied[said.Code] {

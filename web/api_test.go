@@ -358,7 +358,7 @@ func TestAPIErrors_HaveTheCodesOfCommands(t *testing.T) {
 		"schema_version":  {&queue.Error{Code: "42P01", Message: "relation"}, http.StatusServiceUnavailable},
 		"error":           {errors.New("odd"), http.StatusInternalServerError},
 	} {
-		if status, e := apiErrorOf(want.err); status != want.status || e.Code != code || e.Hint == nil || strings.Contains(e.Message+*e.Hint, "page") {
+		if status, e := apiErrorOf(problemOf(want.err), want.err); status != want.status || e.Code != code || e.Hint == nil || strings.Contains(e.Message+*e.Hint, "page") {
 			t.Errorf("%s: %d %+v", code, status, e)
 		}
 	}

@@ -40,6 +40,9 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	request, err := body.request(time.Now())
+	if err == nil {
+		err = s.checkParams(r.Context(), &body)
+	}
 	if err != nil {
 		return err
 	}
@@ -54,6 +57,30 @@ func (s *server) apiEnqueue(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
 	}
 	return answerJSON(w, http.StatusCreated, runview.NewRunJSON(run))
+}
+
+// checkParams refuses what the run would end with at once, such as a text that does not match its pattern: as the command line does,
+// where the login may read the DAG.
+func (s *server) checkParams(ctx context.Context, b *enqueueBody) error {
+	if b.Version != 0 {
+		return nil
+	}
+	spec, err := s.currentSpec(ctx, b.DAG)
+	if spec == nil || err != nil {
+		return nil //nolint:nilerr // the database says what is wrong with the DAG
+	}
+	given := make(map[string]any, len(b.Params))
+	for name, value := range b.Params {
+		var v any
+		if err := json.Unmarshal(value, &v); err != nil {
+			return unfit("params: "+name+" is no JSON", "Numbers, texts, true, false, lists and objects are.")
+		}
+		given[name] = v
+	}
+	if _, err := spec.Params(given); err != nil {
+		return unfit(runview.InlineText(err.Error()), "GET /api/v1/dags lists DAGs; `oarlock dag show` prints their params.")
+	}
+	return nil
 }
 
 func (b *enqueueBody) request(now time.Time) (queue.Request, error) {

@@ -104,7 +104,10 @@ func (f *enqueueForm) Given() bool { return len(f.given) > 0 || f.Opens() }
 
 // mayEnqueue refuses a login that may not ask for runs.
 func (s *server) mayEnqueue(ctx context.Context) (queue.Rights, error) {
-	rights := s.rights(ctx)
+	rights, err := s.readRights(ctx)
+	if err != nil {
+		return rights, err
+	}
 	if !rights.Submit {
 		return rights, &refusal{
 			status: http.StatusForbidden, message: "This login may not ask for runs.",

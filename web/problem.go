@@ -52,6 +52,11 @@ func problemOf(err error) *refusal {
 			status: http.StatusForbidden, message: "This login may not do that: " + runview.InlineText(said.Message) + ".",
 			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_admin to steer all."),
 		}
+	case said != nil && strings.HasPrefix(said.Code, refusedLogin):
+		return &refusal{
+			status: http.StatusServiceUnavailable, code: codeRefusedLogin, message: "The database refuses the login of these pages.",
+			hint: "Whoever runs this server sees to its password and rights.",
+		}
 	case said != nil && strings.HasPrefix(said.Code, ownCode):
 		status := http.StatusConflict
 		if errors.Is(err, queue.ErrNotFound) {
@@ -89,6 +94,7 @@ const (
 	notUTF8 = "22021" // a text is not, or has a NUL
 
 	approversDecide = "OA008"
+	refusedLogin    = "28" // begins the codes of a name or password that the database does not take
 )
 
 // Codes of the database: it refuses a login something; it lacks a schema, table, column or function that this program calls.
@@ -103,12 +109,16 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		return // the client has gone
 	}
 	p, program := *problemOf(err), s.isAPI(r)
+	if p.code == codeRefusedLogin && s.onRefused != nil {
+		s.onRefused()
+		p = *signInProblem(ErrWrongLogin)
+	}
 	if id, none := parseRunID(r); none == nil && r.Method == http.MethodPost {
 		p.Back = crumb{fmt.Sprintf("Run %d", id), runPath(id)}
 	}
 	var object runview.ErrorJSON
 	if program {
-		p.status, object = apiErrorOf(err)
+		p.status, object = apiErrorOf(&p, err)
 	}
 	if p.status >= http.StatusInternalServerError {
 		p.Request = w.Header().Get(requestIDHeader)

@@ -13,7 +13,11 @@ import (
 // steered reads the schedule that a request is about, and refuses one that the login may not steer.
 func (s *server) steered(r *http.Request) (*queue.Schedule, error) {
 	found, err := s.findSchedule(r.Context(), scheduleKeyOf(r))
-	if err == nil && !s.rights(r.Context()).Steers(found.Owner) {
+	if err != nil {
+		return nil, err
+	}
+	rights, err := s.readRights(r.Context())
+	if err == nil && !rights.Steers(found.Owner) {
 		return nil, &refusal{
 			status: http.StatusForbidden, message: "Schedule " + runview.InlineText(found.Name) + " of DAG " + found.DAG + " is that of " + runview.OwnerWord(found) + ": this login steers none but its own.",
 			hint: "Have an administrator grant oarlock_admin to it; a server with --read-only steers none.",

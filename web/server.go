@@ -58,6 +58,8 @@ type server struct {
 
 	secure  bool // browsers reach it by https
 	signOut bool // people have sessions, which they can end
+
+	onRefused func() // told when the database refuses the login; nil: it is the server's own
 }
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)

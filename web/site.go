@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +19,8 @@ import (
 const (
 	sweepInterval   = 10 * time.Second // between two looks for sessions and accounts that are over
 	accountIdleTime = time.Minute      // that an account without sessions keeps its connections
+	recheckInterval = time.Minute      // between two questions whether the database still takes a login
+	recheckTimeout  = 5 * time.Second
 	accountsMax     = 500
 )
 
@@ -27,6 +31,7 @@ var ErrWrongLogin = errors.New("the database refuses this name and password")
 type Login struct {
 	Store  *queue.Store
 	Doctor func(context.Context) ([]Check, error) // as in Options
+	Check  func(context.Context) error            // says ErrWrongLogin once the database takes it no more; nil: it is not asked
 }
 
 // SiteOptions say how people prove who they are: by one of Connect, Passwords, Provider and Proxy.
@@ -59,6 +64,7 @@ type Site struct {
 
 	mu       sync.Mutex
 	accounts map[accountKey]*account
+	retired  []*account // that others have replaced, until their last request is over
 	sweeping context.CancelFunc
 	swept    chan struct{}
 }
@@ -75,14 +81,19 @@ type account struct {
 	key   accountKey
 	login Login
 	pages http.Handler
-	uses  int       // sessions and requests; guarded by the site
-	idle  time.Time // since when there are none
+
+	// Guarded by the site.
+	uses    int       // requests under way
+	idle    time.Time // since when there are none
+	checked time.Time // when the database took the login last
 }
 
 // user is who sends a request.
 type user struct {
 	Name string
 	Role signin.Role // "" for a login of the database, whose roles decide
+
+	client string // where the request comes from
 }
 
 type userKey struct{}
@@ -91,6 +102,14 @@ type userKey struct{}
 func userOf(ctx context.Context) *user {
 	u, _ := ctx.Value(userKey{}).(*user)
 	return u
+}
+
+// clientOf is where a request comes from.
+func clientOf(r *http.Request) string {
+	if u := userOf(r.Context()); u != nil {
+		return u.client
+	}
+	return r.RemoteAddr
 }
 
 // nameOf is the name of who sends a request, "" where nobody signs in.
@@ -128,13 +147,14 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Ser
 func (s *Site) Close() {
 	s.sweeping()
 	<-s.swept
-	s.endSessions(func(*session) bool { return true })
+	s.sessions.endWhere(func(*session) bool { return true })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, a := range s.accounts {
-		delete(s.accounts, key)
+	for _, a := range append(slices.Collect(maps.Values(s.accounts)), s.retired...) {
 		s.closeAccount(a)
 	}
+	clear(s.accounts)
+	s.retired = nil
 }
 
 func (s *Site) closeAccount(a *account) {
@@ -184,6 +204,7 @@ func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release(found.account)
+	found.user.client = s.clientOf(r)
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), userKey{}, &found.user))
 	defer cancel()
 	if found.session != nil {
@@ -225,7 +246,7 @@ func (s *Site) identify(r *http.Request) (*identity, error) {
 	if session == nil {
 		return nil, errSignIn
 	}
-	account := s.account(session.account.key)
+	account := s.account(session.key)
 	if account == nil {
 		return nil, errSignIn
 	}
@@ -262,6 +283,9 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 		return nil, errSignIn
 	}
 	proof := proofOf(name, password)
+	if s.limits.IsSpent("address " + s.clientOf(r)) { // whoever guesses learns nothing by a name that is known already
+		return nil, errTooMany
+	}
 	if s.options.Passwords != nil {
 		if at, known := s.proofs.get(proof); known && time.Since(at) < accountIdleTime {
 			return s.acting(signin.Person{Name: name})
@@ -284,7 +308,7 @@ func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 	}
 	person, err := s.options.Provider.Verify(r.Context(), token)
 	if err != nil {
-		s.limits.Allow(address)
+		_, _ = s.limits.Allow(address)
 		return nil, err
 	}
 	return s.acting(person)
@@ -292,9 +316,18 @@ func (s *Site) bearer(r *http.Request, token string) (*identity, error) {
 
 // prove checks a name and a password, of a login of the database or of the file.
 func (s *Site) prove(r *http.Request, name, password string) (*identity, error) {
-	if !s.limits.Allow("address "+s.clientOf(r), "name "+name) {
+	right, ok := s.limits.Allow("address "+s.clientOf(r), "name "+name)
+	if !ok {
 		return nil, errTooMany
 	}
+	found, err := s.proven(r, name, password)
+	if !errors.Is(err, ErrWrongLogin) {
+		right()
+	}
+	return found, err
+}
+
+func (s *Site) proven(r *http.Request, name, password string) (*identity, error) {
 	switch {
 	case name == "" || password == "":
 		return nil, ErrWrongLogin // a server that trusts an address would take a login without a password
@@ -335,22 +368,22 @@ func (s *Site) account(key accountKey) *account {
 	return a
 }
 
-// addAccount makes an account, and takes it into use; nil when there are too many. Where there is one already, the new login is closed.
+// addAccount makes an account, and takes it into use; nil when there are too many. It takes the place of one of the same login,
+// whose connections may be those of a role that was dropped meanwhile.
 func (s *Site) addAccount(key accountKey, login Login) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.accounts[key]
-	switch {
-	case a != nil:
-		defer login.Store.Close()
-	case len(s.accounts) >= accountsMax:
+	before := s.accounts[key]
+	if before == nil && len(s.accounts) >= accountsMax {
 		return nil
-	default:
-		pages := s.front.forLogin(login)
-		a = &account{key: key, login: login, pages: pages.routes()}
-		s.accounts[key] = a
 	}
-	a.uses++
+	if before != nil {
+		s.retired = append(s.retired, before)
+	}
+	pages := s.front.forLogin(login)
+	a := &account{key: key, login: login, pages: pages.routes(), uses: 1, checked: time.Now()}
+	pages.onRefused = func() { go s.recheck(a) }
+	s.accounts[key] = a
 	return a
 }
 
@@ -359,12 +392,6 @@ func (s *Site) release(a *account) {
 	defer s.mu.Unlock()
 	a.uses--
 	a.idle = time.Now()
-}
-
-func (s *Site) endSessions(over func(*session) bool) {
-	for _, ended := range s.sessions.endWhere(over) {
-		s.release(ended.account)
-	}
 }
 
 // sweep ends what is over, now and then.
@@ -382,18 +409,51 @@ func (s *Site) sweepOnce(now time.Time) {
 		case err != nil:
 			s.front.log.Warn("the file of passwords cannot be read: the old ones stay in force", "error", err)
 		case changed:
-			s.endSessions(func(*session) bool { return true })
+			s.sessions.endWhere(func(*session) bool { return true })
 			s.proofs.clear()
 			s.front.log.Info("passwords were read again: everybody signs in anew")
 		}
 	}
-	s.endSessions(func(one *session) bool { return one.expired(now) })
+	s.sessions.endWhere(func(one *session) bool { return one.expired(now) })
+	held := s.sessions.keys()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, a := range s.accounts {
-		if key.role == "" && a.uses == 0 && now.Sub(a.idle) > accountIdleTime {
+		switch {
+		case key.role != "":
+		case a.uses == 0 && !held[key] && now.Sub(a.idle) > accountIdleTime:
 			delete(s.accounts, key)
-			go s.closeAccount(a) // it waits for what the last reader left behind
+			s.retired = append(s.retired, a)
+		case now.Sub(a.checked) > recheckInterval:
+			a.checked = now
+			go s.recheck(a)
 		}
 	}
+	s.retired = slices.DeleteFunc(s.retired, func(a *account) bool {
+		if a.uses > 0 {
+			return false
+		}
+		go s.closeAccount(a) // it waits for what the last reader left behind
+		return true
+	})
+}
+
+// recheck asks the database whether it still takes a login, and ends what it has where it does not.
+func (s *Site) recheck(a *account) {
+	if a.login.Check == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recheckTimeout)
+	defer cancel()
+	if !errors.Is(a.login.Check(ctx), ErrWrongLogin) {
+		return
+	}
+	s.mu.Lock()
+	if s.accounts[a.key] == a {
+		delete(s.accounts, a.key)
+		s.retired = append(s.retired, a)
+	}
+	s.mu.Unlock()
+	s.sessions.endWhere(func(one *session) bool { return one.key == a.key })
+	s.front.log.Info("the database takes a login no more: its sessions have ended", "name", a.key.name)
 }

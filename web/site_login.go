@@ -63,7 +63,7 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 		return s.showLogin(w, r, http.StatusUnprocessableEntity, d)
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "60")
-		d.Wrong = "That were too many attempts. Wait a minute."
+		d.Wrong = "Too many attempts. Wait a minute."
 		return s.showLogin(w, r, http.StatusTooManyRequests, d)
 	case err != nil:
 		return signInProblem(err)
@@ -72,13 +72,13 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// admit opens a session, which takes the account over, and goes where somebody wanted to. What the browser sent before is
+// admit opens a session, and goes where somebody wanted to. What the browser sent before is
 // worth nothing afterwards, so nobody else can know the new one.
 func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) {
-	s.endSession(s.cookie(r, sessionCookie))
-	token := s.sessions.open(found.user, found.account)
+	s.release(found.account)
+	s.sessions.close(s.cookie(r, sessionCookie))
+	token := s.sessions.open(found.user, found.account.key)
 	if token == "" {
-		s.release(found.account)
 		s.front.answerError(w, r, signInProblem(errTooMany))
 		return
 	}
@@ -86,15 +86,9 @@ func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to
 	s.front.redirect(w, r, to)
 }
 
-func (s *Site) endSession(token string) {
-	if ended := s.sessions.close(token); ended != nil {
-		s.release(ended.account)
-	}
-}
-
 // logout ends the session. The form comes from a page of ours, or the guard has refused it.
 func (s *Site) logout(w http.ResponseWriter, r *http.Request) error {
-	s.endSession(s.cookie(r, sessionCookie))
+	s.sessions.close(s.cookie(r, sessionCookie))
 	s.setCookie(w, sessionCookie, "", 0)
 	s.front.redirect(w, r, "/login")
 	return nil
@@ -156,7 +150,10 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 // logSignIn says who signed in, or tried to.
 func (s *Site) logSignIn(w http.ResponseWriter, r *http.Request, name string, err error) {
 	outcome := "signed in"
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooMany):
+		outcome = "too many attempts"
+	case err != nil:
 		outcome = "refused"
 	}
 	s.front.log.InfoContext(r.Context(), "sign-in", "request", w.Header().Get(requestIDHeader), "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome)
@@ -210,7 +207,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
 		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
 	case errors.Is(err, errTooMany):
-		return &refusal{status: http.StatusTooManyRequests, message: "That were too many attempts.", hint: "Wait a minute."}
+		return &refusal{status: http.StatusTooManyRequests, message: "Too many attempts to sign in.", hint: "Wait a minute."}
 	case errors.Is(err, signin.ErrAway):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The provider that signs people in does not answer.", hint: "Try again; the log of this server says more."}
 	case errors.Is(err, signin.ErrStranger):

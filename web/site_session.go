@@ -18,12 +18,12 @@ const (
 // session is one browser that somebody has signed in with. It is in memory only: a password that opened it is gone with the
 // process.
 type session struct {
-	user    user
-	account *account // in use as long as the session is
-	made    time.Time
-	used    time.Time       // guarded by sessions
-	over    context.Context //nolint:containedctx // done when the session is over, which ends its requests
-	end     context.CancelFunc
+	user user
+	key  accountKey // of the account that answers it
+	made time.Time
+	used time.Time       // guarded by sessions
+	over context.Context //nolint:containedctx // done when the session is over, which ends its requests
+	end  context.CancelFunc
 }
 
 // sessions has those that are open, by the hash of what the browser sends: who reads our memory cannot send it.
@@ -35,9 +35,9 @@ type sessions struct {
 func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
 
 // open makes a session, and returns what its browser is to send; "" when there are too many.
-func (s *sessions) open(u user, a *account) string {
+func (s *sessions) open(u user, key accountKey) string {
 	token, now := rand.Text(), time.Now()
-	opened := &session{user: u, account: a, made: now, used: now}
+	opened := &session{user: u, key: key, made: now, used: now}
 	opened.over, opened.end = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *session) expired(now time.Time) bool {
 	return now.Sub(s.used) > sessionIdleTime || now.Sub(s.made) > sessionTime
 }
 
-// close ends the session of a token, and returns it, nil for none.
-func (s *sessions) close(token string) *session {
+// close ends the session of a token.
+func (s *sessions) close(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := sha256.Sum256([]byte(token))
@@ -78,21 +78,28 @@ func (s *sessions) close(token string) *session {
 		found.end()
 		delete(s.all, key)
 	}
-	return found
 }
 
-// endWhere ends sessions, and returns them.
-func (s *sessions) endWhere(over func(*session) bool) (ended []*session) {
+// keys are those of the accounts that sessions have.
+func (s *sessions) keys() map[accountKey]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := map[accountKey]bool{}
+	for _, one := range s.all {
+		keys[one.key] = true
+	}
+	return keys
+}
+
+func (s *sessions) endWhere(over func(*session) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, one := range s.all {
 		if over(one) {
 			one.end()
 			delete(s.all, key)
-			ended = append(ended, one)
 		}
 	}
-	return ended
 }
 
 const (

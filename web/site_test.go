@@ -379,3 +379,70 @@ func TestSite_KnowsTheClient(t *testing.T) {
 		}
 	}
 }
+
+func TestSite_EndsWithTheLogin(t *testing.T) {
+	t.Parallel()
+	b := setupSite(t, func(b *testBundle, o *SiteOptions) {
+		connect := connectTo(b)
+		o.Connect = func(ctx context.Context, name, password string) (Login, error) {
+			login, err := connect(ctx, name, password)
+			login.Check = func(ctx context.Context) error {
+				other, err := connect(ctx, name, password)
+				if err == nil {
+					other.Store.Close()
+				}
+				return err
+			}
+			return login, err
+		}
+	})
+	name, password := loginOf(t, b.testBundle, "oarlock_read")
+	b.send(t, "POST", "/login", "name", name, "password", password)
+	account := b.site.accounts[accountKey{name: name, proof: proofOf(name, password)}]
+	b.site.recheck(account)
+	wantAnswer(t, b.send(t, "GET", "/runs"), http.StatusOK, "")
+	b.exec(t, fmt.Sprintf("ALTER ROLE %q PASSWORD 'another'", name))
+	b.site.recheck(account)
+	wantAnswer(t, b.send(t, "GET", "/runs"), http.StatusSeeOther, "/login?to=%2Fruns")
+	wantAnswer(t, b.send(t, "POST", "/login", "name", name, "password", password), http.StatusUnprocessableEntity, "")
+
+	wantAnswer(t, b.send(t, "POST", "/login", "name", name, "password", "another"), http.StatusSeeOther, "/runs")
+	b.exec(t, fmt.Sprintf("ALTER ROLE %q NOLOGIN", name))
+	b.exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1", name)
+	w := b.send(t, "GET", "/dags") // by a connection of its own, which is refused
+	wantAnswer(t, w, http.StatusUnauthorized, "")
+	wantTexts(t, w.Body.String(), "Sign in")
+}
+
+// Whoever guesses learns nothing, not even by the right password of a name that is signed in.
+func TestSite_TellsNothingToWhoGuesses(t *testing.T) {
+	t.Parallel()
+	b := setupSite(t, func(b *testBundle, o *SiteOptions) { o.Connect = connectTo(b) })
+	name, password := loginOf(t, b.testBundle, "oarlock_read")
+	ask := func(from, password string) int {
+		return request(t, b.site, "/api/v1/runs", func(r *http.Request) {
+			r.RemoteAddr = from
+			r.SetBasicAuth(name, password)
+		}).Code
+	}
+	for i := range 10 { // what is right costs nothing
+		if got := ask("192.0.2.1:1", password); got != http.StatusOK {
+			t.Fatalf("request %d: %d", i, got)
+		}
+	}
+	for i := range 8 {
+		want := http.StatusUnauthorized
+		if i >= 5 {
+			want = http.StatusTooManyRequests
+		}
+		if got := ask("192.0.2.2:1", "wrong"); got != want {
+			t.Errorf("guess %d: %d, want %d", i, got, want)
+		}
+	}
+	if got := ask("192.0.2.2:1", password); got != http.StatusTooManyRequests {
+		t.Errorf("the right one after too many: %d", got)
+	}
+	if got := ask("192.0.2.1:1", password); got != http.StatusOK {
+		t.Errorf("a program elsewhere is shut out: %d", got)
+	}
+}

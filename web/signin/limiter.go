@@ -28,15 +28,26 @@ func NewLimiter() *Limiter {
 	return &Limiter{keys: map[limitedKey]*rate.Limiter{}, now: time.Now}
 }
 
-// Allow counts one attempt for each key, and reports whether all of them had one left.
-func (l *Limiter) Allow(keys ...string) bool {
+// Allow counts one attempt for each key, and reports whether all of them had one left. An attempt that turns out to be right is
+// taken back by undo: it costs those nothing who share an address.
+func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, allowed := l.now(), true
+	now, counted := l.now(), make([]*rate.Reservation, 0, len(keys))
+	ok = true
 	for _, key := range keys {
-		allowed = l.keyLocked(sha256.Sum256([]byte(key)), now).AllowN(now, 1) && allowed
+		limit := l.keyLocked(sha256.Sum256([]byte(key)), now)
+		if limit.TokensAt(now) < 1 {
+			ok = false
+			continue
+		}
+		counted = append(counted, limit.ReserveN(now, 1))
 	}
-	return allowed
+	return func() {
+		for _, one := range counted {
+			one.CancelAt(now)
+		}
+	}, ok
 }
 
 // IsSpent reports whether a key has no attempt left. It counts none: for callers that count what failed.

@@ -181,27 +181,52 @@ func TestPasswords_AreSlowForUnknownNames(t *testing.T) {
 	}
 }
 
+// allows reports whether an attempt that is wrong is let through.
+func allows(l *Limiter, keys ...string) bool {
+	_, ok := l.Allow(keys...)
+	return ok
+}
+
+func TestLimiter_TakesBackWhatWasRight(t *testing.T) {
+	t.Parallel()
+	l := NewLimiter()
+	l.now = func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for i := range 20 {
+		undo, ok := l.Allow("address a", "name ana")
+		if !ok {
+			t.Fatalf("attempt %d is refused", i)
+		}
+		undo()
+	}
+	for range attemptsPerMinute {
+		allows(l, "address a", "name ana")
+	}
+	if allows(l, "address a", "name bob") || !allows(l, "address b", "name bob") {
+		t.Error("wrong ones are not counted")
+	}
+}
+
 func TestLimiter_CountsByKey(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := NewLimiter()
 	l.now = func() time.Time { return now }
 	for i := range 5 {
-		if !l.Allow("address a", fmt.Sprint("name ", i)) {
+		if !allows(l, "address a", fmt.Sprint("name ", i)) {
 			t.Errorf("attempt %d is refused", i)
 		}
 	}
-	if l.Allow("address a", "name of nobody yet") || !l.Allow("address b", "name 0") {
+	if allows(l, "address a", "name of nobody yet") || !allows(l, "address b", "name 0") {
 		t.Error("it does not count by address")
 	}
 	if !l.IsSpent("address a") || l.IsSpent("address b") || l.IsSpent("address of nobody yet") {
 		t.Error("it does not know which are spent")
 	}
-	if now = now.Add(12 * time.Second); !l.Allow("address a") || l.Allow("address a") {
+	if now = now.Add(12 * time.Second); !allows(l, "address a") || allows(l, "address a") {
 		t.Error("a twelfth second does not give one attempt back")
 	}
 	for i := range 3 * limitedKeysMax {
-		l.Allow(fmt.Sprint("address ", i))
+		allows(l, fmt.Sprint("address ", i))
 	}
 	if len(l.keys) > limitedKeysMax {
 		t.Errorf("%d keys", len(l.keys))
@@ -214,18 +239,18 @@ func TestLimiter_OutlastsFloodsOfNames(t *testing.T) {
 	l := NewLimiter()
 	l.now = func() time.Time { return now }
 	for range attemptsPerMinute {
-		l.Allow("address a", "name ana")
+		allows(l, "address a", "name ana")
 	}
 	for i := range 3 * limitedKeysMax {
-		if l.Allow("address a", fmt.Sprint("name ", i)) {
+		if allows(l, "address a", fmt.Sprint("name ", i)) {
 			t.Fatalf("attempt %d with another name is allowed", i)
 		}
 	}
-	if l.Allow("address b", "name ana") {
+	if allows(l, "address b", "name ana") {
 		t.Error("other names make room for more attempts at one")
 	}
 	now = now.Add(time.Minute)
-	if !l.Allow("address a", "name ana") {
+	if !allows(l, "address a", "name ana") {
 		t.Error("a minute later it is still refused")
 	}
 }
@@ -235,7 +260,7 @@ func TestLimiter_KeepsNoNames(t *testing.T) {
 	l := NewLimiter()
 	name := strings.Repeat("x", 1<<20) // a header has room for it
 	kept := weak.Make(unsafe.StringData(name))
-	l.Allow(name)
+	allows(l, name)
 	runtime.GC()
 	if kept.Value() != nil {
 		t.Error("a long name takes its length of memory")

@@ -51,7 +51,10 @@ func (e *env) connectLogin(ctx context.Context, name, password string) (web.Logi
 	if err != nil {
 		return web.Login{}, err
 	}
-	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) }}, nil
+	return web.Login{
+		Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) },
+		Check: func(ctx context.Context) error { return askedForPassword(ctx, address) },
+	}, nil
 }
 
 // askedForPassword connects once, and wants the server to check the password.
