@@ -26,7 +26,7 @@ func goodCalls() map[string]string {
 		"reject":         "1; 'confirm'; 'i'; 'no'",
 		"mark":           "1; 'load'; 'succeeded'; 'i'; '{}'",
 		"control_status": "1", "control_list": "1", "run_status": "1", "task_status": "1", "run_result": "1", "log_steps": "1",
-		"run_head": "1", "step_summaries": "1",
+		"run_head": "1", "failure_history": "1", "step_summaries": "1",
 		"task_page":        "1; 'load'; '{running}'; 'i'; -1; ''; 0; 9",
 		"task_detail":      "1; 'load'; ''",
 		"item_bands":       "1; '{load}'; ARRAY[now() - interval '5h']; ARRAY[now()]; 10",

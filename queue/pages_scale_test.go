@@ -121,6 +121,7 @@ func TestPages_ReadWhatTheyShow(t *testing.T) {
 			{"bands of no items", "item_bands", pgx.StrictNamedArgs{
 				"run": run, "steps": []string{"later"}, "since": []time.Time{now.Add(-time.Hour)}, "until": []time.Time{now}, "buckets": 200,
 			}, 100},
+			{"failures alike", "failure_history", one, 600},
 			{"strip", "strips", pgx.StrictNamedArgs{"dags": []string{"pages"}, "rows": 100}, strip},
 			{"runs by number", "run_pick", pgx.StrictNamedArgs{"runs": []queue.RunID{run, run + 5}}, 300},
 			{"rights", "rights", nil, 50},

@@ -510,6 +510,7 @@ func pageReads(t *testing.T, run queue.RunID) map[string]func(*queue.Store) erro
 			_, err := s.Bands(t.Context(), run, nil, 3)
 			return err
 		},
-		"Journal": func(s *queue.Store) error { _, err := s.Journal(t.Context(), run, queue.JournalPlace{}, 0); return err },
+		"FailureHistory": func(s *queue.Store) error { _, err := s.FailureHistory(t.Context(), run); return err },
+		"Journal":        func(s *queue.Store) error { _, err := s.Journal(t.Context(), run, queue.JournalPlace{}, 0); return err },
 	}
 }

@@ -59,7 +59,7 @@ BEGIN
         ('control_status control_list run_status run_list task_status waiting_approvals run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('identity cron_times who', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
-        ('run_page run_head step_summaries task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('run_page run_head failure_history step_summaries task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts log_window read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
         ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),

@@ -357,6 +357,40 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.run_head(bigint) IS 'Internal: what the head of a page says of a run besides its status.';
 
+-- How a run stands among those of its DAG that ended: the newest 50 that the user may see, of the newest 200. Alike are those that
+-- ended in the same state with the same reason; version_before is what the run that ended before the first of them was of, null
+-- where it is the oldest of the 50. The last good run ended before this one did, and is looked for among 200, too.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.failure_history(run bigint) RETURNS TABLE (
+    ended int, alike int, first_run bigint, first_version int, version_before int, last_good bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_bitmapscan = off ROWS 1
+BEGIN ATOMIC
+    SELECT h.ended, h.alike, h.first_run, h.first_version, h.version_before, g.run_id
+      FROM oarlock.visible_run(run) r
+     CROSS JOIN LATERAL (
+           SELECT count(*)::int AS ended, count(*) FILTER (WHERE w.is_alike)::int AS alike,
+                  (array_agg(w.run_id ORDER BY w.finished_at, w.run_id) FILTER (WHERE w.is_alike))[1] AS first_run,
+                  (array_agg(w.version ORDER BY w.finished_at, w.run_id) FILTER (WHERE w.is_alike))[1] AS first_version,
+                  (array_agg(w.version_before ORDER BY w.finished_at, w.run_id) FILTER (WHERE w.is_alike))[1] AS version_before
+             FROM (SELECT o.run_id, o.version, o.finished_at, o.state = r.state AND o.reason = r.reason AS is_alike,
+                          lag(o.version) OVER (ORDER BY o.finished_at, o.run_id) AS version_before
+                     FROM (SELECT n.run_id, n.version, n.state, n.reason, n.finished_at
+                             FROM (SELECT x.run_id, x.version, x.state, x.reason, x.submitted_by, x.finished_at FROM oarlock.runs x
+                                    WHERE x.dag_id = r.dag_id AND x.finished_at IS NOT NULL
+                                    ORDER BY x.finished_at DESC LIMIT 200) n
+                            WHERE n.submitted_by = session_user OR (SELECT oarlock.sees_all())
+                            ORDER BY n.finished_at DESC LIMIT 50) o) w) h
+      LEFT JOIN LATERAL (
+           SELECT n.run_id
+             FROM (SELECT x.run_id, x.state, x.submitted_by, x.finished_at FROM oarlock.runs x
+                    WHERE x.dag_id = r.dag_id AND x.finished_at IS NOT NULL AND x.finished_at <= coalesce(r.finished_at, 'infinity') AND x.run_id <> r.run_id
+                    ORDER BY x.finished_at DESC LIMIT 200) n
+            WHERE n.state = 'succeeded' AND (n.submitted_by = session_user OR (SELECT oarlock.sees_all()))
+            ORDER BY n.finished_at DESC LIMIT 1) g ON true;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.failure_history(bigint) IS 'Internal: how many runs of a DAG ended like one of them, since when, and which succeeded last before.';
+
 -- What happened to a run and what was asked of it: the newest so many of each before an event and a control. By their numbers,
 -- since an index has that order, and times of several clocks have none. A row of neither says that the run is there.
 -- +goose StatementBegin
@@ -390,6 +424,7 @@ COMMENT ON FUNCTION oarlock.journal IS 'Internal: what happened to a run and wha
 
 -- +goose Down
 DROP FUNCTION oarlock.journal(bigint, bigint, bigint, int);
+DROP FUNCTION oarlock.failure_history(bigint);
 DROP FUNCTION oarlock.run_head(bigint);
 DROP FUNCTION oarlock.run_page(text, text[], text, jsonb, bigint, timestamptz, bigint, int, int);
 DROP FUNCTION oarlock.item_bands(bigint, text[], timestamptz[], timestamptz[], int);
