@@ -45,6 +45,7 @@ type runPage struct {
 	Facts []runview.Fact
 	Next  []runview.Command
 	Wrong *wrong // nil: nothing is
+	Alike *alike // nil: the run has not failed
 	Tabs  []tab
 	Panel *panel         // nil: no task has begun
 	Asked *queue.Control // that the address names; nil: none of this run
@@ -224,6 +225,9 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 		return nil, err
 	}
 	if p.Wrong, err = s.wrong(ctx, p); err != nil {
+		return nil, err
+	}
+	if p.Alike, err = s.readAlike(ctx, p); err != nil {
 		return nil, err
 	}
 	if p.Asked, err = s.readAsked(ctx, q); err != nil {
