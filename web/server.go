@@ -127,6 +127,8 @@ func (s *server) routes() http.Handler {
 		handle("/runs/{run}/"+verb.String(), s.steerPage(verb))
 		post("/runs/{run}/"+verb.String(), s.steer(verb))
 	}
+	handle("/runs/{run}/compare", s.compareLast)
+	handle("/runs/{run}/compare/{other}", s.compare)
 	handle("/runs/{run}/again", s.againPage)
 	post("/runs/{run}/again", s.again)
 	handle("/dags/{dag}/enqueue", s.enqueuePage)

@@ -158,17 +158,22 @@ func startedText(r *queue.Run) Text {
 		return nil
 	}
 	text := Text{moment(r.StartedAt)}
-	ready := r.CreatedAt
-	if r.RunAt.After(ready) {
-		ready = r.RunAt
-	}
-	if waited := r.StartedAt.Sub(ready); waited >= time.Second && r.Generation <= 1 {
+	if waited, known := runWait(r); known && waited >= time.Second {
 		text = append(text, words(" after "+Span(waited)+" in the queue"))
 	}
 	if r.Over() {
 		text = append(text, words(", ended "), moment(r.FinishedAt))
 	}
 	return text
+}
+
+// runWait is how long a run waited for a worker, from when it could begin. That is not known of one that has not begun, or was retried.
+func runWait(r *queue.Run) (waited time.Duration, known bool) {
+	ready := r.CreatedAt
+	if r.RunAt.After(ready) {
+		ready = r.RunAt
+	}
+	return max(r.StartedAt.Sub(ready), 0), !r.StartedAt.IsZero() && r.Generation <= 1
 }
 
 // drivenText says which worker drives a run, or drove it, and which workers were lost with it.

@@ -93,13 +93,21 @@ func TaskTime(t *queue.Task, now time.Time) string { return elapsed(t.StartedAt,
 
 // elapsed is the span between two times, up to now where the end is zero; "" where the start is zero.
 func elapsed(started, ended, now time.Time) string {
+	if took, begun := Elapsed(started, ended, now); begun {
+		return Span(took)
+	}
+	return ""
+}
+
+// Elapsed returns the time between two moments, up to now where the end is zero, and reports whether anything began.
+func Elapsed(started, ended, now time.Time) (took time.Duration, begun bool) {
 	switch {
 	case started.IsZero():
-		return ""
+		return 0, false
 	case ended.IsZero():
-		return Span(now.Sub(started))
+		ended = now
 	}
-	return Span(ended.Sub(started))
+	return max(ended.Sub(started), 0), true
 }
 
 // TaskNote says what is unusual about a task: its attempt after the first, its reason unless the run gives the same, the time

@@ -75,6 +75,7 @@ func TestAxis_DrawsWholeElements(t *testing.T) {
 		string(a.Row(draw.Row{Note: "<script>"})),
 		string(a.Head(label, marks)), string(a.Grid(marks)),
 		string(draw.Progress([]draw.Part{{2, "b-good"}, {0, "b-bad"}, {1, "b-active"}}, 6)),
+		string(draw.Pair(draw.Length{}, draw.Length{Class: "b-good", Title: `</title><script>`, Took: time.Minute}, time.Second)),
 	}
 	for _, p := range pieces {
 		if err := xml.Unmarshal([]byte(p), new(struct{})); err != nil {
@@ -85,6 +86,9 @@ func TestAxis_DrawsWholeElements(t *testing.T) {
 				t.Errorf("%s in %s", refused, p)
 			}
 		}
+	}
+	if !strings.Contains(pieces[6], `y="18" width="100.00%"`) || strings.Count(pieces[6], "<rect") != 1 {
+		t.Errorf("one bar of a pair, as wide as there is room: %s", pieces[6])
 	}
 	if got := strings.Count(pieces[5], "<rect"); got != 3 {
 		t.Errorf("%d parts with the base: %s", got, pieces[5])

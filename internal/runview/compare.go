@@ -1,0 +1,219 @@
+package runview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Difference is one thing that is not the same in two runs: what it was in the one, and what it is in the other. An empty text says
+// that a run has none.
+type Difference struct {
+	Name    string
+	Was, Is string
+	Change  string // of a duration: +12s; "": there is no measure
+}
+
+// RunDifferences returns the facts in which two runs of a DAG differ, params left out, and the names of those that are the same. The
+// drivers are as DriverOf returns them.
+func RunDifferences(was, is *queue.Run, wasDriver, isDriver string, now time.Time) (differ []Difference, same []string) {
+	before, after := comparedFacts(was, wasDriver), comparedFacts(is, isDriver)
+	for i, f := range before {
+		switch value := after[i].Value.String(); {
+		case f.Value.String() != value:
+			differ = append(differ, Difference{Name: f.Name, Was: f.Value.String(), Is: value})
+		case value != "":
+			same = append(same, f.Name)
+		}
+	}
+	a, begun := runWait(was)
+	b, begunToo := runWait(is)
+	times := []Difference{timeDifference("waited", a, b, begun, begunToo)}
+	a, begun = Elapsed(was.StartedAt, was.FinishedAt, now)
+	b, begunToo = Elapsed(is.StartedAt, is.FinishedAt, now)
+	for _, d := range append(times, timeDifference("took", a, b, begun, begunToo)) {
+		switch {
+		case d.Was != d.Is:
+			differ = append(differ, d)
+		case d.Was != "":
+			same = append(same, d.Name)
+		}
+	}
+	return differ, same
+}
+
+// timeDifference compares two durations, of which either may not be known.
+func timeDifference(name string, was, is time.Duration, hasWas, hasIs bool) Difference {
+	d := Difference{Name: name}
+	if hasWas {
+		d.Was = Span(was)
+	}
+	if hasIs {
+		d.Is = Span(is)
+	}
+	if hasWas && hasIs {
+		d.Change = SpanChange(is - was)
+	}
+	return d
+}
+
+// comparedFacts are what can be told of each run, in one order.
+func comparedFacts(r *queue.Run, driver string) []Fact {
+	fact := func(name, value string) Fact { return Fact{Name: name, Value: Text{words(value)}} }
+	queued := Printable(r.Queue)
+	if r.Priority != 0 {
+		queued += fmt.Sprintf(", priority %d", r.Priority)
+	}
+	asked := InlineText(r.AskedBy())
+	if r.Trigger != "sql" && r.Trigger != "" {
+		asked += ", " + r.Trigger
+	}
+	generation := ""
+	if r.Generation > 1 {
+		generation = strconv.Itoa(r.Generation)
+	}
+	return []Fact{
+		fact("state", r.State), fact("reason", InlineText(r.Reason)), fact("version", strconv.Itoa(r.Version)), fact("labels", LabelText(r.Labels)),
+		fact("queue", queued), fact("worker", InlineText(driver)), fact("asked by", asked), fact("schedule", InlineText(r.Schedule)),
+		fact("generation", generation),
+	}
+}
+
+// SpanChange returns by how much a duration is another: +12s, −3.1s, ±0ms.
+func SpanChange(d time.Duration) string {
+	switch {
+	case d >= time.Millisecond:
+		return "+" + Span(d)
+	case d <= -time.Millisecond:
+		return "−" + Span(-d)
+	}
+	return "±0ms"
+}
+
+// ValueDifferences appends where two JSON values differ, by path, until there are so many as limit, and returns how many more do. A
+// value is nil where a run has none.
+func ValueDifferences(all []Difference, path string, was, is json.RawMessage, limit int) ([]Difference, int, error) {
+	c := valueComparison{found: all, limit: limit}
+	a, err := readValue(was)
+	if err != nil {
+		return all, 0, fmt.Errorf("read %s: %w", path, err)
+	}
+	b, err := readValue(is)
+	if err != nil {
+		return all, 0, fmt.Errorf("read %s: %w", path, err)
+	}
+	c.values(path, a, b)
+	return c.found, c.more, nil
+}
+
+// noValue stands where a run has no value; null is one.
+type noValue struct{}
+
+func readValue(raw json.RawMessage) (value any, err error) {
+	if len(raw) == 0 {
+		return noValue{}, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // numbers keep all their digits
+	err = d.Decode(&value)
+	return value, err
+}
+
+// valueComparison gathers places at which two values differ.
+type valueComparison struct {
+	found       []Difference
+	limit, more int
+}
+
+func (c *valueComparison) values(path string, was, is any) {
+	switch a := was.(type) {
+	case map[string]any:
+		if b, ok := is.(map[string]any); ok {
+			c.objects(path, a, b)
+			return
+		}
+	case []any:
+		if b, ok := is.([]any); ok {
+			for i := range max(len(a), len(b)) {
+				c.values(fmt.Sprintf("%s[%d]", path, i), itemOf(a, i), itemOf(b, i))
+			}
+			return
+		}
+	}
+	a, b := valueText(was), valueText(is)
+	switch {
+	case a == b:
+	case len(c.found) >= c.limit:
+		c.more++
+	default:
+		a, b = cutAlike(a, b)
+		c.found = append(c.found, Difference{Name: path, Was: a, Is: b})
+	}
+}
+
+func (c *valueComparison) objects(path string, was, is map[string]any) {
+	keys := maps.Clone(was)
+	maps.Copy(keys, is)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		a, ok := was[key]
+		if !ok {
+			a = noValue{}
+		}
+		b, ok := is[key]
+		if !ok {
+			b = noValue{}
+		}
+		c.values(strings.TrimPrefix(path+"."+key, "."), a, b)
+	}
+}
+
+func itemOf(all []any, i int) any {
+	if i < len(all) {
+		return all[i]
+	}
+	return noValue{}
+}
+
+func valueText(v any) string {
+	if _, none := v.(noValue); none {
+		return ""
+	}
+	return CompactJSON(v)
+}
+
+const (
+	comparedRunesMax = 200 // of a value that differs
+	alikeRunesMax    = 40  // of these, before the place where it begins to differ
+)
+
+// cutAlike shortens two texts so that the place is left where they begin to differ.
+func cutAlike(a, b string) (string, string) {
+	x, y := []rune(a), []rune(b)
+	if len(x) <= comparedRunesMax && len(y) <= comparedRunesMax {
+		return a, b
+	}
+	at := 0
+	for at < min(len(x), len(y)) && x[at] == y[at] {
+		at++
+	}
+	at -= alikeRunesMax
+	return cutFrom(x, at), cutFrom(y, at)
+}
+
+func cutFrom(text []rune, at int) string {
+	begin, end := "", ""
+	if at > 0 {
+		begin, text = "…", text[min(at, len(text)):]
+	}
+	if len(text) > comparedRunesMax {
+		end, text = "…", text[:comparedRunesMax]
+	}
+	return begin + string(text) + end
+}

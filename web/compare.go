@@ -1,0 +1,293 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+	"github.com/oarlock-dev/oarlock/web/draw"
+)
+
+const maxDifferences = 100 // of values, on a page
+
+// comparison is what the page of two runs of a DAG shows. Was is the run that the other is held against, however old.
+type comparison struct {
+	Was, Is *comparedRun
+	DAGPath string // or its runs, where the login may not read DAGs
+
+	Facts    []runview.Difference
+	Same     []string // facts that do not differ
+	Versions string   // path of what differs between the versions; "": they are the same, or the login may not read DAGs
+	Params   []runview.Difference
+	Outputs  []runview.Difference
+	Open     bool // one has not ended, so there are no outputs yet
+	More     int  // values that differ beside those
+	Steps    []comparedStep
+	Hidden   int // steps without a row: those that differ least
+}
+
+// comparedRun is one of two runs.
+type comparedRun struct {
+	*queue.Run
+
+	Path, Command string
+
+	steps  []queue.StepSummary
+	places map[string]int // of steps, by name
+}
+
+// comparedStep is a step in both runs.
+type comparedStep struct {
+	Name    string
+	Was, Is *comparedTask // nil: the run has no such step
+	Aside   string        // how it differs, but for the time that it took
+	Change  string        // of that time; "": one has not begun
+	Bars    template.HTML
+
+	place  int // in the order of the graph
+	change time.Duration
+}
+
+// Otherwise reports whether the step ended in another state, or is in one.
+func (s *comparedStep) Otherwise() bool {
+	return s.Was != nil && s.Is != nil && s.Was.State != s.Is.State
+}
+
+// comparedTask is a step in one of two runs.
+type comparedTask struct {
+	State, Items, Took, Path string
+
+	took  time.Duration
+	begun bool
+}
+
+// compareLast leads to the comparison with the last run of the DAG that succeeded before a run.
+func (s *server) compareLast(w http.ResponseWriter, r *http.Request) error {
+	run, err := parseRunID(r)
+	if err != nil {
+		return err
+	}
+	history, err := s.store.FailureHistory(r.Context(), run)
+	if err != nil {
+		return err
+	}
+	if history.LastGood == 0 {
+		return &refusal{
+			status: http.StatusNotFound, message: fmt.Sprintf("None of the 200 runs of its DAG that ended before run %d succeeded, or none that you may see.", run),
+			hint: fmt.Sprintf("Compare it with another run: %s/compare/41.", runPath(run)),
+		}
+	}
+	s.redirect(w, r, comparePath(run, history.LastGood))
+	return nil
+}
+
+func comparePath(run, other queue.RunID) string {
+	return runPath(run) + "/compare/" + strconv.FormatInt(int64(other), 10)
+}
+
+// compare shows how a run differs from another of its DAG.
+func (s *server) compare(w http.ResponseWriter, r *http.Request) error {
+	run, err := parseRunID(r)
+	if err != nil {
+		return err
+	}
+	other, err := strconv.ParseInt(r.PathValue("other"), 10, 64)
+	if err != nil || other < 1 {
+		return &refusal{status: http.StatusNotFound, message: "There is no such run.", hint: "A run has a number: /runs/42/compare/41."}
+	}
+	c, err := s.readComparison(r.Context(), run, queue.RunID(other), time.Now())
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, "compare.html", page{
+		Title: fmt.Sprintf("%s #%d and #%d", c.Is.DAG, run, other), Nav: "runs", Data: c,
+		Crumbs: []crumb{{"Runs", "/runs"}, {c.Is.DAG, c.DAGPath}, {strconv.FormatInt(int64(run), 10), c.Is.Path}, {fmt.Sprintf("compared with %d", other), ""}},
+	})
+}
+
+// readComparison reads both runs by their steps, never by all their tasks.
+func (s *server) readComparison(ctx context.Context, run, other queue.RunID, now time.Time) (*comparison, error) {
+	c, err := s.readPair(ctx, run, other)
+	if err != nil {
+		return nil, err
+	}
+	def, err := s.definition(ctx, c.Is.DAG, c.Is.Version)
+	if err != nil {
+		return nil, err
+	}
+	if c.DAGPath = (&runFilter{DAG: c.Is.DAG}).path(); def != nil {
+		c.DAGPath = dagPath(c.Is.DAG)
+		runview.SortByGraph(c.Is.steps, def.Graph, func(t *queue.StepSummary) string { return t.Step })
+		if c.Was.Version != c.Is.Version {
+			c.Versions = diffPath(c.Is.DAG, c.Was.Version, c.Is.Version)
+		}
+	}
+	c.Facts, c.Same = runview.RunDifferences(c.Was.Run, c.Is.Run, c.Was.driver(), c.Is.driver(), now)
+	c.compareSteps(now)
+	if c.Params, c.More, err = runview.ValueDifferences(nil, "", c.Was.Params, c.Is.Params, maxDifferences); err != nil {
+		return nil, err
+	}
+	if c.Open = !c.Was.Over() || !c.Is.Over(); c.Open {
+		return c, nil
+	}
+	return c, s.compareOutputs(ctx, c)
+}
+
+// readPair reads two runs of one DAG, and their steps.
+func (s *server) readPair(ctx context.Context, run, other queue.RunID) (*comparison, error) {
+	if run == other {
+		return nil, &refusal{status: http.StatusBadRequest, message: "A run does not differ from itself.", hint: fmt.Sprintf("%s/compare compares it with the last that succeeded.", runPath(run))}
+	}
+	found, err := s.store.Pick(ctx, []queue.RunID{run, other})
+	if err != nil {
+		return nil, err
+	}
+	pair := map[queue.RunID]*comparedRun{}
+	for i := range found {
+		id := found[i].ID
+		pair[id] = &comparedRun{Run: &found[i], Path: runPath(id), Command: fmt.Sprintf("oarlock status %d", id), places: map[string]int{}}
+	}
+	for _, id := range []queue.RunID{run, other} {
+		if pair[id] == nil {
+			return nil, &refusal{status: http.StatusNotFound, message: fmt.Sprintf("There is no run %d, or it is not yours to see.", id), hint: "Runs are deleted when they are older than their DAG keeps them."}
+		}
+	}
+	c := &comparison{Was: pair[other], Is: pair[run]}
+	if c.Was.DAG != c.Is.DAG {
+		return nil, &refusal{
+			status:  http.StatusBadRequest,
+			message: fmt.Sprintf("Run %d is of DAG %s, and run %d of %s: they have nothing to compare.", run, runview.InlineText(c.Is.DAG), other, runview.InlineText(c.Was.DAG)),
+			hint:    "Name two runs of one DAG.",
+		}
+	}
+	for _, side := range []*comparedRun{c.Was, c.Is} {
+		if side.steps, err = s.store.StepSummaries(ctx, side.ID); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (r *comparedRun) driver() string {
+	tasks := make([]queue.Task, len(r.steps))
+	for i := range r.steps {
+		tasks[i] = r.steps[i].Task
+	}
+	return runview.DriverOf(r.Run, tasks)
+}
+
+// compareSteps puts steps side by side in the order of the graph, and those of the other run alone behind them.
+func (c *comparison) compareSteps(now time.Time) {
+	for i := range c.Is.steps {
+		c.Is.places[c.Is.steps[i].Step] = i
+	}
+	for i := range c.Was.steps {
+		c.Was.places[c.Was.steps[i].Step] = i
+	}
+	for i := range c.Is.steps {
+		c.addStep(c.Is.steps[i].Step, now)
+	}
+	for i := range c.Was.steps {
+		if _, both := c.Is.places[c.Was.steps[i].Step]; !both {
+			c.addStep(c.Was.steps[i].Step, now)
+		}
+	}
+	if len(c.Steps) > maxRows {
+		slices.SortStableFunc(c.Steps, func(a, b comparedStep) int {
+			return cmp.Or(cmp.Compare(min(len(b.Aside), 1), min(len(a.Aside), 1)), cmp.Compare(b.change.Abs(), a.change.Abs()))
+		})
+		c.Hidden, c.Steps = len(c.Steps)-maxRows, c.Steps[:maxRows]
+		slices.SortFunc(c.Steps, func(a, b comparedStep) int { return a.place - b.place })
+	}
+	c.drawSteps()
+}
+
+func (c *comparison) addStep(name string, now time.Time) {
+	row := comparedStep{Name: name, Was: c.Was.task(name, now), Is: c.Is.task(name, now), place: len(c.Steps)}
+	switch {
+	case row.Was == nil:
+		row.Aside = fmt.Sprintf("not in #%d", c.Was.ID)
+	case row.Is == nil:
+		row.Aside = fmt.Sprintf("only in #%d", c.Was.ID)
+	case row.Otherwise():
+		row.Aside = fmt.Sprintf("was %s, is %s", row.Was.State, row.Is.State)
+	case row.Was.Items != row.Is.Items:
+		row.Aside = fmt.Sprintf("was %s, is %s", cmp.Or(row.Was.Items, "no item"), cmp.Or(row.Is.Items, "no item"))
+	}
+	if row.Was != nil && row.Is != nil && row.Was.begun && row.Is.begun {
+		row.change = row.Is.took - row.Was.took
+		row.Change = runview.SpanChange(row.change)
+	}
+	c.Steps = append(c.Steps, row)
+}
+
+// task is a step of the run; nil where it has none of that name.
+func (r *comparedRun) task(name string, now time.Time) *comparedTask {
+	i, ok := r.places[name]
+	if !ok {
+		return nil
+	}
+	t := &r.steps[i]
+	q := runQuery{Kind: runKind, ID: r.ID, View: views[0], Task: taskQuery{Step: name, Item: t.Failed}}
+	task := &comparedTask{State: t.State, Took: runview.TaskTime(&t.Task, now), Path: q.address()}
+	if t.Items > 0 {
+		task.Items = fmt.Sprintf("%d/%d items", doneItems(t), t.Items)
+	}
+	task.took, task.begun = runview.Elapsed(t.StartedAt, t.FinishedAt, now)
+	return task
+}
+
+// drawSteps draws how long steps took, on one scale.
+func (c *comparison) drawSteps() {
+	longest := time.Duration(0)
+	for i := range c.Steps {
+		longest = max(longest, c.Steps[i].Was.length().Took, c.Steps[i].Is.length().Took)
+	}
+	for i := range c.Steps {
+		above := c.Steps[i].Was.length()
+		if above.Class != "" {
+			above.Class += " b-old"
+		}
+		c.Steps[i].Bars = draw.Pair(above, c.Steps[i].Is.length(), longest)
+	}
+}
+
+// length is the bar of a step that began.
+func (t *comparedTask) length() draw.Length {
+	if t == nil || !t.begun {
+		return draw.Length{}
+	}
+	return draw.Length{Class: barClass(t.State), Title: t.State + " " + t.Took, Took: t.took}
+}
+
+// compareOutputs finds the outputs of steps that differ.
+func (s *server) compareOutputs(ctx context.Context, c *comparison) error {
+	was, err := s.store.Result(ctx, c.Was.ID)
+	if err != nil {
+		return err
+	}
+	is, err := s.store.Result(ctx, c.Is.ID)
+	if err != nil {
+		return err
+	}
+	steps := map[string]json.RawMessage{}
+	maps.Copy(steps, was.Outputs)
+	maps.Copy(steps, is.Outputs)
+	for _, step := range slices.Sorted(maps.Keys(steps)) {
+		var more int
+		if c.Outputs, more, err = runview.ValueDifferences(c.Outputs, step, was.Outputs[step], is.Outputs[step], maxDifferences); err != nil {
+			return err
+		}
+		c.More += more
+	}
+	return nil
+}
