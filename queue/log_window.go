@@ -56,9 +56,9 @@ func (s *Store) LogWindow(ctx context.Context, q LogWindowQuery) (*LogWindow, er
 		return nil, said("read log", err)
 	}
 	w := &part.LogWindow
-	if extra := len(w.Lines) - q.Lines; extra > 0 && q.From < 1 {
-		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
-	} else if extra > 0 {
+	if q.From < 1 {
+		w.keepLast(q.Lines)
+	} else if len(w.Lines) > q.Lines {
 		w.End, w.Lines = w.Lines[q.Lines].Number, w.Lines[:q.Lines]
 	}
 	return w, nil
@@ -85,13 +85,18 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	rows, err := list(ctx, s, logWindowSQL, pgx.StrictNamedArgs{
 		"run": q.Run, "step": q.Step, "item": q.Item, "attempt": given(q.Attempt), "first": given(max(q.From, 0)), "most": q.Lines,
 		"stream": q.Stream, "bytes": windowBytes,
-	}, scanWindow)
+	}, func(row pgx.CollectableRow) (windowRow, error) { return scanWindow(row) })
 	if err != nil {
 		return nil, err
 	}
 	if len(rows) == 0 {
 		return &windowPart{LogWindow: LogWindow{Begin: 1, End: 1}}, s.hasStep(ctx, q)
 	}
+	return windowOf(rows), nil
+}
+
+// windowOf reads the rows of a window, of which the last says what it is.
+func windowOf(rows []windowRow) *windowPart {
 	last := rows[len(rows)-1]
 	part := &windowPart{LogWindow: LogWindow{
 		Attempt: last.attempt, Begin: last.before + 1, End: last.chunk.Lines + 1, Total: last.total, Final: last.chunk.Final, Reason: last.chunk.Reason,
@@ -105,13 +110,21 @@ func (s *Store) readWindow(ctx context.Context, q LogWindowQuery) (*windowPart, 
 	whole, cut := part.End > part.Total, last.looked < last.chunk.Seq
 	reader.halt(cut, !part.Final && (whole || !cut))
 	part.Lines = reader.between(part.Begin, part.End)
-	return part, nil
+	return part
 }
 
-func scanWindow(row pgx.CollectableRow) (w windowRow, err error) {
+// keepLast leaves out lines before the last so many.
+func (w *LogWindow) keepLast(lines int) {
+	if extra := len(w.Lines) - lines; extra > 0 {
+		w.Begin, w.Lines = w.Lines[extra].Number, w.Lines[extra:]
+	}
+}
+
+// scanWindow scans a row of a window, behind the columns that stand before it.
+func scanWindow(row pgx.CollectableRow, before ...any) (w windowRow, err error) {
 	c := &w.chunk
-	err = row.Scan(&c.Seq, &c.Stream, (*zeronull.Timestamptz)(&c.At), &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines, &w.before,
-		&w.attempt, &w.total, &w.looked)
+	err = row.Scan(append(before, &c.Seq, &c.Stream, (*zeronull.Timestamptz)(&c.At), &c.Data, &c.Final, &c.Reason, &c.Dropped, &c.Lines, &w.before,
+		&w.attempt, &w.total, &w.looked)...)
 	return w, err
 }
 

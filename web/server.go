@@ -127,6 +127,7 @@ func (s *server) routes() http.Handler {
 		handle("/runs/{run}/"+verb.String(), s.steerPage(verb))
 		post("/runs/{run}/"+verb.String(), s.steer(verb))
 	}
+	handle("/runs/{run}/log", s.runLogs)
 	handle("/runs/{run}/compare", s.compareLast)
 	handle("/runs/{run}/compare/{other}", s.compare)
 	handle("/runs/{run}/again", s.againPage)

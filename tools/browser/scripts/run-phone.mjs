@@ -4,7 +4,7 @@ export const options = { viewport: { width: 390, height: 844 }, hasTouch: true, 
 export default async ({ open, page, world, noSidewaysScroll, expect }) => {
 	const run = `/runs/${world.Nightly}`
 	for (const path of [run, `${run}?view=graph`, `${run}?view=tasks`, `${run}?view=events`, `${run}?view=params`, `${run}?step=export`,
-		`${run}/steps/rollup`, `${run}/steps/rollup/log`, `/runs/${world.Hostile}`, `/runs/${world.Waiting}/compare/${world.Canceled}`]) {
+		`${run}/steps/rollup`, `${run}/steps/rollup/log`, `/runs/${world.Hostile}`, `/runs/${world.Hostile}/log`, `/runs/${world.Waiting}/compare/${world.Canceled}`]) {
 		await open(path)
 		await noSidewaysScroll(path)
 	}

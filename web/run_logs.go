@@ -1,0 +1,115 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/internal/runview"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+const (
+	tailLines = 20  // of each log
+	tailTasks = 100 // that are looked through for tasks with logs, in each state
+)
+
+// tailStates are the states whose tasks have their logs on a run's page of logs, the more urgent ones first.
+var tailStates = [][]string{{"failed"}, {"running", "finishing", "retrying"}, {"succeeded"}}
+
+// runLogs is the page of the last lines of several logs of a run.
+type runLogs struct {
+	*runPage
+
+	Tails   []logTail
+	More    bool // there may be others
+	Command string
+}
+
+// logTail is the end of a log.
+type logTail struct {
+	taskLine
+
+	Path  string // of the whole log
+	Lines []logLine
+	Older bool // it has lines before those
+}
+
+// LogsLink is the page of what the tasks of the run wrote last.
+func (p *runPage) LogsLink() string { return runPath(p.Query.ID) + "/log" }
+
+// runLogs shows what the tasks of a run wrote last: those that failed, then those that run, then the others.
+func (s *server) runLogs(w http.ResponseWriter, r *http.Request) error {
+	id, err := parseRunID(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.readSteps(r.Context(), runQuery{Kind: runKind, ID: id, View: views[0]})
+	if err != nil {
+		return err
+	}
+	logs := &runLogs{runPage: p, Command: fmt.Sprintf("oarlock logs %d --tail %d", id, tailLines)}
+	if err := s.readTails(r.Context(), logs); err != nil {
+		return err
+	}
+	return s.render(w, r, "run_logs.html", page{Title: "Logs of " + p.title(), Nav: "runs", Data: logs, Crumbs: p.crumbs(crumb{"log", ""})})
+}
+
+func (s *server) readTails(ctx context.Context, logs *runLogs) error {
+	for _, states := range tailStates {
+		if !logs.hasTasks(states) {
+			continue
+		}
+		if len(logs.Tails) == queue.MaxLogTails {
+			logs.More = true
+			break
+		}
+		list, err := s.taskList(ctx, logs.runPage, queue.TaskQuery{Run: logs.Query.ID, States: states, Limit: tailTasks})
+		if err != nil {
+			return err
+		}
+		logs.add(list)
+	}
+	tasks := make([]queue.LogOf, len(logs.Tails))
+	for i := range logs.Tails {
+		tasks[i] = queue.LogOf{Step: logs.Tails[i].Step, Item: logs.Tails[i].Item}
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	windows, err := s.store.LogTails(ctx, logs.Query.ID, tasks, tailLines)
+	if err != nil {
+		return err
+	}
+	for i := range windows {
+		logs.Tails[i].Older = windows[i].Begin > 1
+		for k := range windows[i].Lines {
+			logs.Tails[i].Lines = append(logs.Tails[i].Lines, showLine(&windows[i].Lines[k], logQuery{}, nil))
+		}
+	}
+	return nil
+}
+
+// hasTasks reports whether a task of the run is in one of some states.
+func (l *runLogs) hasTasks(states []string) bool {
+	return slices.ContainsFunc(l.steps, func(t queue.StepSummary) bool {
+		return slices.ContainsFunc(states, func(state string) bool { return t.State == state || t.States[state] > 0 })
+	})
+}
+
+// add takes tasks that have begun and have a log of their own, as long as there is room.
+func (l *runLogs) add(list *taskList) {
+	l.More = l.More || list.Next != ""
+	for i := range list.Tasks {
+		task := &list.Tasks[i]
+		switch {
+		case !runview.HasLog(&task.Task) || task.Attempt == 0:
+		case len(l.Tails) == queue.MaxLogTails:
+			l.More = true
+		default:
+			q := runQuery{Kind: logKind, ID: l.Query.ID, Task: task.Link}
+			l.Tails = append(l.Tails, logTail{taskLine: *task, Path: q.address()})
+		}
+	}
+}
