@@ -3,7 +3,7 @@ export default async ({ open, page, world, expect, noSidewaysScroll }) => {
 	const run = `/runs/${world.Hostile}`
 	const item = `item=${encodeURIComponent(world.Texts[0])}`
 	const pages = ['', '?view=graph', '?view=tasks', '?view=events', '?view=params', '?step=tell', `?step=tell&${item}`, `?step=tell&${item}&tab=outputs`,
-		'?step=fail', '?step=fail&tab=attempts', '?step=fail&tab=definition', '?step=ask&tab=outputs', '?step=refuse', '/steps/all', '/steps/all/log', '/steps/fail/log',
+		'?step=fail', '?step=fail&tab=attempts', '?step=fail&tab=definition', '?step=ask&tab=outputs', '?step=refuse', '/steps/all', '/steps/all/log', '/steps/fail/log', '/log',
 		`/steps/tell/log?${item}`, `/steps/all/log?q=${encodeURIComponent('<')}`, `?view=tasks&find=${encodeURIComponent(world.Texts[5])}`]
 	for (const path of pages) {
 		await open(run + path)
