@@ -151,22 +151,7 @@ func (s *server) routes() http.Handler {
 	handle("/dags/{dag}/resume", s.dagOfForm)
 	post("/dags/{dag}/pause", s.pauseDAG)
 	post("/dags/{dag}/resume", s.resumeDAG)
-	handle("/queues", s.queues)
-	handle("/queues/{queue}", s.queue)
-	handle("/queues/{queue}/{form}", s.queueOfForm)
-	handle("/workers", s.workers)
-	handle("/workers/{worker}", s.worker)
-	handle("/workers/{worker}/drain", s.drainPage)
-	handle("/live/queues", s.liveQueues)
-	handle("/live/queues/{queue}", s.liveQueue)
-	handle("/live/workers", s.liveWorkers)
-	handle("/live/workers/{worker}", s.liveWorker)
-	handle("/doctor", s.doctor)
-	post("/doctor", s.examineNow)
-	s.post(mux, "/queues/{queue}/pause", s.pauseQueue)
-	s.post(mux, "/queues/{queue}/resume", s.resumeQueue)
-	s.post(mux, "/queues/{queue}/limits", s.limitQueue)
-	s.post(mux, "/workers/{worker}/drain", s.drainWorker)
+	s.fleetRoutes(handle, post)
 	s.scheduleRoutes(mux, handle)
 	s.routeAPI(mux)
 	handle("/jump", s.jump)
@@ -180,6 +165,26 @@ func (s *server) routes() http.Handler {
 		mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) { s.answerError(w, r, nothingHere(w, r)) })
 	}
 	return mux
+}
+
+// fleetRoutes has the pages of those who operate.
+func (s *server) fleetRoutes(handle func(string, func(http.ResponseWriter, *http.Request) error), post func(string, action)) {
+	handle("/queues", s.queues)
+	handle("/queues/{queue}", s.queue)
+	handle("/queues/{queue}/{form}", s.queueOfForm)
+	handle("/workers", s.workers)
+	handle("/workers/{worker}", s.worker)
+	handle("/workers/{worker}/drain", s.drainPage)
+	handle("/live/queues", s.liveQueues)
+	handle("/live/queues/{queue}", s.liveQueue)
+	handle("/live/workers", s.liveWorkers)
+	handle("/live/workers/{worker}", s.liveWorker)
+	handle("/doctor", s.doctor)
+	post("/doctor", s.examineNow)
+	post("/queues/{queue}/pause", s.pauseQueue)
+	post("/queues/{queue}/resume", s.resumeQueue)
+	post("/queues/{queue}/limits", s.limitQueue)
+	post("/workers/{worker}/drain", s.drainWorker)
 }
 
 func nothingHere(http.ResponseWriter, *http.Request) error {
