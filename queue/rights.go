@@ -16,6 +16,7 @@ type Rights struct {
 	Read   bool // see all runs, DAGs, queues and workers
 	Submit bool // ask for runs, and steer its own
 	Admin  bool // steer all runs, DAGs, queues and workers
+	Names  bool // say for whom it asks, see WithActor
 }
 
 // Steers reports whether the login may steer what owner has: a run that it submitted, a schedule. "" is nobody's own.

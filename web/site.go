@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/web/signin"
@@ -19,9 +22,11 @@ import (
 const (
 	sweepInterval   = 10 * time.Second // between two looks for sessions and accounts that are over
 	accountIdleTime = time.Minute      // that an account without sessions keeps its connections
+	readyInterval   = time.Second      // between two questions whether the database answers
+	programTime     = 15 * time.Minute // of one request without a session: a stream begins anew, and proves who asks
 	recheckInterval = time.Minute      // between two questions whether the database still takes a login
 	recheckTimeout  = 5 * time.Second
-	accountsMax     = 500
+	accountsMax     = 100 // of logins, each with up to three connections
 )
 
 // ErrWrongLogin says that the database takes no such name and password.
@@ -60,6 +65,8 @@ type Site struct {
 	handler  http.Handler
 	sessions *sessions
 	limits   *signin.Limiter
+	ready    cached[struct{}]
+	reads    atomic.Int64                       // of the file of passwords
 	proofs   kept[[sha256.Size]byte, time.Time] // names with passwords of programs that were right, and when
 
 	mu       sync.Mutex
@@ -134,6 +141,7 @@ func NewSite(o SiteOptions) (*Site, error) {
 	for role, login := range o.Logins {
 		s.addAccount(accountKey{role: role}, login)
 	}
+	s.ready.read, s.ready.interval, s.ready.timeout = func(ctx context.Context) (struct{}, error) { return struct{}{}, o.Ready(ctx) }, readyInterval, lookTimeout
 	s.handler = front.guard(s.routes())
 	ctx, stop := context.WithCancel(context.Background())
 	s.sweeping = stop
@@ -188,9 +196,7 @@ func (s *Site) routes() http.Handler {
 }
 
 func (s *Site) readyz(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), lookTimeout)
-	defer cancel()
-	if err := s.options.Ready(ctx); err != nil {
+	if _, err := s.ready.get(r.Context()); err != nil {
 		return sayLine(w, http.StatusServiceUnavailable, problemOf(err).message)
 	}
 	return sayLine(w, http.StatusOK, "ok")
@@ -209,6 +215,8 @@ func (s *Site) servePages(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if found.session != nil {
 		defer context.AfterFunc(found.session.over, cancel)() // a stream ends with its session
+	} else {
+		defer time.AfterFunc(programTime, cancel).Stop()
 	}
 	if found.user.Role != "" {
 		ctx = queue.WithActor(ctx, found.user.Name)
@@ -259,6 +267,9 @@ func (s *Site) isAPI(r *http.Request) bool {
 
 // acting is a person who is no login of the database: the login of the role acts for them.
 func (s *Site) acting(p signin.Person) (*identity, error) {
+	if !utf8.ValidString(p.Name) || strings.IndexFunc(p.Name, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }) < 0 {
+		return nil, signin.ErrNobody // records could not name them
+	}
 	role := s.options.Roles.Of(p)
 	account := s.account(accountKey{role: role})
 	if role == "" || account == nil {
@@ -293,8 +304,11 @@ func (s *Site) program(r *http.Request) (*identity, error) {
 	} else if account := s.account(accountKey{name: name, proof: proof}); account != nil {
 		return &identity{user: user{Name: name}, account: account}, nil
 	}
+	reads := s.reads.Load()
 	found, err := s.prove(r, name, password)
-	if err == nil {
+	if err != nil {
+		s.logSignIn(r, name, err)
+	} else if s.options.Passwords != nil && reads == s.reads.Load() {
 		s.proofs.put(proof, time.Now())
 	}
 	return found, err
@@ -409,6 +423,7 @@ func (s *Site) sweepOnce(now time.Time) {
 		case err != nil:
 			s.front.log.Warn("the file of passwords cannot be read: the old ones stay in force", "error", err)
 		case changed:
+			s.reads.Add(1) // before: whoever was proved by the old ones sees it
 			s.sessions.endWhere(func(*session) bool { return true })
 			s.proofs.clear()
 			s.front.log.Info("passwords were read again: everybody signs in anew")

@@ -55,8 +55,9 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{status: http.StatusBadRequest, message: "The form cannot be read.", hint: "Load its page again."}
 	}
 	d := loginData{Name: r.PostForm.Get("name"), To: safeBack(r.PostForm.Get("to"))}
+	reads := s.reads.Load()
 	found, err := s.prove(r, d.Name, r.PostForm.Get("password"))
-	s.logSignIn(w, r, d.Name, err)
+	s.logSignIn(r, d.Name, err)
 	switch {
 	case errors.Is(err, ErrWrongLogin):
 		d.Wrong = "There is no such name with this password."
@@ -66,24 +67,32 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 		d.Wrong = "Too many attempts. Wait a minute."
 		return s.showLogin(w, r, http.StatusTooManyRequests, d)
 	case err != nil:
-		return signInProblem(err)
+		return s.problem(r, err)
 	}
-	s.admit(w, r, found, d.To)
+	token := s.admit(w, r, found, d.To)
+	if reads != s.reads.Load() {
+		s.sessions.close(token) // the file may have another password by now
+	}
 	return nil
 }
 
 // admit opens a session, and goes where somebody wanted to. What the browser sent before is
 // worth nothing afterwards, so nobody else can know the new one.
-func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) {
+func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) (token string) {
 	s.release(found.account)
 	s.sessions.close(s.cookie(r, sessionCookie))
-	token := s.sessions.open(found.user, found.account.key)
+	lasts := sessionTime
+	if s.options.Provider != nil {
+		lasts = sessionIdleTime // what the provider says of somebody may change
+	}
+	token = s.sessions.open(found.user, found.account.key, lasts)
 	if token == "" {
 		s.front.answerError(w, r, signInProblem(errTooMany))
-		return
+		return ""
 	}
-	s.setCookie(w, sessionCookie, token, sessionTime)
+	s.setCookie(w, sessionCookie, token, lasts)
 	s.front.redirect(w, r, to)
+	return token
 }
 
 // logout ends the session. The form comes from a page of ours, or the guard has refused it.
@@ -133,13 +142,15 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || p.State == "" {
 		return &refusal{status: http.StatusBadRequest, message: "This browser has not begun to sign in here, or too long ago.", hint: "Sign in again."}
 	}
-	s.setCookie(w, attemptCookie, "", 0)
+	if r.URL.Query().Get("state") == p.State { // another one is no answer to this attempt, which may still come
+		s.setCookie(w, attemptCookie, "", 0)
+	}
 	person, err := s.options.Provider.Finish(r.Context(), r.URL.Query(), signin.Attempt{State: p.State, Nonce: p.Nonce, Verifier: p.Verifier})
 	var found *identity
 	if err == nil {
 		found, err = s.acting(person)
 	}
-	s.logSignIn(w, r, person.Name, err)
+	s.logSignIn(r, person.Name, err)
 	if err != nil {
 		return s.problem(r, err)
 	}
@@ -148,7 +159,7 @@ func (s *Site) callback(w http.ResponseWriter, r *http.Request) error {
 }
 
 // logSignIn says who signed in, or tried to.
-func (s *Site) logSignIn(w http.ResponseWriter, r *http.Request, name string, err error) {
+func (s *Site) logSignIn(r *http.Request, name string, err error) {
 	outcome := "signed in"
 	switch {
 	case errors.Is(err, errTooMany):
@@ -156,7 +167,7 @@ func (s *Site) logSignIn(w http.ResponseWriter, r *http.Request, name string, er
 	case err != nil:
 		outcome = "refused"
 	}
-	s.front.log.InfoContext(r.Context(), "sign-in", "request", w.Header().Get(requestIDHeader), "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome)
+	s.front.log.InfoContext(r.Context(), "sign-in", "name", runview.InlineText(name), "client", s.clientOf(r), "outcome", outcome, "error", err)
 }
 
 // turnAway answers a request of which it is not known who sends it, or who may nothing.
@@ -181,12 +192,13 @@ func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	s.front.answerError(w, r, p)
 }
 
-// problem is what is answered to somebody who does not get in. What the provider did wrong is for the log.
+// problem is what is answered to somebody who does not get in. What the provider or the database did wrong is for the log.
 func (s *Site) problem(r *http.Request, err error) *refusal {
-	if errors.Is(err, signin.ErrAway) {
-		s.front.log.WarnContext(r.Context(), "the provider does not answer", "error", err)
+	p := signInProblem(err)
+	if p.status >= http.StatusInternalServerError {
+		s.front.log.WarnContext(r.Context(), "nobody can sign in", "error", err)
 	}
-	return signInProblem(err)
+	return p
 }
 
 // signInProblem is what is answered to somebody who does not get in.

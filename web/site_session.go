@@ -13,6 +13,7 @@ const (
 	sessionIdleTime = 12 * time.Hour
 	sessionTime     = 7 * 24 * time.Hour
 	sessionsMax     = 10_000
+	sessionsOfOne   = 50 // person: the one that was used longest ago makes room
 )
 
 // session is one browser that somebody has signed in with. It is in memory only: a password that opened it is gone with the
@@ -20,7 +21,7 @@ const (
 type session struct {
 	user user
 	key  accountKey // of the account that answers it
-	made time.Time
+	ends time.Time
 	used time.Time       // guarded by sessions
 	over context.Context //nolint:containedctx // done when the session is over, which ends its requests
 	end  context.CancelFunc
@@ -35,18 +36,38 @@ type sessions struct {
 func newSessions() *sessions { return &sessions{all: map[[sha256.Size]byte]*session{}} }
 
 // open makes a session, and returns what its browser is to send; "" when there are too many.
-func (s *sessions) open(u user, key accountKey) string {
+func (s *sessions) open(u user, key accountKey, lasts time.Duration) string {
 	token, now := rand.Text(), time.Now()
-	opened := &session{user: u, key: key, made: now, used: now}
+	opened := &session{user: u, key: key, ends: now.Add(lasts), used: now}
 	opened.over, opened.end = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.makeRoomLocked(u)
 	if len(s.all) >= sessionsMax {
 		opened.end()
 		return ""
 	}
 	s.all[sha256.Sum256([]byte(token))] = opened
 	return token
+}
+
+// makeRoomLocked ends a session of somebody who has too many.
+func (s *sessions) makeRoomLocked(u user) {
+	var oldest *session
+	var at [sha256.Size]byte
+	count := 0
+	for key, one := range s.all {
+		if one.user.Name != u.Name || one.user.Role != u.Role {
+			continue
+		}
+		if count++; oldest == nil || one.used.Before(oldest.used) {
+			oldest, at = one, key
+		}
+	}
+	if count >= sessionsOfOne {
+		oldest.end()
+		delete(s.all, at)
+	}
 }
 
 // find returns the session of a token, nil for none.
@@ -65,7 +86,7 @@ func (s *sessions) find(token string) *session {
 }
 
 func (s *session) expired(now time.Time) bool {
-	return now.Sub(s.used) > sessionIdleTime || now.Sub(s.made) > sessionTime
+	return now.Sub(s.used) > sessionIdleTime || now.After(s.ends)
 }
 
 // close ends the session of a token.

@@ -270,8 +270,10 @@ func TestSite_SignsInAtAProvider(t *testing.T) {
 	wantTexts(t, b.send(t, "GET", "/runs").Body.String(), "ana@example.org, reader")
 	b.send(t, "POST", "/logout")
 	other := begin("/queues")
-	begin("/queues")
+	latest := begin("/queues")
 	wantAnswer(t, b.send(t, "GET", back(other)), http.StatusUnauthorized, "") // of another attempt, as an attacker would hand on
+	wantAnswer(t, b.send(t, "GET", back(latest)), http.StatusSeeOther, "/queues")
+	b.send(t, "POST", "/logout")
 	provider.Claims = map[string]any{"groups": []string{"sales"}}
 	w := b.send(t, "GET", back(begin("/queues")))
 	wantAnswer(t, w, http.StatusForbidden, "")
@@ -444,5 +446,48 @@ func TestSite_TellsNothingToWhoGuesses(t *testing.T) {
 	}
 	if got := ask("192.0.2.1:1", password); got != http.StatusOK {
 		t.Errorf("a program elsewhere is shut out: %d", got)
+	}
+}
+
+func TestSessions_MakeRoomForOthers(t *testing.T) {
+	t.Parallel()
+	s := newSessions()
+	first := s.open(user{Name: "eve"}, accountKey{}, sessionTime)
+	for range sessionsOfOne {
+		s.open(user{Name: "eve"}, accountKey{}, sessionTime)
+	}
+	if s.find(first) != nil || len(s.all) != sessionsOfOne {
+		t.Errorf("one person has %d sessions", len(s.all))
+	}
+	if s.find(s.open(user{Name: "ana"}, accountKey{}, -time.Second)) != nil {
+		t.Error("a session lasts for longer than it may")
+	}
+}
+
+func TestSite_AsksOnceWhetherItIsReady(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	b := setupSite(t, func(b *testBundle, o *SiteOptions) {
+		o.Connect = connectTo(b)
+		o.Ready = func(context.Context) error { asked++; return nil }
+	})
+	for range 20 {
+		wantAnswer(t, b.send(t, "GET", "/readyz"), http.StatusOK, "")
+	}
+	if asked > 10 { // once a second
+		t.Errorf("the database was asked %d times", asked)
+	}
+}
+
+func TestSite_RefusesNamesThatRecordsCannotShow(t *testing.T) {
+	t.Parallel()
+	b := setupSite(t, func(b *testBundle, o *SiteOptions) {
+		o.Proxy = &signin.Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserHeader: "X-Forwarded-User"}
+		o.Roles, o.Logins = signin.Roles{Reader: []string{"*"}}, map[signin.Role]Login{signin.Reader: {Store: openStore(t, b.db.Login(t, "oarlock_read"))}}
+	})
+	for name, want := range map[string]int{"ana": http.StatusOK, "Ána Ø": http.StatusOK, "\xff": http.StatusForbidden, "\u200b": http.StatusForbidden, "\u200e ": http.StatusForbidden} {
+		if w := request(t, b.site, "/runs", func(r *http.Request) { r.Header.Set("X-Forwarded-User", name) }); w.Code != want {
+			t.Errorf("%q: %d, want %d", name, w.Code, want)
+		}
 	}
 }

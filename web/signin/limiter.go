@@ -28,7 +28,7 @@ func NewLimiter() *Limiter {
 	return &Limiter{keys: map[limitedKey]*rate.Limiter{}, now: time.Now}
 }
 
-// Allow counts one attempt for each key, and reports whether all of them had one left. An attempt that turns out to be right is
+// Allow counts one attempt for each key, up to one that has none left, and reports whether all of them had one. An attempt that turns out to be right is
 // taken back by undo: it costs those nothing who share an address.
 func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	l.mu.Lock()
@@ -38,8 +38,8 @@ func (l *Limiter) Allow(keys ...string) (undo func(), ok bool) {
 	for _, key := range keys {
 		limit := l.keyLocked(sha256.Sum256([]byte(key)), now)
 		if limit.TokensAt(now) < 1 {
-			ok = false
-			continue
+			ok = false // what comes after it is not touched: whoever is refused shuts out no other name
+			break
 		}
 		counted = append(counted, limit.ReserveN(now, 1))
 	}

@@ -24,6 +24,7 @@ type Passwords struct {
 	hashes map[string][]byte
 	decoy  []byte    // what a password is compared with where there is no such name
 	at     time.Time // when the file was changed last, of what was read
+	size   int64     // of the file then
 }
 
 // ReadPasswords reads a file of passwords.
@@ -41,7 +42,7 @@ func (p *Passwords) Changed() (bool, error) {
 		return false, fmt.Errorf("read passwords: %w", err)
 	}
 	p.mu.Lock()
-	same := p.hashes != nil && info.ModTime().Equal(p.at)
+	same := p.hashes != nil && info.ModTime().Equal(p.at) && info.Size() == p.size
 	p.mu.Unlock()
 	if same {
 		return false, nil
@@ -61,7 +62,7 @@ func (p *Passwords) Changed() (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hashes, p.at = hashes, info.ModTime()
+	p.hashes, p.at, p.size = hashes, info.ModTime(), info.Size()
 	p.decoy = fmt.Appendf(nil, "$2a$%02d$%s", highest, strings.Repeat(".", 53)) // made up: to compute one takes as long as a Check
 	return true, nil
 }

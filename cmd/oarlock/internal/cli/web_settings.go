@@ -14,6 +14,7 @@ import (
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 	"github.com/oarlock-dev/oarlock/internal/pglink"
+	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/web"
 	"github.com/oarlock-dev/oarlock/web/signin"
 )
@@ -238,9 +239,31 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		o.Logins[role] = login
+		if err := e.checkLogin(ctx, role, name, login.Store); err != nil {
+			return err
+		}
 	}
 	if len(o.Logins) == 0 {
 		return lacksSetting("web_readers", "nobody would have a role, in web_readers, web_submitters or web_operators")
+	}
+	return nil
+}
+
+// checkLogin refuses a login that may more than its role, or too little to act for it.
+func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, store *queue.Store) error {
+	rights, err := store.Rights(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	want := map[signin.Role]queue.Rights{signin.Reader: {Read: true}, signin.Submitter: {Submit: true}, signin.Operator: {Read: true, Submit: true, Admin: true}}[role]
+	if rights.Read != want.Read || rights.Submit != want.Submit || rights.Admin != want.Admin {
+		return &failure{
+			kind: invalid, err: fmt.Errorf("%s: the login %s may more or less than a %s", setting, rights.Login, role),
+			hint: "grant it one role: oarlock_read to a reader, oarlock_submit to a submitter, oarlock_admin to an operator; and oarlock_web",
+		}
+	}
+	if !rights.Names {
+		e.log.Warn("records will not say who asked: GRANT oarlock_web TO the login", "setting", setting, "login", rights.Login)
 	}
 	return nil
 }

@@ -189,6 +189,28 @@ func TestWeb_SignsInWithALoginOfTheDatabase(t *testing.T) {
 	}
 }
 
+func TestWeb_RefusesALoginOfAnotherRole(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	db := pgtest.NewWithRoles(t)
+	e := testEnv()
+	said := &strings.Builder{}
+	e.Stdout, e.Stderr = io.Discard, said
+	variables := map[string]string{
+		"DATABASE_URL": db.URL, "OARLOCK_WEB_AUTH": "proxy", "OARLOCK_WEB_PROXIES": "127.0.0.1/32", "OARLOCK_WEB_READERS": "*",
+		"OARLOCK_WEB_READER_URL": db.Login(t, "oarlock_admin"),
+	}
+	e.Lookup = func(name string) (string, bool) {
+		text, ok := variables[name]
+		return text, ok
+	}
+	if code := run(t.Context(), e, []string{"web", "--listen", "127.0.0.1:0"}); code != int(exitInvalid) || !strings.Contains(said.String(), "may more or less than a reader") {
+		t.Errorf("%d: %s", code, said)
+	}
+}
+
 // A server that takes anybody's word for who they are would let everybody in as everybody.
 func TestAskedForPassword_RefusesAServerThatTrusts(t *testing.T) {
 	t.Parallel()
