@@ -24,6 +24,8 @@ import (
 type dagData struct {
 	*queue.DAGVersion
 
+	Description string
+
 	Path     string
 	Strip    strip
 	Graph    template.HTML // "": too many steps to draw
@@ -136,6 +138,7 @@ func (s *server) describe(data *dagData, step string) error {
 			return href, n.ID == step
 		}))
 	}
+	data.Description = def.Spec.Description
 	for i := range def.Spec.ParamDefs {
 		data.Params = append(data.Params, paramRowOf(&def.Spec.ParamDefs[i]))
 	}

@@ -263,7 +263,7 @@ func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, 
 		}
 	}
 	if !rights.Names {
-		e.log.Warn("records will not say who asked: GRANT oarlock_web TO the login", "setting", setting, "login", rights.Login)
+		e.log.Warn("records will not say who asked: grant oarlock_web to the login", "setting", setting, "login", rights.Login)
 	}
 	return nil
 }
