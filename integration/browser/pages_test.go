@@ -20,7 +20,7 @@ var (
 
 // byDay are scripts about what only a browser shows: streams, keys, logs that grow, pages without scripts, and one page of each kind
 // by the rules of accessibility.
-var byDay = strings.Fields("act approvals bulk dags hostile items live-away live-log live-takeover log run run-keys run-plain runs")
+var byDay = strings.Fields("act approvals bulk dags hostile items live-away live-log live-takeover log run run-keys run-plain runs signin")
 
 // What people do with the pages, each way to do it a script of tools/browser.
 func TestPages(t *testing.T) {
@@ -31,7 +31,8 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := serve(t, handler)
+	w.Person, w.Word = "ana@example.org", "a word of hers"
+	served := serve(t, besides(handler, signedSite(t, s.Store, w.Person, w.Word)))
 	w.Control = served.control(t, map[string]func() error{"swap": func() error { return s.swap(t) }})
 	folder := ""
 	if *pictures {

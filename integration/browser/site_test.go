@@ -7,11 +7,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/web"
+	"github.com/oarlock-dev/oarlock/web/signin"
 )
 
 // site serves the pages as `oarlock web` does, and counts streams. A second server, which browsers do not see, takes it down.
@@ -87,4 +93,44 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.streams.Add(-1)
 	}
 	s.handler.ServeHTTP(w, r)
+}
+
+const signedPath = basePath + "/signed"
+
+// signedSite has the same pages for a person who signs in, and operates.
+func signedSite(t *testing.T, store *queue.Store, person, word string) http.Handler {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(word), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "htpasswd")
+	if err := os.WriteFile(file, []byte(person+":"+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	passwords, err := signin.ReadPasswords(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := web.NewSite(web.SiteOptions{
+		Options: web.Options{Base: signedPath, Name: "prod", Log: slog.New(slog.DiscardHandler)}, Passwords: passwords,
+		Roles: signin.Roles{Operator: []string{person}}, Logins: map[signin.Role]web.Login{signin.Operator: {Store: store}},
+		Ready: func(context.Context) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(people.Close)
+	return people
+}
+
+// besides has the site answer below its path, and the pages everywhere else.
+func besides(pages, signed http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, signedPath+"/") {
+			signed.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }

@@ -57,6 +57,8 @@ type world struct {
 	Feeds     []feedRun // each for one script
 	Control   string    // where scripts ask for what is in site.control
 	Pictures  string    // the folder that pictures go to
+	Person    string    // who may sign in below /signed
+	Word      string    // by what password
 }
 
 // feedRun is a run that goes on, and writes what a script writes to its pipe.
