@@ -377,9 +377,9 @@ func TestAPI_IsBoundedInAll(t *testing.T) {
 		at + "/steps/scan": 1, at + "/steps/scan/log": 4, "/dags": 1, "/queues": 1, "/workers": 1, "/stats": 2, "/stats?dag=gallery": 3,
 	} {
 		b.get(t, apiRoot+path) // the version of the DAG is read once
-		sent.take()
+		sent.Take()
 		w := b.get(t, apiRoot+path)
-		if asked := sent.take(); w.Code != http.StatusOK || len(asked) > most || len(asked) == 0 {
+		if asked := sent.Take(); w.Code != http.StatusOK || len(asked) > most || len(asked) == 0 {
 			t.Errorf("%s: %d costs %d statements, at most %d: %s", path, w.Code, len(asked), most, strings.Join(asked, ", "))
 		}
 	}

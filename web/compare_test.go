@@ -108,7 +108,7 @@ func TestCompare_IsBounded(t *testing.T) {
 	other := b.ended(t, run, 1, 90, "succeeded", "")
 	sent := b.count(t)
 	page := b.page(t, comparePath(run, other), http.StatusOK)
-	if asked := sent.take(); len(asked) > 6 {
+	if asked := sent.Take(); len(asked) > 6 {
 		t.Errorf("%d statements: %s", len(asked), strings.Join(asked, ", "))
 	}
 	wantTexts(t, page, "400 more steps, which differ less.", "b10 was")

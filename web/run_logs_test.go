@@ -31,7 +31,7 @@ func TestRunLogs_AreBounded(t *testing.T) {
 	for dag, run := range map[string]queue.RunID{"gallery": b.gallery(t, 2_000), "broad": b.broad(t)} {
 		sent := b.count(t)
 		page := b.page(t, runPath(run)+"/log", http.StatusOK)
-		if asked := sent.take(); len(asked) > 5 {
+		if asked := sent.Take(); len(asked) > 5 {
 			t.Errorf("%s: %d statements: %s", dag, len(asked), strings.Join(asked, ", "))
 		}
 		if n := strings.Count(page, "<h2 data-row>"); n != queue.MaxLogTails {

@@ -8,14 +8,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -27,44 +24,11 @@ const (
 	maxPage     = 400 << 10
 )
 
-// statements are the names of those that a store sent.
-type statements struct {
-	mu   sync.Mutex
-	sent []string
-}
-
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name, _, _ := strings.Cut(strings.TrimPrefix(q.SQL, "/* oarlock "), " */")
-	s.sent = append(s.sent, name)
-	return ctx
-}
-
-func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (s *statements) take() (sent []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sent, s.sent = s.sent, nil
-	return sent
-}
-
 // count has the pages read through a store whose statements are counted. What the frame shows of the cluster is read once in two
 // seconds for all viewers: it is left out.
-func (b *testBundle) count(t *testing.T) *statements {
+func (b *testBundle) count(t *testing.T) *pgtest.Statements {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(b.db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent := &statements{}
-	config.ConnConfig.Tracer = sent
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool, sent := pgtest.Counted(t, b.db.URL)
 	store, err := queue.Open(t.Context(), queue.Config{Pool: pool})
 	if err != nil {
 		t.Fatal(err)
@@ -194,9 +158,9 @@ func TestPages_AreBoundedInAll(t *testing.T) {
 	}
 	for path, most := range paths {
 		b.page(t, path, http.StatusOK) // the version of the DAG is read once
-		sent.take()
+		sent.Take()
 		page := b.page(t, path, http.StatusOK)
-		if asked := sent.take(); len(asked) > most || len(asked) == 0 {
+		if asked := sent.Take(); len(asked) > most || len(asked) == 0 {
 			t.Errorf("%s costs %d statements, at most %d: %s", path, len(asked), most, strings.Join(asked, ", "))
 		}
 		elements := len(elementText.FindAllString(page, -1))
@@ -237,9 +201,9 @@ func TestEvents_CostOneStatementMoreForItems(t *testing.T) {
 	for _, item := range []string{"", "&item=part-1"} {
 		path := fmt.Sprintf("/runs/%d?view=events&step=resize%s", run, item)
 		b.page(t, path, http.StatusOK)
-		sent.take()
+		sent.Take()
 		page := b.page(t, path, http.StatusOK)
-		if asked := sent.take(); len(asked) != 6 {
+		if asked := sent.Take(); len(asked) != 6 {
 			t.Errorf("%s: %s", path, strings.Join(asked, ", "))
 		}
 		wantTexts(t, page, "resize/part-1 failed: exit status 1", "scan attempt 20 failed")

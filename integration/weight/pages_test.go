@@ -2,7 +2,6 @@ package weight
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,13 +10,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 	"github.com/oarlock-dev/oarlock/web"
 )
@@ -34,50 +30,16 @@ const (
 	searchPieces  = 100 // statements of a search, which looks through 64 MB
 )
 
-// statements counts those that a store sends.
-type statements struct {
-	mu   sync.Mutex
-	sent []string
-}
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name, _, _ := strings.Cut(strings.TrimPrefix(q.SQL, "/* oarlock "), " */")
-	s.sent = append(s.sent, name)
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (s *statements) take() (sent []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sent, s.sent = s.sent, nil
-	return sent
-}
-
 // reader loads pages as a login of role oarlock_read sees them.
 type reader struct {
 	handler http.Handler
-	sent    *statements
+	sent    *pgtest.Statements
 }
 
 func (b *testBundle) reader(t *testing.T) *reader {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(b.db.Login(t, "oarlock_read"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &reader{sent: &statements{}}
-	config.ConnConfig.Tracer = r.sent
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool, sent := pgtest.Counted(t, b.db.Login(t, "oarlock_read"))
+	r := &reader{sent: sent}
 	store, err := queue.Open(t.Context(), queue.Config{Pool: pool})
 	if err != nil {
 		t.Fatal(err)
@@ -101,10 +63,10 @@ func (r *reader) load(t *testing.T, path string) load {
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 	request.Host = "localhost"
 	answer := httptest.NewRecorder()
-	r.sent.take()
+	r.sent.Take()
 	begun := time.Now()
 	r.handler.ServeHTTP(answer, request)
-	l := load{took: time.Since(begun), sent: r.sent.take()}
+	l := load{took: time.Since(begun), sent: r.sent.Take()}
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.Code != http.StatusOK {
 		t.Fatalf("%s: %d, %v\n%s", path, answer.Code, err, body)
