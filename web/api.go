@@ -30,7 +30,7 @@ var apiDocument []byte
 type apiRoute struct {
 	method, path string
 	query        []string // names that the query may have
-	do           func(http.ResponseWriter, *http.Request) error
+	do           pageFunc
 }
 
 // apiList answers with a part of a list.
@@ -63,13 +63,7 @@ func (s *server) apiRoutes() []apiRoute {
 
 // routeAPI serves the interface for programs. Whatever else is asked for below its prefix is answered in its words, too.
 func (s *server) routeAPI(mux *http.ServeMux) {
-	handle := func(method, path string, do func(http.ResponseWriter, *http.Request) error) {
-		mux.HandleFunc(method+" "+s.options.Base+path, func(w http.ResponseWriter, r *http.Request) {
-			if err := do(w, r); err != nil {
-				s.answerError(w, r, err)
-			}
-		})
-	}
+	handle := func(method, path string, do pageFunc) { s.handle(mux, method, path, do) }
 	methods := map[string][]string{}
 	for _, route := range s.apiRoutes() {
 		methods[route.path] = append(methods[route.path], route.method)
@@ -165,7 +159,7 @@ func answerJSON(w http.ResponseWriter, status int, v any) error {
 }
 
 // apiAct serves what changes something. A form of another site cannot send JSON, so that it is refused here as well as by the guard.
-func (s *server) apiAct(do func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+func (s *server) apiAct(do pageFunc) pageFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		err := s.mayAct(r)
 		if err == nil {

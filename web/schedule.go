@@ -21,7 +21,7 @@ const (
 )
 
 // scheduleRoutes are those of schedules and backfills.
-func (s *server) scheduleRoutes(mux *http.ServeMux, handle func(string, func(http.ResponseWriter, *http.Request) error)) {
+func (s *server) scheduleRoutes(handle func(string, pageFunc), post func(string, action)) {
 	const one = "/schedules/{dag}/{name}"
 	handle("/schedules", s.schedules)
 	handle("/live/schedules", s.liveSchedules)
@@ -30,11 +30,11 @@ func (s *server) scheduleRoutes(mux *http.ServeMux, handle func(string, func(htt
 	handle(one+"/trigger", s.triggerPage)
 	handle(one+"/drop", s.dropPage)
 	handle(one+"/backfill", s.backfillPage)
-	s.post(mux, one+"/pause", s.pauseSchedule)
-	s.post(mux, one+"/resume", s.resumeSchedule)
-	s.post(mux, one+"/trigger", s.triggerSchedule)
-	s.post(mux, one+"/drop", s.dropSchedule)
-	s.post(mux, one+"/backfill", s.makeBackfill)
+	post(one+"/pause", s.pauseSchedule)
+	post(one+"/resume", s.resumeSchedule)
+	post(one+"/trigger", s.triggerSchedule)
+	post(one+"/drop", s.dropSchedule)
+	post(one+"/backfill", s.makeBackfill)
 }
 
 // scheduleKey names a schedule in a URL. Without an owner it is the file's, else the login's, else another's.

@@ -107,16 +107,22 @@ func (s *server) prepare() {
 	s.hub = newHub()
 }
 
+// pageFunc answers a request, or says why it does not.
+type pageFunc func(http.ResponseWriter, *http.Request) error
+
+// handle serves a path below the base.
+func (s *server) handle(mux *http.ServeMux, method, path string, page pageFunc) {
+	mux.HandleFunc(method+" "+s.options.Base+path, func(w http.ResponseWriter, r *http.Request) {
+		if err := page(w, r); err != nil {
+			s.answerError(w, r, err)
+		}
+	})
+}
+
 // routes has a line for each page.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(route string, page func(http.ResponseWriter, *http.Request) error) {
-		mux.HandleFunc("GET "+s.options.Base+route, func(w http.ResponseWriter, r *http.Request) {
-			if err := page(w, r); err != nil {
-				s.answerError(w, r, err)
-			}
-		})
-	}
+	handle := func(path string, page pageFunc) { s.handle(mux, http.MethodGet, path, page) }
 	post := func(route string, do action) { s.post(mux, route, do) }
 	handle("/{$}", s.home)
 	handle("/runs", s.runs)
@@ -152,7 +158,7 @@ func (s *server) routes() http.Handler {
 	post("/dags/{dag}/pause", s.pauseDAG)
 	post("/dags/{dag}/resume", s.resumeDAG)
 	s.fleetRoutes(handle, post)
-	s.scheduleRoutes(mux, handle)
+	s.scheduleRoutes(handle, post)
 	s.routeAPI(mux)
 	handle("/jump", s.jump)
 	handle("/theme", s.theme)
@@ -168,7 +174,7 @@ func (s *server) routes() http.Handler {
 }
 
 // fleetRoutes has the pages of those who operate.
-func (s *server) fleetRoutes(handle func(string, func(http.ResponseWriter, *http.Request) error), post func(string, action)) {
+func (s *server) fleetRoutes(handle func(string, pageFunc), post func(string, action)) {
 	handle("/queues", s.queues)
 	handle("/queues/{queue}", s.queue)
 	handle("/queues/{queue}/{form}", s.queueOfForm)

@@ -174,23 +174,16 @@ func (s *Site) closeAccount(a *account) {
 // routes has what is open to everybody, and before all else who it is that asks.
 func (s *Site) routes() http.Handler {
 	mux := http.NewServeMux()
-	base := s.options.Base
-	open := func(route string, page func(http.ResponseWriter, *http.Request) error) {
-		mux.HandleFunc(route[:strings.Index(route, " ")+1]+base+route[strings.Index(route, " ")+1:], func(w http.ResponseWriter, r *http.Request) {
-			if err := page(w, r); err != nil {
-				s.front.answerError(w, r, err)
-			}
-		})
-	}
-	open("GET /livez", s.front.livez)
-	open("GET /readyz", s.readyz)
-	open("GET /asset/{hash}/{name}", s.front.asset)
-	open("GET /theme", s.front.theme)
-	open("GET /login", s.loginPage)
-	open("POST /login", s.login)
-	open("GET /login/begin", s.begin)
-	open("GET /login/callback", s.callback)
-	open("POST /logout", s.logout)
+	open := func(method, path string, page pageFunc) { s.front.handle(mux, method, path, page) }
+	open(http.MethodGet, "/livez", s.front.livez)
+	open(http.MethodGet, "/readyz", s.readyz)
+	open(http.MethodGet, "/asset/{hash}/{name}", s.front.asset)
+	open(http.MethodGet, "/theme", s.front.theme)
+	open(http.MethodGet, "/login", s.loginPage)
+	open(http.MethodPost, "/login", s.login)
+	open(http.MethodGet, "/login/begin", s.begin)
+	open(http.MethodGet, "/login/callback", s.callback)
+	open(http.MethodPost, "/logout", s.logout)
 	mux.HandleFunc("/", s.servePages)
 	return mux
 }
@@ -234,7 +227,6 @@ type identity struct {
 // Why a request is not answered.
 var (
 	errSignIn  = errors.New("nobody has signed in")
-	errNoRole  = errors.New("this name has no role here")
 	errTooMany = errors.New("too many attempts")
 )
 
@@ -247,7 +239,7 @@ func (s *Site) identify(r *http.Request) (*identity, error) {
 		}
 		return s.acting(person)
 	}
-	if s.isAPI(r) && r.Header.Get("Authorization") != "" {
+	if s.front.isAPI(r) && r.Header.Get("Authorization") != "" {
 		return s.program(r)
 	}
 	session := s.sessions.find(s.cookie(r, sessionCookie))
@@ -259,10 +251,6 @@ func (s *Site) identify(r *http.Request) (*identity, error) {
 		return nil, errSignIn
 	}
 	return &identity{user: session.user, account: account, session: session}, nil
-}
-
-func (s *Site) isAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, s.options.Base+"/api/")
 }
 
 // acting is a person who is no login of the database: the login of the role acts for them.
@@ -281,8 +269,7 @@ func (s *Site) acting(p signin.Person) (*identity, error) {
 // noRoleError is a person who has proved who they are, and may nothing here.
 type noRoleError struct{ name string }
 
-func (e *noRoleError) Error() string   { return errNoRole.Error() }
-func (e *noRoleError) Is(t error) bool { return t == errNoRole }
+func (e *noRoleError) Error() string { return "this name has no role here" }
 
 // program identifies a request of a program, which has a name and password or a token in each of its requests.
 func (s *Site) program(r *http.Request) (*identity, error) {

@@ -76,8 +76,8 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// admit opens a session, and goes where somebody wanted to. What the browser sent before is
-// worth nothing afterwards, so nobody else can know the new one.
+// admit opens a session, and leads to the page that was asked for. What the browser sent before is worth nothing afterwards, so
+// nobody else can know the new token.
 func (s *Site) admit(w http.ResponseWriter, r *http.Request, found *identity, to string) (token string) {
 	s.release(found.account)
 	s.sessions.close(s.cookie(r, sessionCookie))
@@ -172,14 +172,14 @@ func (s *Site) logSignIn(r *http.Request, name string, err error) {
 
 // turnAway answers a request of which it is not known who sends it, or who may nothing.
 func (s *Site) turnAway(w http.ResponseWriter, r *http.Request, err error) {
-	page := r.Method == http.MethodGet && !s.isAPI(r) && !strings.HasPrefix(r.URL.Path, s.options.Base+"/live/")
+	page := r.Method == http.MethodGet && !s.front.isAPI(r) && !strings.HasPrefix(r.URL.Path, s.options.Base+"/live/")
 	if page && errors.Is(err, errSignIn) {
 		to, _ := withQuery("/login", "to", s.front.here(r))
 		s.front.redirect(w, r, to)
 		return
 	}
 	p := s.problem(r, err)
-	if s.isAPI(r) && p.status == http.StatusUnauthorized {
+	if s.front.isAPI(r) && p.status == http.StatusUnauthorized {
 		scheme := `Basic realm="Oarlock", charset="UTF-8"`
 		if s.options.Provider != nil {
 			scheme = `Bearer realm="Oarlock"`

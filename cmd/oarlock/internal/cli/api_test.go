@@ -101,7 +101,7 @@ func statsAgree(t *testing.T, e Env, pages http.Handler) {
 	}
 }
 
-// sayOf is what a command prints, and of one that failed why.
+// sayOf returns what a command printed: its answer, or the error of a command that failed.
 func sayOf(got invocation) string {
 	if got.exit == exitOK {
 		return got.stdout

@@ -181,13 +181,10 @@ func (e *env) databaseName(link *pgx.ConnConfig) string {
 
 // loopbackAddress refuses an address that other machines reach, because nobody signs in.
 func loopbackAddress(given string) (string, error) {
-	host, port, err := net.SplitHostPort(given)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
-	}
+	host, port, err := splitAddress(given)
 	switch {
 	case err != nil:
-		return "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "like " + webListen}
+		return "", err
 	case host == "":
 		host = "127.0.0.1"
 	case !web.IsLoopback(host):
@@ -197,6 +194,18 @@ func loopbackAddress(given string) (string, error) {
 		}
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// splitAddress refuses what is no HOST:PORT.
+func splitAddress(given string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(given)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
+	if err != nil {
+		return "", "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "like " + webListen}
+	}
+	return host, port, nil
 }
 
 // listenNear listens at an address, or at another port of its host where that one is taken.

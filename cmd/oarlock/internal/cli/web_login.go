@@ -19,22 +19,23 @@ import (
 )
 
 const (
-	loginConns  = 2 // of one login's pages, besides the one that follows runs
+	loginConns  = 2 // connections of a login's pages, besides the one that listens
 	asksForWord = "scram-sha-256,md5,password"
 	wrongLogin  = "28" // begins the codes of a refused login
 )
 
 // openLogin opens the store of a login of the database, and what examines the database for it.
-func (e *env) openLogin(ctx context.Context, address string) (web.Login, error) {
-	store, err := queue.Open(ctx, queue.Config{URL: address, OwnSchema: true})
+func (e *env) openLogin(ctx context.Context, c queue.Config) (web.Login, error) {
+	c.OwnSchema = true
+	store, err := queue.Open(ctx, c)
 	if err != nil {
 		return web.Login{}, err
 	}
-	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) }}, nil
+	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, c.URL) }}, nil
 }
 
-// connectLogin opens the store of a login whose password somebody gave. The server has to ask for it: one that trusts an address
-// would take any.
+// connectLogin opens the store of a login whose password somebody gave. Postgres has to ask for the password: a server that trusts
+// the address of this program would take any.
 func (e *env) connectLogin(ctx context.Context, name, password string) (web.Login, error) {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -47,14 +48,9 @@ func (e *env) connectLogin(ctx context.Context, name, password string) (web.Logi
 	if err := askedForPassword(ctx, address); err != nil {
 		return web.Login{}, err
 	}
-	store, err := queue.Open(ctx, queue.Config{URL: address, OwnSchema: true, MaxConns: loginConns})
-	if err != nil {
-		return web.Login{}, err
-	}
-	return web.Login{
-		Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, address) },
-		Check: func(ctx context.Context) error { return askedForPassword(ctx, address) },
-	}, nil
+	login, err := e.openLogin(ctx, queue.Config{URL: address, MaxConns: loginConns})
+	login.Check = func(ctx context.Context) error { return askedForPassword(ctx, address) }
+	return login, err
 }
 
 // askedForPassword connects once, and wants the server to check the password.
@@ -65,13 +61,19 @@ func askedForPassword(ctx context.Context, address string) error {
 	}
 	config.RequireAuth = asksForWord
 	conn, err := pgconn.ConnectConfig(ctx, config)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(refused.Code, wrongLogin) {
+	if isWrongLogin(err) {
 		return web.ErrWrongLogin
 	}
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	return conn.Close(ctx)
+}
+
+// isWrongLogin reports whether the database answered that it takes no such name or password.
+func isWrongLogin(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && strings.HasPrefix(refused.Code, wrongLogin)
 }
 
 // asLogin is an address with another name and password.
@@ -99,7 +101,7 @@ func (e *env) ready(ctx context.Context) error {
 		return err
 	}
 	conn, err := pgconn.Connect(ctx, address)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(refused.Code, wrongLogin) {
+	if isWrongLogin(err) {
 		return nil
 	}
 	if err != nil {

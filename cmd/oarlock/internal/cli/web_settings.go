@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
@@ -33,7 +32,7 @@ func webKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "web_listen", Flag: "--listen", Default: webListen, Usage: "serve at `HOST:PORT`; a loopback address unless people sign in"},
 		{Name: "web_auth", Flag: "--auth", Default: authNone, Allowed: []string{authNone, authPostgres, authPassword, authProxy, authOpenID}, Usage: "have people sign in by `METHOD`"},
-		{Name: "web_url", Flag: "--url", Check: aSite, Usage: "browsers reach the pages at `URL`, whose path stands before all others"},
+		{Name: "web_url", Flag: "--url", Check: aSite, Usage: "`URL` that browsers open; its path is put before those of all pages"},
 		{Name: "web_read_only", Flag: "--read-only", Default: "false", Allowed: []string{"true", "false"}, Usage: "offer and take no action"},
 		{Name: "web_readers", Shape: config.List, Usage: "who sees everything: names, group:NAME, or * for all that sign in"},
 		{Name: "web_submitters", Shape: config.List, Usage: "who asks for runs"},
@@ -129,14 +128,8 @@ func (p *webPlan) isSecure() bool {
 
 // anyAddress checks an address to listen at.
 func anyAddress(given string) (string, error) {
-	host, port, err := net.SplitHostPort(given)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
-	}
-	if err != nil {
-		return "", &usageError{msg: fmt.Sprintf("--listen: %q is not HOST:PORT", given), hint: "like " + webListen}
-	}
-	return net.JoinHostPort(host, port), nil
+	host, port, err := splitAddress(given)
+	return net.JoinHostPort(host, port), err
 }
 
 // webTLS is nil for http. The certificate is read anew when its file changes.
@@ -148,19 +141,11 @@ func (e *env) webTLS() (*tls.Config, error) {
 	if cert == "" || key == "" {
 		return nil, &usageError{msg: "web_tls_cert and web_tls_key are given together or not at all"}
 	}
-	pair := &reloadedPair{cert: e.path(cert), key: e.path(key), log: e.log}
+	pair := &reloadedPair{cert: e.absolute(cert), key: e.absolute(key), log: e.log}
 	if _, err := pair.get(nil); err != nil {
 		return nil, &failure{kind: invalid, err: err, hint: "web_tls_cert and web_tls_key name files in PEM that this user may read"}
 	}
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
-}
-
-// path is a file that a setting names.
-func (e *env) path(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(e.Dir, name)
 }
 
 // signIn fills in how people prove who they are, and which login acts for them.
@@ -177,7 +162,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 		if file == "" {
 			return lacksSetting("web_htpasswd", "the file of names and passwords")
 		}
-		passwords, err := signin.ReadPasswords(e.path(file))
+		passwords, err := signin.ReadPasswords(e.absolute(file))
 		if err != nil {
 			return &failure{kind: invalid, err: err}
 		}
@@ -205,17 +190,17 @@ func (e *env) openID(p *webPlan, o *web.SiteOptions) error {
 			return lacksSetting(name, "without it the provider is not known, or does not know these pages")
 		}
 	}
-	secret, err := os.ReadFile(e.path(e.settings.Text("web_oidc_secret_file")))
+	secret, err := os.ReadFile(e.absolute(e.settings.Text("web_oidc_secret_file")))
 	if err != nil {
 		return &failure{kind: invalid, err: fmt.Errorf("read the provider's secret: %w", err)}
 	}
-	scopes := e.settings.Value("web_oidc_scopes").Items
-	if scopes == nil {
-		scopes = []string{"email", "profile"}
+	scopes := e.settings.Value("web_oidc_scopes")
+	if scopes.Items == nil {
+		scopes.Items = scopes.Key.Implied
 	}
 	o.Provider = signin.NewProvider(signin.ProviderConfig{
 		Issuer: e.settings.Text("web_oidc_issuer"), ClientID: e.settings.Text("web_oidc_client"), ClientSecret: strings.TrimSpace(string(secret)),
-		Callback: strings.TrimSuffix(p.url.String(), "/") + "/login/callback", Scopes: scopes,
+		Callback: strings.TrimSuffix(p.url.String(), "/") + "/login/callback", Scopes: scopes.Items,
 		NameClaim: e.settings.Text("web_oidc_name"), GroupsClaim: e.settings.Text("web_oidc_groups"),
 	})
 	return nil
@@ -234,7 +219,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 		if address == "" {
 			return lacksSetting(name, "the login of the database that acts for the people of web_"+string(role)+"s")
 		}
-		login, err := e.openLogin(ctx, address)
+		login, err := e.openLogin(ctx, queue.Config{URL: address})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
