@@ -11,13 +11,36 @@ import (
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
 
-// The schema versions this binary works with, both included.
+// The schema versions this binary works with, both included. It also works with newer ones that say so: see Schema.
 const (
 	MinVersion int64 = 16
 	MaxVersion int64 = 16
 )
 
 const upCommand = "oarlock migrate up"
+
+// Schema is what a database has of Oarlock's schema; zero without any.
+type Schema struct {
+	Version int64 // the newest migration that is applied
+
+	// ProgramsFrom is the oldest MaxVersion of the programs that work with it. Only the newer program that migrated knows: it
+	// changed nothing that those use.
+	ProgramsFrom int64
+}
+
+// Newer reports whether only a newer binary knows the schema.
+func (s Schema) Newer() bool { return s.Version > MaxVersion }
+
+// Check says with a *VersionError that the schema is too old or too new for this binary.
+func (s Schema) Check() error {
+	switch {
+	case s.Version < MinVersion:
+		return &VersionError{Have: s.Version, Min: MinVersion, Max: MaxVersion, Command: upCommand}
+	case s.Newer() && s.ProgramsFrom > MaxVersion:
+		return &VersionError{Have: s.Version, Min: MinVersion, Max: MaxVersion}
+	}
+	return nil
+}
 
 // VersionError says that this binary and the database do not fit together, and what to do.
 type VersionError struct {
@@ -49,25 +72,23 @@ type RowQuerier interface {
 
 var versionSQL = statement.Named("migrate/version")
 
-// Check says with a *VersionError that the database is too old or too new for this binary. In a transaction that it
-// is given, a database without Oarlock makes it fail. It takes one round trip, and leaves nothing behind in the session.
+// Check says with a *VersionError that the database is too old or too new for this binary; see Look.
 func Check(ctx context.Context, db RowQuerier) error {
-	var version int64
-	err := db.QueryRow(ctx, versionSQL, pgx.QueryExecModeExec).Scan(&version)
-	if err != nil && !isUndefined(err) {
-		return fmt.Errorf("read the schema version: %w", err)
+	schema, err := Look(ctx, db)
+	if err != nil {
+		return err
 	}
-	return checkVersion(version)
+	return schema.Check()
 }
 
-func checkVersion(version int64) error {
-	switch {
-	case version < MinVersion:
-		return &VersionError{Have: version, Min: MinVersion, Max: MaxVersion, Command: upCommand}
-	case version > MaxVersion:
-		return &VersionError{Have: version, Min: MinVersion, Max: MaxVersion}
+// Look reads which schema the database has. In a transaction that it is given, a database without Oarlock makes it fail. It takes one
+// round trip, and leaves nothing behind in the session.
+func Look(ctx context.Context, db RowQuerier) (schema Schema, err error) {
+	err = db.QueryRow(ctx, versionSQL, pgx.QueryExecModeExec).Scan(&schema.Version, &schema.ProgramsFrom)
+	if err != nil && !isUndefined(err) {
+		return Schema{}, fmt.Errorf("read the schema version: %w", err)
 	}
-	return nil
+	return schema, nil
 }
 
 // isUndefined recognises a database without a history: never migrated, or taken down.

@@ -41,25 +41,22 @@ func (d *database) close() { _ = d.db.Close() }
 
 func (d *database) session() *session { return &session{database: d} }
 
-// version is the newest one applied, 0 without Oarlock.
-func (d *database) version(ctx context.Context) (int64, error) {
-	var version int64
-	err := d.db.QueryRowContext(ctx, versionSQL).Scan(&version)
+// schema is what is applied; zero without Oarlock.
+func (d *database) schema(ctx context.Context) (schema Schema, err error) {
+	err = d.db.QueryRowContext(ctx, versionSQL).Scan(&schema.Version, &schema.ProgramsFrom)
 	if err != nil && !isUndefined(err) {
-		return 0, fmt.Errorf("read the schema version: %w", err)
+		return Schema{}, fmt.Errorf("read the schema version: %w", err)
 	}
-	return version, nil
+	return schema, nil
 }
 
-func (d *database) refuseNewer(ctx context.Context) error {
-	version, err := d.version(ctx)
-	if err != nil {
-		return err
+// knownSchema is schema, and fails where a newer binary migrated: this one may work with what is there, and must not change it.
+func (d *database) knownSchema(ctx context.Context) (Schema, error) {
+	schema, err := d.schema(ctx)
+	if err == nil && schema.Newer() {
+		err = &VersionError{Have: schema.Version, Min: MinVersion, Max: MaxVersion}
 	}
-	if version > MaxVersion {
-		return checkVersion(version)
-	}
-	return nil
+	return schema, err
 }
 
 // Version returns the newest version that is applied, 0 in a database without Oarlock. It changes nothing.
@@ -69,14 +66,16 @@ func Version(ctx context.Context, url string, opts ...Option) (int64, error) {
 		return 0, err
 	}
 	defer d.close()
-	return d.version(ctx)
+	schema, err := d.schema(ctx)
+	return schema.Version, err
 }
 
 // Entry is one line of the schema history: what this binary knows, and what the database has.
 type Entry struct {
-	Version   int64
-	Name      string    // "unknown" for a version that only a newer binary knows
-	AppliedAt time.Time // zero while pending
+	Version      int64
+	ProgramsFrom int64     // see Schema
+	Name         string    // "unknown" for a version that only a newer binary knows
+	AppliedAt    time.Time // zero while pending
 }
 
 // Pending says that Up would apply it.
@@ -95,17 +94,17 @@ func Status(ctx context.Context, url string, opts ...Option) ([]Entry, error) {
 	}
 	entries := map[int64]Entry{}
 	for version, name := range names {
-		entries[version] = Entry{Version: version, Name: name}
+		entries[version] = Entry{Version: version, ProgramsFrom: programsFrom[version], Name: name}
 	}
 	for _, row := range applied {
-		entries[row.version] = Entry{Version: row.version, Name: nameOf(row.version), AppliedAt: row.appliedAt}
+		entries[row.version] = Entry{Version: row.version, ProgramsFrom: row.programsFrom, Name: nameOf(row.version), AppliedAt: row.appliedAt}
 	}
 	return slices.SortedFunc(maps.Values(entries), func(a, b Entry) int { return int(a.Version - b.Version) }), nil
 }
 
 type historyRow struct {
-	version   int64
-	appliedAt time.Time
+	version, programsFrom int64
+	appliedAt             time.Time
 }
 
 var historySQL = statement.Named("migrate/history")
@@ -126,7 +125,7 @@ func history(ctx context.Context, db querier) (applied []historyRow, err error) 
 	defer rows.Close()
 	for rows.Next() {
 		var row historyRow
-		if err := rows.Scan(&row.version, &row.appliedAt); err != nil {
+		if err := rows.Scan(&row.version, &row.programsFrom, &row.appliedAt); err != nil {
 			return nil, fmt.Errorf("read the schema history: %w", err)
 		}
 		applied = append(applied, row)

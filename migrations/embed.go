@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -27,23 +29,36 @@ func setupSQL(name string) string {
 	return string(text)
 }
 
-var names = listNames()
+// names and programsFrom tell of every migration by version: the files, and what is written in Go.
+var names, programsFrom = listMigrations()
 
-// listNames names every migration by version: the files, and what is written in Go.
-func listNames() map[int64]string {
+// kept is the line of a migration that changes nothing that programs of this schema version and newer use: they go on while it is
+// applied, and after it. Without that line only programs that know the migration work with the schema.
+var kept = regexp.MustCompile(`(?m)^-- Programs from version (\d+) work with it\.$`)
+
+func listMigrations() (names map[int64]string, from map[int64]int64) {
 	files, err := fs.Glob(versionFiles, "versions/*.sql")
 	if err != nil {
 		panic(err)
 	}
-	names := map[int64]string{riverMigration: fmt.Sprintf("%05d_river", riverMigration)}
+	names = map[int64]string{riverMigration: fmt.Sprintf("%05d_river", riverMigration)}
+	from = map[int64]int64{riverMigration: riverMigration}
 	for _, file := range files {
 		version, err := goose.NumericComponent(file)
 		if err != nil || names[version] != "" {
 			panic(fmt.Sprintf("migrations/%s: the number is missing or taken: %v", file, err))
 		}
+		text, err := versionFiles.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
 		names[version] = strings.TrimSuffix(path.Base(file), ".sql")
+		from[version] = version
+		if said := kept.FindSubmatch(text); said != nil {
+			from[version], _ = strconv.ParseInt(string(said[1]), 10, 64)
+		}
 	}
-	return names
+	return names, from
 }
 
 func nameOf(version int64) string {

@@ -22,6 +22,31 @@ func TestMaxVersion_IsTheNewestMigration(t *testing.T) {
 	}
 }
 
+// Once programs of a version are excluded they stay so: whoever migrates over several versions meets the last one's line.
+func TestProgramsFrom_NeverGoesBack(t *testing.T) {
+	t.Parallel()
+	for version := int64(firstVersion); version <= MaxVersion; version++ {
+		if from := programsFrom[version]; from < programsFrom[version-1] || from > version {
+			t.Errorf("migration %d is for programs from %d on, the one before for those from %d on", version, from, programsFrom[version-1])
+		}
+	}
+	if said := kept.FindStringSubmatch("-- +goose Up\n-- Programs from version 16 work with it.\n"); len(said) != 2 || said[1] != "16" {
+		t.Errorf("the line of a migration reads %q", said)
+	}
+}
+
+func TestSchema_IsCheckedAgainstThisProgram(t *testing.T) {
+	t.Parallel()
+	for s, fits := range map[Schema]bool{
+		{}: false, {MaxVersion - 1, MaxVersion - 1}: false, {MaxVersion, MaxVersion}: true, {MaxVersion, MaxVersion - 3}: true,
+		{MaxVersion + 1, MaxVersion + 1}: false, {MaxVersion + 1, MaxVersion}: true, {MaxVersion + 9, MaxVersion - 1}: true,
+	} {
+		if err := s.Check(); fits != (err == nil) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
 func TestRiver_NewestVersionIsTheOneWeBring(t *testing.T) {
 	t.Parallel()
 	migrator, err := newRiverMigrator(slog.New(slog.DiscardHandler))

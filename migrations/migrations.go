@@ -45,8 +45,8 @@ func newConfig(opts []Option) config {
 	return c
 }
 
-// Up applies every pending migration, and returns what it applied. It waits while another one migrates, and refuses a
-// database that is too new.
+// Up applies every pending migration, and returns what it applied. It waits while another one migrates. A database that a newer
+// binary migrated is left as it is; it is refused where this binary does not work with it.
 func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
 	return migrate(ctx, url, opts, MaxVersion, (*session).up)
 }
@@ -67,9 +67,6 @@ func migrate(ctx context.Context, url string, opts []Option, to int64, move func
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
 	defer db.close()
-	if err := db.refuseNewer(ctx); err != nil {
-		return nil, err
-	}
 	var applied []Applied
 	err = pglink.Do(ctx, func(ctx context.Context) error {
 		steps, err := move(db.session(), ctx, to)

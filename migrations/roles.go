@@ -48,7 +48,7 @@ func Roles(ctx context.Context, url string, opts ...Option) error {
 		return fmt.Errorf("create the roles: %w", err)
 	}
 	defer d.close()
-	if err := d.refuseNewer(ctx); err != nil {
+	if _, err := d.knownSchema(ctx); err != nil {
 		return err
 	}
 	err = pglink.Do(ctx, func(ctx context.Context) error { return d.session().underLock(ctx, createRoles) }, repeat)

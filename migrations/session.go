@@ -25,6 +25,13 @@ type session struct {
 }
 
 func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
+	schema, err := s.schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if schema.Newer() {
+		return nil, schema.Check()
+	}
 	provider, err := s.provider()
 	if err != nil {
 		return nil, err
@@ -33,11 +40,11 @@ func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
 }
 
 func (s *session) down(ctx context.Context, to int64) ([]Applied, error) {
-	version, err := s.version(ctx)
+	schema, err := s.knownSchema(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if version == 0 {
+	if schema.Version == 0 {
 		return nil, s.underLock(ctx, dropEmpty)
 	}
 	provider, err := s.provider()
@@ -117,7 +124,7 @@ func (s *session) Insert(ctx context.Context, db store.DBTxConn, req store.Inser
 			return fmt.Errorf("grant privileges: %w", err)
 		}
 	}
-	if _, err := db.ExecContext(ctx, recordSQL, req.Version); err != nil {
+	if _, err := db.ExecContext(ctx, recordSQL, req.Version, programsFrom[req.Version]); err != nil {
 		return fmt.Errorf("record the version: %w", err)
 	}
 	return nil

@@ -68,7 +68,7 @@ func TestDown_TakesAwayWhatAnUpLeftThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(t, "CREATE SCHEMA oarlock")
-	b.exec(t, "CREATE TABLE oarlock.schema_history (version bigint PRIMARY KEY, applied_at timestamptz)")
+	b.exec(t, "CREATE TABLE oarlock.schema_history (version bigint PRIMARY KEY, programs_from bigint, applied_at timestamptz)")
 	if _, err := migrations.Down(t.Context(), b.url, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestReading_ChangesNothing(t *testing.T) {
 func TestEverything_RefusesADatabaseThatIsTooNew(t *testing.T) {
 	t.Parallel()
 	b := migrated(t)
-	b.exec(t, "INSERT INTO oarlock.schema_history (version) VALUES (99)")
+	b.exec(t, "INSERT INTO oarlock.schema_history (version, programs_from) VALUES (99, 99)")
 	_, up := migrations.Up(t.Context(), b.url)
 	_, down := migrations.Down(t.Context(), b.url, 0)
 	for name, err := range map[string]error{

@@ -86,7 +86,7 @@ func TestRegister_RefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for _, change := range []string{
-		"INSERT INTO oarlock.schema_history (version) VALUES (9999)",
+		"INSERT INTO oarlock.schema_history (version, programs_from) VALUES (9999, 9999)",
 		"DELETE FROM oarlock.schema_history WHERE version > 1",
 	} {
 		f.exec(t, change)

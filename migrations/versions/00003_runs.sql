@@ -332,7 +332,8 @@ CREATE TABLE oarlock.workers (
     host        text   NOT NULL,
     boot_id     text   NOT NULL,
     pid         int    NOT NULL,
-    version     text   NOT NULL,
+    version     text   NOT NULL, -- of its program, for people
+    schema_version bigint NOT NULL DEFAULT 0, -- the newest that its program knows
     labels      jsonb  NOT NULL,
     queues      text[] NOT NULL, -- empty: all
     slots       int    NOT NULL,

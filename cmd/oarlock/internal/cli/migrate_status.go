@@ -33,10 +33,11 @@ Changes nothing, takes no lock, works on a standby. "oarlock doctor" fails when 
 }
 
 type jsonMigration struct {
-	Version   int64      `json:"version"`
-	Name      string     `json:"name"`
-	State     string     `json:"state"` // applied, pending, or unknown: only a newer binary knows it
-	AppliedAt *time.Time `json:"applied_at"`
+	Version      int64      `json:"version"`
+	Name         string     `json:"name"`
+	State        string     `json:"state"` // applied, pending, or unknown: only a newer binary knows it
+	AppliedAt    *time.Time `json:"applied_at"`
+	ProgramsFrom int64      `json:"programs_from"` // programs of an older schema version do not work with it
 }
 
 type jsonMigrations struct {
@@ -68,18 +69,19 @@ func runMigrateStatus(ctx context.Context, e *env) error {
 func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installation) answer {
 	object := jsonMigrations{Min: migrations.MinVersion, Max: migrations.MaxVersion, Migrations: []jsonMigration{}}
 	a := answer{lines: []any{}, ids: []string{}}
+	var schema migrations.Schema
 	rows := table{head: []string{"VERSION", "NAME", "STATE", "APPLIED AT"}}
 	for _, m := range history {
 		j := migrationState(m)
 		if !m.Pending() {
-			object.Version = max(object.Version, m.Version)
+			schema.Version, schema.ProgramsFrom = max(schema.Version, m.Version), max(schema.ProgramsFrom, m.ProgramsFrom)
 		}
 		object.Migrations = append(object.Migrations, j)
 		a.lines = append(a.lines, j)
 		a.ids = append(a.ids, decimal(m.Version))
 		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), runview.LocalTime(m.AppliedAt)})
 	}
-	object.Compatible = object.Version >= object.Min && object.Version <= object.Max
+	object.Version, object.Compatible = schema.Version, schema.Check() == nil
 	a.text = rows.String() + statusSummary(object)
 	if i != nil {
 		j := installationJSON(i)
@@ -91,7 +93,7 @@ func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installatio
 }
 
 func migrationState(m migrations.Entry) jsonMigration {
-	j := jsonMigration{Version: m.Version, Name: m.Name, State: "pending"}
+	j := jsonMigration{Version: m.Version, Name: m.Name, State: "pending", ProgramsFrom: m.ProgramsFrom}
 	if m.Pending() {
 		return j
 	}
@@ -116,6 +118,8 @@ func (e *env) paintState(state string) string {
 // statusSummary says what the list means and what to do.
 func statusSummary(s jsonMigrations) string {
 	switch {
+	case s.Version > s.Max && s.Compatible:
+		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s), which works with it: upgrade this binary next.\n", s.Version, versionRange())
 	case s.Version > s.Max:
 		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s): upgrade this binary.\n", s.Version, versionRange())
 	case s.Version < s.Max:

@@ -18,22 +18,24 @@ func newMigrateUpCommand(e *env) *cli.Command {
 		Usage: "bring the database to the schema of this binary",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "wait", Usage: "wait so long, such as 1m, for a server that is not there yet"},
+			&cli.BoolFlag{Name: "force", Usage: "also while workers are live that do not work with the new schema"},
 		},
 		Description: manual{
 			about: `Applies every pending migration, and waits while another one migrates. With --wait it also waits for a server that
-does not listen yet or is starting up. It never waits for what would stay so: a wrong password, a missing database.`,
+does not listen yet or is starting up. It never waits for what would stay so: a wrong password, a missing database. Where
+the programs of live workers work with the new schema, they go on meanwhile; where not, it names them and refuses.`,
 			examples: []string{
 				"DATABASE_URL=postgres://app@db.internal/app oarlock migrate up",
 				"oarlock migrate up --wait 1m    # where server and migration start together",
 				"oarlock migrate up -o json",
 			},
-			exits: migrateExits,
+			exits: migrateUpExits,
 		}.String(),
-		Action: func(c *cli.Context) error { return runMigrateUp(c.Context, e, c.Duration("wait")) },
+		Action: func(c *cli.Context) error { return runMigrateUp(c.Context, e, c.Duration("wait"), c.Bool("force")) },
 	}
 }
 
-func runMigrateUp(ctx context.Context, e *env, wait time.Duration) error {
+func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) error {
 	if wait < 0 {
 		return &usageError{msg: fmt.Sprintf("--wait must not be negative, as %v is", wait)}
 	}
@@ -41,7 +43,7 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	steps, err := e.upWithin(ctx, url, wait)
+	steps, err := e.upWithin(ctx, url, wait, force)
 	if err != nil {
 		return err
 	}
@@ -49,8 +51,15 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	upToDate := fmt.Sprintf("nothing to do: the schema is at version %d", migrations.MaxVersion)
-	a := e.moved(steps, "applied", upToDate, migrations.MaxVersion)
+	version, err := migrations.Version(ctx, url, e.migrationLog())
+	if err != nil {
+		return err
+	}
+	upToDate := fmt.Sprintf("nothing to do: the schema is at version %d", version)
+	if version > migrations.MaxVersion {
+		upToDate += fmt.Sprintf(", newer than this binary (%s), which works with it", versionRange())
+	}
+	a := e.moved(steps, "applied", upToDate, version)
 	a.text += installationText(i)
 	return e.say(a)
 }
@@ -59,9 +68,9 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration) error {
 const askAgain = 250 * time.Millisecond
 
 // upWithin migrates, and asks again for so long where no server answers or it is starting up.
-func (e *env) upWithin(ctx context.Context, url string, wait time.Duration) ([]migrations.Applied, error) {
+func (e *env) upWithin(ctx context.Context, url string, wait time.Duration, force bool) ([]migrations.Applied, error) {
 	for since, told := time.Now(), false; ; {
-		steps, err := migrations.Up(ctx, url, e.migrationLog())
+		steps, err := e.upOnce(ctx, url, force)
 		passing := pglink.Classify(err) == pglink.NotExecuted && doctor.CertificateHint(err) == ""
 		if !passing || len(steps) > 0 || time.Since(since) >= wait {
 			return steps, err
@@ -78,4 +87,20 @@ func (e *env) upWithin(ctx context.Context, url string, wait time.Duration) ([]m
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// upOnce migrates unless that would take the schema away from live workers.
+func (e *env) upOnce(ctx context.Context, url string, force bool) ([]migrations.Applied, error) {
+	excluded, err := migrations.Excluded(ctx, url, e.migrationLog())
+	if err != nil {
+		return nil, err
+	}
+	if len(excluded) > 0 && !force {
+		return nil, &failure{
+			kind: conflict,
+			err:  fmt.Errorf("the new schema stops %s, of an older program", inUse(migrations.Use{Workers: excluded})),
+			hint: "stop them: they hand on their runs, which wait; then migrate, and start workers of this program. --force migrates all the same",
+		}
+	}
+	return migrations.Up(ctx, url, e.migrationLog())
 }

@@ -70,11 +70,14 @@ func (x *examination) writable(context.Context) Check {
 }
 
 func (x *examination) migrations(ctx context.Context) Check {
-	err := migrations.Check(ctx, x.conn)
+	schema, err := migrations.Look(ctx, x.conn)
+	if err == nil {
+		err = schema.Check()
+	}
 	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
 	switch {
 	case err == nil:
-		return ok("the schema is one that this binary works with")
+		return x.upgrade(ctx, schema)
 	case mayNot(err):
 		return fail("this user may not read the schema version").withHint("it lacks a role of Oarlock: see privileges")
 	case !isVersion:
@@ -86,6 +89,30 @@ func (x *examination) migrations(ctx context.Context) Check {
 	}
 	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
 }
+
+// upgrade tells of an upgrade that is under way: programs that work with the schema, and are older than it.
+func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
+	if schema.Newer() {
+		return warn("the schema is version %d, newer than this binary, which works with it", schema.Version).withHint("upgrade this binary")
+	}
+	found, err := one[outdated](ctx, x.conn, outdatedSQL, schema.Version)
+	switch {
+	case err != nil && !mayNot(err):
+		return broken("ask how old the programs of workers are", err)
+	case found.Workers > 0:
+		return warn("%d of the workers at work are of an older program, which works with the schema: %s", found.Workers, found.Names).
+			withHint("replace them by workers of the new program, one after the other")
+	}
+	return ok("the schema is one that this binary works with")
+}
+
+// outdated are workers at work whose programs are older than the schema.
+type outdated struct {
+	Workers int
+	Names   string // of some of them
+}
+
+var outdatedSQL = sql.Named("doctor/outdated")
 
 type privileges struct {
 	HasSchema bool

@@ -1,0 +1,9 @@
+-- A migration of the program after this one, as tests have it: it adds, and this program goes on.
+ALTER TABLE oarlock.runs ADD COLUMN next_note text NOT NULL DEFAULT '';
+ALTER TABLE oarlock.tasks ADD COLUMN next_cost bigint;
+ALTER TABLE oarlock.workers ADD COLUMN next_region text NOT NULL DEFAULT 'here';
+CREATE TABLE oarlock.next_table (run_id bigint PRIMARY KEY, note text NOT NULL);
+CREATE INDEX next_index ON oarlock.runs (next_note) WHERE next_note <> '';
+CREATE FUNCTION oarlock.next_function(run bigint) RETURNS text LANGUAGE sql STABLE RETURN 'note of ' || run::text;
+REVOKE ALL ON FUNCTION oarlock.next_function(bigint) FROM PUBLIC;
+INSERT INTO oarlock.schema_history (version, programs_from) SELECT max(version) + 1, max(version) FROM oarlock.schema_history;

@@ -1,0 +1,132 @@
+package migrations_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/migrations"
+)
+
+// next is a database that the next program has migrated: this one goes on with it.
+func next(t *testing.T) bundle {
+	t.Helper()
+	b := migrated(t)
+	b.exec(t, readFile(t, "testdata/next.sql"))
+	return b
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestUpgrade_TheOlderProgramWorksWithTheNextSchema(t *testing.T) {
+	t.Parallel()
+	b := next(t)
+	if err := migrations.Check(t.Context(), b.conn); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	if applied, err := migrations.Up(t.Context(), b.url); err != nil || len(applied) != 0 {
+		t.Errorf("up applied %v, %v", applied, err)
+	}
+	schema, err := migrations.Look(t.Context(), b.conn)
+	if want := (migrations.Schema{Version: migrations.MaxVersion + 1, ProgramsFrom: migrations.MaxVersion}); err != nil || schema != want || !schema.Newer() {
+		t.Errorf("schema %+v, %v, want %+v", schema, err, want)
+	}
+}
+
+func TestUpgrade_TheOlderProgramDoesNotChangeTheNextSchema(t *testing.T) {
+	t.Parallel()
+	b := next(t)
+	if _, err := migrations.Down(t.Context(), b.url, 0); err == nil || !strings.Contains(err.Error(), "upgrade this binary") {
+		t.Errorf("down: %v", err)
+	}
+	if err := migrations.Roles(t.Context(), b.url); err == nil || !strings.Contains(err.Error(), "upgrade this binary") {
+		t.Errorf("roles: %v", err)
+	}
+}
+
+func TestExcluded_NamesWorkersOfOlderPrograms(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	b.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, state)
+		SELECT gen_random_uuid(), n, 'h', 'b', 1, 'v', of, '{}', '{}', 8, 'none', 3600000, 'oarlock_' || n, state
+		  FROM (VALUES ('old', 15, 'live'), ('older', 3, 'draining'), ('gone', 3, 'gone'), ('new', 16, 'live')) w (n, of, state)`)
+	b.exec(t, "DELETE FROM oarlock.schema_history WHERE version > 15")
+	excluded, err := migrations.Excluded(t.Context(), b.url)
+	if want := []string{"old", "older"}; err != nil || !slices.Equal(excluded, want) {
+		t.Errorf("excluded %v, %v, want %v", excluded, err, want)
+	}
+	b.exec(t, "INSERT INTO oarlock.schema_history (version, programs_from) VALUES (16, 16)")
+	if excluded, err := migrations.Excluded(t.Context(), b.url); err != nil || len(excluded) != 0 {
+		t.Errorf("with nothing pending, excluded %v, %v", excluded, err)
+	}
+	if excluded, err := migrations.Excluded(t.Context(), setup(t).url); err != nil || len(excluded) != 0 {
+		t.Errorf("without a schema, excluded %v, %v", excluded, err)
+	}
+}
+
+// What a program of an older version uses: every line of the schema in words. A migration that keeps programs may add lines, and change
+// what a function does, and nothing else.
+func (b bundle) lines(t *testing.T) []string {
+	t.Helper()
+	return strings.Split(strings.Join(b.list(t, readFile(t, "testdata/dump.sql")), "\n"), "\n")
+}
+
+// gone lists the lines that a schema had.
+func gone(before, after []string) (lines []string) {
+	for _, line := range before {
+		if strings.TrimSpace(line) != "" && !slices.Contains(after, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestUpgrade_AMigrationThatKeepsProgramsTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	b.mustRoles(t)
+	entries, err := migrations.Status(t.Context(), b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.lines(t)
+	for _, m := range slices.Backward(entries) {
+		if m.ProgramsFrom == m.Version {
+			break
+		}
+		if _, err := migrations.Down(t.Context(), b.url, m.Version-1); err != nil {
+			t.Fatal(err)
+		}
+		if lost := gone(b.lines(t), before); len(lost) > 0 {
+			t.Errorf("%s takes away %q", m.Name, lost)
+		}
+		before = b.lines(t)
+	}
+	b.mustUp(t)
+	before = b.lines(t)
+	for change, takes := range map[string]bool{
+		readFile(t, "testdata/next.sql"):                                                       false,
+		"ALTER TABLE oarlock.runs DROP COLUMN actor CASCADE":                                   true,
+		"ALTER TABLE oarlock.workers ALTER schema_version TYPE int":                            true,
+		"ALTER TABLE oarlock.workers DROP CONSTRAINT workers_pkey CASCADE":                     true,
+		"ALTER FUNCTION oarlock.who() RENAME TO whoever":                                       true,
+		"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA oarlock FROM oarlock_submit":                    true,
+		"ALTER TABLE oarlock.workers ADD next_column text NOT NULL DEFAULT ''":                 false,
+		"CREATE INDEX next_index ON oarlock.workers (name); CREATE TABLE oarlock.next (x int)": false,
+	} {
+		b.exec(t, "BEGIN; "+change)
+		lost := gone(before, b.lines(t))
+		b.exec(t, "ROLLBACK")
+		if takes != (len(lost) > 0) {
+			t.Errorf("%s: takes away %q", change, lost)
+		}
+	}
+}
