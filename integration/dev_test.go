@@ -65,7 +65,7 @@ func (p *process) found(t *testing.T, expression string) (group string) {
 // oarlock runs a command for people.
 func (b *bench) oarlock(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(b.program, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "DATABASE_URL=" + b.url}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -194,7 +194,8 @@ func (b *bench) allSucceed(t *testing.T, runs []queue.RunID) {
 
 // noneTwice wants each attempt to have started at most once, and none after the one that succeeded; and each that came
 // before that one to be recorded as lost, or as failed where the DAG says so.
-func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) {
+// It returns how many those were.
+func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) (lost int) {
 	t.Helper()
 	starts := map[queue.RunID]map[string]int{}
 	for _, s := range b.sights(t) {
@@ -206,7 +207,6 @@ func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) {
 		}
 		starts[s.Run][fmt.Sprintf("%s#%d", s.Step, s.Attempt)]++
 	}
-	lost := 0
 	for _, run := range runs {
 		tasks, err := b.Tasks(t.Context(), run)
 		if err != nil {
@@ -233,6 +233,7 @@ func (b *bench) noneTwice(t *testing.T, runs []queue.RunID) {
 		}
 	}
 	t.Logf("measured: %d runs, %d attempts superseded", len(runs), lost)
+	return lost
 }
 
 // tellsOf wants status and events of a run to say certain things.

@@ -114,13 +114,13 @@ steps:
 }
 
 // The workers are drained, and the schema is one version older than the new program wants.
-func TestRunbook_AnUpgrade(t *testing.T) {
+func TestRunbook_AnUpgradeWithAStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "name: nightly\nsteps: [{id: load, run: '. $DIR/lib; see start'}]\n")
 	old := b.worker(t, "w1")
 	b.driver(t, "w1")
-	book := b.openRunbook(t, "An upgrade")
+	book := b.openRunbook(t, "An upgrade with a stop")
 	book.console(t)
 	if code := old.exit(t); code != 0 {
 		t.Errorf("the old worker ended with %d", code)

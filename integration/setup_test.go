@@ -80,8 +80,9 @@ type bench struct {
 	url string // for workers: a login with no role but theirs
 	dir string
 
-	desk   *pgx.Conn // for questions of the test itself; nil: none yet
-	within []string  // a command that starts the program somewhere else
+	program string    // the oarlock that it starts
+	desk    *pgx.Conn // for questions of the test itself; nil: none yet
+	within  []string  // a command that starts the program somewhere else
 }
 
 func setup(t *testing.T) *bench {
@@ -105,7 +106,7 @@ func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node)
 
 func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
 	t.Helper()
-	b := &bench{db: db, url: url, dir: t.TempDir()}
+	b := &bench{db: db, url: url, dir: t.TempDir(), program: program}
 	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 // start starts a command with settings, which are given by its environment; $NAME=value is a variable as it is.
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
-	words := append(append(slices.Clone(b.within), program), args...)
+	words := append(append(slices.Clone(b.within), b.program), args...)
 	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &await.Buffer{}}
 	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
 	for _, s := range settings {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	statement "github.com/oarlock-dev/oarlock/sql"
 )
@@ -14,6 +16,8 @@ import (
 var (
 	// ErrLocked says that another migration did not end in time.
 	ErrLocked = errors.New("another migration is running")
+	// ErrHeld says that somebody's open transaction holds what a migration changes.
+	ErrHeld = errors.New("an open transaction holds what this migration changes")
 	// ErrReadOnly says that the server takes no writes from anybody.
 	ErrReadOnly = errors.New("this server is a read-only standby: connect to the primary, or put target_session_attrs=read-write and all hosts into the URL")
 	// ErrReadOnlySession says that a setting forbids writes.
@@ -44,6 +48,7 @@ var (
 	unlockSQL  = statement.Named("migrate/unlock")
 	holderSQL  = statement.Named("migrate/lock_holder")
 	serverSQL  = statement.Named("migrate/server")
+	blockerSQL = statement.Named("migrate/blocker")
 	ownerSQL   = statement.Named("migrate/owner")
 	schemaSQL  = setupSQL("schema")
 	sessionSQL = setupSQL("session")
@@ -168,6 +173,19 @@ func holder(ctx context.Context, conn *sql.Conn) string {
 		return "a process that is gone by now"
 	}
 	return description
+}
+
+// nameBlocker turns the end of a wait for a lock into an ErrHeld that says who has it.
+func (d *database) nameBlocker(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "55P03" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	by := "one that is over by now"
+	_ = d.db.QueryRowContext(ctx, blockerSQL).Scan(&by)
+	return fmt.Errorf("%w: %s", ErrHeld, by)
 }
 
 func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {

@@ -74,7 +74,7 @@ func migrate(ctx context.Context, url string, opts []Option, to int64, move func
 		return err
 	}, repeat)
 	if err != nil {
-		return applied, fmt.Errorf("migrate: %w", err)
+		return applied, fmt.Errorf("migrate: %w", db.nameBlocker(ctx, err))
 	}
 	return applied, nil
 }

@@ -1,6 +1,8 @@
 package migrations_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -79,6 +81,19 @@ func (b bundle) lines(t *testing.T) []string {
 	return strings.Split(strings.Join(b.list(t, readFile(t, "testdata/dump.sql")), "\n"), "\n")
 }
 
+// broken lists the functions that fail since a table has other columns.
+func (b bundle) broken(t *testing.T) (failed []string) {
+	t.Helper()
+	for _, call := range b.list(t, readFile(t, "testdata/rows_of.sql")) {
+		b.exec(t, "SAVEPOINT call")
+		if _, err := b.conn.Exec(t.Context(), call); err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", call, err))
+		}
+		b.exec(t, "ROLLBACK TO call")
+	}
+	return failed
+}
+
 // gone lists the lines that a schema had.
 func gone(before, after []string) (lines []string) {
 	for _, line := range before {
@@ -120,13 +135,29 @@ func TestUpgrade_AMigrationThatKeepsProgramsTakesNothingAway(t *testing.T) {
 		"ALTER FUNCTION oarlock.who() RENAME TO whoever":                                       true,
 		"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA oarlock FROM oarlock_submit":                    true,
 		"ALTER TABLE oarlock.workers ADD next_column text NOT NULL DEFAULT ''":                 false,
+		"ALTER TABLE oarlock.runs ADD next_column text":                                        true, // without a new visible_run
 		"CREATE INDEX next_index ON oarlock.workers (name); CREATE TABLE oarlock.next (x int)": false,
 	} {
 		b.exec(t, "BEGIN; "+change)
-		lost := gone(before, b.lines(t))
+		lost := append(gone(before, b.lines(t)), b.broken(t)...)
 		b.exec(t, "ROLLBACK")
 		if takes != (len(lost) > 0) {
 			t.Errorf("%s: takes away %q", change, lost)
 		}
 	}
+}
+
+func TestUp_NamesTheTransactionThatHoldsItUp(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	if _, err := migrations.Down(t.Context(), b.url, 15); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, "SET application_name = 'report'; BEGIN; LOCK TABLE oarlock.events IN ROW EXCLUSIVE MODE")
+	_, err := migrations.Up(t.Context(), b.url)
+	if !errors.Is(err, migrations.ErrHeld) || !strings.Contains(err.Error(), "of user postgres (report), open since 2") {
+		t.Errorf("up: %v", err)
+	}
+	b.exec(t, "COMMIT")
+	b.mustUp(t)
 }

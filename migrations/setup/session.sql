@@ -1,5 +1,6 @@
 -- Prepares the session that migrates: it works as the owner of schema oarlock, so that whatever it creates belongs to
--- that role whoever connects, and waits for no lock so long that the application behind it stands still.
+-- that role whoever connects, and waits for a lock no longer than what
+-- comes behind it may stand still. A migration that did not get one is tried again, a few times.
 DO $$
 DECLARE
   owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'oarlock');
@@ -12,7 +13,7 @@ BEGIN
     END IF;
     PERFORM set_config('role', owner, false);
   END IF;
-  PERFORM set_config('lock_timeout', '10s', false);
+  PERFORM set_config('lock_timeout', '500ms', false);
   PERFORM set_config('statement_timeout', '0', false);
   PERFORM set_config('idle_session_timeout', '0', false);
 END $$;

@@ -1,5 +1,12 @@
 -- A migration of the program after this one, as tests have it: it adds, and this program goes on.
 ALTER TABLE oarlock.runs ADD COLUMN next_note text NOT NULL DEFAULT '';
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs -- which returns rows as they are now
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (r.submitted_by = session_user OR oarlock.sees_all());
+END;
+-- +goose StatementEnd
 ALTER TABLE oarlock.tasks ADD COLUMN next_cost bigint;
 ALTER TABLE oarlock.workers ADD COLUMN next_region text NOT NULL DEFAULT 'here';
 CREATE TABLE oarlock.next_table (run_id bigint PRIMARY KEY, note text NOT NULL);

@@ -123,9 +123,26 @@ func statusSummary(s jsonMigrations) string {
 	case s.Version > s.Max:
 		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s): upgrade this binary.\n", s.Version, versionRange())
 	case s.Version < s.Max:
-		return "\nMigrations are pending: run `oarlock migrate up`.\n"
+		return "\nMigrations are pending: run `oarlock migrate up`. " + s.meanwhile() + "\n"
 	}
 	return ""
+}
+
+// meanwhile says what becomes of workers while what is pending is applied.
+func (s jsonMigrations) meanwhile() string {
+	from := int64(0)
+	for _, m := range s.Migrations {
+		if m.AppliedAt == nil {
+			from = max(from, m.ProgramsFrom)
+		}
+	}
+	switch {
+	case s.Version == 0:
+		return ""
+	case s.Version < from:
+		return "Stop the workers before: their programs do not work with the new schema."
+	}
+	return fmt.Sprintf("Workers may go on: programs of schema version %d and newer work with the new schema.", from)
 }
 
 func versionRange() string {

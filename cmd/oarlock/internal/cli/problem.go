@@ -159,6 +159,8 @@ func (p *problem) fromMigrations(err error) bool {
 		p.message, p.hint, _ = strings.Cut(migrations.ErrPooled.Error(), ": ")
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
+	case errors.Is(err, migrations.ErrHeld):
+		p.kind, p.hint = conflict, "end that transaction or wait for its end, then type the command again: what was applied stays so"
 	case errors.Is(err, migrations.ErrServerTooOld):
 		p.kind = serverVersion
 	default:
