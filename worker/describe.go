@@ -75,8 +75,12 @@ func (d *driver) reveal(ctx context.Context, t *Task) error {
 	if err != nil {
 		return err
 	}
-	t.hidden = append(slices.Collect(maps.Values(values)), d.worker.secrets.atHand(t.Resolved.Declared)...)
+	own := slices.Collect(maps.Values(values))
+	t.hidden = slices.Concat(own, d.worker.secrets.atHand(t.Resolved.Declared))
 	t.Secrets = t.Resolved.Reveal(values)
+	if address, _ := t.Resolved.With["url"].(string); t.Resolved.Shown["url"] != "" {
+		t.hidden = append(t.hidden, urlParts(address, own)...)
+	}
 	return nil
 }
 

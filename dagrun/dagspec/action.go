@@ -34,7 +34,7 @@ var builtins = map[string]*builtin{
 
 // takesSecrets says whether a part of a step's `with` may hold secrets: what is sent, but neither kept nor shown.
 func (s *Step) takesSecrets(key string) bool {
-	return s.Action == "http.request" && (key == "headers" || key == "body")
+	return s.Action == "http.request" && (key == "url" || key == "headers" || key == "body")
 }
 
 // reserved are the first parts of names that are ours alone.

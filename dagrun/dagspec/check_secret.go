@@ -166,7 +166,7 @@ func (n *names) isSource(variable string) bool {
 	return slices.ContainsFunc(n.all, func(s Secret) bool { return s.From == "env" && s.Key == variable })
 }
 
-const secretPlaces = "secrets go into env, and into with.headers and with.body of http.request: the program reads its variable"
+const secretPlaces = "secrets go into env, and into with.url, with.headers and with.body of http.request: the program reads its variable"
 
 // holdsSecret says whether a secret is filled into a variable of the step or the DAG.
 func (n *names) holdsSecret(name string) bool {

@@ -212,7 +212,7 @@ func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, place := range []func(*Step){ // as if it came past the checks
-		func(s *Step) { s.With = map[string]any{"url": "http://x/${secrets.token}"} },
+		func(s *Step) { s.With = map[string]any{"method": "${secrets.token}"} },
 		func(s *Step) { s.Args = []string{"${secrets.token}"} },
 		func(s *Step) { s.Args = []string{"${env.T}"} },
 		func(s *Step) { s.Name = "${secrets.token}" },
@@ -224,6 +224,29 @@ func TestResolve_SecretsGoWhereTheyAreSentOnly(t *testing.T) {
 		place(step)
 		if _, err := step.Resolve(scope); err == nil {
 			t.Errorf("a secret went where it may not: %+v", step)
+		}
+	}
+}
+
+func TestResolve_URLIsShownWithReferences(t *testing.T) {
+	t.Parallel()
+	scope := fakeScope{context: Context{Params: map[string]any{"p": "day"}}}
+	for url, want := range map[string][2]string{
+		"${secrets.token}":                      {"s3cret", "${secrets.token}"},
+		"http://x/${params.p}?k=${env.T}&l=1":   {"http://x/day?k=bs3cret&l=1", "http://x/day?k=b${secrets.token}&l=1"},
+		"http://x/${params.p}/$${secrets.none}": {"http://x/day/${secrets.none}", ""},
+	} {
+		step := secretStep(t, `{id: a, action: http.request, with: {url: "`+url+`"}, env: {T: "b${secrets.token}"}}`)
+		got, err := step.Resolve(scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := got.With["url"].(string); ok && strings.Contains(text, "s3cret") {
+			t.Errorf("%s holds a secret before it was read", url)
+		}
+		got.Reveal(map[string]string{"token": "s3cret"})
+		if diff := cmp.Diff(want, [2]string{got.With["url"].(string), got.Shown["url"]}); diff != "" {
+			t.Errorf("%s: %s", url, diff)
 		}
 	}
 }

@@ -34,13 +34,29 @@ func (s sealed) reveal(values map[string]string) string {
 	return b.String()
 }
 
+// shown is the text with each secret as a DAG refers to it.
+func (s sealed) shown() string {
+	var b strings.Builder
+	for _, p := range s {
+		b.WriteString(p.text)
+		if p.secret != "" {
+			b.WriteString("${secrets." + p.secret + "}")
+		}
+	}
+	return b.String()
+}
+
 // Reveal fills in the secrets, by name, and gives those that are variables of the body. Every one of Secrets must be there.
 // Keep what it fills in out of everything that is stored.
 func (r *Resolved) Reveal(values map[string]string) (variables map[string]string) {
 	for name, text := range r.sealed {
 		r.Env[name] = text.reveal(values)
 	}
+	r.Shown = map[string]string{}
 	for key, value := range r.With {
+		if text, ok := value.(sealed); ok {
+			r.Shown[key] = text.shown()
+		}
 		r.With[key] = revealed(value, values)
 	}
 	variables = make(map[string]string, len(r.variables))

@@ -38,7 +38,7 @@ const shownBytes = 4 << 10
 
 // Execute sends the request of a task.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
-	r, err := parse(task.Resolved.With)
+	r, err := parse(task.Resolved.With, task.Resolved.Shown["url"])
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}
@@ -110,7 +110,7 @@ func untilNow(ctx context.Context, now <-chan struct{}) (context.Context, contex
 // Probe asks once whether what a wait waits for is there, by the status of an answer alone. That nobody answers is an
 // answer; that nobody may be asked is an error.
 func (a *Action) Probe(ctx context.Context, with map[string]any) (there bool, why string, err error) {
-	r, err := parse(with)
+	r, err := parse(with, "")
 	if err != nil {
 		return false, "", err
 	}

@@ -68,6 +68,27 @@ func TestExecute_PutsOutWhatCameBack(t *testing.T) {
 	}
 }
 
+// A URL with secrets is logged as the DAG refers to them, without credentials and query, whatever they hold.
+func TestExecute_NamesSecretsOfItsURL(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
+	for shown, want := range map[string]string{
+		"${secrets.HOOK}":                                "GET ${secrets.HOOK}: 200 in ",
+		"${secrets.BASE}/send?key=${secrets.KEY}":        "GET ${secrets.BASE}/send: 200 in ",
+		"http://bot:${secrets.P}@x/${secrets.KEY}#there": "GET http://x/${secrets.KEY}: 200 in ",
+		"http://${secrets.HOST}?key=plain":               "GET http://${secrets.HOST}: 200 in ",
+	} {
+		var log strings.Builder
+		task := &worker.Task{
+			Resolved: &dagspec.Resolved{With: map[string]any{"url": url + "/hidden"}, Shown: map[string]string{"url": shown}},
+			Stdout:   io.Discard, Stderr: &log, Started: func() {}, Now: make(chan struct{}),
+		}
+		if res := http.New(http.Policy{}).Execute(t.Context(), task); res.Kind != dagrun.KindNone || !strings.HasPrefix(log.String(), want) {
+			t.Errorf("%s: %+v, logged %q", shown, res, log.String())
+		}
+	}
+}
+
 func TestExecute_FailsByStatusUnlessExpected(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) { nethttp.Error(w, "no tea", nethttp.StatusTeapot) })

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
@@ -27,6 +28,7 @@ const (
 type request struct {
 	method   string
 	url      *url.URL
+	shown    string // the URL with references to its secrets, "" where it has none
 	headers  http.Header
 	body     []byte
 	isJSON   bool
@@ -36,14 +38,18 @@ type request struct {
 	maxBytes int64
 }
 
-// parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault.
-func parse(with map[string]any) (r *request, err error) {
-	r = &request{method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: maxBytes}
+// parse reads a `with` whose references are filled in. What is wrong with it is the DAG's fault. Shown is its URL as it may
+// be shown where it holds secrets, else "".
+func parse(with map[string]any, shown string) (r *request, err error) {
+	r = &request{shown: shown, method: http.MethodGet, headers: http.Header{}, connect: defaultConnectTimeout, maxBytes: maxBytes}
 	if method, ok := with["method"].(string); ok {
 		r.method = method
 	}
 	text, _ := with["url"].(string)
 	if r.url, err = url.Parse(text); err != nil || r.url.Host == "" || r.url.Scheme != "http" && r.url.Scheme != "https" {
+		if shown != "" {
+			return nil, fmt.Errorf("with.url must be an http or https URL: look at what the worker has for %s", r.shownPlace())
+		}
 		return nil, errors.New("with.url must be an http or https URL")
 	}
 	given, _ := with["headers"].(map[string]any)
@@ -122,8 +128,29 @@ func (r *request) expects(status int) bool {
 
 // place is the URL as it may be logged: without credentials, and without a query, which often holds some.
 func (r *request) place() string {
+	if r.shown != "" {
+		return r.method + " " + r.shownPlace()
+	}
 	shown := url.URL{Scheme: r.url.Scheme, Host: r.url.Host, Path: r.url.Path}
 	return r.method + " " + shown.String()
+}
+
+// shownPlace takes credentials and query off a URL that is none until its secrets are filled in.
+func (r *request) shownPlace() string {
+	text := r.shown
+	if end := strings.IndexAny(text, "?#"); end >= 0 {
+		text = text[:end]
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return text
+	}
+	host, path, isLonger := strings.Cut(rest, "/")
+	host = host[strings.LastIndexByte(host, '@')+1:]
+	if isLonger {
+		host += "/"
+	}
+	return scheme + "://" + host + path
 }
 
 func (r *request) reader() io.Reader {
