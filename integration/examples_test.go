@@ -92,6 +92,10 @@ var examplesByFile = map[string]example{
 		want: "succeeded where=succeeded service=succeeded post=succeeded visible=succeeded tell=succeeded",
 		says: map[string]string{"tell": "published with status 201"},
 	},
+	"notify/notify": {
+		want: "failed load=failed @failure=succeeded",
+		says: map[string]string{"@failure": "POST ${secrets.SLACK_URL}: 200 in "},
+	},
 	"report/nightly-report": {
 		alone: true,
 		want:  "succeeded ask=succeeded failures=succeeded page=succeeded wake-somebody=skipped",
@@ -158,8 +162,8 @@ func TestExamples_Run(t *testing.T) {
 	people := *b
 	people.url = b.db.URL
 	people.oarlock(t, append([]string{"dag", "apply"}, absolute(t, files)...)...)
-	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8", "labels=gpu=true")
 	site := site(t)
+	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8", "labels=gpu=true", "$SLACK_URL="+site+"/services/T0/B0")
 	t.Run("example", func(t *testing.T) {
 		for _, file := range files {
 			folder, name := filepath.Split(strings.TrimSuffix(file, ".yaml"))
@@ -364,7 +368,7 @@ func oneEach(t *testing.T, b *bench, _ queue.RunID) {
 	}
 }
 
-// site is a service that takes articles. What was posted is there when asked for the third time.
+// site is a service that takes articles, and messages as Slack does. What was posted is there when asked for the third time.
 func site(t *testing.T) string {
 	t.Helper()
 	asked := make(chan int, 1)
@@ -377,6 +381,12 @@ func site(t *testing.T) string {
 		}
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprint(w, "{}")
+	})
+	mux.HandleFunc("POST /services/T0/B0", func(w http.ResponseWriter, r *http.Request) {
+		var message struct{ Text string }
+		if err := json.NewDecoder(r.Body).Decode(&message); err != nil || !strings.HasSuffix(message.Text, ` of notify failed: ["load"]`) {
+			http.Error(w, "invalid_payload", http.StatusBadRequest)
+		}
 	})
 	mux.HandleFunc("GET /articles/latest", func(w http.ResponseWriter, _ *http.Request) {
 		n := <-asked + 1
