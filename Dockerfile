@@ -12,7 +12,7 @@ RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w $STAMP" -o 
 # Tasks are programs: the base has a shell, and what else they need goes into an image made FROM this one.
 FROM debian:bookworm-slim
 RUN apt-get update \
-	&& apt-get install -y --no-install-recommends ca-certificates tini tzdata \
+	&& apt-get install -y --no-install-recommends ca-certificates curl tini tzdata \
 	&& rm -rf /var/lib/apt/lists/* \
 	&& useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/oarlock --shell /usr/sbin/nologin oarlock \
 	&& install -d -o oarlock -g oarlock -m 0700 /var/lib/oarlock

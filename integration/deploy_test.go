@@ -362,7 +362,7 @@ func TestDeploy_DockerfileMakesASmallUnprivilegedImage(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "../go.mod"))[1]
 	for where, wants := range map[int][]string{
 		1: {"golang:" + version + "-", "CGO_ENABLED=0 go build -trimpath", "go mod download"},
-		2: {"debian:", "-slim", "tini", "ca-certificates", "\nUSER 10001:10001\n", "\nENTRYPOINT [\"/usr/bin/tini\", \"--\", \"oarlock\"]\n", "\nCMD [\"worker\"]\n"},
+		2: {"debian:", "-slim", "tini", "ca-certificates", "curl", "\nUSER 10001:10001\n", "\nENTRYPOINT [\"/usr/bin/tini\", \"--\", \"oarlock\"]\n", "\nCMD [\"worker\"]\n"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(stages[where], want) {
