@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/base64"
 	"fmt"
 	"html"
 	"net/http"
@@ -20,8 +21,13 @@ type secretCall struct {
 // in strange.
 func hook(t *testing.T) (url, tls string, strange chan http.Header) {
 	t.Helper()
-	strange = make(chan http.Header, 1)
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { strange <- r.Header }))
+	strange = make(chan http.Header, 2)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		strange <- r.Header
+		if r.URL.Path != "/again" {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		}
+	}))
 	t.Cleanup(other.Close)
 	elsewhere := strings.Replace(other.URL, "127.0.0.1", "localhost", 1)
 	var mux http.ServeMux
@@ -53,6 +59,7 @@ func secretCalls(url, tls string) []secretCall {
 	return []secretCall{
 		{"answers", url + "/echo/battery-staple?key=swallow", whole, "succeeded: "},
 		{"decodes", url + "/echo/battery%2Dstaple/swall%6Fw", whole, "succeeded: "},
+		{"signs", strings.Replace(url, "//", "//bot:battery-staple@", 1) + "/echo/in", whole, "succeeded: "},
 		{"part", "12345:battery-staple", part, "succeeded: "},
 		{"unknown", url + "/unknown/battery-staple?a=1&key=swallow", whole + `, method: POST, body: {text: hello}`, "failed: status 404"},
 		{"moved", url + "/moved/battery-staple", whole + `, headers: {X-Api-Key: "${secrets.HOOK}", Authorization: "${secrets.HOOK}"}`, "succeeded: "},
@@ -103,22 +110,24 @@ func TestSecretURL_IsNowhere(t *testing.T) {
 		if !strings.Contains(log, wants) {
 			t.Errorf("%s says %q, want %q", c.name, log, wants)
 		}
+		basic := base64.StdEncoding.EncodeToString([]byte("bot:battery-staple"))
 		shown := log + task.Reason + string(task.Outputs)
-		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse"} {
+		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", basic} {
 			if c.name != "part" && strings.Contains(shown, piece) {
 				t.Errorf("%s shows %s: %s", c.name, piece, shown)
 			}
 		}
 	}
-	select {
-	case headers := <-strange:
+	close(strange)
+	if len(strange) != 2 {
+		t.Errorf("%d redirects were followed to the other host, want 2", len(strange))
+	}
+	for headers := range strange {
 		for name, values := range headers {
 			if strings.Contains(strings.Join(values, " "), "staple") {
 				t.Errorf("the other host got %s", name)
 			}
 		}
-	default:
-		t.Error("the redirect was not followed")
 	}
 	if _, err := b.db.Conn(t).Exec(t.Context(), read(t, "testdata/secrets.sql")); err != nil {
 		t.Errorf("what no row may hold: %v", err)
