@@ -19,8 +19,8 @@ const (
 	margin     = 18
 )
 
-// SVG draws frames one after the other, each for as long as it stood, over and over; readers that show no motion, or want
-// none, see the last.
+// SVG draws the last frame for as long as it stood, then all of them one after the other, over and over. Readers that show no
+// motion, want none, or take a still see the last.
 func SVG(title string, frames ...Frame) string {
 	p := picture{known: map[string]int{}}
 	columns, rows := 1, 1
@@ -110,7 +110,7 @@ func classOf(s Style) string {
 	return fmt.Sprintf(" class=%q", strings.Join(classes, " "))
 }
 
-// film moves the frames past the window.
+// film moves the frames past the window. Without it the window shows the last, so the film begins when that has been seen.
 func film(frames []Frame, height int) string {
 	if len(frames) < 2 {
 		return ""
@@ -119,13 +119,16 @@ func film(frames []Frame, height int) string {
 	for _, f := range frames {
 		total += f.Stood
 	}
+	last := frames[len(frames)-1].Stood
 	var b strings.Builder
-	fmt.Fprintf(&b, ".film { animation: film %.2fs step-end infinite; }\n@keyframes film {\n", total.Seconds())
+	fmt.Fprintf(&b, "@media (prefers-reduced-motion: no-preference) {\n.film { animation: film %.2fs step-end %.2fs infinite; }\n}\n",
+		total.Seconds(), last.Seconds())
+	b.WriteString("@keyframes film {\n")
 	for i, f := range frames {
 		fmt.Fprintf(&b, "  %.3f%% { transform: translateY(%dpx); }\n", 100*float64(at)/float64(total), -i*height)
 		at += f.Stood
 	}
-	return b.String() + "}\n@media (prefers-reduced-motion: reduce) { .film { animation: none; } }\n"
+	return b.String() + "}\n"
 }
 
 func escape(s string) string {
