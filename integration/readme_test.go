@@ -73,6 +73,26 @@ func TestReadme_InsertMakesARun(t *testing.T) {
 	}
 }
 
+// The DAG of the README, as it stands there, runs on a worker and loads what it extracted.
+func TestReadme_DAGRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	conn := b.db.Conn(t)
+	if _, err := conn.Exec(t.Context(), read(t, "testdata/loads.sql")); err != nil {
+		t.Fatal(err)
+	}
+	b.put(t, fenced(t, readme, "yaml")[0])
+	b.worker(t, "w1")
+	run := b.enqueue(t, "nightly", map[string]any{"day": "2026-11-20"})
+	if got, want := b.await(t, run), "succeeded extract=succeeded load=succeeded"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	var loads string
+	if err := conn.QueryRow(t.Context(), read(t, "testdata/loaded.sql")).Scan(&loads); err != nil || loads != "2026-11-20 1" {
+		t.Errorf("loads holds %q, %v", loads, err)
+	}
+}
+
 // Every DAG that a page shows whole is one.
 func TestReadme_DAGIsValid(t *testing.T) {
 	t.Parallel()
