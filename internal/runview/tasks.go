@@ -111,7 +111,7 @@ func Elapsed(started, ended, now time.Time) (took time.Duration, begun bool) {
 }
 
 // TaskNote says what is unusual about a task: its attempt after the first, its reason unless the run gives the same, the time
-// of its next attempt.
+// of its next attempt, and where to read on.
 func TaskNote(run *queue.Run, t *queue.Task) string {
 	var parts []string
 	if t.Attempt > 1 {
@@ -123,5 +123,14 @@ func TaskNote(run *queue.Run, t *queue.Task) string {
 	if !t.NextAttemptAt.IsZero() && t.FinishedAt.IsZero() {
 		parts = append(parts, "next at "+t.NextAttemptAt.Local().Format(time.TimeOnly))
 	}
-	return strings.Join(parts, ", ")
+	note := strings.Join(parts, ", ")
+	if notFound(t) {
+		note = strings.TrimPrefix(note+"; a body starts in an empty folder: see docs/environment.md", "; ")
+	}
+	return note
+}
+
+// notFound reports whether a task failed by the exit codes with which shells say that a program cannot be started or is not there.
+func notFound(t *queue.Task) bool {
+	return t.FailureKind == string(dagrun.KindExit) && t.ExitCode != nil && (*t.ExitCode == 126 || *t.ExitCode == 127)
 }

@@ -28,11 +28,17 @@ func TestSplitUrgent_KeepsTheOrder(t *testing.T) {
 func TestTaskNote_SaysTheUnusual(t *testing.T) {
 	t.Parallel()
 	run := &queue.Run{Reason: "step load failed: exit 3"}
+	notFound, own := 127, 3
 	for want, task := range map[string]queue.Task{
 		"":                                    {Attempt: 1, Reason: "ran"},
 		"attempt 2, exit 1, next at 12:00:30": {Attempt: 2, Reason: "exit 1", NextAttemptAt: noon(30)},
 		"attempt 3, exit 3":                   {Attempt: 3, Reason: "exit 3", NextAttemptAt: noon(30), FinishedAt: noon(31)},
 		"attempt 4":                           {Attempt: 4, Reason: run.Reason},
+		"exit 127; a body starts in an empty folder: see docs/environment.md": {
+			Attempt: 1, Reason: "exit 127", FailureKind: "exit", ExitCode: &notFound,
+		},
+		"exit 3":        {Attempt: 1, Reason: "exit 3", FailureKind: "exit", ExitCode: &own},
+		"wrong outputs": {Attempt: 1, Reason: "wrong outputs", FailureKind: "output", ExitCode: &notFound},
 	} {
 		if got := TaskNote(run, &task); got != want {
 			t.Errorf("%q, want %q", got, want)
