@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -118,11 +117,11 @@ func outageTable() string {
 		}
 		return line + " |\n"
 	}
-	table := row("", func(o worker.Outages) string {
+	table := row("`lease_ttl`", func(o worker.Outages) string {
 		if o.TTL == queue.DefaultTTL {
-			return fmt.Sprintf("`lease_ttl: %s` (default)", short(o.TTL))
+			return short(o.TTL) + ", the default"
 		}
-		return fmt.Sprintf("`%s`", short(o.TTL))
+		return short(o.TTL)
 	})
 	for _, last := range lasts {
 		table += row("running tasks in an outage of "+short(last), func(o worker.Outages) string { return o.Over(last) })
