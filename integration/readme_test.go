@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -47,6 +48,18 @@ func TestReadme_CommandShowsItsPicture(t *testing.T) {
 		t.Fatalf("oarlock %v: %v\n%s", words, err, out)
 	}
 	holdPicture(t, "../docs/pictures/run.svg", oarlock(words), "$ oarlock "+strings.Join(words, " "))
+}
+
+// The picture of a DAG is what its command draws.
+func TestDocuments_GraphIsDrawnByItsCommand(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(program, strings.Fields("dag graph examples/etl/nightly.yaml -o svg")...)
+	cmd.Dir = ".."
+	drawn, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Equal(t, "../docs/pictures/graph.svg", string(drawn))
 }
 
 // The insert of the README, by a login that may submit and owns the table of the business.
