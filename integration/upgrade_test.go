@@ -23,8 +23,8 @@ func nextProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	version := migrations.MaxVersion + 1
-	change, _, _ := strings.Cut(read(t, filepath.Join(folder, "testdata", "next.sql")), "INSERT INTO oarlock.schema_history")
-	change = fmt.Sprintf("-- +goose Up\n-- Programs from version %d work with it.\n%s\n-- +goose Down\nSELECT 1;\n", version-1, change)
+	change := fmt.Sprintf("-- +goose Up\n-- Programs from version %d work with it.\n%s\n-- +goose Down\n", version-1,
+		read(t, filepath.Join(folder, "testdata", "next.sql")))
 	const versions = "MinVersion int64 = %[1]d\n\tMaxVersion int64 = %[1]d\n"
 	check := read(t, filepath.Join(folder, "check.go"))
 	next := strings.Replace(check, fmt.Sprintf(versions, version-1), fmt.Sprintf(versions, version), 1)

@@ -16,6 +16,7 @@ func next(t *testing.T) bundle {
 	t.Helper()
 	b := migrated(t)
 	b.exec(t, readFile(t, "testdata/next.sql"))
+	b.exec(t, readFile(t, "testdata/next_recorded.sql"))
 	return b
 }
 

@@ -13,4 +13,3 @@ CREATE TABLE oarlock.next_table (run_id bigint PRIMARY KEY, note text NOT NULL);
 CREATE INDEX next_index ON oarlock.runs (next_note) WHERE next_note <> '';
 CREATE FUNCTION oarlock.next_function(run bigint) RETURNS text LANGUAGE sql STABLE RETURN 'note of ' || run::text;
 REVOKE ALL ON FUNCTION oarlock.next_function(bigint) FROM PUBLIC;
-INSERT INTO oarlock.schema_history (version, programs_from) SELECT max(version) + 1, max(version) FROM oarlock.schema_history;

@@ -33,7 +33,7 @@ any number of them may be started at once, and each is one transaction: a killed
 
 var (
 	migrateExits     = migrateExitsWith("another migration did not end in time")
-	migrateUpExits   = migrateExitsWith("live workers do not work with the new schema, and --force is not given; another migration did not end in time, or a transaction stays open")
+	migrateUpExits   = migrateExitsWith("it would stop live workers, and --force is not given; another migration or transaction is in its way")
 	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is not given; another migration did not end in time")
 )
 
