@@ -14,19 +14,23 @@ import (
 
 const runbookPage = "../docs/operations.md"
 
-// runbook plays a section of docs/operations.md: a test brings the trouble about, and the section says what a person types and sees.
+// runbook plays a page, or a section of docs/operations.md: a test brings about what it is about, and it says what a person types and sees.
 // In its blocks `…` stands for any text, and any number of blanks for any other.
 type runbook struct {
 	*bench
 	title   string
-	url     string            // of the person who types
+	url     string            // of the person who types; "": the page itself says where the database is
 	oarlock string            // the program that is typed
+	shell   string            // commands by which each terminal begins: what was exported so far
 	words   map[string]string // what the page says in words: RUN, and addresses
 	blocks  [][]string        // that were not played yet: language and text
 }
 
 // looks are commands that change nothing: they are typed again until they show what they should.
 var looks = regexp.MustCompile(`^oarlock (workers|status|events|list|logs|doctor|approvals|stats)\b`)
+
+// exports are commands that the ones after them in a terminal depend on.
+var exports = regexp.MustCompile(`^(export|set -a)\b`)
 
 // openRunbook finds the section, which must be played to its end.
 func (b *bench) openRunbook(t *testing.T, title string) *runbook {
@@ -35,8 +39,13 @@ func (b *bench) openRunbook(t *testing.T, title string) *runbook {
 	if !found {
 		t.Fatalf("%s has no section %q", runbookPage, title)
 	}
-	section = regexp.MustCompile(`(?m)^###? `).Split(section, 2)[0]
-	book := &runbook{bench: b, title: title, url: b.db.URL, oarlock: b.program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(section, -1)}
+	return b.openBook(t, title, regexp.MustCompile(`(?m)^###? `).Split(section, 2)[0])
+}
+
+// openBook opens a text, which must be played to its end.
+func (b *bench) openBook(t *testing.T, title, text string) *runbook {
+	t.Helper()
+	book := &runbook{bench: b, title: title, url: b.db.URL, oarlock: b.program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(text, -1)}
 	t.Cleanup(func() {
 		if len(book.blocks) > 0 && !t.Failed() && !t.Skipped() {
 			t.Errorf("%q: %d blocks were not played, the first is\n%s", title, len(book.blocks), book.blocks[0][2])
@@ -76,6 +85,9 @@ func (r *runbook) console(t *testing.T) {
 	t.Helper()
 	for _, part := range strings.Split("\n"+r.next(t, "console"), "\n$ ")[1:] {
 		command, want, _ := strings.Cut(part, "\n")
+		if exports.MatchString(command) {
+			r.shell += command + "\n"
+		}
 		out, wrong := r.shows(command, want)
 		for end := time.Now().Add(patience); wrong != "" && looks.MatchString(command) && time.Now().Before(end); {
 			out, wrong = r.shows(command, want)
@@ -122,17 +134,31 @@ func misjudged(out, page string, status int) string {
 
 // types is what a command shows, and its exit status.
 func (r *runbook) types(command string) (text string, status int) {
-	cmd := exec.Command("sh", "-c", command)
+	cmd := exec.Command("sh", "-c", r.shell+command)
 	cmd.Dir = r.dir
 	cmd.Env = []string{"PATH=" + filepath.Dir(r.oarlock) + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "DATABASE_URL=" + r.url, "TZ=UTC"}
 	out, _ := cmd.CombinedOutput() // how it ends is its status
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
+// terminal types the next block in a terminal of its own, with these settings, where its last command goes on.
+func (r *runbook) terminal(t *testing.T, settings ...string) {
+	t.Helper()
+	before, last, _ := strings.Cut(strings.TrimPrefix(r.next(t, "console"), "$ "), "\n$ oarlock ")
+	words, want, _ := strings.Cut(last, "\n")
+	there := *r.bench
+	there.within = []string{"sh", "-c", r.shell + before + "\n" + `exec "$@"`, "sh"}
+	r.says(t, there.start(t, settings, strings.Fields(words)...), want)
+}
+
 // log waits until a process has said the lines of the next block.
 func (r *runbook) log(t *testing.T, p *process) {
 	t.Helper()
-	want := r.next(t, "text")
+	r.says(t, p, r.next(t, "text"))
+}
+
+func (r *runbook) says(t *testing.T, p *process, want string) {
+	t.Helper()
 	for end := time.Now().Add(patience); missing(p.said.String(), want) != ""; {
 		if time.Now().After(end) {
 			t.Fatalf("%q: the log lacks %q", r.title, missing(p.said.String(), want))
