@@ -65,19 +65,25 @@ func (b *bench) environmentWorkers(t *testing.T) []*process {
 		"secrets/api": "swallow\n",
 		"get-secret":  "#!/bin/sh\ntest \"$*\" = '--of etl etl/s3' && echo battery-staple\n",
 	} {
-		path := filepath.Join(b.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		b.writeProgram(t, name, text)
 	}
 	described := b.worker(
 		t, "described", "queues=default", "env=COLOUR=red", "slots=16", "secrets_env=DB_*", "secrets_files="+b.dir+"/secrets/*",
 		"secrets_command="+b.dir+"/get-secret,--of,etl", "$DB_WORD=correct-horse", "$GITHUB_PAT=hidden",
 	)
 	return []*process{described, b.worker(t, "listed", "queues=listed", "command_allow=/usr/bin/printenv")}
+}
+
+// writeProgram makes a file of the bench that may be run, with its folders.
+func (b *bench) writeProgram(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // printsAs runs a DAG and compares what its tasks print, and how they end where that is not by success.

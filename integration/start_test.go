@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgcluster"
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/pglocal"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// docs/start.md is typed from its first command to its last, on a server that has nothing of Oarlock.
+func TestStart_PageIsTypedInOrder(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	if out, err := exec.Command("psql", "--version").Output(); err != nil || !newPsql(string(out)) {
+		t.Skip("no psql 15 or newer")
+	}
+	node := pgcluster.StartEmpty(t, nil) // the page makes roles, which belong to a server
+	at, err := url.Parse(node.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t), program: program}
+	book := b.openBook(t, "docs/start.md", read(t, "../docs/start.md"))
+	password, _ := at.User.Password()
+	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+" PGPASSWORD="+password+"\n"
+	book.words["PGHOST=localhost PGDATABASE=app"] = "PGHOST=" + at.Hostname() + " PGPORT=" + at.Port() + " PGDATABASE=" + strings.Trim(at.Path, "/")
+	book.words["127.0.0.1:7070"] = "127.0.0.1:…" // a port that is free
+	state := "state_dir=" + filepath.Join(b.dir, "worker")
+
+	book.next(t, "sh") // the program is built, and on the PATH
+	for len(book.blocks) > 0 && book.blocks[0][1] == "console" {
+		book.console(t)
+	}
+	dag := book.next(t, "yaml")
+	b.write(t, "report.yaml", dag)
+	book.console(t)
+	book.terminal(t, state) // the worker
+	for range 4 {
+		book.console(t)
+	}
+	book.terminal(t, "web_listen=127.0.0.1:0")
+	b.write(t, "report.yaml", dag+book.next(t, "yaml"))
+	for range 4 {
+		book.console(t)
+	}
+}
+
+// cloned is a folder that has what the page finds in a clone. The server that `oarlock run` starts is another user's where the test is
+// root's, and must get through it.
+func cloned(t *testing.T) (folder string) {
+	t.Helper()
+	folder, err := os.MkdirTemp(pglocal.FastTempDir(), "oarlock-start-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"deploy", "examples"} {
+		from, err := filepath.Abs(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(from, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// Every DAG of docs/cookbook.md can be registered, those with a text below them print it, and the rest of the page is typed in order.
+func TestCookbook_RecipesWork(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.worker(t, "w1", "slots=16")
+	people := *b
+	people.url = b.db.URL
+	submitter := b.db.Login(t, "oarlock_submit")
+	b.write(t, "submitter.env", "DATABASE_URL='"+submitter+"'\n")
+	b.writeProgram(t, "etl/bin/load-orders", "#!/bin/sh\necho \"orders of $2\"\n")
+	book := b.openBook(t, "docs/cookbook.md", read(t, "../docs/cookbook.md"))
+	book.words["/etc/oarlock"], book.words["/opt/etl"], book.words["/srv/artifacts"] = b.dir, b.dir+"/etl", b.dir+"/artifacts"
+	ran := 0
+	for len(book.blocks) > 0 {
+		switch language := book.blocks[0][1]; language {
+		case "yaml":
+			source := book.next(t, language)
+			b.write(t, "recipe.yaml", source)
+			people.oarlock(t, "dag", "apply", filepath.Join(b.dir, "recipe.yaml"))
+			if len(book.blocks) > 0 && book.blocks[0][1] == "text" {
+				ran++
+				b.printsAs(t, source, book.next(t, "text"))
+			}
+		case "console":
+			book.console(t)
+		case "crontab":
+			book.cron(t)
+		case "sql":
+			b.insertAs(t, submitter, book.next(t, language))
+		default:
+			book.next(t, "dockerfile") // needs an engine
+		}
+	}
+	if ran < 3 {
+		t.Errorf("only %d recipes were run", ran)
+	}
+}
+
+// cron does twice what the line of a crontab says, as two hosts with the same line would, and wants one run of it.
+func (r *runbook) cron(t *testing.T) {
+	t.Helper()
+	line := strings.ReplaceAll(r.next(t, "crontab"), `$(date +\%F)`, "2026-11-20")
+	command := strings.SplitN(line, " ", 6)[5]
+	for range 2 {
+		if out, status := r.types(command); out != "" || status != 0 {
+			t.Errorf("$ %s\n%s\nended with %d", command, out, status)
+		}
+	}
+	page, err := r.List(t.Context(), queue.Filter{DAG: "cleanup"})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].Key != "cleanup-2026-11-20" {
+		t.Errorf("cron made %+v, %v", page.Runs, err)
+	}
+}
+
+// insertAs runs the statement of a page by a login, and wants the newest run, which it makes, to succeed in the queue that it names.
+func (b *bench) insertAs(t *testing.T, login, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), login)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+	page, err := b.List(t.Context(), queue.Filter{DAG: "tenant-import"})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].Queue != "tenant-acme" {
+		t.Fatalf("%s\nmade %+v, %v", statement, page.Runs, err)
+	}
+	if got := b.await(t, page.Runs[0].ID); got != "succeeded import=succeeded" {
+		t.Errorf("it ended as %s", got)
+	}
+}
