@@ -270,6 +270,9 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 		first, _, dotted := strings.Cut(s.Action, ".")
 		hint, near := nearest(s.Action, sortedKeys(builtins))
 		if dotted && slices.Contains(reserved, first) || near && distance(s.Action, strings.TrimSuffix(strings.TrimPrefix(hint, "did you mean "), "?")) == 1 {
+			if !near {
+				hint = actionHint(first)
+			}
 			c.add(at.pos(), hint, "unknown action %q", s.Action)
 		}
 		return
@@ -292,6 +295,13 @@ func (c *checker) action(s *Step, n *node, inherited string) {
 	if s.Action == "wait" {
 		c.url(with.in("http", "url"))
 	}
+}
+
+// actionHint lists the actions, with one that has the same first part, which is a reserved one, in front.
+func actionHint(first string) string {
+	all := sortedKeys(builtins)
+	near := all[slices.IndexFunc(all, func(name string) bool { return strings.HasPrefix(name, first+".") })]
+	return "did you mean " + near + "? the actions of Oarlock are " + strings.Join(all, ", ")
 }
 
 // approval refuses what would decide an approval in the place of a person.

@@ -76,7 +76,7 @@ func readCron(text, field string) (*cron, *Error) {
 		case len(fields) == 6 || len(fields) == 7:
 			hint = "leave out the seconds (the first field) or the year (the last); below a minute use every"
 		}
-		return fail(hint, "%d fields instead of five", len(fields))
+		return fail(hint, "wants five fields, not %d", len(fields))
 	}
 	var values [5][]int
 	for i, f := range cronFields {

@@ -100,7 +100,7 @@ BEGIN
     END IF;
     parts := CASE WHEN typed = '' THEN '{}' ELSE regexp_split_to_array(typed, E'[ \t\n\r]+') END;
     IF cardinality(parts) IS DISTINCT FROM 5 THEN
-        RAISE EXCEPTION '%: % fields instead of five', field, coalesce(cardinality(parts), 0) USING ERRCODE = 'OA013',
+        RAISE EXCEPTION '%: wants five fields, not %', field, coalesce(cardinality(parts), 0) USING ERRCODE = 'OA013',
             HINT = CASE WHEN typed LIKE '%tz=%' THEN 'give the time zone apart, as in timezone: Europe/Paris'
                         WHEN cardinality(parts) IN (6, 7) THEN 'leave out the seconds (the first field) or the year (the last); below a minute use every' ELSE fields END;
     END IF;
