@@ -109,7 +109,13 @@ func embedded(repository string) fetcher {
 			config = config.BinaryRepositoryURL(repository)
 		}
 		server := embeddedpostgres.NewDatabase(config)
+		before := downloadLogs()
 		err = server.Start()
+		for log := range downloadLogs() {
+			if !before[log] {
+				err = errors.Join(err, os.Remove(log))
+			}
+		}
 		if err == nil {
 			return errors.Join(errors.New("an empty data folder started"), server.Stop())
 		}
@@ -118,4 +124,15 @@ func embedded(repository string) fetcher {
 		}
 		return nil
 	}
+}
+
+// downloadLogs are the files that the library leaves in the temp folder: it opens one at each start, and removes none. One that another
+// process opened meanwhile goes, too: its download is complete without.
+func downloadLogs() map[string]bool {
+	found, _ := filepath.Glob(filepath.Join(os.TempDir(), "embedded_postgres_log*"))
+	logs := map[string]bool{}
+	for _, log := range found {
+		logs[log] = true
+	}
+	return logs
 }

@@ -50,14 +50,17 @@ func TestEmbedded_FetchesBinariesAndStartsNothing(t *testing.T) {
 }
 
 func TestEmbedded_OfflineIsAnErrorAndLeavesNothing(t *testing.T) {
-	t.Parallel()
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
 	dir := filepath.Join(t.TempDir(), "cache", "postgres")
 	err := fetchInto(t.Context(), dir, embedded("http://127.0.0.1:1"))
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("got %v", err)
 	}
-	if entries, _ := os.ReadDir(filepath.Dir(dir)); len(entries) > 0 {
-		t.Errorf("left behind: %v", entries)
+	for _, folder := range []string{filepath.Dir(dir), temp} {
+		if entries, _ := os.ReadDir(folder); len(entries) > 0 {
+			t.Errorf("left behind in %s: %v", folder, entries)
+		}
 	}
 }
 
