@@ -63,6 +63,17 @@ func TestSettings_AreJudgedOneByOne(t *testing.T) {
 	}
 }
 
+func TestEncoding_SaysHowToMakeADatabase(t *testing.T) {
+	t.Parallel()
+	x := &examination{facts: facts{Encoding: "SQL_ASCII"}}
+	hint := x.encoding(t.Context()).Hint
+	for _, want := range []string{"createdb --encoding UTF8 --template template0", "POSTGRES_INITDB_ARGS=--encoding=UTF8"} {
+		if !strings.Contains(hint, want) {
+			t.Errorf("%q does not name %s", hint, want)
+		}
+	}
+}
+
 func TestClock_WarnsOnlyBeyondWhatItCannotKnow(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

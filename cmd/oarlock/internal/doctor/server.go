@@ -20,7 +20,8 @@ func (x *examination) serverVersion(context.Context) Check {
 
 func (x *examination) encoding(context.Context) Check {
 	if x.facts.Encoding != "UTF8" {
-		return fail("the database is encoded in %s", x.facts.Encoding).withHint("create a database with ENCODING 'UTF8' and migrate that")
+		return fail("the database is encoded in %s", x.facts.Encoding).
+			withHint("make one of UTF-8 and migrate that: createdb --encoding UTF8 --template template0 NAME; for the Postgres image set POSTGRES_INITDB_ARGS=--encoding=UTF8 before its first start")
 	}
 	return ok("UTF8")
 }
