@@ -18,7 +18,7 @@ var guardSentences = map[supervise.Kind]string{
 	supervise.Freed:       "the other worker named %s has ended: this one goes on",
 	supervise.Evicted:     "killed the driver process of worker %s whose guard is gone",
 	supervise.Ignored:     "the list of former lives of worker %s cannot be used: none of them is replaced",
-	supervise.Uncontained: "worker %s has no cgroup: nothing escapes its guard but what outlives the guard's own death",
+	supervise.Uncontained: "worker %s has no cgroup of its own, and needs none: it ends all that its tasks start; only where the worker and its guard are killed at the same moment may a process that hides remain",
 	supervise.Swept:       "nothing is left of the former life of worker %s",
 	supervise.Started:     "started the driver process of worker %s",
 	supervise.Overdue:     "the driver process of worker %s is overdue: killing it and all it started",
@@ -75,7 +75,11 @@ func guardFields(event supervise.Event) (fields []any) {
 	add(len(event.Left) > 0, slog.Any("left", event.Left))
 	add(event.Took > 0, slog.Duration("took", event.Took.Round(time.Millisecond)))
 	add(event.Wait > 0, slog.Duration("wait", event.Wait.Round(time.Millisecond)))
-	if event.Err != nil {
+	switch {
+	case event.Err == nil:
+	case event.Kind == supervise.Uncontained: // that is no failure
+		fields = append(fields, slog.String("why", event.Err.Error()))
+	default:
 		fields = append(fields, slog.String("err", event.Err.Error()))
 	}
 	return fields

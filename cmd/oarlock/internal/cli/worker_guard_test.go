@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Ended, PID: 7, Code: 9, Took: 1033 * time.Millisecond})
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Ended, PID: 7, Code: 9, Took: time.Second, Last: true})
 	e.sayGuard(w3, supervise.Event{Kind: supervise.Delayed, Wait: 123456789})
+	e.sayGuard(w3, supervise.Event{Kind: supervise.Uncontained, Err: errors.New("read-only file system")})
 	for _, want := range []string{
 		`"msg":"guard: another worker named w3 runs on this host (pid 7) with state_dir /s: this one waits for it to end; give it another --name","pid":7}`,
 		`"msg":"guard: another worker named w3 runs on this host with state_dir /s: this one waits for it to end; give it another --name"}`,
@@ -27,6 +29,8 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 		`"msg":"guard: the driver process of worker w3 ended: another one follows","pid":7,"code":9,"took":"1.033s"}`,
 		`"msg":"guard: the driver process of worker w3 ended","pid":7,"code":9,"took":"1s"}`,
 		`"msg":"guard: the next driver process of worker w3 starts after a pause, since the last ones did not live long","wait":"123ms"}`,
+		`"level":"INFO","msg":"guard: worker w3 has no cgroup of its own, and needs none: `,
+		`may a process that hides remain","why":"read-only file system"}`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in\n%s", want, out.String())
