@@ -13,21 +13,29 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
+// idleQueuesMax bounds how many idle queues a list shows one by one.
+const idleQueuesMax = 10
+
 func newQueuesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "queues",
 		Usage: "list queues, pause and resume them, set their limits",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also the idle ones, one by one"},
+		},
 		Description: manual{
-			about: `Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. For
-readers (role oarlock_read).`,
+			about: fmt.Sprintf(`Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. Those
+where something waits or runs, and paused ones, come first. More than %d idle ones are one line, but in JSON and with
+-o id all queues stand, by name. For readers (role oarlock_read).`, idleQueuesMax),
 			examples: []string{
 				"oarlock queues",
+				"oarlock queues --all",
 				"oarlock queues set heavy --max-running 4",
 				"oarlock queues pause heavy",
 			},
 			exits: []exitNote{{exitOK, "the list was read"}, deniedNote, usageNote, unreachableNote, settingsNote},
 		}.String(),
-		Action: func(c *cli.Context) error { return runQueues(c.Context, e) },
+		Action: func(c *cli.Context) error { return runQueues(c.Context, e, c.Bool("all")) },
 		Subcommands: []*cli.Command{
 			newQueuesPauseCommand(e, "pause", "start no more runs of queues", true),
 			newQueuesPauseCommand(e, "resume", "start runs of paused queues again", false),
@@ -82,40 +90,80 @@ func newQueuesSetCommand(e *env) *cli.Command {
 	}
 }
 
-func runQueues(ctx context.Context, e *env) error {
+func runQueues(ctx context.Context, e *env, all bool) error {
 	return e.withStore(ctx, func(store *queue.Store) error {
 		queues, err := store.Queues(ctx)
 		if err != nil {
 			return err
 		}
-		return e.say(e.queuesAnswer(queues))
+		a := queuesData(queues)
+		a.text = e.stdoutPaint().queuesText(queues, all)
+		return e.say(a)
 	})
 }
 
-func (e *env) queuesAnswer(queues []queue.Queue) answer {
-	paint := e.stdoutPaint()
+// queuesData is the answer about queues for programs.
+func queuesData(queues []queue.Queue) answer {
 	object := []runview.QueueJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
 	for i := range queues {
-		q := &queues[i]
-		j := runview.NewQueueJSON(q)
+		j := runview.NewQueueJSON(&queues[i])
 		object = append(object, j)
 		a.lines = append(a.lines, j)
-		a.ids = append(a.ids, q.Name)
-		state, oldest := paint.good("active"), paint.dim("–")
+		a.ids = append(a.ids, queues[i].Name)
+	}
+	a.object = object
+	return a
+}
+
+// queuesText is the list for people.
+func (p painter) queuesText(queues []queue.Queue, all bool) string {
+	shown, idle := splitQueues(queues)
+	fold := !all && foldsIdle(idle)
+	if !fold {
+		shown = slices.Concat(shown, idle)
+	}
+	t := table{head: p.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
+	for i := range shown {
+		q := &shown[i]
+		state, oldest := p.good("active"), p.dim("–")
 		if q.PausedBy != "" {
-			state = paint.warn("paused") + paint.dim(" by "+runview.Printable(q.PausedBy))
+			state = p.warn("paused") + p.dim(" by "+runview.Printable(q.PausedBy))
 		}
 		if q.Queued > 0 {
 			oldest = runview.Span(q.Oldest)
 		}
 		t.rows = append(t.rows, []string{
-			q.Name, state, decimal(q.Queued), oldest, decimal(q.Running), paint.limit(q.MaxRunning), paint.limit(q.MaxQueued),
+			q.Name, state, decimal(q.Queued), oldest, decimal(q.Running), p.limit(q.MaxRunning), p.limit(q.MaxQueued),
 		})
 	}
-	a.object, a.text = object, t.String()
-	return a
+	text := ""
+	if len(t.rows) > 0 || !fold {
+		text = t.String()
+	}
+	if fold {
+		text += p.dim(idleLine(idle)) + "\n"
+	}
+	return text
+}
+
+// splitQueues takes the queues apart where something waits or runs, or that are paused, and keeps the order of each part.
+func splitQueues(queues []queue.Queue) (busy, idle []queue.Queue) {
+	for i := range queues {
+		if q := &queues[i]; q.Queued > 0 || q.Running > 0 || q.PausedBy != "" {
+			busy = append(busy, *q)
+		} else {
+			idle = append(idle, *q)
+		}
+	}
+	return busy, idle
+}
+
+// foldsIdle reports whether a line stands for the idle queues.
+func foldsIdle(idle []queue.Queue) bool { return len(idle) > idleQueuesMax }
+
+func idleLine(idle []queue.Queue) string {
+	return fmt.Sprintf("… %s (all: oarlock queues --all)", runview.Count(len(idle), "idle queue"))
 }
 
 // runQueuesPause checks all names first: the database would make a queue of a typo.
@@ -167,8 +215,7 @@ func (e *env) sayQueues(ctx context.Context, store *queue.Store, done string, na
 		return err
 	}
 	queues = slices.DeleteFunc(queues, func(q queue.Queue) bool { return !slices.Contains(names, q.Name) })
-	a := e.queuesAnswer(queues)
-	a.text = ""
+	a := queuesData(queues)
 	for i := range queues {
 		q := &queues[i]
 		a.text += e.stdoutPaint().good(done) + " " + q.Name

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -13,9 +16,12 @@ import (
 )
 
 const (
-	topInterval = "2s"
-	minInterval = 200 * time.Millisecond
-	topRuns     = 50 // runs under way that are looked at
+	topInterval     = "2s"
+	minInterval     = 200 * time.Millisecond
+	topRunsMax      = 50  // runs under way that are looked at
+	topFailuresMax  = 50  // of the runs that failed, the newest that are looked at
+	topApprovalsMax = 100 // that are counted
+	failingWindow   = time.Hour
 )
 
 func newTopCommand(e *env) *cli.Command {
@@ -28,8 +34,9 @@ func newTopCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
 queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
-under way the newest %d are looked at. WAITING is how many tasks wait for a slot. While the database is away the last
-look stays. For readers (role oarlock_read).`, topRuns),
+under way the newest %d are looked at. A DAG fails if one of the newest %d runs that failed is of it and ended within
+the last hour. WAITING is how many tasks wait for a slot, TASKS how many of a run's have ended. While the database is
+away the last look stays. For readers (role oarlock_read).`, topRunsMax, topFailuresMax),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
 				{exitOK, "it was shown; or Ctrl-C ended it"},
@@ -42,26 +49,36 @@ look stays. For readers (role oarlock_read).`, topRuns),
 
 // jsonTop is one look.
 type jsonTop struct {
-	At      *time.Time           `json:"at"`
-	Slots   int                  `json:"slots"`   // of live workers
-	Busy    int                  `json:"busy"`    // of these slots
-	Waiting int                  `json:"waiting"` // tasks that wait for one
-	Ended   float64              `json:"ended_per_second"`
-	Failed  float64              `json:"failed_per_second"`
-	Queues  []runview.QueueJSON  `json:"queues"`
-	Workers []runview.WorkerJSON `json:"workers"`
-	Runs    []runview.RunJSON    `json:"runs"` // under way
+	At        *time.Time           `json:"at"`
+	Slots     int                  `json:"slots"`   // of live workers
+	Busy      int                  `json:"busy"`    // of these slots
+	Waiting   int                  `json:"waiting"` // tasks that wait for one
+	Ended     float64              `json:"ended_per_second"`
+	Failed    float64              `json:"failed_per_second"`
+	Approvals int                  `json:"approvals"` // that wait for a decision; topApprovalsMax: as many or more
+	Failing   []jsonFailing        `json:"failing"`   // DAGs with failures within the last hour, the most first
+	Queues    []runview.QueueJSON  `json:"queues"`
+	Workers   []runview.WorkerJSON `json:"workers"`
+	Runs      []runview.RunJSON    `json:"runs"` // under way
+}
+
+// jsonFailing is a DAG whose runs failed lately.
+type jsonFailing struct {
+	DAG    string `json:"dag"`
+	Failed int    `json:"failed"` // of the newest runs that failed
 }
 
 // topView is one look as people see it.
 type topView struct {
 	painter
 
-	at   time.Time
-	seen queue.Glimpse
-	runs []queue.Run // under way, the newest first
-	more bool        // there are further ones
-	lost error       // why the last look failed; what is shown is older
+	at        time.Time
+	seen      queue.Glimpse
+	approvals int // that wait for a decision, up to topApprovalsMax
+	failing   []jsonFailing
+	runs      []queue.Run // under way, the newest first
+	more      bool        // there are further ones
+	lost      error       // why the last look failed; what is shown is older
 }
 
 func runTop(ctx context.Context, e *env, word string) error {
@@ -90,12 +107,38 @@ func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
 	if v.seen, err = store.Glimpse(ctx); err != nil {
 		return nil, err
 	}
-	page, err := store.List(ctx, queue.Filter{States: []string{"running"}, Limit: topRuns})
+	page, err := store.List(ctx, queue.Filter{States: []string{"running"}, Limit: topRunsMax})
 	if err != nil {
 		return nil, err
 	}
 	v.runs, v.more = page.Runs, page.Next != 0
+	approvals, err := store.Approvals(ctx, true, topApprovalsMax)
+	if err != nil {
+		return nil, err
+	}
+	v.approvals = len(approvals)
+	failed, err := store.List(ctx, queue.Filter{States: []string{"failed"}, Limit: topFailuresMax})
+	if err != nil {
+		return nil, err
+	}
+	v.failing = failingDAGs(failed.Runs, v.at.Add(-failingWindow))
 	return v, store.CountSteps(ctx, v.runs)
+}
+
+// failingDAGs counts the failed runs of each DAG that ended after a moment, the DAG with most of them first.
+func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
+	counts := map[string]int{}
+	for i := range failed {
+		if r := &failed[i]; r.FinishedAt.After(after) {
+			counts[r.DAG]++
+		}
+	}
+	failing := []jsonFailing{}
+	for _, dag := range slices.Sorted(maps.Keys(counts)) {
+		failing = append(failing, jsonFailing{dag, counts[dag]})
+	}
+	slices.SortStableFunc(failing, func(a, b jsonFailing) int { return cmp.Compare(b.Failed, a.Failed) })
+	return failing
 }
 
 // topLive draws one look after the other on a screen of its own, which is gone afterwards.

@@ -114,9 +114,86 @@ func TestTop_FitsTheScreen(t *testing.T) {
 func TestTop_SaysWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	text := strings.Join(busyView().lines(40), "\n")
-	for _, want := range []string{"\nq1  ", "… 23 more\n", "… 14+ more"} {
+	for _, want := range []string{"\nq1  ", "… 10 more\n… 15 idle queues (all: oarlock queues --all)\n", "… 24 more\n", "… 13+ more"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+func TestTop_FitsItsHeadInto80Columns(t *testing.T) {
+	t.Parallel()
+	e := &env{Env: testEnv()}
+	e.Columns, e.Rows = 80, 24
+	v := &topView{at: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), approvals: 3, failing: []jsonFailing{{"etl", 12}, {"load", 3}}}
+	v.seen.Ended, v.seen.Failed = 0.2833, 0.1167
+	v.seen.Workers = []queue.WorkerInfo{{Worker: queue.Worker{Name: "w", Slots: 1024}, State: queue.WorkerLive, Busy: 1024, Waiting: 12345}}
+	lines := strings.Split(e.topFrame(v), "\x1b[K\r\n")
+	if !strings.HasSuffix(lines[0], " 1024/1024  waiting 12345") || lines[1] != "runs 0.28 ended/s  0.12 failed/s   3 approvals wait   failing etl 12, load 3" {
+		t.Errorf("the head is cut: %q, %q", lines[0], lines[1])
+	}
+	if got := lines[len(lines)-2]; got != topLegend {
+		t.Errorf("the legend is cut: %q", got)
+	}
+}
+
+func TestTop_CountsFailuresOfTheLastHour(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	runs := []queue.Run{
+		{DAG: "load", FinishedAt: now.Add(-time.Minute)}, {DAG: "etl", FinishedAt: now.Add(-time.Minute)}, {DAG: "etl", FinishedAt: now.Add(-59 * time.Minute)},
+		{DAG: "old", FinishedAt: now.Add(-61 * time.Minute)}, {DAG: "mail", FinishedAt: now.Add(-time.Minute)}, {DAG: "ping", FinishedAt: now.Add(-time.Minute)},
+	}
+	v := &topView{failing: failingDAGs(runs, now.Add(-failingWindow))}
+	if got, want := v.outcomeLine(), "runs 0 ended/s  0 failed/s   failing etl 2, load 1, mail 1, 1 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTop_FoldsIdleQueues(t *testing.T) {
+	t.Parallel()
+	v := &topView{}
+	for i := range 120 {
+		v.seen.Queues = append(v.seen.Queues, queue.Queue{Name: fmt.Sprintf("q%d", i)})
+	}
+	v.seen.Queues[40].Queued, v.seen.Queues[60].Running, v.seen.Queues[80].PausedBy = 1, 1, "ana"
+	text := strings.Join(v.lines(200), "\n")
+	for _, want := range []string{"\nq40 ", "\nq60 ", "\nq80 ", "\n… 117 idle queues (all: oarlock queues --all)\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "q41") {
+		t.Errorf("an idle queue is shown:\n%s", text)
+	}
+}
+
+func TestTop_ShowsReasonsOnlyWhereThereAreSome(t *testing.T) {
+	t.Parallel()
+	v := &topView{runs: []queue.Run{{ID: 1, DAG: "a", Worker: "w1"}}}
+	if head := v.runTable().String(); strings.Contains(head, "REASON") {
+		t.Errorf("a column without content: %q", head)
+	}
+	v.runs = append(v.runs, queue.Run{ID: 2, DAG: "b", Worker: "w1", Reason: "waits"})
+	if text := v.runTable().String(); !strings.Contains(text, "REASON") || !strings.Contains(text, "w1      waits") {
+		t.Errorf("no reason: %q", text)
+	}
+}
+
+func TestQueues_ListWhatIsBusyFirst(t *testing.T) {
+	t.Parallel()
+	var queues []queue.Queue
+	for i := range idleQueuesMax + 2 {
+		queues = append(queues, queue.Queue{Name: fmt.Sprintf("q%02d", i)})
+	}
+	queues[5].Queued = 3
+	if got := painter(false).queuesText(queues, false); !strings.Contains(got, "\nq05 ") || strings.Contains(got, "q00") || !strings.HasSuffix(got, "\n… 11 idle queues (all: oarlock queues --all)\n") {
+		t.Errorf("got\n%s", got)
+	}
+	if got := painter(false).queuesText(queues, true); strings.Count(got, "\n") != 1+len(queues) || strings.Index(got, "q05") > strings.Index(got, "q00") {
+		t.Errorf("with --all got\n%s", got)
+	}
+	if got := painter(false).queuesText(queues[:5], false); !strings.Contains(got, "\nq04 ") || strings.Contains(got, "…") {
+		t.Errorf("few were folded:\n%s", got)
 	}
 }

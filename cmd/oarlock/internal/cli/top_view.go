@@ -16,6 +16,10 @@ const (
 	topRows    = 24 // of a terminal that does not say
 	topColumns = 80
 	barWidth   = 10
+
+	failingShown = 3 // DAGs that the head names
+
+	topLegend = "Ctrl-C ends   WAITING: for a slot   TASKS: ended/all   BEAT: last sign of life"
 )
 
 // topFrame is the whole screen in one text, drawn over the one before: nothing is cleared before it is written anew.
@@ -27,8 +31,8 @@ func (e *env) topFrame(v *topView) string {
 	columns, rows = cmp.Or(columns, topColumns), cmp.Or(rows, topRows)
 	var b strings.Builder
 	b.WriteString("\x1b[H")
-	lines := v.lines(rows - 1)
-	for _, line := range lines[:min(len(lines), rows-1)] {
+	lines := v.lines(rows - 2)
+	for _, line := range append(lines[:min(len(lines), max(0, rows-2))], v.dim(topLegend)) {
 		b.WriteString(cut(line, columns-1) + "\x1b[K\r\n") // on a full line, what clears the rest takes the last character
 	}
 	b.WriteString("\x1b[J")
@@ -37,7 +41,7 @@ func (e *env) topFrame(v *topView) string {
 
 func (v *topView) answer(columns int) answer {
 	object := jsonTop{
-		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Queues: []runview.QueueJSON{}, Workers: []runview.WorkerJSON{}, Runs: []runview.RunJSON{},
+		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Approvals: v.approvals, Failing: v.failing, Queues: []runview.QueueJSON{}, Workers: []runview.WorkerJSON{}, Runs: []runview.RunJSON{},
 	}
 	object.Busy, object.Slots, object.Waiting = v.slots()
 	for i := range v.seen.Queues {
@@ -60,24 +64,46 @@ func (v *topView) answer(columns int) answer {
 
 // lines are the head and three tables, each with its share of the rows there are.
 func (v *topView) lines(rows int) []string {
-	lines := []string{v.headline()}
+	lines := []string{v.slotLine(), v.outcomeLine()}
 	if v.lost != nil {
 		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
 	share := max(2, (rows-len(lines)-3)/4)
-	lines = append(append(lines, ""), v.clip(v.queueTable(), share, "queue", false)...)
+	lines = append(append(lines, ""), v.queueLines(share)...)
 	lines = append(append(lines, ""), v.clip(v.workerTable(), share, "worker", false)...)
 	return append(append(lines, ""), v.clip(v.runTable(), max(2, rows-len(lines)-1), "run", v.more)...)
 }
 
-func (v *topView) headline() string {
+func (v *topView) slotLine() string {
 	busy, slots, waiting := v.slots()
-	failed := fmt.Sprintf("%s failed/s", rate(v.seen.Failed))
+	return fmt.Sprintf("%s  %s   slots %s %d/%d  waiting %s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
+		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn))
+}
+
+// outcomeLine says how runs end, and what wants a person.
+func (v *topView) outcomeLine() string {
+	failed := rate(v.seen.Failed) + " failed/s"
 	if v.seen.Failed > 0 {
 		failed = v.bad(failed)
 	}
-	return fmt.Sprintf("%s  %s   slots %s %d/%d  waiting %s   runs %s ended/s  %s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
-		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn), rate(v.seen.Ended), failed)
+	line := fmt.Sprintf("runs %s ended/s  %s", rate(v.seen.Ended), failed)
+	switch {
+	case v.approvals == 1:
+		line += "   " + v.warn("1 approval waits")
+	case v.approvals > 0:
+		line += "   " + v.warn(countAtLeast(int64(v.approvals), v.approvals >= topApprovalsMax, "approval")+" wait")
+	}
+	if len(v.failing) == 0 {
+		return line
+	}
+	var names []string
+	for _, f := range v.failing[:min(len(v.failing), failingShown)] {
+		names = append(names, fmt.Sprintf("%s %d", f.DAG, f.Failed))
+	}
+	if more := len(v.failing) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return line + "   " + v.bad("failing") + " " + strings.Join(names, ", ")
 }
 
 func rate(perSecond float64) string {
@@ -123,12 +149,25 @@ func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 	return atWork
 }
 
-func (v *topView) queueTable() table {
+// queueLines are the queues where something is to be seen, and the idle ones as far as there is room: one line stands for all
+// of them where there is none.
+func (v *topView) queueLines(share int) []string {
+	busy, idle := splitQueues(v.seen.Queues)
+	if all := slices.Concat(busy, idle); !foldsIdle(idle) && len(all) < share {
+		return v.clip(v.queueTable(all), share, "queue", false)
+	}
+	var lines []string
+	if len(busy) > 0 {
+		lines = v.clip(v.queueTable(busy), share-min(len(idle), 1), "queue", false)
+	}
+	if len(idle) > 0 {
+		lines = append(lines, v.dim(idleLine(idle)))
+	}
+	return lines
+}
+
+func (v *topView) queueTable(queues []queue.Queue) table {
 	t := table{head: v.head("QUEUE", "QUEUED", "OLDEST", "RUNNING", "LIMIT", "")}
-	queues := slices.Clone(v.seen.Queues)
-	slices.SortStableFunc(queues, func(a, b queue.Queue) int { // where something is to be seen, first
-		return cmp.Compare(min(b.Queued+b.Running, 1), min(a.Queued+a.Running, 1))
-	})
 	for i := range queues {
 		q := &queues[i]
 		oldest, note := v.dim("–"), ""
@@ -157,7 +196,11 @@ func (v *topView) workerTable() table {
 }
 
 func (v *topView) runTable() table {
-	t := table{head: v.head("RUN", "DAG", "FOR", "TASKS", "WORKER", "REASON")}
+	t := table{head: v.head("RUN", "DAG", "FOR", "TASKS", "WORKER")}
+	reasons := slices.ContainsFunc(v.runs, func(r queue.Run) bool { return r.Reason != "" })
+	if reasons {
+		t.head = append(t.head, v.dim("REASON"))
+	}
 	for i := range v.runs {
 		r := &v.runs[i]
 		done, lasts := v.dim("–"), v.dim("–")
@@ -167,9 +210,11 @@ func (v *topView) runTable() table {
 		if total := r.Counts.Total; total > 0 {
 			done = fmt.Sprintf("%d/%d", total-r.Counts.Open, total)
 		}
-		t.rows = append(t.rows, []string{
-			decimal(int64(r.ID)), r.DAG, lasts, done, runview.InlineText(r.Worker), v.dim(runview.InlineText(r.Reason)),
-		})
+		row := []string{decimal(int64(r.ID)), r.DAG, lasts, done, runview.InlineText(r.Worker)}
+		if reasons {
+			row = append(row, v.dim(runview.InlineText(r.Reason)))
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }
