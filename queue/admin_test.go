@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -32,6 +33,10 @@ func TestQueues_CountWhatWaitsAndRuns(t *testing.T) {
 		t.Errorf("%+v, %v", queues, err)
 	}
 	wantError(t, d.store.SetQueue(t.Context(), queue.QueueChange{Name: "No Such"}), nil, "OA013")
+	missing, err := d.store.MissingQueues(t.Context(), []string{"gold", "slow", "default", "fast"})
+	if err != nil || !slices.Equal(missing, []string{"fast", "gold"}) {
+		t.Errorf("missing are %v, %v", missing, err)
+	}
 }
 
 func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {

@@ -12,14 +12,21 @@ import (
 )
 
 var (
-	queuesSQL   = sql.Named("queue/queues")
-	setQueueSQL = sql.Named("queue/set_queue")
+	queuesSQL        = sql.Named("queue/queues")
+	queuesMissingSQL = sql.Named("queue/queues_missing")
+	setQueueSQL      = sql.Named("queue/set_queue")
 )
 
 // Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	queues, err := list(ctx, s, queuesSQL, nil, scanQueue)
 	return queues, said("list queues", err)
+}
+
+// MissingQueues returns those of the names that no queue has, sorted. For readers and workers.
+func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
+	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
+	return missing, said("list queues", err)
 }
 
 // SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.

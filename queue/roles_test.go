@@ -64,6 +64,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 		{"Attempts", func(s *queue.Store) error { _, err := s.Attempts(t.Context(), foreign); return err }, reads, works, works, works, reads},
 		{"Events", func(s *queue.Store) error { _, err := s.Events(t.Context(), foreign, 0); return err }, reads, works, works, works, reads},
 		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, works, works, reads},
+		{"MissingQueues", func(s *queue.Store) error { _, err := s.MissingQueues(t.Context(), []string{"gold"}); return err }, reads, works, works, works, reads},
 		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, works, works, reads},
 		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, works, works, reads},
 		{"DAGPage", func(s *queue.Store) error { _, err := s.DAGPage(t.Context(), queue.DAGFilter{Limit: 1}); return err }, reads, works, works, works, reads},

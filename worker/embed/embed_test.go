@@ -170,6 +170,27 @@ func TestRig_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
+func TestRig_WarnsOfQueuesThatNobodyMade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: d\nsteps: [{id: a, action: noop}]\n")
+	said := make(chan string, 100)
+	log := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		said <- string(p)
+		return len(p), nil
+	}), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	b.start(t, embed.Config{Queues: []string{"default", "gold"}, Log: log}, nil)
+	b.run(t, "d") // it serves the queue that there is
+	select {
+	case got := <-said:
+		if !strings.Contains(got, `msg="no queue gold yet: `) || !strings.Contains(got, "`oarlock queues set gold`") || len(said) > 0 {
+			t.Errorf("it said %s, and %d lines more", got, len(said))
+		}
+	default:
+		t.Error("it served a queue and did not warn of the other")
+	}
+}
+
 // A worker that waits for its database can be told to stop.
 func TestRig_StopsWithoutADatabase(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package embed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,7 +31,24 @@ func (r *Rig) register(ctx context.Context, self queue.Worker) (worker.Session, 
 	r.dead = nil
 	r.session.Store(session)
 	r.sql.Use(session, session.ID())
+	r.warnOfQueues(ctx)
 	return worker.SessionOf(session), nil
+}
+
+// warnOfQueues logs which queues the worker is told to serve and nobody has made: a name may be misspelt, or come first.
+func (r *Rig) warnOfQueues(ctx context.Context) {
+	if len(r.config.Queues) == 0 {
+		return
+	}
+	missing, err := r.store.MissingQueues(ctx, r.config.Queues)
+	if err != nil {
+		r.config.Log.Warn("cannot tell whether the queues of this worker exist", "err", err)
+		return
+	}
+	for _, name := range missing {
+		r.config.Log.Warn(fmt.Sprintf("no queue %s yet: this worker serves it once a DAG names it or `oarlock queues set %s` makes it", name, name),
+			"hint", "`oarlock queues --all` lists those there are")
+	}
 }
 
 // try says why the database would not take records now.
