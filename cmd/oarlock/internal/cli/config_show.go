@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -57,7 +58,7 @@ type jsonSetting struct {
 func runConfigShow(e *env, origin bool) error {
 	t := table{head: []string{"KEY", "VALUE"}}
 	if origin {
-		t.head = append(t.head, "ORIGIN")
+		t.head = []string{"KEY", "ORIGIN", "VALUE"} // the value last: it may be long
 	}
 	a := answer{ids: []string{}}
 	settings := []jsonSetting{}
@@ -68,19 +69,41 @@ func runConfigShow(e *env, origin bool) error {
 		a.ids = append(a.ids, s.Key)
 		row := []string{s.Key, cmp.Or(s.Value, "–")}
 		if origin {
-			row = append(row, e.stdoutPaint().dim(s.origin()))
+			row = slices.Insert(row, 1, e.stdoutPaint().dim(s.origin()))
 		}
 		t.rows = append(t.rows, row)
 	}
-	a.object, a.text = settings, t.String()
+	a.object, a.text = settings, foldLast(t, e.pageColumns())
 	return e.say(a)
 }
 
-// setting describes one value. Without a URL the database is what libpq's variables say, so these are named.
+// foldLast lines up a table, and folds its last column where it begins.
+func foldLast(t table, columns int) string {
+	rows := append([][]string{t.head}, t.rows...)
+	under := 0
+	for i := range len(t.head) - 1 {
+		most := 0
+		for _, row := range rows {
+			most = max(most, width(row[i]))
+		}
+		under += most + columnGap
+	}
+	var b strings.Builder
+	for line := range strings.Lines(t.String()) {
+		b.WriteString(fold(strings.TrimSuffix(line, "\n"), columns, under) + "\n")
+	}
+	return b.String()
+}
+
+// setting describes one value. Without a URL the database is what libpq's variables say, so these are named, or the private
+// one of this user, where there is one.
 func (e *env) setting(v config.Value) jsonSetting {
 	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), runview.TextOrNull(v.Origin.Where)}
 	if names := e.libpqVariables(); v.Key.Name == "database_url" && v.Text == "" && len(names) > 0 {
 		s.Origin, s.Where = string(config.FromEnv), runview.TextOrNull(strings.Join(names, " "))
+	}
+	if v.Key.Name == "database_url" && v.Text == "" && e.isPrivate() {
+		s.Value, s.Where = privateWord, runview.TextOrNull(e.privateFolder())
 	}
 	return s
 }
