@@ -234,7 +234,7 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 		return nil, err
 	}
 	notable := p.notable()
-	p.Next = runview.Next(&head.Run, notable, false)
+	p.Next = runview.Next(&head.Run, notable, head.Current, false)
 	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, notable), Lost: lostDrivers(head.Drives)})
 	return p, nil
 }

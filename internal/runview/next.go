@@ -18,9 +18,10 @@ type Command struct {
 }
 
 // Next returns the commands that a person may want to type about a run now. The tasks need not
-// be all tasks of the run; where some are missing, commands about them are. Watched says that the person follows the run
-// already, so Next offers neither to follow it nor to start the worker that it waits for.
-func Next(r *queue.Run, tasks []queue.Task, watched bool) []Command {
+// be all tasks of the run; where some are missing, commands about them are. Current is the newest version of its DAG, 0 if that
+// is not known. Watched says that the person follows the run already, so Next offers neither to follow it nor to start the
+// worker that it waits for.
+func Next(r *queue.Run, tasks []queue.Task, current int, watched bool) []Command {
 	next := taskCommands(r, tasks)
 	add := func(why, format string, args ...any) {
 		next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
@@ -40,6 +41,9 @@ func Next(r *queue.Run, tasks []queue.Task, watched bool) []Command {
 		add("Let it go on", "oarlock resume %d", r.ID)
 	case !r.Over() && !watched:
 		add("Watch it end", "oarlock status %d -w", r.ID)
+	}
+	if (r.State == "failed" || r.State == "canceled") && current > r.Version {
+		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
 	return next
 }

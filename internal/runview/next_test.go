@@ -12,12 +12,13 @@ import (
 func TestNext_NamesCommandAndReason(t *testing.T) {
 	t.Parallel()
 	here := map[string]string{HereLabel: HereValue}
-	over := queue.Run{ID: 41, FinishedAt: noon(9)}
+	over := queue.Run{ID: 41, Version: 2, FinishedAt: noon(9)}
 	failed, canceled, local := over, over, over
 	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", here
 	for name, c := range map[string]struct {
 		run     queue.Run
 		tasks   []queue.Task
+		current int
 		watched bool
 		want    []Command
 	}{
@@ -26,34 +27,39 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{Step: "resize", Kind: "foreach", State: "failed", Attempt: 1}, // has no log
 			{Step: "resize", Item: "a b", Kind: "foreach", State: "failed", Attempt: 1},
 			{Step: "report", Kind: "step", State: "failed"}, // never began
-		}, false, []Command{
+		}, 0, false, []Command{
 			{"oarlock logs 41 load", "See what load wrote"},
 			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},
 			{"oarlock retry 41", "Run again what failed"},
 		}},
-		"Canceled": {canceled, nil, false, []Command{{"oarlock retry 41", "Run again what was canceled"}}},
-		"Here":     {local, nil, false, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run again what failed, here"}}},
+		"Canceled": {canceled, nil, 0, false, []Command{{"oarlock retry 41", "Run again what was canceled"}}},
+		"NewerVersion": {failed, nil, 3, false, []Command{
+			{"oarlock retry 41", "Run again what failed"},
+			{"oarlock retry 41 --latest", "Make a new run of version 3; retry alone repeats version 2"},
+		}},
+		"SameVersion": {failed, nil, 2, false, []Command{{"oarlock retry 41", "Run again what failed"}}},
+		"Here":        {local, nil, 0, false, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run again what failed, here"}}},
 		"PausedStep": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "load", Kind: "step", State: "paused", Attempt: 1}, {Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
-		}, false, []Command{
+		}, 0, false, []Command{
 			{"oarlock resume 41 load", "Let load go on"},
 			{"oarlock resume 41 'resize/a b'", "Let resize/a b go on"},
 			{"oarlock status 41 -w", "Watch it end"},
 		}},
-		"PausedRun": {queue.Run{ID: 41, State: "paused"}, []queue.Task{{Step: "load", State: "paused"}}, true, []Command{
+		"PausedRun": {queue.Run{ID: 41, State: "paused"}, []queue.Task{{Step: "load", State: "paused"}}, 0, true, []Command{
 			{"oarlock resume 41", "Let it go on"},
 		}},
 		"Approval": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []queue.Input{{Name: "ticket", Required: true}}}},
 			{Step: "other", State: "waiting", Approval: &queue.Question{}},
-		}, true, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
-		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, false, []Command{{"oarlock worker --only 41", "Run it here"}}},
-		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, true, nil},
-		"Succeeded":         {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, false, nil},
+		}, 0, true, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
+		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, 0, false, []Command{{"oarlock worker --only 41", "Run it here"}}},
+		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, 0, true, nil},
+		"Succeeded":         {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, 0, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.watched)); diff != "" {
+			if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.current, c.watched)); diff != "" {
 				t.Errorf("- want, + got\n%s", diff)
 			}
 		})
@@ -68,7 +74,7 @@ func TestNext_IsShort(t *testing.T) {
 			queue.Task{Step: fmt.Sprint("a", i), State: "waiting", Approval: &queue.Question{MayDecide: true}},
 			queue.Task{Step: fmt.Sprint("f", i), Kind: "step", State: "failed", Attempt: 1})
 	}
-	if got, most := len(Next(&queue.Run{State: "running"}, tasks, false)), approvalHintsMax+taskHintsMax+1; got > most {
+	if got, most := len(Next(&queue.Run{State: "running"}, tasks, 0, false)), approvalHintsMax+taskHintsMax+1; got > most {
 		t.Errorf("it offers %d commands, more than %d", got, most)
 	}
 }

@@ -25,6 +25,7 @@ type runPage struct {
 	run     *queue.Run
 	tasks   []queue.Task // in the order of the graph
 	dag     *queue.Definition
+	current int                      // the newest version of its DAG; 0: not to be read by this user
 	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
 	events  []queue.Event            // none: not to be read by this user
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
@@ -46,7 +47,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 		return page, err
 	}
 	if before != nil {
-		page.dag, page.events, page.made = before.dag, before.events, before.made
+		page.dag, page.current, page.events, page.made = before.dag, before.current, before.events, before.made
 	}
 	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readEvents, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
@@ -58,7 +59,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 
 func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 	if p.dag == nil {
-		_, spec, err := getDAG(ctx, store, p.run.DAG, p.run.Version)
+		version, spec, err := getDAG(ctx, store, p.run.DAG, p.run.Version)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 		if err != nil {
 			return err
 		}
-		p.dag = &queue.Definition{Spec: spec, Graph: graph}
+		p.dag, p.current = &queue.Definition{Spec: spec, Graph: graph}, version.Current
 	}
 	runview.SortByGraph(p.tasks, p.dag.Graph, func(t *queue.Task) string { return t.Step })
 	return nil
