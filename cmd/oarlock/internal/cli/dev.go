@@ -45,7 +45,9 @@ lost before: OARLOCK_LEASE_TTL=1s OARLOCK_HEARTBEAT=300ms. One that was drained 
 hold too, see docs/worker.md.
 
 Ctrl-C ends all of it and lets running tasks finish for ` + devDrain + `, once more at once. What happened is kept for the next time:
-to begin with nothing, name an empty folder in XDG_STATE_HOME.`,
+to begin with nothing, name an empty folder in XDG_STATE_HOME. Each user has one private PostgreSQL, which all its
+folders of DAGs share, and @latest with them: that of root is in /var/lib/oarlock, whatever HOME says.
+"oarlock config show --origin" says where it is.`,
 			examples: []string{"oarlock dev", "oarlock dev dags/ --slots 2", "oarlock dev dags/ --workers 3"},
 			exits: []exitNote{
 				{exitOK, "Ctrl-C or TERM ended it"},
