@@ -275,3 +275,24 @@ func TestDoctor_SaysWhatItFinds(t *testing.T) {
 		t.Error("a page that is not there is offered")
 	}
 }
+
+func TestQueues_FoldIdleOnes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	for i := range 12 {
+		b.exec(t, `SELECT oarlock.set_queue($1)`, fmt.Sprintf("tenant-%02d", i))
+	}
+	b.enqueue(t, queue.Request{Queue: "tenant-07"})
+	list := b.page(t, "/queues", http.StatusOK)
+	wantTexts(t, list, "tenant-07 1", "12 idle queues")
+	wantMarkup(t, list, `href="/queues?all=1"`, `data-live="/live/queues"`)
+	if strings.Contains(list, "tenant-03") {
+		t.Error("an idle queue has a row")
+	}
+	all := b.page(t, "/queues?all=1", http.StatusOK)
+	wantTexts(t, all, "tenant-07 1", "tenant-03")
+	wantMarkup(t, all, `data-live="/live/queues?all=1"`)
+	if strings.Index(all, "tenant-07") > strings.Index(all, "tenant-03") {
+		t.Error("an idle queue stands before a busy one")
+	}
+}

@@ -56,33 +56,46 @@ func queuePath(name string) string { return "/queues/" + url.PathEscape(name) }
 
 type queuesData struct {
 	Rows    []queueRow
+	Idle    int // queues that a line stands for
 	Command string
 }
 
-// queues lists all queues.
+// queues lists the queues, those that are busy or paused first. A line stands for many idle ones, unless all are asked for.
 func (s *server) queues(w http.ResponseWriter, r *http.Request) error {
-	data, err := s.readQueues(r.Context())
+	all := r.URL.Query().Get("all") != ""
+	data, err := s.readQueues(r.Context(), all)
 	if err != nil {
 		return err
 	}
-	return s.render(w, r, "queues.html", page{Title: "Queues", Nav: "queues", Data: data, Live: "/live/queues"})
+	p := page{Title: "Queues", Nav: "queues", Data: data, Live: "/live/queues"}
+	if all {
+		p.Live += "?all=1"
+	}
+	return s.render(w, r, "queues.html", p)
 }
 
-func (s *server) readQueues(ctx context.Context) (*queuesData, error) {
+func (s *server) readQueues(ctx context.Context, all bool) (*queuesData, error) {
 	g, err := s.fleet(ctx)
 	if err != nil {
 		return nil, err
 	}
 	data := &queuesData{Command: "oarlock queues"}
-	for i := range g.Queues {
-		data.Rows = append(data.Rows, queueRowOf(&g.Queues[i]))
+	shown, idle, folds := runview.SplitQueues(g.Queues)
+	if folds && !all {
+		data.Idle = len(idle)
+	} else {
+		shown = append(shown, idle...)
+	}
+	for i := range shown {
+		data.Rows = append(data.Rows, queueRowOf(&shown[i]))
 	}
 	return data, nil
 }
 
 func (s *server) liveQueues(w http.ResponseWriter, r *http.Request) error {
-	return s.stream(w, r, s.listSource("queues", "queues.html", []string{"queues#list"}, func(ctx context.Context) (any, error) {
-		return s.readQueues(ctx)
+	all := r.URL.Query().Get("all") != ""
+	return s.stream(w, r, s.listSource(fmt.Sprint("queues ", all), "queues.html", []string{"queues#list"}, func(ctx context.Context) (any, error) {
+		return s.readQueues(ctx, all)
 	}))
 }
 

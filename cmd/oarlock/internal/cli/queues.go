@@ -13,9 +13,6 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// idleQueuesMax bounds how many idle queues a list shows one by one.
-const idleQueuesMax = 10
-
 func newQueuesCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:  "queues",
@@ -26,7 +23,7 @@ func newQueuesCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. Those
 where something waits or runs, and paused ones, come first. More than %d idle ones are one line, but in JSON and with
--o id all queues stand, by name. For readers (role oarlock_read).`, idleQueuesMax),
+-o id all queues stand, by name. For readers (role oarlock_read).`, runview.IdleQueuesMax),
 			examples: []string{
 				"oarlock queues",
 				"oarlock queues --all",
@@ -118,8 +115,8 @@ func queuesData(queues []queue.Queue) answer {
 
 // queuesText is the list for people.
 func (p painter) queuesText(queues []queue.Queue, all bool) string {
-	shown, idle := splitQueues(queues)
-	fold := !all && foldsIdle(idle)
+	shown, idle, fold := runview.SplitQueues(queues)
+	fold = fold && !all
 	if !fold {
 		shown = slices.Concat(shown, idle)
 	}
@@ -146,21 +143,6 @@ func (p painter) queuesText(queues []queue.Queue, all bool) string {
 	}
 	return text
 }
-
-// splitQueues takes the queues apart where something waits or runs, or that are paused, and keeps the order of each part.
-func splitQueues(queues []queue.Queue) (busy, idle []queue.Queue) {
-	for i := range queues {
-		if q := &queues[i]; q.Queued > 0 || q.Running > 0 || q.PausedBy != "" {
-			busy = append(busy, *q)
-		} else {
-			idle = append(idle, *q)
-		}
-	}
-	return busy, idle
-}
-
-// foldsIdle reports whether a line stands for the idle queues.
-func foldsIdle(idle []queue.Queue) bool { return len(idle) > idleQueuesMax }
 
 func idleLine(idle []queue.Queue) string {
 	return fmt.Sprintf("… %s (all: oarlock queues --all)", runview.Count(len(idle), "idle queue"))

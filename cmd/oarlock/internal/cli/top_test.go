@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -183,7 +184,7 @@ func TestTop_ShowsReasonsOnlyWhereThereAreSome(t *testing.T) {
 func TestQueues_ListWhatIsBusyFirst(t *testing.T) {
 	t.Parallel()
 	var queues []queue.Queue
-	for i := range idleQueuesMax + 2 {
+	for i := range runview.IdleQueuesMax + 2 {
 		queues = append(queues, queue.Queue{Name: fmt.Sprintf("q%02d", i)})
 	}
 	queues[5].Queued = 3

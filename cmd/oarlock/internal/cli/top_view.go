@@ -152,8 +152,8 @@ func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 // queueLines are the queues where something is to be seen, and the idle ones as far as there is room: one line stands for all
 // of them where there is none.
 func (v *topView) queueLines(share int) []string {
-	busy, idle := splitQueues(v.seen.Queues)
-	if all := slices.Concat(busy, idle); !foldsIdle(idle) && len(all) < share {
+	busy, idle, folds := runview.SplitQueues(v.seen.Queues)
+	if all := slices.Concat(busy, idle); !folds && len(all) < share {
 		return v.clip(v.queueTable(all), share, "queue", false)
 	}
 	var lines []string
