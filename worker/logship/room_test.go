@@ -43,7 +43,7 @@ func TestClose_WaitsWhileMoreIsStored(t *testing.T) {
 // Logs that end together wait for each other.
 func TestClose_WaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	const ending, each = 40, 4 * sendBytes
+	const ending, each = 12, 4 * sendBytes
 	synctest.Test(t, func(t *testing.T) {
 		sink := newStore()
 		s := New(Config{Sink: sink, MemoryBytes: 2 * ending * each})
