@@ -87,7 +87,10 @@ func explain(tb testing.TB, conn *pgx.Conn, statement string, named pgx.StrictNa
 		literals[i] = literal(tb, conn, prepared.ParamOIDs[i], arg)
 	}
 	var out []byte
-	execute := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE shown (" + strings.Join(literals, ", ") + ")"
+	execute := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE shown"
+	if len(literals) > 0 {
+		execute += " (" + strings.Join(literals, ", ") + ")"
+	}
 	if err := tx.QueryRow(tb.Context(), execute).Scan(&out); err != nil {
 		tb.Fatal(err)
 	}

@@ -25,6 +25,7 @@ var (
 	ratesSQL        = sql.Named("queue/rates")
 	prunableRunsSQL = sql.Named("queue/prunable_runs")
 	prunableRestSQL = sql.Named("queue/prunable_rest")
+	pruneOverdueSQL = sql.Named("queue/prune_overdue")
 )
 
 // DAGStats are the runs of a DAG in numbers: those that have not ended, and those that ended since a moment.
@@ -131,6 +132,13 @@ type PrunableDAG struct {
 	DAG    string
 	Runs   int64
 	Oldest time.Time // when it ended
+}
+
+// PruneOverdue is for how long the run that is furthest past its retention in days should have been gone, 0 where none is.
+// It is cheap enough to ask every few seconds. For readers and workers.
+func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
+	late, err := one(ctx, s, pruneOverdueSQL, nil, pgx.RowTo[float64])
+	return time.Duration(late * float64(time.Second)), said("find what is past its retention", err)
 }
 
 // Prunable counts what is past its retention, and deletes nothing. For readers and workers.

@@ -158,6 +158,7 @@ func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 		"queue/load":          {"most": few},
 		"queue/rates":         {"most": few},
 		"queue/prunable_runs": {"most": few},
+		"queue/prune_overdue": {},
 	} {
 		shown := explain(t, c.conn, sql.Named(name), args)
 		shown.Walk(func(p *pgtest.Plan) {
@@ -169,6 +170,31 @@ func TestStats_ReadNoMoreThanTheyCount(t *testing.T) {
 			t.Errorf("%s reads %d buffers to count %d runs", name, n, few)
 		}
 	}
+}
+
+// A worker says how late a prune is, so that an alert can be about one that does not run.
+func TestPruneOverdue_IsOfTheOldestRunKeptTooLong(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const day = 24 * time.Hour
+	worker := f.open(t, f.user(t, "hand", "oarlock_worker"))
+	overdue := func(least, most time.Duration) {
+		t.Helper()
+		if late, err := worker.PruneOverdue(t.Context()); err != nil || late < least || late > most {
+			t.Errorf("overdue by %v, %v, want %v to %v", late, err, least, most)
+		}
+	}
+	f.put(t, "name: kept\nretention: {days: 0}\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ended(t, "kept", "succeeded", 400*day, time.Second)
+	f.ended(t, "plain", "succeeded", 29*day, time.Second)
+	overdue(0, 0)
+	f.ended(t, "plain", "failed", 32*day, time.Second)
+	f.ended(t, "plain", "failed", 35*day, time.Second)
+	overdue(4*day, 6*day)
+	if _, err := f.store.Prune(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	overdue(0, 0)
 }
 
 func TestErrors_OfStatsNameTheRole(t *testing.T) {

@@ -91,6 +91,7 @@ func (r *Rig) open(ctx context.Context) (err error) {
 		return err
 	}
 	r.metrics.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return r.store.Scale(ctx, "") })
+	r.metrics.WatchPrune(r.store.PruneOverdue)
 	return nil
 }
 

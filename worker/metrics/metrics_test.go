@@ -61,7 +61,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	q.Requeued(1, 2)
 	s.Watch(func() worker.Status {
 		return worker.Status{
-			Phase: worker.Draining, Containment: "cgroup", Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},
+			Phase: worker.Draining, Containment: "cgroup", TTL: 5 * time.Minute, Soft: boottime.Now() + time.Hour, Registrations: 2, Losses: 1, GivenUp: 3, Unwritten: 4 * time.Second, Unlogged: 5 * time.Second, Runs: 7, UnfitFor: []string{"host"},
 			Gate:    worker.GateStats{Slots: 8, Free: 3, Waiting: 11, Active: 6, IdleSlotSeconds: 1.5},
 			Session: queue.SessionStats{Waiting: 12, Trying: 2 * time.Second},
 		}
@@ -70,6 +70,7 @@ func full(t *testing.T, c metrics.Config) *metrics.Set {
 	s.WatchQueue(func(context.Context) (queue.Scale, error) {
 		return queue.Scale{Queued: 13, Claimed: 14, Slots: 15, Wanted: 16, Oldest: 17 * time.Second}, nil
 	})
+	s.WatchPrune(func(context.Context) (time.Duration, error) { return 18 * time.Second, nil })
 	return s
 }
 
@@ -114,7 +115,7 @@ func TestSet_ShowsWhatItWasTold(t *testing.T) {
 		`oarlock_slot_idle_seconds_total 1.5`, `oarlock_journal_waiting 12`, `oarlock_journal_busy_seconds 2`,
 		`oarlock_log_stored_bytes_total 100`, `oarlock_log_dropped_bytes_total 20`, `oarlock_log_spooled_bytes_total 30`, `oarlock_log_waiting_bytes 40`,
 		`oarlock_queue_depth 13`, `oarlock_queue_claimed 14`, `oarlock_queue_slots 15`, `oarlock_queue_slots_wanted 16`,
-		`oarlock_queue_oldest_age_seconds 17`, `oarlock_queue_errors_total 0`,
+		`oarlock_queue_oldest_age_seconds 17`, `oarlock_queue_errors_total 0`, `oarlock_prune_overdue_seconds 18`, `oarlock_lease_seconds 300`,
 	)
 	if !strings.Contains(page, "oarlock_lease_margin_seconds 35") || !strings.Contains(page, "go_goroutines ") || !strings.Contains(page, "process_open_fds ") {
 		t.Errorf("the page lacks the lease, Go or the process:\n%s", page)
@@ -206,6 +207,10 @@ func TestSet_LeavesTheQueueOutWhileItIsNotKnown(t *testing.T) {
 		if strings.Contains(page, "oarlock_queue_depth ") {
 			t.Error("a depth that nobody knows is shown")
 		}
+	}
+	s.WatchPrune(func(context.Context) (time.Duration, error) { return 0, errors.New("away") })
+	if strings.Contains(scrape(t, s), "oarlock_prune_overdue_seconds ") {
+		t.Error("that nothing is overdue is shown, which nobody knows")
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the database was asked %d times in a moment", n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,7 +18,8 @@ import (
 type watched struct {
 	version string
 	gauges  map[string]gauge
-	depth   *depth
+	depth   *answer[queue.Scale]
+	overdue *answer[time.Duration]
 
 	mu     sync.Mutex
 	before Carried              // of former driver processes
@@ -25,6 +27,7 @@ type watched struct {
 	logs   func() logship.Stats // nil: none (any more)
 	past   logship.Stats        // of logs watched before
 	scale  func(context.Context) (queue.Scale, error)
+	prune  func(context.Context) (time.Duration, error)
 }
 
 // gauge is one number, or one per value of a label.
@@ -34,7 +37,7 @@ type gauge struct {
 }
 
 func newWatched(version string) *watched {
-	w := &watched{version: version, gauges: map[string]gauge{}, depth: newDepth()}
+	w := &watched{version: version, gauges: map[string]gauge{}, depth: newAnswer[queue.Scale](), overdue: newAnswer[time.Duration]()}
 	for _, f := range []struct {
 		name, help string
 		kind       prometheus.ValueType
@@ -49,6 +52,7 @@ func newWatched(version string) *watched {
 		{"flush_failing_seconds", "How long the database has taken no records; 0: it takes them.", prometheus.GaugeValue, nil},
 		{"log_failing_seconds", "How long the database has taken no logs; 0: it takes them.", prometheus.GaugeValue, nil},
 		{"lease_margin_seconds", "What is left until the worker kills its tasks, if no sign of life is answered until then.", prometheus.GaugeValue, nil},
+		{"lease_seconds", "How long this worker may be silent before others take its runs over.", prometheus.GaugeValue, nil},
 		{"runs_held", "Runs driven here at the moment.", prometheus.GaugeValue, nil},
 		{"slots", "Slots of this worker.", prometheus.GaugeValue, nil},
 		{"slots_busy", "Slots in use.", prometheus.GaugeValue, nil},
@@ -66,6 +70,7 @@ func newWatched(version string) *watched {
 		{"queue_claimed", "Runs that some worker holds.", prometheus.GaugeValue, nil},
 		{"queue_slots", "Slots of all live workers.", prometheus.GaugeValue, nil},
 		{"queue_slots_wanted", "Slots that would leave nothing waiting.", prometheus.GaugeValue, nil},
+		{"prune_overdue_seconds", "For how long the run that is furthest past its retention should have been gone; 0 for none.", prometheus.GaugeValue, nil},
 		{"queue_errors_total", "Times that the database did not say how deep the queue is.", prometheus.CounterValue, nil},
 	} {
 		w.gauges[f.name] = gauge{desc(f.name, f.help, f.labels...), f.kind}
@@ -116,6 +121,13 @@ func (s *Set) WatchQueue(scale func(context.Context) (queue.Scale, error)) {
 	s.watched.scale = scale
 }
 
+// WatchPrune shows whether somebody prunes: what queue.Store.PruneOverdue says.
+func (s *Set) WatchPrune(overdue func(context.Context) (time.Duration, error)) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	s.watched.prune = overdue
+}
+
 // logStats are those of all logs so far.
 func (w *watched) logStats() logship.Stats {
 	sum := w.past
@@ -136,7 +148,7 @@ func (w *watched) Describe(out chan<- *prometheus.Desc) {
 // Collect is prometheus.Collector's.
 func (w *watched) Collect(out chan<- prometheus.Metric) {
 	w.mu.Lock()
-	status, scale, hasLogs, logs, before := w.status, w.scale, w.logs != nil, w.logStats(), w.before
+	status, scale, prune, hasLogs, logs, before := w.status, w.scale, w.prune, w.logs != nil, w.logStats(), w.before
 	w.mu.Unlock()
 	show := shower{w, out}
 	if status != nil {
@@ -147,6 +159,11 @@ func (w *watched) Collect(out chan<- prometheus.Metric) {
 	}
 	if scale != nil {
 		show.queue(w.depth.ask(scale))
+	}
+	if prune != nil {
+		if late, known, _ := w.overdue.ask(prune); known {
+			show.one("prune_overdue_seconds", late.Seconds())
+		}
 	}
 }
 
@@ -174,6 +191,7 @@ func (s shower) worker(now worker.Status, before Carried) {
 	s.one("lives_given_up_total", float64(before.GivenUp+int64(now.GivenUp)))
 	s.one("flush_failing_seconds", now.Unwritten.Seconds())
 	s.one("log_failing_seconds", now.Unlogged.Seconds())
+	s.one("lease_seconds", now.TTL.Seconds())
 	if now.Phase == worker.Live || now.Phase == worker.Draining {
 		s.one("lease_margin_seconds", (now.Soft - boottime.Now()).Seconds())
 	}

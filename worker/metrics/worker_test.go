@@ -64,6 +64,7 @@ func work(t *testing.T, store *queue.Store, set *metrics.Set) {
 	}
 	set.Watch(w.Status)
 	set.WatchQueue(func(ctx context.Context) (queue.Scale, error) { return store.Scale(ctx, "") })
+	set.WatchPrune(store.PruneOverdue)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(func() {
@@ -125,8 +126,11 @@ func TestSet_CountsWhatAWorkerDoesOnPostgres(t *testing.T) {
 	shows(t, page,
 		`oarlock_runs_started_total 5`, `oarlock_tasks_total{state="succeeded"} 10`, `oarlock_attempts_total{body="run",outcome="succeeded"} 10`,
 		`oarlock_claimed_runs_sum 5`, `oarlock_dag_drives_total{dag="d",outcome="succeeded"} 5`,
-		`oarlock_worker_phase{phase="live"} 1`, `oarlock_slots_busy 0`, `oarlock_runs_requeued_total 0`,
+		`oarlock_worker_phase{phase="live"} 1`, `oarlock_slots_busy 0`, `oarlock_prune_overdue_seconds 0`, `oarlock_runs_requeued_total 0`,
 	)
+	if margin, lease := number(page, "oarlock_lease_margin_seconds"), number(page, "oarlock_lease_seconds"); margin < 0.4*lease || margin > 0.6*lease {
+		t.Errorf("of a lease of %v s a healthy worker has %v s left", lease, margin)
+	}
 	for name, least := range map[string]float64{
 		`oarlock_flushes_total{result="ok"}`: 3, `oarlock_flush_records_sum`: 20, `oarlock_flush_bytes_total`: 1000,
 		`oarlock_polls_total{result="ok"}`: 1, `oarlock_lease_margin_seconds`: 10, `oarlock_flush_batches_sum`: 10,
