@@ -2,11 +2,13 @@ package metrics_test
 
 import (
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/oarlock-dev/oarlock/worker/metrics"
@@ -73,6 +75,50 @@ func seriesOf(t *testing.T, registry *prometheus.Registry) map[string][]string {
 		}
 	}
 	return series
+}
+
+// Prometheus' own tool says whether they fire. Where it is not at hand, each alert still has both kinds of states.
+func TestAlerts_FireWhenTheyShould(t *testing.T) {
+	t.Parallel()
+	var rules struct {
+		Groups []struct{ Rules []struct{ Alert string } }
+	}
+	var cases struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	for path, into := range map[string]any{"../../deploy/alerts.yaml": &rules, "testdata/alerts.yaml": &cases} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, into); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for _, test := range cases.Tests {
+		for _, c := range test.AlertRuleTest {
+			fires[c.Alertname] = fires[c.Alertname] || len(c.ExpAlerts) > 0
+			quiet[c.Alertname] = quiet[c.Alertname] || len(c.ExpAlerts) == 0
+		}
+	}
+	for _, rule := range rules.Groups[0].Rules {
+		if !fires[rule.Alert] || !quiet[rule.Alert] {
+			t.Errorf("%s: no state in which it fires, or none in which it does not", rule.Alert)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("no promtool")
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", "testdata/alerts.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
 }
 
 func TestAlerts_AreThoseThatTheDocsShow(t *testing.T) {
