@@ -117,6 +117,7 @@ var pinned = regexp.MustCompile(`^[a-z]+:\d+\.\d+-`)
 
 type composeService struct {
 	Image, Build  string
+	PullPolicy    string `yaml:"pull_policy"`
 	Init          bool
 	Entrypoint    []string
 	Command       []string
@@ -151,16 +152,20 @@ func readCompose(t *testing.T) (f composeFile) {
 func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 	t.Parallel()
 	f := readCompose(t)
+	var built []string
 	for name, s := range f.Services {
 		ours := s.Image == "oarlock:local"
+		if s.Build != "" {
+			built = append(built, name)
+		}
 		if !s.Init && !ours { // ours has tini
 			t.Errorf("%s has no init", name)
 		}
 		if !ours && !pinned.MatchString(s.Image) {
 			t.Errorf("%s: the image %s is not pinned to a minor version", name, s.Image)
 		}
-		if ours && (s.Build == "" || !slices.Contains(s.CapDrop, "ALL")) {
-			t.Errorf("%s is not built here, or has capabilities", name)
+		if ours && (s.PullPolicy != "never" || !slices.Contains(s.CapDrop, "ALL")) {
+			t.Errorf("%s is pulled from somewhere, or has capabilities", name)
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
@@ -170,6 +175,12 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 		if name != "postgres" && name != "migrate" && name != "logins" && strings.Contains(fmt.Sprint(s.Environment), "POSTGRES_PASSWORD") {
 			t.Errorf("%s is a superuser", name)
 		}
+	}
+	if !slices.Equal(built, []string{"migrate"}) {
+		t.Errorf("%v build the image, want the one service that all others wait for", built)
+	}
+	if waits := f.Services["cli"].DependsOn; len(waits) > 0 {
+		t.Errorf("each command starts %v once more", waits)
 	}
 	if prune := f.Services["prune"]; !strings.Contains(strings.Join(prune.Command, " "), "oarlock prune") || prune.Restart != "unless-stopped" {
 		t.Error("nothing deletes what is past its retention")
