@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -97,6 +98,16 @@ func TestRegister_RefusesAnotherSchema(t *testing.T) {
 	}
 	if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.workers"); n != 0 {
 		t.Errorf("%d workers are there, refused before", n)
+	}
+}
+
+func TestRegister_TakesANewerSchemaThatKeepsIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec(t, fmt.Sprintf("INSERT INTO oarlock.schema_history (version, programs_from) VALUES (%d, %d)", migrations.MaxVersion+1, migrations.MaxVersion))
+	f.registerAt(t, f.worker)
+	if v := value[int64](t, f.desk, "SELECT schema_version FROM oarlock.workers"); v != migrations.MaxVersion {
+		t.Errorf("the worker says that its program knows version %d", v)
 	}
 }
 

@@ -43,7 +43,7 @@ func migrateExitsWith(conflict string) []exitNote {
 		{exitError, "a migration failed, or is not permitted; what was applied before it stays"},
 		usageNote,
 		{exitConflict, conflict},
-		{exitUnreachable, "the database cannot be reached, is read-only, or has a newer schema than this binary knows"},
+		{exitUnreachable, "the database cannot be reached, is read-only, or has a schema that is too new for this binary"},
 		settingsNote,
 	}
 }
