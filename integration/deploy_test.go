@@ -279,7 +279,7 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	for range 2 { // it may be run again
 		logins := exec.Command("psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", "../deploy/logins.sql", node.URL())
 		logins.Env = append(os.Environ(), "OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another",
-			"OARLOCK_SUBMITTER_PASSWORD=a third", "OARLOCK_READER_PASSWORD=a fourth")
+			"OARLOCK_SUBMITTER_PASSWORD=a third", "OARLOCK_APPROVER_PASSWORD=a fifth", "OARLOCK_READER_PASSWORD=a fourth")
 		if out, err := logins.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -306,6 +306,11 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	defer reader.Close(context.WithoutCancel(t.Context()))
 	if err := reader.QueryRow(t.Context(), hint).Scan(&wanted); err != nil {
 		t.Errorf("a reader cannot ask what KEDA asks: %v", err)
+	}
+	approver := *b
+	approver.url = as(t, node.URL(), "oarlock_app_approver", "a fifth")
+	if out := approver.oarlock(t, "approvals"); strings.Contains(out, "oarlock approve") {
+		t.Errorf("it has something to decide: %s", out)
 	}
 	operator.oarlock(t, "prune")
 }

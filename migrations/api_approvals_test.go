@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,13 +33,15 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	ana, boss, eve := b.user(t, "ana", "oarlock_submit"), b.user(t, "boss", "oarlock_submit"), b.user(t, "eve", "oarlock_submit")
+	approver, chosen := b.user(t, "app", "oarlock_approve"), b.user(t, "cho", "oarlock_approve")
 	reader, admin := b.user(t, "rea", "oarlock_read"), b.user(t, "adm", "oarlock_admin")
 	name := get[string](t, boss, "SELECT session_user::text")
-	b.put(t, fmt.Sprintf(`{"name": "pay", "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q]}}]}`, name))
+	also := get[string](t, chosen, "SELECT session_user::text")
+	b.put(t, fmt.Sprintf(`{"name": "pay", "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q, %q]}}]}`, name, also))
 	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
 	b.claim(t, run)
 	b.waits(t, run, 0, "any?", nil)
-	b.waits(t, run, 1, "ok?", []string{name})
+	b.waits(t, run, 1, "ok?", []string{name, also})
 	for _, c := range []struct {
 		who  string
 		conn *pgx.Conn
@@ -47,6 +50,8 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 		{"ana", ana, []string{"1 any any?!", "1 ok ok?"}},
 		{"boss", boss, []string{"1 ok ok?!"}},
 		{"eve", eve, nil},
+		{"approver", approver, []string{"1 any any?!"}},
+		{"chosen", chosen, []string{"1 any any?!", "1 ok ok?!"}},
 		{"reader", reader, []string{"1 any any?", "1 ok ok?"}},
 		{"admin", admin, []string{"1 any any?!", "1 ok ok?"}},
 	} {
@@ -66,6 +71,60 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 	if got := get[string](t, ana, "SELECT string_agg(concat_ws(' ', step, approval ->> 'prompt', approval ->> 'may_decide'), ', ' ORDER BY step) FROM oarlock.task_status($1)", run); got != "any any? true, ok ok? false" {
 		t.Errorf("task_status shows %q", got)
 	}
+}
+
+// An approver sees of a run whose approval waits for it how far it is, and not what went into it, came out of it or happened in it. When
+// nothing waits for it any more it sees what it asked, and nothing of the run.
+func TestApprover_SeesARunWhileItMayDecide(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, app, boss := b.user(t, "ana", "oarlock_submit"), b.user(t, "app", "oarlock_approve"), b.user(t, "boss", "oarlock_submit")
+	b.put(t, fmt.Sprintf(`{"name": "pay", "params": [{"name": "to", "type": "string"}], "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q]}}]}`,
+		get[string](t, boss, "SELECT session_user::text")))
+	run := get[int64](t, ana, `SELECT oarlock.enqueue('pay', '{"to": "secret"}', run_key => 'secret')`)
+	other := get[int64](t, ana, `SELECT oarlock.enqueue('pay', '{"to": "secret"}')`)
+	b.claim(t, run)
+	b.waits(t, run, 0, "any?", nil)
+	must(t, b.conn, `UPDATE oarlock.tasks SET outputs = '{"x": "secret"}' WHERE run_id = $1`, run)
+	shown := func(conn *pgx.Conn) string {
+		return get[string](t, conn, `SELECT concat_ws(' ', (SELECT string_agg(to_jsonb(s)::text, '') FROM oarlock.run_status($1) s),
+			(SELECT string_agg(to_jsonb(s)::text, '') FROM oarlock.task_status($1) s))`, run)
+	}
+	if text := shown(app); !strings.Contains(text, `"any?"`) || strings.Contains(text, "secret") {
+		t.Errorf("an approver is shown %s", text)
+	}
+	if text := shown(ana); strings.Count(text, "secret") < 3 {
+		t.Errorf("its submitter is shown %s", text)
+	}
+	if text := shown(boss); text != "" {
+		t.Errorf("who decides another step is shown %s", text)
+	}
+	for _, foreign := range []string{
+		"SELECT count(*) FROM oarlock.run_list()", "SELECT count(*) FROM oarlock.schedule_list()", "SELECT count(*) FROM oarlock.step_summaries($1)",
+		"SELECT count(*) FROM oarlock.run_head($1)", "SELECT count(*) FROM oarlock.control_list($1)",
+	} {
+		args := []any{run}
+		if !strings.Contains(foreign, "$1") {
+			args = nil
+		}
+		if n := get[int](t, app, foreign, args...); n != 0 {
+			t.Errorf("%s shows %d rows", foreign, n)
+		}
+	}
+	if n := get[int](t, app, "SELECT count(*) FROM oarlock.run_status($1)", other); n != 0 {
+		t.Error("it sees a run that waits for nobody")
+	}
+	wantCode(t, app, "OA007", "SELECT oarlock.approve($1, 'ok')", other)
+	wantCode(t, app, "OA007", "SELECT oarlock.approve($1, 'any')", other)
+	control := get[int64](t, app, `SELECT id FROM oarlock.approve($1, 'any', outputs => '{"why": "x"}')`, run)
+	must(t, b.conn, "DELETE FROM oarlock.approvals_open WHERE run_id = $1", run)
+	if text := shown(app); text != "" {
+		t.Errorf("after the decision, an approver is shown %s", text)
+	}
+	if verb := get[string](t, app, "SELECT verb FROM oarlock.control_status($1)", control); verb != "approve" {
+		t.Errorf("it asked to %s", verb)
+	}
+	wantCode(t, app, "OA007", "SELECT oarlock.reject($1, 'any')", run)
 }
 
 // Who may read the rows, and who may change them.

@@ -2,101 +2,110 @@ package migrations_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // may is how a call ends for each role: "" works, else the SQLSTATE.
-type may struct{ submit, read, worker, admin string }
+type may struct{ submit, read, approve, worker, admin string }
 
 const no = "42501"
 
 // roleCalls is what each role may do. Run 1 is the administrator's, run 2 the submitter's.
 var roleCalls = map[string]may{
-	`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                     {"", no, "", ""},
-	`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                              {"", no, "", ""},
-	`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`:                         {"", no, "", ""},
-	"SELECT * FROM oarlock.inbox":                                                                   {"", "", "", ""},
-	"SELECT * FROM oarlock.error_codes":                                                             {"", "", "", ""},
-	"SELECT * FROM oarlock.run_status(1)":                                                           {"", "", "", ""},
-	"SELECT * FROM oarlock.task_status(1)":                                                          {"", "", "", ""},
-	"SELECT * FROM oarlock.run_result(1)":                                                           {"", "", "", ""},
-	"SELECT * FROM oarlock.control_status(1)":                                                       {"", "", "", ""},
-	"SELECT * FROM oarlock.pause(1)":                                                                {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.resume(1)":                                                               {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.retry(1)":                                                                {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.approve(1, 'confirm')":                                                   {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.reject(1, 'confirm')":                                                    {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.mark(1, 'load', 'failed')":                                               {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.cancel(1, 'load')":                                                       {"OA007", no, "", ""},
-	"SELECT * FROM oarlock.scale_hint()":                                                            {no, "", "", ""},
-	"SELECT oarlock.set_queue('q')":                                                                 {no, no, no, ""},
-	"SELECT oarlock.set_dag('report', paused => false)":                                             {no, no, no, ""},
-	"SELECT oarlock.drain_worker('w')":                                                              {no, no, no, ""},
-	"SELECT oarlock.prune()":                                                                        {no, no, no, ""},
-	"SELECT oarlock.make_log_days(3)":                                                               {no, no, "", no},
-	"SELECT oarlock.wake(1, 1)":                                                                     {no, no, "", no},
-	"SELECT oarlock.end_backends(gen_random_uuid())":                                                {no, no, "", no},
-	`SELECT oarlock.enqueue_child(1, 1, '', 0, 1, 1, 'report', '{"day": "x"}')`:                     {no, no, "", no},
-	"SELECT oarlock.insert_checked(1, NULL, now())":                                                 {no, no, no, no},
-	"SELECT oarlock.take_key(1, 'x', 'k', '')":                                                      {no, no, no, no},
-	"SELECT oarlock.request_control(1, NULL, NULL, 'cancel', '{}')":                                 {no, no, no, no},
-	"SELECT oarlock.reopen(r) FROM oarlock.runs r":                                                  {no, no, no, no},
-	"SELECT oarlock.prune_runs(1)":                                                                  {no, no, no, no},
-	"SELECT count(*) FROM oarlock.runs":                                                             {no, "", "", ""},
-	"SELECT count(*) FROM oarlock.tasks":                                                            {no, "", "", ""},
-	"SELECT count(*) FROM oarlock.dag_versions":                                                     {no, "", "", ""},
-	"SELECT count(*) FROM oarlock.log_chunks":                                                       {no, "", "", ""},
-	"SELECT count(*) FROM oarlock_river.river_job":                                                  {no, no, "", no},
-	"DELETE FROM oarlock.fences":                                                                    {no, no, "", no},
-	"DELETE FROM oarlock.runs":                                                                      {no, no, no, no},
-	"UPDATE oarlock.dag_versions SET spec = '{}'":                                                   {no, no, no, no},
-	"UPDATE oarlock.worker_offers SET offers = '{}'":                                                {no, no, no, no},
-	"DELETE FROM oarlock.worker_offers":                                                             {no, no, no, no},
-	"UPDATE oarlock.runs SET reason = reason":                                                       {no, no, "", no},
-	"UPDATE oarlock.queues SET max_queued = 0":                                                      {no, no, no, no},
-	"SELECT * FROM oarlock.identity()":                                                              {"", "", "", ""},
-	"SELECT oarlock.cron_times('@daily')":                                                           {"", "", "", ""},
-	"SELECT oarlock.who()":                                                                          {"", "", "", ""},
-	"SELECT oarlock.actor()":                                                                        {no, no, no, no},
-	"SELECT oarlock.make_timing('@daily')":                                                          {no, no, no, no},
-	"SELECT oarlock.next_time(NULL, now())":                                                         {no, no, no, no},
-	"SELECT oarlock.vouch()":                                                                        {no, no, "", no},
-	"SELECT oarlock.place()":                                                                        {no, no, no, no},
-	"SELECT oarlock.adopt(gen_random_uuid(), true)":                                                 {no, no, no, no},
-	"SELECT oarlock.end_foreign(r, '') FROM oarlock.runs r":                                         {no, no, no, no},
-	"UPDATE oarlock.installation SET served_at = NULL":                                              {no, no, no, no},
-	"SELECT oarlock.attend('-infinity', 1)":                                                         {no, no, "", no},
-	"SELECT oarlock.put_schedule('report', 'x', every => '1h', params => '{\"day\": \"x\"}')":       {"OA005", no, no, ""},
-	"SELECT oarlock.put_schedules('[]')":                                                            {"", no, no, ""},
-	"SELECT oarlock.pause_schedule('report', 'none')":                                               {"OA016", no, no, "OA016"},
-	"SELECT oarlock.resume_schedule('report', 'none')":                                              {"OA016", no, no, "OA016"},
-	"SELECT oarlock.drop_schedule('report', 'none')":                                                {"OA016", no, no, "OA016"},
-	"SELECT oarlock.trigger_schedule('report', 'none')":                                             {"OA016", no, no, "OA016"},
-	"SELECT oarlock.backfill('report', 'none', '2026-01-01Z', '2026-01-02Z')":                       {"OA016", no, no, "OA016"},
-	"SELECT oarlock.backfill_times('report', 'none', '2026-01-01Z', '2026-01-02Z')":                 {"OA016", no, no, "OA016"},
-	"SELECT oarlock.schedule_list()":                                                                {"", "", "", ""},
-	"SELECT oarlock.schedule_fires('report', 'none')":                                               {"OA016", "OA016", "OA016", "OA016"},
-	"SELECT oarlock.schedule_times('report', 'none')":                                               {"OA016", "OA016", "OA016", "OA016"},
-	"SELECT count(*) FROM oarlock.schedules":                                                        {no, "", "", ""},
-	"SELECT count(*) FROM oarlock.fires":                                                            {no, "", "", ""},
-	"UPDATE oarlock.agenda SET at = now()":                                                          {no, no, no, no},
-	"UPDATE oarlock.schedules SET decided_at = now()":                                               {no, no, no, no},
-	"SELECT oarlock.make_run(s, d, now(), 'schedule', '') FROM oarlock.schedules s, oarlock.dags d": {no, no, no, no},
-	"CREATE TABLE oarlock.mine (x int)":                                                             {no, no, no, no},
-	"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')":      {no, no, no, ""},
+	`INSERT INTO oarlock.inbox (dag, params) VALUES ('report', '{"day": "x"}')`:                     {"", no, no, "", ""},
+	`SELECT oarlock.enqueue('report', '{"day": "x"}')`:                                              {"", no, no, "", ""},
+	`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`:                         {"", no, no, "", ""},
+	"SELECT * FROM oarlock.inbox":                                                                   {"", "", no, "", ""},
+	"SELECT * FROM oarlock.error_codes":                                                             {"", "", "", "", ""},
+	"SELECT * FROM oarlock.run_status(1)":                                                           {"", "", "", "", ""},
+	"SELECT * FROM oarlock.task_status(1)":                                                          {"", "", "", "", ""},
+	"SELECT * FROM oarlock.run_events(1, 0, 10)":                                                    {"", "", no, "", ""},
+	"SELECT * FROM oarlock.run_attempts(1)":                                                         {"", "", no, "", ""},
+	"SELECT * FROM oarlock.read_log(1, 'load')":                                                     {"", "", no, "", ""},
+	"SELECT * FROM oarlock.run_list()":                                                              {"", "", "", "", ""},
+	"SELECT * FROM oarlock.control_list(1)":                                                         {"", "", "", "", ""},
+	"SELECT * FROM oarlock.waiting_approvals()":                                                     {"", "", "", "", ""},
+	"SELECT count(*) FROM oarlock.approvals_open":                                                   {no, "", no, "", ""},
+	"SELECT * FROM oarlock.run_result(1)":                                                           {"", "", no, "", ""},
+	"SELECT * FROM oarlock.control_status(1)":                                                       {"", "", "", "", ""},
+	"SELECT * FROM oarlock.pause(1)":                                                                {"OA007", no, no, "", ""},
+	"SELECT * FROM oarlock.resume(1)":                                                               {"OA007", no, no, "", ""},
+	"SELECT * FROM oarlock.retry(1)":                                                                {"OA007", no, no, "", ""},
+	"SELECT * FROM oarlock.approve(1, 'confirm')":                                                   {"OA007", no, "OA007", "", ""},
+	"SELECT * FROM oarlock.reject(1, 'confirm')":                                                    {"OA007", no, "OA007", "", ""},
+	"SELECT * FROM oarlock.mark(1, 'load', 'failed')":                                               {"OA007", no, no, "", ""},
+	"SELECT * FROM oarlock.cancel(1, 'load')":                                                       {"OA007", no, no, "", ""},
+	"SELECT * FROM oarlock.scale_hint()":                                                            {no, "", no, "", ""},
+	"SELECT oarlock.set_queue('q')":                                                                 {no, no, no, no, ""},
+	"SELECT oarlock.set_dag('report', paused => false)":                                             {no, no, no, no, ""},
+	"SELECT oarlock.drain_worker('w')":                                                              {no, no, no, no, ""},
+	"SELECT oarlock.prune()":                                                                        {no, no, no, no, ""},
+	"SELECT oarlock.make_log_days(3)":                                                               {no, no, no, "", no},
+	"SELECT oarlock.wake(1, 1)":                                                                     {no, no, no, "", no},
+	"SELECT oarlock.end_backends(gen_random_uuid())":                                                {no, no, no, "", no},
+	`SELECT oarlock.enqueue_child(1, 1, '', 0, 1, 1, 'report', '{"day": "x"}')`:                     {no, no, no, "", no},
+	"SELECT oarlock.insert_checked(1, NULL, now())":                                                 {no, no, no, no, no},
+	"SELECT oarlock.take_key(1, 'x', 'k', '')":                                                      {no, no, no, no, no},
+	"SELECT oarlock.request_control(1, NULL, NULL, 'cancel', '{}')":                                 {no, no, no, no, no},
+	"SELECT oarlock.reopen(r) FROM oarlock.runs r":                                                  {no, no, no, no, no},
+	"SELECT oarlock.prune_runs(1)":                                                                  {no, no, no, no, no},
+	"SELECT count(*) FROM oarlock.runs":                                                             {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.tasks":                                                            {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.dag_versions":                                                     {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.log_chunks":                                                       {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock_river.river_job":                                                  {no, no, no, "", no},
+	"DELETE FROM oarlock.fences":                                                                    {no, no, no, "", no},
+	"DELETE FROM oarlock.runs":                                                                      {no, no, no, no, no},
+	"UPDATE oarlock.dag_versions SET spec = '{}'":                                                   {no, no, no, no, no},
+	"UPDATE oarlock.worker_offers SET offers = '{}'":                                                {no, no, no, no, no},
+	"DELETE FROM oarlock.worker_offers":                                                             {no, no, no, no, no},
+	"UPDATE oarlock.runs SET reason = reason":                                                       {no, no, no, "", no},
+	"UPDATE oarlock.queues SET max_queued = 0":                                                      {no, no, no, no, no},
+	"SELECT * FROM oarlock.identity()":                                                              {"", "", "", "", ""},
+	"SELECT oarlock.cron_times('@daily')":                                                           {"", "", no, "", ""},
+	"SELECT oarlock.who()":                                                                          {"", "", "", "", ""},
+	"SELECT oarlock.actor()":                                                                        {no, no, no, no, no},
+	"SELECT oarlock.make_timing('@daily')":                                                          {no, no, no, no, no},
+	"SELECT oarlock.next_time(NULL, now())":                                                         {no, no, no, no, no},
+	"SELECT oarlock.vouch()":                                                                        {no, no, no, "", no},
+	"SELECT oarlock.place()":                                                                        {no, no, no, no, no},
+	"SELECT oarlock.adopt(gen_random_uuid(), true)":                                                 {no, no, no, no, no},
+	"SELECT oarlock.end_foreign(r, '') FROM oarlock.runs r":                                         {no, no, no, no, no},
+	"UPDATE oarlock.installation SET served_at = NULL":                                              {no, no, no, no, no},
+	"SELECT oarlock.attend('-infinity', 1)":                                                         {no, no, no, "", no},
+	"SELECT oarlock.put_schedule('report', 'x', every => '1h', params => '{\"day\": \"x\"}')":       {"OA005", no, no, no, ""},
+	"SELECT oarlock.put_schedules('[]')":                                                            {"", no, no, no, ""},
+	"SELECT oarlock.pause_schedule('report', 'none')":                                               {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.resume_schedule('report', 'none')":                                              {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.drop_schedule('report', 'none')":                                                {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.trigger_schedule('report', 'none')":                                             {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.backfill('report', 'none', '2026-01-01Z', '2026-01-02Z')":                       {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.backfill_times('report', 'none', '2026-01-01Z', '2026-01-02Z')":                 {"OA016", no, no, no, "OA016"},
+	"SELECT oarlock.schedule_list()":                                                                {"", "", "", "", ""},
+	"SELECT oarlock.schedule_fires('report', 'none')":                                               {"OA016", "OA016", no, "OA016", "OA016"},
+	"SELECT oarlock.schedule_times('report', 'none')":                                               {"OA016", "OA016", no, "OA016", "OA016"},
+	"SELECT count(*) FROM oarlock.schedules":                                                        {no, "", no, "", ""},
+	"SELECT count(*) FROM oarlock.fires":                                                            {no, "", no, "", ""},
+	"UPDATE oarlock.agenda SET at = now()":                                                          {no, no, no, no, no},
+	"UPDATE oarlock.schedules SET decided_at = now()":                                               {no, no, no, no, no},
+	"SELECT oarlock.make_run(s, d, now(), 'schedule', '') FROM oarlock.schedules s, oarlock.dags d": {no, no, no, no, no},
+	"CREATE TABLE oarlock.mine (x int)":                                                             {no, no, no, no, no},
+	"SELECT oarlock.put_dag('{\"name\": \"x\", \"steps\": [{\"id\": \"a\"}]}', '', 'h', '{}')":      {no, no, no, no, ""},
 }
 
 func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	admin, submit, read, worker := b.user(t, "ad", "oarlock_admin"), b.user(t, "su", "oarlock_submit"), b.user(t, "re", "oarlock_read"), b.user(t, "wo", "oarlock_worker")
-	nobody := b.user(t, "no")
+	approve, nobody := b.user(t, "ap", "oarlock_approve"), b.user(t, "no")
 	enqueue(t, admin)
 	enqueue(t, submit)
 	for call, want := range roleCalls {
 		wantCode(t, submit, want.submit, call)
 		wantCode(t, read, want.read, call)
+		wantCode(t, approve, want.approve, call)
 		wantCode(t, worker, want.worker, call)
 		wantCode(t, admin, want.admin, call)
 		wantCode(t, nobody, no, call)
@@ -104,8 +113,24 @@ func TestRoles_EachMayDoItsPartAndNoMore(t *testing.T) {
 	wantCode(t, submit, "55000", "UPDATE oarlock.inbox SET priority = 3")
 	wantCode(t, submit, "55000", "DELETE FROM oarlock.inbox")
 	if granted := get[int](t, b.conn, `SELECT count(*) FROM pg_proc p WHERE pronamespace = 'oarlock'::regnamespace
-		AND has_function_privilege('oarlock_submit', p.oid, 'EXECUTE') AND NOT p.prosecdef`); granted != 0 {
-		t.Errorf("submitters may call %d functions that are not security definer", granted)
+		AND (has_function_privilege('oarlock_submit', p.oid, 'EXECUTE') OR has_function_privilege('oarlock_approve', p.oid, 'EXECUTE')) AND NOT p.prosecdef`); granted != 0 {
+		t.Errorf("submitters and approvers may call %d functions that are not security definer", granted)
+	}
+}
+
+// What is granted to approvers is listed here once more, so that nobody grants them another function in passing.
+func TestApprovers_MayCallTheseAndReadNoTable(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	calls := b.list(t, `SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'oarlock'::regnamespace
+		AND has_function_privilege('oarlock_approve', p.oid, 'EXECUTE') ORDER BY 1`)
+	if want := strings.Fields("approve control_list control_status identity reject run_head run_list run_page run_status schedule_list sees_all step_summaries task_status waiting_approvals who"); !slices.Equal(calls, want) {
+		t.Errorf("approvers may call %v, not %v", calls, want)
+	}
+	reads := b.list(t, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname LIKE 'oarlock%' AND c.relkind IN ('r', 'v', 'p', 'm')
+		AND (has_any_column_privilege('oarlock_approve', c.oid, 'SELECT, INSERT, UPDATE') OR has_table_privilege('oarlock_approve', c.oid, 'DELETE, TRUNCATE')) ORDER BY 1`)
+	if want := []string{"error_codes", "schema_history"}; !slices.Equal(reads, want) {
+		t.Errorf("approvers may use %v, not %v", reads, want)
 	}
 }
 

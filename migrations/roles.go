@@ -39,7 +39,7 @@ func rolesSQL(migrator string) string {
 	return "BEGIN;\n\n" + text + "\nCOMMIT;\n"
 }
 
-// Roles creates the group roles oarlock_owner, _worker, _submit, _read and _admin, hands the schemas to the owner, and
+// Roles creates the group roles oarlock_owner, _worker, _submit, _read, _approve and _admin, hands the schemas to the owner, and
 // grants each what it needs; where they are there already it mends what is missing. It is a step of its own because
 // managed servers may forbid it: then the error is a *RolesError with the SQL to hand to an administrator.
 func Roles(ctx context.Context, url string, opts ...Option) error {

@@ -170,10 +170,11 @@ func (b bundle) mustHavePrivileges(t *testing.T) {
 	b.exec(t, "RESET ROLE")
 	defer b.exec(t, "DROP TABLE oarlock.tomorrow")
 	want := map[string]string{
-		"oarlock_worker": "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job rw",
-		"oarlock_submit": "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
-		"oarlock_read":   "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
-		"oarlock_admin":  "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
+		"oarlock_worker":  "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job rw",
+		"oarlock_submit":  "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
+		"oarlock_read":    "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
+		"oarlock_approve": "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
+		"oarlock_admin":   "oarlock.schema_history r; oarlock.tomorrow -; oarlock_river.river_job -",
 	}
 	for role, want := range want {
 		got := b.list(t, `

@@ -19,6 +19,8 @@ var (
 	ErrInboxMoved = errors.New("inbox moved")
 	// ErrRefused: the database cannot take a record of this run. The run was ended as failed, reason "internal: …".
 	ErrRefused = errors.New("record refused")
+	// ErrNoGrants: the user has a role of Oarlock, and this database grants it nothing: `oarlock migrate roles` does.
+	ErrNoGrants = errors.New("no grants")
 	// ErrClosed: the Store or Session was closed.
 	ErrClosed = errors.New("closed")
 	// ErrPooled: a pooler lends the worker's connections by the transaction. Config.Direct has to lead past it.

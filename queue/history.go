@@ -25,13 +25,13 @@ func (s *Store) Controls(ctx context.Context, run RunID) ([]Control, error) {
 	return controls, said("read controls", err)
 }
 
-// Attempts reads the attempts of a run that later ones superseded; the last one of each task is part of Tasks. For readers.
+// Attempts reads the attempts of a run that later ones superseded; the last one of each task is part of Tasks.
 func (s *Store) Attempts(ctx context.Context, run RunID) ([]Attempt, error) {
 	attempts, err := list(ctx, s, attemptsSQL, pgx.StrictNamedArgs{"run": run}, scanAttempt)
 	return attempts, said("read attempts", err)
 }
 
-// Events reads what happened to a run after an event, 0 for all; at most MaxEvents, oldest first. For readers.
+// Events reads what happened to a run after an event, 0 for all; at most MaxEvents, oldest first.
 func (s *Store) Events(ctx context.Context, run RunID, after int64) ([]Event, error) {
 	events, err := list(ctx, s, eventsSQL, pgx.StrictNamedArgs{"run": run, "after": after, "rows": MaxEvents}, scanEvent)
 	return events, said("read events", err)

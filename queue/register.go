@@ -36,7 +36,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (*Session, error) {
 	links := s.newLinks(w.ID)
 	entrance, err := s.enter(ctx, &w, links)
 	if err != nil {
-		err = lacks(err, "lacks the role "+roleWorker, roleWorker, links.claims.config.User)
+		err = lacks(ctx, s.pool, err, "lacks the role "+roleWorker, roleWorker)
 		err = errors.Join(said(fmt.Sprintf("register worker %s", w.ID), err), links.close(ctx))
 		if _, short := errors.AsType[*ShortError](err); short && s.ownsPool {
 			s.pool.Reset() // what it holds others may need

@@ -12,20 +12,18 @@ var rightsSQL = sql.Named("queue/rights")
 
 // Rights are what the database lets a login do. What it may not, a page need not offer; the database decides each time all the same.
 type Rights struct {
-	Login  string
-	Read   bool // see all runs, DAGs, queues and workers
-	Submit bool // ask for runs, and steer its own
-	Admin  bool // steer all runs, DAGs, queues and workers
-	Names  bool // say for whom it asks, see WithActor
+	Login   string
+	Read    bool // see all runs, DAGs, queues and workers
+	Submit  bool // ask for runs, and steer its own
+	Approve bool // decide the approvals that wait for it
+	Admin   bool // steer all runs, DAGs, queues and workers
+	Names   bool // say for whom it asks, see WithActor
 }
 
 // Steers reports whether the login may steer what owner has: a run that it submitted, a schedule. "" is nobody's own.
 func (r Rights) Steers(owner string) bool {
 	return r.Admin || r.Submit && owner != "" && owner == r.Login
 }
-
-// Acts reports whether the login may ask for anything at all.
-func (r Rights) Acts() bool { return r.Submit || r.Admin }
 
 // Rights reads what the user may do.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {

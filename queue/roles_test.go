@@ -18,6 +18,7 @@ const (
 	submits may = "oarlock_submit"
 	reads   may = "oarlock_read"
 	admins  may = "oarlock_admin"
+	decides may = "oarlock_approve"
 )
 
 func outcomeFor(t *testing.T, err error) may {
@@ -29,7 +30,7 @@ func outcomeFor(t *testing.T, err error) may {
 	case errors.Is(err, queue.ErrNotFound):
 		return hidden
 	case errors.As(err, &known) && known.Code == "42501":
-		for _, role := range []may{submits, reads, admins} {
+		for _, role := range []may{submits, reads, admins, decides} {
 			if strings.Contains(known.Hint, string(role)) {
 				return role
 			}
@@ -48,41 +49,46 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 	calls := []struct {
 		name                                string
 		do                                  func(*queue.Store) error
-		submit, read, worker, admin, nobody may
+		submit, read, approve, worker, admin, nobody may
 	}{
-		{"Enqueue", func(s *queue.Store) error { _, err := s.Enqueue(t.Context(), report("")); return call(err) }, works, submits, works, works, submits},
-		{"EnqueueMany", func(s *queue.Store) error { _, err := s.EnqueueMany(t.Context(), bulk(2, true)); return err }, works, submits, works, works, submits},
-		{"Get", func(s *queue.Store) error { _, err := s.Get(t.Context(), foreign); return err }, hidden, works, works, works, submits},
-		{"Tasks", func(s *queue.Store) error { _, err := s.Tasks(t.Context(), foreign); return err }, hidden, works, works, works, submits},
-		{"Result", func(s *queue.Store) error { _, err := s.Result(t.Context(), foreign); return err }, hidden, works, works, works, submits},
-		{"List", func(s *queue.Store) error { _, err := s.List(t.Context(), queue.Filter{}); return err }, works, works, works, works, submits},
-		{"Controls", func(s *queue.Store) error { _, err := s.Controls(t.Context(), foreign); return err }, works, works, works, works, submits},
+		{"Enqueue", func(s *queue.Store) error { _, err := s.Enqueue(t.Context(), report("")); return call(err) }, works, submits, submits, works, works, submits},
+		{"EnqueueMany", func(s *queue.Store) error { _, err := s.EnqueueMany(t.Context(), bulk(2, true)); return err }, works, submits, submits, works, works, submits},
+		{"Get", func(s *queue.Store) error { _, err := s.Get(t.Context(), foreign); return err }, hidden, works, hidden, works, works, submits},
+		{"Tasks", func(s *queue.Store) error { _, err := s.Tasks(t.Context(), foreign); return err }, hidden, works, hidden, works, works, submits},
+		{"Result", func(s *queue.Store) error { _, err := s.Result(t.Context(), foreign); return err }, hidden, works, submits, works, works, submits},
+		{"List", func(s *queue.Store) error { _, err := s.List(t.Context(), queue.Filter{}); return err }, works, works, works, works, works, submits},
+		{"Controls", func(s *queue.Store) error { _, err := s.Controls(t.Context(), foreign); return err }, works, works, works, works, works, submits},
 		{"Control", func(s *queue.Store) error {
 			_, err := s.Control(t.Context(), queue.Ask{Run: foreign, Verb: dagrun.VerbPause})
 			return err
-		}, hidden, submits, works, works, submits},
-		{"Attempts", func(s *queue.Store) error { _, err := s.Attempts(t.Context(), foreign); return err }, reads, works, works, works, reads},
-		{"Events", func(s *queue.Store) error { _, err := s.Events(t.Context(), foreign, 0); return err }, reads, works, works, works, reads},
-		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, works, works, reads},
-		{"MissingQueues", func(s *queue.Store) error { _, err := s.MissingQueues(t.Context(), []string{"gold"}); return err }, reads, works, works, works, reads},
-		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, works, works, reads},
-		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, works, works, reads},
-		{"DAGPage", func(s *queue.Store) error { _, err := s.DAGPage(t.Context(), queue.DAGFilter{Limit: 1}); return err }, reads, works, works, works, reads},
-		{"DAGHistory", func(s *queue.Store) error { _, err := s.DAGHistory(t.Context(), "report"); return err }, reads, works, works, works, reads},
-		{"GetDAG", func(s *queue.Store) error { _, err := s.GetDAG(t.Context(), "report", 0); return err }, reads, works, works, works, reads},
-		{"Scale", func(s *queue.Store) error { _, err := s.Scale(t.Context(), ""); return err }, reads, works, works, works, reads},
-		{"PutDAG", func(s *queue.Store) error { _, err := s.PutDAG(t.Context(), spec, "", ""); return err }, admins, admins, admins, works, admins},
-		{"SetDAG", func(s *queue.Store) error { return s.SetDAG(t.Context(), queue.DAGChange{Name: "report"}) }, admins, admins, admins, works, admins},
-		{"SetQueue", func(s *queue.Store) error { return s.SetQueue(t.Context(), queue.QueueChange{Name: "default"}) }, admins, admins, admins, works, admins},
-		{"DrainWorker", func(s *queue.Store) error { _, err := s.DrainWorker(t.Context(), "w1"); return err }, admins, admins, admins, works, admins},
-		{"Prune", func(s *queue.Store) error { _, err := s.Prune(t.Context(), 1); return err }, admins, admins, admins, works, admins},
+		}, hidden, submits, submits, works, works, submits},
+		{"Approvals", func(s *queue.Store) error { _, err := s.Approvals(t.Context(), true, 9); return err }, works, works, works, works, works, decides},
+		{"Approve", func(s *queue.Store) error {
+			_, err := s.Control(t.Context(), queue.Ask{Run: foreign, Verb: dagrun.VerbApprove, Step: "extract"})
+			return err
+		}, hidden, decides, hidden, works, works, decides},
+		{"Attempts", func(s *queue.Store) error { _, err := s.Attempts(t.Context(), foreign); return err }, works, works, submits, works, works, submits},
+		{"Events", func(s *queue.Store) error { _, err := s.Events(t.Context(), foreign, 0); return err }, works, works, submits, works, works, submits},
+		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, reads, works, works, reads},
+		{"MissingQueues", func(s *queue.Store) error { _, err := s.MissingQueues(t.Context(), []string{"gold"}); return err }, reads, works, reads, works, works, reads},
+		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, reads, works, works, reads},
+		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, reads, works, works, reads},
+		{"DAGPage", func(s *queue.Store) error { _, err := s.DAGPage(t.Context(), queue.DAGFilter{Limit: 1}); return err }, reads, works, reads, works, works, reads},
+		{"DAGHistory", func(s *queue.Store) error { _, err := s.DAGHistory(t.Context(), "report"); return err }, reads, works, reads, works, works, reads},
+		{"GetDAG", func(s *queue.Store) error { _, err := s.GetDAG(t.Context(), "report", 0); return err }, reads, works, reads, works, works, reads},
+		{"Scale", func(s *queue.Store) error { _, err := s.Scale(t.Context(), ""); return err }, reads, works, reads, works, works, reads},
+		{"PutDAG", func(s *queue.Store) error { _, err := s.PutDAG(t.Context(), spec, "", ""); return err }, admins, admins, admins, admins, works, admins},
+		{"SetDAG", func(s *queue.Store) error { return s.SetDAG(t.Context(), queue.DAGChange{Name: "report"}) }, admins, admins, admins, admins, works, admins},
+		{"SetQueue", func(s *queue.Store) error { return s.SetQueue(t.Context(), queue.QueueChange{Name: "default"}) }, admins, admins, admins, admins, works, admins},
+		{"DrainWorker", func(s *queue.Store) error { _, err := s.DrainWorker(t.Context(), "w1"); return err }, admins, admins, admins, admins, works, admins},
+		{"Prune", func(s *queue.Store) error { _, err := s.Prune(t.Context(), 1); return err }, admins, admins, admins, admins, works, admins},
 	}
 	stores := map[string]*queue.Store{"nobody": d.open(t, d.user(t, "nobody"))}
-	for _, role := range []string{"submit", "read", "worker", "admin"} {
+	for _, role := range []string{"submit", "read", "approve", "worker", "admin"} {
 		stores[role] = d.open(t, d.user(t, role, "oarlock_"+role))
 	}
 	for _, c := range calls {
-		for role, want := range map[string]may{"submit": c.submit, "read": c.read, "worker": c.worker, "admin": c.admin, "nobody": c.nobody} {
+		for role, want := range map[string]may{"submit": c.submit, "read": c.read, "approve": c.approve, "worker": c.worker, "admin": c.admin, "nobody": c.nobody} {
 			if got := outcomeFor(t, c.do(stores[role])); got != want {
 				t.Errorf("%s as %s: %s, want %s", c.name, role, got, want)
 			}
@@ -116,6 +122,18 @@ func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 	}
 	if controls, err := ana.Controls(t.Context(), mine); err != nil || len(controls) != 1 {
 		t.Errorf("%+v, %v", controls, err)
+	}
+	if attempts, err := ana.Attempts(t.Context(), mine); err != nil || len(attempts) != 0 {
+		t.Errorf("%+v, %v", attempts, err)
+	}
+	d.exec(t, "INSERT INTO oarlock.events (run_id, kind, message) VALUES ($1, 'skip', 'x')", mine)
+	d.exec(t, "INSERT INTO oarlock.attempts (run_id, step, item, alt, attempt, generation, state, reason) VALUES ($1, 0, '', 0, 1, 1, 'failed', 'x')", mine)
+	for store, want := range map[*queue.Store]int{ana: 1, bob: 0} {
+		events, err := store.Events(t.Context(), mine, 0)
+		attempts, wrong := store.Attempts(t.Context(), mine)
+		if err != nil || wrong != nil || len(events) != want || len(attempts) != want {
+			t.Errorf("%d events and %d attempts, want %d of each: %v, %v", len(events), len(attempts), want, err, wrong)
+		}
 	}
 	if controls, err := bob.Controls(t.Context(), mine); err != nil || len(controls) != 0 {
 		t.Errorf("another's controls: %+v, %v", controls, err)

@@ -1,10 +1,16 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // sentinels of our own SQLSTATEs. A removed DAG counts as not found: what mends it is the same.
@@ -32,15 +38,17 @@ const noSchema = "the database has no Oarlock schema, or one of another version:
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
 	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
-	"read attempts": roleRead, "read events": roleRead, "scale": roleRead, "count steps": roleRead, "count runs": roleRead,
+	"scale": roleRead, "count steps": roleRead, "count runs": roleRead,
 	"count what is past its retention": roleRead,
+	"read approvals":                   roleApprove, "approve": roleApprove, "reject": roleApprove,
 }
 
 const (
-	roleSubmit = "oarlock_submit"
-	roleWorker = "oarlock_worker"
-	roleRead   = "oarlock_read"
-	roleAdmin  = "oarlock_admin"
+	roleSubmit  = "oarlock_submit"
+	roleWorker  = "oarlock_worker"
+	roleRead    = "oarlock_read"
+	roleApprove = "oarlock_approve"
+	roleAdmin   = "oarlock_admin"
 )
 
 // said names the operation that failed, and makes an *Error of what the server said, with a hint that says what to do.
@@ -58,13 +66,22 @@ func said(op string, err error) error {
 
 const insufficientPrivilege = "42501"
 
-// lacks names the role that a user lacks who was refused, and leaves every other error alone. A refused connection is not
-// about a role of ours.
-func lacks(err error, what, role, user string) error {
+var memberSQL = sql.Named("queue/member")
+
+// lacks names the role that a user lacks who was refused, and leaves every other error alone. Of a user who has that role, or another that
+// would do, it says with ErrNoGrants that the database grants it nothing. A refused connection is not about a role of ours.
+func lacks(ctx context.Context, pool *pgxpool.Pool, err error, what, role string, others ...string) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege || errors.As(err, &connect) {
 		return err
+	}
+	user, member := pool.Config().ConnConfig.User, false
+	if asked := pool.QueryRow(ctx, memberSQL, pgx.QueryExecModeExec, append(others, role)).Scan(&member); asked == nil && member {
+		return &Error{
+			Code: pg.Code, Message: fmt.Sprintf("this database grants the roles of user %s nothing: %s", user, pg.Message),
+			Hint: "have an administrator run `oarlock migrate roles` for this database", Detail: pg.Detail, is: ErrNoGrants, cause: pg,
+		}
 	}
 	return &Error{
 		Code: pg.Code, Message: fmt.Sprintf("user %s %s: %s", user, what, pg.Message),
@@ -78,7 +95,8 @@ func refusal(op string, pg *pgconn.PgError) *Error {
 		hint = ours
 	}
 	if pg.Code == insufficientPrivilege {
-		role, ok := roles[op]
+		verb, _, _ := strings.Cut(op, " run ") // as Ask.op has it: approve run 41
+		role, ok := roles[verb]
 		if !ok {
 			role = roleSubmit
 		}

@@ -87,7 +87,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // checkSchema refuses a schema of another version, and a user who may not even ask for it.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	return lacks(migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, pool.Config().ConnConfig.User)
+	return lacks(ctx, pool, migrations.Check(ctx, pool), "has no role of Oarlock", roleSubmit, roleWorker, roleRead, roleApprove, roleAdmin)
 }
 
 // Close ends what the store opened. Sessions are to be closed before.

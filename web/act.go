@@ -117,7 +117,7 @@ func (s *server) readRights(ctx context.Context) (queue.Rights, error) {
 		return queue.Rights{}, err
 	}
 	if s.options.ReadOnly {
-		g.Rights.Submit, g.Rights.Admin = false, false
+		g.Rights.Submit, g.Rights.Approve, g.Rights.Admin = false, false, false
 	}
 	return g.Rights, nil
 }

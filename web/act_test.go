@@ -96,7 +96,7 @@ func TestPost_BoundsForms(t *testing.T) {
 	if w := post(t, posting(only.server, nil), "/do"); w.Code != http.StatusForbidden {
 		t.Errorf("a server that only reads: %d", w.Code)
 	}
-	if rights := only.server.rights(t.Context()); rights.Submit || rights.Admin || !rights.Read || rights.Acts() || rights.Steers(rights.Login) {
+	if rights := only.server.rights(t.Context()); rights.Submit || rights.Admin || !rights.Read || rights.Approve || rights.Steers(rights.Login) {
 		t.Errorf("it offers %+v", rights)
 	}
 }
@@ -104,7 +104,8 @@ func TestPost_BoundsForms(t *testing.T) {
 func TestRights_AreTheLogins(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]queue.Rights{
-		"oarlock_read": {Read: true}, "oarlock_submit": {Submit: true}, "oarlock_admin": {Read: true, Submit: true, Admin: true},
+		"oarlock_read": {Read: true}, "oarlock_submit": {Submit: true, Approve: true}, "oarlock_approve": {Approve: true},
+		"oarlock_admin": {Read: true, Submit: true, Approve: true, Admin: true},
 	} {
 		b := setup(t, role, Options{})
 		got := b.server.rights(t.Context())

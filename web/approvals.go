@@ -52,7 +52,7 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 
 // readApprovals reads those that the login may decide, or all that it may see.
 func (s *server) readApprovals(ctx context.Context, mine bool) (*approvalsData, error) {
-	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: s.rights(ctx).Acts()}
+	data := &approvalsData{All: !mine, Command: "oarlock approvals --all", Acts: s.rights(ctx).Approve}
 	if mine {
 		data.Command = "oarlock approvals"
 	}

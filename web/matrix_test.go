@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,10 +71,15 @@ func pathOnly(address string) string {
 	return path
 }
 
-// world has something for each page to show: runs of two submitters, an approval that names one login, a worker, a schedule.
+// world has something for each page to show: runs of two submitters, an approval that names one login, or nobody, a worker, a schedule.
 func (b *siteBundle) world(t *testing.T, approver string, submitters ...*queue.Store) {
 	t.Helper()
-	source := fmt.Sprintf("name: pay\nallow: {schedules: true}\nsteps: [{id: ok, action: approval, with: {prompt: sure, approvers: [%q]}}]\n", approver)
+	var names []string
+	with := "{prompt: sure}"
+	if approver != "" {
+		names, with = []string{approver}, fmt.Sprintf("{prompt: sure, approvers: [%q]}", approver)
+	}
+	source := fmt.Sprintf("name: pay\nallow: {schedules: true}\nsteps: [{id: ok, action: approval, with: %s}]\n", with)
 	spec, err := dagspec.Parse("pay.yaml", []byte(source))
 	if err == nil {
 		_, err = b.store.PutDAG(t.Context(), spec, source, "")
@@ -95,7 +101,7 @@ func (b *siteBundle) world(t *testing.T, approver string, submitters ...*queue.S
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, generation, attempt, epoch, seq)
 		SELECT r.run_id, 0, '', 0, 'waiting', 1, 1, 1, 1 FROM oarlock.runs r JOIN oarlock.dags d USING (dag_id) WHERE d.name = 'pay'`)
 	b.exec(t, `INSERT INTO oarlock.approvals_open (run_id, step, item, alt, prompt, inputs, approvers, since)
-		SELECT r.run_id, 0, '', 0, 'sure', '[]', ARRAY[$1], now() FROM oarlock.runs r JOIN oarlock.dags d USING (dag_id) WHERE d.name = 'pay'`, approver)
+		SELECT r.run_id, 0, '', 0, 'sure', '[]', $1, now() FROM oarlock.runs r JOIN oarlock.dags d USING (dag_id) WHERE d.name = 'pay'`, names)
 }
 
 // wantAllowed posts each form that pages offer, and wants none to be refused for a want of rights.
@@ -123,7 +129,8 @@ func TestSite_OffersWhatTheDatabaseAllows(t *testing.T) {
 	for _, mode := range []string{"postgres", "proxy"} {
 		for role, least := range map[string][]string{
 			"oarlock_read": nil, "oarlock_submit": {"/runs/1/cancel", "/dags/report/enqueue"}, "approver": {"/runs/4/approve"},
-			"oarlock_admin": {"/runs/1/cancel", "/queues/default/pause", "/dags/pay/enqueue", "/dags/report/pause", "/runs/4/mark"},
+			"oarlock_approve": {"/runs/2/approve", "/runs/4/approve", "/runs/4/reject"},
+			"oarlock_admin":   {"/runs/1/cancel", "/queues/default/pause", "/dags/pay/enqueue", "/dags/report/pause", "/runs/4/mark"},
 		} {
 			t.Run(mode+" "+role, func(t *testing.T) {
 				t.Parallel()
@@ -161,8 +168,11 @@ func matrix(t *testing.T, mode, role string, least []string) {
 	if role == "oarlock_submit" {
 		submitters = append(submitters, own)
 	}
-	if role == "approver" {
+	switch role {
+	case "approver":
 		approver = name
+	case "oarlock_approve":
+		approver = "" // which leaves it to all approvers
 	}
 	b.world(t, approver, append(submitters, openStore(t, b.db.User(t, "other", "oarlock_submit")))...)
 	if mode == "postgres" {
@@ -176,6 +186,11 @@ func matrix(t *testing.T, mode, role string, least []string) {
 	}
 	if role == "oarlock_read" && len(forms) > 1 {
 		t.Errorf("a reader is offered %v", slices.Sorted(maps.Keys(forms)))
+	}
+	for action := range forms {
+		if verb := path.Base(action); role == "oarlock_approve" && verb != "approve" && verb != "reject" && verb != "logout" {
+			t.Errorf("an approver is offered %s on %s", action, forms[action].page)
+		}
 	}
 	b.wantAllowed(t, role, forms)
 }

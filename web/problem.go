@@ -50,7 +50,7 @@ func problemOf(err error) *refusal {
 	case said != nil && denied[said.Code]:
 		return &refusal{
 			status: http.StatusForbidden, message: "This login may not do that: " + runview.InlineText(said.Message) + ".",
-			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_admin to steer all."),
+			hint: cmp.Or(said.Hint, "An administrator grants oarlock_read to see, oarlock_submit to run, oarlock_approve to decide approvals, oarlock_admin to steer all."),
 		}
 	case said != nil && strings.HasPrefix(said.Code, refusedLogin):
 		return &refusal{

@@ -113,7 +113,7 @@ func (s *server) steer(verb dagrun.Verb) action {
 		if err != nil {
 			return answer{}, err
 		}
-		if _, err := s.store.Get(r.Context(), ask.Run); decides(verb) && errors.Is(err, queue.ErrNotFound) {
+		if _, err := s.store.RunHead(r.Context(), ask.Run); decides(verb) && errors.Is(err, queue.ErrNotFound) {
 			return answer{To: fmt.Sprint(approvalsOfMine, "&asked=", c.ID)}, nil
 		}
 		q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}, Asked: c.ID}
@@ -394,7 +394,7 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 	if d.Question = task.Approval; d.Question == nil {
 		return &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
 	}
-	d.May = d.Question.MayDecide && p.Rights.Acts()
+	d.May = d.Question.MayDecide && p.Rights.Approve
 	d.Effects = runview.QuestionLines(d.Question)
 	return nil
 }
@@ -496,8 +496,8 @@ type decision struct {
 func (d decision) Input(name string) string { return d.sent.Get(inputPrefix + name) }
 func (d decision) Comment() string          { return d.sent.Get("comment") }
 
-// Acts reports whether the page offers any action at all: an approver need not be able to steer the run.
-func (p *runPage) Acts() bool { return p.Rights.Acts() }
+// Acts reports whether the page offers to decide: an approver need not be able to steer the run.
+func (p *runPage) Acts() bool { return p.Rights.Approve }
 
 // Decide is the form of the approval in the panel.
 func (p *runPage) Decide(n *panel) decision {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -38,11 +39,11 @@ func (e *StoryEvent) About() string {
 }
 
 // Story tells what happened to a run, oldest first, from where it is kept: the run, its tasks and their attempts, requests, and
-// the run's own log. Spec is of the run's version; where it is nil, approvals are told like other tasks.
+// the run's own log. Spec is of the run's version; where it is nil, approvals that wait are told like other tasks.
 //
 // What comes first in Story does so where times are equal: one commit ends a task and starts its children.
 func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
-	s := &storyBuilder{run: run, spec: spec}
+	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls)}
 	s.addBeginning()
 	for i := range tasks {
 		if t := &tasks[i]; t.StartedAt.Equal(t.FinishedAt) {
@@ -76,9 +77,10 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 
 // storyBuilder gathers the events of one run.
 type storyBuilder struct {
-	run    *queue.Run
-	spec   *dagspec.Spec
-	events []StoryEvent
+	approved map[string]bool // tasks that somebody approved, by name
+	run      *queue.Run
+	spec     *dagspec.Spec
+	events   []StoryEvent
 }
 
 // add leaves out an event that has not happened, whose time is zero.
@@ -138,12 +140,23 @@ func (s *storyBuilder) addTaskEnd(t *queue.Task) {
 		message += ": " + t.Reason
 	}
 	event := StoryEvent{Kind: "task_ended", Worker: TextOrNull(t.Worker), Step: &t.Step, Item: TextOrNull(t.Item)}
-	if given := ParamText(t.Outputs); s.approval(t) != nil && given != "" {
+	if given := ParamText(t.Outputs); given != "" && (s.approval(t) != nil || s.approved[TaskName(t.Step, t.Item)]) {
 		message += " with " + given
 		event.Data = t.Outputs
 	}
 	event.Message = message
 	s.add(t.FinishedAt, event)
+}
+
+// Approved returns the tasks that controls approved, by their names: see TaskName.
+func Approved(controls []queue.Control) map[string]bool {
+	approved := map[string]bool{}
+	for i := range controls {
+		if c := &controls[i]; c.Verb == dagrun.VerbApprove && c.Outcome == dagrun.Applied {
+			approved[TaskName(c.Step, c.Item)] = true
+		}
+	}
+	return approved
 }
 
 type attemptKey struct {

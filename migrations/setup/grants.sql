@@ -1,12 +1,12 @@
 -- What each role may do: exactly this. Runs after every migration once the roles own the schemas, and takes back what
 -- an older version granted. Tables and functions that are still to come are passed over. The README of the SQL API,
 -- docs/sql-api.md, shows the public functions and views by role; nothing else is public.
-GRANT USAGE ON SCHEMA oarlock TO oarlock_worker, oarlock_submit, oarlock_read, oarlock_admin;
+GRANT USAGE ON SCHEMA oarlock TO oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin;
 GRANT USAGE ON SCHEMA oarlock_river TO oarlock_worker;
 
-REVOKE ALL ON ALL TABLES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_admin;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_admin;
-REVOKE ALL ON ALL ROUTINES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_admin;
+REVOKE ALL ON ALL TABLES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA oarlock FROM oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin;
 ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON TABLES FROM oarlock_worker, oarlock_read;
 ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON SEQUENCES FROM oarlock_worker;
 ALTER DEFAULT PRIVILEGES FOR ROLE oarlock_owner IN SCHEMA oarlock REVOKE ALL ON ROUTINES FROM oarlock_worker;
@@ -45,8 +45,8 @@ BEGIN
         ('SELECT, INSERT', 'inbox', 'oarlock_submit, oarlock_worker'),
         ('SELECT', 'inbox', 'oarlock_read'),
         -- Every program first looks whether the schema is one that it works with.
-        ('SELECT', 'schema_history', 'oarlock_submit'),
-        ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('SELECT', 'schema_history', 'oarlock_submit, oarlock_approve'),
+        ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
         ('SELECT', 'claim_terms', 'oarlock_worker'),
         ('SELECT, UPDATE', 'claims', 'oarlock_worker')
       ) g (privileges, tables, roles),
@@ -55,15 +55,18 @@ BEGIN
     UNION ALL
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, g.roles)
       FROM (VALUES
-        ('enqueue enqueue_many rerun cancel pause resume retry approve reject mark', 'oarlock_submit, oarlock_worker'),
-        ('control_status control_list run_status run_list task_status waiting_approvals run_result sees_all', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('identity cron_times who', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('enqueue enqueue_many rerun cancel pause resume retry mark', 'oarlock_submit, oarlock_worker'),
+        ('approve reject', 'oarlock_submit, oarlock_approve, oarlock_worker'),
+        -- An approver sees in these what it may decide, and what it asked. It has no runs or schedules of its own: lists of them are empty.
+        ('control_status control_list run_status run_list task_status waiting_approvals sees_all', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
+        ('run_page run_head step_summaries schedule_list identity who', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
+        ('run_result run_events run_attempts cron_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('scale_hint steps_of bodies_of', 'oarlock_read, oarlock_worker'),
-        ('run_page run_head failure_history step_summaries task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('failure_history task_page task_detail item_bands journal', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('read_log follow unfollow log_steps log_attempts log_starts log_window read_chunks', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
         ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),
-        ('schedule_list schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
+        ('schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
         ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
         ('wake_due expire_queued set_aside put_away attend', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may

@@ -4,7 +4,7 @@ DECLARE
   migrator name := CURRENT_USER;
   wanted name;
 BEGIN
-  FOREACH wanted IN ARRAY ARRAY['oarlock_owner', 'oarlock_worker', 'oarlock_submit', 'oarlock_read', 'oarlock_admin', 'oarlock_web']::name[] LOOP
+  FOREACH wanted IN ARRAY ARRAY['oarlock_owner', 'oarlock_worker', 'oarlock_submit', 'oarlock_read', 'oarlock_approve', 'oarlock_admin', 'oarlock_web']::name[] LOOP
     BEGIN
       IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
         EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);

@@ -1,10 +1,21 @@
 -- A migration of the program after this one, as tests have it: it adds, and this program goes on.
 ALTER TABLE oarlock.runs ADD COLUMN next_note text NOT NULL DEFAULT '';
+-- Two functions return rows of runs, and name the columns that there were.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs -- which returns rows as they are now
+CREATE OR REPLACE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
     SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (r.submitted_by = session_user OR oarlock.sees_all());
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION oarlock.shown_run(run bigint) RETURNS SETOF oarlock.runs
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+    SELECT * FROM oarlock.runs r
+     WHERE r.run_id = run
+       AND (r.submitted_by = session_user OR oarlock.sees_all()
+            OR EXISTS (SELECT FROM oarlock.approvals_open a WHERE a.run_id = r.run_id AND oarlock.may_decide(a.approvers, r.submitted_by)));
 END;
 -- +goose StatementEnd
 ALTER TABLE oarlock.tasks ADD COLUMN next_cost bigint;

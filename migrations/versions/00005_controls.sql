@@ -70,15 +70,15 @@ RETURN (SELECT a FROM oarlock.approvals_open a JOIN oarlock.steps_of(waiting_app
            AND a.alt::text = coalesce(nullif(ltrim(substring(waiting_approval.step, '~([0-9]+)$'), '0'), ''), '0'));
 
 -- Who alone may decide a task, null: whoever may control its run; and whether the session user is one of them. To mark an
--- approval is to decide it: as succeeded it would pass without its approvers. What a replacement asks, and whom, is known once it
--- waits. Before that, only those may decide it who may whichever approval it becomes, and mark it who may in each case.
+-- approval is to decide it: as succeeded it would pass without its approvers. One that waits and names nobody is also for members of
+-- oarlock_approve, who may not mark it. What a replacement asks, and whom, is known once it waits. Before that, only those may decide it who may whichever approval it becomes, and mark it who may in each case.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, waits oarlock.approvals_open, OUT approvers text[], OUT approves bool) RETURNS record
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF verb <> 'mark' AND waits.run_id IS NOT NULL THEN
         approvers := waits.approvers;
-        approves := oarlock.is_among(approvers);
+        approves := CASE WHEN approvers IS NULL THEN oarlock.is_one_of('oarlock_approve') ELSE oarlock.is_among(approvers) END;
         RETURN;
     END IF;
     SELECT array_agg(DISTINCT n ORDER BY n) INTO approvers FROM oarlock.bodies_of(step, body) b, unnest(oarlock.approvers_of(b)) n;
@@ -650,7 +650,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else.
+COMMENT ON FUNCTION oarlock.approve IS $$Approves a step that waits for it. `outputs` answer the inputs it asks for: those it requires must be there, and no others may, but for a `comment`. Where the step names `approvers`, users and members of roles in that list may, whoever submitted the run, and nobody else. Where it names nobody, whoever may control the run may, and members of `oarlock_approve`.
 
 ```sql
 SELECT id FROM oarlock.approve(41, 'confirm', outputs => '{"comment": "looks right"}');

@@ -94,6 +94,25 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 
+-- Whether the session user may decide an open approval: one of its approvers, and where it names none, whoever may control
+-- the run, and members of oarlock_approve.
+CREATE FUNCTION oarlock.may_decide(approvers text[], submitted_by text) RETURNS bool
+LANGUAGE sql STABLE
+RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_approve') ELSE oarlock.is_among(approvers) END;
+
+-- One run, if the session user may see it, or may decide an approval that waits in it. To the latter, status shows neither what went into
+-- the run nor what came out of its tasks.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.shown_run(run bigint) RETURNS SETOF oarlock.runs
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+    SELECT * FROM oarlock.runs r
+     WHERE r.run_id = run
+       AND (r.submitted_by = session_user OR oarlock.sees_all()
+            OR EXISTS (SELECT FROM oarlock.approvals_open a WHERE a.run_id = r.run_id AND oarlock.may_decide(a.approvers, r.submitted_by)));
+END;
+-- +goose StatementEnd
+
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_status(run bigint) RETURNS TABLE (
     id bigint, uid uuid, dag text, version int, generation int, state text, reason text, tolerated int, queue text, priority int, params jsonb,
@@ -105,28 +124,24 @@ BEGIN ATOMIC
     SELECT r.run_id, r.uid, d.name, r.version, r.generation,
            CASE WHEN r.state = 'queued' AND r.epoch = 0 AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
            CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
-           r.tolerated, l.queue, l.priority, r.params, r.labels, r.run_key, r.trigger, r.epoch, w.name, r.submitted_by,
+           r.tolerated, l.queue, l.priority, CASE WHEN whole.sees THEN r.params ELSE '{}' END, CASE WHEN whole.sees THEN r.labels ELSE '{}' END,
+           CASE WHEN whole.sees THEN r.run_key END, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at, r.schedule,
            r.previous_at, r.actor
-      FROM oarlock.visible_run(run) r
+      FROM oarlock.shown_run(run) r
+     CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
       JOIN oarlock.dags d USING (dag_id)
       JOIN oarlock.lanes l USING (lane_id)
       LEFT JOIN oarlock.workers w USING (worker_id);
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, whoever submitted it, it shows all but `params`, `labels` and `run_key`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
 ```$$;
 -- +goose StatementEnd
-
--- Whether the session user may decide an open approval: one of its approvers, and where it names none, whoever may control
--- the run.
-CREATE FUNCTION oarlock.may_decide(approvers text[], submitted_by text) RETURNS bool
-LANGUAGE sql STABLE
-RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.operates() ELSE oarlock.is_among(approvers) END;
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
@@ -138,19 +153,20 @@ BEGIN ATOMIC
     -- each item.
     WITH grew AS MATERIALIZED (
         SELECT t.step, t.item, (t.grown ->> 'generation')::int AS generation, t.grown -> 'items' AS items
-          FROM oarlock.visible_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL
+          FROM oarlock.shown_run(run) r JOIN oarlock.tasks t USING (run_id) WHERE t.alt = 0 AND t.grown IS NOT NULL
     ), listed AS MATERIALIZED (
         SELECT g.step, i.item ->> 'key' AS item, i.place
           FROM grew g CROSS JOIN jsonb_array_elements(g.items) WITH ORDINALITY i (item, place) WHERE g.item = '')
     SELECT s.name || coalesce('~' || nullif(t.alt, 0), ''), nullif(t.item, ''), CASE WHEN t.alt > 0 THEN 'replacement' ELSE s.kind END,
            coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
            coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
-           nullif(t.failure_kind, ''), t.exit_code, coalesce(t.attempt, 0), coalesce(t.outputs, '{}'), t.worker,
+           nullif(t.failure_kind, ''), t.exit_code, coalesce(t.attempt, 0), CASE WHEN whole.sees THEN coalesce(t.outputs, '{}') ELSE '{}' END, t.worker,
            CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at,
            CASE WHEN a.run_id IS NOT NULL THEN
                jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
                                   'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END, r.uid
-      FROM oarlock.visible_run(run) r
+      FROM oarlock.shown_run(run) r
+     CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
@@ -165,7 +181,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `run_uid` is the `uid` of the run.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `outputs` are empty in a run that you see only because an approval in it waits for you. `run_uid` is the `uid` of the run.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -194,7 +210,7 @@ END;
 -- +goose StatementBegin
 COMMENT ON FUNCTION oarlock.waiting_approvals IS $$The approvals that wait for a decision, the oldest first: of your own runs, and those that you may decide, whoever submitted the run. Readers and administrators see all.
 
-`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where whoever may control the run decides, and `may_decide` says whether you may. `deadline` is when it times out, null for never.
+`prompt` is what the step asks, with its references filled in, or empty. `inputs` is a list of `{"name": …, "required": …}`: what `oarlock.approve` takes as `outputs`. `approvers` is null where whoever may control the run decides, and members of `oarlock_approve`; `may_decide` says whether you may. `deadline` is when it times out, null for never.
 
 ```sql
 SELECT run, step, item, prompt, inputs FROM oarlock.waiting_approvals() WHERE may_decide;
@@ -298,8 +314,9 @@ DROP FUNCTION oarlock.scale_hint(text);
 DROP FUNCTION oarlock.run_result(bigint);
 DROP FUNCTION oarlock.waiting_approvals();
 DROP FUNCTION oarlock.task_status(bigint);
-DROP FUNCTION oarlock.may_decide(text[], text);
 DROP FUNCTION oarlock.run_status(bigint);
+DROP FUNCTION oarlock.shown_run(bigint);
+DROP FUNCTION oarlock.may_decide(text[], text);
 DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);

@@ -198,7 +198,43 @@ SELECT oarlock.rerun(40, '{"day": "2026-11-21"}', latest => true);
 ```$$;
 -- +goose StatementEnd
 
+-- The history of a run that the session user may see: what happened to it after an event, and the attempts that later ones superseded.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_events(run bigint, after bigint, rows int) RETURNS TABLE (
+    event bigint, at timestamptz, kind text, by text, worker text, epoch int, step text, item text, message text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT e.event_id, e.at, e.kind, e.by, e.worker, e.epoch, coalesce(s.name, e.step::text) || coalesce('~' || nullif(e.alt, 0), ''), e.item, e.message
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+      JOIN oarlock.events e USING (run_id)
+      LEFT JOIN LATERAL oarlock.steps_of(v.spec) s ON s.step = e.step
+     WHERE e.event_id > after
+     ORDER BY e.event_id LIMIT rows;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.run_events(bigint, bigint, int) IS 'Internal: what happened to a run, from an event on.';
+
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.run_attempts(run bigint) RETURNS TABLE (
+    step text, item text, attempt int, generation int, state text, failure_kind text, exit_code int, signal int, reason text, worker text,
+    started_at timestamptz, finished_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT s.name || coalesce('~' || nullif(a.alt, 0), ''), a.item, a.attempt, a.generation, a.state, a.failure_kind, a.exit_code,
+           a.signal, a.reason, a.worker, a.started_at, a.finished_at
+      FROM oarlock.visible_run(run) r
+      JOIN oarlock.dag_versions v USING (dag_id, version)
+     CROSS JOIN oarlock.steps_of(v.spec) s
+      JOIN oarlock.attempts a ON a.run_id = r.run_id AND a.step = s.step
+     ORDER BY a.step, a.item, a.alt, a.attempt;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.run_attempts(bigint) IS 'Internal: the attempts of a run that later ones superseded.';
+
 -- +goose Down
+DROP FUNCTION oarlock.run_attempts(bigint);
+DROP FUNCTION oarlock.run_events(bigint, bigint, int);
 DROP FUNCTION oarlock.rerun(bigint, jsonb, bool);
 DROP FUNCTION oarlock.control_list(bigint);
 DROP TYPE oarlock.control_info;

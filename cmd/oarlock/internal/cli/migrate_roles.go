@@ -17,8 +17,8 @@ func newMigrateRolesCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "print", Usage: "print the SQL instead of running it; needs no database"},
 		},
 		Description: manual{
-			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_admin and oarlock_web, which log in
-nowhere: grant them to the users that do. A step of its own because managed servers may forbid it. Where it is not
+			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web,
+which log in nowhere: grant them to the users that do. A step of its own because managed servers may forbid it. Where it is not
 permitted, the SQL that an administrator can run instead goes to standard output.`,
 			examples: []string{
 				"oarlock migrate roles",
@@ -30,7 +30,7 @@ permitted, the SQL that an administrator can run instead goes to standard output
 	}
 }
 
-var groupRoles = []string{"oarlock_owner", "oarlock_worker", "oarlock_submit", "oarlock_read", "oarlock_admin", "oarlock_web"}
+var groupRoles = []string{"oarlock_owner", "oarlock_worker", "oarlock_submit", "oarlock_read", "oarlock_approve", "oarlock_admin", "oarlock_web"}
 
 func runMigrateRoles(ctx context.Context, e *env, printOnly bool) error {
 	if printOnly {

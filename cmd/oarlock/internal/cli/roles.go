@@ -5,24 +5,29 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/queue"
 )
 
 const (
-	toSubmit = "oarlock_submit"
-	toRead   = "oarlock_read"
-	toAdmin  = "oarlock_admin"
+	toSubmit  = "oarlock_submit"
+	toRead    = "oarlock_read"
+	toApprove = "oarlock_approve"
+	toAdmin   = "oarlock_admin"
 )
 
 // commandRoles is the role with which a login may do all that a command does. Commands that are not here need none, or say
 // themselves which they need: migrate, worker, run, exec and dev.
 var commandRoles = map[string]string{
 	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "logs": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
-	"retry": toSubmit, "approvals": toSubmit, "approve": toSubmit, "reject": toSubmit, "mark": toSubmit, "web": toSubmit,
+	"retry": toSubmit, "mark": toSubmit, "events": toSubmit, "web": toSubmit,
 	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
 	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
 	"backfill": toSubmit, "backfill list": toSubmit, "backfill pause": toSubmit, "backfill resume": toSubmit, "backfill cancel": toSubmit,
 
-	"events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
+	"approvals": toApprove, "approve": toApprove, "reject": toApprove,
+
+	"top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
 	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,
 
 	"dag apply": toAdmin, "dag pause": toAdmin, "dag resume": toAdmin, "dag rm": toAdmin, "dag retire": toAdmin, "queues pause": toAdmin,
@@ -31,7 +36,7 @@ var commandRoles = map[string]string{
 
 // steers are the commands that ask something of a run: a user with toSubmit may ask it of its own runs, one with toAdmin of any.
 var steers = map[string]bool{
-	"cancel": true, "pause": true, "resume": true, "retry": true, "approve": true, "reject": true, "mark": true,
+	"cancel": true, "pause": true, "resume": true, "retry": true, "mark": true,
 }
 
 // dryPrune is `oarlock prune --dry-run`, which only counts.
@@ -45,7 +50,7 @@ func (p *problem) needRole(command string, err error) {
 	role, known := commandRoles[name]
 	server, said := errors.AsType[*pgconn.PgError](err)
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	if known && said && !connecting && server.Code == "42501" {
+	if known && said && !connecting && !errors.Is(err, queue.ErrNoGrants) && server.Code == "42501" {
 		p.hint = grantHint(role)
 		if steers[name] {
 			p.hint += " for its own runs, or " + toAdmin + " for any"

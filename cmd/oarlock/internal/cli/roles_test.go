@@ -49,7 +49,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)
 	register(t, db.URL)
-	for login, want := range map[string]exit{"nobody": exitError, toSubmit: exitError, toRead: exitError, "oarlock_worker": exitError, toAdmin: exitOK} {
+	for login, want := range map[string]exit{"nobody": exitError, toSubmit: exitError, toRead: exitError, toApprove: exitError, "oarlock_worker": exitError, toAdmin: exitOK} {
 		got := invoke(t, testEnv(), "prune", "--batch", "1", "--database-url", loginAs(t, db, login))
 		if got.exit != want || want != exitOK && !strings.Contains(got.stderr, "grant "+toAdmin+" to this user") {
 			t.Errorf("prune as %s: exit %d, want %d\n%s", login, got.exit, want, got.stderr)
@@ -69,7 +69,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 		if line == "" {
 			line = everyLine[name].words
 		}
-		logins := []string{"nobody", toSubmit, toRead, toAdmin}
+		logins := []string{"nobody", toSubmit, toRead, toApprove, toAdmin}
 		if name == "web" { // a login with the role would be served until the command is stopped
 			line, logins = "web --listen 127.0.0.1:0", logins[:1]
 		}
@@ -85,5 +85,33 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 				t.Errorf("%s as %s: exit %d, want %q, but not as %s\n%s", line, login, got.exit, want, role, got.stderr)
 			}
 		}
+	}
+}
+
+// Roles belong to the server, their grants to a database: where these are missing, another role would not help.
+func TestRoles_WithoutGrantsAreNamed(t *testing.T) {
+	t.Parallel()
+	db := withRoleLogins(t)
+	execFile(t, db, "ungranted.sql")
+	const cure = "have an administrator run `oarlock migrate roles` for this database"
+	for _, c := range []struct{ line, login, want string }{
+		{"list", toSubmit, "hint: " + cure},
+		{"worker --name w", "oarlock_worker", "hint: " + cure},
+		{"list", "nobody", "hint: have an administrator grant oarlock_submit to this user"},
+		{"worker --name w", toSubmit, "hint: have an administrator grant oarlock_worker to this user"},
+	} {
+		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", loginAs(t, db, c.login))...)
+		if got.exit == exitOK || !strings.Contains(got.stderr, c.want) || strings.Count(got.stderr, "hint: ") != 1 {
+			t.Errorf("%s as %s: exit %d, want %q\n%s", c.line, c.login, got.exit, c.want, got.stderr)
+		}
+	}
+	if got := invoke(t, testEnv(), "doctor", "--database-url", loginAs(t, db, toSubmit)); !strings.Contains(got.stdout, cure) {
+		t.Errorf("doctor: %s", got.stdout)
+	}
+	if err := migrations.Roles(t.Context(), db.URL); err != nil {
+		t.Fatal(err)
+	}
+	if got := invoke(t, testEnv(), "list", "--database-url", loginAs(t, db, toSubmit)); got.exit != exitOK {
+		t.Errorf("after the cure: %s", got.stderr)
 	}
 }

@@ -154,6 +154,9 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 // taskNote says what is not usual about a task, and what it wrote last while it is under way.
 func (p *runPage) taskNote(t *queue.Task) string {
 	text := runview.TaskNote(p.run, t)
+	if given := runview.ParamText(t.Outputs); given != "" && p.decided[runview.TaskName(t.Step, t.Item)] {
+		text += " with " + given
+	}
 	if line := p.lastLine(t); line != "" {
 		text = strings.TrimPrefix(text+"  "+p.dim(line), "  ")
 	}

@@ -28,6 +28,7 @@ type runPage struct {
 	current int                      // the newest version of its DAG; 0: not to be read by this user
 	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
 	events  []queue.Event            // none: not to be read by this user
+	decided map[string]bool          // by the name of a task: an approval that somebody gave
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
 	columns int                      // lines are folded to; 0: they are not
 	live    bool                     // lines are cut instead
@@ -49,7 +50,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 	if before != nil {
 		page.dag, page.current, page.events, page.made = before.dag, before.current, before.events, before.made
 	}
-	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readEvents, page.readTails} {
+	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readEvents, page.readDecisions, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
 			return nil, err
 		}
@@ -95,6 +96,13 @@ func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	}
 	events, err := readEvents(ctx, store, p.run.ID, last)
 	p.events = append(slices.Clip(p.events), events...)
+	return err
+}
+
+// readDecisions finds the approvals that were given: what was said with one is the outputs of its task.
+func (p *runPage) readDecisions(ctx context.Context, store *queue.Store) error {
+	controls, err := store.Controls(ctx, p.run.ID)
+	p.decided = runview.Approved(controls)
 	return err
 }
 

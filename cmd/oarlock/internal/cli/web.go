@@ -29,7 +29,8 @@ func newWebCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Serves runs with their steps, graphs and logs, DAGs, schedules, queues, workers and the approvals that wait, until
 Ctrl-C or TERM. What goes on is seen as it happens. Pages show and do what a login may in the database:
-oarlock_read sees all, oarlock_submit steers its own runs, oarlock_admin everything; with --read-only pages do nothing.
+oarlock_read sees all, oarlock_submit steers its own runs, oarlock_approve decides approvals, oarlock_admin does
+everything; with --read-only pages do nothing.
 Unless people sign in, only loopback addresses are served, and all see what this user may.
 From another machine, ` + "`ssh -L 7070:" + webListen + " HOST`" + ` leads there.
 With --auth postgres people sign in with their login of the database, and see and do what it may. With htpasswd,

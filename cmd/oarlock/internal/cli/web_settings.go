@@ -240,8 +240,8 @@ func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, 
 	if err != nil {
 		return fmt.Errorf("%s: %w", setting, err)
 	}
-	want := map[signin.Role]queue.Rights{signin.Reader: {Read: true}, signin.Submitter: {Submit: true}, signin.Operator: {Read: true, Submit: true, Admin: true}}[role]
-	if rights.Read != want.Read || rights.Submit != want.Submit || rights.Admin != want.Admin {
+	want := map[signin.Role]queue.Rights{signin.Reader: {Read: true}, signin.Submitter: {Submit: true, Approve: true}, signin.Operator: {Read: true, Submit: true, Approve: true, Admin: true}}[role]
+	if rights.Read != want.Read || rights.Submit != want.Submit || rights.Approve != want.Approve || rights.Admin != want.Admin {
 		return &failure{
 			kind: invalid, err: fmt.Errorf("%s: the login %s may more or less than a %s", setting, rights.Login, role),
 			hint: "grant it one role: oarlock_read to a reader, oarlock_submit to a submitter, oarlock_admin to an operator; and oarlock_web",

@@ -133,16 +133,19 @@ func (x *examination) privileges(ctx context.Context) Check {
 		return broken("read the privileges", err)
 	case !p.HasSchema:
 		return skip("there is no schema oarlock yet")
+	case !p.HasUsage && len(p.MemberOf) > 0:
+		return fail("user %s has %s, to which this database grants nothing", p.UserName, strings.Join(p.MemberOf, ", ")).
+			withHint("have an administrator run `oarlock migrate roles` for this database")
 	case !p.HasUsage:
 		return fail("user %s may not use the schema oarlock", p.UserName).
-			withHint("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant it a role: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
 	case !p.HasRoles:
 		return warn("the group roles do not exist").withHint("run `oarlock migrate roles`, so that applications and workers need not be owner")
 	case p.Superuser:
 		return ok("user %s is a superuser", p.UserName)
 	case len(p.MemberOf) == 0:
 		return warn("user %s has none of the group roles", p.UserName).
-			withHint("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_read to look", p.UserName) // sql-shown: advice
+			withHint("have an administrator grant it one: GRANT oarlock_submit TO %s for an application, oarlock_worker for a worker, oarlock_approve to decide approvals, oarlock_read to look", p.UserName) // sql-shown: advice
 	}
 	return ok("user %s has %s", p.UserName, strings.Join(p.MemberOf, ", "))
 }
