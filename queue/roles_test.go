@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -30,7 +31,7 @@ func outcomeFor(t *testing.T, err error) may {
 	case errors.Is(err, queue.ErrNotFound):
 		return hidden
 	case errors.As(err, &known) && known.Code == "42501":
-		for _, role := range []may{submits, reads, admins, decides} {
+		for _, role := range []may{submits, reads, admins, decides, "oarlock_worker"} {
 			if strings.Contains(known.Hint, string(role)) {
 				return role
 			}
@@ -47,8 +48,8 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 	spec := parsed(t, reportDAG)
 	call := func(err error) error { return err }
 	calls := []struct {
-		name                                string
-		do                                  func(*queue.Store) error
+		name                                         string
+		do                                           func(*queue.Store) error
 		submit, read, approve, worker, admin, nobody may
 	}{
 		{"Enqueue", func(s *queue.Store) error { _, err := s.Enqueue(t.Context(), report("")); return call(err) }, works, submits, submits, works, works, submits},
@@ -140,4 +141,20 @@ func TestSubmitter_SeesAndSteersItsOwnRunsThroughTheClient(t *testing.T) {
 	}
 	_, err = bob.AwaitControl(t.Context(), asked)
 	wantError(t, err, queue.ErrNotFound, "")
+}
+
+// A worker's login that has its role is told of the grants that are missing, another one of the role.
+func TestRegister_TellsRolesFromGrants(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	member, other := d.open(t, d.user(t, "wo", "oarlock_worker")), d.open(t, d.user(t, "re", "oarlock_read"))
+	d.exec(t, "REVOKE ALL ON SCHEMA oarlock FROM oarlock_worker, oarlock_read")
+	worker := queue.Worker{Name: "w", Host: "here", Offers: []string{"process"}, Slots: 1, TTL: time.Hour}
+	_, err := member.Register(t.Context(), worker)
+	if !errors.Is(err, queue.ErrNoGrants) || !strings.Contains(err.Error(), "oarlock migrate roles") {
+		t.Errorf("a worker is told: %v", err)
+	}
+	if _, err := other.Register(t.Context(), worker); errors.Is(err, queue.ErrNoGrants) || outcomeFor(t, err) != "oarlock_worker" {
+		t.Errorf("a reader is told: %v", err)
+	}
 }

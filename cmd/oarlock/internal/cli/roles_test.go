@@ -96,9 +96,7 @@ func TestRoles_WithoutGrantsAreNamed(t *testing.T) {
 	const cure = "have an administrator run `oarlock migrate roles` for this database"
 	for _, c := range []struct{ line, login, want string }{
 		{"list", toSubmit, "hint: " + cure},
-		{"worker --name w", "oarlock_worker", "hint: " + cure},
 		{"list", "nobody", "hint: have an administrator grant oarlock_submit to this user"},
-		{"worker --name w", toSubmit, "hint: have an administrator grant oarlock_worker to this user"},
 	} {
 		got := invoke(t, testEnv(), append(strings.Fields(c.line), "--database-url", loginAs(t, db, c.login))...)
 		if got.exit == exitOK || !strings.Contains(got.stderr, c.want) || strings.Count(got.stderr, "hint: ") != 1 {
