@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (p *process) found(t *testing.T, expression string) (group string) {
 // oarlock runs a command for people.
 func (b *bench) oarlock(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(b.program, args...)
+	cmd := exec.Command(cmp.Or(b.another, program), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "DATABASE_URL=" + b.url}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -45,7 +45,7 @@ func (b *bench) openRunbook(t *testing.T, title string) *runbook {
 // openBook opens a text, which must be played to its end.
 func (b *bench) openBook(t *testing.T, title, text string) *runbook {
 	t.Helper()
-	book := &runbook{bench: b, title: title, url: b.db.URL, oarlock: b.program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(text, -1)}
+	book := &runbook{bench: b, title: title, url: b.db.URL, oarlock: program, words: map[string]string{}, blocks: fence.FindAllStringSubmatch(text, -1)}
 	t.Cleanup(func() {
 		if len(book.blocks) > 0 && !t.Failed() && !t.Skipped() {
 			t.Errorf("%q: %d blocks were not played, the first is\n%s", title, len(book.blocks), book.blocks[0][2])

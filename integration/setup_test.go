@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -80,7 +81,7 @@ type bench struct {
 	url string // for workers: a login with no role but theirs
 	dir string
 
-	program string    // the oarlock that it starts
+	another string    // an oarlock that it starts in place of the one under test
 	desk    *pgx.Conn // for questions of the test itself; nil: none yet
 	within  []string  // a command that starts the program somewhere else
 }
@@ -106,7 +107,7 @@ func setupOn(t *testing.T, settings map[string]string) (*bench, *pgcluster.Node)
 
 func newBench(t *testing.T, db *pgtest.DB, url string) *bench {
 	t.Helper()
-	b := &bench{db: db, url: url, dir: t.TempDir(), program: program}
+	b := &bench{db: db, url: url, dir: t.TempDir()}
 	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +303,7 @@ func (b *bench) worker(t *testing.T, name string, settings ...string) *process {
 // start starts a command with settings, which are given by its environment; $NAME=value is a variable as it is.
 func (b *bench) start(t *testing.T, settings []string, args ...string) *process {
 	t.Helper()
-	words := append(append(slices.Clone(b.within), b.program), args...)
+	words := append(append(slices.Clone(b.within), cmp.Or(b.another, program)), args...)
 	p := &process{Cmd: exec.Command(words[0], words[1:]...), ended: make(chan struct{}), said: &await.Buffer{}}
 	p.Env = append(p.Env, "PATH="+os.Getenv("PATH"), "HOME="+b.dir)
 	for _, s := range settings {

@@ -31,7 +31,7 @@ func TestStart_PageIsTypedInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t), program: program}
+	b := &bench{db: &pgtest.DB{URL: node.URL()}, dir: cloned(t)}
 	book := b.openBook(t, "docs/start.md", read(t, "../docs/start.md"))
 	password, _ := at.User.Password()
 	book.url, book.shell = "", "export XDG_STATE_HOME="+b.dir+" PGPASSWORD="+password+"\n"

@@ -131,7 +131,7 @@ func TestUpgrade_WithoutAStop(t *testing.T) {
 			t.Errorf("%s missed the old schema", name)
 		}
 		one := *b
-		one.program = next
+		one.another = next
 		one.worker(t, name, "slots=2")
 		b.driver(t, name, id)
 	}

@@ -35,7 +35,7 @@ type RunHead struct {
 	Run
 	Current int           // the newest version of the run's DAG
 	Usual   time.Duration // median of the newest 20 other runs of the DAG that succeeded, among its newest 200; 0: none did
-	Drives  []Drive       // drives that ended before the run did, oldest first: the newest 20; for readers
+	Drives  []Drive       // drives that ended before the run did, oldest first: the newest 20
 }
 
 // Drive is a drive that was lost with its worker.
@@ -75,7 +75,7 @@ type StepSummary struct {
 	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
 	Failed      string         // of a foreach: the first item by key that failed; "" for none
 	Retried     int            // attempts before the last, over all its tasks
-	Tries       []Attempt      // of a step that is no foreach: its earlier attempts, oldest first, the newest 20; for readers
+	Tries       []Attempt      // of a step that is no foreach: its earlier attempts, oldest first, the newest 20
 }
 
 // StepSummaries reads the steps of a run in the order of its DAG, each with its replacements below it, and handlers that ran.
@@ -187,7 +187,7 @@ func scanPlacedTask(row pgx.CollectableRow) (t placedTask, err error) {
 // TaskDetail is one task of a run.
 type TaskDetail struct {
 	Task
-	Attempts []Attempt // oldest first, the last one included: the newest 100; earlier ones are for readers
+	Attempts []Attempt // oldest first, the last one included: the newest 100
 	LastLine string    // what it wrote to stderr last
 }
 

@@ -41,8 +41,7 @@ type JournalPage struct {
 }
 
 // Journal reads what happened to a run and what was asked of it before a place, newest first: 1 to 1000 entries, 0 for 100.
-// A submitter sees the controls of its run; events are for readers. Events are in the order in which they were recorded, and
-// so are controls; between the two, time decides.
+// Events are in the order in which they were recorded, and so are controls; between the two, time decides.
 func (s *Store) Journal(ctx context.Context, run RunID, before JournalPlace, limit int) (JournalPage, error) {
 	const op = "read the history of a run"
 	if limit == 0 {

@@ -485,7 +485,7 @@ func TestPages_RolesSeeTheirParts(t *testing.T) {
 			t.Errorf("%s of a run that is not there: %s", name, got)
 		}
 	}
-	for store, want := range map[*queue.Store]string{ana: "0s 0 1 0 1 retried 2", reader: "1m0s 1 3 2 2 retried 2"} {
+	for store, want := range map[*queue.Store]string{ana: "0s 1 3 2 2 retried 2", reader: "1m0s 1 3 2 2 retried 2"} {
 		head, err1 := store.RunHead(t.Context(), run)
 		task, err2 := store.TaskDetail(t.Context(), run, "scan", "")
 		journal, err3 := store.Journal(t.Context(), run, queue.JournalPlace{}, 0)

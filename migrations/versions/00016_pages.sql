@@ -95,7 +95,6 @@ END;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.replaced_items(bigint) IS 'Internal: the items of a run that were replaced.';
 
--- Attempts are for readers; whoever may see the run may see how many there were, since each task says its number.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.step_summaries(run bigint) RETURNS TABLE (
     info oarlock.task_info, attempt_at timestamptz, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
@@ -130,7 +129,7 @@ BEGIN ATOMIC
       FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt, t.attempt_at,
                    CASE WHEN s.kind = 'foreach' AND t.alt = 0 AND t.grown IS NOT NULL THEN coalesce(jsonb_path_query_first(t.grown, '$.items.size()')::int, 0) ELSE 0 END AS items,
                    i.states, i.first_at, i.last_at, i.ended, i.failed, greatest(t.attempt - 1, 0) + coalesce(i.retried, 0) AS retried,
-                   CASE WHEN s.kind <> 'foreach' AND (t.attempt > 1 OR t.generation > 1) AND (SELECT oarlock.sees_all())
+                   CASE WHEN s.kind <> 'foreach' AND (t.attempt > 1 OR t.generation > 1)
                         THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 20) END AS tries
               FROM oarlock.visible_run(run) r
               JOIN oarlock.dag_versions v USING (dag_id, version)
@@ -216,7 +215,7 @@ CREATE FUNCTION oarlock.task_detail(run bigint, of_step text, of_item text) RETU
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off ROWS 1
 BEGIN ATOMIC
     SELECT oarlock.task_info_of(r, s.name, s.kind, t), t.outputs, t.last_line,
-           CASE WHEN t.run_id IS NOT NULL AND (SELECT oarlock.sees_all()) THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 100) END,
+           CASE WHEN t.run_id IS NOT NULL THEN oarlock.tries_of(r.run_id, t.step, t.item, t.alt, 100) END,
            CASE WHEN t.attempt > 0 THEN jsonb_build_object('attempt', t.attempt, 'generation', t.generation, 'state', t.state, 'failure_kind', t.failure_kind,
                'exit_code', t.exit_code, 'signal', t.signal, 'reason', t.reason, 'worker', t.worker, 'started_at', t.attempt_at, 'finished_at', t.finished_at) END
       FROM oarlock.visible_run(run) r
@@ -332,17 +331,16 @@ END $$;
 COMMENT ON FUNCTION oarlock.run_page IS 'Internal: a page of the list of runs.';
 
 -- What stands beside run_status at the head of a page: the newest version, how long it usually takes by the newest 20 that
--- succeeded among the newest 200 that ended, and the drives that were lost. Events are for readers.
+-- succeeded among the newest 200 that ended, and the drives that were lost.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.run_head(run bigint) RETURNS TABLE (current int, usual_ms float8, drives jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_bitmapscan = off ROWS 1
 BEGIN ATOMIC
     SELECT d.current_version, u.ms,
-           CASE WHEN (SELECT oarlock.sees_all()) THEN
-               (SELECT jsonb_agg(jsonb_build_object('at', e.at, 'worker', e.worker, 'epoch', e.epoch, 'message', e.message) ORDER BY e.event_id)
-                  FROM (SELECT x.event_id, x.at, x.worker, x.epoch, x.message FROM oarlock.events x
-                         WHERE x.run_id = r.run_id AND x.kind = 'lost' AND x.step IS NULL
-                         ORDER BY x.event_id DESC LIMIT 20) e) END
+           (SELECT jsonb_agg(jsonb_build_object('at', e.at, 'worker', e.worker, 'epoch', e.epoch, 'message', e.message) ORDER BY e.event_id)
+              FROM (SELECT x.event_id, x.at, x.worker, x.epoch, x.message FROM oarlock.events x
+                     WHERE x.run_id = r.run_id AND x.kind = 'lost' AND x.step IS NULL
+                     ORDER BY x.event_id DESC LIMIT 20) e)
       FROM oarlock.visible_run(run) r
       JOIN oarlock.dags d USING (dag_id)
      CROSS JOIN LATERAL (
@@ -407,7 +405,7 @@ BEGIN ATOMIC
                   coalesce(s.name, e.step::text) || coalesce('~' || nullif(e.alt, 0), '') AS step, e.item, e.message,
                   NULL::jsonb AS args, NULL::timestamptz AS decided_at, NULL::text AS outcome, NULL::text AS state
              FROM (SELECT x.* FROM oarlock.events x
-                    WHERE x.run_id = r.run_id AND (before_event IS NULL OR x.event_id < before_event) AND (SELECT oarlock.sees_all())
+                    WHERE x.run_id = r.run_id AND (before_event IS NULL OR x.event_id < before_event)
                     ORDER BY x.event_id DESC LIMIT least(rows, 1001)) e
              LEFT JOIN oarlock.steps_of(v.spec) s ON s.step = e.step
            UNION ALL
