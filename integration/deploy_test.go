@@ -213,7 +213,11 @@ func TestDeploy_ComposeFitsTheProgram(t *testing.T) {
 	for _, words := range strings.Split(strings.Join(f.Services["migrate"].Command, " "), " && ") {
 		deployed{"migrate", strings.Fields(words)[1:], f.Services["migrate"].Environment}.check(t)
 	}
-	w := f.Services["worker"]
+}
+
+func TestDeploy_ComposeWorkersScale(t *testing.T) {
+	t.Parallel()
+	w := readCompose(t).Services["worker"]
 	d := deployed{"worker", []string{"worker"}, w.Environment}
 	d.check(t)
 	if w.ContainerName != "" || len(w.Ports) > 0 {

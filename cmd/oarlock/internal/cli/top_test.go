@@ -142,8 +142,12 @@ func TestTop_CountsFailuresOfTheLastHour(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	runs := []queue.Run{
-		{DAG: "load", FinishedAt: now.Add(-time.Minute)}, {DAG: "etl", FinishedAt: now.Add(-time.Minute)}, {DAG: "etl", FinishedAt: now.Add(-59 * time.Minute)},
-		{DAG: "old", FinishedAt: now.Add(-61 * time.Minute)}, {DAG: "mail", FinishedAt: now.Add(-time.Minute)}, {DAG: "ping", FinishedAt: now.Add(-time.Minute)},
+		{DAG: "load", FinishedAt: now.Add(-time.Minute)},
+		{DAG: "etl", FinishedAt: now.Add(-time.Minute)},
+		{DAG: "etl", FinishedAt: now.Add(-59 * time.Minute)},
+		{DAG: "old", FinishedAt: now.Add(-61 * time.Minute)},
+		{DAG: "mail", FinishedAt: now.Add(-time.Minute)},
+		{DAG: "ping", FinishedAt: now.Add(-time.Minute)},
 	}
 	v := &topView{failing: failingDAGs(runs, now.Add(-failingWindow))}
 	if got, want := v.outcomeLine(), "runs 0 ended/s  0 failed/s   failing etl 2, load 1, mail 1, 1 more"; got != want {
