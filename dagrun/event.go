@@ -18,7 +18,7 @@ const (
 	EvRefuse                      // Text: end the run as failed at once (invalid params, a record the store cannot take)
 	EvDrain                       // start nothing more; when nothing runs, leave
 	EvControl                     // Control
-	EvQueued                      // Task, Text: a Want of a body has waited for a while; the text says what for. Or one of Held: without text
+	EvQueued                      // Task, Text: a Want of a body has waited for a while; the text says what for. Or one of Held: with the text of the task Ahead of it, or without
 )
 
 // Event is one thing that happened, at a database time. The caller may hear of it late: At is when it happened, also when the

@@ -50,8 +50,13 @@ func (r *Run) explainStart(t *task) string {
 	switch t.place {
 	case probing:
 		return "looking in the cache"
-	case capped:
-		return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
+	case capped, held:
+		if ahead := r.ahead(t); ahead != nil {
+			return r.explainStart(ahead)
+		}
+		if t.place == capped {
+			return fmt.Sprintf("max_concurrent %d of %s reached", t.node.each.limit, t.node.main.step.Name)
+		}
 	case offered:
 		if t.Reason != "" {
 			return t.Reason
@@ -65,6 +70,17 @@ func (r *Run) explainStart(t *task) string {
 		return "waits for: " + some(names)
 	}
 	return r.explainHeld(t)
+}
+
+// ahead returns a task that fills the limit that holds t back and waits for a slot itself: then what bounds the run is slots, and
+// a higher limit would start nothing. It returns nil where all tasks that fill the limit have begun, or no limit holds t back.
+func (r *Run) ahead(t *task) *task {
+	for _, o := range r.bags[offered].tasks {
+		if t.place == held && !r.room() || t.place == capped && o.node == t.node {
+			return o
+		}
+	}
+	return nil
 }
 
 // explainHeld speaks of what the run as a whole holds up.

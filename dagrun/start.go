@@ -144,7 +144,9 @@ func (r *Run) waitsInLine(t *task, text string) error {
 	switch t.place {
 	case offered:
 	case held, capped:
-		text = r.explainStart(t)
+		if text == "" || r.ahead(t) == nil {
+			text = r.explainStart(t)
+		}
 	default:
 		return ErrStale
 	}

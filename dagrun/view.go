@@ -77,6 +77,20 @@ func (r *Run) Held(by Time, most int) (ids []TaskID) {
 	return ids
 }
 
+// Ahead returns the task that one of Held waits behind: it fills the limit, and waits for a slot itself. It reports false where
+// nothing that fills the limit waits.
+func (r *Run) Ahead(id TaskID) (TaskID, bool) {
+	t := r.find(id)
+	if t == nil {
+		return TaskID{}, false
+	}
+	o := r.ahead(t)
+	if o == nil {
+		return TaskID{}, false
+	}
+	return o.ID, true
+}
+
 // Spec is what a task runs: its step, or of a replacement its own description. Nil if there is no such task.
 func (r *Run) Spec(id TaskID) *Step {
 	t := r.find(id)

@@ -182,10 +182,13 @@ func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 		slots  int
 		source string
 		why    string
+		line   int // tasks in line for slots, which are told beside those that a limit holds back
 	}{
-		"slots":            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0"},
-		"max_active_steps": {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached"},
-		"max_concurrent":   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "max_concurrent 1 of s reached"},
+		"slots":                            {1, "name: d\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0", 0},
+		"max_active_steps":                 {8, "name: d\nmax_active_steps: 1\nsteps:\n" + steps.String(), "max_active_steps 1 reached", 0},
+		"max_concurrent":                   {8, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 1}}]\n", "max_concurrent 1 of s reached", 0},
+		"max_concurrent above the slots":   {1, "name: d\nsteps: [{id: s, run: 1h, foreach: {items: [" + items.String() + "], max_concurrent: 2}}]\n", "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s/0", 1},
+		"max_active_steps above the slots": {1, "name: d\nmax_active_steps: 2\nsteps:\n" + steps.String(), "waits for a slot: 1 of 1 on worker w are taken, 1 by this run: s0", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,6 +197,9 @@ func TestDriver_TellsOfWaitsThatLast(t *testing.T) {
 				b.start(t, "w", func(wc *worker.Config) { wc.Boot, wc.Slots, wc.Executors["process"] = boot, c.slots, sleeper{} })
 				time.Sleep(900 * time.Millisecond)
 				for _, want := range []int{0, 100, 200, 250, 250} {
+					if want > 0 {
+						want = min(want+c.line, 250)
+					}
 					if got := b.ready(t, ids[0], c.why); got != want {
 						t.Errorf("%d tasks are told to be ready, want %d", got, want)
 					}

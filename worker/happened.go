@@ -158,12 +158,23 @@ func (d *driver) tellLine(now time.Time) {
 	}
 }
 
-// tellHeld is about those that a limit of the run holds back: they ask for no slots.
+// tellHeld is about those that a limit of the run holds back: they ask for no slots. Where tasks that fill the limit wait for slots,
+// those of the worker are what holds them all back.
 func (d *driver) tellHeld() {
 	by := d.clock.now() - dagrun.Time(tellAfter.Milliseconds())
 	for _, task := range d.run.Held(by, tellMost) {
-		_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: task})
+		_ = d.step(dagrun.Event{Kind: dagrun.EvQueued, Task: task, Text: d.whyAhead(task)})
 	}
+}
+
+// whyAhead says what the task ahead of a held one waits for; "": there is none, or it has its slot by now.
+func (d *driver) whyAhead(task dagrun.TaskID) string {
+	ahead, ok := d.run.Ahead(task)
+	if !ok || d.tickets[ahead] == nil {
+		return ""
+	}
+	why := d.tickets[ahead].why(d.worker.config.Self.Name)
+	return why + d.ownShare(why)
 }
 
 // giveBack releases what a task holds of the gate: a place in its queue, or slots.
