@@ -89,17 +89,17 @@ func TestTaskStatus_ShowsEveryStepOfThisGeneration(t *testing.T) {
 	run := get[int64](t, b.conn, "SELECT oarlock.enqueue('all')")
 	b.claim(t, run)
 	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, attempt, generation, epoch, seq, outputs, failure_kind, exit_code, grown)
-		VALUES ($1, 0, '', 0, 'running', 0, 2, 1, 1, NULL, NULL, NULL, '{"generation": 2}'), ($1, 0, 'k', 0, 'succeeded', 1, 2, 1, 2, '{"rows": "7"}', NULL, 0, NULL),
+		VALUES ($1, 0, '', 0, 'running', 0, 2, 1, 1, NULL, NULL, NULL, '{"generation": 2, "items": [{"key": "k"}, {"key": "later"}]}'), ($1, 0, 'k', 0, 'succeeded', 1, 2, 1, 2, '{"rows": "7"}', NULL, 0, NULL),
 		       ($1, 1, '', 0, 'replaced', 1, 2, 1, 3, NULL, 'exit', 3, '{"generation": 2}'), ($1, 1, '', 1, 'succeeded', 1, 2, 1, 4, '{"rows": "8"}', NULL, 0, NULL),
 		       ($1, 4, '', 0, 'running', 1, 2, 1, 5, NULL, NULL, NULL, NULL)`, run)
 	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, item, alt, state, attempt, generation, epoch, seq, outputs) -- before a retry, and not again
 		VALUES ($1, 0, 'gone', 0, 'succeeded', 1, 1, 1, 6, '{"rows": "1"}'), ($1, 0, 'k', 1, 'succeeded', 1, 1, 1, 7, '{"rows": "2"}'),
 		       ($1, 1, '', 2, 'succeeded', 1, 1, 1, 8, '{"rows": "3"}'), ($1, 2, '', 0, 'pending', 1, 2, 1, 9, NULL),
 		       ($1, 2, '', 1, 'succeeded', 1, 1, 1, 10, '{"rows": "4"}')`, run)
-	const query = "SELECT concat_ws(' ', step, coalesce(item, '-'), kind, state, attempt, coalesce(exit_code::text, '-'), replaces) FROM oarlock.task_status($1)"
+	const query = "SELECT concat_ws(' ', step, coalesce(item, '-'), kind, state, attempt, coalesce(exit_code::text, '-'), replaces, 'of ' || items) FROM oarlock.task_status($1)"
 	got := b.list(t, query, run)
 	want := []string{
-		"scan - foreach running 0 -", "scan k foreach succeeded 1 0", "load - step replaced 1 3", "load~1 - replacement succeeded 1 0 load",
+		"scan - foreach running 0 - of 2", "scan k foreach succeeded 1 0", "load - step replaced 1 3", "load~1 - replacement succeeded 1 0 load",
 		"last - step pending 1 -", "@exit - handler running 1 -",
 	}
 	if !equal(got, want) {

@@ -100,7 +100,12 @@ func scanRunAnd(row pgx.CollectableRow, more ...any) (r Run, err error) {
 	return r, err
 }
 
-func scanTask(row pgx.CollectableRow) (Task, error) { return scanTaskAnd(row) }
+func scanTask(row pgx.CollectableRow) (Task, error) {
+	items := 0
+	t, err := scanTaskAnd(row, &items)
+	t.Items = items
+	return t, err
+}
 
 // scanTaskAnd scans the columns of a task, and the further ones of its row.
 func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {

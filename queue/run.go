@@ -72,6 +72,7 @@ type Task struct {
 	StartedAt     time.Time
 	FinishedAt    time.Time
 	Approval      *Question // while it waits for approval
+	Items         int       // of a foreach step, as Store.Tasks reads it: how many its list has; 0: not known yet
 }
 
 // Question is what an approval asks of people.

@@ -259,6 +259,9 @@ func (r *run) shownTask(row *taskRow) queue.Task {
 		code := row.ExitCode
 		t.ExitCode = &code
 	}
+	if row.ID == (dagrun.TaskID{Step: row.ID.Step}) && t.Kind == "foreach" && row.Growth != nil {
+		t.Items = len(row.Growth.Items)
+	}
 	if row.ID.Alt > 0 {
 		t.Replaces = r.version.graph.StepName(row.ID.Step)
 		if row.ID.Item != "" {

@@ -163,6 +163,7 @@ func cancelThenRetry(s *setup) {
 	next := s.successor(w, id)
 	s.cancels(id)
 	s.same("tasks", s.states(id), map[string]string{"a": "canceled", "a/0": "succeeded", "a/1": "canceled", "b": "canceled"})
+	s.same("items in the list of a", s.tasks(id)["a"].Items, 2)
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	var started []string
 	s.drive(next, s.claimOne(next), Behaviour{Body: func(b Body) dagrun.Result {

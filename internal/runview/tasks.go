@@ -2,6 +2,7 @@ package runview
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,39 +54,68 @@ func SortByGraph[T any](tasks []T, g *dagrun.Graph, name func(*T) string) {
 // SplitUrgent picks the tasks that people want to see first, at most limit: failed before running, running before done. It
 // returns their indexes in the order of tasks, and the other tasks, the more urgent ones first.
 func SplitUrgent(tasks []queue.Task, limit int) (urgent []int, others []queue.Task) {
-	at := make([]int, len(tasks))
-	for i := range at {
-		at[i] = i
-	}
-	if len(at) <= limit {
-		return at, nil
-	}
-	slices.SortStableFunc(at, func(a, b int) int {
-		return graphview.Urgency(tasks[a].State) - graphview.Urgency(tasks[b].State)
-	})
-	for _, i := range at[limit:] {
+	at := ByUrgency(tasks)
+	for _, i := range at[min(limit, len(at)):] {
 		others = append(others, tasks[i])
 	}
-	urgent = at[:limit]
+	urgent = at[:min(limit, len(at))]
 	slices.Sort(urgent)
 	return urgent, others
 }
 
-// CountStates says how many tasks are in each state, by name of the state: 1 failed, 2 succeeded.
-func CountStates(tasks []queue.Task) string {
-	var order, parts []string
+// ByUrgency returns the indexes of all tasks, the more urgent ones first.
+func ByUrgency(tasks []queue.Task) []int {
+	at := make([]int, len(tasks))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortStableFunc(at, func(a, b int) int {
+		return graphview.Urgency(tasks[a].State) - graphview.Urgency(tasks[b].State)
+	})
+	return at
+}
+
+// CountStates says how many tasks are in each state, by name of the state: 1 failed, 2 succeeded. Unlisted more have no row:
+// they are pending.
+func CountStates(tasks []queue.Task, unlisted int) string {
 	number := map[string]int{}
 	for i := range tasks {
-		state := tasks[i].State
-		if number[state]++; number[state] == 1 {
-			order = append(order, state)
-		}
+		number[tasks[i].State]++
 	}
-	slices.Sort(order)
-	for _, state := range order {
+	if unlisted > 0 {
+		number[dagrun.TaskPending.String()] += unlisted
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(number)) {
 		parts = append(parts, fmt.Sprintf("%d %s", number[state], state))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// ItemProgress says how far the items of a foreach step are.
+type ItemProgress struct {
+	Total    int // items of its list
+	Ended    int // a replaced item ends with what replaced it
+	Unlisted int // items without a row: they are still to begin
+}
+
+// CountItems counts the items of a foreach step: node is its own row, and tasks are those of its items, one item after the other.
+func CountItems(node *queue.Task, tasks []queue.Task) ItemProgress {
+	listed, ended := 0, 0
+	for i := 0; i < len(tasks); {
+		item, over := tasks[i].Item, true
+		for ; i < len(tasks) && tasks[i].Item == item; i++ {
+			over = over && !tasks[i].FinishedAt.IsZero()
+		}
+		if listed++; over {
+			ended++
+		}
+	}
+	progress := ItemProgress{Total: max(node.Items, listed), Ended: ended}
+	if node.FinishedAt.IsZero() {
+		progress.Unlisted = progress.Total - listed
+	}
+	return progress
 }
 
 // TaskTime says how long a task took, or has taken so far; "" for a task that has not begun.

@@ -17,11 +17,29 @@ func TestSplitUrgent_KeepsTheOrder(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 3}, urgent); diff != "" {
 		t.Errorf("urgent: - want, + got\n%s", diff)
 	}
-	if got, want := CountStates(others), "1 pending, 1 succeeded"; got != want {
+	if got, want := CountStates(others, 2), "3 pending, 1 succeeded"; got != want {
 		t.Errorf("the others are %s, want %s", got, want)
 	}
 	if urgent, others = SplitUrgent(tasks, 4); len(urgent) != 4 || others != nil {
 		t.Errorf("of four with room for four: %d, and %d others", len(urgent), len(others))
+	}
+}
+
+func TestCountItems_CountsAgainstTheWholeList(t *testing.T) {
+	t.Parallel()
+	ended := noon(1)
+	node := queue.Task{Step: "each", Kind: "foreach", Items: 200}
+	items := []queue.Task{
+		{Step: "each", Item: "a", FinishedAt: ended},
+		{Step: "each", Item: "b", State: "replaced", FinishedAt: ended}, {Step: "each~1", Item: "b"},
+		{Step: "each", Item: "c", State: "replaced", FinishedAt: ended}, {Step: "each~1", Item: "c", FinishedAt: ended},
+	}
+	if got, want := CountItems(&node, items), (ItemProgress{Total: 200, Ended: 2, Unlisted: 197}); got != want {
+		t.Errorf("under way: %+v, want %+v", got, want)
+	}
+	node.FinishedAt = ended
+	if got := CountItems(&node, items).Unlisted; got != 0 {
+		t.Errorf("of a step that has ended, %d items are still to begin", got)
 	}
 }
 

@@ -146,7 +146,7 @@ SELECT state, reason FROM oarlock.run_status(41);
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, outputs jsonb, worker text,
-    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid)
+    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid, items int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
@@ -164,13 +164,15 @@ BEGIN ATOMIC
            CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at,
            CASE WHEN a.run_id IS NOT NULL THEN
                jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
-                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END, r.uid
+                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END, r.uid,
+           CASE WHEN t.item = '' AND t.alt = 0 AND s.kind = 'foreach' THEN jsonb_array_length(node.items) END
       FROM oarlock.shown_run(run) r
      CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
       LEFT JOIN oarlock.approvals_open a ON a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt
+      LEFT JOIN grew node ON node.step = t.step AND node.item = '' AND t.item = ''
       LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
       LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
       LEFT JOIN listed ON listed.step = t.step AND listed.item = t.item
@@ -181,7 +183,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `outputs` are empty in a run that you see only because an approval in it waits for you. `run_uid` is the `uid` of the run.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `outputs` are empty in a run that you see only because an approval in it waits for you. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);

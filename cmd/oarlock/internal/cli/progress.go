@@ -75,9 +75,10 @@ func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	return progress(given), nil
 }
 
-// waiting is how long a command waits for a run, and what it shows meanwhile.
+// waiting is how long a command waits for a run, and what it shows meanwhile and at its end.
 type waiting struct {
 	progress progress
+	all      bool          // each item has a line at the end
 	timeout  time.Duration // 0: for ever
 }
 

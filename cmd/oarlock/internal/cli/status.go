@@ -17,6 +17,7 @@ func newStatusCommand(e *env) *cli.Command {
 		ArgsUsage: "RUN",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "follow the run to its end, and exit by it"},
+			&cli.BoolFlag{Name: "all", Usage: "of a step with many items, a line for each: what failed first, then what goes on"},
 			&cli.StringFlag{Name: timeoutFlag, Usage: "with -w: for at most this `DURATION`; the run goes on"},
 		}, progressFlags("live, plain or none")...),
 		Description: manual{
@@ -26,6 +27,7 @@ With -w, -o json prints one object at the end, and -o jsonl one for each change.
 			examples: []string{
 				"oarlock status 41",
 				"oarlock status @latest -w",
+				"oarlock status 41 --all | less",
 				"oarlock status 41 -o json | jq -r '.tasks[] | select(.state == \"failed\") | .step'",
 			},
 			exits: []exitNote{
@@ -44,6 +46,7 @@ With -w, -o json prints one object at the end, and -o jsonl one for each change.
 			if err != nil {
 				return err
 			}
+			how.all = c.Bool("all")
 			return runStatus(c.Context, e, c.Args().Slice(), c.Bool("watch"), how)
 		},
 	}
@@ -66,6 +69,7 @@ func runStatus(ctx context.Context, e *env, args []string, watch bool, how waiti
 		if err != nil {
 			return err
 		}
+		page.all = how.all
 		return e.say(e.pageAnswer(page))
 	})
 }

@@ -11,13 +11,14 @@ import (
 // fewTasks are the lines of the most telling tasks, as many as there is room for, in their order, and what the others are.
 func (p *runPage) fewTasks() string {
 	limit := p.rows
-	if len(p.tasks) > limit {
+	unlisted := p.unlisted()
+	if len(p.tasks)+unlisted > limit {
 		limit = max(limit-1, 1) // a row says what the others are
 	}
 	urgent, others := runview.SplitUrgent(p.tasks, limit)
 	text := p.rowsOf(urgent)
-	if len(others) > 0 {
-		text += p.dim(fmt.Sprintf("  … %d more: %s", len(others), runview.CountStates(others))) + "\n"
+	if more := len(others) + unlisted; more > 0 {
+		text += p.dim(fmt.Sprintf("  … %d more: %s", more, runview.CountStates(others, unlisted))) + "\n"
 	}
 	return text
 }

@@ -79,8 +79,9 @@ func (p *runPage) facts() (rows [][]string) {
 		}
 		rows = append(rows, []string{p.dim(fact.Name), value})
 	}
-	if len(p.tasks) > maxItemsShown {
-		rows = append(rows, []string{p.dim("tasks"), fmt.Sprintf("%d: %s", len(p.tasks), runview.CountStates(p.tasks))})
+	unlisted := p.unlisted()
+	if total := len(p.tasks) + unlisted; total > maxItemsShown {
+		rows = append(rows, []string{p.dim("tasks"), fmt.Sprintf("%d: %s", total, runview.CountStates(p.tasks, unlisted))})
 	}
 	return rows
 }
@@ -96,19 +97,17 @@ func (p *runPage) taskLines() string {
 		rows, below = append(rows, row), append(below, lines)
 	}
 	for i := 0; i < len(p.tasks); {
+		node := &p.tasks[i]
+		add(p.taskRow(node), append(p.asked(node), p.quoted(p.tails[i])...))
+		i++
 		n := p.itemsFrom(i)
-		if n == 0 {
-			add(p.taskRow(&p.tasks[i]), append(p.asked(&p.tasks[i]), p.quoted(p.tails[i])...))
-			i++
-			continue
-		}
-		urgent, others := runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
+		urgent, others := p.shownItems(i, n)
 		for _, k := range urgent {
 			at := i + k
 			add(p.taskRow(&p.tasks[at]), append(p.asked(&p.tasks[at]), p.quoted(p.tails[at])...))
 		}
-		if len(others) > 0 {
-			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+p.hiddenItems(others)))
+		if hidden := p.hiddenItems(others, node, p.tasks[i:i+n]); hidden != "" {
+			below[len(below)-1] = append(below[len(below)-1], p.dim("    … "+hidden))
 		}
 		i += n
 	}
@@ -131,8 +130,35 @@ func (p *runPage) itemsFrom(i int) int {
 	return n
 }
 
-func (p *runPage) hiddenItems(hidden []queue.Task) string {
-	return fmt.Sprintf("%d more of %s: %s (all: oarlock status %d -o json)", len(hidden), runview.StepOf(hidden[0].Step), runview.CountStates(hidden), p.run.ID)
+// shownItems returns the n items from index i on that have a line each, as indexes from i, and those that have none.
+func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
+	if p.all {
+		return runview.ByUrgency(p.tasks[i : i+n]), nil
+	}
+	return runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
+}
+
+// hiddenItems says of what state the items of a step without a line are; "" where each has one.
+func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []queue.Task) string {
+	unlisted := runview.CountItems(node, items).Unlisted
+	if len(others)+unlisted == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d more of %s: %s", len(others)+unlisted, runview.InlineText(node.Step), runview.CountStates(others, unlisted))
+	if len(others) > 0 {
+		text += fmt.Sprintf(" (all: %s status %d --all)", program, p.run.ID)
+	}
+	return text
+}
+
+// unlisted counts the items of all steps that have no row yet.
+func (p *runPage) unlisted() (n int) {
+	for i := range p.tasks {
+		if node := &p.tasks[i]; node.Items > 0 {
+			n += runview.CountItems(node, p.tasks[i+1:i+1+p.itemsFrom(i+1)]).Unlisted
+		}
+	}
+	return n
 }
 
 func (p *runPage) taskRow(t *queue.Task) []string {

@@ -107,9 +107,27 @@ func fanPage() *runPage {
 	return p
 }
 
+// growingPage is of a step of which few items have a row.
+func growingPage() *runPage {
+	p := fanPage()
+	p.tasks = p.tasks[:15]
+	p.tasks[0].Items = 200
+	return p
+}
+
+func TestStatus_ShowsAllItems(t *testing.T) {
+	t.Parallel()
+	p := fanPage()
+	p.all = true
+	lines := splitLines(p.taskLines())
+	if len(lines) != 1001 || !strings.Contains(lines[1], "500") || !strings.Contains(lines[1], "failed") {
+		t.Errorf("%d lines, and below the step: %q", len(lines), lines[1])
+	}
+}
+
 func TestStatus_IsAPageToRead(t *testing.T) {
 	t.Parallel()
-	for name, page := range map[string]*runPage{"failed": failedPage(), "waiting": waitingPage(t), "fan": fanPage()} {
+	for name, page := range map[string]*runPage{"failed": failedPage(), "waiting": waitingPage(t), "fan": fanPage(), "growing": growingPage()} {
 		golden.Equal(t, filepath.Join("testdata", "status", name+".txt"), page.String())
 		page.painter = true
 		golden.Equal(t, filepath.Join("testdata", "status", name+".ansi"), page.String())

@@ -22,6 +22,7 @@ type runPage struct {
 
 	now     time.Time
 	watched bool // it is being followed already
+	all     bool // each item has a line, however many there are
 	run     *queue.Run
 	tasks   []queue.Task // in the order of the graph
 	dag     *queue.Definition

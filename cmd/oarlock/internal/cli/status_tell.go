@@ -29,14 +29,14 @@ func (w *watcher) tell(page *runPage) error {
 		t.line("", text, text)
 	}
 	for i := 0; i < len(page.tasks) && !w.brief; {
-		n := page.itemsFrom(i)
-		if n <= maxItemsShown {
-			t.task(&page.tasks[i])
-			i++
-			continue
+		node := &page.tasks[i]
+		t.task(node)
+		i++
+		items := page.tasks[i : i+page.itemsFrom(i)]
+		if progress := runview.CountItems(node, items); progress.Total > maxItemsShown {
+			t.items(node, items, progress)
+			i += len(items)
 		}
-		t.items(page.tasks[i : i+n])
-		i += n
 	}
 	if _, err := fmt.Fprint(w.env.Stderr, t.text.String()); err != nil {
 		return fmt.Errorf("write to standard error: %w", err)
@@ -75,25 +75,20 @@ func (t *teller) task(task *queue.Task) {
 }
 
 // items says of many items how far they are, and which failed first.
-func (t *teller) items(tasks []queue.Task) {
-	ended, failed := 0, 0
-	for i := range tasks {
-		task := &tasks[i]
-		if !task.FinishedAt.IsZero() {
-			ended++
-		}
-		if task.State == "failed" {
+func (t *teller) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
+	failed := 0
+	for i := range items {
+		if task := &items[i]; task.State == "failed" {
 			if failed++; failed <= toldItems {
 				t.task(task)
 			}
 		}
 	}
-	step := runview.StepOf(tasks[0].Step)
-	text := fmt.Sprintf("%s: %d of %s ended", runview.Printable(step), ended, runview.Count(len(tasks), "item"))
+	text := fmt.Sprintf("%s: %d of %s ended", runview.Printable(node.Step), progress.Ended, runview.Count(progress.Total, "item"))
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
-	t.line(step+"/", fmt.Sprint(ended*toldParts/len(tasks), failed > toldItems), text)
+	t.line(node.Step+"/", fmt.Sprint(progress.Ended*toldParts/progress.Total, failed > toldItems), text)
 }
 
 // toDecide are the lines of a log of changes that say what an approval asks, and how to approve it.

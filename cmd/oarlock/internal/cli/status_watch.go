@@ -44,6 +44,7 @@ func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	if err != nil {
 		return how.lateAway(ctx, bounded, w.id, err)
 	}
+	page.all = how.all
 	if err := w.finish(page); err != nil {
 		return err
 	}

@@ -107,7 +107,10 @@ func TestWatch_SumsUpManyItems(t *testing.T) {
 	var out strings.Builder
 	w := &watcher{env: &env{Env: Env{Stderr: &out}}, seen: map[string]string{}}
 	page := &runPage{run: &queue.Run{ID: 7, State: "running"}}
-	page.tasks = append(page.tasks, queue.Task{Step: "each", Kind: "foreach", State: "running"})
+	page.tasks = append(page.tasks, queue.Task{Step: "each", Kind: "foreach", State: "running", Items: items})
+	if err := w.tell(page); err != nil { // no item has begun
+		t.Fatal(err)
+	}
 	for i := range items {
 		page.tasks = append(page.tasks, queue.Task{Step: "each", Item: strconv.Itoa(i), State: "pending"})
 	}
@@ -125,7 +128,7 @@ func TestWatch_SumsUpManyItems(t *testing.T) {
 	if len(lines) > 20 {
 		t.Errorf("%d lines for %d items, the first are\n%s", len(lines), items, strings.Join(lines[:20], "\n"))
 	}
-	for _, want := range []string{"each/10 failed", "each: 2500 of 5000 items ended, 250 failed", "each: 5000 of 5000 items ended, 500 failed"} {
+	for _, want := range []string{"each: 0 of 5000 items ended", "each/10 failed", "each: 2500 of 5000 items ended, 250 failed", "each: 5000 of 5000 items ended, 500 failed"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("nothing says %q", want)
 		}
