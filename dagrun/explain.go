@@ -25,7 +25,7 @@ func (r *Run) Explain(id TaskID) string {
 	case TaskFinishing:
 		return r.explainPublish(t)
 	case TaskRetrying:
-		return fmt.Sprintf("%s; retries %s", t.Reason, r.explainTime(t.NextAt))
+		return fmt.Sprintf("%s; retries at %s", t.Reason, r.timeText(t.NextAt))
 	case TaskWaiting:
 		return r.explainWait(t)
 	default:
@@ -108,7 +108,7 @@ func (r *Run) explainRunning(t *task) string {
 		each := t.node.each
 		return fmt.Sprintf("%d of %d items open", each.open, len(each.items))
 	}
-	return "running since " + r.explainTime(t.AttemptAt)
+	return "running since " + r.timeText(t.AttemptAt)
 }
 
 func (r *Run) explainPublish(t *task) string {
@@ -126,7 +126,7 @@ func (r *Run) explainWait(t *task) string {
 	var parts []string
 	switch {
 	case !t.waits():
-		return strings.TrimPrefix(t.Reason+"; goes on "+r.explainTime(t.NextAt), "; ")
+		return strings.TrimPrefix(t.Reason+"; goes on at "+r.timeText(t.NextAt), "; ")
 	case t.step.Body == BodyApproval:
 		parts = append(parts, t.step.waitsForApproval())
 	case t.step.Body == BodyChild && t.Ref != "":
@@ -134,35 +134,22 @@ func (r *Run) explainWait(t *task) string {
 	case t.step.Body == BodyChild:
 		parts = append(parts, "child run being made")
 	case t.NextAt != 0:
-		parts = append(parts, "waits until "+r.explainTime(t.NextAt))
+		parts = append(parts, "waits until "+r.timeText(t.NextAt))
 	default:
 		parts = append(parts, "waits")
 	}
 	if t.Deadline != 0 {
-		parts = append(parts, "times out "+r.explainTime(t.Deadline))
+		parts = append(parts, "times out at "+r.timeText(t.Deadline))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// explainTime says how far away a time is. The core knows no calendar: it counts from the latest event.
-func (r *Run) explainTime(at Time) string {
-	if at > r.now {
-		return "in " + Duration(at-r.now).about()
+// timeText writes a time. A reason is stored and read later, so it names the time itself and not how far away that is.
+func (r *Run) timeText(at Time) string {
+	if r.opts.TimeText != nil {
+		return r.opts.TimeText(at)
 	}
-	return Duration(r.now-at).about() + " ago"
-}
-
-// about is a duration as people say it: 4h, not 3h59m59s992ms.
-func (d Duration) about() string {
-	const second, hour = Duration(1000), Duration(3_600_000)
-	step := Duration(1)
-	switch {
-	case d >= hour:
-		step = 60 * second
-	case d >= second:
-		step = second
-	}
-	return ((d + step/2) / step * step).String()
+	return Duration(at).String()
 }
 
 // Reason says why the run is as it is, "" while it simply runs.

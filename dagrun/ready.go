@@ -201,4 +201,5 @@ type Options struct {
 	Precomputed map[string]Result // by step name, handed in at enqueue
 	Generation  int               // 0 counts as 1
 	ParkAfter   Duration          // how long a wait must be to give the claim back; 0 counts as 30 s
+	TimeText    func(Time) string // how reasons write a time; nil: as the span since 1970
 }

@@ -82,6 +82,45 @@ func TestRunStatus_SaysThatARunWaitsForASlot(t *testing.T) {
 	}
 }
 
+func TestRunStatus_NamesTheWorkerOfOneRun(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run, other := enqueue(t, b.conn), enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1, kind = 0", run)
+	reason := func(run int64) string {
+		return get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", run)
+	}
+	must(t, b.conn, "UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL WHERE run_id = $1", run)
+	if got := reason(run); got != "waits for its worker w1" {
+		t.Errorf("the run of the worker %s", got)
+	}
+	if got := reason(other); got != "no worker serves queue default" {
+		t.Errorf("another run: %s", got)
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'no space left'")
+	if got := reason(run); got != "worker w1 claims nothing: no space left" {
+		t.Errorf("the run of a worker that claims nothing: %s", got)
+	}
+}
+
+// The reason of a parked run is stored, and stands in its row until its next driver writes.
+func TestRunStatus_ForgetsWhatARunWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run := enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, b.conn, "UPDATE oarlock.runs SET reason = 'step load: exit 1; retries at 2026-11-20T00:00:00Z'")
+	const query = "SELECT reason FROM oarlock.run_status($1)"
+	if got := get[string](t, b.conn, query, run); got != "" {
+		t.Errorf("a run that goes on: %q", got)
+	}
+	must(t, b.conn, "UPDATE oarlock.runs SET state = 'waiting', worker_id = NULL, claim_id = NULL")
+	if got := get[string](t, b.conn, query, run); got != "step load: exit 1; retries at 2026-11-20T00:00:00Z" {
+		t.Errorf("a parked run: %q", got)
+	}
+}
+
 func TestTaskStatus_ShowsEveryStepOfThisGeneration(t *testing.T) {
 	t.Parallel()
 	b := api(t)

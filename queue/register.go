@@ -202,9 +202,13 @@ func (s *Store) announce(ctx context.Context, w *Worker) error {
 }
 
 func (w *Worker) row() pgx.StrictNamedArgs {
+	var only *RunID // nil: it serves lanes
+	if w.Only != 0 {
+		only = &w.Only
+	}
 	return pgx.StrictNamedArgs{
 		"worker": w.ID, "name": w.Name, "host": w.Host, "boot": w.BootID, "pid": w.PID, "version": w.Version, "schema": migrations.MaxVersion,
 		"labels": w.Labels, "queues": w.Queues, "offers": w.Offers, "slots": w.Slots, "containment": w.Containment,
-		"ttl": w.TTL.Milliseconds(), "channel": w.channel(), "kind": kindOf(w),
+		"ttl": w.TTL.Milliseconds(), "channel": w.channel(), "kind": kindOf(w), "only": only,
 	}
 }

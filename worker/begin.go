@@ -91,13 +91,16 @@ func (d *driver) options() (o dagrun.Options, invalid error) {
 	} else if scope.Params, err = d.def.Spec.Params(given); err != nil {
 		invalid = err
 	}
-	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation}
+	o = dagrun.Options{Context: scope, Seed: uint64(d.claim.Run), Generation: d.claim.Row.Generation, TimeText: timeText}
 	var err error
 	if o.Precomputed, err = d.claim.Results(); err != nil {
 		invalid = err
 	}
 	return o, invalid
 }
+
+// timeText writes a time as reasons of the database do.
+func timeText(at dagrun.Time) string { return time.UnixMilli(int64(at)).UTC().Format(time.RFC3339) }
 
 // readMail reads what is asked of the run, if anything may be.
 func (d *driver) readMail(ctx context.Context) error {

@@ -154,6 +154,26 @@ func TestDriver_ACommitThatIsGivenUpDoesNotCondemnItsRun(t *testing.T) {
 	})
 }
 
+// A reason is read long after it was stored: what it says of a time stays true.
+func TestDriver_NamesWhenAParkedRunGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps: [{id: a, action: wait, with: {duration: 20m}}]\n", 1)
+		b.start(t, "w", func(wc *worker.Config) { wc.Boot = boot })
+		began := time.Now()
+		time.Sleep(time.Second)
+		r, err := b.Get(t.Context(), ids[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, found := strings.CutPrefix(r.Reason, "step a: waits until ")
+		due, err := time.Parse(time.RFC3339, text)
+		if !found || err != nil || due.Before(began.Add(19*time.Minute)) || due.After(began.Add(21*time.Minute)) {
+			t.Errorf("%s: %q, which began at %v", r.State, r.Reason, began)
+		}
+	})
+}
+
 // ready counts the tasks that say they are, and why.
 func (b *bench) ready(t *testing.T, id queue.RunID, why string) (n int) {
 	t.Helper()

@@ -173,12 +173,26 @@ func (m *Memory) shown(r *run) queue.Run {
 		v.Worker = r.owner.Name
 	}
 	if r.rec.State == dagrun.RunQueued {
-		v.Reason = cmp.Or(m.allUnfit(r.lane), "waits for a worker with room")
+		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), "waits for a worker with room")
 		if r.epoch == 0 && r.runAt.After(m.now()) {
 			v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
 		}
 	}
 	return v
+}
+
+// ownWorker says what a run waits for that a worker of one run serves; "": none does.
+func (m *Memory) ownWorker(r *run) string {
+	for _, w := range m.workers {
+		switch {
+		case w.State != queue.WorkerLive || w.Only == 0 || w.Only != r.id && (r.parent == 0 || w.Only != r.parent && w.Only != r.root):
+		case w.Unfit != "":
+			return fmt.Sprintf("worker %s claims nothing: %s", w.Name, w.Unfit)
+		default:
+			return "waits for its worker " + w.Name
+		}
+	}
+	return ""
 }
 
 // allUnfit says why nothing of a lane is claimed, where all workers that serve it say why they claim nothing.

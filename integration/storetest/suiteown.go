@@ -27,6 +27,7 @@ func ownFamily(s *setup) {
 		s.Fatalf("claimed %+v, which another worker is to serve", other)
 	}
 	w := s.worker(only(id))
+	s.same("why the run is queued", s.get(id).Reason, "waits for its worker w")
 	c := s.claimOne(w)
 	if c.Run != id {
 		s.Fatalf("claimed %d, not %d", c.Run, id)

@@ -1,27 +1,14 @@
 -- +goose Up
 
--- Why no worker takes a queued run, in words a person can act on: the first thing in its way.
+-- Why none of the workers takes the runs of a lane; null where one may.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
+CREATE FUNCTION oarlock.why_not_served(l oarlock.lanes) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    l      oarlock.lanes;
-    q      oarlock.queues;
-    d      oarlock.dags;
     widest int;
     lacks  text;
-    active bigint;
 BEGIN
-    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
-    SELECT * INTO q FROM oarlock.queues x WHERE x.name = l.queue;
-    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
-    IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- one that has begun goes on, whatever became of the clock
-        RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
-    ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
-        RETURN format('queue %s is paused by %s', q.name, q.paused_by);
-    ELSIF d.paused_by IS NOT NULL AND r.started_at IS NULL THEN
-        RETURN format('dag %s is paused by %s', d.name, d.paused_by);
-    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live') THEN
+    IF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live') THEN
         RETURN 'no worker is live: start one with `oarlock worker`';
     ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues))) THEN
         RETURN format('no worker serves queue %s', l.queue);
@@ -45,8 +32,39 @@ BEGIN
       FROM oarlock.workers w
      WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
        AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs;
-    IF lacks IS NOT NULL THEN
-        RETURN lacks;
+    RETURN lacks;
+END $$;
+-- +goose StatementEnd
+
+-- Why no worker takes a queued run, in words a person can act on: the first thing in its way.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    l      oarlock.lanes;
+    q      oarlock.queues;
+    d      oarlock.dags;
+    lacks  text;
+    active bigint;
+    own    oarlock.workers;
+BEGIN
+    SELECT * INTO l FROM oarlock.lanes x WHERE x.lane_id = r.lane_id;
+    SELECT * INTO q FROM oarlock.queues x WHERE x.name = l.queue;
+    SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
+    SELECT * INTO own FROM oarlock.workers w WHERE w.state = 'live' AND (w.only_run = r.run_id OR r.parent_run IS NOT NULL AND w.only_run IN (r.parent_run, r.root_id)) LIMIT 1;
+    IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- one that has begun goes on, whatever became of the clock
+        RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+    ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
+        RETURN format('queue %s is paused by %s', q.name, q.paused_by);
+    ELSIF d.paused_by IS NOT NULL AND r.started_at IS NULL THEN
+        RETURN format('dag %s is paused by %s', d.name, d.paused_by);
+    ELSIF own.unfit <> '' THEN
+        RETURN format('worker %s claims nothing: %s', own.name, own.unfit);
+    ELSIF own.worker_id IS NULL THEN
+        lacks := oarlock.why_not_served(l);
+        IF lacks IS NOT NULL THEN
+            RETURN lacks;
+        END IF;
     END IF;
     IF q.max_running > 0 THEN
         SELECT count(*) INTO active FROM oarlock.runs x JOIN oarlock.lanes y USING (lane_id) WHERE x.worker_id IS NOT NULL AND y.queue = q.name;
@@ -60,6 +78,9 @@ BEGIN
         IF active >= d.max_active_runs THEN
             RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
         END IF;
+    END IF;
+    IF own.worker_id IS NOT NULL THEN
+        RETURN 'waits for its worker ' || own.name;
     END IF;
     RETURN CASE WHEN r.slot_wanted THEN 'waits for a slot: its next task begins on the first worker that has one free' ELSE 'waits for a worker with room' END;
 END $$;
@@ -82,6 +103,7 @@ RETURN CASE WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s clai
             THEN coalesce((SELECT min(t.reason) FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state = 'ready' AND t.reason <> ''),
                           CASE WHEN (w).busy >= (w).slots
                                THEN format('waits for a slot: %s of %s on worker %s are taken', (w).busy, (w).slots, (w).name) END, '')
+            WHEN (r).state = 'running' THEN '' -- what it waited for is over
             ELSE (r).reason END;
 -- +goose StatementEnd
 
@@ -323,3 +345,4 @@ DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
+DROP FUNCTION oarlock.why_not_served(oarlock.lanes);

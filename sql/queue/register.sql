@@ -2,8 +2,8 @@
 -- Index: workers_pkey, worker_offers_pkey, fences_pkey
 -- Locks: none but the new rows
 WITH announced AS (
-    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, kind)
-    VALUES (@worker, @name, @host, @boot, @pid, @version, @schema, @labels, @queues, @slots, @containment, @ttl, @channel, @kind)
+    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, kind, only_run)
+    VALUES (@worker, @name, @host, @boot, @pid, @version, @schema, @labels, @queues, @slots, @containment, @ttl, @channel, @kind, @only)
     ON CONFLICT (worker_id) DO NOTHING
     RETURNING worker_id
 ), offering AS (

@@ -102,7 +102,7 @@ func (s *session) dag(lines []string) error {
 	}
 	*s = session{graph: g, rows: map[dagrun.TaskID]dagrun.TaskRecord{}, controls: map[int64]*dagrun.Control{}}
 	s.now = begin
-	s.opts = dagrun.Options{Seed: 1, Generation: 1}
+	s.opts = dagrun.Options{Seed: 1, Generation: 1, TimeText: s.at}
 	s.run = dagrun.New(g, s.opts)
 	return nil
 }
