@@ -228,7 +228,7 @@ func TestDeploy_ThePageNamesEachLoginAndURL(t *testing.T) {
 	for _, m := range loginRow.FindAllStringSubmatch(page, -1) {
 		shown[m[1]] = m[2]
 	}
-	if !maps.Equal(made, shown) || len(made) != 4 {
+	if !maps.Equal(made, shown) || len(made) != 5 {
 		t.Errorf("logins.sql makes %v, the page shows %v", made, shown)
 	}
 	for _, login := range found(loginNamed, page+read(t, "../compose.yaml"), 0) {

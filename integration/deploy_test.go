@@ -358,7 +358,7 @@ func TestDeploy_PasswordsAreNewEachTime(t *testing.T) {
 			seen[value] = true
 		}
 	}
-	if len(seen) != 2*len(wanted) || len(wanted) != 5 {
+	if len(seen) != 2*len(wanted) || len(wanted) != 6 {
 		t.Errorf("%d passwords for %v", len(seen)/2, wanted)
 	}
 }
