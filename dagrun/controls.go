@@ -110,7 +110,11 @@ func (r *Run) refused(why string) Decision {
 	return d
 }
 
+// noteControl tells what became of a request. That a child run ended is told by the end of the step that waited for it.
 func (r *Run) noteControl(c *Control, d Decision) {
+	if c.Verb == VerbChildEnded && d.Outcome == Applied {
+		return
+	}
 	text := fmt.Sprintf("%s: %s", byWhom(c.Verb.String(), c.By), d.Outcome)
 	if d.Message != "" {
 		text += ": " + d.Message

@@ -43,7 +43,7 @@ func (e *StoryEvent) About() string {
 //
 // What comes first in Story does so where times are equal: one commit ends a task and starts its children.
 func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
-	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls)}
+	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls), children: map[taskKey]string{}}
 	s.addBeginning()
 	for i := range tasks {
 		if t := &tasks[i]; t.StartedAt.Equal(t.FinishedAt) {
@@ -57,7 +57,11 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 		}
 	}
 	for i := range controls {
-		s.addControl(&controls[i])
+		if c := &controls[i]; c.Verb == dagrun.VerbChildEnded && c.Outcome == dagrun.Applied {
+			s.children[taskKey{c.Step, c.Item}] = c.By // the end of its step tells of it
+		} else {
+			s.addControl(c)
+		}
 	}
 	for i := range events {
 		s.addLogged(&events[i])
@@ -77,11 +81,15 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 
 // storyBuilder gathers the events of one run.
 type storyBuilder struct {
-	approved map[string]bool // tasks that somebody approved, by name
-	run      *queue.Run
-	spec     *dagspec.Spec
-	events   []StoryEvent
+	run    *queue.Run
+	spec   *dagspec.Spec
+	events []StoryEvent
+
+	approved map[string]bool    // tasks that somebody approved, by name
+	children map[taskKey]string // the child run that ended last for a task: run 13
 }
+
+type taskKey struct{ step, item string }
 
 // add leaves out an event that has not happened, whose time is zero.
 func (s *storyBuilder) add(at time.Time, e StoryEvent) {
@@ -135,6 +143,9 @@ func (s *storyBuilder) addTaskEnd(t *queue.Task) {
 	message := t.State
 	if t.Attempt > 1 {
 		message += fmt.Sprintf(" in attempt %d", t.Attempt)
+	}
+	if child := s.children[taskKey{t.Step, t.Item}]; child != "" {
+		message += " by " + child
 	}
 	if t.Reason != "" && t.Reason != "ran" {
 		message += ": " + t.Reason

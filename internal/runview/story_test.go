@@ -30,6 +30,23 @@ func TestStory_TellsALossOnce(t *testing.T) {
 	}
 }
 
+func TestStory_TellsOfAChildOnce(t *testing.T) {
+	t.Parallel()
+	story := Story(&queue.Run{ID: 1}, []queue.Task{{Step: "each", Item: "8", State: "succeeded", Reason: "ran", Attempt: 1, StartedAt: noon(1), FinishedAt: noon(3)}}, nil,
+		[]queue.Control{
+			{Verb: dagrun.VerbChildEnded, Step: "each", Item: "8", By: "run 13", At: noon(2), DecidedAt: noon(3), Outcome: dagrun.Applied},
+			{Verb: dagrun.VerbChildEnded, Step: "each", Item: "9", By: "run 14", At: noon(2)},
+		}, nil, nil)
+	var got []string
+	for _, e := range story {
+		got = append(got, e.About()+" "+e.Message)
+	}
+	want := []string{"each/8 started", "each/9 child_ended asked for by run 14, not decided yet", "each/8 succeeded by run 13"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the story is %q, want %q", got, want)
+	}
+}
+
 func TestStory_KeepsCauseBeforeEffect(t *testing.T) {
 	t.Parallel()
 	spec := &dagspec.Spec{Steps: []dagspec.Step{{ID: "a"}, {ID: "b"}}}
