@@ -163,9 +163,11 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)
 	seen := false
+	var tries earlierTries
 	for c, err := range reader.Stored(ctx) {
 		if err == nil {
 			seen, err = true, sink.add(&c)
+			tries.add(&c)
 		}
 		if err != nil {
 			return err
@@ -186,7 +188,43 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 		}
 		e.remark("run %d: nothing was written%s", o.query.Run, yet(reader))
 	}
-	return sink.end()
+	if err := sink.end(); err != nil {
+		return err
+	}
+	if text := tries.text(o.query.Run); text != "" && o.query.Latest && !o.raw {
+		e.remark("%s", e.stderrPaint().dim(text))
+	}
+	return nil
+}
+
+// earlierTries remembers the tasks whose last attempt was printed and was not their first.
+type earlierTries struct {
+	task    string // the first of them
+	attempt int
+	seen    map[string]bool
+}
+
+func (t *earlierTries) add(c *queue.Chunk) {
+	if c.Attempt < 2 {
+		return
+	}
+	name := runview.TaskName(c.Step, c.Task.Item)
+	if t.seen == nil {
+		t.task, t.attempt, t.seen = name, c.Attempt, map[string]bool{}
+	}
+	t.seen[name] = true
+}
+
+// text says that there is more to read than was printed, and how; "" where there is not.
+func (t *earlierTries) text(run queue.RunID) string {
+	if t.seen == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s: this was attempt %d; earlier ones: %s logs %d %s --attempt 1", runview.InlineText(t.task), t.attempt, program, run, runview.ShellWord(t.task))
+	if more := len(t.seen) - 1; more > 0 {
+		text += fmt.Sprintf(" (%s more had several attempts)", runview.Count(more, "task"))
+	}
+	return text
 }
 
 // hasItem refuses an item that its step does not have. One that wrote nothing is rare: only then all tasks are looked at.

@@ -69,6 +69,26 @@ func ofStep() *logsOptions {
 	return o
 }
 
+func TestLogs_NamesEarlierAttempts(t *testing.T) {
+	t.Parallel()
+	var tries earlierTries
+	again, item := piece("load", "x"), piece("each", "y")
+	again.Attempt, item.Attempt, item.Task.Item = 4, 2, "a b"
+	first := piece("once", "z")
+	tries.add(&first)
+	if got := tries.text(7); got != "" {
+		t.Errorf("of first attempts: %q", got)
+	}
+	tries.add(&again)
+	if got, want := tries.text(7), "load: this was attempt 4; earlier ones: oarlock logs 7 load --attempt 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	tries.add(&item)
+	if got, want := tries.text(7), "load: this was attempt 4; earlier ones: oarlock logs 7 load --attempt 1 (1 task more had several attempts)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestLogs_JoinsLinesThatWereStoredInPieces(t *testing.T) {
 	t.Parallel()
 	chunks := []queue.Chunk{piece("a", "on"), piece("b", "other\npart"), piece("a", "e\ntwo\nth"), piece("b", "ly"), piece("a", "ree\n")}

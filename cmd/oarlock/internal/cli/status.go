@@ -83,11 +83,15 @@ func (e *env) pageAnswer(page *runPage) answer {
 	return a
 }
 
-// ended is how a command ends that waited for a run, and showed it.
-func ended(run *queue.Run) error {
+// ended is how a command ends that waited for a run, and showed it. A page has said why the run ended so, and what to type next.
+func (e *env) ended(run *queue.Run) error {
 	failed := runEnd(run.ID, run.State, run.Reason)
 	if failed == nil {
 		return nil
+	}
+	if e.settings.Text("output") == "table" {
+		failed.err, failed.hint = fmt.Errorf("run %d %s", run.ID, run.State), ""
+		return failed
 	}
 	again := fmt.Sprintf("%s retry %d", program, run.ID)
 	if runview.IsHere(run) {

@@ -51,7 +51,7 @@ func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	if !page.run.Over() {
 		return how.late(page.run)
 	}
-	return ended(page.run)
+	return w.env.ended(page.run)
 }
 
 // watcher shows a run while it goes on: as a page that is drawn again on a terminal, else as a line for each change.
