@@ -144,3 +144,21 @@ func TestUpgrade_WithoutAStop(t *testing.T) {
 		t.Errorf("%d attempts began again: a drain waits for tasks this short", lost)
 	}
 }
+
+// A worker of an older program meets a DAG that a newer one has applied, with a key that it does not know: the run waits for others.
+func TestUpgrade_ANewerDAGWaitsForANewerWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "name: nightly\nsteps: [{id: load, run: '. $DIR/lib; see start'}]\n")
+	b.desk = b.db.Conn(t)
+	b.do(t, "newer_dag")
+	b.worker(t, "w1")
+	run := b.enqueue(t, "nightly", nil)
+	until(t, "it is put away", func() bool {
+		r, err := b.Get(t.Context(), run)
+		return err == nil && r.State == "waiting" && strings.Contains(r.Reason, "worker w1, version (devel), cannot read it") && strings.Contains(r.Reason, "new_key")
+	})
+	if n := b.seen(t, run, "start load"); n != 0 {
+		t.Errorf("it began %d times", n)
+	}
+}

@@ -42,8 +42,10 @@ func (d *database) close() { _ = d.db.Close() }
 func (d *database) session() *session { return &session{database: d} }
 
 // schema is what is applied; zero without Oarlock.
-func (d *database) schema(ctx context.Context) (schema Schema, err error) {
-	err = d.db.QueryRowContext(ctx, versionSQL).Scan(&schema.Version, &schema.ProgramsFrom)
+func (d *database) schema(ctx context.Context) (Schema, error) { return schemaOf(ctx, d.db) }
+
+func schemaOf(ctx context.Context, db querier) (schema Schema, err error) {
+	err = db.QueryRowContext(ctx, versionSQL).Scan(&schema.Version, &schema.ProgramsFrom)
 	if err != nil && !isUndefined(err) {
 		return Schema{}, fmt.Errorf("read the schema version: %w", err)
 	}
@@ -111,6 +113,7 @@ var historySQL = statement.Named("migrate/history")
 
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // history lists what is applied, the newest first.

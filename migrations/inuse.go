@@ -3,6 +3,7 @@ package migrations
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,49 +27,60 @@ var (
 
 // InUse says who works with the schema now. Nobody does where there are no tables. It changes nothing.
 func InUse(ctx context.Context, url string, opts ...Option) (use Use, err error) {
-	err = ask(ctx, url, opts, func(conn *pgx.Conn) error {
-		err := conn.QueryRow(ctx, inUseSQL, pgx.QueryExecModeExec, MaxOpen).Scan(&use.Workers, &use.Runs)
-		if err != nil && !isUndefined(err) {
-			return fmt.Errorf("look who works with the schema: %w", err)
-		}
-		return nil
-	})
-	return use, err
-}
-
-// Excluded names the workers at work whose programs do not work with the schema that Up would make: they have to be stopped before.
-// It changes nothing.
-func Excluded(ctx context.Context, url string, opts ...Option) (workers []string, err error) {
-	err = ask(ctx, url, opts, func(conn *pgx.Conn) error {
-		schema, err := Look(ctx, conn)
-		if err != nil || schema.Version >= MaxVersion {
-			return err
-		}
-		from := int64(0)
-		for version, oldest := range programsFrom {
-			if version > schema.Version {
-				from = max(from, oldest)
-			}
-		}
-		err = conn.QueryRow(ctx, excludedSQL, pgx.QueryExecModeExec, from).Scan(&workers)
-		if err != nil && !isUndefined(err) {
-			return fmt.Errorf("look who works with the schema: %w", err)
-		}
-		return nil
-	})
-	return workers, err
-}
-
-// ask connects for a question.
-func ask(ctx context.Context, url string, opts []Option, question func(*pgx.Conn) error) error {
-	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock migrate", Log: newConfig(opts).log})
+	config := newConfig(opts)
+	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock migrate", Log: config.log})
 	if err != nil {
-		return err
+		return use, err
 	}
 	conn, err := pglink.Dial(ctx, link, nil)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return use, fmt.Errorf("connect: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return question(conn)
+	err = conn.QueryRow(ctx, inUseSQL, pgx.QueryExecModeExec, MaxOpen).Scan(&use.Workers, &use.Runs)
+	if isUndefined(err) {
+		return Use{}, nil
+	}
+	if err != nil {
+		return use, fmt.Errorf("look who works with the schema: %w", err)
+	}
+	return use, nil
+}
+
+// ExcludedError says that Up would stop workers at work: their programs do not work with the schema that it would make.
+type ExcludedError struct{ Workers []string }
+
+func (e *ExcludedError) Error() string {
+	return "the new schema stops workers at work, of an older program: " + strings.Join(e.Workers, ", ")
+}
+
+// refuseExcluding fails with an *ExcludedError where what is pending stops workers at work. One that registers later is refused by
+// the schema.
+func refuseExcluding(ctx context.Context, conn querier, have int64) error {
+	from := int64(0)
+	for version, oldest := range programsFrom {
+		if version > have {
+			from = max(from, oldest)
+		}
+	}
+	rows, err := conn.QueryContext(ctx, excludedSQL, from)
+	if isUndefined(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look who works with the schema: %w", err)
+	}
+	defer rows.Close()
+	var excluded ExcludedError
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return fmt.Errorf("look who works with the schema: %w", err)
+		}
+		excluded.Workers = append(excluded.Workers, name)
+	}
+	if err := rows.Err(); err != nil || len(excluded.Workers) == 0 {
+		return err
+	}
+	return &excluded
 }

@@ -197,5 +197,12 @@ func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {
 	if err := conn.QueryRowContext(ctx, ownerSQL).Scan(&s.roles); err != nil {
 		return fmt.Errorf("ask who owns the schema: %w", err)
 	}
-	return nil
+	if !s.rises || s.force {
+		return nil
+	}
+	schema, err := schemaOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return refuseExcluding(ctx, conn, schema.Version)
 }

@@ -23,6 +23,7 @@ type Option func(*config)
 type config struct {
 	log      *slog.Logger
 	lockWait time.Duration
+	force    bool
 }
 
 const defaultLockWait = 5 * time.Minute
@@ -37,6 +38,11 @@ func WithLockWait(d time.Duration) Option {
 	return func(c *config) { c.lockWait = d }
 }
 
+// WithForce has Up migrate also where that stops workers at work.
+func WithForce() Option {
+	return func(c *config) { c.force = true }
+}
+
 func newConfig(opts []Option) config {
 	c := config{log: slog.New(slog.DiscardHandler), lockWait: defaultLockWait}
 	for _, opt := range opts {
@@ -46,7 +52,8 @@ func newConfig(opts []Option) config {
 }
 
 // Up applies every pending migration, and returns what it applied. It waits while another one migrates. A database that a newer
-// binary migrated is left as it is; it is refused where this binary does not work with it.
+// binary migrated is left as it is; it is refused where this binary does not work with it. Where workers are at work whose programs do not
+// work with the new schema, it fails with an *ExcludedError before it changes anything.
 func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
 	return migrate(ctx, url, opts, MaxVersion, (*session).up)
 }

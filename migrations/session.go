@@ -21,6 +21,7 @@ import (
 type session struct {
 	*database
 	conn  *sql.Conn // while the lock is held
+	rises bool      // it goes up, which may stop workers
 	roles bool      // the group roles own the schemas
 }
 
@@ -32,6 +33,7 @@ func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
 	if schema.Newer() {
 		return nil, schema.Check()
 	}
+	s.rises = true
 	provider, err := s.provider()
 	if err != nil {
 		return nil, err

@@ -55,23 +55,25 @@ func TestUpgrade_TheOlderProgramDoesNotChangeTheNextSchema(t *testing.T) {
 	}
 }
 
-func TestExcluded_NamesWorkersOfOlderPrograms(t *testing.T) {
+func TestUp_RefusesToStopWorkers(t *testing.T) {
 	t.Parallel()
 	b := migrated(t)
 	b.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, state)
 		SELECT gen_random_uuid(), n, 'h', 'b', 1, 'v', of, '{}', '{}', 8, 'none', 3600000, 'oarlock_' || n, state
-		  FROM (VALUES ('old', 15, 'live'), ('older', 3, 'draining'), ('gone', 3, 'gone'), ('new', 16, 'live')) w (n, of, state)`)
-	b.exec(t, "DELETE FROM oarlock.schema_history WHERE version > 15")
-	excluded, err := migrations.Excluded(t.Context(), b.url)
-	if want := []string{"old", "older"}; err != nil || !slices.Equal(excluded, want) {
-		t.Errorf("excluded %v, %v, want %v", excluded, err, want)
+		  FROM (VALUES ('old', 15, 'live'), ('older', 3, 'draining'), ('gone', 3, 'gone'), ('silent', 3, 'live'), ('new', 16, 'live')) w (n, of, state)`)
+	b.exec(t, "UPDATE oarlock.workers SET beat_at = now() - interval '2 hours' WHERE name = 'silent'")
+	if _, err := migrations.Down(t.Context(), b.url, 15); err != nil {
+		t.Fatal(err)
 	}
-	b.exec(t, "INSERT INTO oarlock.schema_history (version, programs_from) VALUES (16, 16)")
-	if excluded, err := migrations.Excluded(t.Context(), b.url); err != nil || len(excluded) != 0 {
-		t.Errorf("with nothing pending, excluded %v, %v", excluded, err)
+	_, err := migrations.Up(t.Context(), b.url)
+	if e, ok := errors.AsType[*migrations.ExcludedError](err); !ok || !slices.Equal(e.Workers, []string{"old", "older"}) {
+		t.Errorf("up: %v", err)
 	}
-	if excluded, err := migrations.Excluded(t.Context(), setup(t).url); err != nil || len(excluded) != 0 {
-		t.Errorf("without a schema, excluded %v, %v", excluded, err)
+	if version, err := migrations.Version(t.Context(), b.url); err != nil || version != 15 {
+		t.Errorf("version %d, %v", version, err)
+	}
+	if _, err := migrations.Up(t.Context(), b.url, migrations.WithForce()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -136,11 +136,11 @@ func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, err
 	}
 	spec, err := dagspec.FromJSON(stored)
 	if err != nil {
-		return nil, err
+		return nil, unreadableError{err}
 	}
 	graph, err := spec.Graph()
 	if err != nil {
-		return nil, err
+		return nil, unreadableError{err}
 	}
 	return &Definition{Spec: spec, Graph: graph, Path: string(path)}, nil
 }

@@ -196,6 +196,9 @@ func (s *Store) announce(ctx context.Context, w *Worker) error {
 	}
 	ok, err := alive(ctx)
 	if err == nil && !ok {
+		if err := migrations.Check(ctx, s.pool); err != nil { // it was migrated since
+			return err
+		}
 		return fmt.Errorf("an earlier session of it ended: use an id that is new: %w", ErrLeaseLost)
 	}
 	return err

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -35,9 +36,14 @@ func (s *Session) Release(ctx context.Context, c *Claim, waits bool) error {
 }
 
 // Condemn ends a run that nobody can drive as failed, for this reason: its open tasks are canceled, what is asked of it is
-// refused, who waits for it is told. Errors are as of Commit.
-func (s *Session) Condemn(ctx context.Context, c *Claim, reason string) error {
-	if err := s.journal.condemn(ctx, c, reason); err != nil {
+// refused, who waits for it is told. Where Definition could not read its DAG, the next look puts it away for others: a program of a
+// newer version may have written that DAG. Errors are as of Commit.
+func (s *Session) Condemn(ctx context.Context, c *Claim, why error) error {
+	if _, unread := errors.AsType[unreadableError](why); unread {
+		s.x.addUnreadable(c, why)
+		return nil
+	}
+	if err := s.journal.condemn(ctx, c, "internal: "+why.Error()); err != nil {
 		return fmt.Errorf("condemn run %d: %w", c.Run, err)
 	}
 	return nil

@@ -21,6 +21,11 @@ const (
 
 var putAwayRun = sql.Named("queue/put_away")
 
+// unreadableError says why this version cannot read a DAG as it is stored.
+type unreadableError struct{ error }
+
+func (e unreadableError) Unwrap() error { return e.error }
+
 // unreadClaim is a claim that nobody here can drive. It is held until it is put away.
 type unreadClaim struct {
 	claim *Claim

@@ -222,10 +222,10 @@ func (w *Worker) leaves(outcome Outcome, err error) bool {
 	return outcome == HandedOn || outcome == Unfit || cutOff
 }
 
-// condemn ends a run that nobody can drive: handing it on would only move the trouble.
+// condemn ends a run that nobody can drive: handing it on would only move the trouble. One that this version cannot read goes to others.
 func (w *Worker) condemn(c *queue.Claim, why error) {
 	w.retryUntilDead(func(ctx context.Context) error {
-		return w.session.Condemn(ctx, c, "internal: "+why.Error())
+		return w.session.Condemn(ctx, c, why)
 	})
 }
 

@@ -123,8 +123,8 @@ func TestDriver_BodiesThatEndedMeanwhileEndedWhenTheyDid(t *testing.T) {
 // resolute condemns although nobody waits for it any more, as a journal may that has room just then.
 type resolute struct{ worker.Writer }
 
-func (r resolute) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
-	return r.Writer.Condemn(context.WithoutCancel(ctx), c, reason)
+func (r resolute) Condemn(ctx context.Context, c *queue.Claim, why error) error {
+	return r.Writer.Condemn(context.WithoutCancel(ctx), c, why)
 }
 
 // What the end of a worker's life cuts off says nothing about the run: it is for the next driver, not to be failed.

@@ -41,9 +41,9 @@ func (u *unwritten) Commit(ctx context.Context, b *queue.Batch) error {
 	return u.Writer.Commit(ctx, b)
 }
 
-func (u *unwritten) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+func (u *unwritten) Condemn(ctx context.Context, c *queue.Claim, why error) error {
 	u.condemned.Add(1)
-	return u.Writer.Condemn(ctx, c, reason)
+	return u.Writer.Condemn(ctx, c, why)
 }
 
 func (u *unwritten) Close(ctx context.Context) error {

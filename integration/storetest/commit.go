@@ -293,7 +293,7 @@ func (m *Memory) acted(r *run) bool {
 }
 
 // Condemn ends a run that nobody can drive as failed.
-func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
+func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (s *MemorySession) Condemn(ctx context.Context, c *queue.Claim, reason stri
 		return fmt.Errorf("condemn run %d: %w", c.Run, queue.ErrLeaseLost)
 	}
 	delete(s.held, r.id)
-	m.condemn(r, reason)
+	m.condemn(r, "internal: "+why.Error())
 	return nil
 }
 

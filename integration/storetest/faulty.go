@@ -147,8 +147,8 @@ func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool)
 	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits) })
 }
 
-func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
-	return try(ctx, s.faults, OpCondemn, func() error { return s.Session.Condemn(ctx, c, reason) })
+func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {
+	return try(ctx, s.faults, OpCondemn, func() error { return s.Session.Condemn(ctx, c, why) })
 }
 
 func (s *faultySession) EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error) {

@@ -334,7 +334,7 @@ func (s *side) release(c call) any {
 	return []any{w.session.Release(s.ctx, claim, c.Luck%2 == 0)}
 }
 
-const condemned = "nobody can drive it"
+var errCondemned = errors.New("nobody can drive it")
 
 func (s *side) condemn(c call) any {
 	w, claim := s.held(c)
@@ -343,7 +343,7 @@ func (s *side) condemn(c call) any {
 	}
 	w.drop(claim)
 	s.gone = append(s.gone, past{w.session, []*queue.Claim{claim}})
-	return []any{w.session.Condemn(s.ctx, claim, condemned)}
+	return []any{w.session.Condemn(s.ctx, claim, errCondemned)}
 }
 
 func (s *side) load(c call) any {

@@ -195,7 +195,7 @@ func (s *side) all(run queue.RunID) any {
 	if r.State == "queued" || r.State == "scheduled" || r.State == "waiting" || r.State == "paused" {
 		r.Reason = "" // what it waits for is explained by one store only
 	}
-	if !r.Over() || r.Reason == condemned {
+	if !r.Over() || r.Reason == "internal: "+errCondemned.Error() {
 		r.Counts = dagrun.Counts{} // as of the last drive that ended, or of this one
 	}
 	tasks, err1 := s.client.Tasks(s.ctx, run)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
@@ -183,7 +184,7 @@ func approvalCondemned(s *setup) {
 	c := s.claimOne(w)
 	s.drive(w, c, Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{SnoozeUntil: s.now(w) + 1} }})
 	s.wantOpen("at first", "sign: Well?")
-	s.must(w.Condemn(s.Context(), s.claimInTurns(w), "cannot be driven"))
+	s.must(w.Condemn(s.Context(), s.claimInTurns(w), errors.New("cannot be driven")))
 	s.wantState(id, "failed")
 	s.wantOpen("after the end")
 }

@@ -440,7 +440,7 @@ func condemnedFails(s *setup) {
 	at := s.now(w)
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskRunning, at)))
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
-	s.must(w.Condemn(s.Context(), c, "internal: nobody can drive it"))
+	s.must(w.Condemn(s.Context(), c, errors.New("nobody can drive it")))
 	r := s.get(id)
 	if r.State != "failed" || r.Reason != "internal: nobody can drive it" || r.FinishedAt.IsZero() {
 		s.Errorf("run %+v", r)
@@ -454,7 +454,7 @@ func condemnedFails(s *setup) {
 		s.Errorf("controls %+v", controls)
 	}
 	s.wantError(s.record(w, c, row(0, 2, dagrun.TaskSucceeded, at)), queue.ErrLeaseLost)
-	s.wantError(w.Condemn(s.Context(), c, "again"), queue.ErrLeaseLost)
+	s.wantError(w.Condemn(s.Context(), c, errors.New("again")), queue.ErrLeaseLost)
 	s.idle(w, "the run is over")
 }
 
@@ -463,7 +463,7 @@ func staleCondemnsNothing(s *setup) {
 	w := s.worker()
 	c := s.claimOne(w)
 	next := s.worker(replacing(w))
-	s.wantError(w.Condemn(s.Context(), c, "stale"), queue.ErrLeaseLost)
+	s.wantError(w.Condemn(s.Context(), c, errors.New("stale")), queue.ErrLeaseLost)
 	s.wantLost(c)
 	s.claimOne(next)
 	s.wantState(id, "running")

@@ -251,8 +251,8 @@ func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool) error {
 	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits) })
 }
 
-func (l *link) Condemn(ctx context.Context, c *queue.Claim, reason string) error {
-	return l.send(ctx, "condemn", c, true, func() error { return l.store.condemn(ctx, l, c, reason) })
+func (l *link) Condemn(ctx context.Context, c *queue.Claim, why error) error {
+	return l.send(ctx, "condemn", c, true, func() error { return l.store.condemn(ctx, l, c, why) })
 }
 
 // send sends a write that gives the claim back or not.

@@ -1,6 +1,6 @@
 -- Purpose: the workers at work whose programs are older than a schema version; fails with 42P01 where there are no such tables
 -- Index: none: workers is small
 -- Locks: none
-SELECT ARRAY(SELECT w.name FROM oarlock.workers w
-              WHERE w.state IN ('live', 'draining') AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond' AND w.schema_version < $1
-              ORDER BY w.name)
+SELECT w.name FROM oarlock.workers w
+ WHERE w.state IN ('live', 'draining') AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond' AND w.schema_version < $1
+ ORDER BY w.name

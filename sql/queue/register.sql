@@ -1,9 +1,12 @@
--- Purpose: announces a worker, with what it offers and its fences; the same worker again changes nothing
--- Index: workers_pkey, worker_offers_pkey, fences_pkey
+-- Purpose: announces a worker, with what it offers and its fences; the same worker again changes nothing, nor one whose program the
+--          schema excludes since it was asked
+-- Index: workers_pkey, worker_offers_pkey, fences_pkey; none for schema_history, which has a row for each version
 -- Locks: none but the new rows
 WITH announced AS (
     INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, kind, only_run)
-    VALUES (@worker, @name, @host, @boot, @pid, @version, @schema, @labels, @queues, @slots, @containment, @ttl, @channel, @kind, @only)
+    SELECT @worker::uuid, @name, @host, @boot, @pid::int, @version, @schema::bigint, @labels::jsonb, @queues::text[], @slots::int, @containment, @ttl::bigint,
+           @channel, @kind::bigint, @only::bigint
+     WHERE NOT EXISTS (SELECT FROM oarlock.schema_history h WHERE h.programs_from > @schema)
     ON CONFLICT (worker_id) DO NOTHING
     RETURNING worker_id
 ), offering AS (

@@ -155,7 +155,7 @@ func (reader) Cached(context.Context, queue.RunID, string, string, bool) (dagrun
 // writer is what a worker writes by, for versions of the queue that condemn nothing.
 type writer struct{ *queue.Session }
 
-func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ string) error {
+func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ error) error {
 	return w.Release(ctx, c, false)
 }
 

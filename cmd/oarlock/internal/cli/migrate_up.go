@@ -69,8 +69,12 @@ const askAgain = 250 * time.Millisecond
 
 // upWithin migrates, and asks again for so long where no server answers or it is starting up.
 func (e *env) upWithin(ctx context.Context, url string, wait time.Duration, force bool) ([]migrations.Applied, error) {
+	opts := []migrations.Option{e.migrationLog()}
+	if force {
+		opts = append(opts, migrations.WithForce())
+	}
 	for since, told := time.Now(), false; ; {
-		steps, err := e.upOnce(ctx, url, force)
+		steps, err := migrations.Up(ctx, url, opts...)
 		passing := pglink.Classify(err) == pglink.NotExecuted && doctor.CertificateHint(err) == ""
 		if !passing || len(steps) > 0 || time.Since(since) >= wait {
 			return steps, err
@@ -87,20 +91,4 @@ func (e *env) upWithin(ctx context.Context, url string, wait time.Duration, forc
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// upOnce migrates unless that would take the schema away from live workers.
-func (e *env) upOnce(ctx context.Context, url string, force bool) ([]migrations.Applied, error) {
-	excluded, err := migrations.Excluded(ctx, url, e.migrationLog())
-	if err != nil {
-		return nil, err
-	}
-	if len(excluded) > 0 && !force {
-		return nil, &failure{
-			kind: conflict,
-			err:  fmt.Errorf("the new schema stops %s, of an older program", inUse(migrations.Use{Workers: excluded})),
-			hint: "stop them: they hand on their runs, which wait; then migrate, and start workers of this program. --force migrates all the same",
-		}
-	}
-	return migrations.Up(ctx, url, e.migrationLog())
 }

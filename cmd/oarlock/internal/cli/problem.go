@@ -143,6 +143,11 @@ func (p *problem) fromMigrations(err error) bool {
 		p.message, _, _ = strings.Cut(e.Error(), ": ")
 		return true
 	}
+	if e, ok := errors.AsType[*migrations.ExcludedError](err); ok {
+		p.kind, p.message = conflict, fmt.Sprintf("the new schema stops %s, of an older program", inUse(migrations.Use{Workers: e.Workers}))
+		p.hint = "stop them: they hand on their runs, which wait; then migrate, and start workers of this program. --force migrates all the same"
+		return true
+	}
 	if e, ok := errors.AsType[*migrations.CopyError](err); ok {
 		p.kind, p.message, p.hint = mayBeCopy, e.Message(), e.Hint()
 		return true
