@@ -1,6 +1,6 @@
 -- One line per object of schema oarlock, in words that do not change between major versions of Postgres.
 WITH relations AS (
-  SELECT c.oid, c.relname::text AS name, c.relkind, c.reloptions, c.relacl, c.relowner, pg_get_partkeydef(c.oid) AS partition_key
+  SELECT c.oid, c.relname::text AS name, c.relkind, c.reloptions, c.relacl, c.relowner, pg_get_partkeydef(c.oid) AS partition_key, c.relrowsecurity AS secured
     FROM pg_class c
    WHERE c.relnamespace = 'oarlock'::regnamespace AND c.relkind IN ('r', 'p', 'v')
      AND (NOT c.relispartition OR c.relname = 'log_chunks_default') -- the others are named after days
@@ -10,7 +10,7 @@ WITH relations AS (
 ), lines (kind, name, rank, line) AS (
   SELECT CASE relkind WHEN 'v' THEN 3 ELSE 1 END, name, 0::bigint,
          E'\n' || CASE relkind WHEN 'v' THEN 'view ' ELSE 'table ' END || name
-         || coalesce(' with (' || array_to_string(reloptions, ', ') || ')', '') || coalesce(' partition by ' || partition_key, '')
+         || coalesce(' with (' || array_to_string(reloptions, ', ') || ')', '') || coalesce(' partition by ' || partition_key, '') || CASE WHEN secured THEN ' with row security' ELSE '' END
     FROM relations
   UNION ALL
   SELECT CASE relkind WHEN 'v' THEN 3 ELSE 1 END, r.name, 100 + a.attnum,
