@@ -86,6 +86,9 @@ func TestApprover_SeesARunWhileItMayDecide(t *testing.T) {
 	b.claim(t, run)
 	b.waits(t, run, 0, "any?", nil)
 	must(t, b.conn, `UPDATE oarlock.tasks SET outputs = '{"x": "secret"}' WHERE run_id = $1`, run)
+	b.waits(t, run, 1, "a secret of boss", nil)
+	must(t, b.conn, `UPDATE oarlock.approvals_open SET approvers = '{nobody}' WHERE run_id = $1 AND step = 1`, run)
+	must(t, b.conn, `UPDATE oarlock.tasks SET reason = 'no host secret' WHERE run_id = $1 AND step = 1`, run)
 	shown := func(conn *pgx.Conn) string {
 		return get[string](t, conn, `SELECT concat_ws(' ', (SELECT string_agg(to_jsonb(s)::text, '') FROM oarlock.run_status($1) s),
 			(SELECT string_agg(to_jsonb(s)::text, '') FROM oarlock.task_status($1) s))`, run)

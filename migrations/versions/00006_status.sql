@@ -145,7 +145,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 
 BEGIN ATOMIC
     SELECT r.run_id, r.uid, d.name, r.version, r.generation,
            CASE WHEN r.state = 'queued' AND r.epoch = 0 AND r.run_at > clock_timestamp() THEN 'scheduled' ELSE r.state END,
-           CASE WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
+           CASE WHEN NOT whole.sees THEN '' WHEN r.state = 'queued' THEN oarlock.why_queued(r) ELSE oarlock.why_idle(r, w) END,
            r.tolerated, l.queue, l.priority, CASE WHEN whole.sees THEN r.params ELSE '{}' END, CASE WHEN whole.sees THEN r.labels ELSE '{}' END,
            CASE WHEN whole.sees THEN r.run_key END, r.trigger, r.epoch, w.name, r.submitted_by,
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at, r.schedule,
@@ -158,7 +158,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, whoever submitted it, it shows all but `params`, `labels` and `run_key`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, whoever submitted it, it shows all but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -181,12 +181,12 @@ BEGIN ATOMIC
           FROM grew g CROSS JOIN jsonb_array_elements(g.items) WITH ORDINALITY i (item, place) WHERE g.item = '')
     SELECT s.name || coalesce('~' || nullif(t.alt, 0), ''), nullif(t.item, ''), CASE WHEN t.alt > 0 THEN 'replacement' ELSE s.kind END,
            coalesce(t.state, CASE WHEN r.finished_at IS NULL THEN 'pending' ELSE 'canceled' END),
-           coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END),
+           CASE WHEN mine.sees THEN coalesce(t.reason, CASE WHEN r.finished_at IS NULL THEN '' ELSE r.reason END) ELSE '' END,
            nullif(t.failure_kind, ''), t.exit_code, coalesce(t.attempt, 0), CASE WHEN whole.sees THEN coalesce(t.outputs, '{}') ELSE '{}' END, t.worker,
            CASE WHEN t.alt > 0 THEN s.name || coalesce('/' || nullif(t.item, ''), '') END, t.next_attempt_at, t.started_at, t.finished_at,
-           CASE WHEN a.run_id IS NOT NULL THEN
+           CASE WHEN a.run_id IS NOT NULL AND mine.sees THEN
                jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
-                                  'may_decide', oarlock.may_decide(a.approvers, r.submitted_by), 'since', a.since, 'deadline', t.deadline) END, r.uid,
+                                  'may_decide', mine.may_decide, 'since', a.since, 'deadline', t.deadline) END, r.uid,
            CASE WHEN t.item = '' AND t.alt = 0 AND s.kind = 'foreach' THEN jsonb_array_length(node.items) END
       FROM oarlock.shown_run(run) r
      CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
@@ -194,6 +194,8 @@ BEGIN ATOMIC
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
       LEFT JOIN oarlock.approvals_open a ON a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt
+     CROSS JOIN LATERAL (SELECT d.may_decide, whole.sees OR d.may_decide AS sees
+                           FROM (SELECT a.run_id IS NOT NULL AND oarlock.may_decide(a.approvers, r.submitted_by) AS may_decide OFFSET 0) d) mine
       LEFT JOIN grew node ON node.step = t.step AND node.item = '' AND t.item = ''
       LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
       LEFT JOIN grew alt ON alt.step = t.step AND alt.item = t.item AND t.alt > 0
@@ -201,11 +203,12 @@ BEGIN ATOMIC
      WHERE (s.kind <> 'handler' OR t.run_id IS NOT NULL)
        AND (t.run_id IS NULL OR t.item = '' OR t.generation >= item.generation)
        AND (t.run_id IS NULL OR t.alt = 0 OR t.generation >= alt.generation)
+       AND (mine.sees OR coalesce(t.item, '') = '')
      ORDER BY s.step, t.item <> '', listed.place, t.item, t.alt;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. `outputs` are empty in a run that you see only because an approval in it waits for you. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, there are the states of steps and that approval, and no outputs, reasons and items. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
