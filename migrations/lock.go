@@ -175,7 +175,7 @@ func holder(ctx context.Context, conn *sql.Conn) string {
 	return description
 }
 
-// nameBlocker turns the end of a wait for a lock into an ErrHeld that says who has it.
+// nameBlocker turns the end of a wait for a lock into an ErrHeld that names who may have it: the server does not say for which lock.
 func (d *database) nameBlocker(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "55P03" {
@@ -183,9 +183,9 @@ func (d *database) nameBlocker(ctx context.Context, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
-	by := "one that is over by now"
+	by := "none is open any more"
 	_ = d.db.QueryRowContext(ctx, blockerSQL).Scan(&by)
-	return fmt.Errorf("%w: %s", ErrHeld, by)
+	return fmt.Errorf("%w; the oldest that uses tables of Oarlock: %s", ErrHeld, by)
 }
 
 func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {

@@ -1,6 +1,6 @@
 -- Prepares the session that migrates: it works as the owner of schema oarlock, so that whatever it creates belongs to
--- that role whoever connects, and waits for a lock no longer than what
--- comes behind it may stand still. A migration that did not get one is tried again, a few times.
+-- that role whoever connects. It waits for a lock no longer than what comes behind it may stand still: a migration that did not get
+-- one is tried again, a few times.
 DO $$
 DECLARE
   owner name := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'oarlock');

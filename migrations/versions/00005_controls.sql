@@ -71,7 +71,8 @@ RETURN (SELECT a FROM oarlock.approvals_open a JOIN oarlock.steps_of(waiting_app
 
 -- Who alone may decide a task, null: whoever may control its run; and whether the session user is one of them. To mark an
 -- approval is to decide it: as succeeded it would pass without its approvers. One that waits and names nobody is also for members of
--- oarlock_approve, who may not mark it. What a replacement asks, and whom, is known once it waits. Before that, only those may decide it who may whichever approval it becomes, and mark it who may in each case.
+-- oarlock_approve, who may not mark it. What a replacement asks, and whom, is known once it waits. Before that, only those may decide it
+-- who may whichever approval it becomes, and mark it who may in each case.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.deciders(verb text, step text, body jsonb, waits oarlock.approvals_open, OUT approvers text[], OUT approves bool) RETURNS record
 LANGUAGE plpgsql STABLE AS $$

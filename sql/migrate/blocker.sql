@@ -1,4 +1,4 @@
--- Purpose: say whose transaction holds tables of Oarlock, the oldest as far as this user may know; no row where none does any more
+-- Purpose: say which open transaction uses tables of Oarlock, the oldest as far as this user may know; no row where none does any more
 -- Index: none
 -- Locks: none
 SELECT format('process %s of user %s (%s)%s', a.pid, a.usename, coalesce(nullif(a.application_name, ''), 'no application name'),

@@ -34,7 +34,7 @@ any number of them may be started at once, and each is one transaction: a killed
 var (
 	migrateExits     = migrateExitsWith("another migration did not end in time")
 	migrateUpExits   = migrateExitsWith("it would stop live workers, and --force is not given; another migration or transaction is in its way")
-	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is not given; another migration did not end in time")
+	migrateDownExits = migrateExitsWith("workers are live or runs are open, and --force is not given; another migration or transaction is in its way")
 )
 
 func migrateExitsWith(conflict string) []exitNote {

@@ -125,7 +125,7 @@ func statusSummary(s jsonMigrations) string {
 	case s.Version < s.Max:
 		return "\nMigrations are pending: run `oarlock migrate up`. " + s.meanwhile() + "\n"
 	}
-	return ""
+	return "\nThe schema is up to date.\n"
 }
 
 // meanwhile says what becomes of workers while what is pending is applied.

@@ -165,7 +165,7 @@ func (p *problem) fromMigrations(err error) bool {
 	case errors.Is(err, migrations.ErrLocked):
 		p.kind = conflict
 	case errors.Is(err, migrations.ErrHeld):
-		p.kind, p.hint = conflict, "end that transaction or wait for its end, then type the command again: what was applied stays so"
+		p.kind, p.hint = conflict, "wait for the end of such transactions, or end them, then type the command again: what was applied stays so"
 	case errors.Is(err, migrations.ErrServerTooOld):
 		p.kind = serverVersion
 	default:

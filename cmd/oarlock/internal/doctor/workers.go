@@ -15,6 +15,8 @@ var (
 
 // unfit are workers that say why they claim nothing.
 type unfit struct {
+	AtWork  int  // whether they claim or not
+	IsDue   bool // a run is due and waits
 	Workers int
 	First   string // name of the one that has said so for longest
 	Why     string
@@ -50,6 +52,10 @@ func (x *examination) workers(ctx context.Context) Check {
 		return skip("%s", Explain(err))
 	case lost.Workers > 0 && (lost.Runs > 0 || found.Workers == 0):
 		return lost.check()
+	case found.AtWork == 0 && found.IsDue:
+		return warn("no worker is at work, and runs are due").withHint("start one with `oarlock worker`")
+	case found.AtWork == 0:
+		return ok("no worker is at work, and no run is due")
 	case found.Workers == 0:
 		return ok("no worker at work is unfit")
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -39,7 +40,7 @@ func TestWorkers_FailsWhereOneAtWorkIsUnfit(t *testing.T) {
 	if err := session.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantCheck(t, begin(t, db.URL).workers(t.Context()), OK, "no worker at work is unfit")
+	wantCheck(t, begin(t, db.URL).workers(t.Context()), OK, "no worker is at work, and no run is due")
 }
 
 func TestWorkers_ThatAreSilentForLongerThanTheirLeaseAreNamed(t *testing.T) {
@@ -55,4 +56,22 @@ func TestWorkers_ThatAreSilentForLongerThanTheirLeaseAreNamed(t *testing.T) {
 		wantCheck(t, got, Warn, "runs that they hold: 0")
 		return
 	}
+}
+
+func TestWorkers_WarnsWhereNobodyIsAtWork(t *testing.T) {
+	t.Parallel()
+	db, store := newStore(t)
+	const source = "name: etl\nsteps: [{id: a, run: 'true'}]\n"
+	spec, err := dagspec.Parse("etl.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutDAG(t.Context(), spec, source, "etl.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	wantCheck(t, begin(t, db.URL).workers(t.Context()), OK, "no worker is at work, and no run is due")
+	if _, err := store.Enqueue(t.Context(), queue.Request{DAG: "etl"}); err != nil {
+		t.Fatal(err)
+	}
+	wantCheck(t, begin(t, db.URL).workers(t.Context()), Warn, "no worker is at work, and runs are due")
 }
