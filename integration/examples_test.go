@@ -94,7 +94,7 @@ var examplesByFile = map[string]example{
 	},
 	"notify/notify": {
 		want: "failed load=failed @failure=succeeded",
-		says: map[string]string{"@failure": "POST ${secrets.SLACK_URL}: 200 in "},
+		says: map[string]string{"@failure": "POST ${secrets.SLACK_WEBHOOK}: 200 in "},
 	},
 	"report/nightly-report": {
 		alone: true,
@@ -163,7 +163,7 @@ func TestExamples_Run(t *testing.T) {
 	people.url = b.db.URL
 	people.oarlock(t, append([]string{"dag", "apply"}, absolute(t, files)...)...)
 	site := site(t)
-	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8", "labels=gpu=true", "$SLACK_URL="+site+"/services/T0/B0")
+	b.worker(t, "w1", "slots=16", "http_allow=127.0.0.0/8", "labels=gpu=true", "$SLACK_WEBHOOK="+site+"/services/T0/B0")
 	t.Run("example", func(t *testing.T) {
 		for _, file := range files {
 			folder, name := filepath.Split(strings.TrimSuffix(file, ".yaml"))

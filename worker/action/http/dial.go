@@ -71,7 +71,7 @@ func carried(address netip.Addr) []netip.Addr {
 type deniedError struct{ address netip.Addr }
 
 func (e *deniedError) Error() string {
-	return fmt.Sprintf("address %s is denied: allow it in the worker's configuration if it is meant", e.address)
+	return fmt.Sprintf("address %s is denied: name it in http_allow of the worker if it is meant", e.address)
 }
 
 // dialer checks each address it is about to connect to: after DNS, and again after each redirect.
