@@ -39,6 +39,13 @@ func hook(t *testing.T) (url, tls string, strange chan http.Header) {
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprintf(w, "Cannot %s %s\n{\"path\":\"%s\"}\n%s", r.Method, r.RequestURI, strings.ReplaceAll(r.URL.Path, "/", `\/`), html.EscapeString(r.URL.RequestURI()))
 	})
+	mux.HandleFunc("/cut/", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, strings.Repeat("x", 4096-30)+r.RequestURI)
+	})
+	mux.HandleFunc("/encodes/", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %x no route %s", base64.StdEncoding.EncodeToString([]byte(r.RequestURI)), r.RequestURI, strings.TrimSuffix(r.URL.Path, "/"))
+	})
 	mux.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
 	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", r.URL.Path+"%zz")
@@ -62,6 +69,9 @@ func secretCalls(url, tls string) []secretCall {
 		{"signs", strings.Replace(url, "//", "//bot:battery-staple@", 1) + "/echo/in", whole, "succeeded: "},
 		{"part", "12345:battery-staple", part, "succeeded: "},
 		{"unknown", url + "/unknown/battery-staple?a=1&key=swallow", whole + `, method: POST, body: {text: hello}`, "failed: status 404"},
+		{"cut", url + "/cut/correct-battery-staple-horse", whole, "failed: status 404"},
+		{"encodes", url + "/encodes/battery-staple/", whole, "succeeded: "},
+		{"port", "battery-staple.invalid:8080", `url: "http://${secrets.HOOK}/x"`, "failed: dial tcp: lookup ***"},
 		{"moved", url + "/moved/battery-staple", whole + `, headers: {X-Api-Key: "${secrets.HOOK}", Authorization: "${secrets.HOOK}"}`, "succeeded: "},
 		{"broken", url + "/broken/battery-staple", whole, `failed: failed to parse Location header "***%zz": `},
 		{"slow", url + "/slow/battery-staple", whole + `, timeout: 50ms`, "failed: no answer within 50ms"},
@@ -111,8 +121,9 @@ func TestSecretURL_IsNowhere(t *testing.T) {
 			t.Errorf("%s says %q, want %q", c.name, log, wants)
 		}
 		basic := base64.StdEncoding.EncodeToString([]byte("bot:battery-staple"))
+		encoded := base64.RawStdEncoding.EncodeToString([]byte("/encodes/battery-staple/"))
 		shown := log + task.Reason + string(task.Outputs)
-		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", basic} {
+		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", basic, encoded, fmt.Sprintf("%x", "battery-staple")} {
 			if c.name != "part" && strings.Contains(shown, piece) {
 				t.Errorf("%s shows %s: %s", c.name, piece, shown)
 			}

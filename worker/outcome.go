@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
+	"github.com/oarlock-dev/oarlock/worker/logship"
 )
 
 // Limits of what a task puts out, whatever executes it.
@@ -99,9 +99,10 @@ func (t *Task) declares(name, kind string) bool {
 func (t *Task) Masked(text string) string {
 	var shapes []string
 	for _, secret := range t.masked() {
-		for _, s := range []string{secret, strings.TrimSpace(secret)} {
+		shapes = append(shapes, logship.Shapes(secret)...)
+		for _, s := range []string{secret, strings.TrimSpace(secret)} { // as an error quotes it
 			quoted := strconv.Quote(s)
-			shapes = append(shapes, s, quoted[1:len(quoted)-1], url.QueryEscape(s), url.PathEscape(s))
+			shapes = append(shapes, quoted[1:len(quoted)-1])
 		}
 	}
 	slices.SortFunc(shapes, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another

@@ -8,21 +8,33 @@ import (
 	"strings"
 )
 
-const minURLPart = 16 // bytes of one segment of a path or a query: a shorter one may be any word
+const minURLPart = 16 // bytes of a path, or of one segment of it or of a query: a shorter one may be any word
 
 // urlParts are the pieces in which a request's secrets come back where they stand in its URL: a server repeats the path that
 // it does not know, and an error names the host. Each piece is there as JSON and HTML have it, too.
 func urlParts(address string, secrets []string) []string {
 	var parts []string
-	if u, err := url.Parse(address); err == nil && u.User != nil {
-		password, _ := u.User.Password()
-		parts = append(parts, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	final, err := url.Parse(address)
+	if err != nil {
+		final = &url.URL{}
+	}
+	if final.User != nil {
+		password, _ := final.User.Password()
+		parts = append(parts, base64.StdEncoding.EncodeToString([]byte(final.User.Username()+":"+password)))
 	}
 	for _, secret := range secrets {
 		parts = append(parts, secret)
+		if final.Host != "" && strings.Contains(strings.ToLower(secret), strings.ToLower(final.Hostname())) {
+			parts = append(parts, final.Host, final.Hostname())
+		}
 		if u, err := url.Parse(secret); err == nil && u.Host != "" {
 			password, _ := u.User.Password()
-			parts = append(parts, u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery, u.Host, u.Hostname(), password)
+			parts = append(parts, u.String(), u.RawQuery, u.Host, u.Hostname(), password)
+			for _, path := range []string{u.RequestURI(), u.EscapedPath(), u.Path, strings.TrimRight(u.Path, "/")} {
+				if len(path) >= minURLPart {
+					parts = append(parts, path)
+				}
+			}
 		}
 		for _, segment := range strings.FieldsFunc(secret, func(r rune) bool { return strings.ContainsRune("/?&=#:@", r) }) {
 			if len(segment) >= minURLPart {

@@ -29,7 +29,7 @@ func newPatterns(secrets []string) *patterns {
 	p := &patterns{}
 	seen := map[string]bool{}
 	for _, secret := range secrets {
-		for _, shape := range shapes(secret) {
+		for _, shape := range Shapes(secret) {
 			if len(shape) < minSecretBytes || seen[shape] {
 				continue
 			}
@@ -40,7 +40,9 @@ func newPatterns(secrets []string) *patterns {
 	return p
 }
 
-func shapes(secret string) []string {
+// Shapes are the forms in which a secret is masked: as it is, line by line, and as URLs, JSON, base64 and hex show it. Those of fewer
+// than four bytes are for callers to leave out.
+func Shapes(secret string) []string {
 	trimmed := strings.TrimSpace(secret)
 	list := []string{secret, trimmed}
 	if len(trimmed) < minSecretBytes {

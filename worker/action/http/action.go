@@ -70,7 +70,8 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	}
 	fmt.Fprintf(task.Stderr, "%s: %d in %v, %d bytes\n", r.place(), got.status, took, len(got.body))
 	if !r.expects(got.status) {
-		fmt.Fprintf(task.Stderr, "%s\n", got.body[:min(len(got.body), shownBytes)])
+		told := task.Masked(string(got.body)) // before it is cut: half a secret is not known for one
+		fmt.Fprintf(task.Stderr, "%s\n", told[:min(len(told), shownBytes)])
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
 	}
 	if got.cut {
