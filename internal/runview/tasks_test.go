@@ -31,8 +31,10 @@ func TestCountItems_CountsAgainstTheWholeList(t *testing.T) {
 	node := queue.Task{Step: "each", Kind: "foreach", Items: 200}
 	items := []queue.Task{
 		{Step: "each", Item: "a", FinishedAt: ended},
-		{Step: "each", Item: "b", State: "replaced", FinishedAt: ended}, {Step: "each~1", Item: "b"},
-		{Step: "each", Item: "c", State: "replaced", FinishedAt: ended}, {Step: "each~1", Item: "c", FinishedAt: ended},
+		{Step: "each", Item: "b", State: "replaced", FinishedAt: ended},
+		{Step: "each~1", Item: "b"},
+		{Step: "each", Item: "c", State: "replaced", FinishedAt: ended},
+		{Step: "each~1", Item: "c", FinishedAt: ended},
 	}
 	if got, want := CountItems(&node, items), (ItemProgress{Total: 200, Ended: 2, Unlisted: 197}); got != want {
 		t.Errorf("under way: %+v, want %+v", got, want)
