@@ -19,7 +19,7 @@ func TestCommit_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 		if _, err := migrations.Down(t.Context(), y.db.URL, to); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := migrations.Up(t.Context(), y.db.URL); err != nil {
+		if _, err := migrations.Up(t.Context(), y.db.URL, migrations.WithForce()); err != nil {
 			t.Fatal(err)
 		}
 		y.exec("INSERT INTO oarlock.fences SELECT $1, unnest('{commit,claim,logs,settle}'::text[]) ON CONFLICT DO NOTHING", y.worker)
@@ -46,7 +46,7 @@ func TestStore_ConnectsAgainWhenTypesWereMadeAnew(t *testing.T) {
 	if _, err := migrations.Down(t.Context(), y.db.URL, 3); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(t.Context(), y.db.URL); err != nil {
+	if _, err := migrations.Up(t.Context(), y.db.URL, migrations.WithForce()); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(patience); ; {

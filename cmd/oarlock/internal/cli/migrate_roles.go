@@ -18,8 +18,8 @@ func newMigrateRolesCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `Creates oarlock_owner, oarlock_worker, oarlock_submit, oarlock_read, oarlock_approve, oarlock_admin and oarlock_web,
-which log in nowhere: grant them to the users that do. A step of its own because managed servers may forbid it. Where it is not
-permitted, the SQL that an administrator can run instead goes to standard output.`,
+which log in nowhere: grant them to the users that do. A step of its own because managed servers may forbid it. Where it
+is not permitted, the SQL that an administrator can run instead goes to standard output.`,
 			examples: []string{
 				"oarlock migrate roles",
 				"oarlock migrate roles --print | psql -U postgres app",
