@@ -78,7 +78,7 @@ func (d *driver) reveal(ctx context.Context, t *Task) error {
 	own := slices.Collect(maps.Values(values))
 	t.hidden = slices.Concat(own, d.worker.secrets.atHand(t.Resolved.Declared))
 	t.Secrets = t.Resolved.Reveal(values)
-	if address, _ := t.Resolved.With["url"].(string); t.Resolved.Shown["url"] != "" {
+	if address, _ := t.Resolved.With["url"].(string); t.Resolved.ShownURL != "" {
 		t.hidden = append(t.hidden, urlParts(address, own)...)
 	}
 	return nil

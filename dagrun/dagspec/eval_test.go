@@ -245,7 +245,7 @@ func TestResolve_URLIsShownWithReferences(t *testing.T) {
 			t.Errorf("%s holds a secret before it was read", url)
 		}
 		got.Reveal(map[string]string{"token": "s3cret"})
-		if diff := cmp.Diff(want, [2]string{got.With["url"].(string), got.Shown["url"]}); diff != "" {
+		if diff := cmp.Diff(want, [2]string{got.With["url"].(string), got.ShownURL}); diff != "" {
 			t.Errorf("%s: %s", url, diff)
 		}
 	}

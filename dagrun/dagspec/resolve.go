@@ -18,7 +18,7 @@ type Resolved struct {
 
 	StdinFile string
 
-	Shown     map[string]string // texts of With that hold secrets, with references in the place of values; set by Reveal
+	ShownURL  string            // url of With if it holds secrets, with references in the place of values; set by Reveal
 	Secrets   []Secret          // that must be read before Reveal, by name
 	Declared  []Secret          // of the whole DAG
 	sealed    map[string]sealed // variables that hold secrets

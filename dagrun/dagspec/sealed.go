@@ -52,10 +52,9 @@ func (r *Resolved) Reveal(values map[string]string) (variables map[string]string
 	for name, text := range r.sealed {
 		r.Env[name] = text.reveal(values)
 	}
-	r.Shown = map[string]string{}
 	for key, value := range r.With {
-		if text, ok := value.(sealed); ok {
-			r.Shown[key] = text.shown()
+		if text, ok := value.(sealed); ok && key == "url" {
+			r.ShownURL = text.shown()
 		}
 		r.With[key] = revealed(value, values)
 	}

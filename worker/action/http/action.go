@@ -38,7 +38,7 @@ const shownBytes = 4 << 10
 
 // Execute sends the request of a task.
 func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
-	r, err := parse(task.Resolved.With, task.Resolved.Shown["url"])
+	r, err := parse(task.Resolved.With, task.Resolved.ShownURL)
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindConfig, Reason: err.Error()}
 	}

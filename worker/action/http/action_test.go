@@ -80,7 +80,7 @@ func TestExecute_NamesSecretsOfItsURL(t *testing.T) {
 	} {
 		var log strings.Builder
 		task := &worker.Task{
-			Resolved: &dagspec.Resolved{With: map[string]any{"url": url + "/hidden"}, Shown: map[string]string{"url": shown}},
+			Resolved: &dagspec.Resolved{With: map[string]any{"url": url + "/hidden"}, ShownURL: shown},
 			Stdout:   io.Discard, Stderr: &log, Started: func() {}, Now: make(chan struct{}),
 		}
 		if res := http.New(http.Policy{}).Execute(t.Context(), task); res.Kind != dagrun.KindNone || !strings.HasPrefix(log.String(), want) {
