@@ -46,6 +46,9 @@ func hook(t *testing.T) (url, tls string, strange chan http.Header) {
 	mux.HandleFunc("/encodes/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %x no route %s", base64.StdEncoding.EncodeToString([]byte(r.RequestURI)), r.RequestURI, strings.TrimSuffix(r.URL.Path, "/"))
 	})
+	mux.HandleFunc("/named/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-"+strings.TrimPrefix(r.URL.Path, "/named/"), "y")
+	})
 	mux.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
 	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", r.URL.Path+"%zz")
@@ -71,6 +74,7 @@ func secretCalls(url, tls string) []secretCall {
 		{"unknown", url + "/unknown/battery-staple?a=1&key=swallow", whole + `, method: POST, body: {text: hello}`, "failed: status 404"},
 		{"cut", url + "/cut/correct-battery-staple-horse", whole, "failed: status 404"},
 		{"encodes", url + "/encodes/battery-staple/", whole, "succeeded: "},
+		{"named", url + "/named/correct-battery-staple", whole, "succeeded: "},
 		{"port", "battery-staple.invalid:8080", `url: "http://${secrets.HOOK}/x"`, "failed: dial tcp: lookup ***"},
 		{"moved", url + "/moved/battery-staple", whole + `, headers: {X-Api-Key: "${secrets.HOOK}", Authorization: "${secrets.HOOK}"}`, "succeeded: "},
 		{"broken", url + "/broken/battery-staple", whole, `failed: failed to parse Location header "***%zz": `},
@@ -124,7 +128,7 @@ func TestSecretURL_IsNowhere(t *testing.T) {
 		encoded := base64.RawStdEncoding.EncodeToString([]byte("/encodes/battery-staple/"))
 		shown := log + task.Reason + string(task.Outputs)
 		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", basic, encoded, fmt.Sprintf("%x", "battery-staple")} {
-			if c.name != "part" && strings.Contains(shown, piece) {
+			if c.name != "part" && strings.Contains(shown+strings.ToLower(shown), piece) {
 				t.Errorf("%s shows %s: %s", c.name, piece, shown)
 			}
 		}

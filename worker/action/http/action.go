@@ -201,7 +201,7 @@ func (got *answer) result(mask func(string) string) dagrun.Result {
 	}
 	flat := make(map[string]string, len(got.headers))
 	for name, values := range got.headers {
-		flat[name] = mask(strings.Join(values, ", "))
+		flat[mask(name)] = mask(strings.Join(values, ", "))
 	}
 	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": mask(string(got.body))})
 	if err != nil {
