@@ -28,6 +28,16 @@ type Schema struct {
 	ProgramsFrom int64
 }
 
+// PendingFrom is the ProgramsFrom of what Up would still apply to a schema of this version; 0 where nothing is pending.
+func PendingFrom(version int64) (from int64) {
+	for pending, oldest := range programsFrom {
+		if pending > version {
+			from = max(from, oldest)
+		}
+	}
+	return from
+}
+
 // Newer reports whether only a newer binary knows the schema.
 func (s Schema) Newer() bool { return s.Version > MaxVersion }
 

@@ -57,13 +57,7 @@ func (e *ExcludedError) Error() string {
 // refuseExcluding fails with an *ExcludedError where what is pending stops workers at work. One that registers later is refused by
 // the schema.
 func refuseExcluding(ctx context.Context, conn querier, have int64) error {
-	from := int64(0)
-	for version, oldest := range programsFrom {
-		if version > have {
-			from = max(from, oldest)
-		}
-	}
-	rows, err := conn.QueryContext(ctx, excludedSQL, from)
+	rows, err := conn.QueryContext(ctx, excludedSQL, PendingFrom(have))
 	if isUndefined(err) {
 		return nil
 	}

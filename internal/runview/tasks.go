@@ -154,10 +154,14 @@ func TaskNote(run *queue.Run, t *queue.Task) string {
 		parts = append(parts, "next at "+t.NextAttemptAt.Local().Format(time.TimeOnly))
 	}
 	note := strings.Join(parts, ", ")
-	if notFound(t) {
-		note = strings.TrimPrefix(note+"; a body starts in an empty folder: see docs/environment.md", "; ")
+	if !notFound(t) {
+		return note
 	}
-	return note
+	const where = "a body starts in an empty folder: see docs/environment.md"
+	if note == "" {
+		return where
+	}
+	return note + "; " + where
 }
 
 // notFound reports whether a task failed by the exit codes with which shells say that a program cannot be started or is not there.

@@ -197,7 +197,7 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 	return nil
 }
 
-// earlierTries remembers the tasks whose last attempt was printed and was not their first.
+// earlierTries counts the tasks of a printed log that had attempts before the printed one.
 type earlierTries struct {
 	task    string // the first of them
 	attempt int

@@ -128,14 +128,9 @@ func statusSummary(s jsonMigrations) string {
 	return "\nThe schema is up to date.\n"
 }
 
-// meanwhile says what becomes of workers while what is pending is applied.
+// meanwhile says whether workers may go on while pending migrations are applied.
 func (s jsonMigrations) meanwhile() string {
-	from := int64(0)
-	for _, m := range s.Migrations {
-		if m.AppliedAt == nil {
-			from = max(from, m.ProgramsFrom)
-		}
-	}
+	from := migrations.PendingFrom(s.Version)
 	switch {
 	case s.Version == 0:
 		return ""

@@ -51,9 +51,11 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) e
 	if err != nil {
 		return err
 	}
-	version, err := migrations.Version(ctx, url, e.migrationLog())
-	if err != nil {
-		return err
+	version := migrations.MaxVersion
+	if len(steps) == 0 { // a newer binary may have migrated
+		if version, err = migrations.Version(ctx, url, e.migrationLog()); err != nil {
+			return err
+		}
 	}
 	upToDate := fmt.Sprintf("nothing to do: the schema is at version %d", version)
 	if version > migrations.MaxVersion {

@@ -197,7 +197,7 @@ func loopbackAddress(given string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// splitAddress refuses what is no HOST:PORT.
+// splitAddress takes HOST:PORT apart, and refuses any other text.
 func splitAddress(given string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(given)
 	if err == nil {
