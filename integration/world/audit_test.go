@@ -356,6 +356,8 @@ func (a *audit) open(ctx context.Context) string {
 			return fmt.Sprintf("run %d: %+v, %v", id, r, err)
 		}
 	}
+	a.store.mu.Lock() // workers attend meanwhile
+	defer a.store.mu.Unlock()
 	if p := &a.pulse; p.open() {
 		return fmt.Sprintf("the time %v of %s is not decided", p.next.Sub(a.began), pulseName)
 	}
