@@ -689,7 +689,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. What stands behind an approval that names approvers is not marked by others before it is given (OA008).
+COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, who may so lead past it; others are refused (OA008).
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
