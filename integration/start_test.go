@@ -2,12 +2,15 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -110,6 +113,8 @@ func TestCookbook_RecipesWork(t *testing.T) {
 			book.cron(t)
 		case "sql":
 			b.insertAs(t, submitter, book.next(t, language))
+		case "sh":
+			book.tidy(t)
 		default:
 			book.next(t, "dockerfile") // needs an engine
 		}
@@ -132,6 +137,40 @@ func (r *runbook) cron(t *testing.T) {
 	page, err := r.List(t.Context(), queue.Filter{DAG: "cleanup"})
 	if err != nil || len(page.Runs) != 1 || page.Runs[0].Key != "cleanup-2026-11-20" {
 		t.Errorf("cron made %+v, %v", page.Runs, err)
+	}
+}
+
+// tidy types the script that removes old folders, and wants it to remove one whose run is over and no other.
+func (r *runbook) tidy(t *testing.T) {
+	t.Helper()
+	script := r.next(t, "sh")
+	open, err := r.Get(t.Context(), r.enqueue(t, "deploy", map[string]any{"version": "v1.2.3"})) // waits for its approval
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().AddDate(0, 0, -15)
+	for name, made := range map[string]time.Time{"over": old, open.UID.String(): old, "young": time.Now()} {
+		folder := filepath.Join(r.dir, "artifacts", name)
+		if err := errors.Join(os.MkdirAll(folder, 0o700), os.Chtimes(folder, made, made)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := *r
+	without.url = "postgres://127.0.0.1:1/none"
+	if _, status := without.types(script); status == 0 {
+		t.Error("the script goes on without a database")
+	}
+	for _, want := range [][]string{{open.UID.String(), "over", "young"}, {open.UID.String(), "young"}} {
+		left, err := filepath.Glob(filepath.Join(r.dir, "artifacts", "*"))
+		for i := range left {
+			left[i] = filepath.Base(left[i])
+		}
+		if err != nil || !slices.Equal(left, want) {
+			t.Fatalf("%s\nleft %q, %v, want %q", script, left, err, want)
+		}
+		if out, status := r.types(script); out != "" || status != 0 {
+			t.Fatalf("%s\n%s\nended with %d", script, out, status)
+		}
 	}
 }
 
