@@ -97,6 +97,33 @@ func (t *Task) declares(name, kind string) bool {
 
 // Masked takes secrets out of a text that is stored and shown as it is: a reason, an answer that repeats what it was sent.
 func (t *Task) Masked(text string) string {
+	for _, s := range t.shapes() {
+		text = strings.ReplaceAll(text, s, "***")
+	}
+	return text
+}
+
+// MaskedCut is Masked for the beginning of a longer text. It leaves off what may be the beginning of a secret, which Masked
+// would not know for one.
+func (t *Task) MaskedCut(text string) string {
+	return t.Masked(logship.MaskBeginning(text, t.masked()))
+}
+
+// MaskedName is Masked for the name of a header, whose capitals the server or the HTTP client has chosen.
+func (t *Task) MaskedName(name string) string {
+	lower := strings.ToLower(name)
+	masked := lower
+	for _, s := range t.shapes() {
+		masked = strings.ReplaceAll(masked, strings.ToLower(s), "***")
+	}
+	if masked == lower {
+		return name
+	}
+	return masked
+}
+
+// shapes are the forms in which secrets are masked, the longest first: one may be a part of another.
+func (t *Task) shapes() []string {
 	var shapes []string
 	for _, secret := range t.masked() {
 		shapes = append(shapes, logship.Shapes(secret)...)
@@ -105,13 +132,9 @@ func (t *Task) Masked(text string) string {
 			shapes = append(shapes, quoted[1:len(quoted)-1])
 		}
 	}
-	slices.SortFunc(shapes, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another
-	for _, s := range shapes {
-		if len(s) >= minSecretBytes {
-			text = strings.ReplaceAll(text, s, "***")
-		}
-	}
-	return text
+	shapes = slices.DeleteFunc(shapes, func(s string) bool { return len(s) < minSecretBytes })
+	slices.SortFunc(shapes, func(a, b string) int { return len(b) - len(a) })
+	return shapes
 }
 
 // masked are the values that nobody is to see.

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"html"
-	"net/textproto"
 	"net/url"
 	"strings"
 )
@@ -12,8 +11,7 @@ import (
 const minURLPart = 16 // bytes of a path, or of one segment of it or of a query: a shorter one may be any word
 
 // urlParts are the pieces in which a request's secrets come back where they stand in its URL: a server repeats the path that
-// it does not know, and an error names the host. Each piece is there as JSON, HTML and
-// the name of a header have it, too.
+// it does not know, and an error names the host. Each piece is there as JSON and HTML have it, too.
 func urlParts(address string, secrets []string) []string {
 	var parts []string
 	final, err := url.Parse(address)
@@ -46,7 +44,7 @@ func urlParts(address string, secrets []string) []string {
 	}
 	var shapes []string
 	for _, part := range parts {
-		shapes = append(shapes, part, strings.ReplaceAll(part, "/", `\/`), html.EscapeString(part), textproto.CanonicalMIMEHeaderKey(part))
+		shapes = append(shapes, part, strings.ReplaceAll(part, "/", `\/`), html.EscapeString(part))
 		if decoded, err := url.PathUnescape(part); err == nil {
 			shapes = append(shapes, decoded, (&url.URL{Path: decoded}).EscapedPath())
 		}

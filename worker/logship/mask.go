@@ -63,6 +63,12 @@ func Shapes(secret string) []string {
 	return slices.Compact(list)
 }
 
+// MaskBeginning masks secrets in the beginning of a text, without the end that could be the beginning of a secret.
+func MaskBeginning(text string, secrets []string) string {
+	m := masker{patterns: newPatterns(secrets)}
+	return string(m.mask([]byte(text), false))
+}
+
 // masker masks one stream. What could be the beginning of a secret is held back until it is decided.
 type masker struct {
 	patterns *patterns

@@ -70,14 +70,18 @@ func (a *Action) Execute(ctx context.Context, task *worker.Task) dagrun.Result {
 	}
 	fmt.Fprintf(task.Stderr, "%s: %d in %v, %d bytes\n", r.place(), got.status, took, len(got.body))
 	if !r.expects(got.status) {
-		told := task.Masked(string(got.body)) // before it is cut: half a secret is not known for one
+		mask := task.Masked // before it is cut for the log: half a secret is not known for one
+		if got.cut {
+			mask = task.MaskedCut
+		}
+		told := mask(string(got.body))
 		fmt.Fprintf(task.Stderr, "%s\n", told[:min(len(told), shownBytes)])
 		return dagrun.Result{Kind: dagrun.KindHTTP, Reason: fmt.Sprintf("status %d", got.status)}
 	}
 	if got.cut {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: r.tooLong()}
 	}
-	return got.result(task.Masked)
+	return got.result(task)
 }
 
 // lacking is what this host lacks, if that is why no connection was made. A resolver does not say why it could not ask.
@@ -195,15 +199,15 @@ func plain(ctx context.Context, err error) error {
 }
 
 // result turns an answer into outputs, without the secrets that it repeats. A body that is no text has no place in them.
-func (got *answer) result(mask func(string) string) dagrun.Result {
+func (got *answer) result(task *worker.Task) dagrun.Result {
 	if !utf8.Valid(got.body) || bytes.IndexByte(got.body, 0) >= 0 {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: "the answer's body is no text: it cannot be an output"}
 	}
 	flat := make(map[string]string, len(got.headers))
 	for name, values := range got.headers {
-		flat[mask(name)] = mask(strings.Join(values, ", "))
+		flat[task.MaskedName(name)] = task.Masked(strings.Join(values, ", "))
 	}
-	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": mask(string(got.body))})
+	outputs, err := json.Marshal(map[string]any{"status": got.status, "headers": flat, "body": task.Masked(string(got.body))})
 	if err != nil {
 		return dagrun.Result{Kind: dagrun.KindOutput, Reason: err.Error()}
 	}

@@ -101,6 +101,58 @@ func TestExecute_FailsByStatusUnlessExpected(t *testing.T) {
 	}
 }
 
+// However little of an answer is read, its end in the log is no beginning of a secret.
+func TestExecute_LogsNoHalfASecret(t *testing.T) {
+	t.Parallel()
+	const secret, said = "correct-battery-staple", "you sent "
+	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		nethttp.Error(w, said+secret+" and no tea", nethttp.StatusTeapot)
+	})
+	for size := 1; size <= len(said+secret); size++ {
+		var log strings.Builder
+		task := &worker.Task{
+			Resolved: &dagspec.Resolved{With: map[string]any{"url": url, "max_bytes": size}}, Secrets: map[string]string{"TOKEN": secret},
+			Stdout: io.Discard, Stderr: &log, Started: func() {}, Now: make(chan struct{}),
+		}
+		http.New(http.Policy{}).Execute(t.Context(), task)
+		_, tail, _ := strings.Cut(log.String(), "\n")
+		want := said[:min(size, len(said))]
+		if size == len(said+secret) {
+			want += "***"
+		}
+		if tail != want+"\n" {
+			t.Errorf("of %d bytes the log has %q, want %q", size, tail, want)
+		}
+	}
+}
+
+// A header's name has whichever capitals the server and the client give it.
+func TestExecute_MasksNamesOfHeaders(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		for _, name := range []string{"Xcorrect-battery-staple", "X-CORRECT-BATTERY-STAPLE", "X-Seen"} {
+			w.Header().Set(name, "y")
+		}
+	})
+	task := &worker.Task{
+		Resolved: &dagspec.Resolved{With: map[string]any{"url": url}}, Secrets: map[string]string{"TOKEN": "correct-battery-Staple"},
+		Stdout: io.Discard, Stderr: io.Discard, Started: func() {}, Now: make(chan struct{}),
+	}
+	res := http.New(http.Policy{}).Execute(t.Context(), task)
+	var out struct{ Headers map[string]string }
+	if err := json.Unmarshal([]byte(res.Outputs), &out); err != nil {
+		t.Fatalf("%+v: %v", res, err)
+	}
+	for _, name := range []string{"x***", "x-***", "X-Seen"} {
+		if out.Headers[name] != "y" {
+			t.Errorf("no header %s in %v", name, out.Headers)
+		}
+	}
+	if strings.Contains(strings.ToLower(string(res.Outputs)), "staple") {
+		t.Errorf("a name shows the secret: %s", res.Outputs)
+	}
+}
+
 func TestExecute_RefusesWhatItCannotPutOut(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
