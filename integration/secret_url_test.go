@@ -49,6 +49,9 @@ func hook(t *testing.T) (url, tls string, strange chan http.Header) {
 	mux.HandleFunc("/named/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-"+strings.TrimPrefix(r.URL.Path, "/named/"), "y")
 	})
+	mux.HandleFunc("/common/", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "localhost and 127.0.0.1 are everywhere, %s is not: %s", r.Host, r.RequestURI)
+	})
 	mux.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
 	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", r.URL.Path+"%zz")
@@ -76,6 +79,9 @@ func secretCalls(url, tls string) []secretCall {
 		{"encodes", url + "/encodes/battery-staple/", whole, "succeeded: "},
 		{"named", url + "/named/correct-battery-staple", whole, "succeeded: "},
 		{"port", "battery-staple.invalid:8080", `url: "http://${secrets.HOOK}/x"`, "failed: dial tcp: lookup ***"},
+		{"common", strings.Replace(url, "127.0.0.1", "localhost", 1) + "/common/battery-staple", whole, "succeeded: "},
+		{"plain", url + "/common/battery-staple", whole, "succeeded: "},
+		{"foreign", "http://bÜcher-lesen.invalid:8080/battery-staple", whole, "failed: dial tcp: lookup ***"},
 		{"moved", url + "/moved/battery-staple", whole + `, headers: {X-Api-Key: "${secrets.HOOK}", Authorization: "${secrets.HOOK}"}`, "succeeded: "},
 		{"broken", url + "/broken/battery-staple", whole, `failed: failed to parse Location header "***%zz": `},
 		{"slow", url + "/slow/battery-staple", whole + `, timeout: 50ms`, "failed: no answer within 50ms"},
@@ -124,10 +130,13 @@ func TestSecretURL_IsNowhere(t *testing.T) {
 		if !strings.Contains(log, wants) {
 			t.Errorf("%s says %q, want %q", c.name, log, wants)
 		}
+		if body := string(task.Outputs); strings.Contains(c.secret, "/common/") && !strings.Contains(body, "localhost and 127.0.0.1 are everywhere, *** is not: ***") {
+			t.Errorf("%s: the answer became %s", c.name, body)
+		}
 		basic := base64.StdEncoding.EncodeToString([]byte("bot:battery-staple"))
 		encoded := base64.RawStdEncoding.EncodeToString([]byte("/encodes/battery-staple/"))
 		shown := log + task.Reason + string(task.Outputs)
-		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", basic, encoded, fmt.Sprintf("%x", "battery-staple")} {
+		for _, piece := range []string{strings.TrimPrefix(url, "http://"), "staple", "swall", "horse", "xn--", basic, encoded, fmt.Sprintf("%x", "battery-staple")} {
 			if c.name != "part" && strings.Contains(shown+strings.ToLower(shown), piece) {
 				t.Errorf("%s shows %s: %s", c.name, piece, shown)
 			}

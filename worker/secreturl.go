@@ -1,14 +1,22 @@
 package worker
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"html"
+	"net/http"
 	"net/url"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-const minURLPart = 16 // bytes of a path, or of one segment of it or of a query: a shorter one may be any word
+const (
+	minURLPart   = 16 // bytes of a path, or of one segment of it or of a query: a shorter one may be any word
+	minHostBytes = 10 // of a host without its port: a shorter one, such as 127.0.0.1, stands in many texts
+)
 
 // urlParts are the pieces in which a request's secrets come back where they stand in its URL: a server repeats the path that
 // it does not know, and an error names the host. Each piece is there as JSON and HTML have it, too.
@@ -25,11 +33,12 @@ func urlParts(address string, secrets []string) []string {
 	for _, secret := range secrets {
 		parts = append(parts, secret)
 		if final.Host != "" && strings.Contains(strings.ToLower(secret), strings.ToLower(final.Hostname())) {
-			parts = append(parts, final.Host, final.Hostname())
+			parts = append(parts, hostParts(final)...)
 		}
 		if u, err := url.Parse(secret); err == nil && u.Host != "" {
 			password, _ := u.User.Password()
-			parts = append(parts, u.String(), u.RawQuery, u.Host, u.Hostname(), password)
+			parts = append(parts, u.String(), u.RawQuery, password)
+			parts = append(parts, hostParts(u)...)
 			for _, path := range []string{u.RequestURI(), u.EscapedPath(), u.Path, strings.TrimRight(u.Path, "/")} {
 				if len(path) >= minURLPart {
 					parts = append(parts, path)
@@ -53,4 +62,33 @@ func urlParts(address string, secrets []string) []string {
 		}
 	}
 	return shapes
+}
+
+// hostParts are the host of a URL with its port and without it, in letters and in punycode. A name without a dot, such as
+// localhost, is no part of a secret: outputs would lose it everywhere.
+func hostParts(u *url.URL) (parts []string) {
+	for _, host := range []string{u.Host, punycode(u.Host), punycode(norm.NFKC.String(strings.ToLower(u.Host)))} {
+		spelled := url.URL{Host: host}
+		if spelled.Port() != "" {
+			parts = append(parts, host)
+		}
+		if name := spelled.Hostname(); len(name) >= minHostBytes && strings.ContainsAny(name, ".:") {
+			parts = append(parts, name)
+		}
+	}
+	return parts
+}
+
+// punycode is a host as a request has it on its way; "" for one that no request can have. The standard library shows its
+// conversion nowhere else.
+func punycode(host string) string {
+	var sent bytes.Buffer
+	if err := (&http.Request{URL: &url.URL{Host: host}}).Write(&sent); err != nil {
+		return ""
+	}
+	got, err := http.ReadRequest(bufio.NewReader(&sent))
+	if err != nil {
+		return ""
+	}
+	return got.Host
 }
