@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	store "github.com/pressly/goose/v3/database"
 
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 	statement "github.com/oarlock-dev/oarlock/sql"
@@ -23,6 +24,8 @@ type Use struct {
 var (
 	inUseSQL    = statement.Named("migrate/in_use")
 	excludedSQL = statement.Named("migrate/excluded")
+
+	lockWorkersSQL = statement.Named("migrate/lock_workers")
 )
 
 // InUse says who works with the schema now. Nobody does where there are no tables. It changes nothing.
@@ -54,10 +57,9 @@ func (e *ExcludedError) Error() string {
 	return "the new schema stops workers at work, of an older program: " + strings.Join(e.Workers, ", ")
 }
 
-// refuseExcluding fails with an *ExcludedError where what is pending stops workers at work. One that registers later is refused by
-// the schema.
-func refuseExcluding(ctx context.Context, conn querier, have int64) error {
-	rows, err := conn.QueryContext(ctx, excludedSQL, PendingFrom(have))
+// refuseExcluding fails with an *ExcludedError where workers are at work whose programs are older than a schema version.
+func refuseExcluding(ctx context.Context, conn querier, from int64) error {
+	rows, err := conn.QueryContext(ctx, excludedSQL, from)
 	if isUndefined(err) {
 		return nil
 	}
@@ -77,4 +79,19 @@ func refuseExcluding(ctx context.Context, conn querier, have int64) error {
 		return err
 	}
 	return &excluded
+}
+
+// workersMigration is the version of the migration that brings the table of workers.
+const workersMigration = 3
+
+// shutOut looks again before a migration that excludes programs is recorded: a worker may have registered since SessionLock looked. One
+// that registers from now on waits until the migration is committed, and is refused then.
+func (s *session) shutOut(ctx context.Context, db store.DBTxConn, version int64) error {
+	if !s.rises || s.force || version <= workersMigration || programsFrom[version] == programsFrom[version-1] {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, lockWorkersSQL); err != nil {
+		return fmt.Errorf("keep workers from registering: %w", err)
+	}
+	return refuseExcluding(ctx, db, programsFrom[version])
 }

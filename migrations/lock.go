@@ -204,5 +204,5 @@ func (s *session) prepare(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	return refuseExcluding(ctx, conn, schema.Version)
+	return refuseExcluding(ctx, conn, PendingFrom(schema.Version))
 }

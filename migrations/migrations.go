@@ -53,7 +53,8 @@ func newConfig(opts []Option) config {
 
 // Up applies every pending migration, and returns what it applied. It waits while another one migrates. A database that a newer
 // binary migrated is left as it is; it is refused where this binary does not work with it. Where workers are at work whose programs do not
-// work with the new schema, it fails with an *ExcludedError before it changes anything.
+// work with the new schema, it fails with an *ExcludedError before it changes anything; where one registers meanwhile, before the
+// migration that stops it is committed.
 func Up(ctx context.Context, url string, opts ...Option) ([]Applied, error) {
 	return migrate(ctx, url, opts, MaxVersion, (*session).up)
 }

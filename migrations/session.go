@@ -126,6 +126,9 @@ func (s *session) Insert(ctx context.Context, db store.DBTxConn, req store.Inser
 			return fmt.Errorf("grant privileges: %w", err)
 		}
 	}
+	if err := s.shutOut(ctx, db, req.Version); err != nil {
+		return err
+	}
 	if _, err := db.ExecContext(ctx, recordSQL, req.Version, programsFrom[req.Version]); err != nil {
 		return fmt.Errorf("record the version: %w", err)
 	}

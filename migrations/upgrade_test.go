@@ -9,7 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/await"
+	"github.com/oarlock-dev/oarlock/integration/kit/netfault"
 	"github.com/oarlock-dev/oarlock/migrations"
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // next is a database that the next program has migrated: this one goes on with it.
@@ -75,6 +81,72 @@ func TestUp_RefusesToStopWorkers(t *testing.T) {
 	}
 	if _, err := migrations.Up(t.Context(), b.url, migrations.WithForce()); err != nil {
 		t.Error(err)
+	}
+}
+
+// registers announces a worker of the program before this one, and returns how many rows that made: a worker that is refused has none.
+func registers(t *testing.T, conn *pgx.Conn) int64 {
+	t.Helper()
+	tag, err := conn.Exec(t.Context(), sql.Named("queue/register"), pgx.StrictNamedArgs{
+		"worker": uuid.New(), "name": "old", "host": "h", "boot": "b", "pid": 1, "version": "v", "schema": migrations.MaxVersion - 1,
+		"labels": map[string]string{}, "queues": []string{}, "offers": []string{}, "slots": 8, "containment": "none", "ttl": 3600000,
+		"channel": "oarlock_old", "kind": 0, "only": nil,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return tag.RowsAffected()
+}
+
+// goesUp takes the newest migration back and applies it again, up to the first answer of the server that matches.
+func (b bundle) goesUp(t *testing.T, at netfault.Match) (held *netfault.Injected, result chan error) {
+	t.Helper()
+	if _, err := migrations.Down(t.Context(), b.url, migrations.MaxVersion-1); err != nil {
+		t.Fatal(err)
+	}
+	proxy, through := netfault.Through(t, b.url)
+	held, result = proxy.Inject(netfault.Fault{When: at, Do: netfault.Hold}), make(chan error, 1)
+	go func() {
+		_, err := migrations.Up(t.Context(), through)
+		result <- err
+	}()
+	held.MustFire(t)
+	return held, result
+}
+
+func TestUp_SeesAWorkerThatRegistersMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	held, result := b.goesUp(t, netfault.Completed("CREATE INDEX"))
+	if n := registers(t, b.conn); n == 0 {
+		t.Error("nothing excludes the worker yet, and it is refused")
+	}
+	held.Release()
+	err := <-result
+	if e, ok := errors.AsType[*migrations.ExcludedError](err); !ok || !slices.Equal(e.Workers, []string{"old"}) {
+		t.Errorf("up: %v", err)
+	}
+	if version, err := migrations.Version(t.Context(), b.url); err != nil || version != migrations.MaxVersion-1 {
+		t.Errorf("version %d, %v", version, err)
+	}
+}
+
+func TestUp_HasAWorkerWaitThatItExcludes(t *testing.T) {
+	t.Parallel()
+	b := migrated(t)
+	held, result := b.goesUp(t, netfault.Completed("INSERT 0 1")) // recorded, and not committed
+	rows, conn := make(chan int64, 1), b.db.Conn(t)
+	go func() { rows <- registers(t, conn) }()
+	await.True(t, "the worker is through, or waits for the migration", func() bool {
+		const waits = "SELECT pid::text FROM pg_locks WHERE NOT granted AND pid = $1"
+		return len(rows) > 0 || len(b.list(t, waits, conn.PgConn().PID())) > 0
+	})
+	held.Release()
+	if err := <-result; err != nil {
+		t.Errorf("up: %v", err)
+	}
+	if n := <-rows; n != 0 {
+		t.Error("a worker has registered that the migration excludes, unseen by it")
 	}
 }
 
