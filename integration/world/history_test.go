@@ -116,7 +116,7 @@ func (h *history) waitForAll(ctx context.Context) {
 	time.Sleep(storm)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
 		open := h.store.audit.open(ctx)
-		if open == "" || len(h.broken) > 0 {
+		if open == "" || h.isBroken() {
 			return
 		}
 		if time.Now().After(end) {
@@ -149,6 +149,12 @@ func (h *history) breaks(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.broken = append(h.broken, fmt.Sprintf(format, args...))
+}
+
+func (h *history) isBroken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.broken) > 0
 }
 
 // count lets something be counted.

@@ -78,6 +78,29 @@ func TestWorld_SameSeedSameHistory(t *testing.T) {
 	}
 }
 
+// A history ends soon after an invariant is broken. Any goroutine of it may find that, so the race detector judges this, too.
+func TestHistory_EndsOnceItIsBroken(t *testing.T) {
+	h := newHistory(1)
+	synctest.Test(t, func(t *testing.T) {
+		h.began = time.Now()
+		h.calmAt = h.began.Add(storm)
+		h.store = newStore(h)
+		h.setUp(t.Context()) // nobody works, so no run ends
+		h.all.Go(func() {
+			time.Sleep(storm + time.Minute)
+			h.breaks("a promise")
+		})
+		h.waitForAll(t.Context())
+		if took := time.Since(h.began); took > storm+2*time.Minute {
+			t.Errorf("it went on until %v, and was broken after %v", took, storm+time.Minute)
+		}
+		h.all.Wait()
+	})
+	if len(h.broken) != 1 {
+		t.Errorf("broken: %q", h.broken)
+	}
+}
+
 // play plays one history.
 func play(t *testing.T, seed uint64) *history {
 	t.Helper()
