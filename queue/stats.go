@@ -137,8 +137,13 @@ type PrunableDAG struct {
 // PruneOverdue is for how long the run that is furthest past its retention in days should have been gone, 0 where none is.
 // It is cheap enough to ask every few seconds. For readers and workers.
 func (s *Store) PruneOverdue(ctx context.Context) (time.Duration, error) {
-	late, err := one(ctx, s, pruneOverdueSQL, nil, pgx.RowTo[float64])
-	return time.Duration(late * float64(time.Second)), said("find what is past its retention", err)
+	late, err := list(ctx, s, pruneOverdueSQL, nil, func(row pgx.CollectableRow) (seconds float64, err error) {
+		return seconds, row.Scan(nil, &seconds)
+	})
+	if err != nil || len(late) == 0 {
+		return 0, said("find what is past its retention", err)
+	}
+	return time.Duration(late[0] * float64(time.Second)), nil
 }
 
 // Prunable counts what is past its retention, and deletes nothing. For readers and workers.

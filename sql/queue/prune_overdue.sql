@@ -1,7 +1,7 @@
--- Purpose: for how many seconds the run that is furthest past its retention should have been gone, as doctor/retention; 0: none is
+-- Purpose: the DAG with the run that is furthest past its retention, and for how many seconds; none: no run is
 -- Index: runs_finished, the first entries by DAG; runs_pkey for parents
 -- Locks: none
-SELECT coalesce(max(extract(epoch FROM statement_timestamp() - oldest.finished_at) - v.retention_days * 86400.0), 0)::float8
+SELECT d.name, (extract(epoch FROM statement_timestamp() - oldest.finished_at) - v.retention_days * 86400.0)::float8 AS late
   FROM oarlock.dags d
   JOIN oarlock.dag_versions v ON v.dag_id = d.dag_id AND v.version = d.current_version
  CROSS JOIN LATERAL (
@@ -11,3 +11,4 @@ SELECT coalesce(max(extract(epoch FROM statement_timestamp() - oldest.finished_a
           AND NOT EXISTS (SELECT FROM oarlock.runs p WHERE p.run_id = r.parent_run AND p.finished_at IS NULL)
         ORDER BY r.finished_at LIMIT 1) oldest
  WHERE v.retention_days > 0
+ ORDER BY late DESC LIMIT 1

@@ -7,14 +7,16 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// pruneGrace is how many days a run may be past its retention: whoever prunes weekly does well.
-const pruneGrace = 8
+const (
+	pruneGrace = 8 // days that a run may be past its retention: a weekly prune is enough
+	daySeconds = 24 * 60 * 60
+)
 
-var retentionSQL = sql.Named("doctor/retention")
+var retentionSQL = sql.Named("queue/prune_overdue")
 
 type late struct {
 	Name string
-	Late float64 // days
+	Late float64 // seconds
 }
 
 // retention looks whether somebody prunes.
@@ -30,9 +32,9 @@ func (x *examination) retention(ctx context.Context) Check {
 	switch {
 	case err != nil:
 		return skip("%s", Explain(err))
-	case len(found) == 0 || found[0].Late < pruneGrace:
+	case len(found) == 0 || found[0].Late < pruneGrace*daySeconds:
 		return ok("nothing is more than %d days past its retention", pruneGrace)
 	}
-	return warn("runs of %s should have been deleted %.0f days ago", found[0].Name, found[0].Late).
+	return warn("runs of %s should have been deleted %.0f days ago", found[0].Name, found[0].Late/daySeconds).
 		withHint("schedule `oarlock prune`, nightly for instance: nothing else deletes anything")
 }
