@@ -1,16 +1,13 @@
 package worker
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"html"
-	"net/http"
 	"net/url"
 	"strings"
 
-	"golang.org/x/text/unicode/norm"
+	"golang.org/x/net/idna"
 )
 
 const (
@@ -67,28 +64,19 @@ func urlParts(address string, secrets []string) []string {
 // hostParts are the host of a URL with its port and without it, in letters and in punycode. A name without a dot, such as
 // localhost, is no part of a secret: outputs would lose it everywhere.
 func hostParts(u *url.URL) (parts []string) {
-	for _, host := range []string{u.Host, punycode(u.Host), punycode(norm.NFKC.String(strings.ToLower(u.Host)))} {
-		spelled := url.URL{Host: host}
-		if spelled.Port() != "" {
-			parts = append(parts, host)
+	plain := u.Hostname()
+	if plain == "" {
+		return nil
+	}
+	ascii, _ := idna.Lookup.ToASCII(plain) // of a host that no request can have there is nothing more to mask
+	letters, _ := idna.Lookup.ToUnicode(plain)
+	for _, name := range []string{plain, ascii, letters} {
+		if u.Port() != "" {
+			parts = append(parts, strings.Replace(u.Host, plain, name, 1))
 		}
-		if name := spelled.Hostname(); len(name) >= minHostBytes && strings.ContainsAny(name, ".:") {
+		if len(name) >= minHostBytes && strings.ContainsAny(name, ".:") {
 			parts = append(parts, name)
 		}
 	}
 	return parts
-}
-
-// punycode is a host as a request has it on its way; "" for one that no request can have. The standard library shows its
-// conversion nowhere else.
-func punycode(host string) string {
-	var sent bytes.Buffer
-	if err := (&http.Request{URL: &url.URL{Host: host}}).Write(&sent); err != nil {
-		return ""
-	}
-	got, err := http.ReadRequest(bufio.NewReader(&sent))
-	if err != nil {
-		return ""
-	}
-	return got.Host
 }
