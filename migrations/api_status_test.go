@@ -104,6 +104,85 @@ func TestRunStatus_NamesTheWorkerOfOneRun(t *testing.T) {
 	}
 }
 
+// Of a worker that gives no sign of life people hear long before its lease is over, and since when rather than for how long: a text that
+// is another one with every look would be told to those who watch each time.
+func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	run, waiting := enqueue(t, b.conn), enqueue(t, b.conn)
+	b.claim(t, run)
+	must(t, b.conn, "UPDATE oarlock.workers SET ttl_ms = 300000, started_at = now() - interval '1 hour', beat = 720")
+	const beat, second = "UPDATE oarlock.workers SET beat_at = clock_timestamp() - $1::interval WHERE name = 'w1'", `WITH w AS (
+		INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, started_at)
+		VALUES (gen_random_uuid(), 'w2', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'c', now() - interval '1 hour') RETURNING worker_id)
+		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`
+	stamp := func(after string) string {
+		return get[string](t, b.conn, `SELECT to_char((beat_at + $1::interval) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM oarlock.workers WHERE name = 'w1'`, after)
+	}
+	look := func(when, wantHeld, wantQueued string) {
+		t.Helper()
+		const query = "SELECT reason FROM oarlock.run_status($1)"
+		if held, queued := get[string](t, b.conn, query, run), get[string](t, b.conn, query, waiting); held != wantHeld || queued != wantQueued {
+			t.Errorf("%s:\nheld   %q\nwant   %q\nqueued %q\nwant   %q", when, held, wantHeld, queued, wantQueued)
+		}
+	}
+	const room, start = "waits for a worker with room", "start one with `oarlock worker`"
+	must(t, b.conn, beat, "9 s")
+	look("a heartbeat is late", "", room)
+	must(t, b.conn, beat, "40 s")
+	driven, none := "driven by w1, which gives no sign of life since "+stamp("0")+"; ", "no worker that may take it gives a sign of life: w1 gave the last at "+stamp("0")+"; "+start
+	look("the only worker is quiet", driven+"no other worker is there to take it over: "+start, none)
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'no space left', unfit_since = now()")
+	look("what it said last is not what is wrong", driven+"no other worker is there to take it over: "+start, none)
+	must(t, b.conn, second)
+	look("another watches it", driven+"others take it over by "+stamp("303 s"), room)
+	must(t, b.conn, "UPDATE oarlock.workers SET started_at = (SELECT w.beat_at FROM oarlock.workers w WHERE w.name = 'w1') + interval '30 s' WHERE name = 'w2'")
+	look("another has watched it for less long", driven+"others take it over by "+stamp("333 s"), room)
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = 'no space left', unfit_since = now() WHERE name = 'w2'")
+	look("the other one claims nothing", driven+"others take it over by "+stamp("333 s"), "worker w2 claims nothing: no space left")
+	must(t, b.conn, "UPDATE oarlock.workers SET started_at = now() - interval '1 hour', unfit = ''")
+	must(t, b.conn, beat, "6 min")
+	look("its lease is over", "driven by w1, which gives no sign of life since "+stamp("0")+"; others are to take it over now", room)
+	must(t, b.conn, "UPDATE oarlock.workers SET beat_at = now() - interval '6 min'")
+	look("both are quiet", "driven by w1, which gives no sign of life since "+stamp("0")+"; no other worker is there to take it over: "+start,
+		"no worker that may take it gives a sign of life: w1 gave the last at "+stamp("0")+"; "+start)
+	must(t, b.conn, "UPDATE oarlock.workers SET state = 'lost', ended_at = now() WHERE name = 'w2'")
+	must(t, b.conn, "UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL WHERE run_id = $1", run)
+	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1, kind = 0 WHERE name = 'w1'", run)
+	look("the worker of one run", "waits for its worker w1, which gives no sign of life since "+stamp("0"), "no worker serves queue default")
+}
+
+// A worker whose heartbeat is slow by its settings is not quiet between two of them.
+func TestQuietSince_KnowsASlowHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.claim(t, enqueue(t, b.conn))
+	const query = "SELECT oarlock.quiet_since(w) IS NOT NULL FROM oarlock.workers w"
+	for _, c := range []struct {
+		heartbeat, age string
+		ttl            int
+		want           bool
+	}{
+		{"5 s", "9 s", 300_000, false},
+		{"5 s", "11 s", 300_000, true},
+		{"30 s", "55 s", 300_000, false},
+		{"30 s", "65 s", 300_000, true},
+		{"0.5 s", "1.5 s", 3000, true},
+		{"0.1 s", "0.6 s", 3000, false},
+		{"40 s", "61 s", 60_000, true}, // after an outage: its lease is over all the same
+	} {
+		must(t, b.conn, `UPDATE oarlock.workers SET ttl_ms = $1, beat = 100, beat_at = clock_timestamp() - $2::interval,
+			started_at = clock_timestamp() - $2::interval - 100 * $3::interval`, c.ttl, c.age, c.heartbeat)
+		if got := get[bool](t, b.conn, query); got != c.want {
+			t.Errorf("a lease of %d ms, a heartbeat of %s, %s after the last: quiet is %v", c.ttl, c.heartbeat, c.age, got)
+		}
+	}
+	must(t, b.conn, "UPDATE oarlock.workers SET state = 'gone', ended_at = now()")
+	if get[bool](t, b.conn, query) {
+		t.Error("one that ended is quiet")
+	}
+}
+
 // The reason of a parked run is stored, and stands in its row until its next driver writes.
 func TestRunStatus_ForgetsWhatARunWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -66,6 +67,40 @@ func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {
 	}
 	_, err = d.store.DrainWorker(t.Context(), "w1")
 	wantError(t, err, queue.ErrNotFound, "")
+}
+
+// A worker that gives no sign of life is listed as quiet long before its lease is over, with when another takes its runs over.
+func TestWorkers_SayWhichAreQuiet(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for range 2 {
+		d.claim(t, d.enqueue(t, d.store))
+	}
+	listed := func(change string) []queue.WorkerInfo {
+		t.Helper()
+		d.exec(t, change)
+		workers, err := d.store.Workers(t.Context())
+		if err != nil || len(workers) != 2 || workers[0].Name != "w1" {
+			t.Fatalf("%+v, %v", workers, err)
+		}
+		return workers
+	}
+	w := listed(`UPDATE oarlock.workers SET started_at = now() - interval '1 h', beat = 720, ttl_ms = 300000`)
+	if w[0].Quiet != nil || w[1].Quiet != nil {
+		t.Errorf("both have just given one: %+v, %+v", w[0].Quiet, w[1].Quiet)
+	}
+	w = listed(`UPDATE oarlock.workers SET beat_at = now() - interval '40 s' WHERE name = 'w1'`)
+	if q := w[0].Quiet; q == nil || !q.HasWatcher || q.TakeoverIn > 263*time.Second || q.TakeoverIn < 200*time.Second || w[0].Silent() || w[1].Quiet != nil {
+		t.Errorf("w1 should be quiet, and w2 take its runs over in 4m23s: %+v, %+v", q, w[1].Quiet)
+	}
+	w = listed(`UPDATE oarlock.workers SET beat_at = now() - interval '10 min' WHERE name = 'w1'`)
+	if q := w[0].Quiet; q == nil || !q.HasWatcher || q.TakeoverIn >= 0 || !w[0].Silent() {
+		t.Errorf("w2 should have taken the runs of w1 over: %+v", q)
+	}
+	w = listed(`UPDATE oarlock.workers SET beat_at = now() - interval '40 s'`)
+	if q := w[0].Quiet; q == nil || q.HasWatcher || w[1].Quiet == nil {
+		t.Errorf("both should be quiet: %+v, %+v", q, w[1].Quiet)
+	}
 }
 
 func TestScale_CountsOneQueueOrAll(t *testing.T) {

@@ -14,6 +14,7 @@ const (
 )
 
 // A worker that is silent for longer than this part of its TTL, two renewals, or than livelyMost, is not counted on to take runs.
+// People are told at about the same time, by the database's clock: oarlock.quiet_since.
 const (
 	lively     = 3
 	livelyMost = 10 * time.Second

@@ -169,6 +169,15 @@ type WorkerInfo struct {
 	EndedAt   time.Time
 
 	UnfitSince time.Time
+
+	Quiet *Quiet // nil: it gives signs of life, or it has ended
+}
+
+// Quiet says what becomes of a worker at work that gives no sign of life: for longer than two of its renewals, and not more than ten
+// seconds unless its heartbeats are slower.
+type Quiet struct {
+	HasWatcher bool          // another worker is there, which finds it lost and takes over its runs
+	TakeoverIn time.Duration // until it has, at the latest; below zero: it should have
 }
 
 // Silent says whether a worker that counts as at work gave no sign of life for longer than its lease, by the database's clock. Its runs

@@ -60,8 +60,16 @@ func (s *Store) Prune(ctx context.Context, batch int) (p Pruned, err error) {
 
 func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
 	var ttlMS, ageMS int64
+	var quiet bool
+	var takeoverMS *int64
 	err = row.Scan(&w.ID, &w.Name, &w.Host, &w.BootID, &w.PID, &w.Version, &w.Labels, &w.Queues, &w.Offers, &w.Slots, &w.Containment,
-		&ttlMS, &w.State, &w.Desired, &w.Beat, &w.BeatAt, &ageMS, &w.Busy, &w.Waiting, &w.Unfit, (*zeronull.Timestamptz)(&w.UnfitSince), &w.Runs, &w.StartedAt, (*zeronull.Timestamptz)(&w.EndedAt))
+		&ttlMS, &w.State, &w.Desired, &w.Beat, &w.BeatAt, &ageMS, &w.Busy, &w.Waiting, &w.Unfit, (*zeronull.Timestamptz)(&w.UnfitSince), &w.Runs, &w.StartedAt, (*zeronull.Timestamptz)(&w.EndedAt), &quiet, &takeoverMS)
+	if quiet {
+		w.Quiet = &Quiet{}
+		if takeoverMS != nil {
+			*w.Quiet = Quiet{HasWatcher: true, TakeoverIn: time.Duration(*takeoverMS) * time.Millisecond}
+		}
+	}
 	if !w.EndedAt.IsZero() {
 		w.Busy, w.Waiting, w.Runs, w.Unfit, w.UnfitSince = 0, 0, 0, "", time.Time{} // what it said last; others have taken that over
 	}

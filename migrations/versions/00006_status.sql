@@ -1,5 +1,40 @@
 -- +goose Up
 
+-- Since when a worker at work is quiet: when it gave its last sign of life, if that is longer ago than it should be. Null: it is not, or it
+-- has ended. Two of its renewals make it so: a third of its lease, ten seconds at most. Where its heartbeats are slower by its settings, it
+-- is two of these, and once its lease is over it is quiet in any case. Only people are told so: workers watch each other by clocks of their own.
+CREATE FUNCTION oarlock.quiet_since(w oarlock.workers) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN CASE WHEN (w).state IN ('live', 'draining') AND clock_timestamp() - (w).beat_at
+                 > least((w).ttl_ms * interval '1 millisecond', greatest(least((w).ttl_ms / 3 * interval '1 millisecond', interval '10 seconds'),
+                                                                         2 * ((w).beat_at - (w).started_at) / greatest((w).beat, 1)))
+            THEN (w).beat_at END;
+COMMENT ON FUNCTION oarlock.quiet_since(oarlock.workers) IS 'Internal: since when a worker gives no sign of life.';
+
+-- When others have taken the runs of a quiet worker over, at the latest; null: no worker is there that would. They watch it for its whole
+-- lease, counted from when they came, and need a moment more.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN (SELECT min(greatest((w).beat_at, o.started_at)) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' FROM oarlock.workers o
+         WHERE o.state = 'live' AND o.worker_id <> (w).worker_id AND oarlock.quiet_since(o) IS NULL);
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.taken_over_by(oarlock.workers) IS 'Internal: when others have taken the runs of a quiet worker over, at the latest.';
+
+CREATE FUNCTION oarlock.utc_text(at timestamptz) RETURNS text
+LANGUAGE sql STABLE
+RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+
+-- What is to be said of a run whose worker is quiet; null: it is not. The text names moments and no durations: it is compared by those who
+-- watch, who would be told with every second.
+CREATE FUNCTION oarlock.why_quiet(w oarlock.workers) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN
+       format('driven by %s, which gives no sign of life since %s; ', (w).name, oarlock.utc_text((w).beat_at))
+       || coalesce((SELECT CASE WHEN t.by > clock_timestamp() THEN 'others take it over by ' || oarlock.utc_text(t.by) ELSE 'others are to take it over now' END
+                      FROM oarlock.taken_over_by(w) t (by) WHERE t.by IS NOT NULL),
+                   'no other worker is there to take it over: start one with `oarlock worker`') END;
+
 -- Why none of the workers takes the runs of a lane; null where one may.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_served(l oarlock.lanes) RETURNS text
@@ -28,7 +63,12 @@ BEGIN
                          AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs) THEN
         RETURN 'no single worker serves its queue and has all it needs';
     END IF;
-    SELECT CASE WHEN bool_and(w.unfit <> '') THEN min(format('worker %s claims nothing: %s', w.name, w.unfit)) END INTO lacks
+    -- Those that are quiet come last: what they said before is not what is wrong now.
+    SELECT CASE WHEN bool_and(oarlock.quiet_since(w) IS NOT NULL)
+                THEN (array_agg(format('no worker that may take it gives a sign of life: %s gave the last at %s; start one with `oarlock worker`',
+                                       w.name, oarlock.utc_text(w.beat_at)) ORDER BY w.beat_at DESC, w.name))[1]
+                WHEN bool_and(oarlock.quiet_since(w) IS NOT NULL OR w.unfit <> '')
+                THEN min(format('worker %s claims nothing: %s', w.name, w.unfit)) FILTER (WHERE oarlock.quiet_since(w) IS NULL) END INTO lacks
       FROM oarlock.workers w
      WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
        AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs;
@@ -53,11 +93,13 @@ BEGIN
     SELECT * INTO d FROM oarlock.dags x WHERE x.dag_id = r.dag_id;
     SELECT * INTO own FROM oarlock.workers w WHERE w.state = 'live' AND (w.only_run = r.run_id OR r.parent_run IS NOT NULL AND w.only_run IN (r.parent_run, r.root_id)) LIMIT 1;
     IF r.run_at > clock_timestamp() AND r.epoch = 0 THEN -- one that has begun goes on, whatever became of the clock
-        RETURN 'starts at ' || to_char(r.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+        RETURN 'starts at ' || oarlock.utc_text(r.run_at);
     ELSIF q.paused_by IS NOT NULL AND r.started_at IS NULL THEN -- what has begun goes on
         RETURN format('queue %s is paused by %s', q.name, q.paused_by);
     ELSIF d.paused_by IS NOT NULL AND r.started_at IS NULL THEN
         RETURN format('dag %s is paused by %s', d.name, d.paused_by);
+    ELSIF oarlock.quiet_since(own) IS NOT NULL THEN
+        RETURN format('waits for its worker %s, which gives no sign of life since %s', own.name, oarlock.utc_text(own.beat_at));
     ELSIF own.unfit <> '' THEN
         RETURN format('worker %s claims nothing: %s', own.name, own.unfit);
     ELSIF own.worker_id IS NULL THEN
@@ -92,11 +134,12 @@ LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.is_canceling(r) THEN format('cancel accepted, ends when a worker takes it (%s)', oarlock.why_not_taken(r))
             ELSE oarlock.why_not_taken(r) END;
 
--- What a run that a worker holds waits for: a worker that is fit; where none of its tasks is under way, a slot; else its own reason. Tasks are read only where some task of that worker waits.
+-- What a run that a worker holds waits for: a worker that gives signs of life and is fit; where none of its tasks is under way, a slot; else its own reason. Tasks are read only where some task of that worker waits.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_idle(r oarlock.runs, w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
-RETURN CASE WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
+RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN oarlock.why_quiet(w)
+            WHEN (r).reason = '' AND (w).unfit <> '' THEN format('worker %s claims nothing: %s', (w).name, (w).unfit)
             -- NOT EXISTS could be planned as one look at all tasks of all runs, and is made for a run without a worker, too
             WHEN (r).state = 'running' AND (r).reason = '' AND coalesce((w).waiting, 0) > 0
              AND (SELECT true FROM oarlock.tasks t WHERE t.run_id = (r).run_id AND t.state IN ('running', 'finishing', 'retrying', 'waiting') LIMIT 1) IS NULL
@@ -349,3 +392,7 @@ DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);
+DROP FUNCTION oarlock.why_quiet(oarlock.workers);
+DROP FUNCTION oarlock.utc_text(timestamptz);
+DROP FUNCTION oarlock.taken_over_by(oarlock.workers);
+DROP FUNCTION oarlock.quiet_since(oarlock.workers);

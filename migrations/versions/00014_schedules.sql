@@ -640,7 +640,7 @@ CREATE FUNCTION oarlock.timing_text(t oarlock.timing) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN (t).cron IS NOT NULL THEN (t).cron
             WHEN (t).every_ms IS NOT NULL THEN 'every ' || justify_interval((t).every_ms * interval '1 millisecond')
-            ELSE 'at ' || to_char((t).at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END;
+            ELSE 'at ' || oarlock.utc_text((t).at) END;
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.check_schedule(s oarlock.schedules) RETURNS void
