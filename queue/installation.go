@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
@@ -26,6 +27,23 @@ type Memory interface {
 func Unvouched(err error) bool {
 	refused, ok := errors.AsType[*migrations.CopyError](err)
 	return ok && refused.Passes()
+}
+
+// MayBeCopy says why workers refuse the database until a person has said what it is, and what to type; "" where they do not. In one that
+// may be a copy, the workers that it lists are at work elsewhere, if at all. For all.
+func (s *Store) MayBeCopy(ctx context.Context) (why string, err error) {
+	var i *migrations.Installation
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		i, err = migrations.ReadInstallation(ctx, conn)
+		return err
+	})
+	if err != nil {
+		return "", said("ask which installation this is", err)
+	}
+	if refused := i.Judge(false); refused != nil {
+		why = refused.Error()
+	}
+	return why, nil
 }
 
 // recollection is the memory of a process.

@@ -140,6 +140,34 @@ func TestWorkers_ShowWhoWorks(t *testing.T) {
 	wantTexts(t, b.page(t, "/workers/none", http.StatusNotFound), "There is no worker none.")
 }
 
+// A worker that gives no sign of life is quiet in the list and on its page, which says what becomes of its runs. In a database that may be a
+// copy it says that instead: to start a worker is refused there.
+func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "", Options{})
+	id := b.atWork(t, "w1", nil, b.enqueue(t, queue.Request{}))
+	b.atWork(t, "w2", nil)
+	b.exec(t, `UPDATE oarlock.workers SET ttl_ms = 300000, beat = 720, started_at = now() - interval '1 h'`)
+	path := "/workers/" + id.String()
+	if page := plainText(b.page(t, path, http.StatusOK)); strings.Contains(page, "sign of life") {
+		t.Errorf("it gives signs of life:\n%s", page)
+	}
+	b.exec(t, `UPDATE oarlock.workers SET beat_at = now() - interval '40 s', unfit = 'no room', unfit_since = now() WHERE worker_id = $1`, id)
+	b.server.glances.forget()
+	wantTexts(t, b.page(t, "/workers", http.StatusOK), "live, quiet ")
+	page := b.page(t, path, http.StatusOK)
+	wantTexts(t, page, "live, quiet ", "It has given no sign of life for ", "lease 5m00s: others take over its runs in ", "at the latest", "driven by w1, which gives no sign of life since 20")
+	if strings.Contains(page, "no room") {
+		t.Error("what it said last is shown as what is wrong now")
+	}
+	wantTexts(t, b.page(t, "/runs/1", http.StatusOK), "driven by w1, which gives no sign of life since 20", "others take it over by 20")
+	b.exec(t, `UPDATE oarlock.installation SET served_at = now(), database = 1`)
+	page = plainText(b.page(t, path, http.StatusOK))
+	if !strings.Contains(page, "this may be a copy of installation") || strings.Contains(page, "others take over") {
+		t.Errorf("it may be a copy:\n%s", page)
+	}
+}
+
 func TestWorker_IsDrainedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})

@@ -42,7 +42,7 @@ func workerRowOf(w *queue.WorkerInfo) workerRow {
 		Bar: draw.Progress([]draw.Part{{Count: min(w.Busy, w.Slots), Class: "b-active"}}, w.Slots),
 	}
 	switch {
-	case w.Silent(), w.Unfit != "", w.State == queue.WorkerLost:
+	case w.Silent(), w.Quiet == nil && w.Unfit != "", w.State == queue.WorkerLost:
 		row.Class = "failed"
 	case w.State == queue.WorkerGone:
 		row.Class = "canceled"
@@ -96,6 +96,7 @@ type workerData struct {
 	Held    []fleetRun  // that it drives, the oldest first
 	Rights  queue.Rights
 	Command string // that drains it
+	Note    string // where it is quiet: for how long, and what becomes of its runs
 }
 
 // queueLink names a queue, which need not exist: a worker may serve any name.
@@ -145,6 +146,15 @@ func (s *server) readWorker(ctx context.Context, worker string) (*workerData, er
 	}
 	if !data.AtWork() {
 		return data, nil
+	}
+	if data.Note = runview.QuietNote(found); data.Note != "" {
+		why, err := s.store.MayBeCopy(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			data.Note = "no sign of life for " + runview.Span(found.BeatAge) + ": " + why
+		}
 	}
 	runs, err := s.store.HeldRuns(ctx, found.ID, heldShown)
 	data.Held = fleetRunsOf(runs)

@@ -49,6 +49,7 @@ type WorkerJSON struct {
 	UnfitSince  *time.Time        `json:"unfit_since"`
 	BeatAgeMs   int64             `json:"beat_age_ms"`
 	Silent      bool              `json:"silent"` // no sign of life for longer than its lease
+	Quiet       bool              `json:"quiet"`  // none for longer than two renewals; one that is silent is quiet, too
 	Containment string            `json:"containment"`
 	Version     string            `json:"version"`
 	StartedAt   *time.Time        `json:"started_at"`
@@ -60,8 +61,9 @@ func NewWorkerJSON(w *queue.WorkerInfo) WorkerJSON {
 	j := WorkerJSON{
 		Name: w.Name, ID: w.ID.String(), Host: w.Host, PID: w.PID, State: string(w.State), Desired: string(w.Desired), Labels: w.Labels,
 		Queues: append([]string{}, w.Queues...), Offers: append([]string{}, w.Offers...), Slots: w.Slots, Busy: w.Busy, Waiting: w.Waiting,
-		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: TimeOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Containment: w.Containment,
-		Version: w.Version, StartedAt: TimeOrNull(w.StartedAt), EndedAt: TimeOrNull(w.EndedAt),
+		Runs: w.Runs, Unfit: w.Unfit, UnfitSince: TimeOrNull(w.UnfitSince), BeatAgeMs: w.BeatAge.Milliseconds(), Silent: w.Silent(), Quiet: w.Quiet != nil,
+		Containment: w.Containment,
+		Version:     w.Version, StartedAt: TimeOrNull(w.StartedAt), EndedAt: TimeOrNull(w.EndedAt),
 	}
 	if j.Labels == nil {
 		j.Labels = map[string]string{}

@@ -1,6 +1,10 @@
 package runview
 
-import "github.com/oarlock-dev/oarlock/queue"
+import (
+	"fmt"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
 
 // WorkerWord says what a worker does: its state, or that it was asked to drain, and what is wrong with it.
 func WorkerWord(w *queue.WorkerInfo) string {
@@ -11,8 +15,25 @@ func WorkerWord(w *queue.WorkerInfo) string {
 	switch {
 	case w.Silent():
 		return state + ", silent"
+	case w.Quiet != nil:
+		return state + ", quiet " + Span(w.BeatAge)
 	case w.Unfit != "":
 		return state + ", unfit"
 	}
 	return state
+}
+
+// QuietNote says for how long a worker has given no sign of life, and what becomes of its runs; "" for one that gives them.
+func QuietNote(w *queue.WorkerInfo) string {
+	if w.Quiet == nil {
+		return ""
+	}
+	note := fmt.Sprintf("no sign of life for %s, lease %s: ", Span(w.BeatAge), Span(w.TTL))
+	switch {
+	case !w.Quiet.HasWatcher:
+		return note + fmt.Sprintf("no other worker is there; start it again on its host, which takes its runs over at once, or another, which does after %s", Span(w.TTL))
+	case w.Quiet.TakeoverIn <= 0:
+		return note + "others are to take over its runs now"
+	}
+	return note + fmt.Sprintf("others take over its runs in %s at the latest", Span(w.Quiet.TakeoverIn))
 }

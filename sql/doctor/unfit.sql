@@ -6,4 +6,4 @@ SELECT (SELECT count(*) FROM oarlock.workers a WHERE a.state IN ('live', 'draini
        count(*) AS workers, coalesce((array_agg(w.name ORDER BY w.unfit_since))[1], '') AS first, coalesce((array_agg(w.unfit ORDER BY w.unfit_since))[1], '') AS why,
        coalesce(extract(epoch FROM clock_timestamp() - min(w.unfit_since)), 0)::float8 AS seconds
   FROM oarlock.workers w
- WHERE w.state IN ('live', 'draining') AND w.unfit <> ''
+ WHERE w.state IN ('live', 'draining') AND w.unfit <> '' AND oarlock.quiet_since(w) IS NULL -- what a quiet one said last is not what is wrong with it

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,10 +21,11 @@ func newWorkersCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "also those that stopped or were lost lately"}},
 		Description: manual{
 			about: `Lists workers at work; with --all also those that stopped, and those that were lost: found silent, their runs taken
-over by others. One that is silent gave no sign of life for longer than its lease, and no other worker has found it
-lost: a line below says what to do. SLOTS are those in use and all, WAITING is how many tasks wait for a slot, RUNS
-how many runs the worker holds. BEAT is the age of the last sign of life, by the database's clock. A worker that is
-unfit claims nothing, and a line below says why and since when. For readers (role oarlock_read).`,
+over by others. One that is quiet gave no sign of life for longer than two renewals; one that is silent, for longer
+than its lease. A line below says what becomes of its runs. SLOTS are those in use and all, WAITING is how many
+tasks wait for a slot, RUNS how many runs the worker holds. BEAT is the age of the last sign of life, by the
+database's clock. A worker that is unfit claims nothing, and a line below says why and since when. For readers (role
+oarlock_read).`,
 			examples: []string{
 				"oarlock workers",
 				"oarlock workers -o json | jq -r '.[] | select(.state == \"live\") | .name'",
@@ -72,14 +74,8 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 				lost++
 			}
 		}
-		for i := range listed {
-			w := &listed[i]
-			if w.Silent() {
-				e.remark("worker %s gave no sign of life for %s, lease %s: start a worker, which finds it lost and takes over its runs", runview.Printable(w.Name), runview.Span(w.BeatAge), runview.Span(w.TTL))
-			}
-			if w.Unfit != "" {
-				e.remark("worker %s claims nothing since %s: %s", runview.Printable(w.Name), runview.LocalTime(w.UnfitSince), runview.Printable(w.Unfit))
-			}
+		if err := e.remarkWorkers(ctx, store, listed); err != nil {
+			return err
 		}
 		if len(listed) == 0 {
 			e.remark("no worker is at work: start one with `oarlock worker`")
@@ -89,6 +85,30 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 		}
 		return e.say(e.workersAnswer(listed))
 	})
+}
+
+// remarkWorkers says what is wrong with workers at work. In a database that may be a copy those that are quiet are the original's: nothing
+// is to be done about them, but to say what the database is.
+func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []queue.WorkerInfo) error {
+	isCopy := false
+	if slices.ContainsFunc(listed, func(w queue.WorkerInfo) bool { return w.Quiet != nil }) {
+		why, err := store.MayBeCopy(ctx)
+		if err != nil {
+			return err
+		}
+		if isCopy = why != ""; isCopy {
+			e.remark("%s", why)
+		}
+	}
+	for i := range listed {
+		switch w := &listed[i]; {
+		case w.Quiet != nil && !isCopy:
+			e.remark("worker %s has given %s", runview.Printable(w.Name), runview.QuietNote(w))
+		case w.Quiet == nil && w.Unfit != "":
+			e.remark("worker %s claims nothing since %s: %s", runview.Printable(w.Name), runview.LocalTime(w.UnfitSince), runview.Printable(w.Unfit))
+		}
+	}
+	return nil
 }
 
 func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
@@ -126,7 +146,7 @@ func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 func (p painter) workerState(w *queue.WorkerInfo) string {
 	word := runview.WorkerWord(w)
 	switch {
-	case w.Silent(), w.Unfit != "", w.State == queue.WorkerLost:
+	case w.Silent(), w.Quiet == nil && w.Unfit != "", w.State == queue.WorkerLost:
 		return p.bad(word)
 	case w.State == queue.WorkerGone:
 		return p.dim(word)
@@ -141,7 +161,7 @@ func (p painter) beat(w *queue.WorkerInfo) string {
 	if !w.EndedAt.IsZero() {
 		return p.dim("–")
 	}
-	if w.TTL > 0 && w.BeatAge > w.TTL/2 {
+	if w.Quiet != nil {
 		return p.bad(runview.Span(w.BeatAge))
 	}
 	return runview.Span(w.BeatAge)

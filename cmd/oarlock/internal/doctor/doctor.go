@@ -73,7 +73,7 @@ var checks = []namedCheck{
 	{"room", (*examination).room, "the disk has room: it writes a megabyte and rolls it back"},
 	{"housekeeping", (*examination).housekeeping, "autovacuum is on, and no setting ends idle sessions"},
 	{"retention", (*examination).retention, "somebody prunes"},
-	{"workers", (*examination).workers, "no worker is unfit or silent"},
+	{"workers", (*examination).workers, "no worker is unfit, and none gives no sign of life"},
 	{"schedules", (*examination).schedules, "schedules fire, and time zones here and there agree"},
 	{"future_runs", (*examination).futureRuns, "no run is due in a future that a wrong clock made"},
 	{"invariants", (*examination).invariants, "rows agree with each other"},

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/migrations"
@@ -23,14 +24,14 @@ type unfit struct {
 	Seconds float64
 }
 
-// silent are workers that count as at work and gave no sign of life for longer than their lease. Another worker that is live finds them
-// lost within seconds.
+// silent is a worker that counts as at work and gives no sign of life. Once its lease is over, another worker that is live finds it lost
+// within seconds.
 type silent struct {
-	Workers int
-	First   string // name of the one that has been silent for longest
-	Runs    int    // that they hold
-	Seconds float64
-	Lease   float64 // of the first
+	Name     string
+	Seconds  float64
+	Lease    float64
+	Runs     int      // that it holds
+	Takeover *float64 // seconds until others have taken them over, at the latest; nil: no other worker is there
 }
 
 // workers asks whether workers at work claim runs, and are there.
@@ -40,18 +41,25 @@ func (x *examination) workers(ctx context.Context) Check {
 	if err == nil {
 		found, err = one[unfit](ctx, x.conn, unfitSQL)
 	}
-	var lost silent
+	var quiet []silent
 	if err == nil {
-		lost, err = one[silent](ctx, x.conn, silentSQL)
+		quiet, err = all[silent](ctx, x.conn, silentSQL)
 	}
 	if c := unseen(err); c != nil {
 		return *c
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return skip("%s", Explain(err))
-	case lost.Workers > 0 && (lost.Runs > 0 || found.Workers == 0):
-		return lost.check()
+	}
+	lost, runsOfLost := overdue(quiet)
+	holders := slices.DeleteFunc(slices.Clone(quiet), func(s silent) bool { return s.Runs == 0 })
+	switch {
+	case len(lost) > 0 && (runsOfLost > 0 || found.Workers == 0):
+		return x.inPlace(ctx, checkLost(lost, runsOfLost))
+	case len(holders) > 0 && found.Workers == 0:
+		return x.inPlace(ctx, checkQuiet(holders))
+	case len(quiet) > 0 && len(quiet) == found.AtWork && found.IsDue:
+		return x.inPlace(ctx, warn("no worker at work gives a sign of life, and runs are due").withHint("start one with `oarlock worker`"))
 	case found.AtWork == 0 && found.IsDue:
 		return warn("no worker is at work, and runs are due").withHint("start one with `oarlock worker`")
 	case found.AtWork == 0:
@@ -63,15 +71,51 @@ func (x *examination) workers(ctx context.Context) Check {
 		withHint("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
 }
 
-// check fails where runs wait for the worker.
-func (s silent) check() Check {
-	judge := warn
-	if s.Runs > 0 {
+// overdue are those whose lease is over, and how many runs they hold.
+func overdue(quiet []silent) (lost []silent, runs int) {
+	for _, s := range quiet {
+		if s.Seconds > s.Lease {
+			lost, runs = append(lost, s), runs+s.Runs
+		}
+	}
+	return lost, runs
+}
+
+// checkLost fails where runs wait for the workers.
+func checkLost(lost []silent, runs int) Check {
+	judge, first := warn, lost[0]
+	if runs > 0 {
 		judge = fail
 	}
-	return judge("%d of the workers at work gave no sign of life for longer than their lease, %s for %s (lease %s); runs that they hold: %d",
-		s.Workers, s.First, round(seconds(s.Seconds)), round(seconds(s.Lease)), s.Runs).
-		withHint("start a worker: it finds them lost, and their runs go on; then see whether their hosts and processes are there")
+	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s for %s (lease %s); runs that they hold: %d",
+		len(lost), first.Name, round(seconds(first.Seconds)), round(seconds(first.Lease)), runs)
+	if first.Takeover != nil {
+		return c.withHint("others are to find them lost now, and their runs go on; see whether their hosts and processes are there")
+	}
+	return c.withHint("start a worker: it finds them lost, and their runs go on; then see whether their hosts and processes are there")
+}
+
+// checkQuiet says what becomes of runs whose workers give no sign of life, in time to do something before their lease is over.
+func checkQuiet(holders []silent) Check {
+	first, runs := holders[0], 0
+	for _, s := range holders {
+		runs += s.Runs
+	}
+	c := warn("%d of the workers at work give no sign of life, %s for %s (lease %s); runs that they hold: %d",
+		len(holders), first.Name, round(seconds(first.Seconds)), round(seconds(first.Lease)), runs)
+	if first.Takeover == nil {
+		return c.withHint("no other worker is there to take them over: start %s again on its host, or another", first.Name)
+	}
+	return c.withHint("others take over the runs of %s in %s at the latest; one that starts again on its host does so at once", first.Name, round(seconds(*first.Takeover)))
+}
+
+// inPlace hints at nothing about workers where the database may be a copy: they are the original's, and to start one is refused.
+func (x *examination) inPlace(ctx context.Context, c Check) Check {
+	i, err := migrations.ReadInstallation(ctx, x.conn)
+	if err == nil && i.Judge(false) != nil {
+		return c.withHint("say first what this database is: see installation")
+	}
+	return c
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

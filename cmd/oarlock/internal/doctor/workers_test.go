@@ -1,10 +1,14 @@
 package doctor
 
 import (
+	"context"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
@@ -55,6 +59,60 @@ func TestWorkers_ThatAreSilentForLongerThanTheirLeaseAreNamed(t *testing.T) {
 		wantCheck(t, got, Warn, "1 of the workers at work gave no sign of life for longer than their lease, w1 for ")
 		wantCheck(t, got, Warn, "runs that they hold: 0")
 		return
+	}
+}
+
+// Long before the lease of a worker is over doctor warns of the runs that it drives, and says what becomes of them.
+func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
+	t.Parallel()
+	db, store := newStore(t)
+	const source = "name: etl\nsteps: [{id: a, action: noop}]\n"
+	spec, err := dagspec.Parse("etl.yaml", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.PutDAG(t.Context(), spec, source, "etl.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Enqueue(t.Context(), queue.Request{DAG: "etl"}); err != nil {
+		t.Fatal(err)
+	}
+	scenes, err := os.ReadFile("testdata/quiet_worker.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	const late = "gave no sign of life for longer than their lease, w1 for "
+	wanted := []struct {
+		status      Status
+		words, hint string
+	}{
+		{Fail, "1 of the workers at work claim nothing", "mend that"},
+		{Warn, "no worker at work gives a sign of life, and runs are due", "`oarlock worker`"},
+		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there to take them over: start w1 again on its host, or another"},
+		{Warn, "(lease 5m0s); runs that they hold: 1", "others take over the runs of w1 in "},
+		{Fail, "1 of the workers at work " + late, "others are to find them lost now"},
+		{Fail, "2 of the workers at work " + late, "start a worker"},
+		{Fail, "2 of the workers at work " + late, "say first what this database is"},
+		{OK, "no worker at work is unfit", ""},
+	}
+	steps := strings.Split(string(scenes), "\n\n")
+	if len(steps) != len(wanted) {
+		t.Fatalf("%d scenes, want %d", len(steps), len(wanted))
+	}
+	for i, want := range wanted {
+		if _, err := conn.Exec(t.Context(), steps[i]); err != nil {
+			t.Fatalf("%s: %v", steps[i], err)
+		}
+		got := begin(t, db.URL).workers(t.Context())
+		wantCheck(t, got, want.status, want.words)
+		if !strings.Contains(got.Hint, want.hint) {
+			t.Errorf("hint %q, want %q in it", got.Hint, want.hint)
+		}
 	}
 }
 

@@ -1,0 +1,36 @@
+package runview
+
+import (
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		info       queue.WorkerInfo
+		word, note string
+	}{
+		"it gives signs of life": {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 4 * time.Second}, "live", ""},
+		"it is unfit":            {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, Unfit: "no room"}, "live, unfit", ""},
+		"another watches it": {
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Unfit: "no room", Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: others take over its runs in 4m23s at the latest",
+		},
+		"none watches it": {
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerDraining, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{}},
+			"asked to drain, quiet 40s", "no sign of life for 40s, lease 5m00s: no other worker is there; start it again on its host, which takes its runs over at once, or another, which does after 5m00s",
+		},
+		"its lease is over": {
+			queue.WorkerInfo{State: queue.WorkerDraining, BeatAge: 6 * time.Minute, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: -57 * time.Second}},
+			"draining, silent", "no sign of life for 6m00s, lease 5m00s: others are to take over its runs now",
+		},
+	} {
+		c.info.TTL = 5 * time.Minute
+		if word, note := WorkerWord(&c.info), QuietNote(&c.info); word != c.word || note != c.note {
+			t.Errorf("%s: %q, want %q; %q, want %q", name, word, c.word, note, c.note)
+		}
+	}
+}
