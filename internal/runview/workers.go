@@ -30,6 +30,10 @@ func QuietNote(w *queue.WorkerInfo) string {
 	}
 	note := fmt.Sprintf("no sign of life for %s, lease %s: ", Span(w.BeatAge), Span(w.TTL))
 	switch {
+	case w.Runs == 0 && !w.Quiet.HasWatcher:
+		return note + "it drives no run, and no other worker is there: start one"
+	case w.Runs == 0:
+		return note + "it drives no run"
 	case !w.Quiet.HasWatcher:
 		return note + fmt.Sprintf("no other worker is there; start it again on its host, which takes its runs over at once, or another, which does after %s", Span(w.TTL))
 	case w.Quiet.TakeoverIn <= 0:

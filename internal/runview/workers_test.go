@@ -16,15 +16,23 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 		"it gives signs of life": {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 4 * time.Second}, "live", ""},
 		"it is unfit":            {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, Unfit: "no room"}, "live, unfit", ""},
 		"another watches it": {
-			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Unfit: "no room", Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Runs: 2, Unfit: "no room", Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
 			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: others take over its runs in 4m23s at the latest",
 		},
 		"none watches it": {
-			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerDraining, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{}},
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerDraining, BeatAge: 40 * time.Second, Runs: 1, Quiet: &queue.Quiet{}},
 			"asked to drain, quiet 40s", "no sign of life for 40s, lease 5m00s: no other worker is there; start it again on its host, which takes its runs over at once, or another, which does after 5m00s",
 		},
+		"nothing is to be taken over": {
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: it drives no run",
+		},
+		"nothing is to be taken over, and nobody is there": {
+			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Quiet: &queue.Quiet{}},
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: it drives no run, and no other worker is there: start one",
+		},
 		"its lease is over": {
-			queue.WorkerInfo{State: queue.WorkerDraining, BeatAge: 6 * time.Minute, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: -57 * time.Second}},
+			queue.WorkerInfo{State: queue.WorkerDraining, BeatAge: 6 * time.Minute, Runs: 1, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: -57 * time.Second}},
 			"draining, silent", "no sign of life for 6m00s, lease 5m00s: others are to take over its runs now",
 		},
 	} {
