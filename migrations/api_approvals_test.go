@@ -73,9 +73,9 @@ func TestWaitingApprovals_ShowToEachWhatItMaySeeAndDecide(t *testing.T) {
 	}
 }
 
-// An approver sees of a run whose approval waits for it how far it is, and not what went into it, came out of it or happened in it. When
-// nothing waits for it any more it sees what it asked, and nothing of the run.
-func TestApprover_SeesARunWhileItMayDecide(t *testing.T) {
+// An approver sees of a run whose approval waits for it, or waited, how far it is and what became of that approval, and not what went into
+// the run, came out of it or happened in it. Of a run in which no approval has waited for it, it sees nothing.
+func TestApprover_SeesARunInWhichItHasASay(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	ana, app, boss := b.user(t, "ana", "oarlock_submit"), b.user(t, "app", "oarlock_approve"), b.user(t, "boss", "oarlock_submit")
@@ -120,14 +120,88 @@ func TestApprover_SeesARunWhileItMayDecide(t *testing.T) {
 	wantCode(t, app, "OA007", "SELECT oarlock.approve($1, 'ok')", other)
 	wantCode(t, app, "OA007", "SELECT oarlock.approve($1, 'any')", other)
 	control := get[int64](t, app, `SELECT id FROM oarlock.approve($1, 'any', outputs => '{"why": "x"}')`, run)
-	must(t, b.conn, "DELETE FROM oarlock.approvals_open WHERE run_id = $1", run)
-	if text := shown(app); text != "" {
+	b.approved(t, run, 0, "approved by app")
+	if text := shown(app); !strings.Contains(text, `"approved by app"`) || strings.Contains(text, "secret") {
 		t.Errorf("after the decision, an approver is shown %s", text)
+	}
+	if text := shown(boss); text != "" {
+		t.Errorf("who decides a step that has not waited is shown %s", text)
 	}
 	if verb := get[string](t, app, "SELECT verb FROM oarlock.control_status($1)", control); verb != "approve" {
 		t.Errorf("it asked to %s", verb)
 	}
 	wantCode(t, app, "OA007", "SELECT oarlock.reject($1, 'any')", run)
+}
+
+// approved does what a flush does with an approval that was decided.
+func (b bundle) approved(t *testing.T, run int64, step int, reason string) {
+	t.Helper()
+	must(t, b.conn, "DELETE FROM oarlock.approvals_open WHERE run_id = $1 AND step = $2", run, step)
+	must(t, b.conn, `UPDATE oarlock.tasks SET state = 'succeeded', reason = $3, finished_at = now() WHERE run_id = $1 AND step = $2`, run, step, reason)
+}
+
+// After the decision, those see the run who might have made it, and those who made it; a decision that was refused shows nothing.
+func TestApprover_SeesARunAfterTheDecision(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, boss, deputy := b.user(t, "ana", "oarlock_submit"), b.user(t, "boss", "oarlock_approve"), b.user(t, "dep", "oarlock_submit")
+	app, eve, reader := b.user(t, "app", "oarlock_approve"), b.user(t, "eve", "oarlock_submit"), b.user(t, "rea", "oarlock_read")
+	login := func(conn *pgx.Conn) string { return get[string](t, conn, "SELECT session_user::text") }
+	b.put(t, fmt.Sprintf(`{"name": "pay", "steps": [{"id": "go", "run": "x"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q, %q]}}]}`, login(boss), login(deputy)))
+	run, early := get[int64](t, ana, "SELECT oarlock.enqueue('pay')"), get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
+	b.claim(t, run)
+	b.waits(t, run, 1, "ok?", []string{login(boss), login(deputy)})
+	must(t, boss, `SELECT oarlock.approve($1, 'ok', outputs => '{"why": "x"}')`, run)
+	b.approved(t, run, 1, "approved by boss")
+	sees := func(conn *pgx.Conn, run int64) string {
+		return get[string](t, conn, `SELECT concat_ws(' ', (SELECT count(*) FROM oarlock.run_status($1)),
+			(SELECT reason FROM oarlock.task_status($1) WHERE step = 'ok'), (SELECT count(*) FROM oarlock.waiting_approvals()))`, run)
+	}
+	for _, c := range []struct {
+		who  string
+		conn *pgx.Conn
+		want string
+	}{
+		{"submitter", ana, "1 approved by boss 0"},
+		{"approver that decided", boss, "1 approved by boss 0"},
+		{"approver that might have", deputy, "1 approved by boss 0"},
+		{"approver of others", app, "0 0"},
+		{"other submitter", eve, "0 0"},
+		{"reader", reader, "1 approved by boss 0"},
+	} {
+		if got := sees(c.conn, run); got != c.want {
+			t.Errorf("%s: %q, not %q", c.who, got, c.want)
+		}
+	}
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, reason, finished_at)
+		VALUES ($1, 1, 'canceled', 0, 1, 1, 1, 'canceled by ana', now())`, early)
+	must(t, boss, `SELECT oarlock.approve($1, 'ok')`, early)
+	must(t, b.conn, "UPDATE oarlock.controls SET decided_at = now(), outcome = 'refused' WHERE run_id = $1", early)
+	if got := sees(boss, early); got != "0 0" {
+		t.Errorf("of a run that never asked it, an approver sees %q", got)
+	}
+}
+
+// What a replacement asked is not kept, so of an approval that replaced a step, its decision shows the run.
+func TestApprover_SeesARunWhoseReplacementItDecided(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana, boss, app := b.user(t, "ana", "oarlock_submit"), b.user(t, "boss", "oarlock_approve"), b.user(t, "app", "oarlock_approve")
+	b.put(t, `{"name": "pay", "steps": [{"id": "go", "run": "x", "on_error": [{"with": [{"action": "approval"}]}]}]}`)
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
+	b.claim(t, run)
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, alt, state, attempt, generation, epoch, seq, started_at, attempt_at)
+		VALUES ($1, 0, 1, 'waiting', 1, 1, 1, 1, now(), now())`, run)
+	must(t, b.conn, "INSERT INTO oarlock.approvals_open VALUES ($1, 0, '', 1, 'ok?', '[]', NULL, now())", run)
+	must(t, boss, "SELECT oarlock.approve($1, 'go~1')", run)
+	must(t, b.conn, "DELETE FROM oarlock.approvals_open")
+	must(t, b.conn, "UPDATE oarlock.tasks SET state = 'succeeded', finished_at = now()")
+	must(t, b.conn, "UPDATE oarlock.controls SET decided_at = now(), outcome = 'applied'")
+	for conn, want := range map[*pgx.Conn]int{ana: 1, boss: 1, app: 0} {
+		if n := get[int](t, conn, "SELECT count(*) FROM oarlock.run_status($1)", run); n != want {
+			t.Errorf("%s sees %d runs", get[string](t, conn, "SELECT session_user::text"), n)
+		}
+	}
 }
 
 // Who may read the rows, and who may change them.

@@ -5,17 +5,14 @@ ALTER TABLE oarlock.runs ADD COLUMN next_note text NOT NULL DEFAULT '';
 CREATE OR REPLACE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (r.submitted_by = session_user OR oarlock.sees_all());
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND oarlock.sees_run_of(r.submitted_by);
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION oarlock.shown_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-    SELECT * FROM oarlock.runs r
-     WHERE r.run_id = run
-       AND (r.submitted_by = session_user OR oarlock.sees_all()
-            OR EXISTS (SELECT FROM oarlock.approvals_open a WHERE a.run_id = r.run_id AND oarlock.may_decide(a.approvers, r.submitted_by)));
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (oarlock.sees_run_of(r.submitted_by) OR oarlock.has_say_in(r));
 END;
 -- +goose StatementEnd
 ALTER TABLE oarlock.tasks ADD COLUMN next_cost bigint;

@@ -87,6 +87,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_read');
 COMMENT ON FUNCTION oarlock.sees_all() IS 'Internal: whether the session user sees every run, not only its own.';
 
+-- Whether the session user sees a run whole, by its submitter. Lists ask sees_all once for all of their rows instead.
+CREATE FUNCTION oarlock.sees_run_of(submitted_by text) RETURNS bool
+LANGUAGE sql STABLE
+RETURN submitted_by = session_user OR oarlock.sees_all();
+
 -- Checks ----------------------------------------------------------------------------------------------------------
 
 -- What is wrong with a param that was given, or null. Minimum, enum and so on are what the DAG file says; a pattern is
@@ -906,6 +911,7 @@ DROP FUNCTION oarlock.check_labels(text, jsonb);
 DROP FUNCTION oarlock.params_path(jsonb);
 DROP FUNCTION oarlock.check_params(jsonb, jsonb, text);
 DROP FUNCTION oarlock.param_problem(jsonb, jsonb);
+DROP FUNCTION oarlock.sees_run_of(text);
 DROP FUNCTION oarlock.sees_all();
 DROP FUNCTION oarlock.operates();
 DROP FUNCTION oarlock.role_is_one_of(text, text[]);

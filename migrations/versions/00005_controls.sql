@@ -702,7 +702,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT (a).* FROM (SELECT oarlock.answer_of(c) AS a FROM oarlock.controls c
       JOIN oarlock.runs r USING (run_id)
-     WHERE c.control_id = control AND (r.submitted_by = session_user OR oarlock.is_mine(c.by) OR oarlock.sees_all()) OFFSET 0) answered;
+     WHERE c.control_id = control AND (oarlock.is_mine(c.by) OR oarlock.sees_run_of(r.submitted_by)) OFFSET 0) answered;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin

@@ -155,7 +155,7 @@ RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN oarlock.why_quiet(w)
 CREATE FUNCTION oarlock.visible_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (r.submitted_by = session_user OR oarlock.sees_all());
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND oarlock.sees_run_of(r.submitted_by);
 END;
 -- +goose StatementEnd
 
@@ -165,16 +165,36 @@ CREATE FUNCTION oarlock.may_decide(approvers text[], submitted_by text) RETURNS 
 LANGUAGE sql STABLE
 RETURN CASE WHEN approvers IS NULL THEN submitted_by = session_user OR oarlock.is_one_of('oarlock_admin', 'oarlock_worker', 'oarlock_approve') ELSE oarlock.is_among(approvers) END;
 
--- One run, if the session user may see it, or may decide an approval that waits in it. To the latter, status shows neither what went into
--- the run nor what came out of its tasks.
+-- Whether the session user had a say in a task: its step is an approval that the user may decide, and the task has waited, since an attempt
+-- begins when an approval begins to wait. What a replacement asks, and whom, is known only while it waits.
+CREATE FUNCTION oarlock.had_say(t oarlock.tasks, body jsonb, submitted_by text) RETURNS bool
+LANGUAGE sql STABLE
+RETURN body ->> 'action' = 'approval' AND (t).alt = 0 AND (t).attempt > 0 AND (t).state <> 'waiting'
+   AND oarlock.may_decide(oarlock.approvers_of(body), submitted_by);
+
+-- Whether the session user has a say in a run, or had: it may decide an approval that waits there or did, or it decided one. A function of its
+-- own, since as a part of each query about a run it would be planned for all those who see the run anyhow.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.has_say_in(r oarlock.runs) RETURNS bool
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM oarlock.approvals_open a WHERE a.run_id = r.run_id AND oarlock.may_decide(a.approvers, r.submitted_by))
+        OR EXISTS (SELECT FROM oarlock.controls c
+                    WHERE c.run_id = r.run_id AND c.verb IN ('approve', 'reject') AND c.outcome = 'applied' AND oarlock.is_mine(c.by))
+        OR EXISTS (SELECT FROM oarlock.dag_versions v
+                    CROSS JOIN LATERAL oarlock.steps_of(v.spec) s
+                     JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
+                    WHERE v.dag_id = r.dag_id AND v.version = r.version AND oarlock.had_say(t, s.body, r.submitted_by));
+END $$;
+-- +goose StatementEnd
+
+-- One run, if the session user may see it, or has or had a say in it. To the latter, status shows neither what went into the run nor what
+-- came out of its tasks.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.shown_run(run bigint) RETURNS SETOF oarlock.runs
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
-    SELECT * FROM oarlock.runs r
-     WHERE r.run_id = run
-       AND (r.submitted_by = session_user OR oarlock.sees_all()
-            OR EXISTS (SELECT FROM oarlock.approvals_open a WHERE a.run_id = r.run_id AND oarlock.may_decide(a.approvers, r.submitted_by)));
+    SELECT * FROM oarlock.runs r WHERE r.run_id = run AND (oarlock.sees_run_of(r.submitted_by) OR oarlock.has_say_in(r));
 END;
 -- +goose StatementEnd
 
@@ -194,14 +214,14 @@ BEGIN ATOMIC
            r.parent_run, r.root_id, r.retry_of, r.counts, r.run_at, r.logical_at, r.created_at, r.started_at, r.finished_at, r.schedule,
            r.previous_at, r.actor
       FROM oarlock.shown_run(run) r
-     CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
+     CROSS JOIN LATERAL (SELECT oarlock.sees_run_of(r.submitted_by) AS sees OFFSET 0) whole
       JOIN oarlock.dags d USING (dag_id)
       JOIN oarlock.lanes l USING (lane_id)
       LEFT JOIN oarlock.workers w USING (worker_id);
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, whoever submitted it, it shows all but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
+COMMENT ON FUNCTION oarlock.run_status IS $$One run as it is now; no row if there is none, or it is not yours. Of a run in which an approval waits for you, or waited, whoever submitted it, it shows all but `params`, `labels`, `run_key` and `reason`. `reason` says what it waits for, or why it ended so. `state` is `scheduled`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed` or `canceled`. `uid` is the run's for good, and no other run's in any installation; `id` is for people, and may be given again after a restore.
 
 ```sql
 SELECT state, reason FROM oarlock.run_status(41);
@@ -232,12 +252,12 @@ BEGIN ATOMIC
                                   'may_decide', mine.may_decide, 'since', a.since, 'deadline', t.deadline) END, r.uid,
            CASE WHEN t.item = '' AND t.alt = 0 AND s.kind = 'foreach' THEN jsonb_array_length(node.items) END
       FROM oarlock.shown_run(run) r
-     CROSS JOIN LATERAL (SELECT r.submitted_by = session_user OR oarlock.sees_all() AS sees OFFSET 0) whole
+     CROSS JOIN LATERAL (SELECT oarlock.sees_run_of(r.submitted_by) AS sees OFFSET 0) whole
       JOIN oarlock.dag_versions v USING (dag_id, version)
      CROSS JOIN oarlock.steps_of(v.spec) s
       LEFT JOIN oarlock.tasks t ON t.run_id = r.run_id AND t.step = s.step
       LEFT JOIN oarlock.approvals_open a ON a.run_id = t.run_id AND a.step = t.step AND a.item = t.item AND a.alt = t.alt
-     CROSS JOIN LATERAL (SELECT d.may_decide, whole.sees OR d.may_decide AS sees
+     CROSS JOIN LATERAL (SELECT d.may_decide, whole.sees OR d.may_decide OR coalesce(oarlock.had_say(t, s.body, r.submitted_by), false) AS sees
                            FROM (SELECT a.run_id IS NOT NULL AND oarlock.may_decide(a.approvers, r.submitted_by) AS may_decide OFFSET 0) d) mine
       LEFT JOIN grew node ON node.step = t.step AND node.item = '' AND t.item = ''
       LEFT JOIN grew item ON item.step = t.step AND item.item = '' AND t.item <> ''
@@ -251,7 +271,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, there are the states of steps and that approval, and no outputs, reasons and items. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);
@@ -273,7 +293,7 @@ BEGIN ATOMIC
       JOIN oarlock.dag_versions v USING (dag_id, version)
       JOIN LATERAL oarlock.steps_of(v.spec) s ON s.step = a.step
       JOIN oarlock.tasks t ON t.run_id = a.run_id AND t.step = a.step AND t.item = a.item AND t.alt = a.alt
-     WHERE mine.may_decide OR r.submitted_by = session_user OR oarlock.sees_all()
+     WHERE mine.may_decide OR oarlock.sees_run_of(r.submitted_by)
      ORDER BY a.since, a.run_id, a.step, a.item, a.alt;
 END;
 -- +goose StatementEnd
@@ -386,6 +406,8 @@ DROP FUNCTION oarlock.waiting_approvals();
 DROP FUNCTION oarlock.task_status(bigint);
 DROP FUNCTION oarlock.run_status(bigint);
 DROP FUNCTION oarlock.shown_run(bigint);
+DROP FUNCTION oarlock.has_say_in(oarlock.runs);
+DROP FUNCTION oarlock.had_say(oarlock.tasks, jsonb, text);
 DROP FUNCTION oarlock.may_decide(text[], text);
 DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);

@@ -132,7 +132,7 @@ BEGIN
       FROM (SELECT oarlock.answer_of(c) AS answer, CASE c.verb WHEN 'child_ended' THEN c.args - 'outputs' ELSE c.args END AS args
               FROM oarlock.controls c
               JOIN oarlock.runs r USING (run_id)
-             WHERE c.run_id = control_list.run AND (r.submitted_by = session_user OR oarlock.is_mine(c.by) OR oarlock.sees_all())
+             WHERE c.run_id = control_list.run AND (oarlock.is_mine(c.by) OR oarlock.sees_run_of(r.submitted_by))
              ORDER BY c.control_id DESC LIMIT 1000) newest
      ORDER BY (newest.answer).id;
 END $$;
