@@ -1,12 +1,14 @@
 package migrations_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // waits does what a flush does with an approval that begins to wait.
@@ -201,6 +203,41 @@ func TestApprover_SeesARunWhoseReplacementItDecided(t *testing.T) {
 		if n := get[int](t, conn, "SELECT count(*) FROM oarlock.run_status($1)", run); n != want {
 			t.Errorf("%s sees %d runs", get[string](t, conn, "SELECT session_user::text"), n)
 		}
+	}
+}
+
+// A mark is no way around what an approval asks for: steps behind it read it. As skipped or failed it has no outputs.
+func TestMark_GivesAnApprovalItsInputs(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	ana := b.user(t, "ana", "oarlock_submit")
+	b.put(t, `{"name": "pay", "steps": [{"id": "early", "action": "approval", "with": {"inputs": ["why", "note"], "required": ["why"]}},
+		{"id": "go", "run": "x", "on_error": [{"with": [{"action": "approval"}]}]},
+		{"id": "each", "foreach": {"items": ["a"]}, "action": "approval", "with": {"inputs": ["why"], "required": ["why"]}}]}`)
+	run := get[int64](t, ana, "SELECT oarlock.enqueue('pay')")
+	b.claim(t, run)
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, alt, state, attempt, generation, epoch, seq, started_at, attempt_at)
+		VALUES ($1, 1, 1, 'waiting', 1, 1, 1, 1, now(), now())`, run)
+	must(t, b.conn, `INSERT INTO oarlock.approvals_open VALUES ($1, 1, '', 1, 'ok?', '[{"name": "why", "required": true}]', NULL, now())`, run)
+	for _, c := range []struct{ code, args string }{
+		{"OA013", "'early', 'succeeded'"},
+		{"OA013", `'early', 'succeeded', outputs => '{"note": "x"}'`},
+		{"OA013", `'early', 'succeeded', outputs => '{"why": "x", "whom": "y"}'`},
+		{"", `'early', 'succeeded', outputs => '{"why": 7}'`},
+		{"", "'early', 'failed'"},
+		{"", "'early', 'skipped'"},
+		{"OA013", "'go~1', 'succeeded'"},
+		{"", `'go~1', 'succeeded', outputs => '{"why": "x"}'`},
+		{"", "'go~2', 'succeeded'"}, // it is not known what this asks for
+		{"OA013", "'each', 'succeeded', 'a'"},
+		{"", "'each', 'succeeded'"}, // the list of all items asks for nothing
+	} {
+		wantCode(t, ana, c.code, fmt.Sprintf("SELECT oarlock.mark($1, %s)", c.args), run)
+	}
+	_, err := ana.Exec(t.Context(), "SELECT oarlock.mark($1, 'each', 'succeeded', 'a')", run)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Hint != fmt.Sprintf("it asks for why: give it with the mark (--value why=…), or approve: oarlock approve %d each/a -i why=…", run) {
+		t.Errorf("it is refused with %v", err)
 	}
 }
 

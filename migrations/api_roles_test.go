@@ -265,24 +265,24 @@ func TestApprove_OfAReplacementIsForThoseItNames(t *testing.T) {
 	run := get[int64](t, ana, "SELECT oarlock.enqueue('ship')")
 	b.claim(t, run)
 	for call, want := range map[string]struct{ ana, bob, cem string }{
-		"mark($1, 'ship', 'succeeded')":    {"OA008", "OA007", "OA007"}, // would keep the approval from being asked
-		"approve($1, 'ship')":              {"", "OA007", "OA007"},
-		"cancel($1, 'ship')":               {"", "OA007", "OA007"},
-		"mark($1, 'ship~1', 'succeeded')":  {"OA008", "", "OA007"},
-		"approve($1, 'ship~1')":            {"OA008", "", "OA007"},
-		"mark($1, 'both~1', 'succeeded')":  {"OA008", "OA007", "OA007"},
-		"reject($1, 'both~2')":             {"OA008", "", "OA007"},
-		"approve($1, 'deep~2')":            {"OA008", "", "OA007"},
-		"mark($1, 'deep', 'failed')":       {"OA008", "OA007", "OA007"},
-		"mark($1, 'ok', 'succeeded')":      {"OA008", "OA007", ""},
-		"reject($1, 'ok')":                 {"OA008", "OA007", ""},
-		"approve($1, 'ok')":                {"OA008", "OA007", "OA013"},
-		"approve($1, 'ok~0')":              {"OA008", "OA007", "OA013"},
-		"mark($1, 'ok~00', 'failed')":      {"OA008", "OA007", ""},
-		"approve($1, 'ok~1')":              {"OA008", "", "OA007"},
-		"approve($1, 'ok~01')":             {"OA008", "", "OA007"},
-		"approve($1, 'again~1')":           {"OA008", "OA007", ""},
-		"mark($1, 'again~1', 'succeeded')": {"OA008", "OA007", ""},
+		"mark($1, 'ship', 'succeeded')":                              {"OA008", "OA007", "OA007"}, // would keep the approval from being asked
+		"approve($1, 'ship')":                                        {"", "OA007", "OA007"},
+		"cancel($1, 'ship')":                                         {"", "OA007", "OA007"},
+		"mark($1, 'ship~1', 'succeeded')":                            {"OA008", "", "OA007"},
+		"approve($1, 'ship~1')":                                      {"OA008", "", "OA007"},
+		"mark($1, 'both~1', 'succeeded')":                            {"OA008", "OA007", "OA007"},
+		"reject($1, 'both~2')":                                       {"OA008", "", "OA007"},
+		"approve($1, 'deep~2')":                                      {"OA008", "", "OA007"},
+		"mark($1, 'deep', 'failed')":                                 {"OA008", "OA007", "OA007"},
+		"mark($1, 'ok', 'succeeded', outputs => '{\"why\": \"x\"}')": {"OA008", "OA007", ""},
+		"reject($1, 'ok')":                                           {"OA008", "OA007", ""},
+		"approve($1, 'ok')":                                          {"OA008", "OA007", "OA013"},
+		"approve($1, 'ok~0')":                                        {"OA008", "OA007", "OA013"},
+		"mark($1, 'ok~00', 'failed')":                                {"OA008", "OA007", ""},
+		"approve($1, 'ok~1')":                                        {"OA008", "", "OA007"},
+		"approve($1, 'ok~01')":                                       {"OA008", "", "OA007"},
+		"approve($1, 'again~1')":                                     {"OA008", "OA007", ""},
+		"mark($1, 'again~1', 'succeeded')":                           {"OA008", "OA007", ""},
 	} {
 		wantCode(t, ana, want.ana, "SELECT oarlock."+call, run)
 		wantCode(t, bob, want.bob, "SELECT oarlock."+call, run)

@@ -220,9 +220,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What an approval asks for. A comment is always welcome. What a replacement asks for is known once it waits.
+-- What an approval asks for, also of a mark that has it succeed: steps behind it read its inputs. A comment is always welcome. What a
+-- replacement asks for is known once it waits.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.check_inputs(step text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS void
+CREATE FUNCTION oarlock.check_inputs(verb text, run bigint, step text, item text, body jsonb, waits oarlock.approvals_open, given jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     inputs   text[];
@@ -240,7 +241,9 @@ BEGIN
     missing := (SELECT min(n) FROM unnest(required) n WHERE coalesce(given ->> n, '') = '');
     unknown := (SELECT min(k) FROM jsonb_object_keys(given) k WHERE inputs <> '{}' AND k <> ALL (inputs || 'comment'::text));
     IF missing IS NOT NULL THEN
-        RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
+        RAISE EXCEPTION 'step % needs the input %', step, missing USING ERRCODE = 'OA013',
+            HINT = 'it asks for ' || array_to_string(inputs, ', ') || CASE WHEN verb = 'mark' THEN
+                format(': give it with the mark (--value %1$s=…), or approve: oarlock approve %2$s %3$s -i %1$s=…', missing, run, step || coalesce('/' || nullif(item, ''), '')) ELSE '' END;
     ELSIF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'step % asks for no input %', step, left(unknown, 100) USING ERRCODE = 'OA013', HINT = 'it asks for ' || array_to_string(inputs, ', ');
     END IF;
@@ -519,9 +522,10 @@ BEGIN
             HINT = (SELECT 'it has ' || left(string_agg(s.name, ', ' ORDER BY s.step), 500) FROM oarlock.dag_versions v, oarlock.steps_of(v.spec) s
                      WHERE v.dag_id = r.dag_id AND v.version = r.version);
     END IF;
-    IF verb = 'approve' THEN
-        PERFORM oarlock.check_inputs(step, body, waits, args -> 'outputs');
-    ELSIF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
+    IF verb = 'approve' OR verb = 'mark' AND args ->> 'as' = 'succeeded' AND (NOT body ? 'foreach' OR item <> '') THEN
+        PERFORM oarlock.check_inputs(verb, run, step, item, body, waits, args -> 'outputs');
+    END IF;
+    IF verb IN ('mark', 'retry') AND step IS NOT NULL AND jsonb_path_exists(spec, '$.**.approvers') THEN
         decides := array_remove(oarlock.decides_of(spec) || CASE WHEN approves THEN plain END, NULL);
         PERFORM oarlock.check_guard(spec, run, plain, decides);
         args := args || jsonb_build_object('decides', decides);
@@ -689,7 +693,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, who may so lead past it; others are refused (OA008).
+COMMENT ON FUNCTION oarlock.mark IS $$Settles a step by hand, `"as"` succeeded, failed or skipped, and gives it outputs. One that runs is killed first; one that has ended refuses. An approval that is marked succeeded needs the inputs that it requires, as `outputs`. An approval that names approvers, and what stands behind it before it is given, is marked by none but these approvers and members of `oarlock_admin` and `oarlock_worker`, who may so lead past it; others are refused (OA008).
 
 ```sql
 SELECT id FROM oarlock.mark(41, 'load', 'succeeded', outputs => '{"rows": "7"}');
@@ -735,7 +739,7 @@ DROP FUNCTION oarlock.refuse_open(bigint, text, text);
 DROP FUNCTION oarlock.tell_parent(oarlock.runs, text, text);
 DROP FUNCTION oarlock.rouse(oarlock.runs);
 DROP FUNCTION oarlock.lock_run(bigint, bool);
-DROP FUNCTION oarlock.check_inputs(text, jsonb, oarlock.approvals_open, jsonb);
+DROP FUNCTION oarlock.check_inputs(text, bigint, text, text, jsonb, oarlock.approvals_open, jsonb);
 DROP FUNCTION oarlock.check_version(bigint, int);
 DROP FUNCTION oarlock.check_guard(jsonb, bigint, text, text[]);
 DROP FUNCTION oarlock.guard_of(jsonb, bigint, text, text[]);

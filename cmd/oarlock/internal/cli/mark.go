@@ -29,7 +29,8 @@ func newMarkCommand(e *env) *cli.Command {
 		},
 		Description: manual{
 			about: `The run goes on as if the step had ended so. One that runs is killed first; one that has ended refuses. To mark an
-approval is to decide it. With several runs, there is one line for each, and the highest exit status counts.`,
+approval is to decide it: as succeeded it needs the inputs that it requires, as values. With several runs, there is one
+line for each, and the highest exit status counts.`,
 			examples: []string{
 				"oarlock mark 41 load --as succeeded --value path=/data/41 --value-json rows=7",
 				"oarlock mark 41 42 43 notify --as skipped",
