@@ -2,9 +2,7 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +18,7 @@ type approvalsData struct {
 	Rows    []approvalRow
 	More    bool
 	Command string
-	Acts    bool   // the login may decide those that have a command
-	Asked   string // what became of a decision about a run that the login may not see
+	Acts    bool // the login may decide those that have a command
 }
 
 // approvalRow is an approval that waits.
@@ -40,12 +37,6 @@ func (s *server) approvals(w http.ResponseWriter, r *http.Request) error {
 	data, err := s.readApprovals(r.Context(), r.URL.Query().Get("mine") != "")
 	if err != nil {
 		return err
-	}
-	if id, err := strconv.ParseInt(r.URL.Query().Get("asked"), 10, 64); err == nil {
-		if c, err := s.store.ControlStatus(r.Context(), id); err == nil {
-			word, rest := runview.Outcome(&c)
-			data.Asked = fmt.Sprintf("run %d, %s: %s %s%s", c.Run, runview.TaskName(c.Step, c.Item), c.Verb, word, rest)
-		}
 	}
 	return s.render(w, r, "approvals.html", page{Title: "Approvals", Nav: "approvals", Data: data, Live: "/live" + s.here(r)})
 }

@@ -95,6 +95,9 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p, err := s.readRun(r.Context(), q)
+	if errors.Is(err, errSeenInPart) {
+		return s.partOfRun(w, r, q)
+	}
 	if err != nil {
 		return err
 	}
@@ -242,6 +245,9 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 // readSteps reads what each page of a run begins with: the run, its steps in the order of the graph, and its DAG.
 func (s *server) readSteps(ctx context.Context, q runQuery) (*runPage, error) {
 	head, err := s.store.RunHead(ctx, q.ID)
+	if errors.Is(err, queue.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", errSeenInPart, err)
+	}
 	if err != nil {
 		return nil, err
 	}

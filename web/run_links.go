@@ -115,13 +115,14 @@ func (p *runPage) VersionLink() string {
 func (p *runPage) SteerLink(verb string) string { return runPath(p.Query.ID) + "/" + verb }
 
 // AskedText says what became of what somebody asked.
-func (p *runPage) AskedText() string {
-	c := p.Asked
+func (p *runPage) AskedText() string { return askedText(p.Asked, &p.Run.Run) }
+
+func askedText(c *queue.Control, run *queue.Run) string {
 	what := fmt.Sprintf("run %d", c.Run)
 	if c.Step != "" {
 		what = runview.TaskName(c.Step, c.Item)
 	}
-	if waits := runview.CancelWaits(c, &p.Run.Run); waits != "" {
+	if waits := runview.CancelWaits(c, run); waits != "" {
 		return what + ": " + waits
 	}
 	word, rest := runview.Outcome(c)

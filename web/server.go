@@ -146,6 +146,7 @@ func (s *server) routes() http.Handler {
 	handle("/live/runs", s.liveRuns)
 	handle("/live/approvals", s.liveApprovals)
 	handle("/live/runs/{run}", s.liveRun)
+	handle("/live/runs/{run}/part", s.livePart)
 	handle("/live/runs/{run}/steps/{step}", s.liveStep)
 	handle("/live/runs/{run}/steps/{step}/log", s.liveLogPage)
 	handle("/approvals", s.approvals)

@@ -32,7 +32,8 @@ var markable = []dagrun.State{dagrun.TaskSucceeded, dagrun.TaskSkipped, dagrun.T
 const (
 	maxNamed    = 12       // steps that a sentence names
 	inputPrefix = "input." // of the fields that answer an approval's inputs
-	seenField   = "seen"   // the number of the cancel that a form showed
+	commentName = "comment"
+	seenField   = "seen" // the number of the cancel that a form showed
 )
 
 // steerData is what the page shows that asks a run, or a task of it, for something.
@@ -75,6 +76,10 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 			return nil
 		}
 		data, err := s.readSteer(r.Context(), ask)
+		if errors.Is(err, errNoQuestion) { // the run's page says what became of it
+			s.redirect(w, r, taskPath(ask))
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -112,9 +117,6 @@ func (s *server) steer(verb dagrun.Verb) action {
 		}
 		if err != nil {
 			return answer{}, err
-		}
-		if _, err := s.store.RunHead(r.Context(), ask.Run); decides(verb) && errors.Is(err, queue.ErrNotFound) {
-			return answer{To: fmt.Sprint(approvalsOfMine, "&asked=", c.ID)}, nil
 		}
 		q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}, Asked: c.ID}
 		if verb == dagrun.VerbRetry {
@@ -213,7 +215,7 @@ func readAsk(r *http.Request, verb dagrun.Verb, form url.Values) (ask queue.Ask,
 	case dagrun.VerbApprove:
 		ask.Outputs = inputsOf(form)
 	case dagrun.VerbReject:
-		ask.Reason = form.Get("comment")
+		ask.Reason = form.Get(commentName)
 	case dagrun.VerbMark:
 		problem, err = readMark(&ask, form)
 	default:
@@ -234,8 +236,8 @@ func inputsOf(form url.Values) any {
 			inputs[input] = form.Get(name)
 		}
 	}
-	if comment := form.Get("comment"); comment != "" {
-		inputs["comment"] = comment
+	if comment := form.Get(commentName); comment != "" {
+		inputs[commentName] = comment
 	}
 	if len(inputs) == 0 {
 		return nil
@@ -260,7 +262,7 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 // readSteer reads what a request would do.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
 	p, err := s.readSteps(ctx, runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}})
-	if decides(ask.Verb) && errors.Is(err, queue.ErrNotFound) {
+	if decides(ask.Verb) && errors.Is(err, errSeenInPart) {
 		return s.readForeign(ctx, ask)
 	}
 	if err != nil {
@@ -290,6 +292,8 @@ func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, erro
 			d.Effects, d.May = []string{"The step has ended, so it refuses."}, false
 		} else if q := t.Approval; q != nil && !q.MayDecide && !p.Rights.Admin {
 			d.Effects, d.May = []string{"It waits for approval, which " + runview.Deciders(q.Approvers, p.Run.SubmittedBy) + " give."}, false
+		} else if q != nil {
+			d.Effects = append(d.Effects, runview.QuestionLines(q)...)
 		}
 	case dagrun.VerbPause:
 		d.Effects = []string{"Nothing new starts, and what runs finishes."}
@@ -372,13 +376,26 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 	}
 	i := slices.IndexFunc(waiting, func(a queue.Approval) bool { return a.Run == ask.Run && a.Step == ask.Step && a.Item == ask.Item })
 	if i < 0 {
-		return nil, queue.ErrNotFound
+		if _, err := s.store.Get(ctx, ask.Run); err != nil {
+			return nil, err
+		}
+		return nil, errNoQuestion
 	}
 	a := &waiting[i]
 	return &steerData{
 		Run: &queue.RunHead{Run: queue.Run{ID: a.Run, DAG: a.DAG}}, Ask: ask, Title: steerTitles[ask.Verb], Back: approvalsOfMine,
-		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask), May: true, Question: &a.Question,
+		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask), May: s.rights(ctx).Approve, Question: &a.Question,
+		Effects: runview.QuestionLines(&a.Question),
 	}, nil
+}
+
+// errNoQuestion says that a step has nothing to decide.
+var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
+
+// taskPath is the page of a run with the task that was asked about.
+func taskPath(ask queue.Ask) string {
+	q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
+	return q.address()
 }
 
 // fillDecision finds what the approval asks.
@@ -392,7 +409,7 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 		task = &detail.Task
 	}
 	if d.Question = task.Approval; d.Question == nil {
-		return &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
+		return errNoQuestion
 	}
 	d.May = d.Question.MayDecide && p.Rights.Approve
 	d.Effects = runview.QuestionLines(d.Question)
@@ -490,11 +507,24 @@ type decision struct {
 	Step, Item string
 	Question   *queue.Question
 	sent       url.Values // that is shown again
+	refused    bool       // it was sent as an approval
 }
 
-// Input is what was sent as an input, and Comment as the comment.
-func (d decision) Input(name string) string { return d.sent.Get(inputPrefix + name) }
-func (d decision) Comment() string          { return d.sent.Get("comment") }
+// Fields are those of the inputs and the comment, with what was sent, and with what is wrong with that.
+func (d decision) Fields() []*formField {
+	var fields []*formField
+	for _, in := range d.Question.Inputs {
+		f := &formField{Name: inputPrefix + in.Name, Label: in.Name, Kind: textField, About: "text", Required: in.Required}
+		f.set(sentText(d.sent.Get(f.Name)))
+		if d.refused && in.Required && f.Value == "" {
+			f.Problem = "The approval needs it."
+		}
+		fields = append(fields, f)
+	}
+	comment := &formField{Name: commentName, Label: "comment", Kind: textField}
+	comment.set(sentText(d.sent.Get(commentName)))
+	return append(fields, comment)
+}
 
 // Acts reports whether the page offers to decide: an approver need not be able to steer the run.
 func (p *runPage) Acts() bool { return p.Rights.Approve }
@@ -506,7 +536,7 @@ func (p *runPage) Decide(n *panel) decision {
 
 // Decide is the form of the page's own approval.
 func (d *steerData) Decide() decision {
-	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question, d.sent}
+	return decision{d.Ask.Run, d.Ask.Step, d.Ask.Item, d.Question, d.sent, d.sent != nil && d.Ask.Verb == dagrun.VerbApprove}
 }
 
 // Outputs are those of a mark, as they were sent.

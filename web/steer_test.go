@@ -100,6 +100,10 @@ func TestSteer_RetriesAnItem(t *testing.T) {
 	b.wantAsked(t, run+"/retry", "resize/part-1: retry asked for", "mode", "from", "step", "resize", "item", "part-1")
 }
 
+// ticketField is the empty field of a required input.
+const ticketField = `<label for="input-ticket">ticket <span class="dim">text, required</span></label>
+  <input id="input-ticket" name="input.ticket" type="text" value="" placeholder="" autocomplete="off"`
+
 func TestSteer_Decides(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})
@@ -111,7 +115,7 @@ func TestSteer_Decides(t *testing.T) {
 		run := b.enqueue(t, queue.Request{})
 		b.ask(t, run)
 		page := b.page(t, runPath(run)+"?step=confirm", http.StatusOK)
-		wantMarkup(t, page, `name="input.ticket" value="" required`, `formaction="`+runPath(run)+`/reject"`, "See &lt;b&gt;ticket&lt;/b&gt;")
+		wantMarkup(t, page, ticketField+` required>`, `formaction="`+runPath(run)+`/reject"`, "See &lt;b&gt;ticket&lt;/b&gt;")
 		wantTexts(t, b.page(t, runPath(run)+"/"+verb+"?step=confirm", http.StatusOK), "Release it?", "Approve", "Reject")
 		b.exec(t, "DELETE FROM oarlock.controls")
 		b.wantAsked(t, runPath(run)+"/"+verb, c.says, "step", "confirm", "input.ticket", "T-7", "comment", hostile)
@@ -126,8 +130,9 @@ func TestSteer_Decides(t *testing.T) {
 		t.Errorf("without what it asks for: %d", w.Code)
 	}
 	wantTexts(t, w.Body.String(), "ticket", "Release it?")
-	wantMarkup(t, w.Body.String(), `role="alert"`, `name="input.ticket" value="" required`,
-		`name="input.note" value="&lt;script&gt;alert(1)&lt;/script&gt;"`, `name="comment" value="as &#34;agreed&#34;"`)
+	wantMarkup(t, w.Body.String(), `role="alert"`, ticketField+` required aria-invalid="true" aria-describedby="input-ticket-problem">`,
+		`<p class="wrong" id="input-ticket-problem">The approval needs it.</p>`,
+		`name="input.note" type="text" value="&lt;script&gt;alert(1)&lt;/script&gt;"`, `name="comment" type="text" value="as &#34;agreed&#34;"`)
 }
 
 func TestSteer_Marks(t *testing.T) {
