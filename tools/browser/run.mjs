@@ -134,6 +134,7 @@ class Bench {
 			}, [selector, options])
 			for (const what of found) this.wrong.push(`axe, ${where}: ${what}`)
 			await this.noSidewaysScroll(where)
+			await this.noScrollingTabs(where)
 			await this.shot(label)
 		})
 	}
@@ -141,6 +142,12 @@ class Bench {
 	async noSidewaysScroll(where = '') {
 		const over = await this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
 		assert.ok(over <= 0, `${this.page.url()} scrolls sideways by ${over} px ${where}`)
+	}
+
+	// noScrollingTabs wants strips of tabs to scroll sideways at most.
+	async noScrollingTabs(where = '') {
+		const over = await this.page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('.tabs')].map((strip) => strip.scrollHeight - strip.clientHeight)))
+		assert.ok(over <= 0, `${this.page.url()} has tabs that scroll up and down by ${over} px ${where}`)
 	}
 
 	// clicks returns a function that clicks, and refuses to do so more than this many times.
