@@ -15,7 +15,10 @@ import (
 // MaxApprovals bounds one call of Approvals.
 const MaxApprovals = 1000
 
-var approvalsSQL = sql.Named("queue/approvals")
+var (
+	approvalsSQL        = sql.Named("queue/approvals")
+	missingApproversSQL = sql.Named("queue/missing_approvers")
+)
 
 // Approvals reads the approvals that wait for a decision, the oldest first, at most so many: those that the user may decide,
 // or with all everything that it may see.
@@ -33,6 +36,20 @@ func scanApproval(row pgx.CollectableRow) (a Approval, err error) {
 		err = json.Unmarshal(inputs, &a.Inputs)
 	}
 	return a, err
+}
+
+// MissingApprovers are roles that a step names as approvers and that do not exist.
+type MissingApprovers struct {
+	DAG   string
+	Step  string
+	Roles []string
+	Alone bool // an approval of the step names no role that exists
+}
+
+// MissingApprovers finds such steps in the current versions of DAGs, at most 100. For readers and workers.
+func (s *Store) MissingApprovers(ctx context.Context, dags []string) ([]MissingApprovers, error) {
+	missing, err := list(ctx, s, missingApproversSQL, pgx.StrictNamedArgs{"dags": dags}, pgx.RowToStructByPos[MissingApprovers])
+	return missing, said("look for approvers", err)
 }
 
 // decodeQuestion reads the approval of a task_status, nil for none.

@@ -71,6 +71,7 @@ func TestRoles_EachMayDoItsPartThroughTheClient(t *testing.T) {
 		{"Attempts", func(s *queue.Store) error { _, err := s.Attempts(t.Context(), foreign); return err }, works, works, submits, works, works, submits},
 		{"Events", func(s *queue.Store) error { _, err := s.Events(t.Context(), foreign, 0); return err }, works, works, submits, works, works, submits},
 		{"Workers", func(s *queue.Store) error { _, err := s.Workers(t.Context()); return err }, reads, works, reads, works, works, reads},
+		{"MissingApprovers", func(s *queue.Store) error { _, err := s.MissingApprovers(t.Context(), nil); return err }, reads, works, reads, works, works, reads},
 		{"MissingQueues", func(s *queue.Store) error { _, err := s.MissingQueues(t.Context(), []string{"gold"}); return err }, reads, works, reads, works, works, reads},
 		{"Queues", func(s *queue.Store) error { _, err := s.Queues(t.Context()); return err }, reads, works, reads, works, works, reads},
 		{"DAGs", func(s *queue.Store) error { _, err := s.DAGs(t.Context()); return err }, reads, works, reads, works, works, reads},

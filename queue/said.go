@@ -37,7 +37,7 @@ const noSchema = "the database has no Oarlock schema, or one of another version:
 // roles that operations want, other than oarlock_submit.
 var roles = map[string]string{
 	"put a dag": roleAdmin, "set a dag": roleAdmin, "set a queue": roleAdmin, "drain a worker": roleAdmin, "prune": roleAdmin,
-	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "list workers": roleRead,
+	"list dags": roleRead, "list versions": roleRead, "get a dag": roleRead, "list queues": roleRead, "look for approvers": roleRead, "list workers": roleRead,
 	"scale": roleRead, "count steps": roleRead, "count runs": roleRead,
 	"count what is past its retention": roleRead,
 	"read approvals":                   roleApprove, "approve": roleApprove, "reject": roleApprove,

@@ -24,7 +24,8 @@ func newDAGApplyCommand(e *env) *cli.Command {
 files of folders, and standard input for "-". A file that says the same as the current version changes nothing.
 Runs that exist keep the version they were asked for. The DAG's schedules become those of the file, and it is said when
 each fires next: nothing fires by applying a file. An action that Oarlock does not have and no live worker offers is
-told of on standard error: its runs wait. For administrators (role oarlock_admin).`,
+told of on standard error: its runs wait. So is an approver that is no role of the database. For administrators (role
+oarlock_admin).`,
 			examples: []string{
 				"oarlock dag apply etl.yaml",
 				"oarlock dag apply dags/ -o json | jq -r '.[] | select(.outcome == \"applied\") | .dag'",
@@ -80,6 +81,7 @@ func runDAGApply(ctx context.Context, e *env, args []string) error {
 			return failed
 		}
 		e.sayUnoffered(ctx, store, files)
+		e.sayMissingApprovers(ctx, store, done)
 		return errors.Join(e.say(e.applied(done)), failed)
 	})
 }

@@ -53,3 +53,25 @@ func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dag
 		e.remark("%s", text)
 	}
 }
+
+// sayMissingApprovers names the approvers of DAGs that are no roles. Where it cannot look it says nothing, since the files are applied.
+func (e *env) sayMissingApprovers(ctx context.Context, store *queue.Store, done []jsonApply) {
+	names := make([]string, len(done))
+	for i := range done {
+		names[i] = done[i].DAG
+	}
+	missing, err := store.MissingApprovers(ctx, names)
+	if err != nil {
+		return
+	}
+	for i := range missing {
+		m := &missing[i]
+		text := fmt.Sprintf("no role %s in this database, which step %s of %s names: ", config.OrList(m.Roles), m.Step, m.DAG)
+		if m.Alone {
+			text += "nobody but operators can settle it, by a mark"
+		} else {
+			text += "only its other approvers can decide it"
+		}
+		e.remark("%s", text)
+	}
+}

@@ -75,6 +75,7 @@ var checks = []namedCheck{
 	{"retention", (*examination).retention, "somebody prunes"},
 	{"workers", (*examination).workers, "no worker is unfit, and none gives no sign of life"},
 	{"schedules", (*examination).schedules, "schedules fire, and time zones here and there agree"},
+	{"approvers", (*examination).approvers, "approvers that DAGs name are roles"},
 	{"future_runs", (*examination).futureRuns, "no run is due in a future that a wrong clock made"},
 	{"invariants", (*examination).invariants, "rows agree with each other"},
 }
