@@ -39,6 +39,9 @@ func TestRunPart_LeadsAnApproverToItsDecision(t *testing.T) {
 	form := b.page(t, runPath(run)+"/approve?step=confirm", http.StatusOK)
 	wantTexts(t, form, "Release it?", "See <b>ticket</b>", "inputs: ticket (required), note")
 	wantMarkup(t, form, ticketField+" required>")
+	b.exec(t, "UPDATE oarlock.approvals_open SET prompt = '', inputs = '[]'")
+	wantTexts(t, b.page(t, runPath(run), http.StatusOK), "◷ confirm Decide…")
+	b.exec(t, `UPDATE oarlock.approvals_open SET inputs = '[{"name": "ticket", "required": true}, {"name": "note", "required": false}]'`)
 	w := b.post(t, runPath(run)+"/approve", "step", "confirm", "input.note", "kept")
 	if w.Code != http.StatusUnprocessableEntity {
 		t.Errorf("without what it asks for: %d", w.Code)
