@@ -47,7 +47,7 @@ func TestRunStatus_NamesTheLimitThatIsReached(t *testing.T) {
 	first, second := enqueue(t, b.conn), enqueue(t, b.conn)
 	b.claim(t, first)
 	for statement, want := range map[string]string{
-		"SELECT oarlock.set_queue('default', max_running => 1)":                                              "queue default is full (1/1)",
+		"SELECT oarlock.set_queue('default', max_running => 1)":                                              "queue default runs 1 of 1 at once (max_running)",
 		"UPDATE oarlock.dags SET max_active_runs = 1; SELECT oarlock.set_queue('default', max_running => 0)": "dag report has 1 of 1 active runs",
 	} {
 		must(t, b.conn, "UPDATE oarlock.queues SET max_running = 0; UPDATE oarlock.dags SET max_active_runs = 0")

@@ -111,7 +111,7 @@ BEGIN
     IF q.max_running > 0 THEN
         SELECT count(*) INTO active FROM oarlock.runs x JOIN oarlock.lanes y USING (lane_id) WHERE x.worker_id IS NOT NULL AND y.queue = q.name;
         IF active >= q.max_running THEN
-            RETURN format('queue %s is full (%s/%s)', q.name, active, q.max_running);
+            RETURN format('queue %s runs %s of %s at once (max_running)', q.name, active, q.max_running);
         END IF;
     END IF;
     IF d.max_active_runs > 0 THEN
