@@ -189,7 +189,7 @@ func drivenText(d *RunDetail) Text {
 		add(words("by " + InlineText(d.Driver)))
 	}
 	if d.Run.Epoch > 1 {
-		add(words(fmt.Sprintf("drive %d (taken up %d times)", d.Run.Epoch, d.Run.Epoch)))
+		add(words(fmt.Sprintf("drive %d (taken up again %s)", d.Run.Epoch, times(d.Run.Epoch-1))))
 	}
 	for _, l := range d.Lost {
 		name := "(unknown)"

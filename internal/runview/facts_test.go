@@ -47,7 +47,7 @@ func TestFacts_SayWhatIsKnown(t *testing.T) {
 				{"asked", local(0) + " by app", ""},
 				{"queue", "slow, priority 5", ""},
 				{"started", local(12) + " after 2.0s in the queue, ended " + local(20), ""},
-				{"driven", "by w3, drive 3 (taken up 3 times), worker w1 was lost at 12:00:13, worker (unknown) was lost at 12:00:15", ""},
+				{"driven", "by w3, drive 3 (taken up again twice), worker w1 was lost at 12:00:13, worker (unknown) was lost at 12:00:15", ""},
 			},
 		},
 		"Schedule": {

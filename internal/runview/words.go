@@ -46,6 +46,17 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// times says how often something happened: once, twice, 3 times.
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
 // Span returns a duration as exact as people care: 40ms, 3.2s, 41s, 1m05s, 2h07m, 3d04h.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
