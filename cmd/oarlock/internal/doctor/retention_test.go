@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,5 +51,23 @@ func TestRetention_SaysWhenNobodyPrunes(t *testing.T) {
 	}
 	if c := look(); c.Status != OK {
 		t.Errorf("after a prune: %+v", c)
+	}
+}
+
+// An overdue prune is a warning: nothing breaks before the disk is full, and that is a check of its own.
+func TestRetention_WarnsAsOperationsSays(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"docs/operations.md": fmt.Sprintf("`oarlock doctor` warns, with exit status 0, of runs that should have gone %d days ago", pruneGrace),
+		"docs/cli.md":        "| nobody prunes | `retention` warns | 0 |",
+		"deploy/alerts.yaml": fmt.Sprintf("max(oarlock_prune_overdue_seconds) > %d * 86400", pruneGrace),
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not say %q", file, want)
+		}
 	}
 }
