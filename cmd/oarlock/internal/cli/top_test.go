@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,10 +129,12 @@ func TestTop_FitsItsHeadInto80Columns(t *testing.T) {
 	e.Columns, e.Rows = 80, 24
 	v := &topView{at: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), approvals: 3, failing: []jsonFailing{{"etl", 12}, {"load", 3}}}
 	v.seen.Ended, v.seen.Failed = 0.2833, 0.1167
+	v.seen.Queues = []queue.Queue{{Name: "a", Queued: 123456, Running: 1000}, {Name: "b", Queued: 1, Running: 24}}
 	v.seen.Workers = []queue.WorkerInfo{{Worker: queue.Worker{Name: "w", Slots: 1024}, State: queue.WorkerLive, Busy: 1024, Waiting: 12345}}
 	lines := strings.Split(e.topFrame(v), "\x1b[K\r\n")
-	if !strings.HasSuffix(lines[0], " 1024/1024  waiting 12345") || lines[1] != "runs 0.28 ended/s  0.12 failed/s   3 approvals wait   failing etl 12, load 3" {
-		t.Errorf("the head is cut: %q, %q", lines[0], lines[1])
+	want := []string{"runs 1024 running, 123457 queued   0.28 ended/s  0.12 failed/s", "3 approvals wait   failing etl 12, load 3"}
+	if !strings.HasSuffix(lines[0], " 1024/1024  12345 tasks wait for a slot") || !slices.Equal(lines[1:3], want) {
+		t.Errorf("the head is cut: %q", lines[:3])
 	}
 	if got := lines[len(lines)-2]; got != topLegend {
 		t.Errorf("the legend is cut: %q", got)
@@ -150,7 +153,7 @@ func TestTop_CountsFailuresOfTheLastHour(t *testing.T) {
 		{DAG: "ping", FinishedAt: now.Add(-time.Minute)},
 	}
 	v := &topView{failing: failingDAGs(runs, now.Add(-failingWindow))}
-	if got, want := v.outcomeLine(), "runs 0 ended/s  0 failed/s   failing etl 2, load 1, mail 1, 1 more"; got != want {
+	if got, want := v.wantedLine(), "failing etl 2, load 1, mail 1, 1 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

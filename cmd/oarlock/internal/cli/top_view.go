@@ -19,7 +19,7 @@ const (
 
 	failingShown = 3 // DAGs that the head names
 
-	topLegend = "Ctrl-C ends   WAITING: for a slot   TASKS: ended/all   BEAT: last sign of life"
+	topLegend = "Ctrl-C ends   WAITING: tasks for slots   TASKS: ended/all   BEAT: last heard of"
 )
 
 // topFrame is the whole screen in one text, drawn over the one before: nothing is cleared before it is written anew.
@@ -64,7 +64,10 @@ func (v *topView) answer(columns int) answer {
 
 // lines are the head and three tables, each with its share of the rows there are.
 func (v *topView) lines(rows int) []string {
-	lines := []string{v.slotLine(), v.outcomeLine()}
+	lines := []string{v.slotLine(), v.runLine()}
+	if wanted := v.wantedLine(); wanted != "" {
+		lines = append(lines, wanted)
+	}
 	if v.lost != nil {
 		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
@@ -76,25 +79,35 @@ func (v *topView) lines(rows int) []string {
 
 func (v *topView) slotLine() string {
 	busy, slots, waiting := v.slots()
-	return fmt.Sprintf("%s  %s   slots %s %d/%d  waiting %s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
-		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn))
+	wait := " tasks wait for a slot"
+	if waiting == 1 {
+		wait = " task waits for a slot"
+	}
+	return fmt.Sprintf("%s  %s   slots %s %d/%d  %s%s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
+		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn), wait)
 }
 
-// outcomeLine says how runs end, and what wants a person.
-func (v *topView) outcomeLine() string {
+// runLine counts runs, and says how they end.
+func (v *topView) runLine() string {
+	var running, queued int64
+	for i := range v.seen.Queues {
+		running, queued = running+v.seen.Queues[i].Running, queued+v.seen.Queues[i].Queued
+	}
 	failed := rate(v.seen.Failed) + " failed/s"
 	if v.seen.Failed > 0 {
 		failed = v.bad(failed)
 	}
-	line := fmt.Sprintf("runs %s ended/s  %s", rate(v.seen.Ended), failed)
+	return fmt.Sprintf("runs %s running, %s queued   %s ended/s  %s", v.someOf(running, v.note), v.someOf(queued, v.warn), rate(v.seen.Ended), failed)
+}
+
+// wantedLine says what wants a person; "" where nothing does.
+func (v *topView) wantedLine() string {
+	var parts []string
 	switch {
 	case v.approvals == 1:
-		line += "   " + v.warn("1 approval waits")
+		parts = append(parts, v.warn("1 approval waits"))
 	case v.approvals > 0:
-		line += "   " + v.warn(countAtLeast(int64(v.approvals), v.approvals >= topApprovalsMax, "approval")+" wait")
-	}
-	if len(v.failing) == 0 {
-		return line
+		parts = append(parts, v.warn(countAtLeast(int64(v.approvals), v.approvals >= topApprovalsMax, "approval")+" wait"))
 	}
 	var names []string
 	for _, f := range v.failing[:min(len(v.failing), failingShown)] {
@@ -103,7 +116,10 @@ func (v *topView) outcomeLine() string {
 	if more := len(v.failing) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return line + "   " + v.bad("failing") + " " + strings.Join(names, ", ")
+	if len(names) > 0 {
+		parts = append(parts, v.bad("failing")+" "+strings.Join(names, ", "))
+	}
+	return strings.Join(parts, "   ")
 }
 
 func rate(perSecond float64) string {
