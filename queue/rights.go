@@ -17,6 +17,7 @@ type Rights struct {
 	Submit  bool // ask for runs, and steer its own
 	Approve bool // decide the approvals that wait for it
 	Admin   bool // steer all runs, DAGs, queues and workers
+	Work    bool // drive runs
 	Names   bool // say for whom it asks, see WithActor
 }
 

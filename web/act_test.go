@@ -105,7 +105,7 @@ func TestRights_AreTheLogins(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]queue.Rights{
 		"oarlock_read": {Read: true}, "oarlock_submit": {Submit: true, Approve: true}, "oarlock_approve": {Approve: true},
-		"oarlock_admin": {Read: true, Submit: true, Approve: true, Admin: true},
+		"oarlock_admin": {Read: true, Submit: true, Approve: true, Admin: true}, "oarlock_worker": {Read: true, Submit: true, Approve: true, Work: true},
 	} {
 		b := setup(t, role, Options{})
 		got := b.server.rights(t.Context())

@@ -12,6 +12,7 @@ import (
 const (
 	toSubmit  = "oarlock_submit"
 	toRead    = "oarlock_read"
+	toWork    = "oarlock_worker"
 	toApprove = "oarlock_approve"
 	toAdmin   = "oarlock_admin"
 )

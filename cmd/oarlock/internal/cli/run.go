@@ -29,8 +29,9 @@ func newRunCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Needs nothing but PostgreSQL's programs: without a database in the settings it starts a private server, which ends
 with the last command that uses it and keeps what happened, for ` + "`oarlock status @latest`" + ` and the like. A database in
-the settings is used as it is, and never migrated. The run has a worker of its own, which serves nothing else and is
-gone with this command, however that ends; other workers leave the run alone. -o json prints one object at the end.
+the settings is used as it is, and never migrated, by a login with oarlock_admin and oarlock_worker. The run has a
+worker of its own, which serves nothing else and is gone with this command, however that ends; other workers leave the
+run alone. -o json prints one object at the end.
 Ctrl-C cancels the run and waits for its handlers, once more ends at once. Tasks find the file's folder in
 $OARLOCK_SOURCE_DIR. DAGs that the file starts with dag.run or dag.enqueue are applied as well, where their files stand
 in the same folder. Schedules of files are not applied, and those that a DAG has stay as they are. "-" is standard
@@ -153,6 +154,9 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		return err
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
+		if err := h.refuseIdle(ctx, store); err != nil {
+			return err
+		}
 		if err := e.putStarted(ctx, store, &h); err != nil {
 			return err
 		}
@@ -167,6 +171,19 @@ func (e *env) runHere(ctx context.Context, h here) error {
 		}
 		return e.driveHere(ctx, store, id, h)
 	})
+}
+
+// refuseIdle refuses a login that may ask for the run and not drive it. A login that may not even register the DAG is refused by that.
+func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
+	rights, err := store.Rights(ctx)
+	if err != nil || rights.Work || !rights.Admin {
+		return err
+	}
+	hint := grantHint(toWork)
+	if h.file.path != "" {
+		hint += fmt.Sprintf(", or leave the run to other workers: `oarlock dag apply %s && oarlock enqueue %s`", runview.ShellWord(h.file.name), h.file.spec.Name)
+	}
+	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s, and could not drive the run", rights.Login, toWork), hint: hint}
 }
 
 // width is how many slots the worker of the run has: those of the flag, else those of the settings, or more for a wide step.
