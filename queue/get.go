@@ -114,6 +114,7 @@ func scanTaskAnd(row pgx.CollectableRow, more ...any) (t Task, err error) {
 		&t.Step, (*zeronull.Text)(&t.Item), &t.Kind, &t.State, &t.Reason, (*zeronull.Text)(&t.FailureKind), &t.ExitCode,
 		&t.Attempt, &t.Outputs, (*zeronull.Text)(&t.Worker), (*zeronull.Text)(&t.Replaces),
 		(*zeronull.Timestamptz)(&t.NextAttemptAt), (*zeronull.Timestamptz)(&t.StartedAt), (*zeronull.Timestamptz)(&t.FinishedAt), &approval,
+		(*zeronull.Timestamptz)(&t.AttemptAt),
 	}
 	if err = row.Scan(append(columns, more...)...); err == nil {
 		t.Approval, err = decodeQuestion(approval)

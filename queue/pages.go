@@ -69,7 +69,6 @@ func scanRunHead(row pgx.CollectableRow) (h RunHead, err error) {
 // StepSummary is a step of a run with its items counted, or a replacement of a step.
 type StepSummary struct {
 	Task                       // without outputs
-	AttemptAt   time.Time      // when the last attempt began; zero: none did
 	Items       int            // of a foreach: how many items it grew to; 0: none, or it has not grown yet
 	States      map[string]int // of a foreach: how many of its items are in each state; replaced items count as what replaced them
 	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
@@ -90,7 +89,7 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 
 func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
 	var tries []byte
-	s.Task, err = scanTaskAnd(row, (*zeronull.Timestamptz)(&s.AttemptAt), &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
+	s.Task, err = scanTaskAnd(row, &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
 		(*zeronull.Text)(&s.Failed), &s.Retried, &tries)
 	if err != nil {
 		return s, err

@@ -69,7 +69,8 @@ type Task struct {
 	Worker        string
 	Replaces      string
 	NextAttemptAt time.Time
-	StartedAt     time.Time
+	StartedAt     time.Time // of its first attempt
+	AttemptAt     time.Time // when its last attempt began; zero: none did, or the next one is still to begin
 	FinishedAt    time.Time
 	Approval      *Question // while it waits for approval
 	Items         int       // of a foreach step, as Store.Tasks reads it: how many its list has; 0: not known yet

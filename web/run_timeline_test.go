@@ -36,7 +36,7 @@ func TestTimeline_LastBarIsLastAttempt(t *testing.T) {
 		"it waits to go on":   {0, time.Time{}, "0-2 2-30"},
 		"without an interval": {2, at(5), "0-2 2-5"},
 	} {
-		step := queue.StepSummary{AttemptAt: at(c.attemptAt), Tries: []queue.Attempt{{Attempt: 1, State: "failed", StartedAt: at(0), FinishedAt: at(2)}}}
+		step := queue.StepSummary{Task: queue.Task{AttemptAt: at(c.attemptAt)}, Tries: []queue.Attempt{{Attempt: 1, State: "failed", StartedAt: at(0), FinishedAt: at(2)}}}
 		step.State, step.StartedAt, step.FinishedAt = "running", at(0), c.ended
 		row := p.row(&step, nil)
 		if got := spansOf(row.Bars, begin); got != c.want {

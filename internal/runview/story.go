@@ -16,7 +16,7 @@ import (
 type StoryEvent struct {
 	Run     int64           `json:"run"`
 	At      time.Time       `json:"at"`
-	Kind    string          `json:"kind"` // enqueued, run_started, task_started, attempt_ended, task_ended, asked, run_ended, or that of a queue.Event
+	Kind    string          `json:"kind"` // enqueued, run_started, taken_over, task_started, attempt_started, attempt_ended, task_ended, asked, run_ended, or that of a queue.Event
 	By      *string         `json:"by"`
 	Worker  *string         `json:"worker"`
 	Epoch   *int            `json:"epoch"`
@@ -44,10 +44,11 @@ func (e *StoryEvent) About() string {
 // What comes first in Story does so where times are equal: one commit ends a task and starts its children.
 func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, controls []queue.Control, events []queue.Event, spec *dagspec.Spec) []StoryEvent {
 	s := &storyBuilder{run: run, spec: spec, approved: Approved(controls), children: map[taskKey]string{}}
+	starts := startsOf(tasks, attempts)
 	s.addBeginning()
-	for i := range tasks {
-		if t := &tasks[i]; t.StartedAt.Equal(t.FinishedAt) {
-			s.addTaskStart(t)
+	for i := range starts {
+		if starts[i].ended {
+			s.addStart(&starts[i])
 		}
 	}
 	lost := lostAttempts(events)
@@ -64,14 +65,15 @@ func Story(run *queue.Run, tasks []queue.Task, attempts []queue.Attempt, control
 		}
 	}
 	for i := range events {
+		s.addTakeover(events[i:], starts)
 		s.addLogged(&events[i])
 	}
 	for i := range tasks {
 		s.addTaskEnd(&tasks[i])
 	}
-	for i := range tasks {
-		if t := &tasks[i]; !t.StartedAt.Equal(t.FinishedAt) {
-			s.addTaskStart(t)
+	for i := range starts {
+		if !starts[i].ended {
+			s.addStart(&starts[i])
 		}
 	}
 	s.addEnd()
@@ -118,17 +120,6 @@ func (s *storyBuilder) addEnd() {
 		message += ": " + r.Reason
 	}
 	s.add(r.FinishedAt, StoryEvent{Kind: "run_ended", Message: message})
-}
-
-func (s *storyBuilder) addTaskStart(t *queue.Task) {
-	if t.Attempt == 0 {
-		return
-	}
-	message := "started"
-	if a := s.approval(t); a != nil {
-		message = "waits for approval by " + Deciders(a.Approvers, s.run.SubmittedBy)
-	}
-	s.add(t.StartedAt, StoryEvent{Kind: "task_started", Worker: TextOrNull(t.Worker), Step: &t.Step, Item: TextOrNull(t.Item), Message: message})
 }
 
 // approval returns the approval that a task is; nil for any other task, and for the node of a foreach.

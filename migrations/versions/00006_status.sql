@@ -231,7 +231,7 @@ SELECT state, reason FROM oarlock.run_status(41);
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.task_status(run bigint) RETURNS TABLE (
     step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, outputs jsonb, worker text,
-    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid, items int)
+    replaces text, next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, run_uid uuid, items int, attempt_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     -- After a retry, rows of items and replacements that did not grow again are history. What grew is unpacked once, not for
@@ -250,7 +250,7 @@ BEGIN ATOMIC
            CASE WHEN a.run_id IS NOT NULL AND mine.sees THEN
                jsonb_build_object('prompt', a.prompt, 'inputs', a.inputs, 'approvers', a.approvers,
                                   'may_decide', mine.may_decide, 'since', a.since, 'deadline', t.deadline) END, r.uid,
-           CASE WHEN t.item = '' AND t.alt = 0 AND s.kind = 'foreach' THEN jsonb_array_length(node.items) END
+           CASE WHEN whole.sees AND t.item = '' AND t.alt = 0 AND s.kind = 'foreach' THEN jsonb_array_length(node.items) END, t.attempt_at
       FROM oarlock.shown_run(run) r
      CROSS JOIN LATERAL (SELECT oarlock.sees_run_of(r.submitted_by) AS sees OFFSET 0) whole
       JOIN oarlock.dag_versions v USING (dag_id, version)
@@ -271,7 +271,7 @@ BEGIN ATOMIC
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known.
+COMMENT ON FUNCTION oarlock.task_status IS $$The tasks of a run in the order of its DAG: steps, items in the order of their list, replacements, and the handlers that ran. What has not begun is `pending`, with attempt 0. `approval` is an object while a step waits for approval: `prompt`, `inputs` (a list of `{name, required}`), `approvers` (null: whoever may control the run, and members of `oarlock_approve`), `may_decide` (whether you may), `since` and `deadline`; null otherwise. Of a run that you see only because an approval in it waits for you, or waited, there are the states of steps, that approval and what became of it, and no outputs, and no reasons and items of other steps. `run_uid` is the `uid` of the run. Items of a foreach step have a row from when they begin, or have waited for a second; `items` of the step's own row is how many its list has, null until that is known. `started_at` is when its first attempt began, `attempt_at` when its last one did, null between two attempts.
 
 ```sql
 SELECT step, item, state, reason, approval ->> 'prompt' AS prompt FROM oarlock.task_status(41);

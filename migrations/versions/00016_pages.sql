@@ -12,7 +12,7 @@ CREATE INDEX events_drives ON oarlock.events (run_id, event_id) WHERE kind = 'lo
 
 CREATE TYPE oarlock.task_info AS (
     step text, item text, kind text, state text, reason text, failure_kind text, exit_code int, attempt int, worker text, replaces text,
-    next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb
+    next_attempt_at timestamptz, started_at timestamptz, finished_at timestamptz, approval jsonb, attempt_at timestamptz
 );
 COMMENT ON TYPE oarlock.task_info IS 'A task in a page: the columns of task_status without its outputs.';
 
@@ -39,7 +39,8 @@ RETURN ROW(name || coalesce('~' || nullif((t).alt, 0), ''), nullif((t).item, '')
            CASE WHEN (t).alt > 0 THEN name || coalesce('/' || nullif((t).item, ''), '') END,
            (t).next_attempt_at, (t).started_at, (t).finished_at,
            CASE WHEN (t).state = 'waiting'
-                THEN oarlock.question_of((r).run_id, (r).submitted_by, (t).step, (t).item, (t).alt, (t).deadline) END)::oarlock.task_info;
+                THEN oarlock.question_of((r).run_id, (r).submitted_by, (t).step, (t).item, (t).alt, (t).deadline) END,
+           (t).attempt_at)::oarlock.task_info;
 
 -- The earlier attempts of a task, oldest first: the newest so many.
 -- +goose StatementBegin
@@ -97,7 +98,7 @@ COMMENT ON FUNCTION oarlock.replaced_items(bigint) IS 'Internal: the items of a 
 
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.step_summaries(run bigint) RETURNS TABLE (
-    info oarlock.task_info, attempt_at timestamptz, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
+    info oarlock.task_info, items int, states jsonb, first_at timestamptz, last_at timestamptz, failed text, retried bigint, tries jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 BEGIN ATOMIC
     WITH grew AS MATERIALIZED (
@@ -125,8 +126,8 @@ BEGIN ATOMIC
                sum(c.items) FILTER (WHERE c.state IN ('succeeded', 'failed', 'skipped', 'upstream_failed', 'canceled')) AS ended,
                min(c.failed) AS failed, sum(c.retried) AS retried
           FROM stated c GROUP BY c.step)
-    SELECT x.info, x.attempt_at, x.items, x.states, x.first_at, CASE WHEN x.ended = x.items THEN x.last_at END, x.failed, x.retried, x.tries
-      FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt, t.attempt_at,
+    SELECT x.info, x.items, x.states, x.first_at, CASE WHEN x.ended = x.items THEN x.last_at END, x.failed, x.retried, x.tries
+      FROM (SELECT oarlock.task_info_of(r, s.name, s.kind, t) AS info, s.step, t.alt,
                    CASE WHEN s.kind = 'foreach' AND t.alt = 0 AND t.grown IS NOT NULL THEN coalesce(jsonb_path_query_first(t.grown, '$.items.size()')::int, 0) ELSE 0 END AS items,
                    i.states, i.first_at, i.last_at, i.ended, i.failed, greatest(t.attempt - 1, 0) + coalesce(i.retried, 0) AS retried,
                    CASE WHEN s.kind <> 'foreach' AND (t.attempt > 1 OR t.generation > 1)

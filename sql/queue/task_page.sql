@@ -3,5 +3,5 @@
 -- Locks: none
 SELECT coalesce((p.info).step, ''), (p.info).item, coalesce((p.info).kind, ''), coalesce((p.info).state, ''), coalesce((p.info).reason, ''), (p.info).failure_kind,
        (p.info).exit_code, coalesce((p.info).attempt, 0), NULL::jsonb AS outputs, (p.info).worker, (p.info).replaces, (p.info).next_attempt_at,
-       (p.info).started_at, (p.info).finished_at, (p.info).approval, coalesce(p.at_step, 0), p.at_item, coalesce(p.at_alt, 0)
+       (p.info).started_at, (p.info).finished_at, (p.info).approval, (p.info).attempt_at, coalesce(p.at_step, 0), p.at_item, coalesce(p.at_alt, 0)
   FROM oarlock.task_page(@run, @step, @states, @item, @after_step, @after_item, @after_alt, @rows) p

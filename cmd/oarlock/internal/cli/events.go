@@ -15,10 +15,11 @@ func newEventsCommand(e *env) *cli.Command {
 		Usage:     "tell the story of a run: who asked for what, what happened when",
 		ArgsUsage: "RUN",
 		Description: manual{
-			about: `RUN is a number or @latest. Tells in the order of time when the run was asked for, started and ended, when its
-tasks began, which attempts failed, what was asked of it, which workers it lost. Of a run that was retried, tasks show
-their latest generation. In JSON, kind is enqueued, run_started, task_started, attempt_ended, task_ended, asked,
-run_ended, or what the run's own log has: control, lost, skip, replace, canceled, … Submitters see their own runs.`,
+			about: `RUN is a number or @latest. Tells in the order of time when the run was asked for, started and ended, when and on which
+worker its attempts began, which failed, what was asked of it, which workers it lost and which took over. Of a run that
+was retried, tasks show their latest generation. In JSON, kind is enqueued, run_started, taken_over, task_started,
+attempt_started, attempt_ended, task_ended, asked, run_ended, or what the run's own log has: control, lost, skip,
+replace, canceled, … Submitters see their own runs.`,
 			examples: []string{
 				"oarlock events 41",
 				"oarlock events @latest -o json | jq -r '.[] | select(.kind == \"lost\") | .message'",
