@@ -81,8 +81,8 @@ func TestApprover_SeesARunInWhichItHasASay(t *testing.T) {
 	t.Parallel()
 	b := apiWithRoles(t)
 	ana, app, boss := b.user(t, "ana", "oarlock_submit"), b.user(t, "app", "oarlock_approve"), b.user(t, "boss", "oarlock_submit")
-	b.put(t, fmt.Sprintf(`{"name": "pay", "params": [{"name": "to", "type": "string"}], "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q]}}]}`,
-		get[string](t, boss, "SELECT session_user::text")))
+	b.put(t, fmt.Sprintf(`{"name": "pay", "params": [{"name": "to", "type": "string"}], "steps": [{"id": "any", "action": "approval"}, {"id": "ok", "action": "approval", "with": {"approvers": [%q]}},
+		{"id": "each", "foreach": {"items": ["a", "b"]}, "run": "true"}]}`, get[string](t, boss, "SELECT session_user::text")))
 	run := get[int64](t, ana, `SELECT oarlock.enqueue('pay', '{"to": "secret"}', run_key => 'secret')`)
 	other := get[int64](t, ana, `SELECT oarlock.enqueue('pay', '{"to": "secret"}')`)
 	b.claim(t, run)
@@ -100,6 +100,13 @@ func TestApprover_SeesARunInWhichItHasASay(t *testing.T) {
 	}
 	if text := shown(ana); strings.Count(text, "secret") < 3 {
 		t.Errorf("its submitter is shown %s", text)
+	}
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, grown)
+		VALUES ($1, 2, 'running', 1, 1, 1, 9, '{"generation": 1, "items": [{"key": "a"}, {"key": "b"}]}')`, run)
+	for conn, want := range map[*pgx.Conn]int{app: 0, ana: 2} {
+		if got := get[int](t, conn, "SELECT coalesce(items, 0) FROM oarlock.task_status($1) WHERE step = 'each' AND item IS NULL", run); got != want {
+			t.Errorf("it is shown %d items, want %d", got, want)
+		}
 	}
 	if text := shown(boss); text != "" {
 		t.Errorf("who decides another step is shown %s", text)

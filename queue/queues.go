@@ -15,6 +15,7 @@ var (
 	queuesSQL        = sql.Named("queue/queues")
 	queuesMissingSQL = sql.Named("queue/queues_missing")
 	setQueueSQL      = sql.Named("queue/set_queue")
+	pausesSQL        = sql.Named("queue/pauses")
 )
 
 // Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
@@ -27,6 +28,18 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, error) {
 	missing, err := list(ctx, s, queuesMissingSQL, pgx.StrictNamedArgs{"queues": names}, pgx.RowTo[string])
 	return missing, said("list queues", err)
+}
+
+// Pauses are those that keep a run from beginning.
+type Pauses struct {
+	Queue bool // its queue starts no runs
+	DAG   bool // no runs of its DAG start
+}
+
+// Pauses reads which pauses keep a run from beginning. For readers and workers.
+func (s *Store) Pauses(ctx context.Context, run RunID) (Pauses, error) {
+	pauses, err := one(ctx, s, pausesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Pauses])
+	return pauses, said("read pauses", noSuchRun(run, err))
 }
 
 // SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.

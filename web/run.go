@@ -237,7 +237,13 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 		return nil, err
 	}
 	notable := p.notable()
-	p.Next = runview.Next(&head.Run, notable, head.Current, false)
+	around := runview.Around{Current: head.Current}
+	if p.Rights.Admin && runview.MayBePaused(&head.Run) {
+		if around.Pauses, err = s.store.Pauses(ctx, q.ID); err != nil {
+			return nil, err
+		}
+	}
+	p.Next = runview.Next(&head.Run, notable, around)
 	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, notable), Lost: lostDrivers(head.Drives)})
 	return p, nil
 }

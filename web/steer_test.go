@@ -55,6 +55,20 @@ func TestSteer_AsksARun(t *testing.T) {
 	}
 }
 
+// A run that a pause keeps from beginning says what ends that, to a login that may.
+func TestSteer_NamesWhatEndsAPause(t *testing.T) {
+	t.Parallel()
+	for role, offered := range map[string]bool{"oarlock_admin": true, "oarlock_read": false} {
+		b := setup(t, role, Options{})
+		b.exec(t, "SELECT oarlock.enqueue('report'), oarlock.set_queue('default', paused => true)")
+		page := b.page(t, "/runs/1", http.StatusOK)
+		wantTexts(t, page, "queue default is paused by ")
+		if strings.Contains(page, "oarlock queues resume default") != offered {
+			t.Errorf("%s is offered the end of the pause: %v", role, !offered)
+		}
+	}
+}
+
 func TestSteer_CancelsOnceUnlessToldOtherwise(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "oarlock_admin", Options{})

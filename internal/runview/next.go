@@ -17,14 +17,28 @@ type Command struct {
 	Why  string // what it is good for: See what load wrote
 }
 
+// Around is what Next goes by besides a run and its tasks.
+type Around struct {
+	Current int          // the newest version of the DAG; 0: not known
+	Watched bool         // the person follows the run already, and need neither be told how nor start the worker that it waits for
+	Pauses  queue.Pauses // that the person may end
+}
+
+// MayBePaused reports whether a pause of its queue or its DAG can be what a run waits for.
+func MayBePaused(r *queue.Run) bool { return r.State == "queued" && r.StartedAt.IsZero() }
+
 // Next returns the commands that a person may want to type about a run now. The tasks need not
-// be all tasks of the run; where some are missing, commands about them are. Current is the newest version of its DAG, 0 if that
-// is not known. Watched says that the person follows the run already, so Next offers neither to follow it nor to start the
-// worker that it waits for.
-func Next(r *queue.Run, tasks []queue.Task, current int, watched bool) []Command {
+// be all tasks of the run; where some are missing, commands about them are.
+func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	next := taskCommands(r, tasks)
 	add := func(why, format string, args ...any) {
 		next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
+	}
+	if around.Pauses.Queue && MayBePaused(r) {
+		add("Let queue "+InlineText(r.Queue)+" start runs again", "oarlock queues resume %s", ShellWord(r.Queue))
+	}
+	if around.Pauses.DAG && MayBePaused(r) {
+		add("Let "+InlineText(r.DAG)+" start runs again", "oarlock dag resume %s", ShellWord(r.DAG))
 	}
 	again := "Run again what failed"
 	if r.State == "canceled" {
@@ -35,15 +49,15 @@ func Next(r *queue.Run, tasks []queue.Task, current int, watched bool) []Command
 		add(again+", here", "oarlock retry %d && oarlock worker --only %d", r.ID, r.ID)
 	case r.State == "failed" || r.State == "canceled":
 		add(again, "oarlock retry %d", r.ID)
-	case r.State == "queued" && here && !watched:
+	case r.State == "queued" && here && !around.Watched:
 		add("Run it here", "oarlock worker --only %d", r.ID)
 	case r.State == "paused":
 		add("Let it go on", "oarlock resume %d", r.ID)
-	case !r.Over() && !watched:
+	case !r.Over() && !around.Watched:
 		add("Watch it end", "oarlock status %d -w", r.ID)
 	}
-	if (r.State == "failed" || r.State == "canceled") && current > r.Version {
-		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", current, r.Version), "oarlock retry %d --latest", r.ID)
+	if (r.State == "failed" || r.State == "canceled") && around.Current > r.Version {
+		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
 	return next
 }

@@ -16,50 +16,55 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 	failed, canceled, local := over, over, over
 	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", here
 	for name, c := range map[string]struct {
-		run     queue.Run
-		tasks   []queue.Task
-		current int
-		watched bool
-		want    []Command
+		run    queue.Run
+		tasks  []queue.Task
+		around Around
+		want   []Command
 	}{
 		"Failed": {failed, []queue.Task{
 			{Step: "load", Kind: "step", State: "failed", Attempt: 3},
 			{Step: "resize", Kind: "foreach", State: "failed", Attempt: 1}, // has no log
 			{Step: "resize", Item: "a b", Kind: "foreach", State: "failed", Attempt: 1},
 			{Step: "report", Kind: "step", State: "failed"}, // never began
-		}, 0, false, []Command{
+		}, Around{}, []Command{
 			{"oarlock logs 41 load", "See what load wrote"},
 			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},
 			{"oarlock retry 41", "Run again what failed"},
 		}},
-		"Canceled": {canceled, nil, 0, false, []Command{{"oarlock retry 41", "Run again what was canceled"}}},
-		"NewerVersion": {failed, nil, 3, false, []Command{
+		"Canceled": {canceled, nil, Around{}, []Command{{"oarlock retry 41", "Run again what was canceled"}}},
+		"NewerVersion": {failed, nil, Around{Current: 3}, []Command{
 			{"oarlock retry 41", "Run again what failed"},
 			{"oarlock retry 41 --latest", "Make a new run of version 3; retry alone repeats version 2"},
 		}},
-		"SameVersion": {failed, nil, 2, false, []Command{{"oarlock retry 41", "Run again what failed"}}},
-		"Here":        {local, nil, 0, false, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run again what failed, here"}}},
+		"SameVersion": {failed, nil, Around{Current: 2}, []Command{{"oarlock retry 41", "Run again what failed"}}},
+		"Here":        {local, nil, Around{}, []Command{{"oarlock retry 41 && oarlock worker --only 41", "Run again what failed, here"}}},
 		"PausedStep": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "load", Kind: "step", State: "paused", Attempt: 1}, {Step: "resize", Item: "a b", Kind: "foreach", State: "paused"},
-		}, 0, false, []Command{
+		}, Around{}, []Command{
 			{"oarlock resume 41 load", "Let load go on"},
 			{"oarlock resume 41 'resize/a b'", "Let resize/a b go on"},
 			{"oarlock status 41 -w", "Watch it end"},
 		}},
-		"PausedRun": {queue.Run{ID: 41, State: "paused"}, []queue.Task{{Step: "load", State: "paused"}}, 0, true, []Command{
+		"PausedRun": {queue.Run{ID: 41, State: "paused"}, []queue.Task{{Step: "load", State: "paused"}}, Around{Watched: true}, []Command{
 			{"oarlock resume 41", "Let it go on"},
 		}},
 		"Approval": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{
 			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []queue.Input{{Name: "ticket", Required: true}}}},
 			{Step: "other", State: "waiting", Approval: &queue.Question{}},
-		}, 0, true, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
-		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, 0, false, []Command{{"oarlock worker --only 41", "Run it here"}}},
-		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, 0, true, nil},
-		"Succeeded":         {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, 0, false, nil},
+		}, Around{Watched: true}, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
+		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Run it here"}}},
+		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true}, nil},
+		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Pauses: queue.Pauses{Queue: true, DAG: true}}, []Command{
+			{"oarlock queues resume slow", "Let queue slow start runs again"},
+			{"oarlock dag resume etl", "Let etl start runs again"},
+			{"oarlock status 41 -w", "Watch it end"},
+		}},
+		"PausedTooLate": {queue.Run{ID: 41, State: "queued", StartedAt: noon(1)}, nil, Around{Watched: true, Pauses: queue.Pauses{Queue: true, DAG: true}}, nil},
+		"Succeeded":     {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, Around{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.current, c.watched)); diff != "" {
+			if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.around)); diff != "" {
 				t.Errorf("- want, + got\n%s", diff)
 			}
 		})
@@ -74,7 +79,7 @@ func TestNext_IsShort(t *testing.T) {
 			queue.Task{Step: fmt.Sprint("a", i), State: "waiting", Approval: &queue.Question{MayDecide: true}},
 			queue.Task{Step: fmt.Sprint("f", i), Kind: "step", State: "failed", Attempt: 1})
 	}
-	if got, most := len(Next(&queue.Run{State: "running"}, tasks, 0, false)), approvalHintsMax+taskHintsMax+1; got > most {
+	if got, most := len(Next(&queue.Run{State: "running"}, tasks, Around{})), approvalHintsMax+taskHintsMax+1; got > most {
 		t.Errorf("it offers %d commands, more than %d", got, most)
 	}
 }

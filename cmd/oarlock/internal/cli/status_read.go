@@ -28,6 +28,8 @@ type runPage struct {
 	dag     *queue.Definition
 	current int                      // the newest version of its DAG; 0: not to be read by this user
 	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
+	pauses  queue.Pauses             // that keep it from beginning, and that this user may end
+	rights  *queue.Rights            // of this user; nil: not read
 	events  []queue.Event            // none: not to be read by this user
 	decided map[string]bool          // by the name of a task: an approval that somebody gave
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
@@ -49,9 +51,9 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 		return page, err
 	}
 	if before != nil {
-		page.dag, page.current, page.events, page.made = before.dag, before.current, before.events, before.made
+		page.dag, page.current, page.events, page.made, page.rights = before.dag, before.current, before.events, before.made, before.rights
 	}
-	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readEvents, page.readDecisions, page.readTails} {
+	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readPauses, page.readEvents, page.readDecisions, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
 			return nil, err
 		}
@@ -86,6 +88,26 @@ func (p *runPage) readSchedule(ctx context.Context, store *queue.Store) error {
 			p.made = s
 		}
 	}
+	return err
+}
+
+// readPauses looks for pauses where the user may end them.
+func (p *runPage) readPauses(ctx context.Context, store *queue.Store) error {
+	if !runview.MayBePaused(p.run) {
+		return nil
+	}
+	if p.rights == nil {
+		rights, err := store.Rights(ctx)
+		if err != nil {
+			return err
+		}
+		p.rights = &rights
+	}
+	if !p.rights.Admin {
+		return nil
+	}
+	var err error
+	p.pauses, err = store.Pauses(ctx, p.run.ID)
 	return err
 }
 

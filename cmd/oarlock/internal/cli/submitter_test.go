@@ -57,3 +57,22 @@ func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
 		}
 	}
 }
+
+// What ends a pause is offered to a login that may do so, and to no other.
+func TestSubmitters_AreOfferedNoPauseToEnd(t *testing.T) {
+	t.Parallel()
+	e, db := submitterOf(t)
+	execFile(t, db, "also_reads.sql")
+	for _, line := range []string{"queues pause default", "dag pause etl", "enqueue etl"} {
+		if got := invoke(t, testEnv(), append(strings.Fields(line), "--database-url", db.URL)...); got.exit != exitOK {
+			t.Fatal(got.stderr)
+		}
+	}
+	const reason, cure = "queue default is paused by ", "  oarlock queues resume default\n  oarlock dag resume etl\n"
+	if got := invoke(t, e, "status", "1"); got.exit != exitOK || !strings.Contains(got.stdout, reason) || strings.Contains(got.stdout, "queues resume") {
+		t.Errorf("a submitter: exit %d\n%s%s", got.exit, got.stdout, got.stderr)
+	}
+	if got := invoke(t, testEnv(), "status", "1", "--database-url", db.URL); !strings.Contains(got.stdout, cure) {
+		t.Errorf("an administrator: exit %d\n%s%s", got.exit, got.stdout, got.stderr)
+	}
+}
