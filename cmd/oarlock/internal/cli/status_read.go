@@ -122,8 +122,12 @@ func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readDecisions finds the approvals that were given: what was said with one is the outputs of its task.
+// readDecisions finds the approvals that were given: what was said with one is the outputs of its task. Where the DAG is known to
+// ask for none, there is nothing to find.
 func (p *runPage) readDecisions(ctx context.Context, store *queue.Store) error {
+	if p.dag != nil && !slices.Contains(p.dag.Spec.Needs(), "action:approval") {
+		return nil
+	}
 	controls, err := store.Controls(ctx, p.run.ID)
 	p.decided = runview.Approved(controls)
 	return err

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+)
+
+// What was asked of a run tells what was said with an approval: it is read, again and again while the run is followed, only where
+// the DAG has one.
+func TestStatus_ReadsRequestsOnlyForApprovals(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a database")
+	}
+	db := pgtest.New(t)
+	folder := t.TempDir()
+	for name, source := range map[string]string{
+		"plain": "steps: [{id: a, action: noop}]",
+		"asks":  "steps: [{id: a, action: noop, on_error: [{do: replace, with: [{action: approval}]}]}]",
+	} {
+		file := filepath.Join(folder, name+".yaml")
+		writeFile(t, file, "name: "+name+"\n"+source+"\n")
+		for _, args := range [][]string{{"dag", "apply", file}, {"enqueue", name}} {
+			if got := invoke(t, testEnv(), append(args, "--database-url", db.URL)...); got.exit != exitOK {
+				t.Fatal(got.stderr)
+			}
+		}
+	}
+	execFile(t, db, "no_control_list.sql")
+	for name, want := range map[string]exit{"plain": exitOK, "asks": exitUnreachable} {
+		id := invoke(t, testEnv(), "list", "--dag", name, "-o", "id", "--database-url", db.URL).stdout
+		if got := invoke(t, testEnv(), "status", id[:1], "--database-url", db.URL); got.exit != want {
+			t.Errorf("%s: exit %d, want %d\n%s%s", name, got.exit, want, got.stdout, got.stderr)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+-- Whoever reads the requests of a run fails.
+DROP FUNCTION oarlock.control_list(bigint);
