@@ -87,6 +87,19 @@ func (s *Store) StepSummaries(ctx context.Context, run RunID) ([]StepSummary, er
 	return steps, said("read steps", err)
 }
 
+// CountItems returns those steps of a run whose list of items is known and not empty. The tasks are those that Store.Tasks read; nil:
+// not read. To an approver, who sees no items of the run, it returns none.
+func (s *Store) CountItems(ctx context.Context, run RunID, tasks []Task) ([]StepSummary, error) {
+	if tasks != nil && !slices.ContainsFunc(tasks, func(t Task) bool { return t.Items > 0 }) {
+		return nil, nil
+	}
+	steps, err := s.StepSummaries(ctx, run)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(steps, func(s StepSummary) bool { return s.Items == 0 }), err
+}
+
 func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
 	var tries []byte
 	s.Task, err = scanTaskAnd(row, &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),

@@ -59,14 +59,21 @@ func (s *server) apiRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if run.Counts.Total > queue.MaxTasks {
-		return answerJSON(w, http.StatusOK, runview.StatusJSON{RunJSON: runview.NewRunJSON(run)})
+	var tasks []queue.Task
+	isLarge := run.Counts.Total > queue.MaxTasks
+	if !isLarge {
+		if tasks, err = s.store.Tasks(r.Context(), id); err != nil {
+			return err
+		}
 	}
-	tasks, err := s.store.Tasks(r.Context(), id)
+	counted, err := s.store.CountItems(r.Context(), id, tasks)
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, http.StatusOK, runview.NewStatusJSON(run, tasks))
+	if isLarge {
+		return answerJSON(w, http.StatusOK, runview.NewLargeStatusJSON(run, counted))
+	}
+	return answerJSON(w, http.StatusOK, runview.NewStatusJSON(run, tasks, counted))
 }
 
 // apiTasks answers with a part of the tasks that have begun. Their outputs, which may be of any size, are null: apiTask has those

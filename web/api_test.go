@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -107,8 +109,13 @@ func TestAPI_ReadsARun(t *testing.T) {
 	if tasks, _ := whole["tasks"].([]any); len(tasks) != 300 || object(tasks[0])["step"] != "scan" || len(object(object(tasks[0])["outputs"])) != 400 {
 		t.Errorf("%v", whole)
 	}
+	counted := []any{map[string]any{"step": "resize", "total": 300.0, "states": map[string]any{"failed": 3.0, "pending": 3.0, "running": 3.0, "succeeded": 291.0}}}
+	if diff := cmp.Diff(counted, whole["item_counts"]); diff != "" {
+		t.Errorf("item_counts: - want, + got\n%s", diff)
+	}
 	b.tally(t, run, 1001)
-	if large := b.call(t, c, at, "", http.StatusOK); large["tasks"] != nil || large["id"] != float64(run) {
+	large := b.call(t, c, at, "", http.StatusOK)
+	if diff := cmp.Diff(counted, large["item_counts"]); diff != "" || large["tasks"] != nil || large["id"] != float64(run) {
 		t.Errorf("%v", large)
 	}
 	seen, after := 0, ""
@@ -373,7 +380,7 @@ func TestAPI_IsBoundedInAll(t *testing.T) {
 	sent := b.count(t)
 	at := fmt.Sprintf("/runs/%d", run)
 	for path, most := range map[string]int{
-		"/runs?limit=1000": 1, at: 1, fmt.Sprintf("/runs/%d", few): 2, at + "/tasks?limit=1000": 1, at + "/events": 4, fmt.Sprintf("/runs/%d/events", few): 4,
+		"/runs?limit=1000": 1, at: 2, fmt.Sprintf("/runs/%d", few): 2, at + "/tasks?limit=1000": 1, at + "/events": 4, fmt.Sprintf("/runs/%d/events", few): 4,
 		at + "/steps/scan": 1, at + "/steps/scan/log": 4, "/dags": 1, "/queues": 1, "/workers": 1, "/stats": 2, "/stats?dag=gallery": 3,
 	} {
 		b.get(t, apiRoot+path) // the version of the DAG is read once

@@ -46,7 +46,15 @@ type RunJSON struct {
 type StatusJSON struct {
 	RunJSON
 
-	Tasks []TaskJSON `json:"tasks"`
+	Tasks      []TaskJSON      `json:"tasks"`
+	ItemCounts []ItemCountJSON `json:"item_counts"` // of foreach steps whose list is known and not empty
+}
+
+// ItemCountJSON counts the items of a foreach step.
+type ItemCountJSON struct {
+	Step   string         `json:"step"`
+	Total  int            `json:"total"`  // of its list
+	States map[string]int `json:"states"` // how many are in each state, replaced ones as what replaced them; they add up to Total
 }
 
 // TaskJSON is a task as programs get it.
@@ -108,14 +116,29 @@ func NewTaskJSON(t *queue.Task) TaskJSON {
 	return j
 }
 
-// NewStatusJSON returns a run with its tasks. Its worker is the one that drove the run last, where none does.
-func NewStatusJSON(r *queue.Run, tasks []queue.Task) StatusJSON {
-	j := StatusJSON{RunJSON: NewRunJSON(r), Tasks: make([]TaskJSON, len(tasks))}
+// NewStatusJSON returns a run with its tasks, and with what Store.CountItems counted. Its worker is the one that drove the run
+// last, where none does.
+func NewStatusJSON(r *queue.Run, tasks []queue.Task, counted []queue.StepSummary) StatusJSON {
+	j := StatusJSON{RunJSON: NewRunJSON(r), Tasks: make([]TaskJSON, len(tasks)), ItemCounts: newItemCounts(counted)}
 	j.Worker = TextOrNull(DriverOf(r, tasks))
 	for i := range tasks {
 		j.Tasks[i] = NewTaskJSON(&tasks[i])
 	}
 	return j
+}
+
+// NewLargeStatusJSON returns a run that has more tasks than go into one answer: without them.
+func NewLargeStatusJSON(r *queue.Run, counted []queue.StepSummary) StatusJSON {
+	return StatusJSON{RunJSON: NewRunJSON(r), ItemCounts: newItemCounts(counted)}
+}
+
+// newItemCounts returns the counts as programs get them.
+func newItemCounts(counted []queue.StepSummary) []ItemCountJSON {
+	items := make([]ItemCountJSON, len(counted))
+	for i := range counted {
+		items[i] = ItemCountJSON{counted[i].Step, counted[i].Items, counted[i].States}
+	}
+	return items
 }
 
 // NewQuestionJSON returns what an approval asks as programs get it.

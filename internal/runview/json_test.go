@@ -18,9 +18,9 @@ func TestStatusJSON_HasObjectsForNothing(t *testing.T) {
 	status := NewStatusJSON(&run, []queue.Task{
 		{Step: "load", State: "succeeded", Worker: "w1", FinishedAt: at},
 		{Step: "confirm", State: "waiting", Approval: &queue.Question{Since: at}},
-	})
-	if got := NewStatusJSON(&run, nil).Tasks; got == nil {
-		t.Error("a run without tasks has null for them")
+	}, nil)
+	if got := NewStatusJSON(&run, nil, nil); got.Tasks == nil || got.ItemCounts == nil {
+		t.Error("a run without tasks or items has null for them")
 	}
 	var got map[string]any
 	if err := json.Unmarshal([]byte(CompactJSON(status)), &got); err != nil {

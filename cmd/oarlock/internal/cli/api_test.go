@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,12 +51,21 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "many.yaml")
+	writeFile(t, file, "name: many\nsteps: [{id: each, foreach: {items: [a, b, c]}, action: noop}]\n")
+	for _, line := range []string{"dag apply " + file, "enqueue many"} {
+		if got := invoke(t, e, strings.Fields(line)...); got.exit != exitOK {
+			t.Fatal(got.stderr)
+		}
+	}
 	execFile(t, db, "ended.sql")
+	execFile(t, db, "many_items.sql")
 	for command, path := range map[string]string{
 		"list":                     "/runs",
 		"list --state failed":      "/runs?state=failed",
 		"status 1":                 "/runs/1",
 		"status 2":                 "/runs/2",
+		"status 3":                 "/runs/3",
 		"events 1":                 "/runs/1/events",
 		"logs 1 load":              "/runs/1/steps/load/log",
 		"dag list":                 "/dags",
@@ -78,6 +88,9 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 		}
 	}
 	var status struct{ Tasks []json.RawMessage }
+	if many, want := invoke(t, e, "status", "3", "-o", "jsonl").stdout, `"item_counts":[{"step":"each","total":3,"states":{"failed":1,"pending":1,"succeeded":1}}]`; !strings.Contains(many, want) {
+		t.Errorf("%s in %s", want, many)
+	}
 	if err := json.Unmarshal([]byte(askAPI(t, pages, "/runs/1")[0]), &status); err != nil {
 		t.Fatal(err)
 	}

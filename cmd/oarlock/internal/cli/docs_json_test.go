@@ -43,7 +43,7 @@ var documented = map[string][]any{
 	"`migrate adopt`":       {jsonAdopted{}, jsonPlace{}},
 	"`config show`":         {jsonSetting{}},
 	"`version`":             {jsonVersion{}},
-	"{\"id\": 41, \"uid\":": {runview.StatusJSON{}, runview.TaskJSON{}},
+	"{\"id\": 41, \"uid\":": {runview.StatusJSON{}, runview.TaskJSON{}, runview.ItemCountJSON{}},
 }
 
 var (
@@ -90,12 +90,12 @@ func TestDocs_NameEveryJSONField(t *testing.T) {
 	}
 }
 
-// keysOfExample are those of the run and its task, but not what is in params.
+// keysOfExample are those of the run, its task and its items, but not what is in params, nor states.
 func keysOfExample(text, begin string) map[string]bool {
 	_, rest, _ := strings.Cut(text, begin)
 	example, _, _ := strings.Cut(begin+rest, "```")
 	said := map[string]bool{}
-	for _, found := range key.FindAllStringSubmatch(strings.Replace(example, `"day":`, "", 1), -1) {
+	for _, found := range key.FindAllStringSubmatch(strings.NewReplacer(`"day":`, "", `"succeeded":`, "").Replace(example), -1) {
 		said[found[1]] = true
 	}
 	return said

@@ -119,7 +119,7 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 		return err
 	}
 	if format := e.settings.Text("output"); isJSON(format) {
-		if err := e.say(answer{object: runview.NewStatusJSON(run, tasks)}); err != nil {
+		if err := e.say(answer{object: runview.NewStatusJSON(run, tasks, nil)}); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, e *env, args []string, watch bool, how waiti
 }
 
 func (e *env) pageAnswer(page *runPage) answer {
-	object := runview.NewStatusJSON(page.run, page.tasks)
+	object := runview.NewStatusJSON(page.run, page.tasks, page.counted)
 	a := answer{object: object, ids: []string{decimal(object.ID)}}
 	if e.settings.Text("output") == "table" {
 		a.text = page.String()

@@ -24,7 +24,8 @@ type runPage struct {
 	watched bool // it is being followed already
 	all     bool // each item has a line, however many there are
 	run     *queue.Run
-	tasks   []queue.Task // in the order of the graph
+	tasks   []queue.Task        // in the order of the graph
+	counted []queue.StepSummary // with their items counted, for programs
 	dag     *queue.Definition
 	current int                      // the newest version of its DAG; 0: not to be read by this user
 	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
@@ -47,8 +48,15 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 		return nil, err
 	}
 	page := &runPage{painter: e.stdoutPaint(), now: time.Now(), run: run, tails: map[int][]string{}, columns: e.pageColumns()}
-	if page.tasks, err = store.Tasks(ctx, id); err != nil || e.settings.Text("output") != "table" {
+	if page.tasks, err = store.Tasks(ctx, id); err != nil {
+		return nil, err
+	}
+	switch format := e.settings.Text("output"); {
+	case isJSON(format):
+		page.counted, err = store.CountItems(ctx, id, page.tasks)
 		return page, err
+	case format != "table":
+		return page, nil
 	}
 	if before != nil {
 		page.dag, page.current, page.events, page.made, page.rights = before.dag, before.current, before.events, before.made, before.rights

@@ -187,7 +187,7 @@ func (w *watcher) finish(page *runPage) error {
 
 // tellJSON prints the run where it is not as it was.
 func (w *watcher) tellJSON(page *runPage) error {
-	line := runview.CompactJSON(runview.NewStatusJSON(page.run, page.tasks))
+	line := runview.CompactJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if w.seen[""] == line {
 		return nil
 	}
