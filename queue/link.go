@@ -47,6 +47,7 @@ type link struct {
 	limit   time.Duration                          // of one use, where the caller names no shorter one
 	known   func(context.Context, *pgx.Conn) error // runs first on every connection, but those from before it was set; may be nil
 	again   func(context.Context, *pgx.Conn) error // runs next on every connection but the first; may be nil
+	lenders []*link                                // whose connection may be taken where the server gives no more, in this order
 	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
 	end     context.CancelFunc
 }
@@ -140,6 +141,9 @@ func (l *link) dial(ctx context.Context) error {
 		return nil
 	}
 	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
+	if isCrowded(err) && l.takeOver(ctx) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

@@ -114,6 +114,7 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 		lease: l.lease, reads: l.reads, chunks: l.chunks, beat: newHeartbeat(w.TTL, e.sent), hearing: newHearing(s, w.channel()), closeLimit: closeLimit,
 	}
 	session.claimer, session.lookout, session.sweeper = newClaimer(session, l.claims, x), newLookout(session, l.looks, x), newSweeper(session, l.sweeps, x)
+	l.share()
 	l.claims.again = session.goOn
 	for _, other := range l.all() {
 		if other != l.claims {

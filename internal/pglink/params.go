@@ -1,9 +1,14 @@
 package pglink
 
 import (
+	"context"
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/sql"
 )
 
 // ownParams are for our statements. They read little and by key, but where tables are large the server expects enough of them
@@ -92,4 +97,35 @@ func withoutOurs(c *pgx.ConnConfig) {
 	for name := range asked(c) {
 		delete(c.RuntimeParams, name)
 	}
+}
+
+var refitParams = sql.Named("pglink/refit")
+
+// Refit gives a connection that was made for one job the parameters of ours that another job asks for. It costs nothing where both
+// ask for the same.
+func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error {
+	had, wanted := asked(from), asked(to)
+	values := map[string]*string{}
+	for name := range had {
+		if _, kept := wanted[name]; !kept {
+			values[name] = nil
+		}
+	}
+	for name, value := range wanted {
+		if had[name] != value {
+			values[name] = &value
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(values))
+	ordered := make([]*string, len(names))
+	for i, name := range names {
+		ordered[i] = values[name]
+	}
+	if _, err := conn.Exec(ctx, refitParams, pgx.QueryExecModeExec, names, ordered); err != nil {
+		return fmt.Errorf("give a connection another job: %w", err)
+	}
+	return nil
 }
