@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/oarlock-dev/oarlock/internal/listen"
 )
@@ -38,6 +39,16 @@ const listenName = "oarlock listen"
 func (s *Store) newListener() *listen.Listener {
 	return listen.New(listen.Options{Config: s.connConfig(listenName), Prepare: s.prepare})
 }
+
+// giveWay has the session hear nothing for a while, so that the server has one connection more to give.
+func (h *hearing) giveWay() {
+	if h.listener != nil {
+		h.listener.GiveWay(deafFor)
+	}
+}
+
+// deafFor is longer than a renewal that failed waits for its next try.
+const deafFor = 10 * time.Second
 
 func (h *hearing) close() {
 	h.closing.Do(func() {

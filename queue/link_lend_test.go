@@ -16,6 +16,7 @@ import (
 // shortFleet is a worker whose login may have fewer connections than the worker keeps.
 type shortFleet struct {
 	*fleet
+	store   *queue.Store
 	session *queue.Session
 }
 
@@ -23,8 +24,8 @@ type shortFleet struct {
 func newShortFleet(t *testing.T, n int, pollOnly bool) *shortFleet {
 	t.Helper()
 	c := &shortFleet{fleet: newFleet(t)}
-	store := openFor(t, queue.Config{URL: c.user(t, "limited", "oarlock_worker"), PollOnly: pollOnly, FewConns: queue.CallConns})
-	c.session = c.registerAt(t, store)
+	c.store = openFor(t, queue.Config{URL: c.user(t, "limited", "oarlock_worker"), PollOnly: pollOnly, FewConns: queue.CallConns})
+	c.session = c.registerAt(t, c.store)
 	c.exec(t, fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", pgx.Identifier{c.db.RoleName("limited")}.Sanitize(), n))
 	c.exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited"))
 	return c
@@ -71,5 +72,26 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 	}
 	if n := value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited")); n != 1 {
 		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// The connections that listen and that serve calls are given back for the sake of the lease.
+func TestRenew_ComesBeforeListening(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(*shortFleet) bool{
+		"listening": func(c *shortFleet) bool {
+			return value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oarlock listen' AND state = 'idle' AND usename = $1", c.db.RoleName("limited")) == 1
+		},
+		"a call": func(c *shortFleet) bool {
+			_, err := c.store.MissingQueues(t.Context(), []string{"other"})
+			return err == nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newShortFleet(t, 1, name == "a call")
+			await.True(t, name+" has the only connection", func() bool { return use(c) })
+			succeeds(t, "a sign of life", func() error { _, err := c.session.Renew(t.Context(), queue.Vitals{}); return err })
+		})
 	}
 }

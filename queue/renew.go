@@ -35,6 +35,9 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
 	case err != nil:
+		if isCrowded(err) {
+			s.makeRoom()
+		}
 		return Renewal{}, fmt.Errorf("renew: %w", err)
 	}
 	s.beat.renewed(sent)
@@ -43,6 +46,15 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 		s.x.doubt()
 	}
 	return a.renewal(), nil
+}
+
+// makeRoom gives back the connections that no link may take, so that the next renewal finds one free: without it all of them go with
+// the lease.
+func (s *Session) makeRoom() {
+	s.hearing.giveWay()
+	if s.store.ownsPool {
+		s.store.pool.Reset()
+	}
 }
 
 // Deadline says until when the lease holds, by boottime.Now: at soft what the worker runs is to be killed, at hard all of

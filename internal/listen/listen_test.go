@@ -111,6 +111,20 @@ func TestListener_ComesBackAfterItsBackendEnded(t *testing.T) {
 	}
 }
 
+func TestListener_ComesBackAfterItGaveWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.listen(t, listen.Options{CheckEvery: time.Hour})
+	s := subscribed(t, l, "a")
+	before := b.backends(t)
+	l.GiveWay(time.Millisecond)
+	waitMissed(t, s)
+	b.heard(t, s, "a", "x")
+	if after := b.backends(t); slices.Equal(before, after) {
+		t.Errorf("the connection is still %v", after)
+	}
+}
+
 func TestListener_ComesBackAfterACut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

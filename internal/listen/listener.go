@@ -49,6 +49,7 @@ type Listener struct {
 	mu          sync.Mutex
 	subscribers map[string][]*Subscription // by channel
 	changed     bool                       // since the connection last looked at subscribers
+	silentUntil time.Time                  // there is to be no connection before; zero: there may be
 	interrupt   context.CancelFunc         // ends the wait for a notification; nil while there is none
 }
 
@@ -67,6 +68,22 @@ func New(o Options) *Listener {
 func (l *Listener) Close() {
 	l.stop()
 	<-l.done
+}
+
+// GiveWay ends the connection, and makes none for d: something that matters more needs its place. Subscribers hear that they may miss
+// something.
+func (l *Listener) GiveWay(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silentUntil = time.Now().Add(d)
+	l.change()
+}
+
+// silentFor is how long there is to be no connection.
+func (l *Listener) silentFor() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, time.Until(l.silentUntil))
 }
 
 // Subscribe begins to listen to a channel. It panics on a name that Postgres would cut: names are made by programs.
@@ -124,7 +141,7 @@ func (l *Listener) run(ctx context.Context) {
 			pauses.Reset()
 		}
 		select {
-		case <-time.After(pauses.NextBackOff()):
+		case <-time.After(max(pauses.NextBackOff(), l.silentFor())):
 		case <-ctx.Done():
 		}
 	}
@@ -138,7 +155,7 @@ func (l *Listener) listen(ctx context.Context) error {
 	}
 	defer c.close(ctx)
 	defer l.each((*Subscription).miss)
-	for err = c.follow(ctx); err == nil; {
+	for err = c.follow(ctx); err == nil && l.silentFor() == 0; {
 		err = c.turn(ctx)
 	}
 	return err
