@@ -23,8 +23,10 @@ const (
 )
 
 const (
-	sessionConns = 7 // claims, looks, sweeps, lease, reads, logs, journal: see links
-	listenConns  = 1
+	listenConns = 1
+
+	// SessionConns are the connections that carry the name of a worker: for claims, looks, sweeps, lease, reads, logs, journal.
+	SessionConns = 7
 
 	// CallConns are the connections of its pool that a worker keeps: for definitions, child runs, the depth of the queue.
 	CallConns = 2
@@ -35,9 +37,9 @@ const (
 // a pooler lends by the session.
 func Connections(pollOnly bool) int {
 	if pollOnly {
-		return sessionConns + CallConns
+		return SessionConns + CallConns
 	}
-	return sessionConns + CallConns + listenConns
+	return SessionConns + CallConns + listenConns
 }
 
 // links are the connections that a session has for itself.
@@ -55,7 +57,7 @@ func (s *Store) newLinks(worker uuid.UUID) *links {
 	}
 }
 
-func (l *links) all() [sessionConns]*link {
+func (l *links) all() [SessionConns]*link {
 	return [...]*link{l.claims, l.looks, l.sweeps, l.lease, l.reads, l.chunks, l.journal}
 }
 

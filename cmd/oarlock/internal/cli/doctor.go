@@ -107,7 +107,7 @@ type jsonReport struct {
 
 // examine prints the report, and fails by what is in it.
 func (e *env) examine(ctx context.Context, url, database string) error {
-	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false)))
+	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

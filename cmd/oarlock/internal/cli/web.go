@@ -151,7 +151,7 @@ func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.L
 
 // pageChecks are the checks of `oarlock doctor`. A database that cannot be reached is what the first of them says.
 func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, err error) {
-	report, _ := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false)))
+	report, _ := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -26,6 +26,7 @@ type examination struct {
 	took  time.Duration // to connect
 	facts facts
 	needs int // connections of one worker; 0: not known
+	own   int // of these, those that carry the worker's name, however it is set up
 
 	sharesBackends bool // a pooler lends us another one each time; set by its check
 }
@@ -95,9 +96,9 @@ func Checks() []About {
 // Option says more about what the database is to be fit for.
 type Option func(*examination)
 
-// WithWorker says how many connections a worker keeps.
-func WithWorker(connections int) Option {
-	return func(x *examination) { x.needs = connections }
+// WithWorker says how many connections a worker keeps, and how many of these carry its name.
+func WithWorker(connections, own int) Option {
+	return func(x *examination) { x.needs, x.own = connections, own }
 }
 
 // Run examines the database behind url. The error says that it cannot be connected to; the report then has that as

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/internal/pglink"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -225,4 +226,34 @@ func TestConnections_CountThoseOfOthers(t *testing.T) {
 	if n := used(); n < more {
 		t.Errorf("%d connections, and there are %d at least", n, more)
 	}
+}
+
+// Somebody else than the workers sees the limit that they are at, and how many of them have what.
+func TestConnections_ShowTheLimitOfWorkers(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	workers := db.User(t, "app", "oarlock_worker")
+	for _, name := range []string{"oarlock/a", "oarlock/a", "oarlock/b", "oarlock listen"} {
+		conn, err := pglink.Connect(t.Context(), workers, pglink.Options{AppName: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	}
+	app := db.RoleName("app")
+	execFile(t, db.Conn(t), "limits.sql")
+	x := begin(t, db.Login(t, "oarlock_read"))
+	x.needs, x.own = 10, 7
+	limits, err := all[connections](t.Context(), x.conn, connectionsSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(limits) != 3 || limits[2] != (connections{"login " + app, 4, 4, 0, 2, 3}) {
+		t.Errorf("got %+v", limits)
+	}
+	if l := limits[1]; l.Scope != "database "+db.Name || l.Allowed != 50 || l.Workers != 2 || l.Held != 3 || l.Used < 5 {
+		t.Errorf("got %+v", l)
+	}
+	wantCheck(t, x.connections(t.Context()), Fail, "4 of 4 in use (limit of the login "+app+"); ")
 }

@@ -113,14 +113,38 @@ func TestHolder_IsOldByTimeOrByTransactions(t *testing.T) {
 
 func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 	t.Parallel()
-	server, user := connections{"server", 3, 100, 3}, connections{"user", 3, 10, 0}
-	wantCheck(t, judgeConnections([]connections{server}, 9), OK, "3 of 100 in use, the last 3 are for superusers (limit of the server)")
-	wantCheck(t, judgeConnections([]connections{server, user}, 9), Warn, "3 of 10 in use (limit of the user)")
-	wantCheck(t, judgeConnections([]connections{user, server}, 9), Warn, "limit of the user")
-	wantCheck(t, judgeConnections([]connections{user, server}, 7), OK, "limit of the user")
-	wantCheck(t, judgeConnections([]connections{{"server", 25, 25, 3}}, 0), Warn, "25 of 25 in use, the last 3 are for superusers")
-	if hint := judgeConnections([]connections{user}, 9).Hint; !strings.Contains(hint, "a worker keeps 9") {
+	judge := func(needs int64, limits ...connections) Check { return judgeConnections(limits, needs, 7) }
+	server, login := connections{"server", 3, 100, 3, 0, 0}, connections{"login app", 3, 10, 0, 0, 0}
+	wantCheck(t, judge(9, server), OK, "3 of 100 in use, the last 3 are for superusers (limit of the server)")
+	both := "3 of 10 in use (limit of the login app); 3 of 100 in use, the last 3 are for superusers (limit of the server)"
+	wantCheck(t, judge(9, server, login), Warn, both)
+	wantCheck(t, judge(9, login, server), Warn, both)
+	wantCheck(t, judge(7, login, server), OK, both)
+	wantCheck(t, judge(0, connections{"server", 25, 25, 3, 0, 0}), Warn, "25 of 25 in use, the last 3 are for superusers")
+	if hint := judge(9, login).Hint; !strings.Contains(hint, "a worker keeps 9") {
 		t.Errorf("the hint does not name what a worker needs: %s", hint)
+	}
+}
+
+// Workers that lack connections which a limit keeps from them fail it. Workers that have theirs leave the next one no room.
+func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
+	t.Parallel()
+	server := connections{"server", 20, 100, 3, 2, 14}
+	for _, c := range []struct {
+		login connections
+		want  Status
+	}{
+		{connections{"login app", 3, 3, 0, 2, 3}, Fail},
+		{connections{"login app", 16, 16, 0, 2, 13}, Fail},
+		{connections{"login app", 16, 17, 0, 2, 13}, Warn},
+		{connections{"login app", 20, 20, 0, 2, 14}, Warn},
+		{connections{"login app", 20, 30, 0, 2, 14}, OK},
+	} {
+		got := judgeConnections([]connections{server, c.login}, 10, 7)
+		wantCheck(t, got, c.want, fmt.Sprintf("%d of %d in use (limit of the login app)", c.login.Used, c.login.Allowed))
+		if c.want == Fail && !strings.Contains(got.Hint, "are 2, and need 20 connections: raise the limit of the login app") {
+			t.Errorf("the hint does not name what the workers need: %s", got.Hint)
+		}
 	}
 }
 
@@ -128,7 +152,7 @@ func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 func TestConnections_OfTheReserveAreNoneForOthers(t *testing.T) {
 	t.Parallel()
 	for used, free := range map[int64]int64{0: 22, 21: 1, 22: 0, 23: 0, 25: 0} {
-		if got := (connections{"server", used, 25, 3}).free(); got != free {
+		if got := (connections{"server", used, 25, 3, 0, 0}).free(); got != free {
 			t.Errorf("%d of 25 in use: %d free, want %d", used, got, free)
 		}
 	}

@@ -1,8 +1,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/sql"
@@ -53,11 +56,14 @@ func (x *examination) horizon(ctx context.Context) Check {
 	return ok("oldest %s", holders[0])
 }
 
+// connections are how many a server, a database or a login has and may have.
 type connections struct {
 	Scope    string
 	Used     int64
 	Allowed  int64
 	Reserved int64 // of these, for superusers and the like
+	Workers  int64 // that have some of those in use
+	Held     int64 // by these workers, beside those that listen and serve calls
 }
 
 var connectionsSQL = sql.Named("doctor/connections")
@@ -67,22 +73,28 @@ func (x *examination) connections(ctx context.Context) Check {
 	if err != nil {
 		return broken("count connections", err)
 	}
-	return judgeConnections(limits, int64(x.needs))
+	return judgeConnections(limits, int64(x.needs), int64(x.own))
 }
 
-// judgeConnections gets the limit of the server at least, and how many connections a worker keeps.
-func judgeConnections(limits []connections, needs int64) Check {
-	tightest := limits[0]
-	for _, l := range limits[1:] {
-		if l.free() < tightest.free() {
-			tightest = l
+// judgeConnections gets the limit of the server at least, how many connections a worker keeps, and how many of these carry its name.
+func judgeConnections(limits []connections, needs, own int64) Check {
+	slices.SortStableFunc(limits, func(a, b connections) int { return cmp.Compare(a.free(), b.free()) })
+	var texts []string
+	for _, l := range limits {
+		texts = append(texts, l.String())
+	}
+	text := strings.Join(texts, "; ")
+	for _, l := range limits {
+		if l.free() == 0 && l.Held < l.Workers*own {
+			return fail("%s", text).withHint("its workers at work are %d, and need %d connections: raise the limit of the %s, or drain workers",
+				l.Workers, l.Workers*needs, l.Scope)
 		}
 	}
-	if tightest.free() < max(needs, 1) {
-		return warn("%s", tightest).
+	if limits[0].free() < max(needs, 1) {
+		return warn("%s", text).
 			withHint("a worker keeps %d, and one more for each postgres.query that runs: raise the limit, or put a pooler in front of the applications", needs)
 	}
-	return ok("%s", tightest)
+	return ok("%s", text)
 }
 
 // free is how many an ordinary user may still have. Superusers fill the reserve only when the rest is taken.
