@@ -212,3 +212,37 @@ func TestRunbook_ACopyOfProduction(t *testing.T) {
 	book.console(t)
 	b.once(t, run, "start load")
 }
+
+// The login of the workers may have two connections while a task runs: the task ends in order, and its run. A second worker waits for more.
+func TestRunbook_TooFewConnections(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, `
+name: nightly
+steps:
+  - {id: load, run: '. $DIR/lib; see start; hold go'}
+`)
+	app := b.db.RoleName("app")
+	workers := *b
+	workers.url = b.db.User(t, "app", "oarlock_worker")
+	workers.worker(t, "w1", "heartbeat=500ms")
+	run := b.enqueue(t, "nightly", nil)
+	b.untilSeen(t, run, "start load#1")
+	if err := script(t.Context(), b.db.URL, "limit_login", "login", app, "limit", "2"); err != nil {
+		t.Fatal(err)
+	}
+	b.write(t, "go", "")
+	book := b.openRunbook(t, "Too few connections")
+	book.words["RUN"], book.words["login app"], book.words["ROLE app"] = fmt.Sprint(run), "login "+app, "ROLE "+app
+	book.console(t)
+	w2 := workers.worker(t, "w2", "listen=127.0.0.1:0")
+	book.log(t, w2)
+	until(t, "/readyz says what it waits for", func() bool {
+		return strings.HasPrefix(w2.page(t, "/readyz"), "waiting for connections of the database: it gives ") // none, or some of 10
+	})
+	if _, err := b.db.Conn(t).Exec(t.Context(), book.next(t, "sql")); err != nil {
+		t.Fatal(err)
+	}
+	book.console(t)
+	b.once(t, run, "start load")
+}

@@ -141,7 +141,7 @@ func (l *link) dial(ctx context.Context) error {
 		return nil
 	}
 	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
-	if isCrowded(err) && l.takeOver(ctx) {
+	if Crowded(err) && l.takeOver(ctx) {
 		return nil
 	}
 	if err != nil {

@@ -194,7 +194,7 @@ func (s *Store) short(lent, others int, refused error) error {
 // crowded is the error of a worker that got too few connections of a server. They come back, so it is never final. A server that
 // refuses for another reason than their number says that itself.
 func (s *Store) crowded(g gains) error {
-	if _, ok := errors.AsType[*pgconn.PgError](g.refused); ok && !isCrowded(g.refused) {
+	if _, ok := errors.AsType[*pgconn.PgError](g.refused); ok && !Crowded(g.refused) {
 		return g.refused
 	}
 	return &ShortError{Lent: g.n, Needs: s.needs(pglink.NoPooler), Direct: true, Refused: g.refused}
@@ -205,14 +205,14 @@ func (s *Store) unreached(err error) error {
 	if waiting, ok := errors.AsType[*pglink.WaitingError](err); ok {
 		return s.short(waiting.Lent, 0, nil)
 	}
-	if isCrowded(err) {
+	if Crowded(err) {
 		return s.crowded(gains{int(s.pool.Stat().TotalConns()), err})
 	}
 	return err
 }
 
-// isCrowded reports whether a server refused a connection because it, a database or a role has as many as it may.
-func isCrowded(err error) bool {
+// Crowded reports whether a server refused a connection because it, a database or a role has as many as it may.
+func Crowded(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "53300"
 }

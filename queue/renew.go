@@ -35,7 +35,7 @@ func (s *Session) Renew(ctx context.Context, v Vitals) (Renewal, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Renewal{}, s.lost()
 	case err != nil:
-		if isCrowded(err) {
+		if Crowded(err) {
 			s.makeRoom()
 		}
 		return Renewal{}, fmt.Errorf("renew: %w", err)

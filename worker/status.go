@@ -38,6 +38,7 @@ type Status struct {
 	RenewErr   error         // of the last sign of life; nil: it was taken
 	Refusal    string        // what the database answered to it in place of that; "": nothing
 
+	Awaits        string        // what it waits for before it can register, for people; "": nothing that it knows of
 	Registrations int           // so far
 	Losses        int           // of its lease, so far
 	GivenUp       int           // lives that ended because the database took no records or let no runs be read
@@ -78,6 +79,9 @@ func (w *Worker) Status() Status {
 	return s
 }
 
+// Await has the status say what the worker waits for before it can register; "": it does not know. It is for Config.Register.
+func (w *Worker) Await(what string) { w.view.change(func(s *Status) { s.Awaits = what }) }
+
 func (v *view) change(do func(*Status)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,7 +101,7 @@ func (v *view) registered(id uuid.UUID, session Session, fleet *fleet, asked tim
 	v.enter(Live)
 	v.change(func(s *Status) {
 		v.session, v.fleet = session, fleet
-		s.Worker, s.Ticked, s.Renewed, s.RenewErr, s.Refusal = id, time.Now(), asked, nil, ""
+		s.Worker, s.Ticked, s.Renewed, s.RenewErr, s.Refusal, s.Awaits = id, time.Now(), asked, nil, "", ""
 		s.Registrations++
 	})
 }
@@ -113,6 +117,9 @@ func (v *view) renewed(asked time.Duration, err error) {
 		}
 		if refusal, ok := errors.AsType[*queue.Error](err); ok {
 			s.Refusal = fmt.Sprintf("%s (%s)", refusal.Message, refusal.Code)
+		}
+		if queue.Crowded(err) {
+			s.Refusal = "too many connections"
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -16,6 +18,7 @@ func TestStatus_TellsARefusedSignOfLifeFromAnUnansweredOne(t *testing.T) {
 		refusal string
 	}{
 		{fmt.Errorf("renew: %w", &queue.Error{Code: "25006", Message: "cannot execute UPDATE in a read-only transaction", Hint: "h"}), "cannot execute UPDATE in a read-only transaction (25006)"},
+		{fmt.Errorf("renew: connect: %w", &pgconn.PgError{Code: "53300", Message: "too many connections for role \"ana\""}), "too many connections"},
 		{io.EOF, ""},
 		{nil, ""},
 	} {

@@ -37,6 +37,7 @@ type Rig struct {
 	stopping  *stopping
 	losses    *losses
 	status    func() worker.Status // nil until there is a worker
+	await     func(what string)    // tells the worker what its registration waits for; nil until there is one
 }
 
 // New checks the configuration and prepares what needs no database; Run does the rest.
@@ -82,7 +83,7 @@ func (r *Rig) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.status = w.Status
+	r.status, r.await = w.Status, w.Await
 	r.stopping.tell(w)
 	leave, err := r.attend(w)
 	if err != nil {

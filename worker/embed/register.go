@@ -112,17 +112,27 @@ func untilThere[T any](ctx context.Context, r *Rig, ask func(context.Context) (T
 		}
 		return answer, err
 	}, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(patience()), backoff.WithNotify(func(err error, _ time.Duration) {
-		msg := "the database is not there yet"
-		short, isShort := errors.AsType[*queue.ShortError](err)
-		switch {
-		case isShort && short.Direct:
-			msg = "waiting for connections of the database: nothing is claimed"
-		case errors.Is(err, queue.ErrWaiting):
-			msg = queue.ErrWaiting.Error()
-		}
+		msg, awaits := absence(err)
+		r.await(awaits)
 		outage.Failed(r.config.Log, msg, err)
 	}))
 }
+
+// absence says for the log why a worker is not registered, and what its status says it waits for.
+func absence(err error) (msg, awaits string) {
+	short, isShort := errors.AsType[*queue.ShortError](err)
+	switch {
+	case isShort && short.Direct:
+		return crowdedOut, fmt.Sprintf("waiting for connections of the database: it gives %d of %d", short.Lent, short.Needs)
+	case errors.Is(err, queue.ErrWaiting):
+		return queue.ErrWaiting.Error(), queue.ErrWaiting.Error()
+	case queue.Crowded(err): // it gives not even the first
+		return crowdedOut, "waiting for connections of the database: it gives none"
+	}
+	return "the database is not there yet", ""
+}
+
+const crowdedOut = "waiting for connections of the database: nothing is claimed"
 
 const (
 	maxWait    = 5 * time.Second // between two tries, give or take a half: each may occupy all connections that a pooler still has

@@ -40,6 +40,7 @@ func TestVerdicts_SayWhatIsWrong(t *testing.T) {
 	}{
 		"well":       {func(*worker.Status) {}, "", ""},
 		"starting":   {func(s *worker.Status) { s.Phase, s.Ticked = worker.Starting, time.Time{} }, "", "not registered"},
+		"waiting":    {func(s *worker.Status) { s.Phase, s.Awaits = worker.Starting, "waiting for connections" }, "", "waiting for connections"},
 		"draining":   {func(s *worker.Status) { s.Phase = worker.Draining }, "", "the worker is draining"},
 		"ending":     {func(s *worker.Status) { s.Phase, s.Ticked = worker.Ending, ago(time.Hour) }, "", "the worker is ending"},
 		"stopped":    {func(s *worker.Status) { s.Phase = worker.Stopped }, "the worker has stopped", "the worker has stopped"},

@@ -51,6 +51,8 @@ func ready(s *worker.Status, now time.Time, boot time.Duration) error {
 	switch {
 	case len(s.Unfit) > 0: // it may be why the worker is not registered
 		return errors.New(s.Unfit[0])
+	case s.Phase == worker.Starting && s.Awaits != "":
+		return errors.New(s.Awaits)
 	case s.Phase == worker.Starting:
 		return errors.New("not registered")
 	case s.Phase != worker.Live:

@@ -135,6 +135,9 @@ func describe(s *worker.Status, dead error) string {
 	if len(s.Unfit) > 0 {
 		return text + ", " + s.Unfit[0]
 	}
+	if s.Phase == worker.Starting && s.Awaits != "" {
+		return text + ", " + s.Awaits
+	}
 	if s.Phase != worker.Live && s.Phase != worker.Draining {
 		return text
 	}
