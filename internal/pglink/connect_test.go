@@ -205,3 +205,39 @@ func socket(t *testing.T, conn *pgx.Conn) *net.TCPConn {
 	}
 	return tcp
 }
+
+// A connection that takes on another job has the parameters of that one, and of the first nothing that the other does not ask for.
+func TestRefit_MakesAConnectionAsIfForTheOtherJob(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	config, err := pglink.Parse(b.url, pglink.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, steady, flush := config.Copy(), config.Copy(), config.Copy()
+	pglink.AsSteady(steady)
+	pglink.AsFlush(flush)
+	conn, err := pglink.Dial(t.Context(), steady, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	before := steady
+	for _, to := range []struct {
+		config *pgx.ConnConfig
+		want   string
+	}{
+		{flush, "250ms on off force_generic_plan"}, {steady, "0 off off force_generic_plan"}, {plain, "0 on on auto"}, {flush, "250ms on off force_generic_plan"},
+	} {
+		if err := pglink.Refit(t.Context(), conn, before, to.config); err != nil {
+			t.Fatal(err)
+		}
+		before = to.config
+		var got string
+		err := conn.QueryRow(t.Context(), `SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('enable_sort'),
+			current_setting('enable_seqscan'), current_setting('plan_cache_mode'))`).Scan(&got)
+		if err != nil || got != to.want {
+			t.Errorf("got %s (%v), want %s", got, err, to.want)
+		}
+	}
+}
