@@ -72,16 +72,29 @@ func TestStory_KeepsCauseBeforeEffect(t *testing.T) {
 	}
 }
 
-// A run is told so that each attempt has the worker that began it, and a takeover both workers.
-func TestStory_NamesTheWorkers(t *testing.T) {
+// storyCase is what happened in a run, and what is told of it.
+type storyCase struct {
+	tasks    []queue.Task
+	attempts []queue.Attempt
+	events   []queue.Event
+	want     []string
+}
+
+func (c *storyCase) check(t *testing.T) {
 	t.Parallel()
-	lost := queue.Event{At: noon(3), Kind: "lost", Worker: "w1", Epoch: 1, Message: "worker w1 was lost: queued again"}
-	for name, c := range map[string]struct {
-		tasks    []queue.Task
-		attempts []queue.Attempt
-		events   []queue.Event
-		want     []string
-	}{
+	var got []string
+	for _, e := range Story(&queue.Run{ID: 1}, c.tasks, c.attempts, nil, c.events, nil) {
+		got = append(got, e.About()+" "+e.Message)
+	}
+	if diff := cmp.Diff(c.want, got); diff != "" {
+		t.Errorf("- want, + got\n%s", diff)
+	}
+}
+
+// Each attempt has the worker that began it.
+func TestStory_NamesTheWorkersOfAttempts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]storyCase{
 		"Retry": {
 			[]queue.Task{{Step: "a", State: "succeeded", Attempt: 3, Worker: "w2", StartedAt: noon(1), AttemptAt: noon(6), FinishedAt: noon(7)}},
 			[]queue.Attempt{
@@ -103,6 +116,16 @@ func TestStory_NamesTheWorkers(t *testing.T) {
 			nil,
 			[]string{"a attempt 1 started on w1", "a attempt 1 failed", "a attempt 2 started on w2"},
 		},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+// A takeover has both workers.
+func TestStory_NamesTheWorkersOfATakeover(t *testing.T) {
+	t.Parallel()
+	lost := queue.Event{At: noon(3), Kind: "lost", Worker: "w1", Epoch: 1, Message: "worker w1 was lost: queued again"}
+	for name, c := range map[string]storyCase{
 		"TakeoverOfATask": {
 			[]queue.Task{{Step: "a", State: "running", Attempt: 2, Worker: "w3", StartedAt: noon(1), AttemptAt: noon(5)}},
 			[]queue.Attempt{{Step: "a", Attempt: 1, State: "failed", Worker: "w1", StartedAt: noon(1), FinishedAt: noon(5)}},
@@ -116,31 +139,25 @@ func TestStory_NamesTheWorkers(t *testing.T) {
 				{Step: "a", State: "succeeded", Attempt: 1, Worker: "w1", StartedAt: noon(1), AttemptAt: noon(1), FinishedAt: noon(2)},
 				{Step: "b", State: "running", Attempt: 1, Worker: "w3", StartedAt: noon(5), AttemptAt: noon(5)},
 			},
-			nil, []queue.Event{lost},
+			nil,
+			[]queue.Event{lost},
 			[]string{"a started on w1", "a succeeded", "run worker w1 was lost: queued again", "run w3 took over from w1", "b started on w3"},
 		},
 		"TheSameWorker": {
 			[]queue.Task{{Step: "b", State: "running", Attempt: 1, Worker: "w1", StartedAt: noon(5), AttemptAt: noon(5)}},
-			nil, []queue.Event{lost},
+			nil,
+			[]queue.Event{lost},
 			[]string{"run worker w1 was lost: queued again", "run w1 took over again", "b started on w1"},
 		},
 		"NotYetTakenOver": {nil, nil, []queue.Event{lost}, []string{"run worker w1 was lost: queued again"}},
 		"LostTwice": {
 			[]queue.Task{{Step: "b", State: "running", Attempt: 1, Worker: "w5", StartedAt: noon(6), AttemptAt: noon(6)}},
-			nil, []queue.Event{lost, {At: noon(4), Kind: "lost", Worker: "w2", Epoch: 2, Message: "worker w2 was lost: queued again"}},
+			nil,
+			[]queue.Event{lost, {At: noon(4), Kind: "lost", Worker: "w2", Epoch: 2, Message: "worker w2 was lost: queued again"}},
 			[]string{"run worker w1 was lost: queued again", "run w2 took over from w1", "run worker w2 was lost: queued again", "run w5 took over from w2", "b started on w5"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got []string
-			for _, e := range Story(&queue.Run{ID: 1}, c.tasks, c.attempts, nil, c.events, nil) {
-				got = append(got, e.About()+" "+e.Message)
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("- want, + got\n%s", diff)
-			}
-		})
+		t.Run(name, c.check)
 	}
 }
 

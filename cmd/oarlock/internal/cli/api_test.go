@@ -45,21 +45,7 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 		}
 		return "", false
 	}
-	for range 2 {
-		params := map[string]any{"day": "2026-11-20", "extra": json.RawMessage(`{"n": 1e400, "s": "<&>\u202e"}`)}
-		if _, err := store.Enqueue(t.Context(), queue.Request{DAG: "etl", Params: params, Labels: map[string]string{"team": "data & ml"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "many.yaml")
-	writeFile(t, file, "name: many\nsteps: [{id: each, foreach: {items: [a, b, c]}, action: noop}]\n")
-	for _, line := range []string{"dag apply " + file, "enqueue many"} {
-		if got := invoke(t, e, strings.Fields(line)...); got.exit != exitOK {
-			t.Fatal(got.stderr)
-		}
-	}
-	execFile(t, db, "ended.sql")
-	execFile(t, db, "many_items.sql")
+	makeRuns(t, e, db, store)
 	for command, path := range map[string]string{
 		"list":                     "/runs",
 		"list --state failed":      "/runs?state=failed",
@@ -98,6 +84,26 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 		t.Errorf("a task: - in its run, + alone\n%s", diff)
 	}
 	statsAgree(t, e, pages)
+}
+
+// makeRuns makes a run that failed, one that waits, and one with items.
+func makeRuns(t *testing.T, e Env, db *pgtest.DB, store *queue.Store) {
+	t.Helper()
+	for range 2 {
+		params := map[string]any{"day": "2026-11-20", "extra": json.RawMessage(`{"n": 1e400, "s": "<&>\u202e"}`)}
+		if _, err := store.Enqueue(t.Context(), queue.Request{DAG: "etl", Params: params, Labels: map[string]string{"team": "data & ml"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "many.yaml")
+	writeFile(t, file, "name: many\nsteps: [{id: each, foreach: {items: [a, b, c]}, action: noop}]\n")
+	for _, line := range []string{"dag apply " + file, "enqueue many"} {
+		if got := invoke(t, e, strings.Fields(line)...); got.exit != exitOK {
+			t.Fatal(got.stderr)
+		}
+	}
+	execFile(t, db, "ended.sql")
+	execFile(t, db, "many_items.sql")
 }
 
 func statsAgree(t *testing.T, e Env, pages http.Handler) {
