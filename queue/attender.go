@@ -48,8 +48,12 @@ func (s *Session) attend(ctx context.Context) (done Attended, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	args := pgx.StrictNamedArgs{"floor": orMinusInfinity(s.x.agendaFloor()), "batch": attendBatch}
-	rows, err := s.store.pool.Query(ctx, attendAgenda, args)
-	if err == nil {
+	err = s.call(ctx, func(ctx context.Context, db caller) error {
+		done = Attended{}
+		rows, err := db.Query(ctx, attendAgenda, args)
+		if err != nil {
+			return err
+		}
 		var d Decision
 		var late int64
 		_, err = pgx.ForEachRow(rows, []any{&d.Kind, &d.DAG, &d.Schedule, &d.Outcome, &d.Times, &late, &d.Message}, func() error {
@@ -61,6 +65,7 @@ func (s *Session) attend(ctx context.Context) (done Attended, err error) {
 			done.Decisions = append(done.Decisions, d)
 			return nil
 		})
-	}
+		return err
+	})
 	return done, err
 }

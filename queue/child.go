@@ -49,7 +49,7 @@ func (s *Session) enqueueChild(ctx context.Context, c Child) (id RunID, err erro
 	ask := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		err := s.store.pool.QueryRow(ctx, enqueueChild, c.row()).Scan(&id)
+		err := s.call(ctx, func(ctx context.Context, db caller) error { return db.QueryRow(ctx, enqueueChild, c.row()).Scan(&id) })
 		if taken = nil; isLockTimeout(err) {
 			taken, err = err, nil
 		}

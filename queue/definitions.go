@@ -99,22 +99,25 @@ func (d *definitions) put(v version, def *Definition) {
 // Definition is a version of a DAG, ready to be driven. It is shared and must not be changed.
 func (s *Session) Definition(ctx context.Context, dagID int64, number int) (*Definition, error) {
 	v := version{dagID, number}
-	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.store.readDefinition(ctx, v) })
+	def, err := s.store.specs.get(ctx, v, func() (*Definition, error) { return s.readDefinition(ctx, v) })
 	if err != nil {
 		return nil, fmt.Errorf("read version %d of DAG %d: %w", number, dagID, err)
 	}
 	if s.store.fresh {
-		return s.store.placed(ctx, v, def)
+		return s.placed(ctx, v, def)
 	}
 	return def, nil
 }
 
 // placed is a definition with the path that its version has now.
-func (s *Store) placed(ctx context.Context, v version, def *Definition) (*Definition, error) {
+func (s *Session) placed(ctx context.Context, v version, def *Definition) (*Definition, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var path zeronull.Text
-	if err := s.pool.QueryRow(ctx, readSourcePath, v.dag, v.number).Scan(&path); err != nil {
+	err := s.call(ctx, func(ctx context.Context, db caller) error {
+		return db.QueryRow(ctx, readSourcePath, v.dag, v.number).Scan(&path)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the path of version %d of DAG %d: %w", v.number, v.dag, err)
 	}
 	here := *def
@@ -122,12 +125,14 @@ func (s *Store) placed(ctx context.Context, v version, def *Definition) (*Defini
 	return &here, nil
 }
 
-func (s *Store) readDefinition(ctx context.Context, v version) (*Definition, error) {
+func (s *Session) readDefinition(ctx context.Context, v version) (*Definition, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var stored []byte
 	var path zeronull.Text
-	err := s.pool.QueryRow(ctx, readDefinition, v.dag, v.number).Scan(&stored, &path)
+	err := s.call(ctx, func(ctx context.Context, db caller) error {
+		return db.QueryRow(ctx, readDefinition, v.dag, v.number).Scan(&stored, &path)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}

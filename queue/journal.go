@@ -141,7 +141,7 @@ func (j *journal) close(ctx context.Context) error {
 	j.untilWritten(ctx)
 	j.cancel()
 	<-j.ended
-	j.link.finish(ctx) // nobody else uses it
+	_ = j.link.close(ctx) // only other links would, which borrow
 	if n := j.dropped.Load(); n > 0 {
 		return fmt.Errorf("close the journal: %d batches were not written: %w", n, ErrUnknown)
 	}

@@ -313,9 +313,6 @@ func (j *journal) persist(pieces []*piece, do func(context.Context, *pgx.Conn) e
 		if asked && isFinal(err) {
 			return err
 		}
-		if stale(err) {
-			j.link.drop()
-		}
 		if isLockTimeout(err) && j.partFrom(pieces) {
 			if len(j.open()) == 0 {
 				return nil

@@ -47,9 +47,11 @@ type link struct {
 	limit   time.Duration                          // of one use, where the caller names no shorter one
 	known   func(context.Context, *pgx.Conn) error // runs first on every connection, but those from before it was set; may be nil
 	again   func(context.Context, *pgx.Conn) error // runs next on every connection but the first; may be nil
-	lenders []*link                                // whose connection may be taken where the server gives no more, in this order
+	lending *lending                               // with the other links of its session; nil: it has no others
+	first   bool                                   // it gets a connection before others do
 	life    context.Context                        //nolint:containedctx // of the link: what uses it ends with it
 	end     context.CancelFunc
+	closed  sync.Once
 }
 
 func newLink(config *pgx.ConnConfig) *link {
@@ -83,6 +85,7 @@ func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	defer l.lend() // last: whoever has come to wait by then is seen, and whoever comes later sees what is not in use
 	defer func() { l.turn <- struct{}{} }()
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
@@ -92,6 +95,9 @@ func (l *link) hold(ctx context.Context, do func(context.Context) error) error {
 
 // breaks says whether the session behind a connection is of no more use.
 func breaks(err error) bool {
+	if stale(err) {
+		return true
+	}
 	switch pglink.Classify(err) {
 	case pglink.SessionLost, pglink.WrongNode, pglink.NotExecuted:
 		return true
@@ -140,9 +146,14 @@ func (l *link) dial(ctx context.Context) error {
 	if l.conn != nil && !l.taken && !l.conn.IsClosed() {
 		return nil
 	}
-	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
-	if Crowded(err) && l.takeOver(ctx) {
+	if l.lending != nil && l.lending.isShort() && l.borrow(ctx) {
 		return nil
+	}
+	conn, found, err := pglink.DialSession(ctx, l.config, l.prepare)
+	if Crowded(err) && l.lending != nil {
+		if l.lending.refuse(); l.borrow(ctx) {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -211,14 +222,16 @@ func closeLinks(ctx context.Context, links ...*link) error {
 
 // close ends the connection, once nobody uses it. When ctx ends before, it ends that use.
 func (l *link) close(ctx context.Context) (err error) {
-	select {
-	case <-l.turn:
-		l.end()
-	case <-ctx.Done():
-		l.end()
-		<-l.turn
-		err = fmt.Errorf("close a connection: what used it was cut off: %w", ctx.Err())
-	}
-	l.finish(ctx)
+	l.closed.Do(func() {
+		select {
+		case <-l.turn:
+			l.end()
+		case <-ctx.Done():
+			l.end()
+			<-l.turn
+			err = fmt.Errorf("close a connection: what used it was cut off: %w", ctx.Err())
+		}
+		l.finish(ctx)
+	})
 	return err
 }

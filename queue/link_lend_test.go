@@ -3,6 +3,7 @@ package queue_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,21 +59,84 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 		t.Fatalf("claimed %v, want %v", got, runs)
 	}
 	chunk := queue.Chunk{Run: runs[0], Attempt: 1, Day: queue.LogDay(dagrun.Time(time.Now().UnixMilli()))}
-	for range 2 {
-		succeeds(t, "a sign of life", func() error { _, err := s.Renew(t.Context(), queue.Vitals{}); return err })
-		succeeds(t, "a load", func() error { _, err := s.Load(t.Context(), claims); return err })
-		succeeds(t, "a record", func() error {
-			return s.Commit(t.Context(), &queue.Batch{Claim: claims[0], Seen: claims[0].Inbox})
-		})
-		succeeds(t, "a log", func() error { return s.AppendLogs(t.Context(), []queue.Chunk{chunk}) })
-		succeeds(t, "a look", func() error { _, err := s.Look(t.Context(), queue.Load{}); return err })
-		succeeds(t, "a sweep", func() error { _, err := s.Sweep(t.Context()); return err })
-		succeeds(t, "a poll", func() error { _, err := s.Poll(t.Context(), queue.Want{Free: 1}); return err })
+	calls := []struct {
+		what string
+		call func() error
+	}{
+		{"a definition", func() error { _, err := s.Definition(t.Context(), claims[0].DAGID, claims[0].Version); return err }},
+		{"a sign of life", func() error { _, err := s.Renew(t.Context(), queue.Vitals{}); return err }},
+		{"a load", func() error { _, err := s.Load(t.Context(), claims); return err }},
+		{"a record", func() error { return s.Commit(t.Context(), &queue.Batch{Claim: claims[0], Seen: claims[0].Inbox}) }},
+		{"a log", func() error { return s.AppendLogs(t.Context(), []queue.Chunk{chunk}) }},
+		{"a look", func() error { _, err := s.Look(t.Context(), queue.Load{}); return err }},
+		{"a sweep", func() error { _, err := s.Sweep(t.Context()); return err }},
+		{"a poll", func() error { _, err := s.Poll(t.Context(), queue.Want{Free: 1}); return err }},
+	}
+	for _, c := range calls {
+		succeeds(t, c.what, c.call)
+	}
+	before := c.process(t)
+	for range 3 {
+		for _, c := range calls {
+			if err := c.call(); err != nil {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		}
 		chunk.Seq++
 	}
-	if n := value[int](t, c.desk, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited")); n != 1 {
-		t.Errorf("%d connections, want 1", n)
+	if after := c.process(t); after != before {
+		t.Errorf("the server process was %s, and is %s", before, after)
 	}
+}
+
+// process is the only server process of the worker's login.
+func (c *shortFleet) process(t *testing.T) string {
+	t.Helper()
+	return value[string](t, c.desk, "SELECT string_agg(pid || ' of ' || backend_start, ', ') FROM pg_stat_activity WHERE usename = $1", c.db.RoleName("limited"))
+}
+
+// A sign of life gets the connection before others do, however many want it.
+func TestRenew_ComesFirst(t *testing.T) {
+	t.Parallel()
+	c := newShortFleet(t, 1, true)
+	s := c.session
+	c.ask(t, "plain", 1)
+	var polled queue.Polled
+	succeeds(t, "a poll", func() (err error) { polled, err = s.Poll(t.Context(), queue.Want{Free: 1}); return err })
+	renew := func() error { _, err := s.Renew(t.Context(), queue.Vitals{}); return err }
+	succeeds(t, "a sign of life", renew)
+	enough := make(chan struct{})
+	var others sync.WaitGroup
+	for _, call := range []func() error{
+		func() error {
+			return s.Commit(t.Context(), &queue.Batch{Claim: polled.Claims[0], Seen: polled.Claims[0].Inbox})
+		},
+		func() error { _, err := s.Load(t.Context(), polled.Claims); return err },
+		func() error { _, err := s.Poll(t.Context(), queue.Want{Free: 1}); return err },
+	} {
+		others.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-enough:
+					if n == 0 {
+						t.Error("another call never ended")
+					}
+					return
+				default:
+				}
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 30 {
+		if err := renew(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(enough)
+	others.Wait()
 }
 
 // The connections that listen and that serve calls are given back for the sake of the lease.

@@ -59,9 +59,6 @@ func (a *appending) insert(ctx context.Context, conn *pgx.Conn) error {
 	args["runs"] = column(claims, func(c **Claim) RunID { return (*c).Run })
 	args["claims"] = column(claims, func(c **Claim) uuid.UUID { return (*c).ID })
 	got, err := a.ask(ctx, conn, args)
-	if stale(err) {
-		_ = conn.Close(ctx)
-	}
 	if err != nil {
 		return err
 	}

@@ -101,18 +101,16 @@ func withoutOurs(c *pgx.ConnConfig) {
 
 var refitParams = sql.Named("pglink/refit")
 
-// Refit gives a connection that was made for one job the parameters of ours that another job asks for. It costs nothing where both
-// ask for the same.
+// Refit gives a connection that was made for one job the parameters that another job asks for, where they differ in ours. What only
+// the former asked for becomes what the server has built in.
 func Refit(ctx context.Context, conn *pgx.Conn, from, to *pgx.ConnConfig) error {
-	had, wanted := asked(from), asked(to)
 	values := map[string]*string{}
-	for name := range had {
-		if _, kept := wanted[name]; !kept {
+	for name := range merged(asked(from), asked(to)) {
+		had := from.RuntimeParams[name]
+		switch value, wanted := to.RuntimeParams[name]; {
+		case !wanted:
 			values[name] = nil
-		}
-	}
-	for name, value := range wanted {
-		if had[name] != value {
+		case value != had:
 			values[name] = &value
 		}
 	}
