@@ -280,11 +280,14 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	if err := migrations.Roles(t.Context(), node.URL()); err != nil {
 		t.Fatal(err)
 	}
+	passwords := []string{"OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another", "OARLOCK_SUBMITTER_PASSWORD=a third",
+		"OARLOCK_APPROVER_PASSWORD=a fifth", "OARLOCK_READER_PASSWORD=a fourth"}
+	out, err := makeLogins(node.URL(), passwords[:3])
+	if lacks := "the environment lacks OARLOCK_APPROVER_PASSWORD, OARLOCK_READER_PASSWORD: "; err == nil || !strings.Contains(out, lacks) {
+		t.Errorf("without two of its passwords: %v, %s", err, out)
+	}
 	for range 2 { // it may be run again
-		logins := exec.Command("psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", "../deploy/logins.sql", node.URL())
-		logins.Env = append(os.Environ(), "OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another",
-			"OARLOCK_SUBMITTER_PASSWORD=a third", "OARLOCK_APPROVER_PASSWORD=a fifth", "OARLOCK_READER_PASSWORD=a fourth")
-		if out, err := logins.CombinedOutput(); err != nil || len(out) > 0 {
+		if out, err := makeLogins(node.URL(), passwords); err != nil || out != "" {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -317,6 +320,14 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 		t.Errorf("it has something to decide: %s", out)
 	}
 	operator.oarlock(t, "prune")
+}
+
+// makeLogins runs deploy/logins.sql as a superuser with these passwords.
+func makeLogins(database string, passwords []string) (out string, err error) {
+	logins := exec.Command("psql", "--no-psqlrc", "--quiet", "--file", "../deploy/logins.sql", database)
+	logins.Env = append(os.Environ(), passwords...)
+	said, err := logins.CombinedOutput()
+	return string(said), err
 }
 
 var psqlMajor = regexp.MustCompile(`\) (\d+)`)
