@@ -90,11 +90,12 @@ func TestCookbook_RecipesWork(t *testing.T) {
 	b := setup(t)
 	b.worker(t, "w1", "slots=16")
 	people := *b
-	people.url = b.db.URL
+	people.url = b.db.Login(t, "oarlock_admin")
 	submitter := b.db.Login(t, "oarlock_submit")
-	b.write(t, "submitter.env", "DATABASE_URL='"+submitter+"'\n")
+	b.write(t, "submitter.env", "OARLOCK_DATABASE_URL='"+submitter+"'\n")
 	b.writeProgram(t, "etl/bin/load-orders", "#!/bin/sh\necho \"orders of $2\"\n")
 	book := b.openBook(t, "docs/cookbook.md", read(t, "../docs/cookbook.md"))
+	book.url = people.url
 	book.words["/etc/oarlock"], book.words["/opt/etl"], book.words["/srv/artifacts"] = b.dir, b.dir+"/etl", b.dir+"/artifacts"
 	ran := 0
 	for len(book.blocks) > 0 {
@@ -110,7 +111,7 @@ func TestCookbook_RecipesWork(t *testing.T) {
 		case "console":
 			book.console(t)
 		case "crontab":
-			book.cron(t)
+			book.cron(t, submitter)
 		case "sql":
 			b.insertAs(t, submitter, book.next(t, language))
 		case "sh":
@@ -124,9 +125,14 @@ func TestCookbook_RecipesWork(t *testing.T) {
 	}
 }
 
-// cron does twice what the line of a crontab says, as two hosts with the same line would, and wants one run of it.
-func (r *runbook) cron(t *testing.T) {
+// cron does twice what the line of a crontab says, as two hosts with the same line would, and wants one run of it, which the login of the
+// line's file asked for.
+func (r *runbook) cron(t *testing.T, submitter string) {
 	t.Helper()
+	login, err := url.Parse(submitter)
+	if err != nil {
+		t.Fatal(err)
+	}
 	line := strings.ReplaceAll(r.next(t, "crontab"), `$(date +\%F)`, "2026-11-20")
 	command := strings.SplitN(line, " ", 6)[5]
 	for range 2 {
@@ -135,7 +141,7 @@ func (r *runbook) cron(t *testing.T) {
 		}
 	}
 	page, err := r.List(t.Context(), queue.Filter{DAG: "cleanup"})
-	if err != nil || len(page.Runs) != 1 || page.Runs[0].Key != "cleanup-2026-11-20" {
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].Key != "cleanup-2026-11-20" || page.Runs[0].SubmittedBy != login.User.Username() {
 		t.Errorf("cron made %+v, %v", page.Runs, err)
 	}
 }
