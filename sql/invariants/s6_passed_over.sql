@@ -1,4 +1,5 @@
--- Purpose: S6: a run that may start does start. A row here was due for a minute, though a worker that may serve it had room
+-- Purpose: S6: a run that may start does start. A row here was due for a minute, though a worker that may serve it, and is neither quiet nor
+--          unfit, has room. Whether it could claim all that time no row tells, so doctor takes it for a warning
 -- Index: runs_queued, once per lane; worker_offers_pkey
 -- Locks: none
 SELECT r.run_id, r.run_at, l.queue
@@ -8,8 +9,8 @@ SELECT r.run_id, r.run_at, l.queue
   JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.max_active_runs = 0
  WHERE (r.started_at IS NOT NULL OR q.paused_by IS NULL AND d.paused_by IS NULL) -- what has begun goes on
    AND EXISTS (SELECT FROM oarlock.workers w
-                WHERE w.state = 'live' AND w.hungry > 0 AND w.started_at < clock_timestamp() - interval '1 minute'
-                  AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond'
+                WHERE w.state = 'live' AND w.hungry > 0 AND w.unfit = '' AND w.started_at < clock_timestamp() - interval '1 minute'
+                  AND oarlock.quiet_since(w) IS NULL
                   AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                   AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs)
    -- what came back a moment ago has its old run_at

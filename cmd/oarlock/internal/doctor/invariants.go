@@ -22,6 +22,10 @@ const (
 // promises no more.
 var gaps = []string{invariantsFolder + "g1_log_gap", invariantsFolder + "g2_after_the_last"}
 
+// passedOver is no fault by itself: a worker that was cut off or unfit for a while has its room again at once, and the runs that waited
+// meanwhile a moment later. No row tells how long it was away.
+const passedOver = invariantsFolder + "s6_passed_over"
+
 var timelineSQL = sql.Named("doctor/timeline")
 
 // invariantNames are those of the statements that return no rows as long as all is well.
@@ -82,9 +86,32 @@ func (b breach) String() string {
 	return fmt.Sprintf("%s (%d, the first: %s)", strings.TrimPrefix(b.name, invariantsFolder), b.rows, b.first)
 }
 
-// judgeBreaches tells faults from pieces of logs that a failover lost. A server that never failed over and never was
+// judgeBreaches tells faults from runs that wait, and from pieces of logs that a failover lost. A server that never failed over and never was
 // recovered to a moment is on its first timeline; there nothing explains a gap.
 func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
+	i := slices.IndexFunc(broken, func(b breach) bool { return b.name == passedOver })
+	if i < 0 {
+		return judgeFaults(broken, timeline)
+	}
+	c := broken[i].waits()
+	if rest := slices.Delete(slices.Clone(broken), i, i+1); len(rest) > 0 {
+		faults := judgeFaults(rest, timeline)
+		return Check{Status: faults.Status, Detail: faults.Detail + "; " + c.Detail, Hint: faults.Hint + "; " + c.Hint}
+	}
+	return c
+}
+
+// waits warns of runs that are passed over.
+func (b breach) waits() Check {
+	who := "runs were"
+	if b.rows == 1 {
+		who = "run was"
+	}
+	return warn("%d %s due for a minute beside workers with room, the first: %s", b.rows, who, b.first).
+		withHint("expected for a moment where workers were cut off from the database; where it stays so for minutes, report it with what `oarlock status RUN` and `oarlock workers` say")
+}
+
+func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 	const fault = "a run was written to in a way that must not happen: report it with what `oarlock events RUN` says"
 	texts := make([]string, len(broken))
 	for i, b := range broken {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -36,6 +37,33 @@ func TestInvariants_TellWhatIsBroken(t *testing.T) {
 	execFile(t, conn, "succeeded_twice.sql")
 	if c := look(); c.Status != Fail || !strings.Contains(c.Detail, "s1_succeeded_twice (1, the first: ") || c.Hint == "" {
 		t.Errorf("a task that succeeded twice: %+v", c)
+	}
+}
+
+// Runs that wait beside workers with room are no fault: no row tells how long these workers were cut off before. Workers that are quiet or
+// unfit claim nothing, whatever room they had.
+func TestInvariants_WarnOfRunsPassedOver(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	conn, x := db.Conn(t), begin(t, db.URL)
+	scenes, err := os.ReadFile("testdata/passed_over.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, scene := range strings.Split(string(scenes), "\n\n") {
+		if _, err := conn.Exec(t.Context(), scene); err != nil {
+			t.Fatalf("%s: %v", scene, err)
+		}
+		got := x.invariants(t.Context())
+		if i > 0 {
+			wantCheck(t, got, OK, "all ")
+			continue
+		}
+		wantCheck(t, got, Warn, "1 run was due for a minute beside workers with room, the first: ")
+		if !strings.Contains(got.Hint, "for minutes") {
+			t.Errorf("the hint is %q", got.Hint)
+		}
 	}
 }
 
@@ -84,6 +112,7 @@ func TestBreaches_AreJudgedByWhatTheServerSaysOfItsPast(t *testing.T) {
 	t.Parallel()
 	on := func(line int, err error) func() (int, error) { return func() (int, error) { return line, err } }
 	gap, end, other := breach{"invariants/g1_log_gap", 3, "x"}, breach{"invariants/g2_after_the_last", 1, "y"}, breach{"invariants/s8_two_running", 1, "z"}
+	over := breach{"invariants/s6_passed_over", 2, "w"}
 	for name, c := range map[string]struct {
 		broken []breach
 		line   func() (int, error)
@@ -93,6 +122,9 @@ func TestBreaches_AreJudgedByWhatTheServerSaysOfItsPast(t *testing.T) {
 		"first timeline":   {[]breach{gap}, on(1, nil), Fail, "never failed over: g1_log_gap (3, the first: x)"},
 		"later timeline":   {[]breach{gap, end}, on(3, nil), Warn, "pieces of logs are missing: g1_log_gap (3, the first: x); g2_after_the_last (1, the first: y)"},
 		"unknown timeline": {[]breach{end}, on(0, errors.New("may not")), Warn, "pieces of logs are missing"},
+		"passed over":      {[]breach{over}, on(1, nil), Warn, "2 runs were due for a minute beside workers with room, the first: w"},
+		"and a gap":        {[]breach{over, gap}, on(1, nil), Fail, "never failed over: g1_log_gap (3, the first: x); 2 runs were due"},
+		"and a fault":      {[]breach{over, other}, on(1, nil), Fail, "broken: s8_two_running (1, the first: z); 2 runs were due"},
 		"a fault beside":   {[]breach{gap, other}, on(3, nil), Fail, "broken: g1_log_gap (3, the first: x); s8_two_running (1, the first: z)"},
 	} {
 		got := judgeBreaches(c.broken, c.line)
