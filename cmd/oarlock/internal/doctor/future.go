@@ -14,7 +14,7 @@ const mostFuture = 100_000
 var futureRunsSQL = sql.Named("doctor/future_runs")
 
 type futureRuns struct {
-	Runs        int64
+	Runs        int
 	First, Last time.Time
 }
 
@@ -39,16 +39,10 @@ func (x *examination) futureRuns(ctx context.Context) Check {
 
 func (f futureRuns) judge() Check {
 	const format = "2006-01-02T15:04:05Z"
-	more, who, when := "", "runs start", f.First.UTC().Format(format)
-	if f.Runs >= mostFuture {
-		more = "+"
-	}
-	if f.Runs == 1 {
-		who = "run starts"
-	}
+	when := f.First.UTC().Format(format)
 	if last := f.Last.UTC().Format(format); last != when {
 		when += " to " + last
 	}
-	return warn("%d%s %s only at %s, later than asked for: the server's clock was ahead when they were accepted", f.Runs, more, who, when).
+	return warn("%s only at %s, later than asked for: the server's clock was ahead when they were accepted", countRuns(f.Runs, mostFuture, "starts", "start"), when).
 		withHint(`start them now, as the page on operations says under "The database's clock was wrong"; or leave them to that moment`)
 }

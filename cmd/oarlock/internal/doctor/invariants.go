@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -95,19 +96,14 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	}
 	c := broken[i].waits()
 	if rest := slices.Delete(slices.Clone(broken), i, i+1); len(rest) > 0 {
-		faults := judgeFaults(rest, timeline)
-		return Check{Status: faults.Status, Detail: faults.Detail + "; " + c.Detail, Hint: faults.Hint + "; " + c.Hint}
+		return inOne([]Check{judgeFaults(rest, timeline), c})
 	}
 	return c
 }
 
 // waits warns of runs that are passed over.
 func (b breach) waits() Check {
-	who := "runs were"
-	if b.rows == 1 {
-		who = "run was"
-	}
-	return warn("%d %s due for a minute beside workers with room, the first: %s", b.rows, who, b.first).
+	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
 		withHint("expected for a moment where workers were cut off from the database; where it stays so for minutes, report it with what `oarlock status RUN` and `oarlock workers` say")
 }
 

@@ -58,3 +58,14 @@ func (c Check) withHint(format string, args ...any) Check {
 	c.Hint = fmt.Sprintf(format, args...)
 	return c
 }
+
+// countRuns is how many runs, with what is said of one or of several; there may be more where no more were counted.
+func countRuns(n, most int, one, several string) string {
+	switch {
+	case n == 1:
+		return "1 run " + one
+	case n >= most:
+		return fmt.Sprintf("%d+ runs %s", n, several)
+	}
+	return fmt.Sprintf("%d runs %s", n, several)
+}

@@ -2,27 +2,41 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
+// Bounds of what the check tells.
+const (
+	mostDue   = 100_000 // runs are counted
+	mostNames = 5       // workers are named for each trouble
+)
+
 var (
+	atWorkSQL = sql.Named("doctor/at_work")
 	unfitSQL  = sql.Named("doctor/unfit")
 	silentSQL = sql.Named("doctor/silent")
 )
 
-// unfit are workers that say why they claim nothing.
+// atWork are the ids of the workers that have not ended as far as the database knows, and how many runs wait for some.
+type atWork struct {
+	Workers []string
+	Due     int
+}
+
+// unfit is a worker that says why it claims nothing.
 type unfit struct {
-	AtWork  int  // whether they claim or not
-	IsDue   bool // a run is due and waits
-	Workers int
-	First   string // name of the one that has said so for longest
+	Name    string
 	Why     string
 	Seconds float64
 }
+
+func (u unfit) String() string { return u.Name + " for " + round(seconds(u.Seconds)) }
 
 // silent is a worker that counts as at work and gives no sign of life. Once its lease is over, another worker that is live finds it lost
 // within seconds.
@@ -31,82 +45,164 @@ type silent struct {
 	Seconds  float64
 	Lease    float64
 	Runs     int      // that it holds
-	Takeover *float64 // seconds until others have taken them over, at the latest; nil: no other worker is there
+	Takeover *float64 // seconds until others have taken them over, at the latest; nil: no other worker is there, for none of them
+}
+
+func (s silent) String() string {
+	return fmt.Sprintf("%s for %s (lease %s)", s.Name, round(seconds(s.Seconds)), round(seconds(s.Lease)))
+}
+
+// fleet is what there is to say of the workers at work.
+type fleet struct {
+	workers []string
+	due     int
+	unfit   []unfit
+	silent  []silent
 }
 
 // workers asks whether workers at work claim runs, and are there.
 func (x *examination) workers(ctx context.Context) Check {
-	err := migrations.Check(ctx, x.conn)
-	var found unfit
-	if err == nil {
-		found, err = one[unfit](ctx, x.conn, unfitSQL)
-	}
-	var quiet []silent
-	if err == nil {
-		quiet, err = all[silent](ctx, x.conn, silentSQL)
-	}
+	f, err := x.fleet(ctx)
 	if c := unseen(err); c != nil {
 		return *c
 	}
 	if err != nil {
 		return skip("%s", Explain(err))
 	}
-	lost, runsOfLost := overdue(quiet)
-	holders := slices.DeleteFunc(slices.Clone(quiet), func(s silent) bool { return s.Runs == 0 })
-	switch {
-	case len(lost) > 0 && (runsOfLost > 0 || found.Workers == 0):
-		return x.inPlace(ctx, checkLost(lost, runsOfLost))
-	case len(holders) > 0 && found.Workers == 0:
-		return x.inPlace(ctx, checkQuiet(holders))
-	case len(quiet) > 0 && len(quiet) == found.AtWork && found.IsDue:
-		return x.inPlace(ctx, warn("no worker at work gives a sign of life, and runs are due").withHint("start one with `oarlock worker`"))
-	case found.AtWork == 0 && found.IsDue:
-		return warn("no worker is at work, and runs are due").withHint("start one with `oarlock worker`")
-	case found.AtWork == 0:
-		return ok("no worker is at work, and no run is due")
-	case found.Workers == 0:
-		return ok("no worker at work is unfit")
+	c := f.judge()
+	if c.Status != OK && len(f.silent) > 0 {
+		return x.inPlace(ctx, c)
 	}
-	return fail("%d of the workers at work claim nothing, %s for %s: %s", found.Workers, found.First, round(seconds(found.Seconds)), found.Why).
-		withHint("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
+	return c
 }
 
-// overdue are those whose lease is over, and how many runs they hold.
-func overdue(quiet []silent) (lost []silent, runs int) {
-	for _, s := range quiet {
-		if s.Seconds > s.Lease {
-			lost, runs = append(lost, s), runs+s.Runs
+func (x *examination) fleet(ctx context.Context) (f fleet, err error) {
+	if err := migrations.Check(ctx, x.conn); err != nil {
+		return f, err
+	}
+	there, err := one[atWork](ctx, x.conn, atWorkSQL, mostDue)
+	if err != nil {
+		return f, err
+	}
+	f.workers, f.due = there.Workers, there.Due
+	if f.unfit, err = all[unfit](ctx, x.conn, unfitSQL); err != nil {
+		return f, err
+	}
+	f.silent, err = all[silent](ctx, x.conn, silentSQL)
+	return f, err
+}
+
+// judge tells of every kind of trouble: one may be the cause of another. Where no worker is at work somebody may have stopped them all, which is no
+// more than a warning. Workers that have not ended and give no sign of life are meant to be there.
+func (f fleet) judge() Check {
+	due := countRuns(f.due, mostDue, "is due", "are due")
+	if len(f.workers) == 0 {
+		if f.due > 0 {
+			return warn("no worker is at work, and %s", due).withHint("start one with `oarlock worker`")
+		}
+		return ok("no worker is at work, and no run is due")
+	}
+	var troubles []Check
+	dead := f.due > 0 && len(f.silent) == len(f.workers)
+	if dead {
+		troubles = append(troubles, fail("no worker at work gives a sign of life, and %s", due).withHint(startAgain))
+	}
+	var lost, quiet []silent
+	for _, s := range f.silent {
+		switch {
+		case s.Seconds > s.Lease:
+			lost = append(lost, s)
+		case s.Runs > 0 || dead:
+			quiet = append(quiet, s)
 		}
 	}
-	return lost, runs
+	if len(lost) > 0 {
+		troubles = append(troubles, checkLost(lost))
+	}
+	if len(quiet) > 0 {
+		troubles = append(troubles, checkQuiet(quiet))
+	}
+	if len(f.unfit) > 0 {
+		troubles = append(troubles, checkUnfit(f.unfit))
+	}
+	if len(troubles) == 0 {
+		return ok("no worker at work is unfit")
+	}
+	return inOne(troubles)
 }
 
-// checkLost fails where runs wait for the workers.
-func checkLost(lost []silent, runs int) Check {
-	judge, first := warn, lost[0]
+// startAgain is what to do where no worker takes over: either they are gone, or they are there and cut off.
+const startAgain = "no other worker is there: start one again on its host, or another with `oarlock worker`; " +
+	"where they still run see their logs: the database may refuse their login"
+
+// checkLost fails where runs wait for workers whose lease is over.
+func checkLost(lost []silent) Check {
+	judge, runs := warn, held(lost)
 	if runs > 0 {
 		judge = fail
 	}
-	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s for %s (lease %s); runs that they hold: %d",
-		len(lost), first.Name, round(seconds(first.Seconds)), round(seconds(first.Lease)), runs)
-	if first.Takeover != nil {
+	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s; runs that they hold: %d", len(lost), list(lost), runs)
+	if lost[0].Takeover != nil {
 		return c.withHint("others are to find them lost now, and their runs go on; see whether their hosts and processes are there")
 	}
-	return c.withHint("start a worker: it finds them lost, and their runs go on; then see whether their hosts and processes are there")
+	return c.withHint(startAgain)
 }
 
 // checkQuiet says what becomes of runs whose workers give no sign of life, in time to do something before their lease is over.
-func checkQuiet(holders []silent) Check {
-	first, runs := holders[0], 0
-	for _, s := range holders {
+func checkQuiet(quiet []silent) Check {
+	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
+	if first := quiet[0]; first.Takeover != nil {
+		return c.withHint("others take over the runs of %s in %s at the latest; one that starts again on its host does so at once", first.Name, round(seconds(*first.Takeover)))
+	}
+	return c.withHint(startAgain)
+}
+
+func checkUnfit(all []unfit) Check {
+	var reasons []string
+	for _, u := range all {
+		if !slices.Contains(reasons, u.Why) {
+			reasons = append(reasons, u.Why)
+		}
+	}
+	return fail("%d of the workers at work claim nothing, %s: %s", len(all), list(all), strings.Join(reasons[:min(len(reasons), mostNames)], "; ")).
+		withHint("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
+}
+
+// inOne makes one check of several: the worst status, and each hint once.
+func inOne(several []Check) Check {
+	one := Check{Status: Warn}
+	var details, hints []string
+	for _, c := range several {
+		if c.Status == Fail {
+			one.Status = Fail
+		}
+		details = append(details, c.Detail)
+		if !slices.Contains(hints, c.Hint) {
+			hints = append(hints, c.Hint)
+		}
+	}
+	one.Detail, one.Hint = strings.Join(details, "; "), strings.Join(hints, "; ")
+	return one
+}
+
+func held(by []silent) (runs int) {
+	for _, s := range by {
 		runs += s.Runs
 	}
-	c := warn("%d of the workers at work give no sign of life, %s for %s (lease %s); runs that they hold: %d",
-		len(holders), first.Name, round(seconds(first.Seconds)), round(seconds(first.Lease)), runs)
-	if first.Takeover == nil {
-		return c.withHint("no other worker is there to take them over: start %s again on its host, or another", first.Name)
+	return runs
+}
+
+// list names the first few.
+func list[T fmt.Stringer](all []T) string {
+	var texts []string
+	for _, one := range all[:min(len(all), mostNames)] {
+		texts = append(texts, one.String())
 	}
-	return c.withHint("others take over the runs of %s in %s at the latest; one that starts again on its host does so at once", first.Name, round(seconds(*first.Takeover)))
+	text := strings.Join(texts, ", ")
+	if more := len(all) - mostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // inPlace hints at nothing about workers where the database may be a copy: they are the original's, and to start one is refused.

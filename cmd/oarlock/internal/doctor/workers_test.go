@@ -92,11 +92,12 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 		words, hint string
 	}{
 		{Fail, "1 of the workers at work claim nothing", "mend that"},
-		{Warn, "no worker at work gives a sign of life, and runs are due", "`oarlock worker`"},
-		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there to take them over: start w1 again on its host, or another"},
+		{Fail, "no worker at work gives a sign of life, and 1 run is due; 1 of the workers at work give no sign of life, w1 for ", "the database may refuse their login"},
+		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there: start one again on its host, or another"},
 		{Warn, "(lease 5m0s); runs that they hold: 1", "others take over the runs of w1 in "},
 		{Fail, "1 of the workers at work " + late, "others are to find them lost now"},
-		{Fail, "2 of the workers at work " + late, "start a worker"},
+		{Fail, "w2 for 6m0s (lease 5m0s); runs that they hold: 1; 1 of the workers at work claim nothing, w3 for 32s: no connection", "; mend that"},
+		{Fail, "2 of the workers at work " + late, "start one again on its host"},
 		{Fail, "2 of the workers at work " + late, "say first what this database is"},
 		{OK, "no worker at work is unfit", ""},
 	}
@@ -116,6 +117,24 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 	}
 }
 
+func TestFleet_NamesEveryKindOfTrouble(t *testing.T) {
+	t.Parallel()
+	soon := 90.0
+	got := fleet{
+		workers: make([]string, 12), due: 3,
+		silent: []silent{{"w1", 400, 300, 4, &soon}, {"w2", 158, 300, 2, &soon}, {"w8", 40, 300, 0, &soon}},
+		unfit:  []unfit{{"w3", "b", 189}, {"w4", "a", 32}, {"w5", "b", 20}, {"w6", "b", 9}, {"w7", "b", 8}, {"w9", "b", 7}, {"w0", "b", 6}},
+	}.judge()
+	wantCheck(t, got, Fail, "1 of the workers at work gave no sign of life for longer than their lease, w1 for 6m40s (lease 5m0s); runs that they hold: 4; "+
+		"1 of the workers at work give no sign of life, w2 for 2m38s (lease 5m0s); runs that they hold: 2; "+
+		"7 of the workers at work claim nothing, w3 for 3m9s, w4 for 32s, w5 for 20s, w6 for 9s, w7 for 8s and 2 more: b; a")
+	for _, want := range []string{"others are to find them lost now", "; others take over the runs of w2 in 1m30s", "; mend that"} {
+		if !strings.Contains(got.Hint, want) {
+			t.Errorf("hint %q, want %q in it", got.Hint, want)
+		}
+	}
+}
+
 func TestWorkers_WarnsWhereNobodyIsAtWork(t *testing.T) {
 	t.Parallel()
 	db, store := newStore(t)
@@ -131,5 +150,5 @@ func TestWorkers_WarnsWhereNobodyIsAtWork(t *testing.T) {
 	if _, err := store.Enqueue(t.Context(), queue.Request{DAG: "etl"}); err != nil {
 		t.Fatal(err)
 	}
-	wantCheck(t, begin(t, db.URL).workers(t.Context()), Warn, "no worker is at work, and runs are due")
+	wantCheck(t, begin(t, db.URL).workers(t.Context()), Warn, "no worker is at work, and 1 run is due")
 }

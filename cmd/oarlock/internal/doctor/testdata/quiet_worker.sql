@@ -18,8 +18,13 @@ VALUES (md5('w2')::uuid, 'w2', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 
 -- Its lease is over.
 UPDATE oarlock.workers SET beat_at = now() - interval '6 min' WHERE name = 'w1'
 
--- The other one is gone, too.
-UPDATE oarlock.workers SET beat_at = now() - interval '6 min' WHERE name = 'w2'
+-- The other one is gone, too, and a third claims nothing.
+WITH w2 AS (UPDATE oarlock.workers SET beat_at = now() - interval '6 min' WHERE name = 'w2')
+INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, beat, started_at, unfit, unfit_since)
+VALUES (md5('w3')::uuid, 'w3', 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'w3', 720, now() - interval '1 h', 'no connection', now() - interval '32 s')
+
+-- The third is stopped.
+UPDATE oarlock.workers SET state = 'gone', ended_at = now(), unfit = '' WHERE name = 'w3'
 
 -- All of it was restored elsewhere.
 UPDATE oarlock.installation SET served_at = now(), database = 1
