@@ -210,7 +210,7 @@ func TestConnections_CountThoseOfOthers(t *testing.T) {
 	db := pgtest.New(t)
 	x := begin(t, db.Login(t, "oarlock_worker"))
 	used := func() int64 {
-		limits, err := all[connections](t.Context(), x.conn, connectionsSQL)
+		limits, err := all[connections](t.Context(), x.conn, connectionsSQL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,15 +245,53 @@ func TestConnections_ShowTheLimitOfWorkers(t *testing.T) {
 	execFile(t, db.Conn(t), "limits.sql")
 	x := begin(t, db.Login(t, "oarlock_read"))
 	x.needs, x.own = 10, 7
-	limits, err := all[connections](t.Context(), x.conn, connectionsSQL)
+	limits, err := all[connections](t.Context(), x.conn, connectionsSQL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(limits) != 3 || limits[2] != (connections{"login " + app, 4, 4, 0, 2, 3}) {
+	if len(limits) != 3 || limits[2] != (connections{"login " + app, 4, 4, 0, 2, 3, true}) {
 		t.Errorf("got %+v", limits)
 	}
 	if l := limits[1]; l.Scope != "database "+db.Name || l.Allowed != 50 || l.Workers != 2 || l.Held != 3 || l.Used < 5 {
 		t.Errorf("got %+v", l)
 	}
 	wantCheck(t, x.connections(t.Context()), Fail, "4 of 4 in use (limit of the login "+app+"); ")
+}
+
+// The limit that keeps all workers out, or some, is seen by that they are at work and have no connection.
+func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
+	t.Parallel()
+	needDatabase(t)
+	db := pgtest.New(t)
+	workers := db.User(t, "app", "oarlock_worker")
+	db.User(t, "more", "oarlock_worker")
+	scenes, err := os.ReadFile("testdata/shut_out.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, x := db.Conn(t), begin(t, db.URL)
+	x.needs, x.own = 10, 7
+	limit := "(limit of the login " + db.RoleName("app") + ")"
+	for i, scene := range strings.Split(string(scenes), "\n\n") {
+		if _, err := owner.Exec(t.Context(), scene); err != nil {
+			t.Fatalf("%s: %v", scene, err)
+		}
+		status, words, hint := Fail, "0 of 0 in use "+limit, "its workers at work are 2, and need 20 connections: raise the limit of the login app_"
+		switch i {
+		case 1: // whose the workers are nobody can tell
+			status, hint = Warn, "a worker keeps 10"
+		case 2:
+			words = "1 of 1 in use " + limit
+			conn, err := pglink.Connect(t.Context(), workers, pglink.Options{AppName: "oarlock/a95dcb8a-ebb2-02ef-eedb-10d5538edeb9"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+		}
+		got := x.connections(t.Context())
+		wantCheck(t, got, status, words)
+		if !strings.Contains(got.Hint, hint) {
+			t.Errorf("hint %q, want %q in it", got.Hint, hint)
+		}
+	}
 }

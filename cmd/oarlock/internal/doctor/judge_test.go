@@ -114,31 +114,34 @@ func TestHolder_IsOldByTimeOrByTransactions(t *testing.T) {
 func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 	t.Parallel()
 	judge := func(needs int64, limits ...connections) Check { return judgeConnections(limits, needs, 7) }
-	server, login := connections{"server", 3, 100, 3, 0, 0}, connections{"login app", 3, 10, 0, 0, 0}
+	server, login := connections{"server", 3, 100, 3, 0, 0, false}, connections{"login app", 3, 10, 0, 0, 0, true}
 	wantCheck(t, judge(9, server), OK, "3 of 100 in use, the last 3 are for superusers (limit of the server)")
 	both := "3 of 10 in use (limit of the login app); 3 of 100 in use, the last 3 are for superusers (limit of the server)"
 	wantCheck(t, judge(9, server, login), Warn, both)
 	wantCheck(t, judge(9, login, server), Warn, both)
 	wantCheck(t, judge(7, login, server), OK, both)
-	wantCheck(t, judge(0, connections{"server", 25, 25, 3, 0, 0}), Warn, "25 of 25 in use, the last 3 are for superusers")
-	if hint := judge(9, login).Hint; !strings.Contains(hint, "a worker keeps 9") {
+	wantCheck(t, judge(0, connections{"server", 25, 25, 3, 0, 0, false}), Warn, "25 of 25 in use, the last 3 are for superusers")
+	if hint := judge(9, login).Hint; !strings.Contains(hint, "a worker keeps 9") || !strings.HasSuffix(hint, ": raise the limit of the login app") {
 		t.Errorf("the hint does not name what a worker needs: %s", hint)
+	}
+	if hint := judge(99, server).Hint; !strings.Contains(hint, "put a pooler in front") {
+		t.Errorf("the hint does not tell of poolers: %s", hint)
 	}
 }
 
 // Workers that lack connections which a limit keeps from them fail it. Workers that have theirs leave the next one no room.
 func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 	t.Parallel()
-	server := connections{"server", 20, 100, 3, 2, 14}
+	server := connections{"server", 20, 100, 3, 2, 14, false}
 	for _, c := range []struct {
 		login connections
 		want  Status
 	}{
-		{connections{"login app", 3, 3, 0, 2, 3}, Fail},
-		{connections{"login app", 16, 16, 0, 2, 13}, Fail},
-		{connections{"login app", 16, 17, 0, 2, 13}, Warn},
-		{connections{"login app", 20, 20, 0, 2, 14}, Warn},
-		{connections{"login app", 20, 30, 0, 2, 14}, OK},
+		{connections{"login app", 3, 3, 0, 2, 3, true}, Fail},
+		{connections{"login app", 16, 16, 0, 2, 13, true}, Fail},
+		{connections{"login app", 16, 17, 0, 2, 13, true}, Warn},
+		{connections{"login app", 20, 20, 0, 2, 14, true}, Warn},
+		{connections{"login app", 20, 30, 0, 2, 14, true}, OK},
 	} {
 		got := judgeConnections([]connections{server, c.login}, 10, 7)
 		wantCheck(t, got, c.want, fmt.Sprintf("%d of %d in use (limit of the login app)", c.login.Used, c.login.Allowed))
@@ -152,7 +155,7 @@ func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 func TestConnections_OfTheReserveAreNoneForOthers(t *testing.T) {
 	t.Parallel()
 	for used, free := range map[int64]int64{0: 22, 21: 1, 22: 0, 23: 0, 25: 0} {
-		if got := (connections{"server", used, 25, 3, 0, 0}).free(); got != free {
+		if got := (connections{"server", used, 25, 3, 0, 0, false}).free(); got != free {
 			t.Errorf("%d of 25 in use: %d free, want %d", used, got, free)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/migrations"
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
@@ -62,14 +63,19 @@ type connections struct {
 	Used     int64
 	Allowed  int64
 	Reserved int64 // of these, for superusers and the like
-	Workers  int64 // that have some of those in use
+	Workers  int64 // that are to have some of those
 	Held     int64 // by these workers, beside those that listen and serve calls
+	Login    bool  // the limit is that of a login
 }
 
 var connectionsSQL = sql.Named("doctor/connections")
 
 func (x *examination) connections(ctx context.Context) Check {
-	limits, err := all[connections](ctx, x.conn, connectionsSQL)
+	var there atWork // as far as this user may know
+	if err := migrations.Check(ctx, x.conn); err == nil {
+		there, _ = one[atWork](ctx, x.conn, atWorkSQL, 0)
+	}
+	limits, err := all[connections](ctx, x.conn, connectionsSQL, there.Workers)
 	if err != nil {
 		return broken("count connections", err)
 	}
@@ -91,8 +97,11 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 		}
 	}
 	if limits[0].free() < max(needs, 1) {
-		return warn("%s", text).
-			withHint("a worker keeps %d, and one more for each postgres.query that runs: raise the limit, or put a pooler in front of the applications", needs)
+		more := "raise the limit, or put a pooler in front of the applications"
+		if limits[0].Login {
+			more = "raise the limit of the " + limits[0].Scope
+		}
+		return warn("%s", text).withHint("a worker keeps %d, and one more for each postgres.query that runs: %s", needs, more)
 	}
 	return ok("%s", text)
 }
