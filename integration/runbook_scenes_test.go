@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// A host is gone without a word: another worker goes on once the lease is over.
+// A host is gone without a word: its worker is quiet, and another one goes on once the lease is over. That leaves time to look before it.
 func TestRunbook_AHostIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -19,7 +19,7 @@ name: nightly
 steps:
   - {id: load, run: '. $DIR/lib; see start; [ $OARLOCK_ATTEMPT != 1 ] || hold never'}
 `)
-	lost := b.worker(t, "w1", short...)
+	lost := b.worker(t, "w1", "lease_ttl=12s", "heartbeat=1s")
 	_, pid := b.driver(t, "w1")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
