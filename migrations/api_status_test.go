@@ -160,26 +160,38 @@ func TestQuietSince_KnowsASlowHeartbeat(t *testing.T) {
 	const query = "SELECT oarlock.quiet_since(w) IS NOT NULL FROM oarlock.workers w"
 	for _, c := range []struct {
 		heartbeat, age string
-		ttl            int
+		ttl, beats     int
 		want           bool
 	}{
-		{"5 s", "4 s", 300_000, false},
-		{"5 s", "11 s", 300_000, true},
-		{"30 s", "40 s", 300_000, false},
-		{"30 s", "65 s", 300_000, true},
-		{"1 s", "4 s", 24_000, false},
-		{"1 s", "9 s", 24_000, true},
-		{"40 s", "61 s", 60_000, true}, // after an outage: its lease is over all the same
+		{"5 s", "4 s", 300_000, 100, false},
+		{"5 s", "11 s", 300_000, 100, true},
+		{"30 s", "40 s", 300_000, 100, false},
+		{"30 s", "65 s", 300_000, 100, true},
+		{"1 s", "4 s", 24_000, 100, false},
+		{"1 s", "9 s", 24_000, 100, true},
+		{"40 s", "61 s", 60_000, 100, true}, // after an outage: its lease is over all the same
+		{"0 s", "29 s", 90_000, 0, false},   // before its first one, which may be as late as 30 s
+		{"0 s", "61 s", 90_000, 0, true},
 	} {
-		must(t, b.conn, `UPDATE oarlock.workers SET ttl_ms = $1, beat = 100, beat_at = clock_timestamp() - $2::interval,
-			started_at = clock_timestamp() - $2::interval - 100 * $3::interval`, c.ttl, c.age, c.heartbeat)
+		must(t, b.conn, `UPDATE oarlock.workers SET ttl_ms = $1, beat = $4::int, beat_at = clock_timestamp() - $2::interval,
+			started_at = clock_timestamp() - $2::interval - $4::int * $3::interval`, c.ttl, c.age, c.heartbeat, c.beats)
 		if got := get[bool](t, b.conn, query); got != c.want {
-			t.Errorf("a lease of %d ms, a heartbeat of %s, %s after the last: quiet is %v", c.ttl, c.heartbeat, c.age, got)
+			t.Errorf("a lease of %d ms, %d heartbeats each %s, %s after the last: quiet is %v", c.ttl, c.beats, c.heartbeat, c.age, got)
 		}
 	}
 	must(t, b.conn, "UPDATE oarlock.workers SET state = 'gone', ended_at = now()")
 	if get[bool](t, b.conn, query) {
 		t.Error("one that ended is quiet")
+	}
+}
+
+// Lists ask it of each worker and each run: as a part of their queries it costs nothing, as a function that is called it is most of them.
+func TestQuietSince_IsWrittenOutInQueries(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	plan := strings.Join(b.list(t, "EXPLAIN (VERBOSE) SELECT w.name FROM oarlock.workers w WHERE oarlock.quiet_since(w) IS NULL"), "\n")
+	if !strings.Contains(plan, "beat_at") || strings.Contains(plan, "quiet_since") {
+		t.Errorf("the planner calls it for each worker:\n%s", plan)
 	}
 }
 

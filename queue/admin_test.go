@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -100,6 +102,27 @@ func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 	w = listed(`UPDATE oarlock.workers SET beat_at = now() - interval '40 s'`)
 	if q := w[0].Quiet; q == nil || q.HasWatcher || w[1].Quiet == nil {
 		t.Errorf("both should be quiet: %+v, %+v", q, w[1].Quiet)
+	}
+}
+
+// However many workers are quiet, the one that takes their runs over is looked for once: what more is read is one look at all workers.
+func TestWorkers_LookForAWatcherOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, kind, started_at, beat)
+		SELECT gen_random_uuid(), 'w' || i, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'c' || i, 1, now() - interval '1 h', 720 FROM generate_series(1, 300) i`)
+	d.exec(t, "VACUUM ANALYZE oarlock.workers")
+	var pages int
+	if err := d.conn.QueryRow(t.Context(), "SELECT pg_relation_size('oarlock.workers') / current_setting('block_size')::int").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	args := pgx.StrictNamedArgs{"rows": 1000}
+	busy, _ := d.read(t, "workers", args)
+	d.exec(t, "UPDATE oarlock.workers SET beat_at = now() - interval '40 s' WHERE name <> 'w1'")
+	d.exec(t, "VACUUM FULL oarlock.workers")
+	quiet, _ := d.read(t, "workers", args)
+	if more := quiet.Buffers() - busy.Buffers(); more > 3*pages {
+		t.Errorf("with 299 quiet workers in %d pages it reads %d pages more than the %d with none", pages, more, busy.Buffers())
 	}
 }
 

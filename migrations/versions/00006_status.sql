@@ -2,24 +2,30 @@
 
 -- Since when a worker at work is quiet: when it gave its last sign of life, if that is longer ago than it should be. Null: it is not, or it
 -- has ended. Two of its renewals make it so: a third of its lease, ten seconds at most. Where its heartbeats are slower by its settings, it
--- is two of these, and once its lease is over it is quiet in any case. Only people are told so: workers watch each other by clocks of their own.
+-- is two of these, and once its lease is over it is quiet in any case. Before its first renewal the heartbeat is not known: it may be as slow
+-- as a third of the lease. Only people are told so: workers watch each other by clocks of their own. The time is that of the
+-- statement, since one that moves would keep the planner from writing this function out in each query that calls it.
 CREATE FUNCTION oarlock.quiet_since(w oarlock.workers) RETURNS timestamptz
 LANGUAGE sql STABLE
-RETURN CASE WHEN (w).state IN ('live', 'draining') AND clock_timestamp() - (w).beat_at
+RETURN CASE WHEN (w).state IN ('live', 'draining') AND statement_timestamp() - (w).beat_at
                  > least((w).ttl_ms * interval '1 millisecond', greatest(least((w).ttl_ms / 3 * interval '1 millisecond', interval '10 seconds'),
-                                                                         2 * ((w).beat_at - (w).started_at) / greatest((w).beat, 1)))
+                         2 * CASE (w).beat WHEN 0 THEN (w).ttl_ms / 3 * interval '1 millisecond' ELSE ((w).beat_at - (w).started_at) / (w).beat END))
             THEN (w).beat_at END;
 COMMENT ON FUNCTION oarlock.quiet_since(oarlock.workers) IS 'Internal: since when a worker gives no sign of life.';
 
--- When others have taken the runs of a quiet worker over, at the latest; null: no worker is there that would. They watch it for its whole
--- lease, counted from when they came, and need a moment more.
--- +goose StatementBegin
-CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers) RETURNS timestamptz
+-- Since when a worker is there that would take over the runs of any quiet one; null: none is. No quiet worker is that one.
+CREATE FUNCTION oarlock.watched_since() RETURNS timestamptz
 LANGUAGE sql STABLE
-RETURN (SELECT min(greatest((w).beat_at, o.started_at)) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' FROM oarlock.workers o
-         WHERE o.state = 'live' AND o.worker_id <> (w).worker_id AND oarlock.quiet_since(o) IS NULL);
--- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.taken_over_by(oarlock.workers) IS 'Internal: when others have taken the runs of a quiet worker over, at the latest.';
+RETURN (SELECT min(w.started_at) FROM oarlock.workers w WHERE w.state = 'live' AND oarlock.quiet_since(w) IS NULL);
+COMMENT ON FUNCTION oarlock.watched_since() IS 'Internal: since when a worker is there that takes over the runs of quiet ones.';
+
+-- When others have taken the runs of a quiet worker over, at the latest; null: no worker is there that would. They watch it for its whole
+-- lease, counted from when they came, and need a moment more. Since when they watch is what watched_since returns: a query of many workers
+-- asks once, by (SELECT oarlock.watched_since()).
+CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers, watched timestamptz) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN CASE WHEN watched IS NOT NULL THEN greatest((w).beat_at, watched) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' END;
+COMMENT ON FUNCTION oarlock.taken_over_by(oarlock.workers, timestamptz) IS 'Internal: when others have taken the runs of a quiet worker over, at the latest.';
 
 CREATE FUNCTION oarlock.utc_text(at timestamptz) RETURNS text
 LANGUAGE sql STABLE
@@ -32,7 +38,7 @@ LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN
        format('driven by %s, which gives no sign of life since %s; ', (w).name, oarlock.utc_text((w).beat_at))
        || coalesce((SELECT CASE WHEN t.by > clock_timestamp() THEN 'others take it over by ' || oarlock.utc_text(t.by) ELSE 'others are to take it over now' END
-                      FROM oarlock.taken_over_by(w) t (by) WHERE t.by IS NOT NULL),
+                      FROM oarlock.taken_over_by(w, oarlock.watched_since()) t (by) WHERE t.by IS NOT NULL),
                    'no other worker is there to take it over: start one with `oarlock worker`') END;
 
 -- Why none of the workers takes the runs of a lane; null where one may.
@@ -416,5 +422,6 @@ DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);
 DROP FUNCTION oarlock.why_quiet(oarlock.workers);
 DROP FUNCTION oarlock.utc_text(timestamptz);
-DROP FUNCTION oarlock.taken_over_by(oarlock.workers);
+DROP FUNCTION oarlock.taken_over_by(oarlock.workers, timestamptz);
+DROP FUNCTION oarlock.watched_since();
 DROP FUNCTION oarlock.quiet_since(oarlock.workers);

@@ -3,7 +3,7 @@
 -- Locks: none
 SELECT w.name, extract(epoch FROM clock_timestamp() - w.beat_at)::float8 AS seconds, w.ttl_ms::float8 / 1000 AS lease,
        (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id = w.worker_id) AS runs,
-       extract(epoch FROM oarlock.taken_over_by(w) - clock_timestamp())::float8 AS takeover
+       extract(epoch FROM oarlock.taken_over_by(w, (SELECT oarlock.watched_since())) - clock_timestamp())::float8 AS takeover
   FROM oarlock.workers w
  WHERE oarlock.quiet_since(w) IS NOT NULL
  ORDER BY w.beat_at + w.ttl_ms * interval '1 millisecond', w.name

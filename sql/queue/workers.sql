@@ -8,6 +8,6 @@ SELECT w.worker_id, w.name, w.host, w.boot_id, w.pid, w.version, w.labels, w.que
        w.busy, w.waiting, w.unfit, w.unfit_since,
        CASE WHEN w.state IN ('live', 'draining') THEN (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id = w.worker_id) ELSE 0 END, w.started_at, w.ended_at,
        oarlock.quiet_since(w) IS NOT NULL,
-       CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN extract(epoch FROM oarlock.taken_over_by(w) - clock_timestamp()) * 1000 END::bigint
+       CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN extract(epoch FROM oarlock.taken_over_by(w, (SELECT oarlock.watched_since())) - clock_timestamp()) * 1000 END::bigint
   FROM oarlock.workers w
  ORDER BY w.state NOT IN ('live', 'draining'), w.ended_at DESC, w.name, w.started_at LIMIT @rows
