@@ -106,7 +106,7 @@ func (t *Task) Masked(text string) string {
 // MaskedCut is Masked for the beginning of a longer text. It leaves off what may be the beginning of a secret, which Masked
 // would not know for one.
 func (t *Task) MaskedCut(text string) string {
-	return t.Masked(logship.MaskBeginning(text, t.masked()))
+	return logship.MaskBeginning(text, t.shapes())
 }
 
 // MaskedName is Masked for the name of a header, whose capitals the server or the HTTP client has chosen.

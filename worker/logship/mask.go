@@ -26,16 +26,22 @@ func newPatterns(secrets []string) *patterns {
 	if len(secrets) == 0 {
 		return nil
 	}
+	var shapes []string
+	for _, secret := range secrets {
+		shapes = append(shapes, Shapes(secret)...)
+	}
+	return patternsOf(shapes)
+}
+
+func patternsOf(shapes []string) *patterns {
 	p := &patterns{}
 	seen := map[string]bool{}
-	for _, secret := range secrets {
-		for _, shape := range Shapes(secret) {
-			if len(shape) < minSecretBytes || seen[shape] {
-				continue
-			}
-			seen[shape] = true
-			p.byFirst[shape[0]] = append(p.byFirst[shape[0]], []byte(shape))
+	for _, shape := range shapes {
+		if len(shape) < minSecretBytes || seen[shape] {
+			continue
 		}
+		seen[shape] = true
+		p.byFirst[shape[0]] = append(p.byFirst[shape[0]], []byte(shape))
 	}
 	return p
 }
@@ -63,9 +69,9 @@ func Shapes(secret string) []string {
 	return slices.Compact(list)
 }
 
-// MaskBeginning masks secrets in the beginning of a text, without the end that could be the beginning of a secret.
-func MaskBeginning(text string, secrets []string) string {
-	m := masker{patterns: newPatterns(secrets)}
+// MaskBeginning masks shapes of secrets in the beginning of a text, without the end that could be the beginning of one.
+func MaskBeginning(text string, shapes []string) string {
+	m := masker{patterns: patternsOf(shapes)}
 	return string(m.mask([]byte(text), false))
 }
 

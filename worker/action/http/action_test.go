@@ -104,24 +104,29 @@ func TestExecute_FailsByStatusUnlessExpected(t *testing.T) {
 // However little of an answer is read, its end in the log is no beginning of a secret.
 func TestExecute_LogsNoHalfASecret(t *testing.T) {
 	t.Parallel()
-	const secret, said = "correct-battery-staple", "you sent "
-	url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
-		nethttp.Error(w, said+secret+" and no tea", nethttp.StatusTeapot)
-	})
-	for size := 1; size <= len(said+secret); size++ {
-		var log strings.Builder
-		task := &worker.Task{
-			Resolved: &dagspec.Resolved{With: map[string]any{"url": url, "max_bytes": size}}, Secrets: map[string]string{"TOKEN": secret},
-			Stdout: io.Discard, Stderr: &log, Started: func() {}, Now: make(chan struct{}),
-		}
-		http.New(http.Policy{}).Execute(t.Context(), task)
-		_, tail, _ := strings.Cut(log.String(), "\n")
-		want := said[:min(size, len(said))]
-		if size == len(said+secret) {
-			want += "***"
-		}
-		if tail != want+"\n" {
-			t.Errorf("of %d bytes the log has %q, want %q", size, tail, want)
+	const said = "you sent "
+	for secret, shown := range map[string]string{
+		"correct-battery-staple":    "correct-battery-staple",
+		`pass&word"with-quote-long`: `pass&word\"with-quote-long`, // as an error quotes it, and not as JSON does here
+	} {
+		url := serve(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			nethttp.Error(w, said+shown+" and no tea", nethttp.StatusTeapot)
+		})
+		for size := 1; size <= len(said+shown); size++ {
+			var log strings.Builder
+			task := &worker.Task{
+				Resolved: &dagspec.Resolved{With: map[string]any{"url": url, "max_bytes": size}}, Secrets: map[string]string{"TOKEN": secret},
+				Stdout: io.Discard, Stderr: &log, Started: func() {}, Now: make(chan struct{}),
+			}
+			http.New(http.Policy{}).Execute(t.Context(), task)
+			_, tail, _ := strings.Cut(log.String(), "\n")
+			want := said[:min(size, len(said))]
+			if size == len(said+shown) {
+				want += "***"
+			}
+			if tail != want+"\n" {
+				t.Errorf("of %d bytes the log has %q, want %q", size, tail, want)
+			}
 		}
 	}
 }
