@@ -26,6 +26,9 @@ func (r Rights) Steers(owner string) bool {
 	return r.Admin || r.Submit && owner != "" && owner == r.Login
 }
 
+// Sees reports whether the login sees a run whole, by its submitter. Else it sees no more of it than an approver does.
+func (r Rights) Sees(owner string) bool { return r.Read || owner == r.Login }
+
 // Rights reads what the user may do.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])

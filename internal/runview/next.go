@@ -21,6 +21,7 @@ type Command struct {
 type Around struct {
 	Current int          // the newest version of the DAG; 0: not known
 	Watched bool         // the person follows the run already, and need neither be told how nor start the worker that it waits for
+	Part    bool         // the person sees no more of the run than an approver does, and may do nothing but decide
 	Pauses  queue.Pauses // that the person may end
 }
 
@@ -30,7 +31,10 @@ func MayBePaused(r *queue.Run) bool { return r.State == "queued" && r.StartedAt.
 // Next returns the commands that a person may want to type about a run now. The tasks need not
 // be all tasks of the run; where some are missing, commands about them are.
 func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
-	next := taskCommands(r, tasks)
+	next := taskCommands(r, tasks, around.Part)
+	if around.Part {
+		return next
+	}
 	add := func(why, format string, args ...any) {
 		next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
 	}
@@ -62,17 +66,18 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	return next
 }
 
-func taskCommands(r *queue.Run, tasks []queue.Task) (next []Command) {
+func taskCommands(r *queue.Run, tasks []queue.Task, part bool) (next []Command) {
 	approvals := 0
 	for i := range tasks {
 		t := &tasks[i]
 		name := TaskName(t.Step, t.Item)
 		switch {
-		case t.State == "failed" && t.Attempt > 0 && HasLog(t) && len(next) < taskHintsMax:
-			next = append(next, Command{fmt.Sprintf("oarlock logs %d %s", r.ID, ShellWord(name)), "See what " + InlineText(name) + " wrote"})
 		case t.Approval != nil && t.Approval.MayDecide && approvals < approvalHintsMax:
 			approvals++
 			next = append(next, Command{ApproveCommand(r.ID, name, t.Approval), "Approve " + InlineText(name)})
+		case part:
+		case t.State == "failed" && t.Attempt > 0 && HasLog(t) && len(next) < taskHintsMax:
+			next = append(next, Command{fmt.Sprintf("oarlock logs %d %s", r.ID, ShellWord(name)), "See what " + InlineText(name) + " wrote"})
 		case t.State == "paused" && r.State != "paused" && len(next) < taskHintsMax:
 			next = append(next, Command{fmt.Sprintf("oarlock resume %d %s", r.ID, ShellWord(name)), "Let " + InlineText(name) + " go on"})
 		}

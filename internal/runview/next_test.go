@@ -52,6 +52,9 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true, Inputs: []queue.Input{{Name: "ticket", Required: true}}}},
 			{Step: "other", State: "waiting", Approval: &queue.Question{}},
 		}, Around{Watched: true}, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
+		"Part": {failed, []queue.Task{{Step: "load", Kind: "step", State: "failed", Attempt: 3}, {Step: "hold", Kind: "step", State: "paused"}}, Around{Current: 3, Part: true}, nil},
+		"PartWaiting": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true}}},
+			Around{Part: true}, []Command{{"oarlock approve 41 confirm", "Approve confirm"}}},
 		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Run it here"}}},
 		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true}, nil},
 		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Pauses: queue.Pauses{Queue: true, DAG: true}}, []Command{

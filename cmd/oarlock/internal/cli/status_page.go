@@ -36,7 +36,8 @@ func (p *runPage) String() string {
 	}
 	b.WriteString("\n" + p.factLines() + "\n")
 	b.WriteString(p.taskLines())
-	if next := runview.Next(p.run, p.tasks, runview.Around{Current: p.current, Watched: p.watched, Pauses: p.pauses}); len(next) > 0 {
+	around := runview.Around{Current: p.current, Watched: p.watched, Pauses: p.pauses, Part: p.rights != nil && !p.rights.Sees(p.run.SubmittedBy)}
+	if next := runview.Next(p.run, p.tasks, around); len(next) > 0 {
 		b.WriteString("\n" + p.dim("next") + "\n")
 		for _, command := range next {
 			b.WriteString("  " + command.Text + "\n") // as it is, to be copied

@@ -61,7 +61,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 	if before != nil {
 		page.dag, page.current, page.events, page.made, page.rights = before.dag, before.current, before.events, before.made, before.rights
 	}
-	for _, more := range []func(context.Context, *queue.Store) error{page.readDAG, page.readSchedule, page.readPauses, page.readEvents, page.readDecisions, page.readTails} {
+	for _, more := range []func(context.Context, *queue.Store) error{page.readRights, page.readDAG, page.readSchedule, page.readPauses, page.readEvents, page.readDecisions, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
 			return nil, err
 		}
@@ -99,19 +99,23 @@ func (p *runPage) readSchedule(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
+func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
+	if p.rights != nil {
+		return nil
+	}
+	rights, err := store.Rights(ctx)
+	if err == nil {
+		p.rights = &rights
+	}
+	return err
+}
+
 // readPauses looks for pauses where the user may end them.
 func (p *runPage) readPauses(ctx context.Context, store *queue.Store) error {
 	if !runview.MayBePaused(p.run) {
 		return nil
 	}
-	if p.rights == nil {
-		rights, err := store.Rights(ctx)
-		if err != nil {
-			return err
-		}
-		p.rights = &rights
-	}
-	if !p.rights.Admin {
+	if p.rights == nil || !p.rights.Admin {
 		return nil
 	}
 	var err error

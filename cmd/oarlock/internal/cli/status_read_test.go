@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
@@ -33,6 +34,26 @@ func TestStatus_ReadsRequestsOnlyForApprovals(t *testing.T) {
 		id := invoke(t, testEnv(), "list", "--dag", name, "-o", "id", "--database-url", db.URL).stdout
 		if got := invoke(t, testEnv(), "status", id[:1], "--database-url", db.URL); got.exit != want {
 			t.Errorf("%s: exit %d, want %d\n%s%s", name, got.exit, want, got.stdout, got.stderr)
+		}
+	}
+}
+
+// A run is seen after its end by those who might have decided in it. They may neither retry it nor read its logs.
+func TestStatus_OffersAnApproverNothingThatIsRefused(t *testing.T) {
+	t.Parallel()
+	db := withRoleLogins(t)
+	file := filepath.Join(t.TempDir(), "pay.yaml")
+	writeFile(t, file, "name: pay\nsteps: [{id: confirm, action: approval}, {id: load, run: load}]\n")
+	for _, args := range [][]string{{"dag", "apply", file}, {"enqueue", "pay"}} {
+		if got := invoke(t, testEnv(), append(args, "--database-url", loginAs(t, db, toAdmin))...); got.exit != exitOK {
+			t.Fatal(got.stderr)
+		}
+	}
+	execFile(t, db, "decided.sql")
+	for login, offered := range map[string]bool{toApprove: false, toAdmin: true, toRead: true} {
+		got := invoke(t, testEnv(), "status", "1", "--database-url", loginAs(t, db, login))
+		if got.exit != exitOK || !strings.Contains(got.stdout, "run 1") || strings.Contains(got.stdout, "oarlock ") != offered {
+			t.Errorf("%s: exit %d, want commands: %v\n%s%s", login, got.exit, offered, got.stdout, got.stderr)
 		}
 	}
 }
