@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
 // waits does what a flush does with an approval that begins to wait.
@@ -290,5 +292,30 @@ func TestApprovals_AreGoneWithTheirRun(t *testing.T) {
 	}
 	if left := get[int](t, b.conn, "SELECT count(*) FROM oarlock.approvals_open"); left > 0 {
 		t.Errorf("%d rows are left of a run that is gone", left)
+	}
+}
+
+// A guess of a run's id costs a look at the steps of its DAG: the tasks are read only of approvals that the login may decide.
+func TestApprover_ReadsNoTasksOfRunsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := apiWithRoles(t)
+	eve := b.user(t, "eve", "oarlock_submit")
+	b.put(t, `{"name": "big", "steps": [{"id": "each", "foreach": {}}, {"id": "ok", "action": "approval", "with": {"approvers": ["nobody"]}}]}`)
+	run := get[int64](t, b.conn, "SELECT oarlock.enqueue('big')")
+	must(t, b.conn, `INSERT INTO oarlock.tasks (run_id, step, item, state, attempt, generation, epoch, seq)
+		SELECT $1::bigint, 0, 'i' || i, 'succeeded', 1, 1, 1, i FROM generate_series(1, 20000) i
+		UNION ALL SELECT $1::bigint, 1, '', 'failed', 1, 1, 1, 20001`, run)
+	pages := get[int](t, b.conn, "SELECT pg_relation_size('oarlock.tasks') / current_setting('block_size')::int")
+	for _, statistics := range []string{"none", "fresh"} {
+		if statistics == "fresh" {
+			must(t, b.conn, "ANALYZE oarlock.tasks")
+		}
+		var plan *pgtest.Plan
+		for range 2 { // catalogs are read once
+			plan = pgtest.Explained(t, get[[]byte](t, eve, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM oarlock.run_status($1)", run))
+		}
+		if plan.Rows != 0 || plan.Buffers() > pages/2 {
+			t.Errorf("statistics: %s: it is shown %d rows, and %d pages are read, where the tasks fill %d", statistics, plan.Rows, plan.Buffers(), pages)
+		}
 	}
 }
