@@ -63,18 +63,25 @@ func scanWorker(row pgx.CollectableRow) (w WorkerInfo, err error) {
 	var quiet bool
 	var takeoverMS *int64
 	err = row.Scan(&w.ID, &w.Name, &w.Host, &w.BootID, &w.PID, &w.Version, &w.Labels, &w.Queues, &w.Offers, &w.Slots, &w.Containment,
-		&ttlMS, &w.State, &w.Desired, &w.Beat, &w.BeatAt, &ageMS, &w.Busy, &w.Waiting, &w.Unfit, (*zeronull.Timestamptz)(&w.UnfitSince), &w.Runs, &w.StartedAt, (*zeronull.Timestamptz)(&w.EndedAt), &quiet, &takeoverMS)
+		&ttlMS, &w.State, &w.Desired, &w.Beat, &w.BeatAt, &ageMS, &w.Busy, &w.Waiting, &w.Unfit,
+		(*zeronull.Timestamptz)(&w.UnfitSince), &w.Runs, &w.StartedAt, (*zeronull.Timestamptz)(&w.EndedAt),
+		&quiet, &takeoverMS)
 	if quiet {
-		w.Quiet = &Quiet{}
-		if takeoverMS != nil {
-			*w.Quiet = Quiet{HasWatcher: true, TakeoverIn: time.Duration(*takeoverMS) * time.Millisecond}
-		}
+		w.Quiet = newQuiet(takeoverMS)
 	}
 	if !w.EndedAt.IsZero() {
 		w.Busy, w.Waiting, w.Runs, w.Unfit, w.UnfitSince = 0, 0, 0, "", time.Time{} // what it said last; others have taken that over
 	}
 	w.TTL, w.BeatAge = time.Duration(ttlMS)*time.Millisecond, time.Duration(ageMS)*time.Millisecond
 	return w, err
+}
+
+// newQuiet takes in how many milliseconds others have taken over; nil: no worker is there that would.
+func newQuiet(takeoverMS *int64) *Quiet {
+	if takeoverMS == nil {
+		return &Quiet{}
+	}
+	return &Quiet{HasWatcher: true, TakeoverIn: time.Duration(*takeoverMS) * time.Millisecond}
 }
 
 func scanScale(row pgx.CollectableRow) (h Scale, err error) {
