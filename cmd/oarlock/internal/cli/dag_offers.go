@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
+	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/doctor"
 	"github.com/oarlock-dev/oarlock/dagrun/dagspec"
 	"github.com/oarlock-dev/oarlock/internal/runview"
 	"github.com/oarlock-dev/oarlock/queue"
@@ -65,13 +66,6 @@ func (e *env) sayMissingApprovers(ctx context.Context, store *queue.Store, done 
 		return
 	}
 	for i := range missing {
-		m := &missing[i]
-		text := fmt.Sprintf("no role %s in this database, which step %s of %s names: ", config.OrList(m.Roles), m.Step, m.DAG)
-		if m.Alone {
-			text += "nobody but operators can settle it, by a mark"
-		} else {
-			text += "only its other approvers can decide it"
-		}
-		e.remark("%s", text)
+		e.remark("%s", doctor.MissingApprovers(missing[i]))
 	}
 }

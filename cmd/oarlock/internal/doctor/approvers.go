@@ -13,20 +13,29 @@ import (
 
 var missingApproversSQL = sql.Named("queue/missing_approvers")
 
-// unnamed are roles that a step names as approvers and that do not exist.
-type unnamed struct {
-	DAG   string `db:"dag"`
+// MissingApprovers are roles that a step names as approvers and that do not exist, as the queue finds them, too.
+type MissingApprovers struct {
+	DAG   string
 	Step  string
 	Roles []string
 	Alone bool // an approval of the step names no role that exists
 }
 
+// String says so, and what follows.
+func (m MissingApprovers) String() string {
+	follows := "only its other approvers can decide it"
+	if m.Alone {
+		follows = "nobody but operators can settle it, by a mark"
+	}
+	return fmt.Sprintf("no role %s in this database, which step %s of %s names: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
+}
+
 // approvers looks whether the current versions of DAGs name approvers that are no roles: a slip of the pen, or a role that was dropped.
 func (x *examination) approvers(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
-	var found []unnamed
+	var found []MissingApprovers
 	if err == nil {
-		found, err = all[unnamed](ctx, x.conn, missingApproversSQL, pgx.StrictNamedArgs{"dags": nil})
+		found, err = all[MissingApprovers](ctx, x.conn, missingApproversSQL, pgx.StrictNamedArgs{"dags": nil})
 	}
 	if c := unseen(err); c != nil {
 		return *c
@@ -38,15 +47,12 @@ func (x *examination) approvers(ctx context.Context) Check {
 		return ok("each approver that a DAG names is a role")
 	}
 	worst := found[0]
-	for _, u := range found {
-		if u.Alone && !worst.Alone {
-			worst = u
+	for _, m := range found {
+		if m.Alone && !worst.Alone {
+			worst = m
 		}
 	}
-	detail := fmt.Sprintf("no role %s in this database, which step %s of %s names as an approver", strings.Join(worst.Roles, ", "), worst.Step, worst.DAG)
-	if worst.Alone {
-		detail += ": nobody but operators can settle it, by a mark"
-	}
+	detail := worst.String()
 	if len(found) > 1 {
 		detail += fmt.Sprintf("; such steps: %d", len(found))
 	}
