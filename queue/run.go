@@ -178,7 +178,7 @@ type WorkerInfo struct {
 // seconds unless its heartbeats are slower.
 type Quiet struct {
 	HasWatcher bool          // another worker is there, which finds it lost and takes over its runs
-	TakeoverIn time.Duration // until it has, at the latest; below zero: it should have
+	TakeoverIn time.Duration // until about when it has; below zero: it is late, as where it had no database meanwhile
 }
 
 // Silent says whether a worker that counts as at work gave no sign of life for longer than its lease, by the database's clock. Its runs

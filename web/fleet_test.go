@@ -156,11 +156,11 @@ func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
 	b.server.glances.forget()
 	wantTexts(t, b.page(t, "/workers", http.StatusOK), "live, quiet ")
 	page := b.page(t, path, http.StatusOK)
-	wantTexts(t, page, "live, quiet ", "It has given no sign of life for ", "lease 5m00s: others take over its runs in ", "at the latest", "driven by w1, which gives no sign of life since 20")
+	wantTexts(t, page, "live, quiet ", "It has given no sign of life for ", "lease 5m00s: others take over its runs in about ", "driven by w1, which gives no sign of life since 20")
 	if strings.Contains(page, "no room") {
 		t.Error("what it said last is shown as what is wrong now")
 	}
-	wantTexts(t, b.page(t, "/runs/1", http.StatusOK), "driven by w1, which gives no sign of life since 20", "others take it over by 20")
+	wantTexts(t, b.page(t, "/runs/1", http.StatusOK), "driven by w1, which gives no sign of life since 20", "others take it over about 20")
 	b.exec(t, `UPDATE oarlock.installation SET served_at = now(), database = 1`)
 	page = plainText(b.page(t, path, http.StatusOK))
 	if !strings.Contains(page, "this may be a copy of installation") || strings.Contains(page, "others take over") {

@@ -13,7 +13,7 @@ type Outages struct {
 	TTL      time.Duration
 	Harmless time.Duration // no task notices one that is no longer
 	Fatal    time.Duration // every task ends in one that is longer
-	TakeOver time.Duration // after so long at the most a worker on a lost host is taken for lost by another
+	TakeOver time.Duration // after so long a worker on a lost host is taken for lost by another that has the database meanwhile
 }
 
 // OutagesOf derives it from the rules of the lease. The outage may begin just before a sign of life was due. When it is over,

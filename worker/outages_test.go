@@ -128,5 +128,5 @@ func outageTable() string {
 	}
 	table += row("longest outage that no task notices", func(o worker.Outages) string { return short(o.Harmless) })
 	table += row("outage after which none is left", func(o worker.Outages) string { return short(o.Fatal) })
-	return table + row("runs of a lost host go on elsewhere within", func(o worker.Outages) string { return short(o.TakeOver.Round(time.Second)) })
+	return table + row("runs of a lost host go on elsewhere after about", func(o worker.Outages) string { return short(o.TakeOver.Round(time.Second)) })
 }

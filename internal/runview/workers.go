@@ -37,7 +37,7 @@ func QuietNote(w *queue.WorkerInfo) string {
 	case !w.Quiet.HasWatcher:
 		return note + fmt.Sprintf("no other worker is there; start it again on its host, which takes its runs over at once, or another, which does after %s", Span(w.TTL))
 	case w.Quiet.TakeoverIn <= 0:
-		return note + "others are to take over its runs now"
+		return note + "others take over its runs soon: time in which they had no database does not count"
 	}
-	return note + fmt.Sprintf("others take over its runs in %s at the latest", Span(w.Quiet.TakeoverIn))
+	return note + fmt.Sprintf("others take over its runs in about %s", Span(w.Quiet.TakeoverIn))
 }

@@ -17,7 +17,7 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 		"it is unfit":            {queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, Unfit: "no room"}, "live, unfit", ""},
 		"another watches it": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerLive, BeatAge: 40 * time.Second, Runs: 2, Unfit: "no room", Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: 263 * time.Second}},
-			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: others take over its runs in 4m23s at the latest",
+			"live, quiet 40s", "no sign of life for 40s, lease 5m00s: others take over its runs in about 4m23s",
 		},
 		"none watches it": {
 			queue.WorkerInfo{State: queue.WorkerLive, Desired: queue.WorkerDraining, BeatAge: 40 * time.Second, Runs: 1, Quiet: &queue.Quiet{}},
@@ -33,7 +33,7 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 		},
 		"its lease is over": {
 			queue.WorkerInfo{State: queue.WorkerDraining, BeatAge: 6 * time.Minute, Runs: 1, Quiet: &queue.Quiet{HasWatcher: true, TakeoverIn: -57 * time.Second}},
-			"draining, silent", "no sign of life for 6m00s, lease 5m00s: others are to take over its runs now",
+			"draining, silent", "no sign of life for 6m00s, lease 5m00s: others take over its runs soon: time in which they had no database does not count",
 		},
 	} {
 		c.info.TTL = 5 * time.Minute

@@ -19,13 +19,13 @@ LANGUAGE sql STABLE
 RETURN (SELECT min(w.started_at) FROM oarlock.workers w WHERE w.state = 'live' AND oarlock.quiet_since(w) IS NULL);
 COMMENT ON FUNCTION oarlock.watched_since() IS 'Internal: since when a worker is there that takes over the runs of quiet ones.';
 
--- When others have taken the runs of a quiet worker over, at the latest; null: no worker is there that would. They watch it for its whole
--- lease, counted from when they came, and need a moment more. Since when they watch is what watched_since returns: a query of many workers
+-- About when others take the runs of a quiet worker over; null: no worker is there that would. They watch it for its whole lease, counted
+-- from when they came, and need a moment more. It is later where they were without the database meanwhile: nobody else knows for how long. Since when they watch is what watched_since returns: a query of many workers
 -- asks once, by (SELECT oarlock.watched_since()).
 CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers, watched timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN watched IS NOT NULL THEN greatest((w).beat_at, watched) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' END;
-COMMENT ON FUNCTION oarlock.taken_over_by(oarlock.workers, timestamptz) IS 'Internal: when others have taken the runs of a quiet worker over, at the latest.';
+COMMENT ON FUNCTION oarlock.taken_over_by(oarlock.workers, timestamptz) IS 'Internal: about when others take the runs of a quiet worker over.';
 
 CREATE FUNCTION oarlock.utc_text(at timestamptz) RETURNS text
 LANGUAGE sql STABLE

@@ -45,7 +45,7 @@ type silent struct {
 	Seconds  float64
 	Lease    float64
 	Runs     int      // that it holds
-	Takeover *float64 // seconds until others have taken them over, at the latest; nil: no other worker is there, for none of them
+	Takeover *float64 // seconds until about when others take them over; nil: no other worker is there, for none of them
 }
 
 func (s silent) String() string {
@@ -143,7 +143,7 @@ func checkLost(lost []silent) Check {
 	}
 	c := judge("%d of the workers at work gave no sign of life for longer than their lease, %s; runs that they hold: %d", len(lost), list(lost), runs)
 	if lost[0].Takeover != nil {
-		return c.withHint("others are to find them lost now, and their runs go on; see whether their hosts and processes are there")
+		return c.withHint("others take their runs over soon: time in which they had no database does not count; see whether their hosts and processes are there")
 	}
 	return c.withHint(startAgain)
 }
@@ -152,7 +152,7 @@ func checkLost(lost []silent) Check {
 func checkQuiet(quiet []silent) Check {
 	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
 	if first := quiet[0]; first.Takeover != nil {
-		return c.withHint("others take over the runs of %s in %s at the latest; one that starts again on its host does so at once", first.Name, round(seconds(*first.Takeover)))
+		return c.withHint("others take over the runs of %s in about %s; one that starts again on its host does so at once", first.Name, round(seconds(*first.Takeover)))
 	}
 	return c.withHint(startAgain)
 }

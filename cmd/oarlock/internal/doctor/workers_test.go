@@ -94,8 +94,8 @@ func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 		{Fail, "1 of the workers at work claim nothing", "mend that"},
 		{Fail, "no worker at work gives a sign of life, and 1 run is due; 1 of the workers at work give no sign of life, w1 for ", "the database may refuse their login"},
 		{Warn, "1 of the workers at work give no sign of life, w1 for ", "no other worker is there: start one again on its host, or another"},
-		{Warn, "(lease 5m0s); runs that they hold: 1", "others take over the runs of w1 in "},
-		{Fail, "1 of the workers at work " + late, "others are to find them lost now"},
+		{Warn, "(lease 5m0s); runs that they hold: 1", "others take over the runs of w1 in about "},
+		{Fail, "1 of the workers at work " + late, "others take their runs over soon: time in which they had no database does not count"},
 		{Fail, "w2 for 6m0s (lease 5m0s); runs that they hold: 1; 1 of the workers at work claim nothing, w3 for 32s: no connection", "; mend that"},
 		{Fail, "2 of the workers at work " + late, "start one again on its host"},
 		{Fail, "2 of the workers at work " + late, "say first what this database is"},
@@ -128,7 +128,7 @@ func TestFleet_NamesEveryKindOfTrouble(t *testing.T) {
 	wantCheck(t, got, Fail, "1 of the workers at work gave no sign of life for longer than their lease, w1 for 6m40s (lease 5m0s); runs that they hold: 4; "+
 		"1 of the workers at work give no sign of life, w2 for 2m38s (lease 5m0s); runs that they hold: 2; "+
 		"7 of the workers at work claim nothing, w3 for 3m9s, w4 for 32s, w5 for 20s, w6 for 9s, w7 for 8s and 2 more: b; a")
-	for _, want := range []string{"others are to find them lost now", "; others take over the runs of w2 in 1m30s", "; mend that"} {
+	for _, want := range []string{"others take their runs over soon: time in which they had no database does not count", "; others take over the runs of w2 in 1m30s", "; mend that"} {
 		if !strings.Contains(got.Hint, want) {
 			t.Errorf("hint %q, want %q in it", got.Hint, want)
 		}
