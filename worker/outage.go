@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// sayAgain is how often an outage that goes on is mentioned.
-const sayAgain = 30 * time.Second
+const (
+	sayAgain   = 30 * time.Second // how often an outage that goes on, or that comes and goes, is mentioned
+	longRepeat = 5 * time.Second  // an outage that comes back is mentioned sooner once it lasts as long
+)
 
 // Outage logs what fails again and again: at once, then now and then, and when it is over. It belongs to one goroutine.
 type Outage struct {
 	since, said time.Time
+	mentioned   bool // this one was, not one before
 }
 
 // Tell takes in how a call ended: it logs a failure, or that calls succeed again.
@@ -34,17 +37,17 @@ func (o *Outage) FailedSince(log *slog.Logger, since time.Time, msg string, err 
 	if o.since.IsZero() {
 		o.since = since
 	}
-	if !o.said.IsZero() && now.Sub(o.said) < sayAgain {
+	if !o.said.IsZero() && now.Sub(o.said) < sayAgain && (o.mentioned || now.Sub(o.since) < longRepeat) {
 		return
 	}
-	o.said = now
+	o.said, o.mentioned = now, true
 	log.Warn(msg, "err", strings.Join(strings.Fields(err.Error()), " "), "for", now.Sub(o.since).Round(time.Second))
 }
 
-// Over logs that it is over, if there was one.
+// Over logs that it is over, if there was one that was mentioned.
 func (o *Outage) Over(log *slog.Logger, msg string) {
-	if !o.since.IsZero() {
+	if o.mentioned {
 		log.Info(msg, "after", time.Since(o.since).Round(time.Millisecond))
 	}
-	*o = Outage{}
+	*o = Outage{said: o.said}
 }
