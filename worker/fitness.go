@@ -19,6 +19,7 @@ type fitness struct {
 	mu      sync.Mutex
 	reasons []reason // in the order in which they began
 	mended  func()   // called outside of the lock when the last reason is gone; nil: nobody is told
+	changed func()   // called outside of the lock when the oldest reason is another one, or has another text; nil: nobody is told
 }
 
 // reason is why a worker claims nothing.
@@ -34,12 +35,17 @@ func (r reason) String() string { return r.why + ", since " + r.since.UTC().Form
 // set adds a reason that holds since a moment. One that is there already keeps that moment, and takes the new text.
 func (f *fitness) set(cause string, since time.Time, why string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	before := f.firstLocked()
 	if i := f.find(cause); i >= 0 {
 		f.reasons[i].why = why
-		return
+	} else {
+		f.reasons = append(f.reasons, reason{cause, since, why})
 	}
-	f.reasons = append(f.reasons, reason{cause, since, why})
+	changed := f.firstLocked() != before
+	f.mu.Unlock()
+	if changed && f.changed != nil {
+		f.changed()
+	}
 }
 
 // clear takes a reason back, if it is there.
@@ -49,10 +55,13 @@ func (f *fitness) clear(cause string) {
 	if i >= 0 {
 		f.reasons = slices.Delete(f.reasons, i, i+1)
 	}
-	tell := i >= 0 && len(f.reasons) == 0 && f.mended != nil
+	mended := i >= 0 && len(f.reasons) == 0
 	f.mu.Unlock()
-	if tell {
+	if mended && f.mended != nil {
 		f.mended()
+	}
+	if i == 0 && f.changed != nil {
+		f.changed()
 	}
 }
 
@@ -82,6 +91,10 @@ func (f *fitness) of(cause string) (reason, bool) {
 func (f *fitness) first() reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.firstLocked()
+}
+
+func (f *fitness) firstLocked() reason {
 	if len(f.reasons) == 0 {
 		return reason{}
 	}

@@ -68,7 +68,6 @@ func (h *host) proves(failures int) {
 func (w *Worker) saysUnfit(why string) {
 	w.gate.Refuse(why)
 	w.fitness.set(unfitHost, time.Now(), "this host cannot start tasks: "+why)
-	w.renewSoon() // others are to count on it no more
 }
 
 // UnfitCauses are the words for why a worker claims nothing.
@@ -161,7 +160,6 @@ func (w *Worker) tryHost() bool {
 	w.gate.Refuse("")
 	w.fitness.clear(unfitHost)
 	w.host.proved.Store(false)
-	w.renewSoon()
 	return true
 }
 

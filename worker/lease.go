@@ -34,8 +34,10 @@ func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
 // keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
 func (w *Worker) keepLease() {
 	every := w.config.Heartbeat
+	_, pause := renewalLimits(every)
 	next := time.NewTimer(every)
 	defer next.Stop()
+	var last time.Time // the end of the last sign of life
 	for {
 		w.view.ticked()
 		soft, hard := w.session.Deadline()
@@ -46,10 +48,11 @@ func (w *Worker) keepLease() {
 			return
 		case <-next.C:
 			w.endangered(soft, hard) // what is due comes first: a renewal may take a while
+			w.renewNow.take()
 			next.Reset(w.renew(every))
+			last = time.Now()
 		case <-w.renewNow:
-			w.endangered(soft, hard)
-			next.Reset(w.renew(every))
+			next.Reset(max(0, pause-time.Since(last)))
 		case <-danger.C:
 			w.endangered(soft, hard)
 		}
@@ -57,7 +60,7 @@ func (w *Worker) keepLease() {
 	}
 }
 
-// renewSoon has the keeper of the lease give a sign of life at once.
+// renewSoon has the keeper of the lease give a sign of life at once, or a short pause after the last one.
 func (w *Worker) renewSoon() { w.renewNow.send() }
 
 // vitals are what a sign of life tells of this worker now.

@@ -248,3 +248,74 @@ func TestWorker_PausesBetweenLivesThatAreLostSoon(t *testing.T) {
 		pass(longest + time.Second)
 	})
 }
+
+// renewing is a lease that counts signs of life, and keeps what the last one said.
+type renewing struct {
+	worker.Lease
+
+	n    atomic.Int32
+	last atomic.Pointer[queue.Vitals]
+}
+
+func (r *renewing) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) {
+	r.n.Add(1)
+	r.last.Store(&v)
+	return r.Lease.Renew(ctx, v)
+}
+
+// into has a worker take its lease through r.
+func (r *renewing) into(c *worker.Config) {
+	register := c.Register
+	c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+		s, err := register(ctx, w)
+		r.Lease, s.Lease = s.Lease, r
+		return s, err
+	}
+}
+
+// What the database shows of a worker is as old as its last sign of life, so one follows a change within a second.
+func TestWorker_SaysAtOnceThatItsFitnessChanged(t *testing.T) {
+	t.Parallel()
+	lease := &renewing{}
+	onFullDisk(t, lease.into, func(t *testing.T, f *fullDisk) {
+		f.fill(t)
+		if got := lease.last.Load().Unfit; got != "the database takes no records (disk full, 53100)" {
+			t.Errorf("it is unfit, and said last %q", got)
+		}
+		f.TakeNoRecords(nil)
+		pass(2 * time.Second)
+		if got := lease.last.Load().Unfit; got != "" {
+			t.Errorf("it is fit, and said last %q", got)
+		}
+	})
+}
+
+// noisy is a claimer that hears again and again that it may have missed something.
+type noisy struct{ worker.Claimer }
+
+func (n noisy) Hear(ctx context.Context) (queue.Heard, error) {
+	pass(10 * time.Millisecond)
+	return queue.Heard{All: true}, ctx.Err()
+}
+
+func TestWorker_GivesNoMoreThanASignOfLifeASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1s}\n", 0)
+		lease := &renewing{}
+		b.start(t, "w", func(c *worker.Config) {
+			c.Boot = boot
+			lease.into(c)
+			register := c.Register
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Claimer = noisy{s.Claimer}
+				return s, err
+			}
+		})
+		pass(20500 * time.Millisecond)
+		if n := lease.n.Load(); n < 20 || n > 22 { // two as it begins
+			t.Errorf("%d signs of life in 20 seconds", n)
+		}
+	})
+}

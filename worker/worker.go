@@ -155,7 +155,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w.host.failed = make(chan struct{}, 1)
 	w.gate.freed, w.gate.crowded = w.freed, w.claimer.ranked.send
-	w.fitness.mended = w.claimer.wakeup.send
+	w.fitness.mended, w.fitness.changed = w.claimer.wakeup.send, w.renewSoon
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
