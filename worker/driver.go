@@ -168,6 +168,8 @@ func (d *driver) farewell(ready *dagrun.Ready) []dagrun.Note {
 	switch {
 	case d.unfit:
 		text = fmt.Sprintf("worker %s could not start tasks: handed on", d.worker.config.Self.Name)
+	case d.yields && d.worker.inDanger():
+		text = fmt.Sprintf("worker %s could not reach the database: handed on", d.worker.config.Self.Name)
 	case d.yields:
 		text = fmt.Sprintf("worker %s has no free slot: handed on", d.worker.config.Self.Name)
 	}

@@ -144,6 +144,12 @@ func (w *Worker) giveUp(o order) {
 	w.fleet.each(func(d *driver) { d.bodies.each(func(b *body) { b.giveUp(&o) }) })
 }
 
+// inDanger reports whether tasks are ended, and none is started, because no sign of life is answered.
+func (w *Worker) inDanger() bool {
+	o := w.danger.Load()
+	return o != nil && o.passing
+}
+
 // mail tells a driver of controls that it may not know yet.
 func (f *fleet) mail(m queue.Mail) { f.tell([]queue.RunID{m.Run}, false) }
 

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -316,6 +317,40 @@ func TestWorker_GivesNoMoreThanASignOfLifeASecond(t *testing.T) {
 		pass(20500 * time.Millisecond)
 		if n := lease.n.Load(); n < 20 || n > 22 { // two as it begins
 			t.Errorf("%d signs of life in 20 seconds", n)
+		}
+	})
+}
+
+// A run that is given back since the lease was in danger waited for no slot of a busy worker.
+func TestWorker_HandsOnForTheDatabaseWhileItsLeaseIsInDanger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 1h}\n", 1)
+		began := time.Now()
+		b.start(t, "w1", func(c *worker.Config) {
+			register := c.Register
+			c.Boot, c.Self.TTL, c.Executors["process"] = boot, 30*time.Second, sleeper{}
+			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
+				s, err := register(ctx, w)
+				s.Lease = silenced{s.Lease, began.Add(time.Second), began.Add(17 * time.Second)}
+				return s, err
+			}
+		})
+		pass(time.Second)
+		b.join(t, "w2", 1, boot)
+		pass(16 * time.Second)
+		events, err := b.Events(t.Context(), ids[0], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var handed []string
+		for _, e := range events {
+			if e.Kind == "handed_on" {
+				handed = append(handed, e.Message)
+			}
+		}
+		if want := []string{"worker w1 could not reach the database: handed on"}; !slices.Equal(handed, want) {
+			t.Errorf("got %q, want %q", handed, want)
 		}
 	})
 }

@@ -1,4 +1,4 @@
--- Purpose: the trail, with names of tasks, in order. A run that a worker hands on because it stops wants a slot, too; the run's story tells these
+-- Purpose: the trail, with names of tasks, in order. A run that a worker hands on because it stops, or was cut off, wants a slot: its story says so
 -- Index: audit_pkey; events_run
 -- Locks: none
 SELECT a.tx, a.run_id, coalesce(s.name || coalesce('~' || nullif(a.alt, 0), '') || coalesce('/' || nullif(a.item, ''), ''), '') AS task,
