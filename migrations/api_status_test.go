@@ -262,9 +262,41 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 5 5 2 10 t" {
 		t.Errorf("with a worker that claims nothing: %s", got)
 	}
+	must(t, b.conn, "UPDATE oarlock.workers SET unfit = '', beat_at = now() - interval '1 min'") // its tasks go on there, or elsewhere
+	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 10 t" {
+		t.Errorf("with a worker that gives no sign of life: %s", got)
+	}
 	must(t, b.conn, "UPDATE oarlock.workers SET kind = 0") // it serves one run
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 3 t" {
 		t.Errorf("with a worker of one run: %s", got)
+	}
+}
+
+// The age of the oldest run tells of too few workers, and so not of what a pause holds.
+func TestScaleHint_AgesWhatNoPauseHolds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statement string
+		want      int // hours
+	}{
+		"nothing in the way": {"SELECT 1", 9},
+		"queue paused":       {"SELECT oarlock.set_queue('default', paused => true)", 3},
+		"dag paused":         {"UPDATE oarlock.dags SET paused_by = 'me', paused_at = now()", 3},
+		"a selector":         {`UPDATE oarlock.lanes SET selector = '{"gpu": "true"}'`, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := api(t)
+			begun, fresh := enqueue(t, b.conn), enqueue(t, b.conn)
+			b.claim(t, begun)
+			b.leave(t, begun, "queued")
+			must(t, b.conn, "UPDATE oarlock.runs SET run_at = now() - interval '3 h' WHERE run_id = $1", begun)
+			must(t, b.conn, "UPDATE oarlock.runs SET run_at = now() - interval '9 h' WHERE run_id = $1", fresh)
+			must(t, b.conn, c.statement)
+			if got := get[int](t, b.conn, "SELECT round(oldest_ms / 3600000.0) FROM oarlock.scale_hint()"); got != c.want {
+				t.Errorf("%d hours, want %d", got, c.want)
+			}
+		})
 	}
 }
 

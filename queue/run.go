@@ -264,13 +264,13 @@ type Put struct {
 // Scale is what an autoscaler needs.
 type Scale struct {
 	Queued  int64         // runs that are due and not claimed
-	Oldest  time.Duration // how long the oldest of them has been due
+	Oldest  time.Duration // how long the oldest of them that no pause holds has been due
 	Claimed int64         // runs that some worker holds
-	Workers int64         // that are live, serve the queue and claim
-	Slots   int64         // of these workers; of live ones that claim nothing, those in use
-	Busy    int64         // slots in use
-	Waiting int64         // tasks that wait for a slot
-	Wanted  int64         // slots that leave nothing waiting: Busy, Waiting, and the queued runs that may start now
+	Workers int64         // that are live, give signs of life, serve the queue and claim
+	Slots   int64         // of these workers; of live ones that claim nothing, those in use; none of quiet ones
+	Busy    int64         // slots in use, but for those of quiet workers
+	Waiting int64         // tasks that wait for a slot there
+	Wanted  int64         // slots that leave nothing waiting: Busy, Waiting, the same of quiet workers, and the queued runs that may start now
 }
 
 // Pruned says what a Prune deleted.

@@ -155,6 +155,7 @@ func TestWorker_IsQuietLongBeforeItsLeaseEnds(t *testing.T) {
 	b.exec(t, `UPDATE oarlock.workers SET beat_at = now() - interval '40 s', unfit = 'no room', unfit_since = now() WHERE worker_id = $1`, id)
 	b.server.glances.forget()
 	wantTexts(t, b.page(t, "/workers", http.StatusOK), "live, quiet ")
+	wantTexts(t, b.page(t, "/runs", http.StatusOK), "of 8", "1 worker, 1 quiet")
 	page := b.page(t, path, http.StatusOK)
 	wantTexts(t, page, "live, quiet ", "It has given no sign of life for ", "lease 5m00s: others take over its runs in about ", "driven by w1, which gives no sign of life since 20")
 	if strings.Contains(page, "no room") {

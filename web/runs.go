@@ -29,7 +29,7 @@ type runsData struct {
 	Command string
 	Glance  *glance // nil: the login may not see the cluster, or it could not be seen
 	Oldest  queue.Queue
-	Slots   slots
+	Slots   runview.Slots
 	Verbs   []bulkVerb  // that the runs may be asked for; none where the login may not
 	Filter  [][2]string // that "all that match" stands for
 	Enqueue string      // path of the form of the DAG that is filtered for, or of all DAGs; "": there is none
@@ -51,9 +51,6 @@ type runRow struct {
 
 // emptyList says why nothing is listed, and which command changes that.
 type emptyList struct{ Text, Command string }
-
-// slots are those of the workers that may take something.
-type slots struct{ Busy, All, Workers, Waiting int }
 
 // runs lists runs, newest first.
 func (s *server) runs(w http.ResponseWriter, r *http.Request) error {
@@ -150,7 +147,7 @@ func (s *server) listRuns(ctx context.Context, f runFilter) (*runsData, error) {
 		}
 	}
 	if g, err := s.glances.get(ctx); err == nil && g.Seen {
-		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), slotsOf(g.Workers)
+		d.Glance, d.Oldest, d.Slots = &g, oldestOf(g.Queues), runview.SlotsOf(g.Workers)
 	}
 	return d, nil
 }
@@ -186,15 +183,6 @@ func oldestOf(queues []queue.Queue) (oldest queue.Queue) {
 		}
 	}
 	return oldest
-}
-
-func slotsOf(workers []queue.WorkerInfo) (n slots) {
-	for i := range workers {
-		if w := &workers[i]; w.EndedAt.IsZero() && w.State == queue.WorkerLive {
-			n.Busy, n.All, n.Waiting, n.Workers = n.Busy+w.Busy, n.All+w.Slots, n.Waiting+w.Waiting, n.Workers+1
-		}
-	}
-	return n
 }
 
 // progress is how far a run's tasks are.

@@ -23,6 +23,27 @@ func WorkerWord(w *queue.WorkerInfo) string {
 	return state
 }
 
+// Slots are those of the live workers that give signs of life.
+type Slots struct {
+	Busy, All, Waiting int // Waiting: tasks that wait for one
+	Workers            int
+	Quiet              int // live workers besides, whose slots are not counted: they may be gone
+}
+
+// SlotsOf counts the slots of workers.
+func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
+	for i := range workers {
+		switch w := &workers[i]; {
+		case w.State != queue.WorkerLive || !w.EndedAt.IsZero():
+		case w.Quiet != nil:
+			n.Quiet++
+		default:
+			n.Busy, n.All, n.Waiting, n.Workers = n.Busy+w.Busy, n.All+w.Slots, n.Waiting+w.Waiting, n.Workers+1
+		}
+	}
+	return n
+}
+
 // QuietNote says for how long a worker has given no sign of life, and what becomes of its runs; "" for one that gives them.
 func QuietNote(w *queue.WorkerInfo) string {
 	if w.Quiet == nil {

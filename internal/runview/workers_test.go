@@ -42,3 +42,17 @@ func TestWorkers_QuietOnesAreToldApart(t *testing.T) {
 		}
 	}
 }
+
+// Slots of a worker that gives no sign of life are no room: it may be gone.
+func TestSlots_AreThoseOfWorkersThatAreThere(t *testing.T) {
+	t.Parallel()
+	worker := func(state queue.WorkerState, quiet *queue.Quiet) queue.WorkerInfo {
+		return queue.WorkerInfo{Worker: queue.Worker{Slots: 8}, State: state, Busy: 3, Waiting: 2, Quiet: quiet}
+	}
+	ended := worker(queue.WorkerLive, nil)
+	ended.EndedAt = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	got := SlotsOf([]queue.WorkerInfo{worker(queue.WorkerLive, nil), worker(queue.WorkerLive, &queue.Quiet{}), worker(queue.WorkerDraining, nil), ended})
+	if want := (Slots{Busy: 3, All: 8, Waiting: 2, Workers: 1, Quiet: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -347,8 +347,8 @@ CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
     queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, waiting bigint, wanted bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
-    WITH worker AS MATERIALIZED ( -- one of kind 0 serves a single run, and no queue
-        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims
+    WITH worker AS MATERIALIZED ( -- one of kind 0 serves a single run, and no queue; one that is quiet may be gone, and its tasks want slots still
+        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims, oarlock.quiet_since(w) IS NOT NULL AS quiet
           FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.kind <> 0 AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
     ), held AS MATERIALIZED (
@@ -388,17 +388,20 @@ BEGIN ATOMIC
                  GROUP BY x.queue) s
           JOIN oarlock.queues q ON q.name = s.queue)
     SELECT d.queued, (SELECT coalesce(sum(h.runs), 0) FROM held h)::bigint, d.oldest_ms, w.workers, w.slots, w.busy, w.waiting,
-           w.busy + w.waiting + (SELECT coalesce(sum(s.runs), 0) FROM startable s)::bigint
+           w.wants + (SELECT coalesce(sum(s.runs), 0) FROM startable s)::bigint
       FROM (SELECT coalesce(sum(g.runs), 0)::bigint AS queued,
-                   coalesce((extract(epoch FROM clock_timestamp() - min(g.oldest)) * 1000)::bigint, 0) AS oldest_ms FROM due g) d,
-           (SELECT count(*) FILTER (WHERE k.claims) AS workers, coalesce(sum(CASE WHEN k.claims THEN k.slots ELSE k.busy END), 0)::bigint AS slots, coalesce(sum(k.busy), 0)::bigint AS busy,
-                   coalesce(sum(k.waiting), 0)::bigint AS waiting FROM worker k) w;
+                   coalesce((extract(epoch FROM clock_timestamp() - min(g.oldest) FILTER (WHERE g.begun OR g.moves)) * 1000)::bigint, 0) AS oldest_ms FROM due g) d,
+           (SELECT count(*) FILTER (WHERE k.claims AND NOT k.quiet) AS workers,
+                   coalesce(sum(CASE WHEN k.claims THEN k.slots ELSE k.busy END) FILTER (WHERE NOT k.quiet), 0)::bigint AS slots,
+                   coalesce(sum(k.busy) FILTER (WHERE NOT k.quiet), 0)::bigint AS busy,
+                   coalesce(sum(k.waiting) FILTER (WHERE NOT k.quiet), 0)::bigint AS waiting,
+                   coalesce(sum(k.busy + k.waiting), 0)::bigint AS wants FROM worker k) w;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest of them, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. A worker that claims nothing, since its host starts no tasks or the database takes no records, is none of these `workers`, and has no `slots` but those in use. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
+COMMENT ON FUNCTION oarlock.scale_hint IS $$What an autoscaler needs, of one queue or of all. Of runs: those that are due and `queued` (10,000 a lane at most), the age of the oldest that no pause holds, and those `claimed`: held by a worker. Of live `workers`, each counted for every queue that it serves: their `slots`, how many of these are `busy`, and the tasks `waiting` for one. A worker that claims nothing, since its host starts no tasks or the database takes no records, is none of these `workers`, and has no `slots` but those in use. One that is quiet, and so may be gone, has none. `oarlock worker --only` and `oarlock run` serve no queue and do not count.
 
-`wanted` is how many slots leave nothing waiting: `busy`, `waiting`, and one for each queued run that may start now. Divide it by the slots of a worker. Left out is what more workers of the same kinds cannot start: runs behind a pause or a limit of their queue or DAG, and runs that none of the workers of their queue may take, for want of a label, an action or slots. Where no worker serves the queue, these count, so that the first one starts: give each kind of worker a queue of its own. Parked runs cost nothing and do not count.
+`wanted` is how many slots leave nothing waiting: `busy`, `waiting`, the same of quiet workers, and one for each queued run that may start now. Divide it by the slots of a worker. Left out is what more workers of the same kinds cannot start: runs behind a pause or a limit of their queue or DAG, and runs that none of the workers of their queue may take, for want of a label, an action or slots. Where no worker serves the queue, these count, so that the first one starts: give each kind of worker a queue of its own. Parked runs cost nothing and do not count.
 
 ```sql
 SELECT wanted FROM oarlock.scale_hint('default');

@@ -35,9 +35,10 @@ func newTopCommand(e *env) *cli.Command {
 			about: fmt.Sprintf(`On a terminal this is one screen, drawn anew until Ctrl-C; elsewhere, and with -o json or jsonl, one look. Counts of
 queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
 under way the newest %d are looked at. A DAG fails if one of the newest %d runs that failed is of it and ended within
-the last hour. The head counts the tasks that wait for a slot, the runs that workers hold, and the runs that are due and
-that no worker has taken. WAITING is how many tasks of a worker wait for a slot, TASKS how many of a run's have ended.
-While the database is away the last look stays. For readers (role oarlock_read).`, topRunsMax, topFailuresMax),
+the last hour. The head counts the slots of workers that give signs of life, the tasks that wait for one, the runs that
+workers hold, and the runs that are due and that no worker has taken. WAITING is how many tasks of a worker wait for a
+slot, TASKS how many of a run's have ended. While the database is away the last look stays. For readers (role
+oarlock_read).`, topRunsMax, topFailuresMax),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
 				{exitOK, "it was shown; or Ctrl-C ended it"},
@@ -51,7 +52,7 @@ While the database is away the last look stays. For readers (role oarlock_read).
 // jsonTop is one look.
 type jsonTop struct {
 	At        *time.Time           `json:"at"`
-	Slots     int                  `json:"slots"`   // of live workers
+	Slots     int                  `json:"slots"`   // of live workers that give signs of life
 	Busy      int                  `json:"busy"`    // of these slots
 	Waiting   int                  `json:"waiting"` // tasks that wait for one
 	Ended     float64              `json:"ended_per_second"`

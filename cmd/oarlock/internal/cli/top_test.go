@@ -130,9 +130,12 @@ func TestTop_FitsItsHeadInto80Columns(t *testing.T) {
 	v := &topView{at: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), approvals: 3, failing: []jsonFailing{{"etl", 12}, {"load", 3}}}
 	v.seen.Ended, v.seen.Failed = 0.2833, 0.1167
 	v.seen.Queues = []queue.Queue{{Name: "a", Queued: 123456, Running: 1000}, {Name: "b", Queued: 1, Running: 24}}
-	v.seen.Workers = []queue.WorkerInfo{{Worker: queue.Worker{Name: "w", Slots: 1024}, State: queue.WorkerLive, Busy: 1024, Waiting: 12345}}
+	v.seen.Workers = []queue.WorkerInfo{
+		{Worker: queue.Worker{Name: "w", Slots: 1024}, State: queue.WorkerLive, Busy: 1024, Waiting: 12345},
+		{Worker: queue.Worker{Name: "gone", Slots: 16}, State: queue.WorkerLive, Busy: 7, Quiet: &queue.Quiet{}},
+	}
 	lines := strings.Split(e.topFrame(v), "\x1b[K\r\n")
-	want := []string{"runs 1024 running, 123457 queued   0.28 ended/s  0.12 failed/s", "3 approvals wait   failing etl 12, load 3"}
+	want := []string{"runs 1024 running, 123457 queued   0.28 ended/s  0.12 failed/s", "1 worker quiet   3 approvals wait   failing etl 12, load 3"}
 	if !strings.HasSuffix(lines[0], " 1024/1024  12345 tasks wait for a slot") || !slices.Equal(lines[1:3], want) {
 		t.Errorf("the head is cut: %q", lines[:3])
 	}

@@ -43,7 +43,8 @@ func (v *topView) answer(columns int) answer {
 	object := jsonTop{
 		At: runview.TimeOrNull(v.at), Ended: v.seen.Ended, Failed: v.seen.Failed, Approvals: v.approvals, Failing: v.failing, Queues: []runview.QueueJSON{}, Workers: []runview.WorkerJSON{}, Runs: []runview.RunJSON{},
 	}
-	object.Busy, object.Slots, object.Waiting = v.slots()
+	slots := runview.SlotsOf(v.seen.Workers)
+	object.Busy, object.Slots, object.Waiting = slots.Busy, slots.All, slots.Waiting
 	for i := range v.seen.Queues {
 		object.Queues = append(object.Queues, runview.NewQueueJSON(&v.seen.Queues[i]))
 	}
@@ -78,13 +79,13 @@ func (v *topView) lines(rows int) []string {
 }
 
 func (v *topView) slotLine() string {
-	busy, slots, waiting := v.slots()
+	slots := runview.SlotsOf(v.seen.Workers)
 	wait := " tasks wait for a slot"
-	if waiting == 1 {
+	if slots.Waiting == 1 {
 		wait = " task waits for a slot"
 	}
 	return fmt.Sprintf("%s  %s   slots %s %d/%d  %s%s", v.bold("oarlock"), v.dim(v.at.Local().Format(time.TimeOnly)),
-		v.bar(busy, slots), busy, slots, v.someOf(int64(waiting), v.warn), wait)
+		v.bar(slots.Busy, slots.All), slots.Busy, slots.All, v.someOf(int64(slots.Waiting), v.warn), wait)
 }
 
 // runLine counts runs, and says how they end.
@@ -103,6 +104,12 @@ func (v *topView) runLine() string {
 // wantedLine says what wants a person; "" where nothing does.
 func (v *topView) wantedLine() string {
 	var parts []string
+	switch quiet := runview.SlotsOf(v.seen.Workers).Quiet; {
+	case quiet == 1:
+		parts = append(parts, v.warn("1 worker quiet"))
+	case quiet > 1:
+		parts = append(parts, v.warn(fmt.Sprintf("%d workers quiet", quiet)))
+	}
 	switch {
 	case v.approvals == 1:
 		parts = append(parts, v.warn("1 approval waits"))
@@ -143,16 +150,6 @@ func (v *topView) bar(part, whole int) string {
 		text = v.good(text)
 	}
 	return text + v.dim(strings.Repeat("▯", barWidth-full))
-}
-
-// slots are those of the workers that may take something, and the tasks that wait for one.
-func (v *topView) slots() (busy, slots, waiting int) {
-	for _, w := range v.workers() {
-		if w.State == queue.WorkerLive {
-			busy, slots, waiting = busy+w.Busy, slots+w.Slots, waiting+w.Waiting
-		}
-	}
-	return busy, slots, waiting
 }
 
 // workers are those at work.
