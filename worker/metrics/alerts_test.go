@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/oarlock-dev/oarlock/worker"
 	"github.com/oarlock-dev/oarlock/worker/metrics"
 )
 
@@ -33,7 +34,7 @@ func TestAlerts_NameWhatIsThereFromTheStart(t *testing.T) {
 	fresh.Carry(metrics.Carried{})
 	there := seriesOf(t, registry)
 	beforehand := prometheus.NewRegistry()
-	newSet(t, metrics.Config{Registerer: beforehand})
+	newSet(t, metrics.Config{Registerer: beforehand}).Watch(func() worker.Status { return worker.Status{Phase: worker.Starting} })
 	counted := seriesOf(t, beforehand)
 	for _, m := range alertedMetric.FindAllStringSubmatch(string(text), -1) {
 		name, labels := m[1], m[2]
