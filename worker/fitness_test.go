@@ -8,8 +8,8 @@ import (
 
 func TestFitness_NamesItsReasonsOldestFirstAndTellsOnceItIsMended(t *testing.T) {
 	t.Parallel()
-	mended := 0
-	f := fitness{mended: func() { mended++ }}
+	mended, changed := 0, 0
+	f := fitness{mended: func() { mended++ }, changed: func() { changed++ }}
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	if !f.ok() || f.texts() != nil {
 		t.Fatalf("a new one is unfit: %q", f.texts())
@@ -20,6 +20,9 @@ func TestFitness_NamesItsReasonsOldestFirstAndTellsOnceItIsMended(t *testing.T) 
 	want := []string{"still no records, since 2026-11-24T12:00:00Z", "no processes, since 2026-11-24T12:00:01Z"}
 	if f.ok() || !slices.Equal(f.texts(), want) {
 		t.Errorf("got %q, want %q", f.texts(), want)
+	}
+	if changed != 2 {
+		t.Errorf("the oldest reason changed %d times, want twice: it came, and it has another text", changed)
 	}
 	if r, ok := f.of(unfitHost); !ok || r.since != noon.Add(time.Second) {
 		t.Errorf("the host: %v %v", r, ok)
@@ -33,6 +36,9 @@ func TestFitness_NamesItsReasonsOldestFirstAndTellsOnceItIsMended(t *testing.T) 
 	f.clear(unfitHost)
 	if _, ok := f.of(unfitHost); ok || !f.ok() || mended != 1 {
 		t.Errorf("ok %v, mended %d times, want once", f.ok(), mended)
+	}
+	if changed != 4 {
+		t.Errorf("the oldest reason changed %d times, want two more: each went", changed)
 	}
 }
 
