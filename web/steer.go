@@ -382,11 +382,20 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 		return nil, errNoQuestion
 	}
 	a := &waiting[i]
-	return &steerData{
+	d := &steerData{
 		Run: &queue.RunHead{Run: queue.Run{ID: a.Run, DAG: a.DAG}}, Ask: ask, Title: steerTitles[ask.Verb], Back: approvalsOfMine,
-		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask), May: s.rights(ctx).Approve, Question: &a.Question,
-		Effects: runview.QuestionLines(&a.Question),
-	}, nil
+		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask),
+	}
+	d.fillQuestion(&a.Question, s.rights(ctx).Approve)
+	return d, nil
+}
+
+// fillQuestion says what an approval asks. The form of a login that may decide has a field for each input.
+func (d *steerData) fillQuestion(q *queue.Question, may bool) {
+	d.Question, d.May, d.Effects = q, may, runview.QuestionLines(q)
+	if may {
+		d.Effects = runview.PromptLines(q)
+	}
 }
 
 // errNoQuestion says that a step has nothing to decide.
@@ -408,11 +417,10 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 		}
 		task = &detail.Task
 	}
-	if d.Question = task.Approval; d.Question == nil {
+	if task.Approval == nil {
 		return errNoQuestion
 	}
-	d.May = d.Question.MayDecide && p.Rights.Approve
-	d.Effects = runview.QuestionLines(d.Question)
+	d.fillQuestion(task.Approval, task.Approval.MayDecide && p.Rights.Approve)
 	return nil
 }
 

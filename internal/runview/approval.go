@@ -11,6 +11,15 @@ const promptLinesMax = 12 // of one prompt; a last line says how many more there
 
 // QuestionLines returns what an approval asks: the lines of its prompt, then its inputs.
 func QuestionLines(q *queue.Question) []string {
+	lines := PromptLines(q)
+	if text := inputsText(q.Inputs); text != "" {
+		lines = append(lines, "inputs: "+text)
+	}
+	return lines
+}
+
+// PromptLines returns what an approval asks without its inputs: they stand where fields take them.
+func PromptLines(q *queue.Question) []string {
 	var lines []string
 	if prompt := strings.TrimSpace(q.Prompt); prompt != "" {
 		lines = strings.Split(prompt, "\n")
@@ -22,9 +31,6 @@ func QuestionLines(q *queue.Question) []string {
 	}
 	if more > 0 {
 		lines = append(lines, "… "+Count(more, "more line"))
-	}
-	if text := inputsText(q.Inputs); text != "" {
-		lines = append(lines, "inputs: "+text)
 	}
 	return lines
 }
