@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -97,5 +98,17 @@ func TestSubmitters_AskForRunsAndSeeTheirOwn(t *testing.T) {
 		if got.exit != s.exit || !strings.Contains(got.stdout+got.stderr, s.want) {
 			t.Errorf("%s: exit %d, want %d with %q\n%s%s", s.line, got.exit, s.exit, s.want, got.stdout, got.stderr)
 		}
+	}
+}
+
+// A login that lacks both roles hears of both at once, not of the second after the first was granted.
+func TestSubmitters_HearOfBothRolesForRun(t *testing.T) {
+	t.Parallel()
+	e := asSubmitter(t)
+	file := filepath.Join(t.TempDir(), "here.yaml")
+	writeFile(t, file, "name: here\nsteps: [{id: a, action: noop}]\n")
+	const want = "hint: have an administrator grant oarlock_admin and oarlock_worker to this user\n"
+	if got := invoke(t, e, "run", file); got.exit != exitError || !strings.Contains(got.stderr, want) {
+		t.Errorf("exit %d: %s", got.exit, got.stderr)
 	}
 }

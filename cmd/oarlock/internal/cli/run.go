@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"syscall"
 
@@ -99,7 +100,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 			hint: fmt.Sprintf("give --slots %d or more, or leave it out", widest),
 		}
 	}
-	request, err := o.request(file)
+	request, given, err := o.request(file)
 	if err != nil {
 		return err
 	}
@@ -108,33 +109,33 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 		return err
 	}
 	return e.runHere(ctx, here{
-		file: file, request: request, slots: o.slots, children: children, missing: missing,
+		file: file, request: request, given: given, slots: o.slots, children: children, missing: missing,
 		show: func(ctx context.Context, store *queue.Store, id queue.RunID) error {
 			return e.awaitLive(ctx, store, id, o.logs, o.progress)
 		},
 	})
 }
 
-// request is what the flags ask of a file. Its params are checked before anything is started.
-func (o *runOptions) request(f *dagFile) (r queue.Request, err error) {
+// request is what the flags ask of a file, and its params as they were given. They are checked before anything is started.
+func (o *runOptions) request(f *dagFile) (r queue.Request, given map[string]string, err error) {
 	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{runview.HereLabel: runview.HereValue}, Manual: true}
 	if r.Labels, err = pairs("--label", append(o.labels, runview.HereLabel+"="+runview.HereValue)); err != nil {
-		return r, err
+		return r, nil, err
 	}
-	given, err := pairs("-p", o.params)
+	given, err = pairs("-p", o.params)
 	if err != nil {
-		return r, &failure{kind: invalid, err: err, hint: "write a param as NAME=VALUE"}
+		return r, nil, &failure{kind: invalid, err: err, hint: "write a param as NAME=VALUE"}
 	}
 	all, err := f.spec.ParamsFromText(given)
 	if err != nil {
-		return r, badParams(f.spec, err, paramsOf(f))
+		return r, nil, badParams(f.spec, err, paramsOf(f))
 	}
 	params := make(map[string]any, len(given))
 	for name := range given {
 		params[name] = all[name]
 	}
 	r.Params = params
-	return r, nil
+	return r, given, nil
 }
 
 // here is a run that is to happen here and now.
@@ -143,6 +144,7 @@ type here struct {
 	children []*dagFile // beside it, for the DAGs that it starts
 	missing  []string   // DAGs that it starts and that are not beside it
 	request  queue.Request
+	given    map[string]string                                                   // params, as they were typed
 	slots    int                                                                 // 0: as many as fit
 	show     func(ctx context.Context, store *queue.Store, id queue.RunID) error // until its end, and fail as it did
 }
@@ -173,15 +175,22 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
-// refuseIdle refuses a login that may ask for the run and not drive it. A login that may not even register the DAG is refused by that.
+// refuseIdle refuses a login that could not drive the run, before anything is asked for. A login that could, and may not register the DAG,
+// is refused by that.
 func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
-	if err != nil || rights.Work || !rights.Admin {
+	if err != nil || rights.Work {
 		return err
+	}
+	if !rights.Admin {
+		both := toAdmin + " and " + toWork
+		return &failure{kind: denied, err: fmt.Errorf("user %s lacks the roles %s, and could neither register the DAG nor drive the run", rights.Login, both), hint: grantHint(both)}
 	}
 	hint := grantHint(toWork)
 	if h.file.path != "" {
-		hint += fmt.Sprintf(", or leave the run to other workers: `oarlock dag apply %s && oarlock enqueue %s`", runview.ShellWord(h.file.name), h.file.spec.Name)
+		elsewhere := queue.Request{DAG: h.file.spec.Name, Labels: maps.Clone(h.request.Labels)}
+		delete(elsewhere.Labels, runview.HereLabel) // no other worker takes a run with it
+		hint += fmt.Sprintf(", or leave the run to other workers: `oarlock dag apply %s && %s`", runview.ShellWord(h.file.name), runview.EnqueueCommand(&elsewhere, h.given))
 	}
 	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s, and could not drive the run", rights.Login, toWork), hint: hint}
 }
