@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -55,6 +56,24 @@ type ExcludedError struct{ Workers []string }
 
 func (e *ExcludedError) Error() string {
 	return "the new schema stops workers at work, of an older program: " + strings.Join(e.Workers, ", ")
+}
+
+// Excludes returns the workers at work that Up would stop, by name. It changes nothing.
+func Excludes(ctx context.Context, url string, opts ...Option) ([]string, error) {
+	d, err := open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	schema, err := d.schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = refuseExcluding(ctx, d.db, PendingFrom(schema.Version))
+	if excluded, ok := errors.AsType[*ExcludedError](err); ok {
+		return excluded.Workers, nil
+	}
+	return nil, err
 }
 
 // refuseExcluding fails with an *ExcludedError where workers are at work whose programs are older than a schema version.

@@ -79,8 +79,14 @@ func TestUp_RefusesToStopWorkers(t *testing.T) {
 	if version, err := migrations.Version(t.Context(), b.url); err != nil || version != 15 {
 		t.Errorf("version %d, %v", version, err)
 	}
+	if names, err := migrations.Excludes(t.Context(), b.url); err != nil || !slices.Equal(names, []string{"old", "older"}) {
+		t.Errorf("it would stop %v: %v", names, err)
+	}
 	if _, err := migrations.Up(t.Context(), b.url, migrations.WithForce()); err != nil {
 		t.Error(err)
+	}
+	if names, err := migrations.Excludes(t.Context(), b.url); err != nil || len(names) > 0 {
+		t.Errorf("nothing is pending, and it would stop %v: %v", names, err)
 	}
 }
 

@@ -164,7 +164,7 @@ func (e *env) runsAnswer(runs []queue.Run, now time.Time) answer {
 	paint := e.stdoutPaint()
 	object := make([]runview.RunJSON, len(runs))
 	a := answer{lines: []any{}, ids: []string{}}
-	t := table{head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "")}
+	t := table{head: paint.head("RUN", "DAG", "STATE", "ASKED", "TOOK", "REASON")}
 	for i := range runs {
 		r := &runs[i]
 		object[i] = runview.NewRunJSON(r)

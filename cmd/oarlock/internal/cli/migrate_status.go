@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,13 +18,15 @@ func newMigrateStatusCommand(e *env) *cli.Command {
 		Usage: "list what is applied and what is pending",
 		Description: manual{
 			about: `Lists the schema history: what this binary knows and what the database has, and which installation that is.
-Changes nothing, takes no lock, works on a standby. "oarlock doctor" fails when the schema does not fit this binary.`,
+Changes nothing, takes no lock, works on a standby. It exits 0 with migrations pending, too: a script looks at the state
+of each in -o json. "oarlock doctor" fails when the schema does not fit this binary.`,
 			examples: []string{
 				"oarlock migrate status",
 				"oarlock migrate status -o json | jq .compatible",
+				"oarlock migrate status -o json | jq -e 'all(.migrations[]; .state != \"pending\")'  # exits 1 where some are",
 			},
 			exits: []exitNote{
-				{exitOK, "the history was read, whatever it says"},
+				{exitOK, "the history was read, whatever it says: also with migrations pending"},
 				{exitError, "the history cannot be read"},
 				usageNote, unreachableNote, settingsNote,
 			},
@@ -63,10 +66,21 @@ func runMigrateStatus(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.say(e.statusAnswer(history, installation))
+	a, object := e.statusAnswer(history)
+	next, err := e.statusSummary(ctx, url, object)
+	if err != nil {
+		return err
+	}
+	a.text += next
+	if installation != nil {
+		object.Installation = new(installationJSON(installation))
+		a.text += "\n" + installationText(installation)
+	}
+	a.object = object
+	return e.say(a)
 }
 
-func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installation) answer {
+func (e *env) statusAnswer(history []migrations.Entry) (answer, jsonMigrations) {
 	object := jsonMigrations{Min: migrations.MinVersion, Max: migrations.MaxVersion, Migrations: []jsonMigration{}}
 	a := answer{lines: []any{}, ids: []string{}}
 	var schema migrations.Schema
@@ -82,14 +96,8 @@ func (e *env) statusAnswer(history []migrations.Entry, i *migrations.Installatio
 		rows.rows = append(rows.rows, []string{decimal(m.Version), m.Name, e.paintState(j.State), runview.LocalTime(m.AppliedAt)})
 	}
 	object.Version, object.Compatible = schema.Version, schema.Check() == nil
-	a.text = rows.String() + statusSummary(object)
-	if i != nil {
-		j := installationJSON(i)
-		object.Installation = &j
-		a.text += "\n" + installationText(i)
-	}
-	a.object = object
-	return a
+	a.text = rows.String()
+	return a, object
 }
 
 func migrationState(m migrations.Entry) jsonMigration {
@@ -116,28 +124,37 @@ func (e *env) paintState(state string) string {
 }
 
 // statusSummary says what the list means and what to do.
-func statusSummary(s jsonMigrations) string {
+func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (string, error) {
 	switch {
 	case s.Version > s.Max && s.Compatible:
-		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s), which works with it: upgrade this binary next.\n", s.Version, versionRange())
+		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s), which works with it: upgrade this binary next.\n", s.Version, versionRange()), nil
 	case s.Version > s.Max:
-		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s): upgrade this binary.\n", s.Version, versionRange())
+		return fmt.Sprintf("\nThe schema (version %d) is newer than this binary (%s): upgrade this binary.\n", s.Version, versionRange()), nil
 	case s.Version < s.Max:
-		return "\nMigrations are pending: run `oarlock migrate up`. " + s.meanwhile() + "\n"
+		workers, err := e.meanwhile(ctx, url, s.Version)
+		return "\nMigrations are pending: run `oarlock migrate up`. " + workers + "\n", err
 	}
-	return "\nThe schema is up to date.\n"
+	return "\nThe schema is up to date.\n", nil
 }
 
 // meanwhile says whether workers may go on while pending migrations are applied.
-func (s jsonMigrations) meanwhile() string {
-	from := migrations.PendingFrom(s.Version)
-	switch {
-	case s.Version == 0:
-		return ""
-	case s.Version < from:
-		return "Stop the workers before: their programs do not work with the new schema."
+func (e *env) meanwhile(ctx context.Context, url string, version int64) (string, error) {
+	from := migrations.PendingFrom(version)
+	if version == 0 {
+		return "", nil
 	}
-	return fmt.Sprintf("Workers may go on: programs of schema version %d and newer work with the new schema.", from)
+	if version >= from {
+		return fmt.Sprintf("Workers may go on: programs of schema version %d and newer work with the new schema.", from), nil
+	}
+	stopped, err := migrations.Excludes(ctx, url, e.migrationLog())
+	switch {
+	case err != nil && diagnose(ctx, err).kind == denied: // who may read the history need not see workers
+		return "Stop the workers before: their programs do not work with the new schema.", nil
+	case len(stopped) > 0:
+		return fmt.Sprintf("Stop %s at work before, whose programs do not work with the new schema: %s.",
+			runview.Count(len(stopped), "worker"), runview.Printable(strings.Join(stopped, ", "))), nil
+	}
+	return "No worker at work is stopped by it.", err
 }
 
 func versionRange() string {
