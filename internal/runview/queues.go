@@ -1,6 +1,11 @@
 package runview
 
-import "github.com/oarlock-dev/oarlock/queue"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
 
 // IdleQueuesMax bounds how many idle queues a list shows one by one.
 const IdleQueuesMax = 10
@@ -16,4 +21,20 @@ func SplitQueues(queues []queue.Queue) (busy, idle []queue.Queue, folds bool) {
 		}
 	}
 	return busy, idle, len(idle) > IdleQueuesMax
+}
+
+// QueueNote says of a queue that is not paused why what waits there does not start; "" where something may, or nothing waits.
+func QueueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
+	serves := func(w queue.WorkerInfo) bool {
+		return GivesSigns(&w) && w.State == queue.WorkerLive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
+	}
+	switch {
+	case q.Queued == 0:
+		return ""
+	case !slices.ContainsFunc(workers, serves):
+		return "no worker serves it"
+	case q.MaxRunning > 0 && q.Running >= int64(q.MaxRunning):
+		return fmt.Sprintf("%d of %d run", q.Running, q.MaxRunning)
+	}
+	return ""
 }

@@ -44,6 +44,9 @@ func SlotsOf(workers []queue.WorkerInfo) (n Slots) {
 	return n
 }
 
+// GivesSigns reports whether a worker is at work and gives signs of life.
+func GivesSigns(w *queue.WorkerInfo) bool { return w.EndedAt.IsZero() && w.Quiet == nil }
+
 // QuietNote says for how long a worker has given no sign of life, and what becomes of its runs; "" for one that gives them.
 func QuietNote(w *queue.WorkerInfo) string {
 	if w.Quiet == nil {

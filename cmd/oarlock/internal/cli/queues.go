@@ -23,7 +23,8 @@ func newQueuesCommand(e *env) *cli.Command {
 		Description: manual{
 			about: fmt.Sprintf(`Lists queues: how many runs are due and wait, how long the oldest of them has, how many are driven by workers. Those
 where something waits or runs, and paused ones, come first. More than %d idle ones are one line, but in JSON and with
--o id all queues stand, by name. For readers (role oarlock_read).`, runview.IdleQueuesMax),
+-o id all queues stand, by name. STATE says why nothing that waits there starts: the queue is paused, no worker serves
+it, or as many of its runs as may are under way. For readers (role oarlock_read).`, runview.IdleQueuesMax),
 			examples: []string{
 				"oarlock queues",
 				"oarlock queues --all",
@@ -94,7 +95,13 @@ func runQueues(ctx context.Context, e *env, all bool) error {
 			return err
 		}
 		a := queuesData(queues)
-		a.text = e.stdoutPaint().queuesText(queues, all)
+		if e.settings.Text("output") == "table" {
+			workers, err := store.Workers(ctx)
+			if err != nil {
+				return err
+			}
+			a.text = e.stdoutPaint().queuesText(queues, workers, all)
+		}
 		return e.say(a)
 	})
 }
@@ -114,7 +121,7 @@ func queuesData(queues []queue.Queue) answer {
 }
 
 // queuesText is the list for people.
-func (p painter) queuesText(queues []queue.Queue, all bool) string {
+func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, all bool) string {
 	shown, idle, fold := runview.SplitQueues(queues)
 	fold = fold && !all
 	if !fold {
@@ -123,10 +130,7 @@ func (p painter) queuesText(queues []queue.Queue, all bool) string {
 	t := table{head: p.head("NAME", "STATE", "QUEUED", "OLDEST", "RUNNING", "MAX RUNNING", "MAX QUEUED")}
 	for i := range shown {
 		q := &shown[i]
-		state, oldest := p.good("active"), p.dim("–")
-		if q.PausedBy != "" {
-			state = p.warn("paused") + p.dim(" by "+runview.Printable(q.PausedBy))
-		}
+		state, oldest := cmp.Or(p.queueNote(q, workers), p.good("active")), p.dim("–")
 		if q.Queued > 0 {
 			oldest = runview.Span(q.Oldest)
 		}
@@ -142,6 +146,17 @@ func (p painter) queuesText(queues []queue.Queue, all bool) string {
 		text += p.dim(idleLine(idle)) + "\n"
 	}
 	return text
+}
+
+// queueNote says why no run of a queue starts; "" where one may.
+func (p painter) queueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
+	if q.PausedBy != "" {
+		return p.warn("paused") + p.dim(" by "+runview.Printable(q.PausedBy))
+	}
+	if note := runview.QueueNote(q, workers); note != "" {
+		return p.warn(note)
+	}
+	return ""
 }
 
 func idleLine(idle []queue.Queue) string {

@@ -36,8 +36,9 @@ func newTopCommand(e *env) *cli.Command {
 queued runs are bounded, so that looking costs the same whatever waits; the rates are of the last minute; of the runs
 under way the newest %d are looked at. A DAG fails if one of the newest %d runs that failed is of it and ended within
 the last hour. The head counts the slots of workers that give signs of life, the tasks that wait for one, the runs that
-workers hold, and the runs that are due and that no worker has taken. WAITING is how many tasks of a worker wait for a
-slot, TASKS how many of a run's have ended. While the database is away the last look stays. For readers (role
+workers hold, and the runs that are due and that no worker has taken. A queue says why nothing that waits there starts:
+it is paused, no worker serves it, or as many of its runs as may are under way. WAITING is how many tasks of a worker
+wait for a slot, TASKS how many of a run's have ended. While the database is away the last look stays. For readers (role
 oarlock_read).`, topRunsMax, topFailuresMax),
 			examples: []string{"oarlock top", "oarlock top --interval 500ms", "oarlock top -o json | jq .slots"},
 			exits: []exitNote{
@@ -80,6 +81,7 @@ type topView struct {
 	failing   []jsonFailing
 	runs      []queue.Run // under way, the newest first
 	more      bool        // there are further ones
+	isCopy    bool        // no worker claims here; looked for only where runs wait and no worker gives signs of life
 	lost      error       // why the last look failed; what is shown is older
 }
 
@@ -124,7 +126,20 @@ func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
 		return nil, err
 	}
 	v.failing = failingDAGs(failed.Runs, v.at.Add(-failingWindow))
+	if v.mayBeCopy() {
+		why, err := store.MayBeCopy(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v.isCopy = why != ""
+	}
 	return v, store.CountSteps(ctx, v.runs)
+}
+
+// mayBeCopy reports whether it is worth to ask: runs wait, and no worker gives signs of life.
+func (v *topView) mayBeCopy() bool {
+	return slices.ContainsFunc(v.seen.Queues, func(q queue.Queue) bool { return q.Queued > 0 }) &&
+		!slices.ContainsFunc(v.seen.Workers, func(w queue.WorkerInfo) bool { return runview.GivesSigns(&w) })
 }
 
 // failingDAGs counts the failed runs of each DAG that ended after a moment, the DAG with most of them first.

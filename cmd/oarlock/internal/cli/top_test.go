@@ -198,13 +198,13 @@ func TestQueues_ListWhatIsBusyFirst(t *testing.T) {
 		queues = append(queues, queue.Queue{Name: fmt.Sprintf("q%02d", i)})
 	}
 	queues[5].Queued = 3
-	if got := painter(false).queuesText(queues, false); !strings.Contains(got, "\nq05 ") || strings.Contains(got, "q00") || !strings.HasSuffix(got, "\n… 11 idle queues (all: oarlock queues --all)\n") {
+	if got := painter(false).queuesText(queues, nil, false); !strings.Contains(got, "\nq05 ") || strings.Contains(got, "q00") || !strings.HasSuffix(got, "\n… 11 idle queues (all: oarlock queues --all)\n") {
 		t.Errorf("got\n%s", got)
 	}
-	if got := painter(false).queuesText(queues, true); strings.Count(got, "\n") != 1+len(queues) || strings.Index(got, "q05") > strings.Index(got, "q00") {
+	if got := painter(false).queuesText(queues, nil, true); strings.Count(got, "\n") != 1+len(queues) || strings.Index(got, "q05") > strings.Index(got, "q00") {
 		t.Errorf("with --all got\n%s", got)
 	}
-	if got := painter(false).queuesText(queues[:5], false); !strings.Contains(got, "\nq04 ") || strings.Contains(got, "…") {
+	if got := painter(false).queuesText(queues[:5], nil, false); !strings.Contains(got, "\nq04 ") || strings.Contains(got, "…") {
 		t.Errorf("few were folded:\n%s", got)
 	}
 }

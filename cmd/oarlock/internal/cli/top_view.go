@@ -69,6 +69,9 @@ func (v *topView) lines(rows int) []string {
 	if wanted := v.wantedLine(); wanted != "" {
 		lines = append(lines, wanted)
 	}
+	if v.isCopy { // short, since a screen cuts it
+		lines = append(lines, v.warn("this may be a copy, so no worker claims here: `oarlock workers` says more"))
+	}
 	if v.lost != nil {
 		lines = append(lines, v.bad("the database is away")+v.dim(", this is of "+v.at.Local().Format(time.TimeOnly)+": "+runview.Printable(v.lost.Error())))
 	}
@@ -183,15 +186,12 @@ func (v *topView) queueTable(queues []queue.Queue) table {
 	t := table{head: v.head("QUEUE", "QUEUED", "OLDEST", "RUNNING", "LIMIT", "")}
 	for i := range queues {
 		q := &queues[i]
-		oldest, note := v.dim("–"), ""
+		oldest := v.dim("–")
 		if q.Queued > 0 {
 			oldest = runview.Span(q.Oldest)
 		}
-		if q.PausedBy != "" {
-			note = v.warn("paused") + v.dim(" by "+runview.Printable(q.PausedBy))
-		}
 		t.rows = append(t.rows, []string{
-			q.Name, v.someOf(q.Queued, v.warn), oldest, v.someOf(q.Running, v.note), v.limit(q.MaxRunning), note,
+			q.Name, v.someOf(q.Queued, v.warn), oldest, v.someOf(q.Running, v.note), v.limit(q.MaxRunning), v.queueNote(q, v.seen.Workers),
 		})
 	}
 	return t

@@ -77,9 +77,6 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 		if err := e.remarkWorkers(ctx, store, listed); err != nil {
 			return err
 		}
-		if len(listed) == 0 {
-			e.remark("no worker is at work: start one with `oarlock worker`")
-		}
 		if lost > 0 {
 			e.remark("lost lately: %s, listed by `%s workers --all`", runview.Count(lost, "worker"), program)
 		}
@@ -87,11 +84,11 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 	})
 }
 
-// remarkWorkers says what is wrong with workers at work. In a database that may be a copy those that are quiet are the original's: nothing
-// is to be done about them, but to say what the database is.
+// remarkWorkers says what is wrong with workers at work, or that there is none. In a database that may be a copy those that are quiet are the
+// original's: nothing is to be done about them, and none can be started, but to say what the database is.
 func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []queue.WorkerInfo) error {
 	isCopy := false
-	if slices.ContainsFunc(listed, func(w queue.WorkerInfo) bool { return w.Quiet != nil }) {
+	if len(listed) == 0 || slices.ContainsFunc(listed, func(w queue.WorkerInfo) bool { return w.Quiet != nil }) {
 		why, err := store.MayBeCopy(ctx)
 		if err != nil {
 			return err
@@ -99,6 +96,9 @@ func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []qu
 		if isCopy = why != ""; isCopy {
 			e.remark("%s", why)
 		}
+	}
+	if len(listed) == 0 && !isCopy {
+		e.remark("no worker is at work: start one with `oarlock worker`")
 	}
 	for i := range listed {
 		switch w := &listed[i]; {
