@@ -2,9 +2,11 @@ package queue_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/queue"
@@ -40,6 +42,58 @@ func TestQueues_CountWhatWaitsAndRuns(t *testing.T) {
 	if err != nil || !slices.Equal(missing, []string{"fast", "gold"}) {
 		t.Errorf("missing are %v, %v", missing, err)
 	}
+}
+
+func TestObstacles_AreWhatStandsInTheWay(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	run := d.enqueue(t, d.store)
+	for _, c := range []struct {
+		name, change string
+		want         queue.Obstacles
+	}{
+		{"NoWorker", "", queue.Obstacles{Deserted: true}},
+		{"Selector", `UPDATE oarlock.lanes SET selector = '{"gpu": "yes", "zone": "a"}'`, queue.Obstacles{Deserted: true, Labels: []string{"gpu=yes", "zone=a"}}},
+		{"Served", "", queue.Obstacles{Labels: []string{"gpu=yes"}}},
+		{"OfItsOwn", "UPDATE oarlock.workers SET only_run = (SELECT min(run_id) FROM oarlock.runs), queues = '{other}'", queue.Obstacles{}},
+		{"Unserved", "UPDATE oarlock.workers SET only_run = NULL", queue.Obstacles{Unserved: true, Labels: []string{"gpu=yes"}}},
+		{
+			"Quiet", `UPDATE oarlock.workers SET beat_at = now() - interval '1 h', queues = '{}', labels = '{"gpu": "yes", "zone": "a"}'`,
+			queue.Obstacles{Deserted: true},
+		},
+		{"Room", "UPDATE oarlock.dags SET max_active_runs = 2; UPDATE oarlock.queues SET max_running = 2", queue.Obstacles{Deserted: true}},
+		{
+			"Full", "UPDATE oarlock.dags SET max_active_runs = 1; UPDATE oarlock.queues SET max_running = 1",
+			queue.Obstacles{Deserted: true, QueueFull: 1, DAGFull: true},
+		},
+		{
+			"Paused", "UPDATE oarlock.dags SET max_active_runs = 0, paused_by = 'ana', paused_at = now(); " +
+				"UPDATE oarlock.queues SET max_running = 0, paused_by = 'ana', paused_at = now()",
+			queue.Obstacles{Deserted: true, QueuePaused: true, DAGPaused: true},
+		},
+	} {
+		if c.name == "Served" {
+			d.claim(t, d.enqueue(t, d.store))
+			d.exec(t, `UPDATE oarlock.workers SET labels = '{"zone": "a"}'`)
+		}
+		for _, statement := range strings.Split(c.change, "; ") {
+			if statement != "" {
+				d.exec(t, statement)
+			}
+		}
+		got, err := d.store.Obstacles(t.Context(), run)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		if len(got.Labels) == 0 {
+			got.Labels = nil
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: - want, + got\n%s", c.name, diff)
+		}
+	}
+	_, err := d.store.Obstacles(t.Context(), 99)
+	wantError(t, err, queue.ErrNotFound, "")
 }
 
 func TestWorkers_ListsThoseAtWorkFirst(t *testing.T) {

@@ -15,7 +15,7 @@ var (
 	queuesSQL        = sql.Named("queue/queues")
 	queuesMissingSQL = sql.Named("queue/queues_missing")
 	setQueueSQL      = sql.Named("queue/set_queue")
-	pausesSQL        = sql.Named("queue/pauses")
+	obstaclesSQL     = sql.Named("queue/obstacles")
 )
 
 // Queues lists all queues by name. It counts the runs that wait: a list for people. For readers and workers.
@@ -30,16 +30,21 @@ func (s *Store) MissingQueues(ctx context.Context, names []string) ([]string, er
 	return missing, said("list queues", err)
 }
 
-// Pauses are those that keep a run from beginning.
-type Pauses struct {
-	Queue bool // its queue starts no runs
-	DAG   bool // no runs of its DAG start
+// Obstacles are what a person may clear out of the way of a queued run.
+type Obstacles struct {
+	QueuePaused bool     // its queue starts no runs
+	DAGPaused   bool     // no runs of its DAG start
+	QueueFull   int      // the max_running of its queue, where it is reached; 0: it is not
+	DAGFull     bool     // its DAG has as many active runs as it may
+	Unserved    bool     // workers are live, and none serves its queue
+	Labels      []string // NAME=VALUE, which its DAG wants and no live worker has
+	Deserted    bool     // no live worker gives signs of life
 }
 
-// Pauses reads which pauses keep a run from beginning. For readers and workers.
-func (s *Store) Pauses(ctx context.Context, run RunID) (Pauses, error) {
-	pauses, err := one(ctx, s, pausesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Pauses])
-	return pauses, said("read pauses", noSuchRun(run, err))
+// Obstacles reads what keeps a queued run from being taken. For readers and workers.
+func (s *Store) Obstacles(ctx context.Context, run RunID) (Obstacles, error) {
+	obstacles, err := one(ctx, s, obstaclesSQL, pgx.StrictNamedArgs{"run": run}, pgx.RowToStructByPos[Obstacles])
+	return obstacles, said("read what keeps a run", noSuchRun(run, err))
 }
 
 // SetQueue makes a queue, pauses or resumes it, sets its limits. For administrators.

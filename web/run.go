@@ -237,9 +237,9 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 		return nil, err
 	}
 	notable := p.notable()
-	around := runview.Around{Current: head.Current}
-	if p.Rights.Admin && runview.MayBePaused(&head.Run) {
-		if around.Pauses, err = s.store.Pauses(ctx, q.ID); err != nil {
+	around := runview.Around{Current: head.Current, Admin: p.Rights.Admin}
+	if head.State == "queued" && p.Rights.Read {
+		if around.Obstacles, err = s.store.Obstacles(ctx, q.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -55,7 +55,7 @@ func TestSteer_AsksARun(t *testing.T) {
 	}
 }
 
-// A run that a pause keeps from beginning says what ends that, to a login that may.
+// A run that a pause keeps from beginning says what ends that, to a login that may; for want of a worker, to any.
 func TestSteer_NamesWhatEndsAPause(t *testing.T) {
 	t.Parallel()
 	for role, offered := range map[string]bool{"oarlock_admin": true, "oarlock_read": false} {
@@ -66,6 +66,8 @@ func TestSteer_NamesWhatEndsAPause(t *testing.T) {
 		if strings.Contains(page, "oarlock queues resume default") != offered {
 			t.Errorf("%s is offered the end of the pause: %v", role, !offered)
 		}
+		b.exec(t, "UPDATE oarlock.lanes SET selector = '{\"gpu\": \"yes\"}'")
+		wantTexts(t, b.page(t, "/runs/1", http.StatusOK), "oarlock worker --label gpu=yes")
 	}
 }
 

@@ -19,14 +19,14 @@ type Command struct {
 
 // Around is what Next goes by besides a run and its tasks.
 type Around struct {
-	Current int          // the newest version of the DAG; 0: not known
-	Watched bool         // the person follows the run already, and need neither be told how nor start the worker that it waits for
-	Part    bool         // the person sees no more of the run than an approver does, and may do nothing but decide
-	Pauses  queue.Pauses // that the person may end
-}
+	Current int  // the newest version of the DAG; 0: not known
+	Watched bool // the person follows the run already, and need neither be told how nor start the worker that it waits for
+	Admin   bool // the person may steer queues and DAGs
+	Part    bool // the person sees no more of the run than an approver does, and may do nothing but decide
 
-// MayBePaused reports whether a pause of its queue or its DAG can be what a run waits for.
-func MayBePaused(r *queue.Run) bool { return r.State == "queued" && r.StartedAt.IsZero() }
+	Obstacles queue.Obstacles // of a queued run; zero: not known
+	IsCopy    bool            // no worker claims here, so none is to be started
+}
 
 // Next returns the commands that a person may want to type about a run now. The tasks need not
 // be all tasks of the run; where some are missing, commands about them are.
@@ -38,11 +38,8 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	add := func(why, format string, args ...any) {
 		next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
 	}
-	if around.Pauses.Queue && MayBePaused(r) {
-		add("Let queue "+InlineText(r.Queue)+" start runs again", "oarlock queues resume %s", ShellWord(r.Queue))
-	}
-	if around.Pauses.DAG && MayBePaused(r) {
-		add("Let "+InlineText(r.DAG)+" start runs again", "oarlock dag resume %s", ShellWord(r.DAG))
+	if r.State == "queued" {
+		next = append(next, clearCommands(r, around)...)
 	}
 	again := "Run again what failed"
 	if r.State == "canceled" {
@@ -63,6 +60,31 @@ func Next(r *queue.Run, tasks []queue.Task, around Around) []Command {
 	if (r.State == "failed" || r.State == "canceled") && around.Current > r.Version {
 		add(fmt.Sprintf("Make a new run of version %d; retry alone repeats version %d", around.Current, r.Version), "oarlock retry %d --latest", r.ID)
 	}
+	return next
+}
+
+// clearCommands clear the way of a queued run. A pause is in the way only of one that has not begun.
+func clearCommands(r *queue.Run, around Around) (next []Command) {
+	add := func(isSo bool, why, format string, args ...any) {
+		if isSo {
+			next = append(next, Command{Text: fmt.Sprintf(format, args...), Why: why})
+		}
+	}
+	o, pausable := &around.Obstacles, around.Admin && r.StartedAt.IsZero()
+	name, dag := ShellWord(r.Queue), ShellWord(r.DAG)
+	add(o.QueuePaused && pausable, "Let queue "+InlineText(r.Queue)+" start runs again", "oarlock queues resume %s", name)
+	add(o.DAGPaused && pausable, "Let "+InlineText(r.DAG)+" start runs again", "oarlock dag resume %s", dag)
+	worker := "oarlock worker"
+	if o.Unserved {
+		worker += " --queue " + name
+	}
+	for _, label := range o.Labels {
+		worker += " --label " + ShellWord(label)
+	}
+	add((o.Unserved || len(o.Labels) > 0) && !around.IsCopy && !IsHere(r), "Start a worker that takes it", "%s", worker)
+	add(o.QueueFull > 0, "See what runs in queue "+InlineText(r.Queue), "oarlock list --queue %s --state running", name)
+	add(o.QueueFull > 0 && around.Admin, "Let queue "+InlineText(r.Queue)+" run more at once", "oarlock queues set %s --max-running %d", name, o.QueueFull+1)
+	add(o.DAGFull, "See the active runs of "+InlineText(r.DAG), "oarlock list --dag %s --state running --state waiting --state paused", dag)
 	return next
 }
 

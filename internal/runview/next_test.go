@@ -12,6 +12,7 @@ import (
 func TestNext_NamesCommandAndReason(t *testing.T) {
 	t.Parallel()
 	here := map[string]string{HereLabel: HereValue}
+	unserved := queue.Obstacles{Unserved: true, Labels: []string{"gpu=yes", "zone=a b"}}
 	over := queue.Run{ID: 41, Version: 2, FinishedAt: noon(9)}
 	failed, canceled, local := over, over, over
 	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", here
@@ -57,13 +58,30 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			Around{Part: true}, []Command{{"oarlock approve 41 confirm", "Approve confirm"}}},
 		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Run it here"}}},
 		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true}, nil},
-		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Pauses: queue.Pauses{Queue: true, DAG: true}}, []Command{
+		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Admin: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, []Command{
 			{"oarlock queues resume slow", "Let queue slow start runs again"},
 			{"oarlock dag resume etl", "Let etl start runs again"},
 			{"oarlock status 41 -w", "Watch it end"},
 		}},
-		"PausedTooLate": {queue.Run{ID: 41, State: "queued", StartedAt: noon(1)}, nil, Around{Watched: true, Pauses: queue.Pauses{Queue: true, DAG: true}}, nil},
-		"Succeeded":     {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, Around{}, nil},
+		"PausedByOthers": {queue.Run{ID: 41, State: "queued"}, nil, Around{Watched: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, nil},
+		"PausedTooLate": {
+			queue.Run{ID: 41, State: "queued", StartedAt: noon(1)}, nil, Around{Watched: true, Admin: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, nil,
+		},
+		"Full": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Watched: true, Admin: true, Obstacles: queue.Obstacles{QueueFull: 2, DAGFull: true}}, []Command{
+			{"oarlock list --queue slow --state running", "See what runs in queue slow"},
+			{"oarlock queues set slow --max-running 3", "Let queue slow run more at once"},
+			{"oarlock list --dag etl --state running --state waiting --state paused", "See the active runs of etl"},
+		}},
+		"FullForReaders": {queue.Run{ID: 41, State: "queued", Queue: "slow"}, nil, Around{Watched: true, Obstacles: queue.Obstacles{QueueFull: 2}}, []Command{
+			{"oarlock list --queue slow --state running", "See what runs in queue slow"},
+		}},
+		"Unserved": {queue.Run{ID: 41, State: "queued", Queue: "slow"}, nil, Around{Watched: true, Obstacles: unserved}, []Command{
+			{"oarlock worker --queue slow --label gpu=yes --label 'zone=a b'", "Start a worker that takes it"},
+		}},
+		"UnservedCopy": {queue.Run{ID: 41, State: "queued"}, nil, Around{Watched: true, IsCopy: true, Obstacles: unserved}, nil},
+		"UnservedHere": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true, Obstacles: unserved}, nil},
+		"UnservedOnce": {queue.Run{ID: 41, State: "running"}, nil, Around{Watched: true, Obstacles: unserved}, nil},
+		"Succeeded":    {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, Around{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

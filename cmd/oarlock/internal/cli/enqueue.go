@@ -181,17 +181,26 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	if err != nil {
 		return fmt.Errorf("run %d was asked for, but cannot be read: %w", id, err)
 	}
-	a.object, a.text = runview.NewRunJSON(run), e.stdoutPaint().enqueued(run)
+	why := run.Reason
+	if run.State == "queued" && e.settings.Text("output") == "table" {
+		isCopy, err := store.MayBeCopy(ctx)
+		if err != nil {
+			return fmt.Errorf("run %d was asked for, but not whether workers claim here: %w", id, err)
+		}
+		why = cmp.Or(isCopy, why)
+	}
+	a.object, a.text = runview.NewRunJSON(run), e.stdoutPaint().enqueued(run, why)
 	return e.say(a)
 }
 
-func (p painter) enqueued(run *queue.Run) string {
+// enqueued says what became of a request, and why the run is as it is.
+func (p painter) enqueued(run *queue.Run, why string) string {
 	text := fmt.Sprintf("run %s of %s version %d is %s", p.bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
 	switch {
 	case run.State == "scheduled":
 		text += " for " + runview.LocalTime(run.RunAt)
-	case run.Reason != "":
-		text += p.dim(": " + runview.Printable(run.Reason))
+	case why != "":
+		text += p.dim(": " + runview.Printable(why))
 	}
 	return text + "\n" + p.dim(fmt.Sprintf("oarlock status %d -w", run.ID)) + "\n"
 }

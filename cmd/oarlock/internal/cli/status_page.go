@@ -31,12 +31,15 @@ func (p painter) runState(state string) string {
 func (p *runPage) String() string {
 	var b strings.Builder
 	b.WriteString(p.fold(p.headline(), 0) + "\n")
-	if reason := runview.InlineText(p.run.Reason); reason != "" && !p.starting() {
+	if reason := runview.InlineText(p.reason()); reason != "" && !p.starting() {
 		b.WriteString(p.fold(reason, 0) + "\n")
 	}
 	b.WriteString("\n" + p.factLines() + "\n")
 	b.WriteString(p.taskLines())
-	around := runview.Around{Current: p.current, Watched: p.watched, Pauses: p.pauses, Part: p.rights != nil && !p.rights.Sees(p.run.SubmittedBy)}
+	around := runview.Around{
+		Current: p.current, Watched: p.watched, Admin: p.rights != nil && p.rights.Admin, Part: p.rights != nil && !p.rights.Sees(p.run.SubmittedBy),
+		Obstacles: p.way, IsCopy: p.isCopy != "",
+	}
 	if next := runview.Next(p.run, p.tasks, around); len(next) > 0 {
 		b.WriteString("\n" + p.dim("next") + "\n")
 		for _, command := range next {

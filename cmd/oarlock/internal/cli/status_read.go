@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -29,7 +30,8 @@ type runPage struct {
 	dag     *queue.Definition
 	current int                      // the newest version of its DAG; 0: not to be read by this user
 	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
-	pauses  queue.Pauses             // that keep it from beginning, and that this user may end
+	way     queue.Obstacles          // of a queued run; zero: not to be read by this user
+	isCopy  string                   // why no worker claims a queued run here; "": one may
 	rights  *queue.Rights            // of this user; nil: not read
 	events  []queue.Event            // none: not to be read by this user
 	decided map[string]bool          // by the name of a task: an approval that somebody gave
@@ -61,7 +63,7 @@ func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, 
 	if before != nil {
 		page.dag, page.current, page.events, page.made, page.rights = before.dag, before.current, before.events, before.made, before.rights
 	}
-	for _, more := range []func(context.Context, *queue.Store) error{page.readRights, page.readDAG, page.readSchedule, page.readPauses, page.readEvents, page.readDecisions, page.readTails} {
+	for _, more := range []func(context.Context, *queue.Store) error{page.readRights, page.readDAG, page.readSchedule, page.readObstacles, page.readEvents, page.readDecisions, page.readTails} {
 		if err := more(ctx, store); err != nil && diagnose(ctx, err).kind != denied {
 			return nil, err
 		}
@@ -110,18 +112,23 @@ func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readPauses looks for pauses where the user may end them.
-func (p *runPage) readPauses(ctx context.Context, store *queue.Store) error {
-	if !runview.MayBePaused(p.run) {
-		return nil
-	}
-	if p.rights == nil || !p.rights.Admin {
+// readObstacles looks for what keeps a queued run. Where no worker gives signs of life, or this user cannot know, the database may be a copy.
+func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
+	if p.run.State != "queued" || p.rights == nil {
 		return nil
 	}
 	var err error
-	p.pauses, err = store.Pauses(ctx, p.run.ID)
+	if p.rights.Read {
+		if p.way, err = store.Obstacles(ctx, p.run.ID); err != nil || !p.way.Deserted {
+			return err
+		}
+	}
+	p.isCopy, err = store.MayBeCopy(ctx)
 	return err
 }
+
+// reason says what the run waits for, or why it ended so.
+func (p *runPage) reason() string { return cmp.Or(p.isCopy, p.run.Reason) }
 
 // readEvents reads what is new.
 func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {

@@ -23,8 +23,8 @@ func (w *watcher) tell(page *runPage) error {
 	run := page.run
 	if !run.Over() {
 		text := fmt.Sprintf("run %d %s", run.ID, run.State)
-		if run.Reason != "" && !page.starting() {
-			text += ": " + runview.Printable(run.Reason)
+		if reason := page.reason(); reason != "" && !page.starting() {
+			text += ": " + runview.Printable(reason)
 		}
 		t.line("", text, text)
 	}
