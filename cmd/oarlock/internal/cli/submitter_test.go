@@ -76,3 +76,16 @@ func TestSubmitters_AreOfferedNoPauseToEnd(t *testing.T) {
 		t.Errorf("an administrator: exit %d\n%s%s", got.exit, got.stdout, got.stderr)
 	}
 }
+
+// A login that may not look at workers hears, too, that none claims here.
+func TestSubmitters_HearOfACopy(t *testing.T) {
+	t.Parallel()
+	e, db := submitterOf(t)
+	execFile(t, db, "elsewhere.sql")
+	for _, line := range []string{"enqueue etl", "status 1"} {
+		got := invoke(t, e, strings.Fields(line)...)
+		if got.exit != exitOK || !strings.Contains(got.stdout, "this may be a copy of installation ") || strings.Contains(got.stdout, "start one with") {
+			t.Errorf("%s: exit %d\n%s%s", line, got.exit, got.stdout, got.stderr)
+		}
+	}
+}

@@ -1,0 +1,1 @@
+UPDATE oarlock.installation SET served_at = now(), database = 1
