@@ -243,6 +243,13 @@ func (s *server) readRun(ctx context.Context, q runQuery) (*runPage, error) {
 			return nil, err
 		}
 	}
+	if around.Obstacles.Deserted {
+		why, err := s.store.MayBeCopy(ctx)
+		if err != nil {
+			return nil, err
+		}
+		around.IsCopy = why != ""
+	}
 	p.Next = runview.Next(&head.Run, notable, around)
 	p.Facts = runview.Facts(runview.RunDetail{Run: &head.Run, Spec: p.spec(), Driver: runview.DriverOf(&head.Run, notable), Lost: lostDrivers(head.Drives)})
 	return p, nil

@@ -68,6 +68,10 @@ func TestSteer_NamesWhatEndsAPause(t *testing.T) {
 		}
 		b.exec(t, "UPDATE oarlock.lanes SET selector = '{\"gpu\": \"yes\"}'")
 		wantTexts(t, b.page(t, "/runs/1", http.StatusOK), "oarlock worker --label gpu=yes")
+		b.exec(t, "UPDATE oarlock.installation SET served_at = now(), database = 1")
+		if page := b.page(t, "/runs/1", http.StatusOK); strings.Contains(page, "oarlock worker --label") {
+			t.Errorf("%s is offered a worker that would refuse a copy", role)
+		}
 	}
 }
 
