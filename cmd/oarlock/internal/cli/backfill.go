@@ -56,7 +56,7 @@ commands stands behind "--".
 				{exitNotFound, "there is no such DAG or schedule, it is not yours, or the DAG was removed"},
 				{exitUnreachable, "the database cannot be reached, or the connection broke and nobody knows whether the backfill is there"},
 				{exitInvalid, "no time lies between, there are too many, or the DAG does not take a param; or a setting is wrong"},
-				{exitRunFailed, "--wait: a run failed, or a time was refused"},
+				{exitRunFailed, "--wait: a run failed, a time was refused, or so many runs failed that it paused itself"},
 				{exitRunCanceled, "--wait: a run, or the backfill, was canceled, or the DAG was removed"},
 				{exitTimeout, "--wait: it was not over in time; it goes on"},
 			},

@@ -62,7 +62,8 @@ func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBack
 	return m.failure(&end)
 }
 
-// follow polls until the backfill is listed no more: it is over, or was canceled. While the database is away it goes on.
+// follow polls until the backfill is listed no more: it is over, or was canceled. While the database is away it goes on. It fails once
+// the backfill stands still until a person does something: its DAG was removed, or pause_on_failure paused it and no run is open.
 func (w *backfillWatch) follow(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -79,6 +80,8 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 				kind: runCanceled, err: fmt.Errorf("backfill %s stands still: dag %s was removed", runview.InlineText(w.made.name), w.made.of.DAG),
 				hint: "it goes on once the DAG is applied again: `" + program + " dag apply FILE`",
 			}
+		case err == nil && pausedItself(&found[i]) && found[i].Unfinished == 0:
+			return w.stopped(&found[i])
 		case err == nil && w.progress == progressPlain:
 			if err := w.tell(&found[i]); err != nil {
 				return err
@@ -89,6 +92,18 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// pausedItself reports whether pause_on_failure paused a schedule. A person who pauses it afterwards takes the pause over.
+func pausedItself(s *queue.Schedule) bool { return s.PauseOnFailure > 0 && s.PausedBy == program }
+
+// stopped is how the wait for a backfill ends that paused itself.
+func (w *backfillWatch) stopped(s *queue.Schedule) error {
+	command := "`" + program + " backfill "
+	return &failure{
+		kind: runFailed, err: fmt.Errorf("backfill %s is paused by %s: %s", runview.InlineText(s.Name), program, runview.InlineText(s.PauseNote)),
+		hint: command + "resume " + w.made.words() + "` lets it go on, " + command + "cancel " + w.made.words() + "` ends it",
 	}
 }
 
