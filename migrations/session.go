@@ -33,6 +33,9 @@ func (s *session) up(ctx context.Context, _ int64) ([]Applied, error) {
 	if schema.Newer() {
 		return nil, schema.Check()
 	}
+	if err := s.checkEncoding(ctx, schema.Version); err != nil {
+		return nil, err
+	}
 	s.rises = true
 	provider, err := s.provider()
 	if err != nil {

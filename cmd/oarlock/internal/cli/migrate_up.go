@@ -23,7 +23,8 @@ func newMigrateUpCommand(e *env) *cli.Command {
 		Description: manual{
 			about: `Applies every pending migration, and waits while another one migrates. With --wait it also waits for a server that
 does not listen yet or is starting up. It never waits for what would stay so: a wrong password, a missing database.
-Where the programs of live workers work with the new schema, they go on meanwhile; where not, it names them and refuses.`,
+Where the programs of live workers work with the new schema, they go on meanwhile; where not, it names them and refuses.
+A database that is not UTF-8 gets no schema; one that has a schema already is migrated with a warning.`,
 			examples: []string{
 				"DATABASE_URL=postgres://app@db.internal/app oarlock migrate up",
 				"oarlock migrate up --wait 1m    # where server and migration start together",

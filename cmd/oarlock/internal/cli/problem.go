@@ -148,6 +148,10 @@ func (p *problem) fromMigrations(err error) bool {
 		p.hint = "stop them: they hand on their runs, which wait; then migrate, and start workers of this program. --force migrates all the same"
 		return true
 	}
+	if e, ok := errors.AsType[*migrations.EncodingError](err); ok {
+		p.kind, p.message, p.hint = checkFailed, e.Error(), migrations.EncodingHint
+		return true
+	}
 	if e, ok := errors.AsType[*migrations.CopyError](err); ok {
 		p.kind, p.message, p.hint = mayBeCopy, e.Message(), e.Hint()
 		return true

@@ -232,6 +232,8 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = d.standby()
 	case "nagged":
 		address = d.nagged()
+	case "ascii", "migrated-ascii":
+		address = d.ascii(kind)
 	case "wrong-password":
 		address = withPassword(d.private(), "hunter2")
 	case "submitter", "reader", "operator", "stranger":
@@ -245,6 +247,25 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 }
 
 // loginAs is the private server's database, as a login of one role or of none sees it.
+// ascii makes a database of another encoding than UTF-8, which migrate up refuses: a schema is there only where the encoding is changed
+// behind it.
+func (d *databases) ascii(kind string) string {
+	d.tb.Helper()
+	u, err := url.Parse(d.private())
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	execAt(d.tb, u.String(), kind+"_database.sql")
+	u.Path = "/" + kind
+	if kind == "migrated-ascii" {
+		if _, err := migrations.Up(d.tb.Context(), u.String()); err != nil {
+			d.tb.Fatal(err)
+		}
+		execAt(d.tb, u.String(), "migrated-ascii.sql")
+	}
+	return u.String()
+}
+
 func (d *databases) loginAs(role string) string {
 	u, err := url.Parse(d.logins())
 	if err != nil {

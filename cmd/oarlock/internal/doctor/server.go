@@ -19,11 +19,11 @@ func (x *examination) serverVersion(context.Context) Check {
 }
 
 func (x *examination) encoding(context.Context) Check {
-	if x.facts.Encoding != "UTF8" {
+	if x.facts.Encoding != migrations.Encoding {
 		return fail("the database is encoded in %s", x.facts.Encoding).
-			withHint("make one of UTF-8 and migrate that: createdb --encoding UTF8 --template template0 NAME; for the Postgres image set POSTGRES_INITDB_ARGS=--encoding=UTF8 before its first start")
+			withHint(migrations.EncodingHint)
 	}
-	return ok("UTF8")
+	return ok(migrations.Encoding)
 }
 
 // transport looks at our end of the connection: behind a pooler the server would tell about the pooler's.
