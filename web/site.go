@@ -32,6 +32,9 @@ const (
 // ErrWrongLogin says that the database takes no such name and password.
 var ErrWrongLogin = errors.New("the database refuses this name and password")
 
+// ErrTrusted says that the database takes a login without a password, so a password proves nothing.
+var ErrTrusted = errors.New("the database asks for no password (trust): sign-in by a login of the database needs one; see pg_hba.conf")
+
 // Login is a login of the database, and what its pages need.
 type Login struct {
 	Store  *queue.Store

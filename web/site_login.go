@@ -66,6 +66,10 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "60")
 		d.Wrong = "Too many attempts. Wait a minute."
 		return s.showLogin(w, r, http.StatusTooManyRequests, d)
+	case errors.Is(err, ErrTrusted):
+		p := s.problem(r, err)
+		d.Wrong = p.message + " " + p.hint
+		return s.showLogin(w, r, p.status, d)
 	case err != nil:
 		return s.problem(r, err)
 	}
@@ -218,6 +222,11 @@ func refusalOf(err error) *refusal {
 		}
 	case errors.Is(err, errSignIn), errors.Is(err, ErrWrongLogin), errors.Is(err, signin.ErrToken):
 		return &refusal{status: http.StatusUnauthorized, message: "Nobody has signed in, or the name with its password or token is not right.", hint: "Sign in, and do it again."}
+	case errors.Is(err, ErrTrusted):
+		return &refusal{
+			status: http.StatusServiceUnavailable, message: "The database asks for no password (trust), and to sign in by a login of the database needs one.",
+			hint: "Whoever runs the database has pg_hba.conf ask for scram-sha-256 from where this server connects.",
+		}
 	case errors.Is(err, errTooMany):
 		return &refusal{status: http.StatusTooManyRequests, message: "Too many attempts to sign in.", hint: "Wait a minute."}
 	case errors.Is(err, signin.ErrAway):

@@ -149,6 +149,21 @@ func TestSite_SignsLoginsIn(t *testing.T) {
 	}
 }
 
+// A server that asks for no password is there: who signs in has to know what is wrong.
+func TestSite_SaysThatTheServerTrusts(t *testing.T) {
+	t.Parallel()
+	b := setupSite(t, func(_ *testBundle, o *SiteOptions) {
+		o.Connect = func(context.Context, string, string) (Login, error) { return Login{}, fmt.Errorf("connect: %w", ErrTrusted) }
+	})
+	w := b.send(t, http.MethodPost, "/login", "name", "ana", "password", "x")
+	if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "asks for no password (trust)") || !strings.Contains(body, `name="password"`) {
+		t.Errorf("%d: %s", w.Code, body)
+	}
+	if said := b.logged.String(); !strings.Contains(said, "see pg_hba.conf") {
+		t.Error(said)
+	}
+}
+
 func TestSite_ShowsWhatTheLoginMay(t *testing.T) {
 	t.Parallel()
 	b := setupSite(t, func(b *testBundle, o *SiteOptions) { o.Connect = connectTo(b) })

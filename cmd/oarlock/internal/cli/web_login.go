@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	trustTimeout = 2 * time.Second
+
 	loginConns  = 2 // connections of a login's pages, besides the one that listens
 	asksForWord = "scram-sha-256,md5,password"
 	wrongLogin  = "28" // begins the codes of a refused login
@@ -53,7 +55,7 @@ func (e *env) connectLogin(ctx context.Context, name, password string) (web.Logi
 	return login, err
 }
 
-// askedForPassword connects once, and wants the server to check the password.
+// askedForPassword connects once, and wants the server to check the password. It says web.ErrTrusted of a server that asks for none.
 func askedForPassword(ctx context.Context, address string) error {
 	config, err := pgconn.ParseConfig(address)
 	if err != nil {
@@ -65,9 +67,48 @@ func askedForPassword(ctx context.Context, address string) error {
 		return web.ErrWrongLogin
 	}
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return orTrusted(ctx, config, fmt.Errorf("connect: %w", err))
 	}
 	return conn.Close(ctx)
+}
+
+// orTrusted is web.ErrTrusted where the server lets the same login in without a password, else the error. The driver's refusal of such a
+// server has no type or code.
+func orTrusted(ctx context.Context, config *pgconn.Config, err error) error {
+	if isTrusted(ctx, config) {
+		return web.ErrTrusted
+	}
+	return err
+}
+
+// isTrusted reports whether the server lets a login in without asking it for anything.
+func isTrusted(ctx context.Context, config *pgconn.Config) bool {
+	config.RequireAuth, config.Password = "none", ""
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close(ctx)
+	return true
+}
+
+// warnTrusted warns where the server lets the login of this program in without a password: it is likely to let in people so, too, and then
+// none of them can sign in. A server that is away is not waited for.
+func (e *env) warnTrusted(ctx context.Context) error {
+	address, _, err := e.database(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return nil // the first sign-in says it
+	}
+	soon, cancel := context.WithTimeout(ctx, trustTimeout)
+	defer cancel()
+	if isTrusted(soon, config) {
+		e.log.Warn(web.ErrTrusted.Error())
+	}
+	return nil
 }
 
 // isWrongLogin reports whether the database answered that it takes no such name or password.

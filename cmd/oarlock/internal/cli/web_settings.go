@@ -156,7 +156,7 @@ func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error 
 	switch p.auth {
 	case authPostgres:
 		o.Connect = e.connectLogin
-		return nil
+		return e.warnTrusted(ctx)
 	case authPassword:
 		file := e.settings.Text("web_htpasswd")
 		if file == "" {
