@@ -461,7 +461,7 @@ BEGIN
     IF verb = 'retry' AND r.finished_at IS NULL THEN
         RETURN ARRAY['refused', r.state, format('run %s is %s: retry it when it has ended, or cancel it', r.run_id, r.state)];
     ELSIF verb <> 'retry' AND r.finished_at IS NOT NULL THEN
-        RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb <> 'cancel' THEN ': retry it' END)];
+        RETURN ARRAY['refused', r.state, format('run %s is %s already%s', r.run_id, r.state, CASE WHEN verb NOT IN ('cancel', 'approve', 'reject') THEN ': retry it' END)];
     ELSIF verb = 'cancel' AND step IS NULL AND r.state = 'queued' AND r.started_at IS NULL THEN
         PERFORM oarlock.cancel_queued(r, by);
         RETURN ARRAY['applied', 'canceled', NULL];
@@ -537,6 +537,12 @@ BEGIN
         RAISE EXCEPTION 'outputs have at most 1048576 bytes, an item 200' USING ERRCODE = 'OA012', HINT = 'store the data elsewhere and pass a reference';
     END IF;
     answer := oarlock.decide(r, step, verb, coalesce((args ->> 'now')::bool, false), by);
+    IF verb IN ('approve', 'reject') AND answer[1] = 'refused' THEN
+        answer[3] := coalesce((
+            SELECT format('decided already: %s by %s', CASE c.verb WHEN 'approve' THEN 'approved' ELSE 'rejected' END, c.by) FROM oarlock.controls c
+             WHERE c.run_id = run AND c.step = step AND c.item IS NOT DISTINCT FROM nullif(item, '') AND c.verb IN ('approve', 'reject') AND c.outcome = 'applied'
+             ORDER BY c.control_id DESC LIMIT 1), answer[3]);
+    END IF;
     -- the run's next driver reads all of them at once; a cancel of the run always finds room
     IF answer[1] IS NULL AND (SELECT count(*) >= CASE WHEN verb = 'cancel' AND step IS NULL THEN 2000 ELSE 1000 END
                                OR verb <> 'cancel' AND coalesce(sum(octet_length(c.args::text)), 0) + octet_length(args::text) > 16777216
