@@ -29,6 +29,9 @@ func (r Rights) Steers(owner string) bool {
 // Sees reports whether the login sees a run whole, by its submitter. Else it sees no more of it than an approver does.
 func (r Rights) Sees(owner string) bool { return r.Read || owner == r.Login }
 
+// OnlyApproves reports whether the login decides approvals and may neither see runs of others nor ask for its own.
+func (r Rights) OnlyApproves() bool { return r.Approve && !r.Submit && !r.Read }
+
 // Rights reads what the user may do.
 func (s *Store) Rights(ctx context.Context) (Rights, error) {
 	rights, err := one(ctx, s, rightsSQL, nil, pgx.RowToStructByPos[Rights])

@@ -95,12 +95,15 @@ func refusal(op string, pg *pgconn.PgError) *Error {
 		hint = ours
 	}
 	if pg.Code == insufficientPrivilege {
-		verb, _, _ := strings.Cut(op, " run ") // as Ask.op has it: approve run 41
+		verb, _, asked := strings.Cut(op, " run ") // as Ask.op has it: approve run 41
 		role, ok := roles[verb]
 		if !ok {
 			role = roleSubmit
 		}
 		hint = fmt.Sprintf(hint, role)
+		if asked && !ok {
+			hint += " for its own runs, or " + roleAdmin + " for any"
+		}
 	}
 	return &Error{Code: pg.Code, Message: pg.Message, Hint: hint, Detail: pg.Detail, is: sentinels[pg.Code], cause: pg}
 }

@@ -49,6 +49,7 @@ type frame struct {
 	Approvals int // that wait for the server's login; 0 where that is not known
 	Many      bool
 	NoFleet   bool  // the login may not see queues and workers
+	Approver  bool  // the login has approvals and nothing else
 	Doctor    bool  // there is a page of it
 	User      *user // who has signed in; nil where nobody does
 	SignOut   bool  // a session can be ended
@@ -98,7 +99,7 @@ func (s *server) renderStatus(w http.ResponseWriter, r *http.Request, status int
 	}
 	if status < http.StatusInternalServerError && s.store != nil { // else the database may be away
 		if g, err := s.glances.get(r.Context()); err == nil {
-			f.Approvals, f.Many, f.NoFleet = g.Approvals, g.Many, !g.Seen
+			f.Approvals, f.Many, f.NoFleet, f.Approver = g.Approvals, g.Many, !g.Seen, g.Rights.OnlyApproves()
 		}
 	}
 	var b bytes.Buffer

@@ -41,7 +41,14 @@ func TestRunPart_LeadsAnApproverToItsDecision(t *testing.T) {
 	if strings.Contains(form, "inputs: ticket") {
 		t.Errorf("it lists the inputs above their fields:\n%s", form)
 	}
-	wantMarkup(t, form, ticketField+" required>")
+	wantMarkup(t, form, ticketField+" required>", `oarlock approve 1 confirm -i ticket=`)
+	crumbs := form[strings.Index(form, `class="crumbs"`):strings.Index(form, `class="head"`)]
+	wantMarkup(t, crumbs, `href="/approvals?mine=1"`, `href="/runs/1"`)
+	if strings.Contains(crumbs, `href="/runs"`) || strings.Contains(form, `href="/schedules"`) {
+		t.Errorf("it leads to what an approver may not see: %s", form)
+	}
+	wantAnswer(t, request(t, b.handler, "/"), http.StatusSeeOther, "/approvals?mine=1")
+	wantTexts(t, b.page(t, "/runs", http.StatusOK), "There is no run that you may see.")
 	b.exec(t, "UPDATE oarlock.approvals_open SET prompt = '', inputs = '[]'")
 	wantTexts(t, b.page(t, runPath(run), http.StatusOK), "◷ confirm Decide…")
 	b.exec(t, `UPDATE oarlock.approvals_open SET inputs = '[{"name": "ticket", "required": true}, {"name": "note", "required": false}]'`)

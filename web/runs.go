@@ -167,6 +167,8 @@ func (s *server) whyEmpty(ctx context.Context, f runFilter, more bool) (emptyLis
 		}
 	}
 	switch {
+	case f.path() == "/runs" && s.rights(ctx).OnlyApproves():
+		return emptyList{"There is no run that you may see. Approvals has those that wait for you.", "oarlock approvals"}, nil
 	case f.path() == "/runs":
 		return emptyList{"There are no runs yet. A command makes one, as does an INSERT by your application.", "oarlock enqueue DAG"}, nil
 	case f.Before != "":

@@ -199,6 +199,10 @@ func nothingHere(http.ResponseWriter, *http.Request) error {
 }
 
 func (s *server) home(w http.ResponseWriter, r *http.Request) error {
+	if s.rights(r.Context()).OnlyApproves() {
+		s.redirect(w, r, approvalsOfMine)
+		return nil
+	}
 	s.redirect(w, r, "/runs")
 	return nil
 }

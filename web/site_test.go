@@ -153,7 +153,9 @@ func TestSite_SignsLoginsIn(t *testing.T) {
 func TestSite_SaysThatTheServerTrusts(t *testing.T) {
 	t.Parallel()
 	b := setupSite(t, func(_ *testBundle, o *SiteOptions) {
-		o.Connect = func(context.Context, string, string) (Login, error) { return Login{}, fmt.Errorf("connect: %w", ErrTrusted) }
+		o.Connect = func(context.Context, string, string) (Login, error) {
+			return Login{}, fmt.Errorf("connect: %w", ErrTrusted)
+		}
 	})
 	w := b.send(t, http.MethodPost, "/login", "name", "ana", "password", "x")
 	if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "asks for no password (trust)") || !strings.Contains(body, `name="password"`) {

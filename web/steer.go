@@ -89,10 +89,14 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 }
 
 func steerFrame(data *steerData) page {
-	return page{
+	p := page{
 		Title: fmt.Sprintf("%s %s", data.Title, data.Target), Nav: "runs", Data: data,
 		Crumbs: []crumb{{"Runs", "/runs"}, {data.Run.DAG, data.dagLink}, {fmt.Sprint(data.Run.ID), data.Back}, {data.Title, ""}},
 	}
+	if data.Back == approvalsOfMine { // the login sees neither the run nor its DAG whole
+		p.Nav, p.Crumbs = "approvals", []crumb{{"Approvals", data.Back}, {fmt.Sprint(data.Run.ID), runPath(data.Run.ID)}, {data.Title, ""}}
+	}
+	return p
 }
 
 // steer sends a request, and leads to the run's page, which shows what became of it.
@@ -384,7 +388,7 @@ func (s *server) readForeign(ctx context.Context, ask queue.Ask) (*steerData, er
 	a := &waiting[i]
 	d := &steerData{
 		Run: &queue.RunHead{Run: queue.Run{ID: a.Run, DAG: a.DAG}}, Ask: ask, Title: steerTitles[ask.Verb], Back: approvalsOfMine,
-		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: runview.AskCommand(&ask),
+		Target: fmt.Sprintf("%s of run %d", runview.TaskName(a.Step, a.Item), a.Run), Command: decisionCommand(&ask, &a.Question),
 	}
 	d.fillQuestion(&a.Question, s.rights(ctx).Approve)
 	return d, nil
@@ -396,6 +400,14 @@ func (d *steerData) fillQuestion(q *queue.Question, may bool) {
 	if may {
 		d.Effects = runview.PromptLines(q)
 	}
+}
+
+// decisionCommand is the command that decides an approval, as the list of approvals has it.
+func decisionCommand(ask *queue.Ask, q *queue.Question) string {
+	if ask.Verb == dagrun.VerbApprove && ask.Outputs == nil {
+		return runview.ApproveCommand(ask.Run, runview.TaskName(ask.Step, ask.Item), q)
+	}
+	return runview.AskCommand(ask)
 }
 
 // errNoQuestion says that a step has nothing to decide.
@@ -421,6 +433,7 @@ func (s *server) fillDecision(ctx context.Context, p *runPage, d *steerData) err
 		return errNoQuestion
 	}
 	d.fillQuestion(task.Approval, task.Approval.MayDecide && p.Rights.Approve)
+	d.Command = decisionCommand(&d.Ask, d.Question)
 	return nil
 }
 

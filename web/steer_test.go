@@ -223,3 +223,15 @@ func TestAsked_IsOfTheRun(t *testing.T) {
 		}
 	}
 }
+
+// A role that steers its own runs does not help with the run of somebody else: the hint names both.
+func TestSteer_NamesTheRolesThatHelp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "oarlock_read", Options{})
+	run := b.foreign(t)
+	w := b.post(t, runPath(run)+"/retry", "mode", "failed")
+	if w.Code != http.StatusForbidden {
+		t.Errorf("%d: %s", w.Code, plainText(w.Body.String()))
+	}
+	wantTexts(t, w.Body.String(), "grant oarlock_submit to this user for its own runs, or oarlock_admin for any")
+}

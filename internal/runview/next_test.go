@@ -27,6 +27,7 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{Step: "resize", Kind: "foreach", State: "failed", Attempt: 1}, // has no log
 			{Step: "resize", Item: "a b", Kind: "foreach", State: "failed", Attempt: 1},
 			{Step: "report", Kind: "step", State: "failed"}, // never began
+			{Step: "release", Kind: "step", State: "failed", FailureKind: "rejected", Attempt: 1},
 		}, Around{}, []Command{
 			{"oarlock logs 41 load", "See what load wrote"},
 			{"oarlock logs 41 'resize/a b'", "See what resize/a b wrote"},

@@ -26,8 +26,10 @@ func TaskName(step, item string) string {
 	return step + "/" + item
 }
 
-// HasLog reports whether a task has a log of its own. The node of a foreach step has none, its items do.
-func HasLog(t *queue.Task) bool { return t.Kind != "foreach" || t.Item != "" }
+// HasLog reports whether a task has a log of its own. The node of a foreach step has none, its items do. Nor has an approval that was rejected.
+func HasLog(t *queue.Task) bool {
+	return (t.Kind != "foreach" || t.Item != "") && t.FailureKind != string(dagrun.KindRejected)
+}
 
 // SortByGraph puts parents first, and keeps the order of the DAG's file where it can. It sorts tasks in place, by the name that
 // each has of its own or of its step.

@@ -87,6 +87,9 @@ func (a *arranger) take(word string) error {
 	return a.plain(word)
 }
 
+// otherWords are what people type for a command that is called otherwise.
+var otherWords = map[string]string{"runs": "list", "ls": "list"}
+
 // plain is a command while commands may follow, then an argument. backfill takes both.
 func (a *arranger) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
@@ -106,10 +109,11 @@ func (a *arranger) plain(word string) error {
 		return nil
 	}
 	what := strings.TrimSpace(pathName(a.path) + " command")
-	return &usageError{
-		msg:  fmt.Sprintf("unknown %s %q", what, word),
-		hint: config.DidYouMean(word, commandNames(known)),
+	hint := config.DidYouMean(word, commandNames(known))
+	if meant := otherWords[word]; meant != "" && len(a.path) == 0 {
+		hint = fmt.Sprintf("did you mean %q?", meant)
 	}
+	return &usageError{msg: fmt.Sprintf("unknown %s %q", what, word), hint: hint}
 }
 
 // flag puts a flag and its value together into one word, on the side it belongs to.

@@ -118,7 +118,8 @@ func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection
 		}
 	}
 	if !s.asked && f.Parent == 0 && f.Before == 0 {
-		return "there are no runs yet: `oarlock enqueue DAG` asks for one"
+		message, hint := noRuns(ctx, store)
+		return message + ": " + hint
 	}
 	return "no run is so" + filterText(f) + ": `oarlock list` shows the newest of all"
 }

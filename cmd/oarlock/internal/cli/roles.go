@@ -20,15 +20,15 @@ const (
 // commandRoles is the role with which a login may do all that a command does. Commands that are not here need none, or say
 // themselves which they need: migrate, worker, run, exec and dev.
 var commandRoles = map[string]string{
-	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "logs": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
-	"retry": toSubmit, "mark": toSubmit, "events": toSubmit, "web": toSubmit,
+	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
+	"retry": toSubmit, "mark": toSubmit, "web": toSubmit,
 	"schedules": toSubmit, "schedules show": toSubmit, "schedules next": toSubmit, "schedules fires": toSubmit, "schedules pause": toSubmit,
 	"schedules resume": toSubmit, "schedules trigger": toSubmit, "schedules put": toSubmit, "schedules rm": toSubmit,
 	"backfill": toSubmit, "backfill list": toSubmit, "backfill pause": toSubmit, "backfill resume": toSubmit, "backfill cancel": toSubmit,
 
 	"approvals": toApprove, "approve": toApprove, "reject": toApprove,
 
-	"top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
+	"logs": toRead, "events": toRead, "top": toRead, "stats": toRead, "workers": toRead, "queues": toRead, "dag list": toRead, "dag show": toRead,
 	"dag graph": toRead, "dag versions": toRead, dryPrune: toRead,
 
 	"dag apply": toAdmin, "dag pause": toAdmin, "dag resume": toAdmin, "dag rm": toAdmin, "dag retire": toAdmin, "queues pause": toAdmin,

@@ -88,6 +88,29 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	}
 }
 
+// An approver sees no run of others: it is led to what waits for it, and told what else it would need.
+func TestRoles_LeadAnApproverToItsApprovals(t *testing.T) {
+	t.Parallel()
+	db := withRoleLogins(t)
+	register(t, db.URL)
+	invoke(t, testEnv(), "enqueue", "etl", "-p", "day=x", "--database-url", db.URL)
+	const none, hint = "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+	for line, want := range map[string]string{
+		"list":                    none + ": " + hint,
+		"status @latest":          none + "\nhint: " + hint,
+		"approve @latest release": none + "\nhint: " + hint,
+		"logs 1":                  "hint: have an administrator grant oarlock_read to this user",
+	} {
+		got := invoke(t, testEnv(), append(strings.Fields(line), "--database-url", loginAs(t, db, toApprove))...)
+		if !strings.Contains(got.stderr, want) || strings.Contains(got.stderr, "enqueue") {
+			t.Errorf("%s: exit %d, want %q\n%s", line, got.exit, want, got.stderr)
+		}
+	}
+	if got := invoke(t, testEnv(), "events", "1", "--database-url", loginAs(t, db, "nobody")); !strings.Contains(got.stderr, "grant oarlock_read to this user") {
+		t.Errorf("events: %s", got.stderr)
+	}
+}
+
 // Roles belong to the server, their grants to a database: where these are missing, another role would not help.
 func TestRoles_WithoutGrantsAreNamed(t *testing.T) {
 	t.Parallel()

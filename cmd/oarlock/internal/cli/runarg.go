@@ -60,7 +60,16 @@ func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, erro
 		return 0, err
 	}
 	if len(page.Runs) == 0 {
-		return 0, &failure{kind: notFound, err: errors.New("there are no runs yet"), hint: "`oarlock enqueue DAG` asks for one"}
+		message, hint := noRuns(ctx, store)
+		return 0, &failure{kind: notFound, err: errors.New(message), hint: hint}
 	}
 	return page.Runs[0].ID, nil
+}
+
+// noRuns says why no run is listed, and what to do.
+func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
+	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
+		return "there is no run that you may see", "`oarlock approvals` lists those that wait for you"
+	}
+	return "there are no runs yet", "`oarlock enqueue DAG` asks for one"
 }
