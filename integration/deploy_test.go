@@ -280,8 +280,10 @@ func TestDeploy_LoginsAreWhatTheirRolesAre(t *testing.T) {
 	if err := migrations.Roles(t.Context(), node.URL()); err != nil {
 		t.Fatal(err)
 	}
-	passwords := []string{"OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another", "OARLOCK_SUBMITTER_PASSWORD=a third",
-		"OARLOCK_APPROVER_PASSWORD=a fifth", "OARLOCK_READER_PASSWORD=a fourth"}
+	passwords := []string{
+		"OARLOCK_WORKER_PASSWORD=it's one", "OARLOCK_OPERATOR_PASSWORD=another", "OARLOCK_SUBMITTER_PASSWORD=a third",
+		"OARLOCK_APPROVER_PASSWORD=a fifth", "OARLOCK_READER_PASSWORD=a fourth",
+	}
 	out, err := makeLogins(node.URL(), passwords[:3])
 	if lacks := "the environment lacks OARLOCK_APPROVER_PASSWORD, OARLOCK_READER_PASSWORD: "; err == nil || !strings.Contains(out, lacks) {
 		t.Errorf("without two of its passwords: %v, %s", err, out)

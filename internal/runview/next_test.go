@@ -9,19 +9,27 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
+// nextCase is a run, and what is offered to a person who looks at it.
+type nextCase struct {
+	run    queue.Run
+	tasks  []queue.Task
+	around Around
+	want   []Command
+}
+
+func (c *nextCase) check(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.around)); diff != "" {
+		t.Errorf("- want, + got\n%s", diff)
+	}
+}
+
 func TestNext_NamesCommandAndReason(t *testing.T) {
 	t.Parallel()
-	here := map[string]string{HereLabel: HereValue}
-	unserved := queue.Obstacles{Unserved: true, Labels: []string{"gpu=yes", "zone=a b"}}
 	over := queue.Run{ID: 41, Version: 2, FinishedAt: noon(9)}
 	failed, canceled, local := over, over, over
-	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", here
-	for name, c := range map[string]struct {
-		run    queue.Run
-		tasks  []queue.Task
-		around Around
-		want   []Command
-	}{
+	failed.State, canceled.State, local.State, local.Labels = "failed", "canceled", "failed", map[string]string{HereLabel: HereValue}
+	for name, c := range map[string]nextCase{
 		"Failed": {failed, []queue.Task{
 			{Step: "load", Kind: "step", State: "failed", Attempt: 3},
 			{Step: "resize", Kind: "foreach", State: "failed", Attempt: 1}, // has no log
@@ -55,8 +63,23 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 			{Step: "other", State: "waiting", Approval: &queue.Question{}},
 		}, Around{Watched: true}, []Command{{"oarlock approve 41 confirm -i ticket=", "Approve confirm"}}},
 		"Part": {failed, []queue.Task{{Step: "load", Kind: "step", State: "failed", Attempt: 3}, {Step: "hold", Kind: "step", State: "paused"}}, Around{Current: 3, Part: true}, nil},
-		"PartWaiting": {queue.Run{ID: 41, State: "waiting"}, []queue.Task{{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true}}},
-			Around{Part: true}, []Command{{"oarlock approve 41 confirm", "Approve confirm"}}},
+		"PartWaiting": {
+			queue.Run{ID: 41, State: "waiting"},
+			[]queue.Task{{Step: "confirm", State: "waiting", Approval: &queue.Question{MayDecide: true}}},
+			Around{Part: true},
+			[]Command{{"oarlock approve 41 confirm", "Approve confirm"}},
+		},
+		"Succeeded": {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, Around{}, nil},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+func TestNext_ClearsTheWayOfAQueuedRun(t *testing.T) {
+	t.Parallel()
+	here := map[string]string{HereLabel: HereValue}
+	unserved := queue.Obstacles{Unserved: true, Labels: []string{"gpu=yes", "zone=a b"}}
+	for name, c := range map[string]nextCase{
 		"QueuedHere":        {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{}, []Command{{"oarlock worker --only 41", "Run it here"}}},
 		"QueuedHereWatched": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true}, nil},
 		"Paused": {queue.Run{ID: 41, State: "queued", DAG: "etl", Queue: "slow"}, nil, Around{Admin: true, Obstacles: queue.Obstacles{QueuePaused: true, DAGPaused: true}}, []Command{
@@ -82,14 +105,8 @@ func TestNext_NamesCommandAndReason(t *testing.T) {
 		"UnservedCopy": {queue.Run{ID: 41, State: "queued"}, nil, Around{Watched: true, IsCopy: true, Obstacles: unserved}, nil},
 		"UnservedHere": {queue.Run{ID: 41, State: "queued", Labels: here}, nil, Around{Watched: true, Obstacles: unserved}, nil},
 		"UnservedOnce": {queue.Run{ID: 41, State: "running"}, nil, Around{Watched: true, Obstacles: unserved}, nil},
-		"Succeeded":    {queue.Run{ID: 41, State: "succeeded", FinishedAt: noon(9)}, nil, Around{}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(c.want, Next(&c.run, c.tasks, c.around)); diff != "" {
-				t.Errorf("- want, + got\n%s", diff)
-			}
-		})
+		t.Run(name, c.check)
 	}
 }
 
