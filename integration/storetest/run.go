@@ -266,7 +266,7 @@ func (r *run) shownTask(row *taskRow) queue.Task {
 	t := queue.Task{
 		Step: r.stepName(row.ID), Item: row.ID.Item, Kind: r.kind(row.ID), State: row.State.String(), Reason: row.Reason,
 		FailureKind: string(row.Kind), Attempt: row.Attempt, Outputs: json.RawMessage(cmp.Or(row.Outputs, "{}")), Worker: row.worker,
-		NextAttemptAt: moment(row.NextAt), StartedAt: moment(row.StartedAt), FinishedAt: moment(row.FinishedAt),
+		NextAttemptAt: moment(row.NextAt), StartedAt: moment(row.StartedAt), AttemptAt: moment(row.AttemptAt), FinishedAt: moment(row.FinishedAt),
 		Approval: row.question(),
 	}
 	if row.HasExit {

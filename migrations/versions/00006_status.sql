@@ -37,7 +37,7 @@ CREATE FUNCTION oarlock.why_quiet(w oarlock.workers) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE WHEN oarlock.quiet_since(w) IS NOT NULL THEN
        format('driven by %s, which gives no sign of life since %s; ', (w).name, oarlock.utc_text((w).beat_at))
-       || coalesce((SELECT CASE WHEN t.by > clock_timestamp() THEN 'others take it over by ' || oarlock.utc_text(t.by) ELSE 'others are to take it over now' END
+       || coalesce((SELECT CASE WHEN t.by > clock_timestamp() THEN 'others take it over about ' || oarlock.utc_text(t.by) ELSE 'others take it over soon: time in which they had no database does not count' END
                       FROM oarlock.taken_over_by(w, oarlock.watched_since()) t (by) WHERE t.by IS NOT NULL),
                    'no other worker is there to take it over: start one with `oarlock worker`') END;
 

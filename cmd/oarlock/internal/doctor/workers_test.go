@@ -128,7 +128,7 @@ func TestFleet_NamesEveryKindOfTrouble(t *testing.T) {
 	wantCheck(t, got, Fail, "1 of the workers at work gave no sign of life for longer than their lease, w1 for 6m40s (lease 5m0s); runs that they hold: 4; "+
 		"1 of the workers at work give no sign of life, w2 for 2m38s (lease 5m0s); runs that they hold: 2; "+
 		"7 of the workers at work claim nothing, w3 for 3m9s, w4 for 32s, w5 for 20s, w6 for 9s, w7 for 8s and 2 more: b; a")
-	for _, want := range []string{"others take their runs over soon: time in which they had no database does not count", "; others take over the runs of w2 in 1m30s", "; mend that"} {
+	for _, want := range []string{"others take their runs over soon: time in which they had no database does not count", "; others take over the runs of w2 in about 1m30s", "; mend that"} {
 		if !strings.Contains(got.Hint, want) {
 			t.Errorf("hint %q, want %q in it", got.Hint, want)
 		}
