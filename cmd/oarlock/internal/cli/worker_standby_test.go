@@ -28,7 +28,8 @@ func TestStandby_SaysWhyAWorkerWaits(t *testing.T) {
 	if why != want {
 		t.Errorf("it says %q", why)
 	}
-	s := &standby{listen: "127.0.0.1:0", systemd: socket, log: slog.New(slog.DiscardHandler)}
+	// On an address of its own, so that nobody else takes its port meanwhile.
+	s := &standby{listen: "127.93.17.5:0", systemd: socket, log: slog.New(slog.DiscardHandler)}
 	s.begin(why)
 	told := make([]byte, 1000)
 	if err := systemd.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
