@@ -183,11 +183,9 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	}
 	why := run.Reason
 	if run.State == "queued" && e.settings.Text("output") == "table" {
-		isCopy, err := store.MayBeCopy(ctx)
-		if err != nil {
-			return fmt.Errorf("run %d was asked for, but not whether workers claim here: %w", id, err)
+		if isCopy, err := store.MayBeCopy(ctx); err == nil { // the run is there, whatever else cannot be read
+			why = cmp.Or(isCopy, why)
 		}
-		why = cmp.Or(isCopy, why)
 	}
 	a.object, a.text = runview.NewRunJSON(run), e.stdoutPaint().enqueued(run, why)
 	return e.say(a)
