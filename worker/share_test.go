@@ -84,7 +84,7 @@ func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
 			all = append(all, b.join(t, fmt.Sprint("w", i), 16, boot))
 		}
 		time.Sleep(5 * time.Second)
-		const burst = 12
+		const burst = 30 // two workers have room for all of it; who is told of a run is chance, but of so many each is told of some
 		for range burst {
 			b.enqueue(t, "d")
 		}
@@ -93,7 +93,7 @@ func TestShare_ABurstSpreadsOverAllThatHaveRoom(t *testing.T) {
 		for i, w := range all {
 			s := w.Status().Gate
 			running += s.Slots - s.Free
-			if n := s.Slots - s.Free; n == 0 || n > burst-len(all) { // who polls first is chance
+			if n := s.Slots - s.Free; n == 0 {
 				t.Errorf("worker %d runs %d of %d", i, n, burst)
 			}
 		}
