@@ -84,12 +84,9 @@ func (n *lending) leave(b *borrower) bool {
 	return true
 }
 
-// borrow waits for a connection of another link, and reports whether there was one.
+// borrow waits for a connection of another link of its session, and reports whether there was one.
 func (l *link) borrow(ctx context.Context) bool {
 	n := l.lending
-	if n == nil {
-		return false
-	}
 	ctx, cancel := context.WithTimeout(ctx, crowdedPause)
 	defer cancel()
 	b := &borrower{link: l, got: make(chan loan, 1)}

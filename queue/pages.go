@@ -69,7 +69,6 @@ func scanRunHead(row pgx.CollectableRow) (h RunHead, err error) {
 // StepSummary is a step of a run with its items counted, or a replacement of a step.
 type StepSummary struct {
 	Task                       // without outputs
-	Items       int            // of a foreach: how many items it grew to; 0: none, or it has not grown yet
 	States      map[string]int // of a foreach: how many of its items are in each state; replaced items count as what replaced them
 	First, Last time.Time      // of a foreach: when its first item began, and its last ended; zero while some have not
 	Failed      string         // of a foreach: the first item by key that failed; "" for none
@@ -102,8 +101,10 @@ func (s *Store) CountItems(ctx context.Context, run RunID, tasks []Task) ([]Step
 
 func scanStepSummary(row pgx.CollectableRow) (s StepSummary, err error) {
 	var tries []byte
-	s.Task, err = scanTaskAnd(row, &s.Items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
+	items := 0
+	s.Task, err = scanTaskAnd(row, &items, &s.States, (*zeronull.Timestamptz)(&s.First), (*zeronull.Timestamptz)(&s.Last),
 		(*zeronull.Text)(&s.Failed), &s.Retried, &tries)
+	s.Items = items
 	if err != nil {
 		return s, err
 	}

@@ -73,7 +73,7 @@ type Task struct {
 	AttemptAt     time.Time // when its last attempt began; zero: none did, or the next one is still to begin
 	FinishedAt    time.Time
 	Approval      *Question // while it waits for approval
-	Items         int       // of a foreach step, as Store.Tasks reads it: how many its list has; 0: not known yet
+	Items         int       // of a foreach step, as Tasks and StepSummaries read it: how many its list has; 0: none, or not known yet
 }
 
 // Question is what an approval asks of people.

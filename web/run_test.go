@@ -161,7 +161,7 @@ func TestBandRow_EndsWithItsItems(t *testing.T) {
 	t.Parallel()
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	done := map[string]int{"succeeded": 3}
-	sum := &queue.StepSummary{Items: 3, States: done, First: at(1.5), Last: at(2.5)}
+	sum := &queue.StepSummary{Task: queue.Task{Items: 3}, States: done, First: at(1.5), Last: at(2.5)}
 	bands := []queue.Band{{From: at(1), To: at(2), States: map[string]int{"running": 3}}, {From: at(2), To: at(3), States: done}, {From: at(3), To: at(4), States: done}}
 	row := bandRow(sum, bands)
 	if len(row.Bars) != 2 || !row.Bars[0].From.Equal(at(1.5)) || !row.Bars[1].To.Equal(at(2.5)) {

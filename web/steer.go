@@ -77,7 +77,7 @@ func (s *server) steerPage(verb dagrun.Verb) func(http.ResponseWriter, *http.Req
 		}
 		data, err := s.readSteer(r.Context(), ask)
 		if errors.Is(err, errNoQuestion) { // the run's page says what became of it
-			s.redirect(w, r, taskPath(ask))
+			s.redirect(w, r, taskPage(ask).address())
 			return nil
 		}
 		if err != nil {
@@ -122,7 +122,8 @@ func (s *server) steer(verb dagrun.Verb) action {
 		if err != nil {
 			return answer{}, err
 		}
-		q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}, Asked: c.ID}
+		q := taskPage(ask)
+		q.Asked = c.ID
 		if verb == dagrun.VerbRetry {
 			q.Task = taskQuery{}
 		}
@@ -265,7 +266,7 @@ func readMark(ask *queue.Ask, form url.Values) (problem string, err error) {
 
 // readSteer reads what a request would do.
 func (s *server) readSteer(ctx context.Context, ask queue.Ask) (*steerData, error) {
-	p, err := s.readSteps(ctx, runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}})
+	p, err := s.readSteps(ctx, taskPage(ask))
 	if decides(ask.Verb) && errors.Is(err, errSeenInPart) {
 		return s.readForeign(ctx, ask)
 	}
@@ -413,10 +414,9 @@ func decisionCommand(ask *queue.Ask, q *queue.Question) string {
 // errNoQuestion says that a step has nothing to decide.
 var errNoQuestion = &refusal{status: http.StatusConflict, message: "It waits for no approval.", hint: "Somebody decided it, or it does not wait yet."}
 
-// taskPath is the page of a run with the task that was asked about.
-func taskPath(ask queue.Ask) string {
-	q := runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
-	return q.address()
+// taskPage is the page of a run with the task that was asked about.
+func taskPage(ask queue.Ask) runQuery {
+	return runQuery{Kind: runKind, ID: ask.Run, View: views[0], Task: taskQuery{Step: ask.Step, Item: ask.Item}}
 }
 
 // fillDecision finds what the approval asks.

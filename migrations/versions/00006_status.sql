@@ -20,8 +20,8 @@ RETURN (SELECT min(w.started_at) FROM oarlock.workers w WHERE w.state = 'live' A
 COMMENT ON FUNCTION oarlock.watched_since() IS 'Internal: since when a worker is there that takes over the runs of quiet ones.';
 
 -- About when others take the runs of a quiet worker over; null: no worker is there that would. They watch it for its whole lease, counted
--- from when they came, and need a moment more. It is later where they were without the database meanwhile: nobody else knows for how long. Since when they watch is what watched_since returns: a query of many workers
--- asks once, by (SELECT oarlock.watched_since()).
+-- from when they came, and need a moment more. It is later where they were without the database meanwhile: nobody else knows for how long.
+-- Since when they watch is what watched_since returns: a query of many workers asks once, by (SELECT oarlock.watched_since()).
 CREATE FUNCTION oarlock.taken_over_by(w oarlock.workers, watched timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN watched IS NOT NULL THEN greatest((w).beat_at, watched) + (w).ttl_ms * interval '1 millisecond' + interval '3 seconds' END;

@@ -107,11 +107,8 @@ func (v *topView) runLine() string {
 // wantedLine says what wants a person; "" where nothing does.
 func (v *topView) wantedLine() string {
 	var parts []string
-	switch quiet := runview.SlotsOf(v.seen.Workers).Quiet; {
-	case quiet == 1:
-		parts = append(parts, v.warn("1 worker quiet"))
-	case quiet > 1:
-		parts = append(parts, v.warn(fmt.Sprintf("%d workers quiet", quiet)))
+	if quiet := runview.SlotsOf(v.seen.Workers).Quiet; quiet > 0 {
+		parts = append(parts, v.warn(runview.Count(quiet, "worker")+" quiet"))
 	}
 	switch {
 	case v.approvals == 1:
