@@ -134,7 +134,7 @@ func (j *judge) readRuns() []ended {
 
 func (j *judge) readTrail() []check.Change {
 	return readAll(j, "trail", func(row pgx.CollectableRow) (c check.Change, err error) {
-		return c, row.Scan(&c.Tx, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim, &c.Asked, &c.GaveBack)
+		return c, row.Scan(&c.Tx, &c.At, &c.Run, &c.Task, &c.Shell, &c.Was, &c.Is, &c.Attempt, &c.WasAttempt, &c.Generation, &c.Epoch, &c.RunEpoch, &c.Claim, &c.Asked, &c.GaveBack)
 	})
 }
 
@@ -233,7 +233,7 @@ func (j *judge) limits() {
 	j.sayAll(check.Limits(j.trail, kinds, most))
 }
 
-// sharing checks C2 in what was sampled, and C3 in the order of changes.
+// sharing checks C2 in what was sampled, and C3 in the trail.
 func (j *judge) sharing() {
 	s := &j.shared
 	j.sayAll(s.Broken)
@@ -243,7 +243,9 @@ func (j *judge) sharing() {
 		"sharing: waits for a slot": s.Waits, "sharing: waits on a worker": s.Held, "sharing: waits beside a free slot": s.Beside, "sharing: moves": moves,
 	})
 	j.res.longest = s.Longest
-	j.sayAll(broken)
+	if j.scene != clockScene { // how far apart two moves are is told by that clock
+		j.sayAll(broken)
+	}
 }
 
 // kept looks for what went away: runs that were accepted (S6), rows that are only added (S2), and whether each child is there,

@@ -9,6 +9,7 @@ GRANT INSERT ON chaos.once TO PUBLIC;
 CREATE TABLE chaos.audit (
     seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tx          bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     run_id      bigint NOT NULL,
     step        int, -- null: the run itself
     item        text,

@@ -208,7 +208,7 @@ func (a *audit) committed(p *process, b *queue.Batch) {
 		a.breaks("S2: run %d: a write after its end", r.id)
 	}
 	a.count(func(c *Counts) { c.Commits++; c.Transitions += len(b.Records.Tasks) })
-	a.movedBy(b)
+	a.movedBy(p, b)
 	for i := range b.Records.Attempts {
 		a.closes(r, &b.Records.Attempts[i])
 	}

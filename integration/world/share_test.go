@@ -16,10 +16,13 @@ import (
 //
 //	C2 no run waits for idleMost while a worker that may serve it could start its first ready task; a worker counts while its looks,
 //	   polls and signs of life get through
-//	C3 a run is moved for want of a slot by each worker once at most, unless something of it starts, ends or is asked meanwhile
+//	C3 a run is moved for want of a slot by each worker less than three times within a second, unless something of it starts, ends or is
+//	   asked meanwhile
 const (
 	idleEvery = 100 * time.Millisecond
-	idleMost  = 1500 * time.Millisecond
+	idleMost  = 2 * time.Second
+	movesMost = 2 // by one worker within movesTime
+	movesTime = time.Second
 	lookFresh = queue.LookInterval + queue.LookInterval/2
 )
 
@@ -28,9 +31,9 @@ type sharing struct {
 	asking  map[asking]time.Time   // since when a call is under way
 	looked  map[*process]time.Time // last, with success, and no poll failed since
 	renewed map[*process]time.Time
-	idle    map[queue.RunID]time.Time // since when
-	leaving map[queue.RunID]int       // drives whose release is under way, which may take a while
-	moves   map[queue.RunID]int       // since something of the run went on
+	idle    map[queue.RunID]time.Time                // since when
+	leaving map[queue.RunID]int                      // drives whose release is under way, which may take a while
+	moves   map[queue.RunID]map[*process][]time.Time // the last movesMost, since something of the run went on
 }
 
 // asking is a kind of call that a worker has under way, one at a time.
@@ -42,7 +45,7 @@ type asking struct {
 func newSharing() sharing {
 	return sharing{
 		asking: map[asking]time.Time{}, looked: map[*process]time.Time{}, renewed: map[*process]time.Time{},
-		idle: map[queue.RunID]time.Time{}, leaving: map[queue.RunID]int{}, moves: map[queue.RunID]int{},
+		idle: map[queue.RunID]time.Time{}, leaving: map[queue.RunID]int{}, moves: map[queue.RunID]map[*process][]time.Time{},
 	}
 }
 
@@ -83,16 +86,24 @@ func (s *store) leaves(run queue.RunID, by int) {
 	s.audit.sharing.leaving[run] += by
 }
 
-// moved counts a run that went back for want of a slot.
-func (a *audit) moved(run queue.RunID) {
+// moved counts a run that a worker gave back for want of a slot.
+func (a *audit) moved(p *process, run queue.RunID) {
 	a.count(func(c *Counts) { c.Shared++ })
-	if a.sharing.moves[run]++; a.sharing.moves[run] > len(a.places) {
-		a.breaks("C3: run %d: moved %d times between %d workers, and nothing of it starts", run, a.sharing.moves[run], len(a.places))
+	if a.sharing.moves[run] == nil {
+		a.sharing.moves[run] = map[*process][]time.Time{}
 	}
+	now, last := time.Now(), a.sharing.moves[run][p]
+	if len(last) == movesMost && now.Sub(last[0]) < movesTime {
+		a.breaks("C3: run %d: moved %d times by %s within %v, and nothing of it starts", run, movesMost+1, p.name, now.Sub(last[0]))
+	}
+	if len(last) == movesMost {
+		last = last[1:]
+	}
+	a.sharing.moves[run][p] = append(last, now)
 }
 
 // movedBy counts moves and starts in what a drive wrote.
-func (a *audit) movedBy(b *queue.Batch) {
+func (a *audit) movedBy(p *process, b *queue.Batch) {
 	for i := range b.Records.Tasks {
 		if state := b.Records.Tasks[i].State; state == dagrun.TaskRunning || state == dagrun.TaskWaiting || state.Terminal() {
 			delete(a.sharing.moves, b.Claim.Run)
@@ -100,7 +111,7 @@ func (a *audit) movedBy(b *queue.Batch) {
 	}
 	for _, n := range b.Records.Notes {
 		if n.Kind == "handed_on" && strings.Contains(n.Text, "no free slot") {
-			a.moved(b.Claim.Run)
+			a.moved(p, b.Claim.Run)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool
 	err := l.inner.Release(context.WithoutCancel(ctx), c, waits)
 	if err == nil {
 		if waits {
-			s.audit.moved(c.Run)
+			s.audit.moved(l.process, c.Run)
 		}
 		s.audit.gaveBack(c)
 	}

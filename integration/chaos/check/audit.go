@@ -1,6 +1,9 @@
 package check
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Violation is something that must not happen.
 type Violation struct {
@@ -13,7 +16,8 @@ func (v Violation) String() string { return fmt.Sprintf("%s run %d: %s", v.Rule,
 
 // Change is a change of a row of a run, or of one of its tasks, in the order in which they were made.
 type Change struct {
-	Tx         int64 // several in one transaction happen at once
+	Tx         int64     // several in one transaction happen at once
+	At         time.Time // by the database's clock
 	Run        int64
 	Task       string // its name, with its item: s1/a, s2~1; "": the run's own row
 	Shell      bool   // a task that is a process

@@ -8,7 +8,7 @@ import (
 
 // How C2 looks at a fault run: no run waits for idleMost while a worker that may serve it has a free slot.
 const (
-	idleMost = 1500 * time.Millisecond
+	idleMost = 2 * time.Second
 	// beatFresh is for how long a worker counts after its last sign of life, or after its session was seen last. Shorter than idleMost:
 	// what died at one moment is not to count until a wait that began just before is too long.
 	beatFresh = time.Second
@@ -16,6 +16,12 @@ const (
 	// unknown else, and whoever keeps the sampler from running keeps workers from it, too.
 	gapMost  = 400 * time.Millisecond
 	tookMost = 250 * time.Millisecond
+)
+
+// How C3 looks at a trail: a worker gives a run back for want of a slot at most movesMost times within movesTime.
+const (
+	movesMost = 2
+	movesTime = time.Second
 )
 
 // Moment is what the database said of the sharing of work, and what is known of faults, at one time.
@@ -188,10 +194,10 @@ func (s *Sharing) where(holder string) string {
 	return fmt.Sprintf("on worker %s (%s)", s.seats[holder].name, holder)
 }
 
-// Moves counts how often runs were given back for want of a slot. It finds runs that one worker gave back twice (C3), though nothing
-// of them started, ended or was asked in between, and no worker lost them or gave them up.
+// Moves counts how often runs were given back for want of a slot. It finds runs that one worker gave back three times within a second (C3),
+// though nothing of them started, ended or was asked in between, and no worker lost them or gave them up.
 func Moves(trail []Change) (n int, broken []Violation) {
-	by := map[int64]map[string]int64{} // the transaction of each worker's move
+	by := map[int64]map[string][]Change{} // the last movesMost moves by each worker
 	for _, c := range trail {
 		switch {
 		case c.Task != "" && (c.Is == "running" || c.Is == "waiting" || terminal[c.Is]), c.Asked, terminal[c.Is],
@@ -203,13 +209,17 @@ func Moves(trail []Change) (n int, broken []Violation) {
 		}
 		n++
 		if by[c.Run] == nil {
-			by[c.Run] = map[string]int64{}
+			by[c.Run] = map[string][]Change{}
 		}
-		if first, twice := by[c.Run][c.GaveBack]; twice {
-			broken = append(broken, Violation{"C3", c.Run, fmt.Sprintf("worker %s gave it back for want of a slot in transaction %d and, in epoch %d, in transaction %d, and nothing of it went on in between",
-				c.GaveBack, first, c.Epoch, c.Tx)})
+		last := by[c.Run][c.GaveBack]
+		if len(last) == movesMost {
+			if within := c.At.Sub(last[0].At); within >= 0 && within < movesTime {
+				broken = append(broken, Violation{"C3", c.Run, fmt.Sprintf("worker %s gave it back for want of a slot %d times within %v, in transactions %d to %d, and nothing of it went on in between",
+					c.GaveBack, movesMost+1, within, last[0].Tx, c.Tx)})
+			}
+			last = last[1:]
 		}
-		by[c.Run][c.GaveBack] = c.Tx
+		by[c.Run][c.GaveBack] = append(last, c)
 	}
 	return n, broken
 }
