@@ -233,7 +233,7 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 		{"it waits for its next slot", drain("worker w has no free slot: handed on"), 2},
 		{"the worker stops", drain("worker w stops: handed on"), 2},
 	} {
-		polled, err := session.Poll(t.Context(), queue.Want{Free: 1})
+		polled, err := session.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		if err != nil || len(polled.Claims) != 1 {
 			t.Fatalf("%s: %d claims, %v", test.what, len(polled.Claims), err)
 		}

@@ -87,7 +87,7 @@ func TestRunStatus_NamesTheWorkerOfOneRun(t *testing.T) {
 	b := api(t)
 	run, other := enqueue(t, b.conn), enqueue(t, b.conn)
 	b.claim(t, run)
-	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1, kind = 0", run)
+	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1", run)
 	reason := func(run int64) string {
 		return get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", run)
 	}
@@ -148,7 +148,7 @@ func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
 		"no worker that may take it gives a sign of life: w1 gave the last at "+stamp("0")+"; "+start)
 	must(t, b.conn, "UPDATE oarlock.workers SET state = 'lost', ended_at = now() WHERE name = 'w2'")
 	must(t, b.conn, "UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL WHERE run_id = $1", run)
-	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1, kind = 0 WHERE name = 'w1'", run)
+	must(t, b.conn, "UPDATE oarlock.workers SET queues = '{-}', only_run = $1 WHERE name = 'w1'", run)
 	look("the worker of one run", "waits for its worker w1, which gives no sign of life since "+stamp("0"), "no worker serves queue default")
 }
 
@@ -266,7 +266,7 @@ func TestScaleHint_CountsWhatIsDue(t *testing.T) {
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 10 t" {
 		t.Errorf("with a worker that gives no sign of life: %s", got)
 	}
-	must(t, b.conn, "UPDATE oarlock.workers SET kind = 0") // it serves one run
+	must(t, b.conn, "UPDATE oarlock.workers SET only_run = (SELECT min(run_id) FROM oarlock.runs)") // it serves one run
 	if got := get[string](t, b.conn, query, nil); got != "3 1 0 0 0 0 3 t" {
 		t.Errorf("with a worker of one run: %s", got)
 	}

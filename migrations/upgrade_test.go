@@ -96,7 +96,7 @@ func registers(t *testing.T, conn *pgx.Conn) int64 {
 	tag, err := conn.Exec(t.Context(), sql.Named("queue/register"), pgx.StrictNamedArgs{
 		"worker": uuid.New(), "name": "old", "host": "h", "boot": "b", "pid": 1, "version": "v", "schema": migrations.MaxVersion - 1,
 		"labels": map[string]string{}, "queues": []string{}, "offers": []string{}, "slots": 8, "containment": "none", "ttl": 3600000,
-		"channel": "oarlock_old", "kind": 0, "only": nil,
+		"channel": "oarlock_old", "only": nil,
 	})
 	if err != nil {
 		t.Error(err)

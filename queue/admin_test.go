@@ -163,8 +163,8 @@ func TestWorkers_SayWhichAreQuiet(t *testing.T) {
 func TestWorkers_LookForAWatcherOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, kind, started_at, beat)
-		SELECT gen_random_uuid(), 'w' || i, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'c' || i, 1, now() - interval '1 h', 720 FROM generate_series(1, 300) i`)
+	d.exec(t, `INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, started_at, beat)
+		SELECT gen_random_uuid(), 'w' || i, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, 'c' || i, now() - interval '1 h', 720 FROM generate_series(1, 300) i`)
 	d.exec(t, "VACUUM ANALYZE oarlock.workers")
 	var pages int
 	if err := d.conn.QueryRow(t.Context(), "SELECT pg_relation_size('oarlock.workers') / current_setting('block_size')::int").Scan(&pages); err != nil {

@@ -58,8 +58,7 @@ func (l *lanes) owe(due []gate, full bool) {
 	}
 }
 
-// claimLimited claims behind limits, as far as there is room: runs to start, or where nothing is free those that may need no
-// slot.
+// claimLimited claims behind limits, as far as there is room: runs for slots, or where none is free those that may need no slot.
 func (c *claimer) claimLimited(ctx context.Context, gates []gate, want Want, room func() int, p *Polled) error {
 	for _, g := range gates {
 		if room() == 0 {
@@ -83,7 +82,7 @@ func (c *claimer) claimBehind(ctx context.Context, g gate, want Want, n int, p *
 	k := look{lanes: group}
 	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) (claims []*Claim, err error) {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			if claims, err = c.behindGate(ctx, tx, g, group, ids, want.Free); err != nil {
+			if claims, err = c.behindGate(ctx, tx, g, group, ids, want.Slots); err != nil {
 				return err
 			}
 			k.claims = inTurn(g, claims)
@@ -97,7 +96,7 @@ func (c *claimer) claimBehind(ctx context.Context, g gate, want Want, n int, p *
 	}
 	c.lanes.gave(claims)
 	p.Claims = append(p.Claims, claims...)
-	if want.Free == 0 {
+	if want.full() {
 		return nil // what waits for a slot was left where it is
 	}
 	k.now = c.lanes.polled // of the last poll: whether a lane gave all it had, or the limit held back, is not known
@@ -110,13 +109,13 @@ func inTurn(g gate, claims []*Claim) []*Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return g.dag != 0 && c.Epoch > 1 })
 }
 
-func (c *claimer) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID, free int) ([]*Claim, error) {
+func (c *claimer) behindGate(ctx context.Context, tx pgx.Tx, g gate, group []*lane, ids []uuid.UUID, slots int) ([]*Claim, error) {
 	if err := c.enterGate(ctx, tx, g); err != nil {
 		return nil, err
 	}
 	a := argsOf(group)
 	rows, err := tx.Query(ctx, claimBehind, pgx.StrictNamedArgs{
-		"worker": c.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "free": free, "claims": plain(ids), "terms": c.lanes.terms,
+		"worker": c.worker.ID, "queue": g.inQueue, "dag": g.dag, "want": len(ids), "slots": slots, "claims": plain(ids), "terms": c.lanes.terms,
 		"lanes": a.ids, "floors": a.floors, "froms": a.froms, "halted": a.halted, "held": c.lanes.held,
 	})
 	if err != nil {

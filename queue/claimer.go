@@ -71,7 +71,7 @@ func newClaimer(s *Session, conn *link, x *exchange) *claimer {
 }
 
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
-	want.Free, want.Spare, want.Ahead, want.Roused = between(want.Free), between(want.Spare), between(want.Ahead), between(want.Roused)
+	want.Slots, want.Idle, want.Free = between(want.Slots), between(want.Idle), max(want.Free, 0)
 	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
 	c.back = false
 	p, err := c.claim(ctx, want)
@@ -82,7 +82,7 @@ func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 		c.old = comeback{}
 	}
 	p.Sweep = c.x.sweepDue()
-	if p.Hungry = len(p.Claims) < want.Free; p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
+	if p.Hungry = len(p.Claims) < min(want.Slots, want.Free); p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
 		p.Top = nil
 	}
 	waits := c.hunger.waits(p.Hungry, &c.lanes.seen, c.now())
@@ -106,7 +106,7 @@ func (c *claimer) claim(ctx context.Context, want Want) (p Polled, err error) {
 		return p, err
 	}
 	p.Top, p.Now = seen.top, dagrun.Time(seen.seen.now.UnixMilli())
-	return p, c.passOn(ctx, told, want.Free+want.Spare, p.Claims)
+	return p, c.passOn(ctx, told, want.Free, p.Claims)
 }
 
 // claimAll adds to p.Claims: first from limits that had to wait, then from the lanes.
@@ -118,14 +118,12 @@ func (c *claimer) claimAll(ctx context.Context, want Want, p *Polled) (*pollFact
 		}
 		return c.pollLanes(ctx, Want{}, 0, p) // it has no lanes: what is left is to see whether it is fenced
 	}
-	if !want.ahead() { // else behind no limit
-		if err := c.claimLimited(ctx, c.lanes.owed, want, room, p); err != nil {
-			return nil, err
-		}
+	if err := c.claimLimited(ctx, c.lanes.owed, want, room, p); err != nil {
+		return nil, err
 	}
 	seen, err := c.pollLanes(ctx, want, room(), p)
-	if err != nil || want.ahead() {
-		return seen, err
+	if err != nil {
+		return nil, err
 	}
 	due := c.lanes.gatesOf(seen.limited)
 	err = c.claimLimited(ctx, due, want, room, p)
@@ -135,19 +133,16 @@ func (c *claimer) claimAll(ctx context.Context, want Want, p *Polled) (*pollFact
 
 // most is how many runs to claim at the most.
 func (w *Want) most() int {
-	switch {
-	case w.Free > 0:
-		return w.Free
-	case w.Ahead > 0:
-		return w.Ahead
+	if w.full() {
+		return w.Idle
 	}
-	return w.Roused
+	return w.Slots
 }
 
 // pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
 // its connection was gone.
 func (c *claimer) pollLanes(ctx context.Context, want Want, n int, p *Polled) (*pollFacts, error) {
-	ordered := c.lanesFor(&want)
+	ordered := above(c.lanes.order(), want.Above)
 	for try := 0; ; try++ {
 		r, err := c.sendPoll(ctx, want, ordered, newClaimIDs(n))
 		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
@@ -166,17 +161,8 @@ func (c *claimer) pollLanes(ctx context.Context, want Want, n int, p *Polled) (*
 		if err := c.readLanes(ctx); err != nil {
 			return nil, err
 		}
-		ordered = c.lanesFor(&want)
+		ordered = above(c.lanes.order(), want.Above)
 	}
-}
-
-// lanesFor are the lanes to claim from, in their order.
-func (c *claimer) lanesFor(want *Want) []*lane {
-	ordered := above(c.lanes.order(), want.Above)
-	if want.ahead() {
-		return c.withoutRoom(ordered)
-	}
-	return ordered
 }
 
 func (c *claimer) readLanes(ctx context.Context) error {
@@ -214,7 +200,7 @@ func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids 
 	if f.terms == c.lanes.terms && !want.full() {
 		c.lanes.saw(look{
 			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
-			claims: claims, emptied: len(claims) < len(ids), now: f.seen.now, passed: f.passed, full: want.Free == 0,
+			claims: claims, emptied: len(claims) < len(ids), now: f.seen.now, passed: f.passed,
 		})
 	}
 	c.back = c.goBack(forget, back) || c.back // after floors rose to where this poll came
@@ -289,7 +275,7 @@ func (c *claimer) goBack(forget bool, back comebacks) bool {
 
 func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
 	most := len(ids)
-	if want.Free > 0 && want.Above == nil {
+	if !want.full() && want.Above == nil {
 		most = c.lanes.oldestFirst(ordered, len(ids))
 	}
 	l := argsOf(ordered)
@@ -297,15 +283,12 @@ func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.Stri
 		l.most[0] = most
 	}
 	return pgx.StrictNamedArgs{
-		"worker": c.worker.ID, "want": len(ids), "free": min(want.Free, len(ids)) + want.Spare, "full": want.full(), "claims": plain(ids),
+		"worker": c.worker.ID, "want": len(ids), "free": want.Free, "full": want.full(), "claims": plain(ids),
 		"terms": c.lanes.terms, "least": want.Least, "lanes": l.ids, "floors": l.floors, "froms": l.froms,
 		"most": l.most, "halted": l.halted, "limited": l.limited, "held": c.lanes.held,
 		"seen": given(c.lanes.seen.last),
 	}
 }
 
-// ahead reports whether no slot is free, and runs are wanted for those that end soon.
-func (w *Want) ahead() bool { return w.Free == 0 && w.Ahead > 0 }
-
 // full reports whether no slot is free or about to be: then only what may need none is claimed.
-func (w *Want) full() bool { return w.Free+w.Ahead == 0 }
+func (w *Want) full() bool { return w.Slots == 0 }

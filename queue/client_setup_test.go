@@ -117,8 +117,8 @@ func (d *desk) user(tb testing.TB, name string, groups ...string) string {
 // claim does what a worker does to a run, as far as clients can tell.
 func (d *desk) claim(tb testing.TB, run queue.RunID) {
 	tb.Helper()
-	d.exec(tb, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, kind)
-		VALUES (md5($1::bigint::text)::uuid, 'w' || $1::bigint, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'oarlock_test_' || $1::bigint, 1) RETURNING worker_id)
+	d.exec(tb, `WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
+		VALUES (md5($1::bigint::text)::uuid, 'w' || $1::bigint, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 30000, 'oarlock_test_' || $1::bigint) RETURNING worker_id)
 		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, run)
 	d.exec(tb, `UPDATE oarlock.runs SET state = 'running', claim_id = gen_random_uuid(), worker_id = md5($1::bigint::text)::uuid, epoch = epoch + 1,
 		started_at = coalesce(started_at, clock_timestamp()), queue_deadline = NULL WHERE run_id = $1`, run)

@@ -13,7 +13,7 @@ import (
 // leaves what it found and takes what it finds.
 type exchange struct {
 	lanes   atomic.Pointer[laneView]  // as the last poll knew them
-	peers   atomic.Pointer[peers]     // as the last look saw them
+	peers   atomic.Bool               // the last look saw another worker that claims runs
 	overdue atomic.Bool               // a sweep found runs or items of the agenda whose time came where looks begin above
 	agenda  atomic.Pointer[time.Time] // nothing on the agenda is due up to then; nil: not known
 
@@ -49,7 +49,6 @@ func (x *exchange) agendaFloor() time.Time { return or(x.agenda.Load()) }
 func newExchange() *exchange {
 	x := &exchange{}
 	x.lanes.Store(newLanes().view())
-	x.peers.Store(&peers{})
 	return x
 }
 

@@ -70,9 +70,9 @@ func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 	return renewLease, s.renewArgs(Vitals{Busy: 1})
 }
 
-// LookStatement is a look of an idle worker.
-func (s *Session) LookStatement() (string, pgx.StrictNamedArgs) {
-	return lookAround, s.lookout.args(Load{}, s.x.lanes.Load())
+// LookStatement is the next look, as it is sent.
+func (s *Session) LookStatement(load Load) (string, pgx.StrictNamedArgs) {
+	return lookAround, s.lookout.args(load, s.x.lanes.Load())
 }
 
 // SweptFor has the last sweep have taken so long, and gives a reason for another.

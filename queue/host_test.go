@@ -47,7 +47,7 @@ func TestHost_AnOpenRetryHoldsUpNeitherLookNorPoll(t *testing.T) {
 	if _, err := s.Look(ctx, queue.Load{}); err != nil {
 		t.Errorf("a look: %v", err)
 	}
-	if p, err := s.Poll(ctx, queue.Want{Free: 10}); err != nil || len(p.Claims) != 1 {
+	if p, err := s.Poll(ctx, queue.Want{Slots: 10, Free: 10}); err != nil || len(p.Claims) != 1 {
 		t.Errorf("claimed %v, %v", runsOf(p.Claims), err)
 	}
 }
@@ -237,7 +237,7 @@ func TestHost_AnOpenLaneHoldsUpNeitherPollNorLook(t *testing.T) {
 	f.inOpen(t, f.db.URL, "SELECT oarlock.enqueue('one', version => 1)")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	p, err := s.Poll(ctx, queue.Want{Free: 10})
+	p, err := s.Poll(ctx, queue.Want{Slots: 10, Free: 10})
 	if err != nil || len(p.Claims) != 1 || p.Claims[0].DAG != "plain" || ctx.Err() != nil {
 		t.Errorf("claimed %v, %v, %v", p.Claims, err, ctx.Err())
 	}
@@ -266,7 +266,7 @@ func TestHost_ALimitedLaneHasAFloorToo(t *testing.T) {
 		SELECT run_id FROM oarlock.runs WHERE state = 'queued' ORDER BY run_at, run_id LIMIT 20000))`)
 	calm(t, s)
 	t.Log("claimed", len(poll(t, s, 5).Claims), len(poll(t, s, 5).Claims))
-	statement, args := s.PollStatement(queue.Want{Free: 5})
+	statement, args := s.PollStatement(queue.Want{Slots: 5, Free: 5})
 	err = s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
 		if n := explain(t, conn, statement, args).Buffers(); n > 100 {
 			t.Errorf("a poll of one limited lane reads %d buffers", n)

@@ -14,8 +14,7 @@ import (
 const (
 	// TurnEvery is how many turns go by priority or by speed before one goes to what would starve otherwise. Of the runs that a
 	// worker claims, that one is of the lane whose runs wait longest. Of the tasks that get its slots, it is the one that waits
-	// longest. Where bodies end so fast that no poll finds a free slot, a worker claims ahead; then that one is claimed as for a
-	// free slot, so that limited lanes and runs that were given back for want of a slot have their turn, too.
+	// longest.
 	TurnEvery = 16
 )
 
@@ -223,7 +222,6 @@ type look struct {
 	emptied bool // it claimed less than it wanted
 	now     time.Time
 	passed  map[int]place // by lane, the first run that was there and is not claimed
-	full    bool          // it left what waits for a slot where it is, because none is free
 }
 
 // first is where the first claimed run of each lane stood.
@@ -240,7 +238,7 @@ func (k *look) first() map[int]place {
 
 // saw raises the floors of lanes that a poll looked through from their floor on: to the first run it claimed, below which all
 // was claimed, by whomever; where a lane gave all it had, to now. Never past what may still be committed, nor past a run that
-// was only locked, or that a full worker left where it is.
+// was only locked.
 func (l *lanes) saw(k look) {
 	first := k.first()
 	last := -1
@@ -276,7 +274,7 @@ func (l *lanes) raise(lane *lane, p place, k look) {
 	case locked != lane.locked:
 		lane.locked, lane.since = locked, k.now
 	}
-	if some && locked.below(p) && (k.full || k.now.Sub(lane.since) < floorPatience || !l.seen.pass(locked.at)) {
+	if some && locked.below(p) && (k.now.Sub(lane.since) < floorPatience || !l.seen.pass(locked.at)) {
 		p = locked
 	}
 	if lane.floor.below(p) {

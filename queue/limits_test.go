@@ -34,7 +34,7 @@ func (c *crowd) work(t *testing.T, runs int) (most int) {
 				if done {
 					return
 				}
-				p, err := s.Poll(t.Context(), queue.Want{Free: 3})
+				p, err := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3})
 				if err != nil {
 					t.Error(err)
 					return

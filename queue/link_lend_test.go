@@ -51,7 +51,7 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 	s, runs := c.session, c.ask(t, "plain", 2)
 	var claims []*queue.Claim
 	succeeds(t, "a poll", func() error {
-		polled, err := s.Poll(t.Context(), queue.Want{Free: 2})
+		polled, err := s.Poll(t.Context(), queue.Want{Slots: 2, Free: 2})
 		claims = append(claims, polled.Claims...)
 		return err
 	})
@@ -70,7 +70,7 @@ func TestSession_GoesOnWithOneConnection(t *testing.T) {
 		{"a log", func() error { return s.AppendLogs(t.Context(), []queue.Chunk{chunk}) }},
 		{"a look", func() error { _, err := s.Look(t.Context(), queue.Load{}); return err }},
 		{"a sweep", func() error { _, err := s.Sweep(t.Context()); return err }},
-		{"a poll", func() error { _, err := s.Poll(t.Context(), queue.Want{Free: 1}); return err }},
+		{"a poll", func() error { _, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); return err }},
 	}
 	for _, c := range calls {
 		succeeds(t, c.what, c.call)
@@ -102,7 +102,7 @@ func TestRenew_ComesFirst(t *testing.T) {
 	s := c.session
 	c.ask(t, "plain", 1)
 	var polled queue.Polled
-	succeeds(t, "a poll", func() (err error) { polled, err = s.Poll(t.Context(), queue.Want{Free: 1}); return err })
+	succeeds(t, "a poll", func() (err error) { polled, err = s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); return err })
 	renew := func() error { _, err := s.Renew(t.Context(), queue.Vitals{}); return err }
 	succeeds(t, "a sign of life", renew)
 	enough := make(chan struct{})
@@ -112,7 +112,7 @@ func TestRenew_ComesFirst(t *testing.T) {
 			return s.Commit(t.Context(), &queue.Batch{Claim: polled.Claims[0], Seen: polled.Claims[0].Inbox})
 		},
 		func() error { _, err := s.Load(t.Context(), polled.Claims); return err },
-		func() error { _, err := s.Poll(t.Context(), queue.Want{Free: 1}); return err },
+		func() error { _, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); return err },
 	} {
 		others.Go(func() {
 			for n := 0; ; n++ {

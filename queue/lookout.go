@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,7 +61,6 @@ func (s *Session) Look(ctx context.Context, load Load) (Looked, error) {
 // of looking.
 type lookout struct {
 	worker *Worker
-	kind   int64 // see kindOf
 	conn   *link
 	held   *claimSet
 	x      *exchange
@@ -83,7 +81,7 @@ type lookout struct {
 
 func newLookout(s *Session, conn *link, x *exchange) *lookout {
 	return &lookout{
-		worker: &s.worker, kind: kindOf(&s.worker), conn: conn, held: s.held, x: x,
+		worker: &s.worker, conn: conn, held: s.held, x: x,
 		seen: [...]string{noSnapshot, noSnapshot}, overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
@@ -95,6 +93,7 @@ type lookReply struct {
 	agenda              *time.Time  // since when the first item of the agenda is due; nil: none is
 	dead                []uuid.UUID // workers that left fences behind; sweeps find those that left runs
 	peers               []peer
+	shared, open        []int // lanes of Load.Lanes, see Looked
 }
 
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
@@ -115,16 +114,13 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	for _, id := range seen.dead {
 		l.x.silent(id, nil)
 	}
-	lanes := slices.Sorted(slices.Values(view.ids))
-	kinds, err := l.kindsOf(ctx, l.observer.others, view, lanes)
-	around := &peers{others: l.observer.others, terms: view.terms, kinds: kinds}
-	l.x.peers.Store(around)
+	l.x.peers.Store(l.observer.others > 0)
 	queued, chores := l.doChores(ctx, seen)
 	return Looked{
 		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
 		Attend: seen.agenda != nil && l.worker.Only == 0,
-		Shared: around.shared(lanes, anyPeer), Open: around.shared(lanes, hungryPeer), Rivals: around.rivals(lanes),
-	}, errors.Join(err, chores, l.releaseUnreadable(ctx))
+		Shared: seen.shared, Open: seen.open,
+	}, errors.Join(chores, l.releaseUnreadable(ctx))
 }
 
 // lookAnew has the next look begin at the very start.
@@ -160,8 +156,12 @@ func (l *lookout) passTo(seen *lookReply) {
 }
 
 func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
+	stalled := load.Lanes
+	if l.worker.Only != 0 {
+		stalled = nil // no other worker drives runs of this family
+	}
 	return pgx.StrictNamedArgs{
-		"worker": l.worker.ID, "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
+		"worker": l.worker.ID, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
 		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
 		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
 		"attended": orMinusInfinity(l.x.agendaFloor()),
@@ -171,8 +171,8 @@ func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
 func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookReply, error) {
 	var r lookReply
 	var ids []uuid.UUID
-	var beats, ttls, kinds []int64
-	var lives, hungry []bool
+	var beats, ttls []int64
+	var lives []bool
 	if !l.last.IsZero() && !l.observer.failed { // else it may have much to read, since a time long ago
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lookTimeout)
@@ -180,12 +180,10 @@ func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookRepl
 	}
 	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookAround, l.args(load, view)).Scan(
-			&r.now, &r.due, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &kinds, &lives, &hungry)
+			&r.now, &r.due, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared, &r.open)
 	})
 	for i, id := range ids {
-		r.peers = append(r.peers, peer{
-			id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, kind: kinds[i], live: lives[i], hungry: hungry[i],
-		})
+		r.peers = append(r.peers, peer{id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, live: lives[i]})
 	}
 	return &r, err
 }

@@ -26,7 +26,7 @@ func TestClose_EndsWithItsContextInALostNetwork(t *testing.T) {
 	}
 	proxy.Freeze()
 	for _, use := range []func(){
-		func() { _, _ = s.Poll(t.Context(), queue.Want{Free: 1}) },
+		func() { _, _ = s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}) },
 		func() { _, _ = s.Look(t.Context(), queue.Load{}) },
 		func() { _, _ = s.SweepAll(t.Context()) },
 		func() { _, _ = s.Renew(t.Context(), queue.Vitals{}) },

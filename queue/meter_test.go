@@ -76,7 +76,7 @@ func TestMeter_IsToldOnceThatTheFenceIsLost(t *testing.T) {
 			t.Errorf("commit: %v", err)
 		}
 	}
-	if _, err := s.Poll(t.Context(), queue.Want{Free: 1}); !errors.Is(err, queue.ErrLeaseLost) {
+	if _, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("poll: %v", err)
 	}
 	if got := lost.Load(); got != 1 {

@@ -16,7 +16,7 @@ var wakeOthers = sql.Named("queue/wake")
 // passOn forwards notices to other hungry workers when this one has no slot left for the runs. Its own row says by now that it is
 // not hungry, so the notices do not come back.
 func (c *claimer) passOn(ctx context.Context, told map[int]int64, free int, claims []*Claim) error {
-	if len(claims) < free || len(told) == 0 || len(c.x.peers.Load().others) == 0 {
+	if len(claims) < free || len(told) == 0 || !c.x.peers.Load() {
 		return nil
 	}
 	for _, claim := range claims {

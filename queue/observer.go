@@ -26,7 +26,8 @@ type observer struct {
 	last   time.Duration        // of the last look that succeeded
 	failed bool                 // a look failed since
 	seen   map[uuid.UUID]sighting
-	others []peer // those at work that were heard of lately
+	others int         // live peers that were heard of lately
+	quiet  []uuid.UUID // live peers that were not
 }
 
 type sighting struct {
@@ -37,12 +38,10 @@ type sighting struct {
 
 // peer is another worker as a look shows it.
 type peer struct {
-	id     uuid.UUID
-	beat   int64
-	ttl    time.Duration
-	kind   int64 // workers of one kind serve the same lanes; 0: it serves none
-	live   bool  // else it claims nothing more
-	hungry bool  // it wants runs, too
+	id   uuid.UUID
+	beat int64
+	ttl  time.Duration
+	live bool // it claims runs of lanes
 }
 
 func newObserver(now func() time.Duration) *observer {
@@ -59,7 +58,7 @@ func (o *observer) see(peers []peer) (silent []peer) {
 	gap, blind := now-o.last, o.failed
 	o.last, o.failed = now, false
 	next := make(map[uuid.UUID]sighting, len(peers))
-	o.others = nil // a look before has them
+	o.others, o.quiet = 0, nil
 	for _, p := range peers {
 		was, known := o.seen[p.id]
 		switch {
@@ -69,8 +68,12 @@ func (o *observer) see(peers []peer) (silent []peer) {
 			was.silent += gap
 		}
 		next[p.id] = was
-		if p.live && p.kind != 0 && was.silent <= min(p.ttl/lively, livelyMost)+LookInterval {
-			o.others = append(o.others, p)
+		switch {
+		case !p.live:
+		case was.silent <= min(p.ttl/lively, livelyMost)+LookInterval:
+			o.others++
+		default:
+			o.quiet = append(o.quiet, p.id)
 		}
 		if was.silent >= p.ttl {
 			silent = append(silent, p)

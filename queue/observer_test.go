@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -90,6 +91,26 @@ func TestObserver_OwnSleepIsNoSilenceOfOthers(t *testing.T) {
 	w.want(w.polls(5), 0)
 	w.clock.pass(time.Hour) // frozen, suspended, or waiting for the database
 	w.want(w.polls(50), 7)  // the first of them counts nothing
+}
+
+// A peer that was silent for a third of its TTL takes no runs, as far as one knows.
+func TestObserver_CountsOnNoQuietPeer(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.peer.live = true
+	w.want(w.polls(5), 0)
+	if w.o.others != 1 || len(w.o.quiet) > 0 {
+		t.Errorf("after four seconds %d take runs, and %v are quiet", w.o.others, w.o.quiet)
+	}
+	w.want(w.polls(1), 0)
+	if w.o.others != 0 || !slices.Equal(w.o.quiet, []uuid.UUID{w.peer.id}) {
+		t.Errorf("after five seconds %d take runs, and %v are quiet", w.o.others, w.o.quiet)
+	}
+	w.peer.beat++
+	w.want(w.polls(1), 0)
+	if w.o.others != 1 || len(w.o.quiet) > 0 {
+		t.Errorf("after a sign of life %d take runs, and %v are quiet", w.o.others, w.o.quiet)
+	}
 }
 
 func TestObserver_ForgetsWhoIsGone(t *testing.T) {

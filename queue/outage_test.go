@@ -63,7 +63,7 @@ func (o outside) finishAll(t *testing.T, s *queue.Session, runs int) {
 	t.Helper()
 	var d drivers
 	for end := time.Now().Add(2 * time.Minute); ; {
-		polled, err := s.Poll(t.Context(), queue.Want{Free: 8})
+		polled, err := s.Poll(t.Context(), queue.Want{Slots: 8, Free: 8})
 		if err == nil {
 			for _, c := range polled.Claims {
 				d.drive(t, begin(t, s, c))

@@ -117,7 +117,7 @@ type drive struct {
 func claim(t *testing.T, s *queue.Session) *drive {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		polled, err := s.Poll(t.Context(), queue.Want{Free: 1})
+		polled, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		if err == nil && len(polled.Claims) == 1 {
 			return begin(t, s, polled.Claims[0])
 		}

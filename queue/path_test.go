@@ -16,11 +16,11 @@ func TestWorker_FindsNothingThatOthersPutIntoItsPath(t *testing.T) {
 	pgtest.SetTraps(t, f.db.Conn(t))
 	f.ask(t, "plain", 2)
 	dead := f.register(t)
-	if got, err := dead.Poll(t.Context(), queue.Want{Free: 2}); err != nil || len(got.Claims) != 2 {
+	if got, err := dead.Poll(t.Context(), queue.Want{Slots: 2, Free: 2}); err != nil || len(got.Claims) != 2 {
 		t.Fatalf("%d claims, %v", len(got.Claims), err)
 	}
 	next := f.register(t, func(w *queue.Worker) { w.Replaces = []uuid.UUID{dead.ID()} })
-	polled, err := next.Poll(t.Context(), queue.Want{Free: 2})
+	polled, err := next.Poll(t.Context(), queue.Want{Slots: 2, Free: 2})
 	if err != nil || len(polled.Claims) != 2 {
 		t.Fatalf("%d claims after the takeover, %v", len(polled.Claims), err)
 	}

@@ -194,7 +194,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 			})
 			poll(t, s, 0)
 			cut := proxy.Inject(netfault.Fault{When: c.reply, Do: netfault.Cut})
-			p, _ := s.Poll(t.Context(), queue.Want{Free: 3}) // which may go again
+			p, _ := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3}) // which may go again
 			cut.MustFire(t)
 			if n := value[int](t, f.desk, "SELECT count(*) FROM oarlock.runs WHERE state = 'running'"); len(p.Claims) != 0 || n != len(ids) {
 				t.Fatalf("claimed %v, and for nobody %d, want %d", runsOf(p.Claims), n, len(ids))
@@ -243,7 +243,7 @@ func TestPoll_WhatIsClaimedForNobodyIsMended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := s.Poll(ctx, queue.Want{Free: 2})
+		_, err := s.Poll(ctx, queue.Want{Slots: 2, Free: 2})
 		done <- err
 	}()
 	held.MustFire(t)
@@ -287,7 +287,7 @@ func TestPoll_ManyClaimersClaimEachRunOnce(t *testing.T) {
 	for _, s := range all {
 		wg.Go(func() {
 			for claimed.Load() < runs && ctx.Err() == nil {
-				p, err := s.Poll(ctx, queue.Want{Free: 50})
+				p, err := s.Poll(ctx, queue.Want{Slots: 50, Free: 50})
 				if err != nil {
 					t.Error(err)
 					return

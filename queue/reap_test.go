@@ -142,7 +142,7 @@ func TestReap_TakesOverFromAWorkerThatIsSilentForATTL(t *testing.T) {
 // mustBeLost wants a session to learn that it is lost.
 func mustBeLost(tb testing.TB, s *queue.Session, claims []*queue.Claim) {
 	tb.Helper()
-	if p, err := s.Poll(tb.Context(), queue.Want{Free: 1}); !errors.Is(err, queue.ErrLeaseLost) || len(p.Claims) > 0 {
+	if p, err := s.Poll(tb.Context(), queue.Want{Slots: 1, Free: 1}); !errors.Is(err, queue.ErrLeaseLost) || len(p.Claims) > 0 {
 		tb.Errorf("poll of a lost worker: %v %v", p, err)
 	}
 	if _, err := s.Renew(tb.Context(), queue.Vitals{}); !errors.Is(err, queue.ErrLeaseLost) {
@@ -211,7 +211,7 @@ func TestReap_AClaimThatComesAfterItClaimsNothing(t *testing.T) {
 	}
 	polled := make(chan answer)
 	go func() {
-		p, err := s.Poll(t.Context(), queue.Want{Free: 1})
+		p, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		polled <- answer{p, err}
 	}()
 	f.blocked(t, "queue/poll")

@@ -213,6 +213,6 @@ func (w *Worker) row() pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{
 		"worker": w.ID, "name": w.Name, "host": w.Host, "boot": w.BootID, "pid": w.PID, "version": w.Version, "schema": migrations.MaxVersion,
 		"labels": w.Labels, "queues": w.Queues, "offers": w.Offers, "slots": w.Slots, "containment": w.Containment,
-		"ttl": w.TTL.Milliseconds(), "channel": w.channel(), "kind": kindOf(w), "only": only,
+		"ttl": w.TTL.Milliseconds(), "channel": w.channel(), "only": only,
 	}
 }

@@ -114,7 +114,7 @@ func literal(tb testing.TB, conn *pgx.Conn, oid uint32, arg any) string {
 // floors.
 func lockingSelect(tb testing.TB, s *queue.Session, want int, floors bool) int {
 	tb.Helper()
-	statement, args := s.PollStatement(queue.Want{Free: want})
+	statement, args := s.PollStatement(queue.Want{Slots: want, Free: want})
 	if !floors {
 		args["floors"] = make([]time.Time, len(args["floors"].([]time.Time)))
 	}
@@ -270,7 +270,7 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	s := f.register(t)
 	poll(t, s, 0) // reads the lanes
 	err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
-		statement, args := s.PollStatement(queue.Want{Free: 5})
+		statement, args := s.PollStatement(queue.Want{Slots: 5, Free: 5})
 		update := explain(t, conn, statement, args).Find("ModifyTable")
 		var by []string
 		update.Walk(func(p *pgtest.Plan) {
@@ -280,6 +280,34 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 		})
 		if !slices.Equal(by, []string{"runs_pkey"}) {
 			t.Errorf("runs are claimed by %v, want runs_pkey alone", by)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Which workers serve a lane is looked up where a run of it waits for a slot, and else nowhere.
+func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.ask(t, "plain", 1)
+	s := calm(t, f.register(t))
+	f.register(t)
+	poll(t, s, 0) // reads the lanes
+	err := s.OnReads(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+		for _, lanes := range [][]int{nil, {f.lane(t)}} {
+			statement, args := s.LookStatement(queue.Load{Lanes: lanes})
+			read := 0
+			explain(t, conn, statement, args).Walk(func(p *pgtest.Plan) {
+				if p.Relation == "worker_offers" {
+					read += p.Hit + p.Read
+				}
+			})
+			if (read > 0) != (len(lanes) > 0) {
+				t.Errorf("where runs wait in lanes %v, it reads %d buffers of what workers offer", lanes, read)
+			}
 		}
 		return nil
 	})
@@ -381,14 +409,14 @@ func (c *crowded) plans(t *testing.T) {
 	for _, claim := range claims {
 		runs, ids = append(runs, int64(claim.Run)), append(ids, claim.ID)
 	}
-	poll, args := s.PollStatement(queue.Want{Free: 10})
+	poll, args := s.PollStatement(queue.Want{Slots: 10, Free: 10})
 	renew, renewArgs := s.RenewStatement()
 	least := -1
-	roused, rousedArgs := s.PollStatement(queue.Want{Roused: 64, Least: &least})
-	look, lookArgs := s.LookStatement()
+	idle, idleArgs := s.PollStatement(queue.Want{Idle: 64, Least: &least})
+	look, lookArgs := s.LookStatement(queue.Load{})
 	sweep, sweepArgs := s.SweepStatement()
-	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0}
-	for _, name := range []string{"worker", "want", "free", "claims", "terms", "lanes", "floors", "froms", "halted", "held"} {
+	limited := pgx.StrictNamedArgs{"queue": "default", "dag": 0, "slots": args["want"]}
+	for _, name := range []string{"worker", "want", "claims", "terms", "lanes", "floors", "froms", "halted", "held"} {
 		limited[name] = args[name]
 	}
 	names := pgx.StrictNamedArgs{"runs": runs, "claims": ids, "bytes": 1 << 24}
@@ -400,7 +428,7 @@ func (c *crowded) plans(t *testing.T) {
 		args       pgx.StrictNamedArgs
 	}{
 		{"poll", poll, onClaims, args},
-		{"poll roused", roused, onClaims, rousedArgs},
+		{"poll idle", idle, onClaims, idleArgs},
 		{"claim_limited", sql.Named("queue/claim_limited"), onClaims, limited},
 		{"renew", renew, onReads, renewArgs},
 		{"look", look, onReads, lookArgs},

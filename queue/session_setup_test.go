@@ -73,7 +73,7 @@ func (f *fleet) ask(tb testing.TB, dag string, n int) (ids []queue.RunID) {
 
 func poll(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	tb.Helper()
-	p, err := s.Poll(tb.Context(), queue.Want{Free: want})
+	p, err := s.Poll(tb.Context(), queue.Want{Slots: want, Free: want})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestClose_GivesBackWhatIsHeldAndEndsConnections(t *testing.T) {
 	if got := value[string](t, f.desk, "SELECT state || ' ' || (SELECT count(*) FROM oarlock.fences) FROM oarlock.workers"); got != "gone 0" {
 		t.Errorf("worker and fences: %s", got)
 	}
-	if _, err := s.Poll(t.Context(), queue.Want{Free: 1}); !errors.Is(err, queue.ErrClosed) {
+	if _, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("poll after the end: %v", err)
 	}
 	if _, err := s.Renew(t.Context(), queue.Vitals{Busy: 1}); !errors.Is(err, queue.ErrClosed) {

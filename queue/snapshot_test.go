@@ -74,8 +74,8 @@ type cost struct{ poll, look, renewal int }
 func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
 	t.Helper()
 	of := cost{
-		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.PollStatement(queue.Want{Free: 5}) }, s),
-		look: c.reads(t, s.LookStatement, s), renewal: c.reads(t, s.RenewStatement, s),
+		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.PollStatement(queue.Want{Slots: 5, Free: 5}) }, s),
+		look: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.LookStatement(queue.Load{}) }, s), renewal: c.reads(t, s.RenewStatement, s),
 	}
 	t.Logf("%d dead: buffers read are %+v", dead, of)
 	return of

@@ -32,7 +32,7 @@ func (w *watcher) polling(t *testing.T, want int) <-chan queue.Polled {
 	t.Helper()
 	polled := make(chan queue.Polled, 1)
 	go func() {
-		p, err := w.Poll(t.Context(), queue.Want{Free: want})
+		p, err := w.Poll(t.Context(), queue.Want{Slots: want, Free: want})
 		if err != nil {
 			t.Error(err)
 		}
@@ -115,7 +115,7 @@ func TestSweep_WaitsForTheServerProcessOfALostReply(t *testing.T) {
 	poll(t, w.Session, 0)
 	proxy.Refuse(true) // a new connection, which would see to the server process
 	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 2"), Do: netfault.Cut})
-	if _, err := w.Poll(t.Context(), queue.Want{Free: 2}); err == nil {
+	if _, err := w.Poll(t.Context(), queue.Want{Slots: 2, Free: 2}); err == nil {
 		t.Error("no error, without a reply")
 	}
 	cut.MustFire(t)

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -11,7 +10,7 @@ import (
 func offered(t *testing.T, s *queue.Session) queue.Polled {
 	t.Helper()
 	least := 0
-	p, err := s.Poll(t.Context(), queue.Want{Free: 2, Least: &least, Above: &least})
+	p, err := s.Poll(t.Context(), queue.Want{Slots: 2, Free: 2, Least: &least, Above: &least})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,29 +46,5 @@ func TestTop_NothingIsUrgentThatIsLocked(t *testing.T) {
 	f.opened(t, "SELECT FROM oarlock.runs FOR UPDATE")
 	if p := offered(t, s); len(p.Claims) > 0 || p.Top != nil {
 		t.Errorf("claimed %d, top %v", len(p.Claims), p.Top)
-	}
-}
-
-// What a worker without a free slot leaves where it is, its floors do not pass, whatever transaction is open.
-func TestFloors_AFullWorkerPassesNothingThatWaitsForASlot(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	s := f.register(t)
-	f.ask(t, "plain", 1)
-	p := poll(t, s, 1)
-	if len(p.Claims) != 1 {
-		t.Fatalf("claimed %d", len(p.Claims))
-	}
-	if err := s.Release(t.Context(), p.Claims[0], true); err != nil {
-		t.Fatal(err)
-	}
-	f.opened(t, "CREATE TABLE public.beside (n int)")
-	for end := time.Now().Add(2 * floorsWait); time.Now().Before(end); {
-		if p, err := s.Poll(t.Context(), queue.Want{Ahead: 10}); err != nil || len(p.Claims) > 0 {
-			t.Fatalf("a full worker claimed %d, %v", len(p.Claims), err)
-		}
-	}
-	if p := poll(t, s, 1); len(p.Claims) != 1 {
-		t.Errorf("with a free slot it claimed %d", len(p.Claims))
 	}
 }

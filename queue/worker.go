@@ -44,28 +44,28 @@ const (
 
 // Want is what a worker would claim, and what it lets others know.
 type Want struct {
-	Free   int  // runs that it can start now
-	Spare  int  // more of them, that the next poll is for: others have room, too
-	Ahead  int  // where nothing is free: runs that its slots get to soon. Only where no other worker has room, behind no limit, and none that was given back
-	Roused int  // where it claims neither: runs that a request, a child's end or a timer brought back, and that may need no slot
-	Above  *int // claim only from lanes of a higher priority; nil: from all
-	Least  *int // the run priority of the next task that waits for a slot; nil: none waits
+	Slots int  // runs to claim for slots: for those that are free, and for those that end soon
+	Idle  int  // where Slots is 0: runs that a request, a child's end or a timer brought back, and that may need no slot
+	Free  int  // slots that are free: while the runs claimed leave some, the worker is told of new runs
+	Above *int // claim only from lanes of a higher priority; nil: from all
+	Least *int // the run priority of the next task that waits for a slot; nil: none waits
 }
 
 // Polled is what came of a Poll.
 type Polled struct {
 	Claims []*Claim
-	Hungry bool          // less was claimed than the worker can start now
+	Hungry bool          // it claimed fewer runs than it was to, and than slots are free: no more are due
 	Top    *int          // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
 	Sweep  bool          // there is something to mend: sweep
 	Within time.Duration // runs may have become visible, or be any moment, that no notification tells of: poll again so soon; 0: there are none
 	Now    dagrun.Time   // of the database when it looked; 0: it did not
 }
 
-// Load is what people see of a worker's work.
+// Load is what a worker says of its work when it looks.
 type Load struct {
-	Busy    int // slots in use
-	Waiting int // tasks that wait for a slot
+	Busy    int   // slots in use, for people
+	Waiting int   // tasks that wait for a slot, for people
+	Lanes   []int // of runs that can do nothing until they get a slot: whether other workers serve these lanes is looked up
 }
 
 // Looked is what came of a Look.
@@ -73,9 +73,8 @@ type Looked struct {
 	Due    bool  // there may be something to claim: poll
 	Sweep  bool  // there is something to mend: sweep
 	Attend bool  // something on the agenda is due: attend
-	Shared []int // lanes that another live worker may serve, sorted
+	Shared []int // lanes of Load.Lanes that another live worker may serve, sorted
 	Open   []int // of these, the ones where one has room
-	Rivals int   // live workers that have room and may serve a lane of this one's
 	Queued int   // runs that waited long enough and were put back into the queue
 
 	Now dagrun.Time // of the database when it looked; 0: it did not

@@ -25,14 +25,13 @@ const unpolledMax = 3 * time.Second
 
 // claimer is what wakes the loop that polls, and what that loop remembers.
 type claimer struct {
-	told   signal       // there are runs: poll at once, and closely for a while after
-	due    signal       // there may be runs: poll
-	wakeup signal       // there may be room: poll if there is
-	ranked signal       // tasks began to wait: others are to know how they rank
-	rows   atomic.Int64 // runs that notifications left to this worker, and that are not claimed yet
-	sated  atomic.Bool  // the last poll got all it wanted
+	told   signal      // there are runs: poll at once, and closely for a while after
+	due    signal      // there may be runs: poll
+	wakeup signal      // there may be room: poll if there is
+	ranked signal      // tasks began to wait: others are to know how they rank
+	ration ration      // of runs that it was told of
+	sated  atomic.Bool // the last poll got all it wanted
 
-	ahead    int    // claimed ahead since a run was claimed as for a free slot; the loop's alone
 	unpolled Outage // the loop's alone
 }
 
@@ -45,7 +44,6 @@ func (w *Worker) claim() {
 	c := &w.claimer
 	var pace queue.Pace
 	var last time.Time
-	spare := false // slots were left for the next poll, so that others who heard of the same runs come first
 	due := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -71,8 +69,8 @@ func (w *Worker) claim() {
 		case <-next.C:
 			c.drainSignals(&pace)
 		}
-		if spare {
-			gap = max(gap, fastInterval)
+		if c.ration.isCut {
+			gap = max(gap, fastInterval) // others who heard of the same runs come first
 		}
 		if at := last.Add(gap); time.Until(at) > 0 {
 			if at.Before(due) {
@@ -88,14 +86,14 @@ func (w *Worker) claim() {
 		polled, err := w.session.Poll(w.ctx, want)
 		polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
 		w.compareClock(polled.Now, asked)           // before what it claimed is driven by it
-		w.polled(PollEnd{Wanted: want.Free + want.Ahead, Got: polled, Took: time.Since(last), Err: err})
+		w.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(last), Err: err})
 		w.take(want, kept, &polled)
 		if polled.Sweep {
 			w.lookout.sweep.send()
 		}
 		pause := pace.After(polled)
-		if spare = want.Spare > 0 && !polled.Hungry; spare {
-			pause = fastInterval
+		if c.ration.isCut {
+			pause = min(pause, fastInterval)
 		}
 		due = time.Now().Add(pause)
 		next.Reset(time.Until(due))
@@ -120,24 +118,14 @@ func (w *Worker) compareClock(now dagrun.Time, asked time.Duration) {
 func (w *Worker) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	c := &w.claimer
 	c.sated.Store(!polled.Hungry)
-	if left := c.rows.Load(); polled.Hungry {
-		c.rows.Add(-left) // others were quicker
-	} else {
-		c.rows.Add(-min(left, int64(len(polled.Claims))))
-	}
-	if want.Free > 0 && want.Above == nil {
-		c.ahead = 0
-	} else if want.Ahead > 0 {
-		c.ahead += len(polled.Claims)
-	}
-	expected := min(len(polled.Claims), want.Free)
-	kept.Expect(expected)                                    // before the gate goes by its order again
-	if want.Above == nil || len(polled.Claims) < want.Free { // else there may be another one that ranks above
+	expected := min(len(polled.Claims), kept.Slots)
+	kept.Expect(expected)                                     // before the gate goes by its order again
+	if want.Above == nil || len(polled.Claims) < want.Slots { // else there may be another one that ranks above
 		w.gate.Urge(polled.Top)
 	}
 	for i, claim := range polled.Claims {
 		d := newDriver(w, claim, i < expected)
-		d.roused = want.Free+want.Ahead == 0
+		d.roused = want.Slots == 0
 		w.launch(d)
 	}
 }

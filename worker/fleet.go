@@ -94,13 +94,20 @@ func (all stalls) roused() (n int) {
 	return n
 }
 
-// byTicket finds a stalled driver by the first ticket of it.
-func (all stalls) byTicket() map[*Ticket]stall {
-	found := make(map[*Ticket]stall, len(all))
-	for _, s := range all {
-		found[s.ticket] = s
+// lanes are those of the runs, up to so many: of the runs that have waited longest.
+func (all stalls) lanes(most int) (lanes []int) {
+	oldest := slices.SortedFunc(slices.Values(all), func(a, b stall) int { return a.ticket.since.Compare(b.ticket.since) })
+	for _, s := range oldest {
+		if lane := s.driver.claim.Lane; len(lanes) < most && !slices.Contains(lanes, lane) {
+			lanes = append(lanes, lane)
+		}
 	}
-	return found
+	return lanes
+}
+
+// longerThan are those that have waited for a slot for longer.
+func (all stalls) longerThan(wait time.Duration) stalls {
+	return slices.DeleteFunc(slices.Clone(all), func(s stall) bool { return time.Since(s.ticket.since) <= wait })
 }
 
 // close lets nothing more start, and tells all that the worker drains.

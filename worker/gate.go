@@ -187,17 +187,6 @@ func (g *Gate) Urge(priority *int) {
 	g.giveOut()
 }
 
-// After finds the tickets that so many others go before.
-func (g *Gate) After(n int, tickets []*Ticket) []*Ticket {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last := g.waiting.nth(n)
-	if last == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(tickets), func(t *Ticket) bool { return t.place < 0 || inOrder(t, last) < 0 })
-}
-
 func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticket {
 	g.mu.Lock()
 	if arrives {

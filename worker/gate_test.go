@@ -304,24 +304,3 @@ func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	g.Forgo()
 	mustGrant(t, &r)
 }
-
-func TestTickets_NthGoesDownTheHeapAsFarAsItMust(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		g := NewGate(1)
-		g.Shut()
-		var all []*Ticket
-		for _, p := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 50).Draw(t, "priorities") {
-			all = append(all, g.Ask(1, Order{Run: p}, func(*Ticket) {}))
-		}
-		slices.SortFunc(all, inOrder)
-		n := rapid.IntRange(0, len(all)).Draw(t, "n")
-		var want *Ticket
-		if n < len(all) {
-			want = all[n]
-		}
-		if g.waiting.nth(n) != want {
-			t.Fatalf("not the one that %d go before", n)
-		}
-	})
-}

@@ -36,7 +36,7 @@ func TestWorker_SaysWhomItTookOverFrom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if polled, err := dead.Poll(t.Context(), queue.Want{Free: 2}); len(polled.Claims) != 2 || err != nil {
+		if polled, err := dead.Poll(t.Context(), queue.Want{Slots: 2, Free: 2}); len(polled.Claims) != 2 || err != nil {
 			t.Fatalf("claimed %d runs: %v", len(polled.Claims), err)
 		}
 		var said spoken

@@ -172,7 +172,7 @@ func (w *Worker) listen() {
 		if err != nil {
 			return // the session or the worker ends; looks and renewals find out everything by themselves
 		}
-		w.claimer.rows.Add(int64(heard.Rows))
+		w.claimer.ration.told.Add(int64(heard.Rows))
 		if heard.Lanes || heard.All {
 			w.claimer.told.send()
 		}

@@ -29,11 +29,12 @@ func newLookout() lookout {
 	return lookout{crowded: newSignal(), sweep: newSignal(), attend: newSignal()}
 }
 
-// peerSnapshot is the lanes that another worker may serve, those where one has room, and how many have.
-type peerSnapshot struct {
-	shared, open []int
-	rivals       int
-}
+// peerSnapshot is the lanes that another worker may serve, of runs that wait for slots here, and those of them where one has room.
+// Both are sorted.
+type peerSnapshot struct{ shared, open []int }
+
+// sharedLanesMax bounds the lanes that one look asks about.
+const sharedLanesMax = 100
 
 // lookAround looks each queue.LookInterval, or soon where runs wait for slots.
 func (w *Worker) lookAround() {
@@ -47,7 +48,8 @@ func (w *Worker) lookAround() {
 
 func (w *Worker) look() {
 	gate, asked := w.gate.Stats(), w.config.Boot()
-	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting})
+	_, stalled := w.fleet.look()
+	looked, err := w.session.Look(w.ctx, queue.Load{Busy: gate.Slots - gate.Free, Waiting: gate.Waiting, Lanes: stalled.lanes(sharedLanesMax)})
 	if w.ctx.Err() != nil {
 		return
 	}
@@ -57,7 +59,7 @@ func (w *Worker) look() {
 		return
 	}
 	w.compareClock(looked.Now, asked)
-	w.lookout.peers.Store(&peerSnapshot{looked.Shared, looked.Open, looked.Rivals})
+	w.lookout.peers.Store(&peerSnapshot{looked.Shared, looked.Open})
 	if looked.Due {
 		w.claimer.due.send()
 	}

@@ -1,15 +1,13 @@
 package worker_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
-	"github.com/oarlock-dev/oarlock/worker"
 )
 
 // A run that needs more slots than are free anywhere waits for them where it is.
@@ -52,49 +50,6 @@ func TestShare_SmallRunsPassAWideOne(t *testing.T) {
 	})
 }
 
-// asked counts the polls of a worker by what they asked for.
-type asked struct {
-	worker.Claimer
-	free, ahead atomic.Int32
-}
-
-func (a *asked) Poll(ctx context.Context, want queue.Want) (queue.Polled, error) {
-	if want.Free > 0 {
-		a.free.Add(1)
-	} else if want.Ahead > 0 {
-		a.ahead.Add(1)
-	}
-	return a.Claimer.Poll(ctx, want)
-}
-
-// While slots are never free at a poll, some polls claim all the same as if one were: from limits, and of what waits for a slot.
-func TestShare_ABacklogOfShortBodiesLeavesOthersTheirTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: a, run: 10ms}\n", 5000)
-		polls := &asked{}
-		b.start(t, "only", func(c *worker.Config) {
-			c.Boot, c.Slots, c.Executors["process"] = boot, 4, sleeper{}
-			register := c.Register
-			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
-				s, err := register(ctx, w)
-				polls.Claimer, s.Claimer = s.Claimer, polls
-				return s, err
-			}
-		})
-		time.Sleep(2 * time.Second)
-		polls.free.Store(0)
-		polls.ahead.Store(0)
-		time.Sleep(8 * time.Second)
-		if last, err := b.Get(t.Context(), ids[len(ids)-1]); err != nil || last.Over() {
-			t.Fatalf("there is no backlog: %v", err)
-		}
-		if free, ahead := polls.free.Load(), polls.ahead.Load(); ahead == 0 || free < ahead/4 {
-			t.Errorf("%d polls as for free slots beside %d ahead", free, ahead)
-		}
-	})
-}
-
 // However many runs came back and wait for a slot, the next one is heard that needs none.
 func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
 	t.Parallel()
@@ -107,6 +62,30 @@ func TestShare_WhatNeedsNoSlotIsHeardBesideManyThatWait(t *testing.T) {
 		_, running := b.held(t, ids, "b")
 		if r, err := b.Get(t.Context(), timer); err != nil || r.State != "succeeded" || running != 1 {
 			t.Errorf("a minute after its time it is %s beside %d that run, %v", r.State, running, err)
+		}
+	})
+}
+
+// A full worker decides what is asked of many runs, however many of these wait for a slot afterwards, and though it is alone.
+func TestShare_AFullWorkerDecidesAllApprovals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n  - {id: ask, action: approval}\n  - {id: b, run: 1h, depends: [ask]}\n", 100)
+		b.put(t, "name: long\nsteps:\n  - {id: a, run: 10h}\n")
+		b.join(t, "only", 1, boot)
+		pass(time.Minute)
+		b.enqueue(t, "long")
+		pass(time.Minute)
+		for _, id := range ids {
+			if _, err := b.Control(t.Context(), queue.Ask{Run: id, Verb: dagrun.VerbApprove, Step: "ask"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(3 * time.Second)
+		for _, id := range ids {
+			if tasks, err := b.Tasks(t.Context(), id); err != nil || tasks[0].State != "succeeded" {
+				t.Errorf("three seconds after it was approved, run %d has %+v, %v", id, tasks, err)
+			}
 		}
 	})
 }

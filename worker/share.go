@@ -16,13 +16,14 @@ import (
 
 const (
 	maxSlotWait        = 250 * time.Millisecond // that a run may wait for a slot here though another worker may have one
-	shareInterval      = 50 * time.Millisecond  // between looks whether runs wait longer than that
+	shareInterval      = 100 * time.Millisecond // between looks whether runs wait longer than that
 	sharedMax          = 1000                   // runs that a worker gives back at a time
-	soloClaimInterval  = time.Second            // after that, in which it claims for free slots alone
-	rousedMax          = 64                     // runs without a slot that a worker holds though it has none free: what brought them back is to be decided all the same
+	soloClaimInterval  = time.Second            // after a run went back for want of a slot, in which the worker claims for free slots alone
+	idleMax            = 64                     // runs without a slot that a worker holds though it has none free: what brought them back is to be decided all the same
+	idleFull           = idleMax / 2            // of these, so many that the worker gives them back though no other one serves their lanes
 	wideReturnInterval = 30 * time.Second       // for which a run that needs several slots stays here once it went back and was claimed again
-	shareParts         = 8                      // into which a worker divides its free slots at most where others have room as well
-	fastEnds           = 100                    // bodies that end within maxSlotWait where a worker polls for several runs at a time
+	endsInterval       = 100 * time.Millisecond // in which the bodies end for whose slots a worker claims ahead
+	fastEnds           = 40                     // bodies that end within endsInterval where a worker polls for several runs at a time
 )
 
 // errGivenBack ends a drive whose run went back to the queue.
@@ -40,69 +41,71 @@ func newSharer() sharer { return sharer{stuck: newSignal(), returned: map[queue.
 // slotSnapshot is what a worker goes by when it claims runs and gives some back.
 type slotSnapshot struct {
 	GateLook
-	ends int // bodies that ended within maxSlotWait
+	ends int // bodies that ended within endsInterval
 }
 
 func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.ends.count()} }
 
-// crowded reports whether more tasks wait than slots end soon.
-func (s *slotSnapshot) crowded() bool { return s.Waiting > s.ends }
-
-// want is what a poll claims, and the slots that are kept for that: else a task of a run that is held takes one meanwhile, and the
-// run that was claimed for it is given back. Where nothing else is to be had, it takes what came back by itself and may need no slot.
+// want is what a poll claims, and the free slots that are kept for that: else a task of a run that is held takes one meanwhile, and
+// the run that was claimed for it waits. Where no slot is free or about to be, it is what came back by itself and may need none.
 func (w *Worker) want() (queue.Want, *Keeping) {
 	slots := w.slots()
-	want := w.wants(&slots)
-	kept := w.gate.Keep(want.Free, maxSlotWait)
-	want.Free = kept.Slots
-	if want.Ahead > 0 && w.claimer.ahead >= queue.TurnEvery {
-		want.Free, want.Ahead = 1, 0 // slots end fast: one is free soon
+	want, ahead := w.wants(&slots)
+	free := min(want.Free, queue.MaxClaims)
+	if want.Above == nil {
+		free, ahead = w.claimer.ration.cut(free, ahead)
+	} else {
+		w.claimer.ration.isCut = false
 	}
-	if want.Free+want.Ahead == 0 && !w.stopping() && w.fitness.ok() {
+	kept := w.gate.Keep(free, maxSlotWait)
+	want.Free -= free - kept.Slots // tasks took them
+	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
+	if want.Slots == 0 && !w.stopping() && w.fitness.ok() {
 		_, idle := w.fleet.look()
-		want.Roused = max(0, rousedMax-idle.roused())
+		want.Idle = max(0, idleMax-idle.roused())
 	}
 	return want, kept
 }
 
-// fairShare is how many runs to claim at a time where others have room as well, so that a burst spreads over all of them: what is left to
-// this worker of what they were told of; else an even part of its free slots, an eighth of them at least.
-func (w *Worker) fairShare(room int) int {
-	left := int(w.claimer.rows.Load())
-	peers := w.lookout.peers.Load()
-	switch {
-	case peers == nil || peers.rivals == 0:
-		return room
-	case left > 0:
-		return min(left, room)
+// ration has a worker that was told of new runs claim no more than it was told of: other workers were told of the rest. The poll after
+// that claims for all slots. A backlog that nobody was told of would wait otherwise for as long as single runs are enqueued.
+type ration struct {
+	told  atomic.Int64 // runs that notifications left to this worker since the last poll
+	isCut bool         // the last poll claims less for that; the poll loop's alone
+}
+
+// cut returns for how many free slots to claim, and how many runs ahead.
+func (r *ration) cut(free, ahead int) (int, int) {
+	told := int(r.told.Swap(0))
+	r.isCut = !r.isCut && free > 0 && told > 0 && told < free+ahead
+	if r.isCut {
+		return min(free, told), 0
 	}
-	parts := min(peers.rivals+1, shareParts)
-	return (room + parts - 1) / parts
+	return free, ahead
 }
 
 // hungers reports whether a poll is due because it would claim something. What is claimed ahead is filled up once half of it is gone.
 func (w *Worker) hungers() bool {
 	slots := w.slots()
-	want := w.wants(&slots)
-	return want.Free > 0 || want.Ahead > 0 && slots.Waiting < slots.ends/2
+	want, ahead := w.wants(&slots)
+	return want.Free > 0 || ahead > 0 && slots.Waiting < slots.ends/2
 }
 
-// wants is what can start now, and ahead of that what the slots get to soon, by the rate at which bodies ended lately.
-func (w *Worker) wants(slots *slotSnapshot) queue.Want {
-	want := queue.Want{Least: slots.Next}
+// wants is how many slots are free, and how many more are soon, by the rate at which bodies ended lately.
+func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
+	want.Least = slots.Next
 	if w.stopping() || !w.fitness.ok() {
-		return want
+		return want, 0
 	}
 	if slots.Urgent > 0 && want.Least != nil {
 		want.Free, want.Above = slots.Urgent, want.Least
-		return want
+		return want, 0
 	}
-	want.Free = min(w.fairShare(slots.Room), queue.MaxClaims)
-	want.Spare = slots.Room - want.Free
-	if back := w.sharer.gaveBack.Load(); want.Free == 0 && (back == 0 || w.config.Boot()-time.Duration(back) > soloClaimInterval) {
-		want.Ahead = min(max(0, slots.ends-slots.Waiting), queue.MaxClaims)
+	want.Free = slots.Room
+	if back := w.sharer.gaveBack.Load(); back == 0 || w.config.Boot()-time.Duration(back) > soloClaimInterval {
+		ahead = max(0, slots.ends-slots.Waiting)
 	}
-	return want
+	return want, ahead
 }
 
 // share gives runs back that wait for a slot while another worker may have one.
@@ -127,58 +130,52 @@ func (w *Worker) share() {
 	}
 }
 
-// giveBack asks drivers to give back runs that have nothing under way and that more tasks go before than have ended within
-// maxSlotWait.
+// giveBack asks drivers to give back runs that have waited for a slot for longer than maxSlotWait, with nothing under way. Those that
+// are served last here go first.
 func (w *Worker) giveBack() {
-	slots := w.slots()
-	if !slots.crowded() || w.stopping() {
+	_, idle := w.fleet.look()
+	if w.stopping() {
 		return
 	}
-	_, idle := w.fleet.look()
-	if len(idle) > 0 {
+	if len(idle.longerThan(shareInterval)) > 0 {
 		w.lookout.crowded.send()
 	}
-	stalled := idle.byTicket()
-	late := w.gate.After(slots.ends, w.returnable(idle))
+	late := w.returnable(idle)
 	if len(late) == 0 {
 		return
 	}
-	slices.SortFunc(late, func(a, b *Ticket) int { return inOrder(b, a) })
+	slices.SortFunc(late, func(a, b stall) int { return inOrder(b.ticket, a.ticket) })
 	w.sharer.gaveBack.Store(int64(w.config.Boot()))
-	for _, t := range late[:min(len(late), sharedMax)] {
-		if t.slots > 1 {
-			w.sharer.returned[stalled[t].driver.claim.Run] = w.config.Boot()
+	for _, s := range late[:min(len(late), sharedMax)] {
+		if s.ticket.slots > 1 {
+			w.sharer.returned[s.driver.claim.Run] = w.config.Boot()
 			w.claimer.sated.Store(false) // what fits no better here is not looked for at once: another worker may have more room
 		}
-		stalled[t].driver.post.put(happening{yield: true})
+		s.driver.post.put(happening{yield: true})
 	}
 }
 
-// returnable are the tickets whose runs may go back. Only where another worker may serve the lane: else they are as well here.
-// Nobody looks at the time of a run that waits in the database for a slot, so one whose time comes goes where there is room alone.
-// A worker that is full of runs that came back by themselves keeps none, so that it hears what is asked of the next one.
-// What needs several slots went where one is free, and would come and go for ever.
-func (w *Worker) returnable(idle stalls) []*Ticket {
+// returnable are the stalled runs that are to go back: those whose lane another worker may serve, and where the worker is half full of
+// runs that came back by themselves these, so that it hears what is asked of the next one. Nobody looks at the time of a run that waits
+// in the database for a slot, so one whose time comes goes where there is room alone. What needs several slots went where one is free,
+// and would come and go for ever.
+func (w *Worker) returnable(idle stalls) stalls {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
 	var peers peerSnapshot
 	if seen := w.lookout.peers.Load(); seen != nil {
 		peers = *seen
 	}
-	full := idle.roused() >= rousedMax
-	tickets := make([]*Ticket, 0, len(idle))
-	for _, s := range idle {
+	full := idle.roused() >= idleFull
+	return slices.DeleteFunc(idle.longerThan(maxSlotWait), func(s stall) bool {
 		lanes := peers.shared
 		if s.timed {
 			lanes = peers.open
 		}
 		_, may := slices.BinarySearch(lanes, s.driver.claim.Lane)
 		_, again := w.sharer.returned[s.driver.claim.Run]
-		if (may || full && s.driver.roused && !s.timed) && !again {
-			tickets = append(tickets, s.ticket)
-		}
-	}
-	return tickets
+		return again || !may && !(full && s.driver.roused && !s.timed)
+	})
 }
 
 // forgo lets the slot go that was kept for the run.
@@ -221,7 +218,7 @@ func (d *driver) yield(ctx context.Context) error {
 	return fmt.Errorf("run %d: %w", d.claim.Run, errGivenBack)
 }
 
-// rate counts what happened within maxSlotWait.
+// rate counts what happened within endsInterval.
 type rate struct {
 	mu    sync.Mutex
 	since time.Time
@@ -231,7 +228,7 @@ type rate struct {
 
 const (
 	rateParts = 10
-	ratePart  = maxSlotWait / rateParts
+	ratePart  = endsInterval / rateParts
 )
 
 func (r *rate) add() {
@@ -254,7 +251,7 @@ func (r *rate) count() (n int) {
 // roll begins new parts for the time that went by.
 func (r *rate) roll() {
 	now := time.Now()
-	if now.Sub(r.since) >= maxSlotWait {
+	if now.Sub(r.since) >= endsInterval {
 		r.parts, r.since = [rateParts]int{}, now
 		return
 	}

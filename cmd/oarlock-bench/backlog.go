@@ -91,7 +91,7 @@ func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error)
 		return Sample{}, err
 	}
 	defer func() { err = errors.Join(err, session.Close(context.WithoutCancel(ctx))) }()
-	if _, err := session.Poll(ctx, queue.Want{Free: 0}); err != nil { // reads the lanes
+	if _, err := session.Poll(ctx, queue.Want{}); err != nil { // reads the lanes
 		return Sample{}, err
 	}
 	calls, buffers, err := d.polled(ctx)
@@ -101,7 +101,7 @@ func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error)
 	var took []time.Duration
 	for range claimPolls {
 		begun := time.Now()
-		polled, err := session.Poll(ctx, queue.Want{Free: claimBatch})
+		polled, err := session.Poll(ctx, queue.Want{Slots: claimBatch, Free: claimBatch})
 		if err != nil {
 			return Sample{}, err
 		}

@@ -22,22 +22,21 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 	if err := s.usable(); err != nil {
 		return queue.Polled{}, err
 	}
-	for _, n := range []*int{&want.Free, &want.Spare, &want.Ahead, &want.Roused} {
-		*n = min(*n, queue.MaxClaims)
-	}
+	want.Slots, want.Idle = min(want.Slots, queue.MaxClaims), min(want.Idle, queue.MaxClaims)
+	free := min(want.Slots, want.Free)
 	p := queue.Polled{Now: stamp(m.now()), Sweep: len(s.silent) > 0}
 	w := s.worker
 	told := w.told
 	w.told = nil
 	if w.State != queue.WorkerLive {
-		w.hungry, w.least, p.Hungry = 0, nil, want.Free > 0
+		w.hungry, w.least, p.Hungry = 0, nil, free > 0
 		return p, nil
 	}
 	s.claimAll(want, &p)
-	p.Hungry = len(p.Claims) < want.Free
+	p.Hungry = len(p.Claims) < free
 	if w.Only == 0 {
-		w.hungry, w.least = max(0, want.Free+want.Spare-len(p.Claims)), want.Least
-		s.passOn(told, want.Free+want.Spare, p.Claims)
+		w.hungry, w.least = max(0, want.Free-len(p.Claims)), want.Least
+		s.passOn(told, want.Free, p.Claims)
 		if !p.Hungry {
 			p.Top = m.top(w, want.Least)
 		}
@@ -45,7 +44,7 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 	return p, nil
 }
 
-// claimAll claims for free slots, then ahead of them; where nothing is free, what may need no slot.
+// claimAll claims for slots; where there are none, what may need no slot.
 func (s *MemorySession) claimAll(want queue.Want, p *queue.Polled) {
 	m := s.store
 	take := func(n int, may func(*run) bool) {
@@ -58,17 +57,12 @@ func (s *MemorySession) claimAll(want queue.Want, p *queue.Polled) {
 		}
 	}
 	above := func(r *run) bool { return want.Above == nil || r.lane.priority > *want.Above }
-	if want.Free+want.Ahead == 0 {
-		take(want.Roused, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
+	if want.Slots == 0 {
+		take(want.Idle, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
 		return
 	}
-	if take(want.Free, above); want.Free == 0 {
-		take(want.Ahead, func(r *run) bool { return above(r) && !r.slotWanted && !r.limited() && !m.roomElsewhere(s, r.lane) })
-	}
+	take(want.Slots, above)
 }
-
-// limited says whether a run is behind a limit: then it is claimed only to be started.
-func (r *run) limited() bool { return r.lane.queue.maxRunning > 0 || r.version.dag.limit > 0 }
 
 // top is the highest priority of a run that a worker may claim and that ranks above all its tasks that wait.
 func (m *Memory) top(w *worker, least *int) *int {

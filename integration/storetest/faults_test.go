@@ -52,7 +52,7 @@ func (s *scene) enqueue() queue.RunID {
 
 func (s *scene) claim(w storetest.Session) *queue.Claim {
 	s.Helper()
-	polled, err := w.Poll(s.Context(), queue.Want{Free: 1})
+	polled, err := w.Poll(s.Context(), queue.Want{Slots: 1, Free: 1})
 	if err != nil || len(polled.Claims) != 1 {
 		s.Fatalf("polled %+v, %v", polled, err)
 	}
@@ -134,7 +134,7 @@ func TestFaults_ALostPollGoesBackWithASweep(t *testing.T) {
 	for _, fault := range []storetest.Fault{storetest.FailAfter, storetest.UnknownAfter, storetest.Twice} {
 		s := newScene(t, storetest.Script(map[storetest.Call]storetest.Fault{{Op: storetest.OpPoll, N: 1}: fault}))
 		id := s.enqueue()
-		polled, err := s.faulty.Poll(t.Context(), queue.Want{Free: 1})
+		polled, err := s.faulty.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		if len(polled.Claims) > 0 || (err == nil) != (fault == storetest.Twice) {
 			t.Fatalf("%s: polled %+v, %v", fault, polled, err)
 		}
@@ -221,7 +221,7 @@ func TestDrive_EndsRightThroughFaults(t *testing.T) {
 			return dagrun.Result{}
 		}
 		for range 200 {
-			polled, err := s.faulty.Poll(t.Context(), queue.Want{Free: 1})
+			polled, err := s.faulty.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 			if err == nil && len(polled.Claims) == 1 {
 				_, err = storetest.Drive(t.Context(), s.faulty, polled.Claims[0], storetest.Behaviour{Body: body})
 			}

@@ -111,7 +111,7 @@ func (o *office) drive() {
 	o.Helper()
 	roles := storetest.Session{Claimer: o.session, Reader: o.session, Journal: o.session, Lease: o.session, LogSink: o.session}
 	for deadline := time.Now().Add(time.Minute); o.queued() > 0; {
-		polled, err := o.session.Poll(o.Context(), queue.Want{Free: 50})
+		polled, err := o.session.Poll(o.Context(), queue.Want{Slots: 50, Free: 50})
 		if err != nil || time.Now().After(deadline) {
 			o.Fatalf("%d runs are queued, %v", o.queued(), err)
 		}

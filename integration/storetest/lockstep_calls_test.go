@@ -225,10 +225,10 @@ func (s *side) poll(c call) any {
 	if c.C == pollAll {
 		want = 50
 	}
-	wanted := queue.Want{Free: want}
+	wanted := queue.Want{Slots: want, Free: want}
 	switch above := 5; c.Luck % 8 { // what it would start, or what may need no slot
 	case 0:
-		wanted = queue.Want{Roused: 50}
+		wanted = queue.Want{Idle: 50}
 	case 1:
 		wanted.Above = &above
 	}
@@ -237,7 +237,7 @@ func (s *side) poll(c call) any {
 		return err
 	}
 	shown := []any{polled.Hungry}
-	if c.C == pollAll || wanted.Roused > 0 { // of several lanes each store may take another first
+	if c.C == pollAll || wanted.Idle > 0 { // of several lanes each store may take another first
 		slices.SortFunc(polled.Claims, func(a, b *queue.Claim) int { return int(a.Run - b.Run) })
 	}
 	for _, claim := range polled.Claims {
@@ -473,7 +473,8 @@ func (s *side) log(c call) any {
 	return []any{err, stored, readErr}
 }
 
-// look has a worker look, by the lanes that a poll knows. Which of these others may serve, each store says by ids of its own.
+// look has a worker look, by the lanes that a poll knows, as if all its runs waited for slots. Which of their lanes others may serve,
+// each store says by ids of its own.
 func (s *side) look(c call) any {
 	w := s.workers[c.B]
 	if w == nil {
@@ -482,11 +483,15 @@ func (s *side) look(c call) any {
 	if _, err := w.session.Poll(s.ctx, queue.Want{}); err != nil {
 		return err
 	}
-	looked, err := w.session.Look(s.ctx, queue.Load{Busy: 1})
+	load := queue.Load{Busy: 1}
+	for _, claim := range w.claims {
+		load.Lanes = append(load.Lanes, claim.Lane)
+	}
+	looked, err := w.session.Look(s.ctx, load)
 	if err != nil {
 		return err
 	}
-	return []any{looked.Queued, looked.Rivals, len(looked.Shared) > 0, len(looked.Open) > 0}
+	return []any{looked.Queued, len(looked.Shared) > 0, len(looked.Open) > 0}
 }
 
 func (s *side) sweep(c call) any {

@@ -31,9 +31,8 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	looked.Queued = m.wake()
 	m.expire()
 	if w.Only == 0 {
-		looked.Shared = m.shared(s, func(*worker) bool { return true })
-		looked.Open = m.shared(s, func(w *worker) bool { return w.hungry > 0 })
-		looked.Rivals = m.rivals(s)
+		looked.Shared = m.shared(s, load.Lanes, func(*worker) bool { return true })
+		looked.Open = m.shared(s, load.Lanes, func(w *worker) bool { return w.hungry > 0 })
 	}
 	return looked, nil
 }
@@ -109,29 +108,15 @@ func (s *MemorySession) countsOn(w *worker) bool {
 	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.LookInterval
 }
 
-func (m *Memory) roomElsewhere(s *MemorySession, l *lane) bool {
-	return m.others(s, l, func(w *worker) bool { return w.hungry > 0 })
-}
-
-// shared are the lanes of a worker that another one may serve that counts.
-func (m *Memory) shared(s *MemorySession, counts func(*worker) bool) (lanes []int) {
+// shared are the lanes, of these, that another worker may serve that counts.
+func (m *Memory) shared(s *MemorySession, of []int, counts func(*worker) bool) (lanes []int) {
 	for _, l := range m.lanes {
-		if s.worker.serves(l) && m.others(s, l, counts) {
+		if slices.Contains(of, l.id) && m.others(s, l, counts) {
 			lanes = append(lanes, l.id)
 		}
 	}
 	slices.Sort(lanes)
 	return lanes
-}
-
-// rivals counts the workers that have room and may serve a lane of this one's.
-func (m *Memory) rivals(s *MemorySession) (n int) {
-	for _, w := range m.workers {
-		if s.countsOn(w) && w.hungry > 0 && slices.ContainsFunc(m.lanes, func(l *lane) bool { return s.worker.serves(l) && w.serves(l) }) {
-			n++
-		}
-	}
-	return n
 }
 
 // anyDue says whether a run is due in a lane of a worker's, and no pause holds it.

@@ -67,7 +67,7 @@ func TestMemory_DrivesADiamond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polled, err := s.Poll(t.Context(), queue.Want{Free: 4})
+	polled, err := s.Poll(t.Context(), queue.Want{Slots: 4, Free: 4})
 	if err != nil || len(polled.Claims) != 1 {
 		t.Fatalf("polled %+v, %v", polled, err)
 	}
@@ -93,7 +93,7 @@ func BenchmarkMemory_Commit(b *testing.B) {
 	if _, err := m.Enqueue(ctx, queue.Request{DAG: "diamond"}); err != nil {
 		b.Fatal(err)
 	}
-	polled, err := s.Poll(ctx, queue.Want{Free: 1})
+	polled, err := s.Poll(ctx, queue.Want{Slots: 1, Free: 1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -160,10 +160,10 @@ func (s *setup) poll(w Session, want queue.Want) queue.Polled {
 	return polled
 }
 
-// look is one look.
-func (s *setup) look(w Session) queue.Looked {
+// look is one look, of a worker whose runs in these lanes wait for slots.
+func (s *setup) look(w Session, lanes ...int) queue.Looked {
 	s.Helper()
-	looked, err := w.Look(s.Context(), queue.Load{})
+	looked, err := w.Look(s.Context(), queue.Load{Lanes: lanes})
 	s.must(err)
 	return looked
 }
@@ -191,7 +191,7 @@ func (s *setup) claim(w Session, n int) []*queue.Claim {
 	s.Helper()
 	var claims []*queue.Claim
 	s.until(fmt.Sprintf("%d claims", n), func() bool {
-		claims = append(claims, s.poll(w, queue.Want{Free: n - len(claims)}).Claims...)
+		claims = append(claims, s.poll(w, queue.Want{Slots: n - len(claims), Free: n - len(claims)}).Claims...)
 		return len(claims) >= n
 	})
 	return claims
@@ -206,7 +206,7 @@ func (s *setup) claimOne(w Session) *queue.Claim {
 func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 	s.Helper()
 	s.until("a claim", func() bool {
-		_, polled := s.turn(w, queue.Want{Free: 1})
+		_, polled := s.turn(w, queue.Want{Slots: 1, Free: 1})
 		for _, c = range polled.Claims {
 			return true
 		}
@@ -219,7 +219,7 @@ func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 func (s *setup) idle(w Session, why string) {
 	s.Helper()
 	for range 5 {
-		polled := s.poll(w, queue.Want{Free: 1})
+		polled := s.poll(w, queue.Want{Slots: 1, Free: 1})
 		if len(polled.Claims) > 0 {
 			s.Fatalf("%s, but run %d was claimed", why, polled.Claims[0].Run)
 		}

@@ -51,7 +51,7 @@ func dueAfterTheClock(s *setup) {
 func callsTellTime(s *setup) {
 	w := s.worker()
 	before := s.now(w)
-	polled, looked := s.poll(w, queue.Want{Free: 1}), s.look(w)
+	polled, looked := s.poll(w, queue.Want{Slots: 1, Free: 1}), s.look(w)
 	after := s.now(w)
 	if polled.Now < before || looked.Now < polled.Now || after < looked.Now {
 		s.Errorf("a poll says %d and a look %d, between %d and %d", polled.Now, looked.Now, before, after)
@@ -63,7 +63,7 @@ func lookTellsDue(s *setup) {
 	w := s.worker()
 	none := func(why string) {
 		s.until("a look says that nothing is due: "+why, func() bool {
-			s.wantClaims(why, s.poll(w, queue.Want{Free: 1}).Claims)
+			s.wantClaims(why, s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims)
 			return !s.look(w).Due
 		})
 	}
@@ -105,7 +105,7 @@ func claimedOnce(s *setup) {
 		w := s.worker()
 		wg.Go(func() {
 			for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-				polled, err := w.Poll(s.Context(), queue.Want{Free: 3})
+				polled, err := w.Poll(s.Context(), queue.Want{Slots: 3, Free: 3})
 				mu.Lock()
 				claims = append(claims, polled.Claims...)
 				done := len(claims) >= runs

@@ -33,7 +33,7 @@ func silentIsLost(s *setup) {
 	var lost []queue.LostWorker
 	var again *queue.Claim
 	s.until("it is claimed again", func() bool {
-		swept, polled := s.turn(b, queue.Want{Free: 1})
+		swept, polled := s.turn(b, queue.Want{Slots: 1, Free: 1})
 		lost = append(lost, swept.Lost...)
 		if len(polled.Claims) > 0 {
 			again = polled.Claims[0]
@@ -45,7 +45,7 @@ func silentIsLost(s *setup) {
 		s.Errorf("claimed again: %+v", again)
 	}
 	s.enqueue(queue.Request{DAG: "chain"})
-	if polled, err := a.Poll(s.Context(), queue.Want{Free: 1}); len(polled.Claims) > 0 {
+	if polled, err := a.Poll(s.Context(), queue.Want{Slots: 1, Free: 1}); len(polled.Claims) > 0 {
 		s.Error("a lost worker claimed a run")
 	} else {
 		s.wantError(err, queue.ErrLeaseLost)
@@ -65,7 +65,7 @@ func renewedIsKept(s *setup) {
 	end := moment(s.now(a)).Add(2 * ttl)
 	s.until("two TTLs are over", func() bool {
 		now := s.now(a)
-		if swept, polled := s.turn(b, queue.Want{Free: 1}); len(swept.Lost)+len(polled.Claims) > 0 {
+		if swept, polled := s.turn(b, queue.Want{Slots: 1, Free: 1}); len(swept.Lost)+len(polled.Claims) > 0 {
 			s.Fatalf("swept %+v, polled %+v", swept, polled)
 		}
 		return moment(now).After(end)
@@ -80,7 +80,7 @@ func sweepTakesOver(s *setup) {
 	asks := func() {
 		s.until("a look asks for a sweep", func() bool { return s.look(b).Sweep })
 		s.wantState(id, "running")
-		s.wantClaims("before the sweep", s.poll(b, queue.Want{Free: 1}).Claims)
+		s.wantClaims("before the sweep", s.poll(b, queue.Want{Slots: 1, Free: 1}).Claims)
 	}
 	asks()
 	s.now(a) // a sign of life after the look
@@ -110,7 +110,7 @@ func pollClaimsAlone(s *setup) {
 	end := at + dagrun.Time(s.TTL.Milliseconds())
 	s.must(b.Commit(s.Context(), park(c, c.Inbox, end, row(0, 1, dagrun.TaskWaiting, at))))
 	s.until("two TTLs are over", func() bool {
-		s.wantClaims("a poll alone", s.poll(b, queue.Want{Free: 2}).Claims)
+		s.wantClaims("a poll alone", s.poll(b, queue.Want{Slots: 2, Free: 2}).Claims)
 		return s.now(b) > at+dagrun.Time(2*s.TTL.Milliseconds())
 	})
 	s.wantState(held, "running")
@@ -205,7 +205,7 @@ func closeGivesBack(s *setup) {
 	s.claim(a, 2)
 	s.must(a.Close(s.Context()))
 	s.must(a.Close(s.Context()))
-	_, err := a.Poll(s.Context(), queue.Want{Free: 1})
+	_, err := a.Poll(s.Context(), queue.Want{Slots: 1, Free: 1})
 	if err == nil {
 		s.Error("a closed session polls")
 	}

@@ -35,7 +35,7 @@ func (s *setup) fired(w Session) (c *queue.Claim, decided []queue.Decision) {
 	s.Helper()
 	s.until("a schedule fires", func() bool {
 		decided = append(decided, s.attend(w)...)
-		for _, c = range s.poll(w, queue.Want{Free: 1}).Claims {
+		for _, c = range s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims {
 			return true
 		}
 		return false

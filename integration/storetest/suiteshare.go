@@ -30,12 +30,12 @@ var sharePromises = []promise{
 	{"what a full worker claims behind a limit leaves the rest to others", rousedBehindLimit},
 	{"a word of runs is passed on by who has no room", passesOn},
 	{"a full worker is told of a run that ranks above what waits there", toldOfRank},
-	{"nothing is claimed ahead where another worker has room", aheadAlone},
-	{"nothing is claimed ahead behind a limit", aheadBehindLimit},
+	{"a look says which lanes of runs that wait for slots another worker may serve", sharedLanes},
+	{"what is claimed for slots that end soon is claimed as for free ones", claimsAhead},
 	{"a worker sees what ranks above its tasks, and claims that alone", topAndAbove},
 	{"hunger is for free slots", hungryForFree},
 	{"nobody counts on a worker that says why it claims nothing, and what waits for it alone says so", unfitAlone},
-	{"a worker that leaves slots for its next poll is still hungry, and the others know how many are", rivals},
+	{"a worker that leaves slots for its next poll still has room", roomLeft},
 }
 
 // giveBack claims the next run, and gives it back before anything of it was committed.
@@ -134,7 +134,7 @@ func releasedAgain(s *setup) {
 	if r := s.get(id); r.State != "queued" || r.Generation != 2 || !r.StartedAt.IsZero() {
 		s.Errorf("run %+v", r)
 	}
-	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
 	if answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {
 		s.Errorf("answer %+v", answer)
 	}
@@ -183,7 +183,7 @@ func (s *setup) rouses(id queue.RunID) {
 	s.Helper()
 	w := s.worker()
 	s.until("a full worker takes it", func() bool {
-		claims := s.poll(w, queue.Want{Roused: 64}).Claims
+		claims := s.poll(w, queue.Want{Idle: 64}).Claims
 		for _, c := range claims {
 			if c.Run != id || !c.Begun {
 				s.Fatalf("claimed %+v", c)
@@ -237,7 +237,7 @@ func slotWanted(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, true))
 	for range 3 {
-		s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
+		s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
 	s.rouses(id)
@@ -250,7 +250,7 @@ func slotWantedStill(s *setup) {
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
 	s.must(w.Release(s.Context(), c, true))
 	s.giveBack(w, id, false)
-	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
 	s.claimOne(w)
 	s.worker(replacing(w))
 	s.rouses(id)
@@ -275,8 +275,8 @@ func rousedBehindLimit(s *setup) {
 	s.drive(w, s.claimOne(w), Behaviour{})
 	fresh := s.enqueue(queue.Request{DAG: "gate", Priority: new(5)})
 	s.ask(approve(roused, "a"))
-	s.wantClaims("a full worker", s.poll(w, queue.Want{Roused: 64}).Claims, roused)
-	s.wantClaims("with a free slot", s.poll(w, queue.Want{Free: 1}).Claims, fresh)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims, roused)
+	s.wantClaims("with a free slot", s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims, fresh)
 }
 
 // hears waits for the word that there are runs.
@@ -330,46 +330,69 @@ func passesOn(s *setup) {
 	s.idle(told, "nothing is queued")
 	s.enqueue(queue.Request{DAG: "single"})
 	s.hears(told)
-	s.wantClaims("above all", s.poll(next, queue.Want{Free: 1, Above: new(1000)}).Claims)
+	s.wantClaims("above all", s.poll(next, queue.Want{Slots: 1, Free: 1, Above: new(1000)}).Claims)
 	s.poll(told, queue.Want{})
 	s.hears(next)
 }
 
-func aheadAlone(s *setup) {
+func sharedLanes(s *setup) {
 	s.put(single)
-	var ids []queue.RunID
-	for range 4 {
-		ids = append(ids, s.enqueue(queue.Request{DAG: "single"}))
+	s.put("name: wide\nsteps: [{id: a, run: \"true\", slots: 3}]\n")
+	w, other := s.worker(), s.worker(func(w *queue.Worker) { w.Slots = 2 })
+	s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
+	narrow, wide := s.laneOf(w, "single"), s.laneOf(w, "wide")
+	for _, test := range []struct {
+		what         string
+		looked       queue.Looked
+		shared, open bool
+	}{
+		{"where nothing is asked", s.seesOthers(w), false, false},
+		{"a lane that another worker serves", s.seesOthers(w, narrow), true, false},
+		{"a lane that needs more slots than the other worker has", s.seesOthers(w, wide), false, false},
+	} {
+		s.wantShared(test.what, test.looked, narrow, test.shared, test.open)
 	}
-	w, other := s.worker(), s.worker()
-	stranger := s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
-	for _, idle := range []Session{other, stranger} {
-		s.poll(idle, queue.Want{Free: 1, Above: new(1000)}) // and is hungry
+	s.poll(other, queue.Want{Slots: 1, Free: 1})
+	s.wantShared("where the other worker has room", s.seesOthers(w, wide, narrow), narrow, true, true)
+	s.must(other.Drain(s.Context()))
+	s.wantShared("where the other worker drains", s.seesOthers(w, narrow), narrow, false, false)
+}
+
+// laneOf has a run of the DAG be over, and returns its lane.
+func (s *setup) laneOf(w Session, dag string) int {
+	s.Helper()
+	s.enqueue(queue.Request{DAG: dag})
+	c := s.claimOne(w)
+	s.drive(w, c, Behaviour{})
+	return c.Lane
+}
+
+func (s *setup) wantShared(what string, looked queue.Looked, lane int, shared, open bool) {
+	s.Helper()
+	var want, wantOpen []int
+	if shared {
+		want = []int{lane}
 	}
-	s.seesOthers(w)
-	s.wantClaims("beside a hungry worker", s.poll(w, queue.Want{Ahead: 1}).Claims)
-	s.wantClaims("where something is free", s.poll(w, queue.Want{Free: 1, Ahead: 1}).Claims, ids[0])
-	s.poll(other, queue.Want{})
-	looked := s.seesOthers(w)
-	p := s.poll(w, queue.Want{Ahead: 3})
-	s.wantClaims("beside a full worker, and a hungry one of other queues", p.Claims, ids[1:]...)
-	if p.Hungry || len(looked.Shared) == 0 {
-		s.Errorf("looked %+v, polled %+v", looked, p)
+	if open {
+		wantOpen = []int{lane}
 	}
-	s.must(other.Close(s.Context()))
-	if looked := s.seesOthers(w); len(looked.Shared) > 0 {
-		s.Errorf("it shares %v with nobody", looked.Shared)
+	if !slices.Equal(looked.Shared, want) || !slices.Equal(looked.Open, wantOpen) {
+		s.Errorf("%s: shared %v, open %v, want %v, %v", what, looked.Shared, looked.Open, want, wantOpen)
 	}
 }
 
-func aheadBehindLimit(s *setup) {
+func claimsAhead(s *setup) {
 	s.put(single)
-	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(5)}))
-	first := s.enqueue(queue.Request{DAG: "single"})
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(2)}))
+	first, second := s.enqueue(queue.Request{DAG: "single"}), s.enqueue(queue.Request{DAG: "single"})
 	s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	s.wantClaims("one is to start", s.poll(w, queue.Want{Free: 1, Ahead: 4}).Claims, first)
-	s.wantClaims("none is", s.poll(w, queue.Want{Ahead: 4}).Claims)
+	s.giveBack(w, first, true)
+	p := s.poll(w, queue.Want{Slots: 4})
+	s.wantClaims("behind a limit of two", p.Claims, first, second)
+	if p.Hungry {
+		s.Error("it has no free slot, and is hungry")
+	}
 }
 
 func topAndAbove(s *setup) {
@@ -384,7 +407,7 @@ func topAndAbove(s *setup) {
 	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
 		s.Errorf("polled %+v", p)
 	}
-	s.wantClaims("above 3", s.poll(w, queue.Want{Free: 5, Above: new(3)}).Claims, high)
+	s.wantClaims("above 3", s.poll(w, queue.Want{Slots: 5, Free: 5, Above: new(3)}).Claims, high)
 	if p := s.poll(w, queue.Want{Least: new(3)}); p.Top != nil {
 		s.Errorf("%d ranks above 3", *p.Top)
 	}
@@ -401,42 +424,40 @@ func topAndAbove(s *setup) {
 func hungryForFree(s *setup) {
 	s.start(single)
 	w := s.worker()
-	if p := s.poll(w, queue.Want{Free: 1, Ahead: 5}); len(p.Claims) != 1 || p.Hungry {
+	if p := s.poll(w, queue.Want{Slots: 6, Free: 1}); len(p.Claims) != 1 || p.Hungry {
 		s.Errorf("polled %+v", p)
 	}
-	if p := s.poll(w, queue.Want{Ahead: 5, Roused: 5}); p.Hungry {
+	if p := s.poll(w, queue.Want{Slots: 5}); p.Hungry {
 		s.Error("it has no free slot, and is hungry")
 	}
-	if p := s.poll(w, queue.Want{Free: 1}); !p.Hungry {
+	if p := s.poll(w, queue.Want{Slots: 1, Free: 1}); !p.Hungry {
 		s.Error("it has a free slot, and is not hungry")
 	}
 }
 
-func rivals(s *setup) {
+func roomLeft(s *setup) {
 	s.put(single)
-	one, other, elsewhere := s.worker(), s.worker(), s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
-	for range 3 {
+	one, other := s.worker(), s.worker()
+	lane := s.laneOf(one, "single")
+	for range 2 {
 		s.enqueue(queue.Request{DAG: "single"})
 	}
-	s.poll(elsewhere, queue.Want{Free: 4})
-	s.wantRivals(one, 0)
-	if p := s.poll(other, queue.Want{Free: 1, Spare: 3}); len(p.Claims) != 1 || p.Hungry {
+	if p := s.poll(other, queue.Want{Slots: 1, Free: 4}); len(p.Claims) != 1 || p.Hungry {
 		s.Errorf("claimed %d, hungry %v: want one, and more to be there", len(p.Claims), p.Hungry)
 	}
-	s.wantRivals(one, 1)
-	s.poll(other, queue.Want{Free: 1})
-	s.wantRivals(one, 0)
+	s.wantShared("three slots are left", s.seesOthers(one, lane), lane, true, true)
+	s.poll(other, queue.Want{Slots: 1, Free: 1})
+	s.wantShared("none is", s.seesOthers(one, lane), lane, true, false)
 }
 
 func unfitAlone(s *setup) {
 	s.put(single)
 	w, other := s.worker(), s.worker()
-	s.poll(other, queue.Want{Free: 1})
-	s.wantRivals(w, 1)
+	lane := s.laneOf(w, "single")
+	s.poll(other, queue.Want{Slots: 1, Free: 1})
+	s.wantShared("beside a worker with room", s.seesOthers(w, lane), lane, true, true)
 	s.tells(other, "no space left")
-	if looked := s.seesOthers(w); looked.Rivals != 0 || len(looked.Shared) > 0 || len(looked.Open) > 0 {
-		s.Errorf("beside a worker that claims nothing: looked %+v", looked)
-	}
+	s.wantShared("beside a worker that claims nothing", s.seesOthers(w, lane), lane, false, false)
 	s.must(w.Drain(s.Context()))
 	id := s.enqueue(queue.Request{DAG: "single"})
 	waits := func() string {
@@ -460,16 +481,9 @@ func (s *setup) tells(w Session, unfit string) {
 	s.must(err)
 }
 
-func (s *setup) wantRivals(w Session, want int) {
-	s.Helper()
-	if looked := s.seesOthers(w); looked.Rivals != want {
-		s.Errorf("%d rivals, want %d", looked.Rivals, want)
-	}
-}
-
-// seesOthers has a worker without a free slot look at the others, by the lanes that a poll knows.
-func (s *setup) seesOthers(w Session) queue.Looked {
+// seesOthers has a worker without a free slot look at the others, by the lanes that a poll knows. Its runs in some lanes wait for slots.
+func (s *setup) seesOthers(w Session, lanes ...int) queue.Looked {
 	s.Helper()
 	s.poll(w, queue.Want{})
-	return s.look(w)
+	return s.look(w, lanes...)
 }

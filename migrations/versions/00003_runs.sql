@@ -349,7 +349,6 @@ CREATE TABLE oarlock.workers (
     unfit_since timestamptz,
     hungry      int    NOT NULL DEFAULT 0, -- how many more runs it would have taken when it became hungry; 0: it is not
     least       int,                       -- the priority of the next task that waits for a slot; null: none waits
-    kind        bigint NOT NULL DEFAULT 0, -- workers of one kind serve the same lanes; 0: it serves none
     only_run    bigint,                    -- the run that it serves, with the children of that, and nothing else; null: it serves lanes
     channel     text   NOT NULL,
     replaced_by uuid,

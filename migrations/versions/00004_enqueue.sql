@@ -470,7 +470,7 @@ BEGIN
                JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes; offers by key: a join would begin with those of all workers
                 AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                 AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
-              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.kind <> 0)) w
+              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.only_run IS NULL)) w
       WHERE w.nth <= CASE WHEN reach = 1 AND NOT w.hungry THEN greatest(rows, 16) ELSE rows END;
 END $$;
 -- +goose StatementEnd

@@ -347,10 +347,10 @@ CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
     queued bigint, claimed bigint, oldest_ms bigint, workers bigint, slots bigint, busy bigint, waiting bigint, wanted bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
-    WITH worker AS MATERIALIZED ( -- one of kind 0 serves a single run, and no queue; one that is quiet may be gone, and its tasks want slots still
+    WITH worker AS MATERIALIZED ( -- one that serves a single run serves no queue; one that is quiet may be gone, and its tasks want slots still
         SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims, oarlock.quiet_since(w) IS NOT NULL AS quiet
           FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
-         WHERE w.state = 'live' AND w.kind <> 0 AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
+         WHERE w.state = 'live' AND w.only_run IS NULL AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
     ), held AS MATERIALIZED (
         SELECT l.queue, count(*) AS runs FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
          WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue

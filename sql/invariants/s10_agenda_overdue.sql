@@ -5,5 +5,5 @@ SELECT a.kind, a.id, a.at, a.errors
   FROM oarlock.agenda a
  WHERE a.at < clock_timestamp() - interval '1 minute'
    AND EXISTS (SELECT FROM oarlock.workers w
-                WHERE w.state = 'live' AND w.kind <> 0 AND w.started_at < clock_timestamp() - interval '1 minute'
+                WHERE w.state = 'live' AND w.only_run IS NULL AND w.started_at < clock_timestamp() - interval '1 minute'
                   AND w.beat_at > clock_timestamp() - w.ttl_ms * interval '1 millisecond')

@@ -14,14 +14,14 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
     SELECT a.lane_id, a.floor, a.first, a.halted
       FROM unnest(@lanes::int[], @floors::timestamptz[], @froms::bigint[], @halted::bool[]) WITH ORDINALITY a (lane_id, floor, first, halted, n)
      ORDER BY a.n
-), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them. Where nothing is free, only what needs no slot
+), begun AS MATERIALIZED ( -- a limit of the DAG counts them already, and a pause holds up none of them. Where no slot is free or about to be, only what needs no slot
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
            SELECT r.run_id FROM oarlock.runs r
             WHERE r.lane_id = lane.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at <= statement_timestamp()
-              AND r.started_at IS NOT NULL AND (@free::int > 0 OR NOT r.slot_wanted)
+              AND r.started_at IS NOT NULL AND (@slots::int > 0 OR NOT r.slot_wanted)
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
-     WHERE @dag <> 0 OR lane.halted OR @free = 0
+     WHERE @dag <> 0 OR lane.halted OR @slots = 0
      LIMIT coalesce((SELECT greatest(m.any, 0) FROM room m), 0)
 ), fresh AS MATERIALIZED (
     SELECT head.run_id
@@ -31,7 +31,7 @@ WITH room AS MATERIALIZED ( -- no row under other terms: then nothing is claimed
               AND (r.started_at IS NOT NULL AND @dag = 0 OR r.started_at IS NULL AND (@dag <> 0 OR r.dag_id <> ALL (@held::bigint[]))) -- what has begun goes on
             ORDER BY r.run_at, r.run_id LIMIT @want FOR NO KEY UPDATE SKIP LOCKED) head
      WHERE NOT lane.halted
-     LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh, @free), 0) FROM room m), 0)
+     LIMIT coalesce((SELECT greatest(least(m.any - (SELECT count(*) FROM begun), m.fresh, @slots), 0) FROM room m), 0)
 ), claimed AS (
     UPDATE oarlock.claims c
        SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,

@@ -1,5 +1,5 @@
 -- Purpose: what a worker looks after beside its own runs: who else is there, who left runs behind, whose time has come, and whether something is to be claimed
--- Index: workers and fences, small tables, whole; runs_wake, runs_deadline and agenda_at, from where nothing was due last; runs_queued, or where a lane is halted runs_begun, from each lane's floor on
+-- Index: workers and fences, small tables, whole; lanes_pkey and worker_offers_pkey, for lanes of runs that wait for slots here; runs_wake, runs_deadline and agenda_at, from where nothing was due last; runs_queued, or where a lane is halted runs_begun, from each lane's floor on
 -- Locks: its own workers row, only where what people see there changes
 WITH shown AS (
     UPDATE oarlock.workers w SET busy = @busy, waiting = @waiting
@@ -18,8 +18,16 @@ WITH shown AS (
                AND (b.run_at, b.run_id) >= (l.floor, l.first) AND b.run_at <= statement_timestamp() AND b.started_at IS NOT NULL
              ORDER BY b.run_at, b.run_id LIMIT 1)) r
 ), peer AS (
-    SELECT w.worker_id, w.beat, w.ttl_ms, w.kind, w.state = 'live' AND w.unfit = '' AS live, w.hungry > 0 AS hungry FROM oarlock.workers w
+    SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.unfit = '' AND w.only_run IS NULL AS live FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
+), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve, as in queue/lanes
+    SELECT l.lane_id, bool_or(w.hungry > 0) AS open
+      FROM oarlock.lanes l
+      JOIN peer p ON p.live AND p.worker_id <> ALL (@quiet::uuid[])
+      JOIN oarlock.workers w ON w.worker_id = p.worker_id AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
+     WHERE l.lane_id = ANY (@stalled::int[])
+     GROUP BY l.lane_id
 )
 SELECT statement_timestamp() AS now,
        (SELECT t.terms FROM oarlock.claim_terms t) <> @terms OR EXISTS (SELECT FROM head) AS due,
@@ -33,6 +41,6 @@ SELECT statement_timestamp() AS now,
        (SELECT array_agg(p.worker_id ORDER BY p.worker_id) FROM peer p) AS peers,
        (SELECT array_agg(p.beat ORDER BY p.worker_id) FROM peer p) AS beats,
        (SELECT array_agg(p.ttl_ms ORDER BY p.worker_id) FROM peer p) AS ttls,
-       (SELECT array_agg(p.kind ORDER BY p.worker_id) FROM peer p) AS kinds,
        (SELECT array_agg(p.live ORDER BY p.worker_id) FROM peer p) AS lives,
-       (SELECT array_agg(p.hungry ORDER BY p.worker_id) FROM peer p) AS hungry
+       ARRAY(SELECT s.lane_id FROM shared s ORDER BY s.lane_id) AS shared,
+       ARRAY(SELECT s.lane_id FROM shared s WHERE s.open ORDER BY s.lane_id) AS open

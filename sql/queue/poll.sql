@@ -26,13 +26,12 @@ WITH fence AS MATERIALIZED (
 ), picked AS MATERIALIZED ( -- what has begun goes on, whatever is paused; nothing begins of a DAG that is paused or limited in a lane that is not its own. Materialized: in a nested loop the head of a lane would be taken again and again. No sort, which would lock what is not claimed
     SELECT head.run_id
       FROM lane CROSS JOIN LATERAL (
-           SELECT due.run_id FROM ( -- what was given back for want of a slot, only for a free one
-                  SELECT r.run_id, r.slot_wanted FROM oarlock.runs r
+           SELECT due.run_id FROM (
+                  SELECT r.run_id FROM oarlock.runs r
                    WHERE NOT @full::bool AND NOT lane.halted AND r.lane_id = lane.lane_id AND r.state = 'queued'
                      AND (r.run_at, r.run_id) >= (lane.floor, lane.first) AND r.run_at <= statement_timestamp()
                      AND (r.dag_id <> ALL (@held::bigint[]) OR r.started_at IS NOT NULL)
                    ORDER BY r.run_at, r.run_id LIMIT least(@want, lane.most) FOR NO KEY UPDATE SKIP LOCKED) due
-            WHERE @free > 0 OR NOT due.slot_wanted
            UNION ALL
            SELECT begun.run_id FROM (
                   SELECT r.run_id FROM oarlock.runs r
@@ -58,7 +57,7 @@ WITH fence AS MATERIALIZED (
     RETURNING (c.started_at <> date_trunc('milliseconds', statement_timestamp()))::int AS begun, c.*, p.n
 ), told AS ( -- who wakes workers asks whether they are hungry, and what their tasks rank: each change would be one more dead row for those who ask
     UPDATE oarlock.workers w SET hungry = @free - h.n, least = @least
-      FROM (SELECT least(count(*), @free)::int AS n FROM picked) h
+      FROM (SELECT least(count(*), @free::int)::int AS n FROM picked) h
      WHERE w.worker_id = @worker AND w.state = 'live' AND ((w.hungry > 0) <> (@free > h.n) OR w.least IS DISTINCT FROM @least::int)
 ), passed AS MATERIALIZED ( -- what stands between a floor and the first run that was claimed, or now, is locked: the floor is not to pass it
     SELECT l.lane_id, head.run_at, head.run_id

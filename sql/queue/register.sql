@@ -3,9 +3,9 @@
 -- Index: workers_pkey, worker_offers_pkey, fences_pkey; none for schema_history, which has a row for each version
 -- Locks: none but the new rows; it waits for a migration that excludes programs, and begins to look after it: see migrate/lock_workers
 WITH announced AS (
-    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, kind, only_run)
+    INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, schema_version, labels, queues, slots, containment, ttl_ms, channel, only_run)
     SELECT @worker::uuid, @name, @host, @boot, @pid::int, @version, @schema::bigint, @labels::jsonb, @queues::text[], @slots::int, @containment, @ttl::bigint,
-           @channel, @kind::bigint, @only::bigint
+           @channel, @only::bigint
      WHERE NOT EXISTS (SELECT FROM oarlock.schema_history h WHERE h.programs_from > @schema)
     ON CONFLICT (worker_id) DO NOTHING
     RETURNING worker_id

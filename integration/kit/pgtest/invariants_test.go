@@ -85,7 +85,7 @@ var planted = map[string][]string{
 		`INSERT INTO oarlock.approvals_open VALUES (2, 1, '', 0, 'Well?', '[]', NULL, now())`,
 		`INSERT INTO oarlock.approvals_open VALUES (5, 0, 'x', 0, 'Well?', '[]', NULL, now())`,
 	},
-	"s10_agenda_overdue": {`UPDATE oarlock.workers SET kind = 1, started_at = now() - interval '2 minutes', beat_at = now(); INSERT INTO oarlock.agenda (kind, id, at) VALUES ('ended', 1, now() - interval '2 minutes')`},
+	"s10_agenda_overdue": {`UPDATE oarlock.workers SET started_at = now() - interval '2 minutes', beat_at = now(); INSERT INTO oarlock.agenda (kind, id, at) VALUES ('ended', 1, now() - interval '2 minutes')`},
 	"s11_fired_amiss": {
 		`UPDATE oarlock.runs SET schedule_id = 1, created_at = now() WHERE run_id = 4`,
 		`INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id) VALUES (1, now(), 'fired', 2)`,

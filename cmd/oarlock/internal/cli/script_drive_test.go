@@ -73,7 +73,7 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 		}
 		_, err := s.Attend(ctx)
 		ts.Check(err)
-		polled, err := s.Poll(ctx, queue.Want{Free: 100})
+		polled, err := s.Poll(ctx, queue.Want{Slots: 100, Free: 100})
 		ts.Check(err)
 		for _, claim := range polled.Claims {
 			_, err := storetest.Drive(ctx, storetest.Session{Claimer: s, Reader: s, Journal: s, Lease: s, LogSink: s}, claim, storetest.Behaviour{
@@ -94,7 +94,7 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 func (d *databases) hold(ts *testscript.TestScript, _ bool, _ []string) {
 	store, ctx := d.open(ts)
 	s := d.register(ctx, ts, store)
-	_, err := s.Poll(ctx, queue.Want{Free: 100})
+	_, err := s.Poll(ctx, queue.Want{Slots: 100, Free: 100})
 	ts.Check(err)
 	_, err = s.Renew(ctx, queue.Vitals{Busy: 1})
 	ts.Check(err)

@@ -248,7 +248,7 @@ func waitingRun(t *testing.T, db *pgtest.DB, held, canceled bool) (read func() (
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
-		if polled, err := s.Poll(t.Context(), queue.Want{Free: 1}); err != nil || len(polled.Claims) != 1 {
+		if polled, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1}); err != nil || len(polled.Claims) != 1 {
 			t.Fatalf("%+v, %v", polled, err)
 		}
 	}
