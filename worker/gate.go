@@ -1,10 +1,8 @@
 package worker
 
 import (
-	"cmp"
-	"container/heap"
+	"container/list"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,14 +12,24 @@ import (
 // reserveFor is how long a waiter that needs several slots at once keeps smaller ones behind it from passing.
 const reserveFor = 5 * time.Second
 
+// wideWaitMax is how long a task that needs several slots waits beside smaller ones: after that the gate keeps all that comes free for it.
+const wideWaitMax = 30 * time.Second
+
+// wideLookMax is how many tasks that need several slots are looked at for one that they are to be kept for.
+const wideLookMax = 64
+
 // handOnFor is how long somebody may have waited while slots go from a task to the next one of its run. A commit that ends a
 // task and starts the next is one instead of two, and where bodies take longer than this, others do not wait longer for it.
 const handOnFor = 250 * time.Millisecond
 
-// Order says who goes first: by run priority, step priority, time ready, and then who asked first.
+// Order says whose turn a task's is. The next slot goes to a run of the highest priority, among these to the one that holds the fewest
+// slots, then to the one whose last turn is longest ago. In the run it goes by step priority, by the time ready, and then to the task
+// that asked first.
 type Order struct {
-	Run, Step int
-	Since     int64 // milliseconds
+	RunID queue.RunID
+	Run   int   // priority of the run
+	Step  int   // priority of the step, among those of its run
+	Since int64 // when it became ready, in milliseconds
 }
 
 // Gate gives the slots of a worker to tasks of all its runs. While slots are free, a grant is immediate. It is safe for
@@ -32,9 +40,7 @@ type Gate struct {
 	free    int
 	shut    bool   // nothing is given, until a sign of life is answered
 	unfit   string // why this host starts nothing, so that nothing is given; "": it does
-	asked   uint64
-	waiting tickets
-	line    []*Ticket // the same by age, with some that wait no longer
+	waiting ticketQueue
 	active  int
 	grants  int // since one went to what waited longest
 
@@ -48,12 +54,12 @@ type Gate struct {
 	headSince time.Time
 	timer     *time.Timer // when smaller ones may pass it
 
+	overdue *Ticket // the one that needs several slots, has waited for wideWaitMax, and gets all that comes free; nil: none
+	between int     // grants since there was one
+
 	idle      time.Duration // slots that were free while something waited, times time
 	idleSince time.Time
 }
-
-// lineSlack is how many tickets that wait no longer may stand behind one that does, however few wait.
-const lineSlack = 64
 
 // GateStats count what a gate does.
 type GateStats struct {
@@ -73,18 +79,23 @@ type GateLook struct {
 
 // NewGate makes a gate with all its slots free.
 func NewGate(slots int) *Gate {
-	return &Gate{slots: slots, free: slots, idleSince: time.Now(), freed: func() {}, crowded: func() {}}
+	return &Gate{
+		slots: slots, free: slots, waiting: newTicketQueue(), between: queue.TurnEvery, idleSince: time.Now(), freed: func() {}, crowded: func() {},
+	}
 }
 
 // Ticket is a place in the queue, then a grant, until Release.
 type Ticket struct {
 	gate  *Gate
+	run   *gateRun // nil: it needs no slot
 	order Order
 	nth   uint64
 	since time.Time // when it was asked for
 	slots int
 	grant func(*Ticket)
-	place int // in the queue; -1: not waiting (any more)
+	place int // among those of its run; -1: not waiting (any more)
+	byAge *list.Element
+	wide  *list.Element
 	held  bool
 }
 
@@ -107,6 +118,9 @@ func (g *Gate) Keep(n int, atMost time.Duration) *Keeping {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := &Keeping{Slots: max(0, min(n, g.free-g.expected)), gate: g}
+	if g.keepsAll() {
+		k.Slots = 0
+	}
 	if k.over = k.Slots == 0; !k.over {
 		g.expected += k.Slots
 		k.timer = time.AfterFunc(atMost, func() { k.Expect(0) })
@@ -150,9 +164,8 @@ func (g *Gate) Look() GateLook {
 		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
 	}}
 	look.Room, look.Urgent = g.room(), g.urgentRoom()
-	if g.waiting.Len() > 0 {
-		priority := g.waiting[0].order.Run
-		look.Next = &priority
+	if first := g.waiting.first(); first != nil {
+		look.Next = &first.run.key.priority
 	}
 	return look
 }
@@ -167,7 +180,7 @@ func (g *Gate) room() int {
 
 // urgentRoom counts the slots that are kept free for a run that waits in the database, of those that became free since Urge.
 func (g *Gate) urgentRoom() int {
-	if g.urgent == nil || g.closed() {
+	if g.urgent == nil || g.closed() || g.keepsAll() {
 		return 0
 	}
 	return max(0, g.free-g.expected)
@@ -175,7 +188,17 @@ func (g *Gate) urgentRoom() int {
 
 // keeps says whether what is free is kept for what waits, a task or a run that ranks above.
 func (g *Gate) keeps() bool {
-	return g.waiting.Len() > 0 && (g.urgent != nil || g.head == nil || time.Since(g.headSince) < reserveFor)
+	return g.waiting.Len() > 0 && (g.urgent != nil || g.head == nil || time.Since(g.headSince) < reserveFor || g.keepsAll())
+}
+
+// keepsAll reports whether the gate keeps all that comes free for one ticket that needs several slots and has waited for long: the oldest
+// such. Once chosen, it stays until it has its slots or leaves. Between two of these, queue.TurnEvery grants go by the order, so that many
+// of them do not starve what ranks above.
+func (g *Gate) keepsAll() bool {
+	if g.overdue == nil && g.between >= queue.TurnEvery {
+		g.overdue = g.waiting.overdue(g.slots)
+	}
+	return g.overdue != nil
 }
 
 // Urge keeps slots that become free from tasks of runs that rank below priority: a run of it waits in the database. nil is the
@@ -192,28 +215,34 @@ func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticke
 	if arrives {
 		g.expected--
 	}
-	g.asked++
-	t := &Ticket{gate: g, order: order, nth: g.asked, since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
+	t := &Ticket{gate: g, order: order, nth: g.waiting.stamp(), since: time.Now(), slots: min(n, g.slots), grant: grant, place: -1}
 	g.account()
-	if n == 0 || arrives && !g.closed() && t.slots <= g.free-g.expected { // the slot was kept for it, whoever else waits by now
+	if t.slots > 0 {
+		t.run = g.waiting.run(&order)
+	}
+	if n == 0 || g.givesAtOnce(t, arrives) {
 		g.hold(t)
 		g.giveOut() // one that needs no slot leaves the one that was kept for it
 		t.grant(t)
 		return t
 	}
-	heap.Push(&g.waiting, t)
-	if len(g.line) > 2*g.waiting.Len()+lineSlack {
-		g.line = slices.DeleteFunc(g.line, func(t *Ticket) bool { return t.place < 0 })
-	}
-	g.line = append(g.line, t)
+	g.waiting.add(t)
 	g.giveOut()
 	return t
+}
+
+// givesAtOnce reports whether a new ticket gets its slots before all that wait: because none do, or because the slot was kept for it.
+func (g *Gate) givesAtOnce(t *Ticket, arrives bool) bool {
+	if g.closed() {
+		return false
+	}
+	return g.waiting.Len() == 0 && g.may(t) || arrives && t.slots <= g.free-g.expected && !g.keepsAll()
 }
 
 // giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
 func (g *Gate) giveOut() {
 	given := g.give()
-	room := g.free-g.expected > 0 && (g.urgent != nil || !g.keeps())
+	room := g.free-g.expected > 0 && (!g.keeps() || g.urgent != nil && !g.keepsAll())
 	begins := !g.crowd && g.waiting.Len() > 0
 	g.crowd = g.waiting.Len() > 0
 	g.mu.Unlock()
@@ -239,33 +268,74 @@ func (t *Ticket) Release() {
 		t.held = false
 		g.free += t.slots
 		g.active--
+		if t.run != nil {
+			g.waiting.gain(t.run, -t.slots)
+			g.waiting.forget(t.run)
+		}
 	case t.place >= 0:
-		heap.Remove(&g.waiting, t.place)
+		g.leave(t)
+		g.waiting.forget(t.run)
 	}
 	g.giveOut()
 }
 
-// HandOn keeps granted slots for another task of the same run, unless somebody waits who goes before it: by priority, or
-// because it has waited for handOnFor. Where it says no, the slots are to be released as always.
+// HandOn keeps granted slots for another task of the same run. It refuses where another task would get them once they are given back, and
+// is of a run of a higher priority, or of a step of this run that ranks above, or has waited for handOnFor. The driver then releases the
+// slots.
 func (t *Ticket) HandOn(n int, order Order) bool {
 	g := t.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !t.held || g.closed() || t.slots != min(n, g.slots) || g.urgent != nil && order.Run < *g.urgent {
+	switch {
+	case !t.held || g.closed() || t.slots != min(n, g.slots):
 		return false
-	}
-	if len(g.waiting) > 0 {
-		first := g.waiting[0]
-		before := cmp.Or(cmp.Compare(first.order.Run, order.Run), cmp.Compare(first.order.Step, order.Step))
-		if before > 0 || before == 0 && time.Since(first.since) >= handOnFor {
-			return false
-		}
-		if g.grants++; before < 0 && g.grants >= queue.TurnEvery {
-			return false // the slot is for what has waited longest
-		}
+	case t.run != nil && !g.handsOn(t, &order):
+		return false
 	}
 	t.order = order
 	return true
+}
+
+func (g *Gate) handsOn(t *Ticket, order *Order) bool {
+	if g.urgent != nil && order.Run < *g.urgent {
+		return false
+	}
+	if g.waiting.Len() > 0 {
+		if g.keepsAll() {
+			return false
+		}
+		g.waiting.gain(t.run, -t.slots) // as if they were released
+		yes := g.outranks(t.run, order)
+		g.waiting.gain(t.run, t.slots)
+		if !yes {
+			return false
+		}
+		g.between++
+	}
+	g.waiting.turn(t.run)
+	return true
+}
+
+// outranks reports whether a run may go on with slots that it gives back although others wait.
+func (g *Gate) outranks(r *gateRun, order *Order) bool {
+	first := g.waiting.first()
+	if first.order.Run > order.Run {
+		return false
+	}
+	waited := time.Since(first.since) >= handOnFor
+	switch {
+	case first.order.Run < order.Run:
+		g.grants++
+		return g.grants < queue.TurnEvery // else the slot is for what has waited longest
+	case first.run == r && first.order.Step != order.Step:
+		g.grants++
+		return first.order.Step < order.Step
+	case waited && (first.run == r || first.run.goesBefore(r)):
+		return false
+	default:
+		g.grants++
+		return true
+	}
 }
 
 // waits says whether it is still in the queue.
@@ -287,6 +357,8 @@ func (t *Ticket) why(worker string) string {
 		return fmt.Sprintf("waits for a sign of life of worker %s", worker)
 	case g.unfit != "":
 		return fmt.Sprintf("waits until worker %s can start tasks: %s", worker, g.unfit)
+	case g.keepsAll() && t != g.overdue:
+		return fmt.Sprintf("waits for a slot: what comes free on worker %s is kept for a task that waits for %d slots at once", worker, g.overdue.slots)
 	case t.slots > 1:
 		return fmt.Sprintf("waits for %d slots at once: %d of %d on worker %s are taken", t.slots, g.slots-g.free, g.slots, worker)
 	default:
@@ -325,8 +397,8 @@ func (g *Gate) give() (given []*Ticket) {
 		return nil
 	}
 	for g.waiting.Len() > 0 {
-		t := g.first()
-		if !g.may(t) {
+		t := g.next()
+		if t == nil {
 			break
 		}
 		if g.grants++; g.grants > queue.TurnEvery {
@@ -334,15 +406,35 @@ func (g *Gate) give() (given []*Ticket) {
 		}
 		given = append(given, g.take(t))
 	}
-	if g.waiting.Len() == 0 || g.free == 0 || g.urgent != nil {
+	if g.waiting.Len() == 0 || g.free == 0 || g.urgent != nil || g.keepsAll() {
 		g.keepFor(nil)
 		return given
 	}
-	g.keepFor(g.waiting[0])
+	g.keepFor(g.waiting.first())
 	if time.Since(g.headSince) >= reserveFor {
 		given = append(given, g.pass()...)
 	}
 	return given
+}
+
+// next is the ticket that is to be served next: by order, but one grant of queue.TurnEvery is for what has waited longest. nil: what
+// is free does not suffice for it.
+func (g *Gate) next() *Ticket {
+	if g.keepsAll() {
+		if g.overdue.slots <= g.free-g.expected {
+			return g.overdue
+		}
+		return nil
+	}
+	if g.grants >= queue.TurnEvery {
+		if t := g.waiting.oldest(); g.may(t) {
+			return t
+		}
+	}
+	if t := g.waiting.first(); g.may(t) {
+		return t
+	}
+	return nil
 }
 
 // may says whether a ticket gets what is free now.
@@ -350,47 +442,63 @@ func (g *Gate) may(t *Ticket) bool {
 	return t.slots <= g.free-g.expected && (g.urgent == nil || t.order.Run >= *g.urgent)
 }
 
-// first is who is to be served next: by order, but one grant of queue.TurnEvery is for what has waited longest.
-func (g *Gate) first() *Ticket {
-	for len(g.line) > 0 && g.line[0].place < 0 {
-		g.line = g.line[1:]
-	}
-	if g.grants >= queue.TurnEvery && g.may(g.line[0]) {
-		return g.line[0]
-	}
-	return g.waiting[0]
-}
-
 // pass lets smaller waiters go past the first one.
 func (g *Gate) pass() (given []*Ticket) {
-	behind := slices.Clone(g.waiting)
-	slices.SortFunc(behind, inOrder)
-	for _, t := range behind {
+	var passed []*Ticket
+	for g.free > g.expected {
+		t := g.waiting.first()
+		if t == nil {
+			break
+		}
 		if g.may(t) {
 			given = append(given, g.take(t))
+			continue
 		}
+		g.waiting.leave(t)
+		passed = append(passed, t)
+	}
+	for _, t := range passed {
+		g.waiting.enter(t)
 	}
 	return given
 }
 
 func (g *Gate) take(t *Ticket) *Ticket {
-	heap.Remove(&g.waiting, t.place)
+	g.between++
+	g.leave(t)
 	return g.hold(t)
+}
+
+// leave takes a ticket out of the queue.
+func (g *Gate) leave(t *Ticket) {
+	g.waiting.remove(t)
+	if g.overdue == t {
+		g.overdue, g.between = nil, 0
+	}
 }
 
 func (g *Gate) hold(t *Ticket) *Ticket {
 	t.held = true
 	g.free -= t.slots
 	g.active++
+	if t.run != nil {
+		g.waiting.gain(t.run, t.slots)
+		g.waiting.turn(t.run)
+	}
 	return t
 }
 
-// keepFor reserves what is free for a waiter, for a while.
+// keepFor reserves what is free for a waiter, for a while. The while goes on where another waiter, which was there before, comes first
+// only because slots were granted or given back.
 func (g *Gate) keepFor(t *Ticket) {
 	if g.head == t {
 		return
 	}
-	g.head, g.headSince = t, time.Now()
+	goesOn := t != nil && g.head != nil && g.head.place >= 0 && !t.since.After(g.headSince)
+	if g.head = t; goesOn {
+		return
+	}
+	g.headSince = time.Now()
 	if g.timer != nil {
 		g.timer.Stop()
 		g.timer = nil

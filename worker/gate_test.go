@@ -272,20 +272,6 @@ func TestGate_NothingStarves(t *testing.T) {
 	}
 }
 
-// What waits long, and cannot be served, does not have the gate keep all those behind it that have left.
-func TestGate_ForgetsWhoWaitsNoLonger(t *testing.T) {
-	t.Parallel()
-	g := NewGate(1)
-	g.Ask(1, Order{Run: 9}, func(*Ticket) {})
-	g.Ask(1, Order{}, func(*Ticket) {})
-	for range 1000 {
-		g.Ask(1, Order{Run: 5}, func(*Ticket) {}).Release()
-	}
-	if len(g.line) > 2*lineSlack {
-		t.Errorf("%d are remembered of two that wait", len(g.line))
-	}
-}
-
 // A slot that a run was claimed for is its own, whoever asks before it arrives.
 func TestGate_KeepsSlotsForRunsThatAreExpected(t *testing.T) {
 	t.Parallel()

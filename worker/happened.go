@@ -98,7 +98,7 @@ func (d *driver) handOn(want dagrun.Want, order Order, grant happening) bool {
 }
 
 func (d *driver) askFor(want dagrun.Want) {
-	order := Order{Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
+	order := Order{RunID: d.claim.Run, Run: d.priority(), Step: want.Priority, Since: int64(want.Since)}
 	grant := happening{event: dagrun.Event{Kind: dagrun.EvGranted, Task: want.Task}}
 	if d.handOn(want, order, grant) {
 		return

@@ -1,0 +1,334 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// modelTask is a task in gateModel.
+type modelTask struct {
+	ticket *Ticket
+	order  Order
+	asked  int
+	holds  bool
+}
+
+// gateModel says in the plainest way whose turn is next, for tasks that need one slot.
+type gateModel struct {
+	tasks  []*modelTask
+	turns  map[queue.RunID]int // last turn of a run that waits or holds slots; before that, its first ask
+	count  int
+	grants int
+}
+
+func (m *gateModel) held(id queue.RunID) (n int) {
+	for _, t := range m.tasks {
+		if t.holds && t.order.RunID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// next are the tasks that wait, the next one first.
+func (m *gateModel) next() []*modelTask {
+	waiting := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.holds })
+	byAge := func(a, b *modelTask) int { return a.asked - b.asked }
+	slices.SortFunc(waiting, func(a, b *modelTask) int {
+		r, s := a.order.RunID, b.order.RunID
+		return cmp.Or(b.order.Run-a.order.Run, m.held(r)-m.held(s), m.turns[r]-m.turns[s],
+			b.order.Step-a.order.Step, cmp.Compare(a.order.Since, b.order.Since), byAge(a, b))
+	})
+	if m.grants >= queue.TurnEvery && len(waiting) > 0 {
+		return []*modelTask{slices.MinFunc(waiting, byAge)}
+	}
+	return waiting
+}
+
+func (m *gateModel) ask(t *modelTask) {
+	m.count++
+	t.asked = m.count
+	if m.turns[t.order.RunID] == 0 {
+		m.count++
+		m.turns[t.order.RunID] = m.count
+	}
+	m.tasks = append(m.tasks, t)
+}
+
+func (m *gateModel) turn(t *modelTask) {
+	m.count++
+	m.turns[t.order.RunID] = m.count
+}
+
+func (m *gateModel) leave(t *modelTask) {
+	m.tasks = slices.DeleteFunc(m.tasks, func(other *modelTask) bool { return other == t })
+	if !slices.ContainsFunc(m.tasks, func(other *modelTask) bool { return other.order.RunID == t.order.RunID }) {
+		delete(m.turns, t.order.RunID)
+	}
+}
+
+// However tasks ask, end, leave and are handed on, each slot goes to the task that the model says.
+func TestGate_GoesByTheModel(t *testing.T) {
+	t.Parallel()
+	const slots, operations = 5, 10_000
+	rnd := rand.New(rand.NewPCG(1, 2))
+	g, m := NewGate(slots), &gateModel{turns: map[queue.RunID]int{}}
+	var given []*Ticket
+	grants := 0
+	check := func(i int) { // an operation frees one slot at most
+		if len(given) > 0 {
+			next := m.next()
+			if len(given) > 1 || len(next) == 0 || next[0].ticket != given[0] && next[0].ticket != nil {
+				t.Fatalf("operation %d: %d slots were given, and not to the first of %d tasks", i, len(given), len(next))
+			}
+			next[0].holds = true
+			m.turn(next[0])
+			grants++
+		}
+		given, m.grants = given[:0], g.grants
+		if waiting := m.next(); len(waiting) > 0 && g.Stats().Free > 0 {
+			t.Fatalf("operation %d: %d slots are free while tasks wait", i, g.Stats().Free)
+		}
+	}
+	pick := func(holds bool) *modelTask {
+		some := slices.DeleteFunc(slices.Clone(m.tasks), func(t *modelTask) bool { return t.holds != holds })
+		if len(some) == 0 {
+			return nil
+		}
+		return some[rnd.IntN(len(some))]
+	}
+	for i := range operations {
+		switch kind := rnd.IntN(10); {
+		case kind < 4 && len(m.tasks) < 60:
+			run := queue.RunID(1 + rnd.IntN(12))
+			task := &modelTask{order: Order{RunID: run, Run: int(run) % 3, Step: rnd.IntN(3), Since: rnd.Int64N(50)}}
+			m.ask(task)
+			task.ticket = g.Ask(1, task.order, func(t *Ticket) { given = append(given, t) })
+		case kind < 8:
+			if task := pick(true); task != nil {
+				m.leave(task)
+				task.ticket.Release()
+			}
+		case kind < 9:
+			if task := pick(false); task != nil {
+				m.leave(task)
+				task.ticket.Release()
+			}
+		default:
+			if task := pick(true); task != nil && task.ticket.HandOn(1, task.order) {
+				m.turn(task)
+			}
+		}
+		check(i)
+	}
+	if grants < operations/5 {
+		t.Errorf("only %d slots were given", grants)
+	}
+}
+
+// fanOut asks for many tasks of a run, each of which takes a second, and counts those that hold slots and those that have ended.
+type fanOut struct {
+	holds, ended atomic.Int32
+}
+
+func (f *fanOut) ask(g *Gate, tasks int, order Order) {
+	for range tasks {
+		g.Ask(1, order, func(t *Ticket) {
+			f.holds.Add(1)
+			time.AfterFunc(time.Second, func() {
+				f.holds.Add(-1)
+				f.ended.Add(1)
+				t.Release()
+			})
+		})
+	}
+}
+
+func TestGate_FanOutsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	for _, step := range []int{0, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewGate(4)
+			var first, second fanOut
+			first.ask(g, 40, Order{RunID: 1, Step: step}) // a step's priority counts among those of its run alone
+			time.Sleep(500 * time.Millisecond)
+			second.ask(g, 40, Order{RunID: 2})
+			for range 8 {
+				time.Sleep(time.Second)
+				if one, two := first.holds.Load(), second.holds.Load(); one != 2 || two != 2 {
+					t.Fatalf("step priority %d: the first run holds %d slots, the second %d", step, one, two)
+				}
+			}
+			time.Sleep(time.Minute)
+			if one, two := first.ended.Load(), second.ended.Load(); one != 40 || two != 40 {
+				t.Errorf("%d and %d ended", one, two)
+			}
+		})
+	}
+}
+
+// A run that would get the slot back anyway keeps it, however long others have waited.
+func TestGate_HandsOnToWhoHoldsLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(3)
+		wide := Order{RunID: 1}
+		first := g.Ask(1, wide, func(*Ticket) {})
+		g.Ask(1, wide, func(*Ticket) {})
+		chain := g.Ask(1, Order{RunID: 2}, func(*Ticket) {})
+		g.Ask(1, wide, func(*Ticket) {})
+		time.Sleep(handOnFor)
+		if !chain.HandOn(1, Order{RunID: 2}) {
+			t.Error("a run of one slot gave it to a run of two")
+		}
+		g.Ask(1, Order{RunID: 3}, func(*Ticket) {})
+		time.Sleep(handOnFor)
+		if first.HandOn(1, wide) {
+			t.Error("a run of two slots kept both beside one that has none")
+		}
+	})
+}
+
+// flood is runs without end, each of which wants one slot for so long.
+type flood struct {
+	g        *Gate
+	runs     atomic.Int64
+	priority int
+	takes    time.Duration
+	over     atomic.Bool
+}
+
+func (f *flood) ask() {
+	f.g.Ask(1, Order{RunID: queue.RunID(100 + f.runs.Add(1)), Run: f.priority}, func(t *Ticket) {
+		time.AfterFunc(f.takes, func() {
+			if !f.over.Load() {
+				f.ask()
+			}
+			t.Release()
+		})
+	})
+}
+
+func TestGate_AWideTaskStartsBesideAFlood(t *testing.T) {
+	t.Parallel()
+	for _, priority := range []int{0, 9} {
+		t.Run(fmt.Sprint("priority ", priority), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := NewGate(4)
+				f := &flood{g: g, priority: priority, takes: 20 * time.Second}
+				for range 12 {
+					f.ask()
+					time.Sleep(1700 * time.Millisecond)
+				}
+				var starts [2]atomic.Int64
+				asked := time.Now()
+				for i := range starts {
+					g.Ask(4, Order{RunID: queue.RunID(1 + i)}, func(ticket *Ticket) {
+						starts[i].Store(int64(time.Since(asked)))
+						time.AfterFunc(f.takes, ticket.Release)
+					})
+				}
+				time.Sleep(10 * time.Minute)
+				first, second := time.Duration(starts[0].Load()), time.Duration(starts[1].Load())
+				if most := wideWaitMax + f.takes; first == 0 || first > most {
+					t.Errorf("it started after %v, want at most %v", first, most)
+				}
+				if least := queue.TurnEvery / 4 * f.takes; second == 0 || priority > 0 && second-first < least {
+					t.Errorf("the next one started %v after it: what ranks above has to have its turn for %v", second-first, least)
+				}
+				f.over.Store(true)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// While a task keeps all that comes free, no run hands its slot on, and none that was claimed before takes one.
+func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(2)
+		high := Order{RunID: 1, Run: 9}
+		chain, other := g.Ask(1, high, r.to("chain")), g.Ask(1, high, r.to("other"))
+		g.Ask(2, Order{RunID: 2}, r.to("wide"))
+		g.Keep(0, time.Second).Expect(1)
+		time.Sleep(wideWaitMax - time.Millisecond)
+		if !chain.HandOn(1, high) {
+			t.Error("a run of higher priority gave its slot up too soon")
+		}
+		time.Sleep(time.Millisecond)
+		if chain.HandOn(1, high) {
+			t.Error("a slot was handed on")
+		}
+		chain.Release()
+		g.Arrive(1, high, r.to("late"))
+		g.Urge(&high.Run)
+		if look := g.Look(); look.Room != 0 || look.Urgent != 0 || g.Keep(1, time.Second).Slots != 0 {
+			t.Errorf("there is room for others: %+v", look)
+		}
+		mustGrant(t, &r, "chain", "other")
+		other.Release()
+		mustGrant(t, &r, "wide")
+	})
+}
+
+// A run whose own task keeps its next one from starting holds up nobody else.
+func TestGate_ARunThatBlocksItselfWaitsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(4)
+		server := g.Ask(1, Order{RunID: 1}, r.to("server"))
+		g.Ask(4, Order{RunID: 1}, r.to("client"))
+		time.Sleep(2 * wideWaitMax)
+		g.Ask(1, Order{RunID: 2}, r.to("other"))
+		time.Sleep(reserveFor)
+		synctest.Wait()
+		mustGrant(t, &r, "server", "other")
+		late := g.Ask(1, Order{RunID: 3}, r.to("late"))
+		mustGrant(t, &r, "late")
+		server.Release()
+		waits := g.Ask(1, Order{RunID: 4}, r.to("waits"))
+		if got, want := waits.why("w1"), "waits for a slot: what comes free on worker w1 is kept for a task that waits for 4 slots at once"; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+		late.Release()
+		mustGrant(t, &r)
+	})
+}
+
+// For how long slots are kept for the first does not begin anew when another comes first because of what was given back.
+func TestGate_KeepsNoLongerWhenTheOrderChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(4)
+		g.Ask(2, Order{RunID: 9}, r.to("long"))
+		short := g.Ask(1, Order{RunID: 2}, r.to("short"))
+		g.Ask(3, Order{RunID: 1}, r.to("one"))
+		g.Ask(3, Order{RunID: 2}, r.to("two"))
+		g.Ask(1, Order{RunID: 3}, r.to("small"))
+		time.Sleep(reserveFor - time.Second)
+		short.Release()
+		mustGrant(t, &r, "long", "short")
+		g.mu.Lock()
+		first := g.waiting.first().order.RunID
+		g.mu.Unlock()
+		if first != 2 {
+			t.Fatalf("run %d comes first", first)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		mustGrant(t, &r, "small")
+	})
+}
