@@ -327,7 +327,7 @@ func (u *station) run(t *testing.T) {
 			u.mu.Unlock()
 			return
 		}
-		p := u.bench.worker(t, u.name, "lease_ttl="+chaosTTL.String(), "heartbeat="+chaosBeat.String(), "drain_timeout=1s", "log_level=info", fmt.Sprint("slots=", chaosSlots))
+		p := u.bench.worker(t, u.name, "lease_ttl="+chaosTTL.String(), "drain_timeout=1s", "log_level=info", fmt.Sprint("slots=", chaosSlots))
 		u.now = p
 		u.mu.Unlock()
 		<-p.ended

@@ -182,7 +182,7 @@ func TestWatchSharing_FindsARunThatNobodyTakes(t *testing.T) {
 	}
 	j, stop := sampled(t)
 	j.put(t, staying)
-	j.worker(t, "w1", "heartbeat=500ms", "slots=2", "$DIR="+j.dir)
+	j.worker(t, "w1", "lease_ttl=3s", "slots=2", "$DIR="+j.dir)
 	j.hungry(t, 1)
 	if err := script(t.Context(), j.db.URL, "planted_claim"); err != nil {
 		t.Fatal(err)

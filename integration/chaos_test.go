@@ -30,7 +30,6 @@ var (
 // makes no difference to what is checked.
 const (
 	chaosTTL     = 3 * time.Second
-	chaosBeat    = 500 * time.Millisecond
 	chaosFaults  = 12 * time.Second // for how long there are faults
 	chaosWorkers = 3
 	chaosSlots   = 4 // of each: fewer than there are tasks at a time

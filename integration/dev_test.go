@@ -99,7 +99,7 @@ const (
 
 func TestDev_500RunsOverAKillAndADrain(t *testing.T) {
 	t.Parallel()
-	p, folder := startDev(t, "3", "lease_ttl=2s", "heartbeat=400ms")
+	p, folder := startDev(t, "3", "lease_ttl=2s")
 	url := p.found(t, `^database  DATABASE_URL='(.+)'$`)
 	b := newBench(t, &pgtest.DB{URL: url}, url)
 	apply := func(name, source, version string) {

@@ -57,7 +57,7 @@ func TestFreeze_TasksOfAFrozenDriverProcessDieBeforeOthersStart(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"listening": short,
 		// The first sign of life after the one at its start comes late: what it told the guard then must hold until here.
-		"polling only": {"lease_ttl=6s", "heartbeat=2s", "poll_only=true"},
+		"polling only": {"lease_ttl=6s", "poll_only=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

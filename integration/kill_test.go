@@ -20,7 +20,7 @@ const (
 var anHour = []string{"lease_ttl=1h"}
 
 // short are settings of a worker whose lease does not last long.
-var short = []string{"lease_ttl=1500ms", "heartbeat=250ms"}
+var short = []string{"lease_ttl=1500ms"}
 
 // corpusSize is how many processes of the corpus, see library, are there to stay.
 const corpusSize = 7

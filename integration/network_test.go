@@ -21,7 +21,7 @@ const (
 	pollTime = time.Second
 )
 
-var cutSettings = []string{"lease_ttl=3s", "heartbeat=500ms"}
+var cutSettings = []string{"lease_ttl=3s"}
 
 // A worker that hangs on to connections which lead nowhere, in a network of its own whose cable is pulled.
 func TestNetwork_ALostWorkerIsDeadBeforeOthersGoOn(t *testing.T) {

@@ -169,7 +169,7 @@ func TestOutage_LongerThanTheLeaseEndsTasksAndResumesRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, node := setupOn(t, nil)
-			settings := []string{"lease_ttl=6s", "heartbeat=500ms"}
+			settings := []string{"lease_ttl=6s"}
 			b.put(t, besides)
 			b.worker(t, "w1", settings...)
 			run := b.enqueue(t, "besides", nil)

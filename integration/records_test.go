@@ -147,7 +147,7 @@ func TestRecords_ASecondSignalEndsAWorkerAtOnceThoughTheDiskIsFull(t *testing.T)
 func TestRecords_AWorkerGivesItsRunsUpAndComesBackOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	b, _, fill := setupOnSmallDisk(t)
-	settings := []string{"lease_ttl=3s", "heartbeat=500ms"}
+	settings := []string{"lease_ttl=3s"}
 	w, run, remove := b.beginBulky(t, fill, settings...)
 	first, _ := b.driver(t, "w1")
 	until(t, "its session is closed", func() bool { return b.live(t) == "" })

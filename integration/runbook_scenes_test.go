@@ -19,7 +19,7 @@ name: nightly
 steps:
   - {id: load, run: '. $DIR/lib; see start; [ $OARLOCK_ATTEMPT != 1 ] || hold never'}
 `)
-	lost := b.worker(t, "w1", "lease_ttl=12s", "heartbeat=1s")
+	lost := b.worker(t, "w1", "lease_ttl=12s")
 	_, pid := b.driver(t, "w1")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
@@ -70,7 +70,7 @@ name: nightly
 steps:
   - {id: load, run: '. $DIR/lib; see start; hold go'}
 `)
-	w := b.worker(t, "w1", "heartbeat=500ms", "listen=127.0.0.1:0")
+	w := b.worker(t, "w1", "listen=127.0.0.1:0")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
 	book := b.openRunbook(t, "The database fails over")
@@ -97,7 +97,7 @@ name: nightly
 steps:
   - {id: load, run: '. $DIR/lib; see start; hold go; head -c 24000 /dev/urandom | base64'}
 `)
-	w := b.worker(t, "w1", "heartbeat=500ms")
+	w := b.worker(t, "w1")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
 	remove := fill()
@@ -225,7 +225,7 @@ steps:
 	app := b.db.RoleName("app")
 	workers := *b
 	workers.url = b.db.User(t, "app", "oarlock_worker")
-	workers.worker(t, "w1", "heartbeat=500ms")
+	workers.worker(t, "w1")
 	run := b.enqueue(t, "nightly", nil)
 	b.untilSeen(t, run, "start load#1")
 	if err := script(t.Context(), b.db.URL, "limit_login", "login", app, "limit", "2"); err != nil {

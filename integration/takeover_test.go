@@ -34,7 +34,7 @@ func onlyMeasured(t *testing.T) {
 
 const takeoverTTL = 3 * time.Second
 
-var takeoverSettings = []string{"lease_ttl=3s", "heartbeat=500ms"}
+var takeoverSettings = []string{"lease_ttl=3s"}
 
 // relay is a graph whose first step ends once the test lets it, and whose second follows.
 const relay = `

@@ -174,8 +174,7 @@ type WorkerInfo struct {
 	Quiet *Quiet // nil: it gives signs of life, or it has ended
 }
 
-// Quiet says what becomes of a worker at work that gives no sign of life: for longer than two of its renewals, and not more than ten
-// seconds unless its heartbeats are slower.
+// Quiet says what becomes of a worker at work that has given no sign of life for a third of its lease, ten seconds at most.
 type Quiet struct {
 	HasWatcher bool          // another worker is there, which finds it lost and takes over its runs
 	TakeoverIn time.Duration // until about when it has; below zero: it is late, as where it had no database meanwhile

@@ -12,7 +12,6 @@ import (
 // it also brings what was asked of runs, where a notification was lost.
 const (
 	renewals        = 6
-	leastRenewals   = 3
 	longestInterval = 5 * time.Second
 )
 
@@ -23,7 +22,7 @@ const (
 	longestPause = time.Second
 )
 
-// heartbeatOf is the interval of a lease whose configuration names none.
+// heartbeatOf is the time between two signs of life.
 func heartbeatOf(ttl time.Duration) time.Duration { return min(ttl/renewals, longestInterval) }
 
 // renewalLimits are how long one sign of life may take, and the pause after one that failed.
@@ -33,7 +32,7 @@ func renewalLimits(every time.Duration) (timeout, pause time.Duration) {
 
 // keepLease gives signs of life, hands on what the answers say, and ends what runs in time when they stay out.
 func (w *Worker) keepLease() {
-	every := w.config.Heartbeat
+	every := heartbeatOf(w.config.Self.TTL)
 	_, pause := renewalLimits(every)
 	next := time.NewTimer(every)
 	defer next.Stop()

@@ -18,12 +18,13 @@ type Outages struct {
 
 // OutagesOf derives it from the rules of the lease. The outage may begin just before a sign of life was due. When it is over,
 // one that waits in vain may have to time out before the next one is tried.
-func OutagesOf(ttl, heartbeat time.Duration) Outages {
+func OutagesOf(ttl time.Duration) Outages {
 	soft, _ := queue.LeaseEnds(ttl)
+	heartbeat := heartbeatOf(ttl)
 	timeout, pause := renewalLimits(heartbeat)
 	return Outages{
 		TTL:      ttl,
-		Harmless: max(0, soft-graceOf(ttl)-heartbeat-timeout-pause),
+		Harmless: soft - graceOf(ttl) - heartbeat - timeout - pause,
 		Fatal:    soft,
 		TakeOver: ttl + 2*queue.LookInterval + takeOverSlack,
 	}

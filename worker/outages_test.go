@@ -30,7 +30,7 @@ func (d deaf) Renew(ctx context.Context, v queue.Vitals) (queue.Renewal, error) 
 }
 
 // begins says how often a task begins on a worker that lives through an outage: more than once, if it was ended.
-func begins(t *testing.T, ttl, beat, from, outage time.Duration) int64 {
+func begins(t *testing.T, ttl, from, outage time.Duration) int64 {
 	t.Helper()
 	var n int64
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func begins(t *testing.T, ttl, beat, from, outage time.Duration) int64 {
 		b.enqueue(t, "d")
 		b.start(t, "w", func(c *worker.Config) {
 			register := c.Register
-			c.Boot, c.Self.TTL, c.Heartbeat, c.Executors["process"] = boot, ttl, beat, beginner{begun}
+			c.Boot, c.Self.TTL, c.Executors["process"] = boot, ttl, beginner{begun}
 			c.Register = func(ctx context.Context, w queue.Worker) (worker.Session, error) {
 				s, err := register(ctx, w)
 				s.Lease = deaf{s.Lease, start.Add(from), start.Add(from + outage)}
@@ -58,9 +58,9 @@ func TestOutages_ATaskNoticesNoneThatIsHarmless(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{30 * time.Second, 5 * time.Minute, time.Hour} {
 		const beat = 5 * time.Second
-		o := worker.OutagesOf(ttl, beat)
+		o := worker.OutagesOf(ttl)
 		for less := range 7 { // so that a renewal may wait in vain at any moment when it ends
-			if n := begins(t, ttl, beat, 3*beat-time.Millisecond, max(0, o.Harmless-time.Duration(less)*time.Second)); n != 1 {
+			if n := begins(t, ttl, 3*beat-time.Millisecond, max(0, o.Harmless-time.Duration(less)*time.Second)); n != 1 {
 				t.Errorf("lease %v: in an outage of %v - %d s its task was ended", ttl, o.Harmless, less)
 			}
 		}
@@ -71,8 +71,8 @@ func TestOutages_EveryTaskEndsInOneThatIsFatal(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{30 * time.Second, 5 * time.Minute, time.Hour} {
 		const beat = 5 * time.Second
-		o := worker.OutagesOf(ttl, beat)
-		if n := begins(t, ttl, beat, 3*beat+time.Millisecond, o.Fatal+time.Millisecond); n < 2 {
+		o := worker.OutagesOf(ttl)
+		if n := begins(t, ttl, 3*beat+time.Millisecond, o.Fatal+time.Millisecond); n < 2 {
 			t.Errorf("lease %v: its task lived through an outage of %v", ttl, o.Fatal)
 		}
 	}
@@ -84,9 +84,9 @@ func TestOutages_AWorkerSaysAtItsStartWhatItLivesThrough(t *testing.T) {
 		30 * time.Second:      "an outage of the database longer than 18s ends running tasks (lease_ttl 30s); one of up to 4s ends none",
 		queue.DefaultTTL:      "an outage of the database longer than 3m ends running tasks (lease_ttl 5m); one of up to 2m39s ends none",
 		time.Hour:             "an outage of the database longer than 36m ends running tasks (lease_ttl 1h); one of up to 35m39s ends none",
-		90 * time.Millisecond: "an outage of the database longer than 54ms ends running tasks (lease_ttl 90ms); one of up to 0s ends none",
+		90 * time.Millisecond: "an outage of the database longer than 54ms ends running tasks (lease_ttl 90ms); one of up to 12ms ends none",
 	} {
-		if got := worker.OutagesOf(ttl, min(5*time.Second, ttl/3)).String(); got != want {
+		if got := worker.OutagesOf(ttl).String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -113,7 +113,7 @@ func outageTable() string {
 	row := func(first string, cell func(worker.Outages) string) string {
 		line := "| " + first
 		for _, ttl := range leases {
-			line += " | " + cell(worker.OutagesOf(ttl, 5*time.Second))
+			line += " | " + cell(worker.OutagesOf(ttl))
 		}
 		return line + " |\n"
 	}

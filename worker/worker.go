@@ -41,7 +41,6 @@ type Config struct {
 	// trial passes. nil: opening some descriptors is enough.
 	Trial func(ctx context.Context) error
 
-	Heartbeat    time.Duration // between two signs of life, at most a third of Self.TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // how long running tasks may take once the worker is to stop; 0: DefaultDrain
 	Guard        LeaseSink     // nil: nobody outside watches
 	Log          *slog.Logger  // nil: silent
@@ -126,12 +125,6 @@ func New(c Config) (*Worker, error) {
 	if c.Self.TTL == 0 {
 		c.Self.TTL = queue.DefaultTTL
 	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = heartbeatOf(c.Self.TTL)
-	}
-	if c.Heartbeat < 0 || c.Self.TTL < leastRenewals*c.Heartbeat {
-		return nil, fmt.Errorf("a lease of %v with a sign of life every %v: it must last for %d of them", c.Self.TTL, c.Heartbeat, leastRenewals)
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -159,7 +152,7 @@ func New(c Config) (*Worker, error) {
 	w.records.pauses, w.lives = w.trialPauses(), w.lifePauses()
 	w.executors["action:dag.enqueue"] = enqueuer{w}
 	w.view.status = Status{
-		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: c.Heartbeat,
+		Phase: Starting, Since: time.Now(), Containment: c.Self.Containment, TTL: c.Self.TTL, RenewEvery: heartbeatOf(c.Self.TTL),
 	}
 	return w, nil
 }
@@ -184,7 +177,7 @@ func (w *Worker) StopNow() {
 func (w *Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.StopNow)()
 	defer w.view.enter(Stopped)
-	w.config.Log.Info(OutagesOf(w.config.Self.TTL, w.config.Heartbeat).String())
+	w.config.Log.Info(OutagesOf(w.config.Self.TTL).String())
 	for {
 		began := w.config.Boot()
 		lost, err := w.live(ctx)

@@ -66,7 +66,7 @@ func newProcess(p *place, replaces []uuid.UUID) *process {
 		Register: proc.register,
 		Cancel:   proc.cancelChild,
 		Self:     queue.Worker{Name: name, Host: p.name, TTL: ttl, Containment: "subreaper", Replaces: replaces},
-		Slots:    p.slots, Heartbeat: beatEvery, DrainTimeout: 5 * time.Second,
+		Slots:    p.slots, DrainTimeout: 5 * time.Second,
 		Executors: map[string]worker.Executor{"process": executor{proc}},
 		Logs:      func(sink worker.Writer, _ func() time.Time) worker.Logs { return logs{sink} },
 		Guard:     guard{proc},

@@ -1,15 +1,13 @@
 -- +goose Up
 
 -- Since when a worker at work is quiet: when it gave its last sign of life, if that is longer ago than it should be. Null: it is not, or it
--- has ended. Two of its renewals make it so: a third of its lease, ten seconds at most. Where its heartbeats are slower by its settings, it
--- is two of these, and once its lease is over it is quiet in any case. Before its first renewal the heartbeat is not known: it may be as slow
--- as a third of the lease. Only people are told so: workers watch each other by clocks of their own. The time is that of the
--- statement, since one that moves would keep the planner from writing this function out in each query that calls it.
+-- has ended. A third of its lease makes it so, ten seconds at most: a worker gives two signs of life in that time. Only people are told so:
+-- workers watch each other by clocks of their own. The time is that of the statement, since one that moves would keep the planner from
+-- writing this function out in each query that calls it.
 CREATE FUNCTION oarlock.quiet_since(w oarlock.workers) RETURNS timestamptz
 LANGUAGE sql STABLE
 RETURN CASE WHEN (w).state IN ('live', 'draining') AND statement_timestamp() - (w).beat_at
-                 > least((w).ttl_ms * interval '1 millisecond', greatest(least((w).ttl_ms / 3 * interval '1 millisecond', interval '10 seconds'),
-                         2 * CASE (w).beat WHEN 0 THEN (w).ttl_ms / 3 * interval '1 millisecond' ELSE ((w).beat_at - (w).started_at) / (w).beat END))
+                 > least((w).ttl_ms / 3 * interval '1 millisecond', interval '10 seconds')
             THEN (w).beat_at END;
 COMMENT ON FUNCTION oarlock.quiet_since(oarlock.workers) IS 'Internal: since when a worker gives no sign of life.';
 

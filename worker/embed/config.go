@@ -31,7 +31,6 @@ type Config struct {
 	Slots   int               // 0: DefaultSlots
 
 	TTL          time.Duration // of the lease; 0: queue.DefaultTTL
-	Heartbeat    time.Duration // at most a third of TTL; 0: a sixth of it, at most 5 s
 	DrainTimeout time.Duration // 0: worker.DefaultDrain
 
 	Commands   *exec.Config // nil: it runs no commands; Dir "" is made below Folder

@@ -145,7 +145,7 @@ func (r *Rig) workerConfig() worker.Config {
 			Name: c.Name, Host: hostName(), BootID: boottime.ID(), PID: os.Getpid(), Version: c.Version,
 			Labels: c.Labels, Queues: c.Queues, Containment: c.Link.Containment(), TTL: c.TTL, Only: c.Only,
 		},
-		Slots: c.Slots, Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout,
+		Slots: c.Slots, DrainTimeout: c.DrainTimeout,
 		Executors: r.executors, Prober: r.web, Secrets: c.Secrets, LocalFiles: c.LocalFiles, Source: c.Source, Overdue: r.overdue, Log: c.Log, Meter: r.metrics,
 	}
 	if r.commands != nil {

@@ -62,6 +62,7 @@ func runConfigShow(e *env, origin bool) error {
 	}
 	a := answer{ids: []string{}}
 	settings := []jsonSetting{}
+	e.warnOfSettings()
 	for _, v := range e.settings.Values() {
 		s := e.setting(v)
 		settings = append(settings, s)

@@ -41,7 +41,7 @@ settings is used in place of the private one, and not migrated.
 
 The workers are called dev-1, dev-2 and so on, and their lines begin with these names. Kill one to see what happens: its
 runs go on, and after ` + devRestart.String() + ` it starts again under its name. With a lease_ttl below that, another worker finds it
-lost before: OARLOCK_LEASE_TTL=1s OARLOCK_HEARTBEAT=300ms. One that was drained stays away. Other settings of workers
+lost before: OARLOCK_LEASE_TTL=1s. One that was drained stays away. Other settings of workers
 hold too, see docs/worker.md.
 
 Ctrl-C ends all of it and lets running tasks finish for ` + devDrain + `, once more at once. What happened is kept for the next time:

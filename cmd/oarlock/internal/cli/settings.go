@@ -105,6 +105,13 @@ func (e *env) decide(flags map[string][]string) (err error) {
 	return err
 }
 
+// warnOfSettings tells of settings that have no effect any more.
+func (e *env) warnOfSettings() {
+	for _, warning := range e.settings.Warnings() {
+		e.log.Warn(warning)
+	}
+}
+
 // settingsFile is the file that flag or $OARLOCK_CONFIG names, which must exist, or the first that is found.
 func (e *env) settingsFile(path string) (*config.File, error) {
 	if path == "" {

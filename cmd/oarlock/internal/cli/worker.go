@@ -58,6 +58,9 @@ func runWorker(c *cli.Context, e *env) error {
 	if err := e.loadKeys(c, workerKeys()); err != nil {
 		return err
 	}
+	if !guarded { // else the guard has said so
+		e.warnOfSettings()
+	}
 	if e.unnamed() && !c.IsSet("only") {
 		return &failure{kind: invalid, err: errors.New("no database is named"), hint: "set DATABASE_URL; `--database-url private` is this user's own, which `oarlock run FILE` or `oarlock dev` makes"}
 	}

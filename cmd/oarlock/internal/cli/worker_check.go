@@ -26,9 +26,6 @@ import (
 
 // checkWorker refuses settings that contradict each other, and those that a look at this host tells are wrong.
 func (e *env) checkWorker(c *embed.Config) error {
-	if c.TTL < 3*c.Heartbeat {
-		return e.refuse("lease_ttl", fmt.Errorf("lease_ttl %v is less than three times the heartbeat of %v: a short stall would lose the lease", c.TTL, c.Heartbeat))
-	}
 	if c.Database.Direct != "" {
 		if _, err := pglink.Parse(c.Database.Direct, pglink.Options{}); err != nil {
 			return e.refuse("direct_url", fmt.Errorf("direct_url: %w", err))

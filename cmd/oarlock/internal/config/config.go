@@ -33,6 +33,7 @@ type Key struct {
 	Allowed []string                  // the values it may have; empty means any that Check accepts
 	Check   func(string) error        // optional, of each value; the error says what is wrong with it
 	Show    func(value string) string // how a value is printed; nil means as it is
+	Gone    string                    // what holds in place of the setting, which has no effect any more; empty: it has one
 }
 
 // Kind names a place a value can come from.
@@ -101,6 +102,7 @@ type Sources struct {
 type Config struct {
 	Path   string // of the file that was read; empty when there was none
 	values []Value
+	gone   []Value
 }
 
 // Load decides every key. A bad flag is an *InvalidError with Kind FromFlag, a bad variable one with FromEnv,
@@ -116,6 +118,12 @@ func Load(keys []Key, from Sources) (*Config, error) {
 	}
 	for _, k := range keys {
 		v := decide(k, from, inFile)
+		if k.Gone != "" {
+			if v.Origin.Kind != FromDefault {
+				c.gone = append(c.gone, v)
+			}
+			continue
+		}
 		if v.Origin.Kind != FromDefault {
 			if bad, err := k.check(v); err != nil {
 				return nil, &InvalidError{Value: bad, Reason: err}
@@ -185,6 +193,14 @@ func (k Key) checkOne(text string) error {
 		return k.Check(text)
 	}
 	return nil
+}
+
+// Warnings says which settings are given although they have no effect any more.
+func (c *Config) Warnings() (warnings []string) {
+	for _, v := range c.gone {
+		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect any more: %s", v.Origin.Where, v.Key.Name, v.Key.Gone))
+	}
+	return warnings
 }
 
 // Values lists every setting in the order of its declaration.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,6 +98,36 @@ func TestLoad_PrefersTheFirstVariable(t *testing.T) {
 	}
 	if v := got.Value("database_url"); v.Text != "a" || v.Shown() != "hidden" {
 		t.Errorf("got %q shown as %q, want a shown as hidden", v.Text, v.Shown())
+	}
+}
+
+// A setting that is gone is passed over whatever it says, with a warning, and offered to nobody.
+func TestLoad_PassesOverWhatIsGone(t *testing.T) {
+	t.Parallel()
+	keys := append(slices.Clone(testKeys), Key{Name: "pulse", Env: []string{"OARLOCK_PULSE"}, Gone: "it follows from slots"})
+	for _, c := range []struct {
+		env        map[string]string
+		file, want string
+	}{
+		{nil, "output: json\n", ""},
+		{nil, "output: json\npulse: [1, {}]\n", "c.yaml:2: pulse has no effect any more: it follows from slots"},
+		{map[string]string{"OARLOCK_PULSE": "x"}, "pulse: 1\n", "OARLOCK_PULSE: pulse has no effect any more: it follows from slots"},
+	} {
+		got, err := Load(keys, Sources{Lookup: lookup(c.env), File: file(t, c.file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings := strings.Join(got.Warnings(), "\n"); warnings != c.want {
+			t.Errorf("%q: it warns %q, want %q", c.file, warnings, c.want)
+		}
+		if len(got.Values()) != len(testKeys) {
+			t.Errorf("%q: %d settings are shown, want %d", c.file, len(got.Values()), len(testKeys))
+		}
+	}
+	_, err := Load(keys, Sources{Lookup: lookup(nil), File: file(t, "pulze: 1\n")})
+	problems, _ := errors.AsType[FileErrors](err)
+	if len(problems) != 1 || strings.Contains(problems[0].Hint, "pulse") {
+		t.Errorf("it is offered: %v", problems)
 	}
 }
 

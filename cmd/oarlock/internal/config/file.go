@@ -163,6 +163,10 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 		r.fail(at, "delete one of them", "%s is set twice, first in line %d", key.Name, first.line)
 		return
 	}
+	if key.Gone != "" {
+		r.found[key.Name] = entry{[]string{""}, at.Position.Line} // whatever it is
+		return
+	}
 	items, ok := r.items(key, pair.Value)
 	if !ok {
 		return
@@ -260,9 +264,11 @@ func (r *reader) key(name string) (Key, bool) {
 }
 
 func (r *reader) names() []string {
-	names := make([]string, len(r.keys))
-	for i, k := range r.keys {
-		names[i] = k.Name
+	var names []string
+	for _, k := range r.keys {
+		if k.Gone == "" {
+			names = append(names, k.Name)
+		}
 	}
 	return names
 }
