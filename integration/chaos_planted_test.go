@@ -213,12 +213,10 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close(context.WithoutCancel(t.Context())) })
-	release := func(waits bool) func(*queue.Claim) error {
-		return func(c *queue.Claim) error { return session.Release(t.Context(), c, waits) }
-	}
-	drain := func(why string) func(*queue.Claim) error {
+	release := func(c *queue.Claim) error { return session.Release(t.Context(), c, true, 0) }
+	drain := func(why string, waits bool) func(*queue.Claim) error {
 		return func(c *queue.Claim) error {
-			return session.Commit(t.Context(), &queue.Batch{Claim: c, Leave: &dagrun.Leave{Drained: true}, Records: dagrun.Records{
+			return session.Commit(t.Context(), &queue.Batch{Claim: c, Waits: waits, Leave: &dagrun.Leave{Drained: true}, Records: dagrun.Records{
 				Run: &dagrun.RunRecord{State: dagrun.RunQueued}, Notes: []dagrun.Note{{At: 5, Kind: "handed_on", Text: why}},
 			}})
 		}
@@ -228,10 +226,9 @@ func TestReadTrail_TellsMovesForWantOfASlot(t *testing.T) {
 		back  func(*queue.Claim) error
 		moves int // until now
 	}{
-		{"the worker began too late", release(false), 0},
-		{"it waits for a slot", release(true), 1},
-		{"it waits for its next slot", drain("worker w has no free slot: handed on"), 2},
-		{"the worker stops", drain("worker w stops: handed on"), 2},
+		{"it waits for a slot", release, 1},
+		{"it waits for its next slot", drain("worker w has no free slot: handed on", true), 2},
+		{"the worker stops", drain("worker w stops: handed on", false), 2},
 	} {
 		polled, err := session.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		if err != nil || len(polled.Claims) != 1 {

@@ -73,19 +73,16 @@ func TestControls_WakeTheOwnerOrWhoeverIsHungry(t *testing.T) {
 	lane := get[int64](t, b.conn, "SELECT lane_id FROM oarlock.runs WHERE run_id = $1", parked)
 	for _, c := range []struct{ statement, channel, payload string }{
 		{"SELECT oarlock.cancel(1)", "oarlock_test_1", "run:1"},
-		{"SELECT oarlock.cancel(2)", "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
-		{`SELECT oarlock.enqueue('report', '{"day": "x"}')`, "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
-		{`INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`, "oarlock_test_2", fmt.Sprintf("lane:%d:5", lane)},
-		{`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`, "oarlock_test_2", fmt.Sprintf("lane:%d:1", lane)},
+		{"SELECT oarlock.cancel(2)", "oarlock_test_2", fmt.Sprintf("lane:%d:1:", lane)},
+		{`SELECT oarlock.enqueue('report', '{"day": "x"}')`, "oarlock_test_2", fmt.Sprintf("lane:%d:1:", lane)},
+		{`INSERT INTO oarlock.inbox (dag, params) SELECT 'report', '{"day": "x"}' FROM generate_series(1, 5)`, "oarlock_test_2", fmt.Sprintf("lane:%d:5:", lane)},
+		{`SELECT oarlock.enqueue_many('report', ARRAY['{"day": "x"}']::jsonb[])`, "oarlock_test_2", fmt.Sprintf("lane:%d:1:", lane)},
 	} {
 		must(t, b.conn, c.statement)
 		n, err := b.conn.WaitForNotification(t.Context())
-		if err != nil || n.Channel != c.channel || n.Payload != c.payload {
+		if err != nil || n.Channel != c.channel || !strings.HasPrefix(n.Payload, c.payload) {
 			t.Errorf("%s: heard %v, %v, want %s %s", c.statement, n, err, c.channel, c.payload)
 		}
-	}
-	if got := b.list(t, "SELECT lane_id || ' ' || run_id FROM oarlock.returns"); !slices.Equal(got, []string{fmt.Sprintf("%d %d", lane, parked)}) {
-		t.Errorf("what came back: %v", got)
 	}
 }
 
@@ -272,7 +269,7 @@ func TestGuards_AWorkerAddsNothingToARunThatIsOver(t *testing.T) {
 		wantCode(t, worker, "42501", statement, 1<<40) // of which there is none
 	}
 	for _, statement := range []string{
-		"INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by) VALUES (1, 1, 1, now(), now(), 'sql', 1, 'boss')",
+		"INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, ready_at, logical_at, trigger, root_id, submitted_by) VALUES (1, 1, 1, now(), now(), now(), 'sql', 1, 'boss')",
 		"INSERT INTO oarlock.run_keys (submitter, run_key, run_id, request_hash) VALUES ('boss', 'k', 1, 'x')",
 		"INSERT INTO oarlock.cache (dag_id, step, key, outputs, run_id, expires_at) VALUES (1, 'load', 'k', '{}', 1, 'infinity')",
 		"UPDATE oarlock.attempts SET state = 'succeeded'", "UPDATE oarlock.events SET message = ''", "UPDATE oarlock.log_chunks SET data = ''",
@@ -318,7 +315,7 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 	b.leave(t, run, "failed")
 	reopen := map[string]string{
 		"generation": "generation + 1", "state": "'queued'", "reason": "''", "losses": "0", "inbox": "inbox + 1", "ending": "''", "ending_by": "''",
-		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "slot_wanted": "false", "started_at": "NULL", "finished_at": "NULL",
+		"ending_text": "''", "paused_by": "''", "deadline": "NULL", "left_ms": "0", "tolerated": "0", "stage": "2", "ready_at": "run_at", "started_at": "NULL", "finished_at": "NULL",
 	}
 	for _, column := range b.list(t, `SELECT a.attname || ' ' || format_type(a.atttypid, NULL) FROM pg_attribute a
 		WHERE a.attrelid = 'oarlock.runs'::regclass AND a.attnum > 0 AND a.attidentity = '' ORDER BY a.attnum`) {
@@ -326,7 +323,7 @@ func TestGuards_ARetryChangesOnlyWhatARetryChanges(t *testing.T) {
 		hostile := maps.Clone(reopen)
 		hostile[name] = map[string]string{
 			"text": "'manual'", "jsonb": `'{"a": 1}'`, "uuid": "gen_random_uuid()", "timestamp with time zone": "'2020-01-01'", "bigint": "77", "integer": "77",
-			"boolean": "true",
+			"boolean": "true", "smallint": "1",
 		}[kind]
 		wantCode(t, worker, "OA010", updateRuns(hostile))
 	}

@@ -117,7 +117,7 @@ func (b bundle) claim(t *testing.T, run int64) {
 // leave ends the drive of a run: it is parked, queued again, or over.
 func (b bundle) leave(t *testing.T, run int64, state string) {
 	t.Helper()
-	must(t, b.conn, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL,
+	must(t, b.conn, `UPDATE oarlock.runs SET state = $2, claim_id = NULL, worker_id = NULL, stage = 1,
 		finished_at = CASE WHEN $2 IN ('succeeded', 'failed', 'canceled') THEN clock_timestamp() END WHERE run_id = $1`, run, state)
 }
 

@@ -72,8 +72,8 @@ func TestRunStatus_SaysThatARunWaitsForASlot(t *testing.T) {
 		{`INSERT INTO oarlock.tasks (run_id, step, item, alt, state, reason, attempt, generation, epoch, seq)
 			VALUES (1, 1, '', 0, 'ready', 'waits for 2 slots at once: 7 of 8 on worker w1 are taken', 0, 1, 1, 2)`, "running waits for 2 slots at once: 7 of 8 on worker w1 are taken"},
 		{"UPDATE oarlock.workers SET waiting = 0", "running "},
-		{"UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL, slot_wanted = true", "queued waits for a slot: its next task begins on the first worker that has one free"},
-		{"UPDATE oarlock.runs SET slot_wanted = false", "queued waits for a worker with room"},
+		{"UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL, stage = 1", "queued waits for a slot: its next task begins on the first worker that has one free"},
+		{"UPDATE oarlock.runs SET stage = 0", "queued waits for a worker with room"},
 	} {
 		must(t, b.conn, c.statement)
 		if got := get[string](t, b.conn, "SELECT state || ' ' || reason FROM oarlock.run_status($1)", run); got != c.want {

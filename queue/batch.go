@@ -21,10 +21,11 @@ const (
 type entry struct {
 	batch   *Batch
 	held    *heldClaim
-	begins  bool   // what it says of the run, the run's row says since the claim
-	release bool   // a Release: back to the queue
-	waits   bool   // of a Release: its next task waits for a slot, unless something was asked in the meantime
-	doom    string // of a Condemn: why the run fails, whatever was asked in the meantime
+	begins  bool        // what it says of the run, the run's row says since the claim
+	release bool        // a Release: back to the queue
+	waits   bool        // of a Release: its next task waits for a slot, unless something was asked in the meantime
+	wake    dagrun.Time // of a Release that waits: when something of the run is due all the same; 0: nothing is
+	doom    string      // of a Condemn: why the run fails, whatever was asked in the meantime
 	rows    int
 	bytes   int
 	state   atomic.Int32
@@ -142,9 +143,10 @@ func (e *entry) ends() bool { return e.release || e.doom != "" || e.batch.ends()
 // compares says whether controls that the driver has not read keep the entry out.
 func (e *entry) compares() bool { return e.waits || e.batch.ends() }
 
+// wakeAt is when the run is due again.
 func (e *entry) wakeAt() dagrun.Time {
 	if e.batch.Leave == nil {
-		return 0
+		return e.wake
 	}
 	return e.batch.Leave.WakeAt
 }
@@ -194,10 +196,19 @@ func (p *piece) drained() bool {
 	return p.last && (p.entry.release || b.Result == nil && b.Leave != nil && b.Leave.Drained)
 }
 
-// wantsSlot says whether the run goes back to the queue so that it gets a slot; not known where it goes back as it was claimed. What a
-// worker that stops hands on is to be looked at by one with a free slot, too.
-func (p *piece) wantsSlot() (wants, known bool) {
-	return p.drained(), p.entry.waits || !p.entry.release
+// stage is where the run stands in the queue if it goes back there.
+func (p *piece) stage() (stage int, back bool) {
+	e := p.entry
+	switch {
+	case !p.drained():
+		return 0, false
+	case e.release && !e.batch.Claim.Begun && !e.held.acted:
+		return stageNew, true
+	case e.waits || e.batch.Waits:
+		return stageBegun, true
+	default:
+		return stageRoused, true
+	}
 }
 
 // run is what to write to the run's own row, if anything, and its next state; "" leaves that as it is.

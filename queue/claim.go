@@ -51,7 +51,9 @@ type Claim struct {
 	// Row is the run's own row as the last drive left it. Its State is RunQueued: what a claim finds.
 	Row dagrun.RunRecord
 
-	unreadable error // why the rest of it is not as it was stored: it never leaves the session
+	stage      int       // where it stood in the queue
+	readyAt    time.Time // its place there
+	unreadable error     // why the rest of it is not as it was stored: it never leaves the session
 
 	lost     chan struct{}
 	lostOnce sync.Once
@@ -158,6 +160,7 @@ type Batch struct {
 	Details []Detail
 	Keeps   []Keep
 	Chunks  []Chunk // the last pieces of logs, which ride with the records of their ends
+	Waits   bool    // with Leave.Drained: its next task waits for a slot, and at Leave.WakeAt something is due all the same
 }
 
 // Keep has a task's outputs found by later tasks of the step that have the same cache key: those of its record in the same

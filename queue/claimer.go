@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,18 +17,26 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of a poll.
 const (
-	MaxClaims = 128 // that one Poll makes, so that one answer is not too large: a run may have params of a MiB
-	repolls   = 2   // within one Poll
+	// MaxClaims bounds the runs that one Poll claims, so that one answer is not too large: a run may have params of a MiB.
+	MaxClaims = 128
+	repolls   = 2 // within one Poll
 
-	// returnsKept is for how long a poll can tell what came back to its lanes. Workers delete what all have seen for as long.
-	returnsKept = time.Minute
+	// TurnEvery is how many turns go by priority before one goes to what would starve otherwise: of polls to the runs that wait
+	// longest, and of the slots of a worker to the task that does.
+	TurnEvery = 16
+
+	// noQueue is served by a worker that serves no lane: no queue can have this name.
+	noQueue = ""
 )
 
-var pollRuns = sql.Named("queue/poll")
+var (
+	claimRuns    = sql.Named("queue/claim")
+	claimLimited = sql.Named("queue/claim_limited")
+	claimFamily  = sql.Named("queue/claim_family")
+)
 
-// Poll claims runs. Call it when there is room and something may be due, and each PollInterval.
+// Poll claims runs. Call it when there is room and something may be due, and each PollInterval while no Look says whether something is.
 //
 // An error says nothing about runs that were claimed: where the reply was lost, a Sweep gives them back.
 func (s *Session) Poll(ctx context.Context, want Want) (Polled, error) {
@@ -55,168 +64,178 @@ type claimer struct {
 	lost   func() error // ends the session, and says why
 	now    func() time.Duration
 
-	polling  chan struct{} // holds one token
-	lanes    *lanes
-	hunger   hunger
-	answered time.Duration // when the last poll was
-	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
-	back     bool          // runs may have become visible where this poll did not look
-	old      comeback      // what was committed so long below the floors that it is for a sweep
+	polling chan struct{} // holds one token
+	anew    atomic.Bool   // its connection is a new one: behind it may be another server
+	polls   int           // for slots, so far
+	queues  []string      // those that gave runs, the one first that did longest ago
 }
 
 func newClaimer(s *Session, conn *link, x *exchange) *claimer {
-	return &claimer{
-		worker: &s.worker, conn: conn, held: s.held, x: x, lost: s.lost, now: boottime.Now, polling: newToken(), lanes: newLanes(),
-	}
+	return &claimer{worker: &s.worker, conn: conn, held: s.held, x: x, lost: s.lost, now: boottime.Now, polling: newToken(), queues: []string{}}
 }
 
 func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	want.Slots, want.Idle, want.Free = between(want.Slots), between(want.Idle), max(want.Free, 0)
-	c.lanes.fallTo(c.x.takeLate()) // not while a poll is under way, which began where it did not look for them
-	c.back = false
-	p, err := c.claim(ctx, want)
-	c.dropUnreadable(&p)
-	c.x.lanes.Store(c.lanes.view())
-	if c.old.some { // by the view's floors
-		c.x.lateSince(c.old.from)
-		c.old = comeback{}
+	told := c.x.takeNoticed()
+	var p Polled
+	err := c.claim(ctx, want, &p)
+	if err != nil {
+		c.x.notice(told) // the next poll passes them on
+	} else {
+		err = c.passOn(ctx, told, want.Free, p.Claims)
 	}
+	c.dropUnreadable(&p)
 	p.Sweep = c.x.sweepDue()
 	if p.Hungry = len(p.Claims) < min(want.Slots, want.Free); p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
 		p.Top = nil
 	}
-	waits := c.hunger.waits(p.Hungry, &c.lanes.seen, c.now())
-	switch {
-	case p.Hungry && c.back:
-		p.Within = soon[0]
-	case waits:
-		p.Within = openInterval
-	}
+	c.x.hungry.Store(p.Hungry)
 	return p, err
 }
 
 func between(n int) int { return min(max(n, 0), MaxClaims) }
 
-// claim claims and, where there is no room for what notifications told of, tells others.
-func (c *claimer) claim(ctx context.Context, want Want) (p Polled, err error) {
-	told := c.x.takeNoticed()
-	seen, err := c.claimAll(ctx, want, &p)
-	if err != nil {
-		c.x.notice(told) // the next poll passes them on
-		return p, err
-	}
-	p.Top, p.Now = seen.top, dagrun.Time(seen.seen.now.UnixMilli())
-	return p, c.passOn(ctx, told, want.Free, p.Claims)
+// order is what a poll claims, and in which order.
+type order struct {
+	last     int  // stage
+	lowest   int  // priority
+	fair     bool // the oldest first, whatever its priority and stage
+	newFirst bool // what is new before what has begun and wants a slot
 }
 
-// claimAll adds to p.Claims: first from limits that had to wait, then from the lanes.
-func (c *claimer) claimAll(ctx context.Context, want Want, p *Polled) (*pollFacts, error) {
-	room := func() int { return max(want.most()-len(p.Claims), 0) }
+// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first.
+func (c *claimer) order(want *Want) order {
+	o := order{last: stageRoused, lowest: math.MinInt32}
+	if want.Slots == 0 {
+		return o
+	}
+	c.polls++
+	o.last, o.fair, o.newFirst = stageNew, c.polls%TurnEvery == 0, c.polls%2 == 0
+	if want.Above != nil {
+		o.lowest, o.fair = *want.Above+1, false
+	}
+	return o
+}
+
+// claim adds to p.Claims. Behind limits it claims before and after the rest, by which of both has something due that ranks higher; by turns
+// where neither does.
+func (c *claimer) claim(ctx context.Context, want Want, p *Polled) error {
+	if c.anew.Swap(false) {
+		c.x.cursors.forget()
+	}
 	if c.worker.Only != 0 {
-		if err := c.claimFamily(ctx, room, p); err != nil {
-			return nil, err
+		if err := c.claimFamily(ctx, want, p); err != nil {
+			return err
 		}
-		return c.pollLanes(ctx, Want{}, 0, p) // it has no lanes: what is left is to see whether it is fenced
+		_, err := c.claimOpen(ctx, Want{}, order{}, p) // it has no lanes: what is left is to see whether it is fenced
+		return err
 	}
-	if err := c.claimLimited(ctx, c.lanes.owed, want, room, p); err != nil {
-		return nil, err
+	o, due := c.order(&want), c.x.due.Load()
+	if due.limitedFirst(o, c.polls/2) {
+		above := o
+		if due.open != nil && !o.fair {
+			above.lowest = max(o.lowest, *due.open)
+		}
+		if err := c.claimLimited(ctx, want, above, p); err != nil {
+			return err
+		}
 	}
-	seen, err := c.pollLanes(ctx, want, room(), p)
-	if err != nil {
-		return nil, err
+	limits, err := c.claimOpen(ctx, want, o, p)
+	if err != nil || !limits {
+		return err
 	}
-	due := c.lanes.gatesOf(seen.limited)
-	err = c.claimLimited(ctx, due, want, room, p)
-	c.lanes.owe(due, room() == 0)
-	return seen, err
+	return c.claimLimited(ctx, want, o, p)
 }
 
-// most is how many runs to claim at the most.
-func (w *Want) most() int {
-	if w.full() {
-		return w.Idle
+// room is how many more runs to claim.
+func (w *Want) room(p *Polled) int {
+	n := w.Slots
+	if n == 0 {
+		n = w.Idle
 	}
-	return w.Slots
+	return max(n-len(p.Claims), 0)
 }
 
-// pollLanes sends the poll. It goes again where it claimed nothing because somebody changed what may be claimed, or because
-// its connection was gone.
-func (c *claimer) pollLanes(ctx context.Context, want Want, n int, p *Polled) (*pollFacts, error) {
-	ordered := above(c.lanes.order(), want.Above)
+// claimOpen claims behind no limit, and reports whether the worker serves lanes behind some. It goes again where its connection was gone.
+func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) (limits bool, err error) {
+	ids := newClaimIDs(want.room(p))
+	args := c.args(o, ids)
+	args["want"], args["free"], args["least"] = len(ids), max(want.Free-len(p.Claims), 0), want.Least
 	for try := 0; ; try++ {
-		r, err := c.sendPoll(ctx, want, ordered, newClaimIDs(n))
+		reply, err := c.ask(ctx, claimRuns, args, ids)
 		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
 			continue // the connection had died before
 		}
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil:
+			return false, err
+		case !reply.fenced:
+			return false, c.lost()
 		}
-		if !r.facts.fenced {
-			return nil, c.lost()
-		}
-		p.Claims = append(p.Claims, r.claims...)
-		if r.facts.terms == c.lanes.terms || try == repolls {
-			return &r.facts, nil
-		}
-		if err := c.readLanes(ctx); err != nil {
-			return nil, err
-		}
-		ordered = above(c.lanes.order(), want.Above)
+		p.Top, p.Now = reply.top, dagrun.Time(reply.now.UnixMilli())
+		c.gave(reply, p)
+		return reply.limits, nil
 	}
 }
 
-func (c *claimer) readLanes(ctx context.Context) error {
-	return c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := c.lanes.read(ctx, conn, c.worker.ID); err != nil {
-			return fmt.Errorf("read lanes: %w", err)
-		}
+func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polled) error {
+	ids := newClaimIDs(want.room(p))
+	if len(ids) == 0 {
 		return nil
-	})
+	}
+	reply, err := c.ask(ctx, claimLimited, c.args(o, ids), ids)
+	if err == nil {
+		c.gave(reply, p)
+	}
+	return err
 }
 
-func (c *claimer) sendPoll(ctx context.Context, want Want, ordered []*lane, ids []uuid.UUID) (*pollReply, error) {
-	if c.anew.Swap(false) || c.now()-c.answered > returnsKept/2 {
-		c.lanes.seen = horizon{} // of what came back meanwhile some may not be told
-		c.lanes.forget()
+// claimFamily claims for a worker that serves one run and its children.
+func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
+	ids := newClaimIDs(want.room(p))
+	if len(ids) == 0 {
+		return nil
 	}
-	args := c.pollArgs(want, ordered, ids)
-	var reply pollReply
-	claims, err := c.ask(ctx, ids, func(ctx context.Context, conn *pgx.Conn) ([]*Claim, error) {
-		rows, err := conn.Query(ctx, pollRuns, args)
-		if err != nil {
-			return nil, err
-		}
-		err = reply.read(rows, c.lanes)
-		return reply.claims, err
-	})
+	reply, err := c.ask(ctx, claimFamily, pgx.StrictNamedArgs{"worker": c.worker.ID, "root": int64(c.worker.Only), "claims": plain(ids)}, ids)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("claim run %d: %w", c.worker.Only, err)
 	}
-	f := &reply.facts
-	c.lanes.fallTo(f.back)
-	c.x.block(f.blocked)
-	forget, back := c.lanes.seen.see(f.seen)
-	c.lanes.gave(claims)
-	if f.terms == c.lanes.terms && !want.full() {
-		c.lanes.saw(look{
-			lanes:  slices.DeleteFunc(slices.Clone(ordered), func(l *lane) bool { return l.limited() || l.Halted }),
-			claims: claims, emptied: len(claims) < len(ids), now: f.seen.now, passed: f.passed,
-		})
+	c.gave(reply, p)
+	return nil
+}
+
+func (c *claimer) args(o order, ids []uuid.UUID) pgx.StrictNamedArgs {
+	cursors, rest := c.x.cursors.args()
+	return pgx.StrictNamedArgs{
+		"worker": c.worker.ID, "claims": plain(ids), "cursors": cursors, "rest": rest,
+		"stage": o.last, "lowest": o.lowest, "fair": o.fair, "new_first": o.newFirst, "queues": c.queues,
 	}
-	c.back = c.goBack(forget, back) || c.back // after floors rose to where this poll came
-	c.lanes.polled, c.answered = f.seen.now, c.now()
-	return &reply, nil
+}
+
+// gave adds what was claimed, and moves its queues behind the others.
+func (c *claimer) gave(r *claimReply, p *Polled) {
+	c.x.cursors.claimed(r.now, r.claims)
+	for _, claim := range r.claims {
+		if n := len(c.queues); n > 0 && c.queues[n-1] == claim.Queue {
+			continue
+		}
+		c.queues = append(slices.DeleteFunc(c.queues, func(q string) bool { return q == claim.Queue }), claim.Queue)
+	}
+	p.Claims = append(p.Claims, r.claims...)
 }
 
 // ask sends what claims runs under ids, and takes the claims in, in the order of these ids. Sweeps leave the ids alone until the reply
 // is read or the server process is known to be gone.
-func (c *claimer) ask(ctx context.Context, ids []uuid.UUID, send func(context.Context, *pgx.Conn) ([]*Claim, error)) ([]*Claim, error) {
-	var claims []*Claim
+func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs, ids []uuid.UUID) (*claimReply, error) {
+	var reply claimReply
 	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		c.x.sending(ids)
-		claims, err = send(ctx, conn)
+		rows, err := conn.Query(ctx, text, args)
 		if err == nil {
-			c.hold(claims, ids)
+			err = reply.read(rows)
+		}
+		if err == nil {
+			c.hold(reply.claims, ids)
 		}
 		if err == nil || !breaks(err) && !conn.IsClosed() {
 			c.x.answered() // after they are held
@@ -226,7 +245,7 @@ func (c *claimer) ask(ctx context.Context, ids []uuid.UUID, send func(context.Co
 	if err != nil {
 		return nil, err
 	}
-	return claims, nil
+	return &reply, nil
 }
 
 // hold takes claims in, in the order in which they were picked.
@@ -258,37 +277,3 @@ func plain(ids []uuid.UUID) [][16]byte {
 	}
 	return all
 }
-
-// goBack lowers floors to where runs may have become visible that the poll did not look for: those of transactions that floors
-// had passed. It reports whether there are any; what is long ago is for a sweep.
-func (c *claimer) goBack(forget bool, back comebacks) bool {
-	if back.old.some {
-		c.old.add(back.old.from)
-	}
-	if forget {
-		c.lanes.forget()
-	} else if back.recent.some {
-		c.lanes.fall(back.recent.from)
-	}
-	return forget || back.recent.some
-}
-
-func (c *claimer) pollArgs(want Want, ordered []*lane, ids []uuid.UUID) pgx.StrictNamedArgs {
-	most := len(ids)
-	if !want.full() && want.Above == nil {
-		most = c.lanes.oldestFirst(ordered, len(ids))
-	}
-	l := argsOf(ordered)
-	if len(l.most) > 0 {
-		l.most[0] = most
-	}
-	return pgx.StrictNamedArgs{
-		"worker": c.worker.ID, "want": len(ids), "free": want.Free, "full": want.full(), "claims": plain(ids),
-		"terms": c.lanes.terms, "least": want.Least, "lanes": l.ids, "floors": l.floors, "froms": l.froms,
-		"most": l.most, "halted": l.halted, "limited": l.limited, "held": c.lanes.held,
-		"seen": given(c.lanes.seen.last),
-	}
-}
-
-// full reports whether no slot is free or about to be: then only what may need none is claimed.
-func (w *Want) full() bool { return w.Slots == 0 }

@@ -12,32 +12,45 @@ import (
 // exchange is all that a session's polls, looks and sweeps leave for each other. They wait for none of the others, so each
 // leaves what it found and takes what it finds.
 type exchange struct {
-	lanes   atomic.Pointer[laneView]  // as the last poll knew them
+	cursors cursors
+	due     atomic.Pointer[dueTops]   // as the last look saw it
+	hungry  atomic.Bool               // the last poll brought less than there was room for
 	peers   atomic.Bool               // the last look saw another worker that claims runs
 	overdue atomic.Bool               // a sweep found runs or items of the agenda whose time came where looks begin above
 	agenda  atomic.Pointer[time.Time] // nothing on the agenda is due up to then; nil: not known
 
-	mu         sync.Mutex    // of what follows
-	noticed    map[int]int64 // by lane, new runs that notifications left to this worker, for the next poll
-	late       map[int]place // by lane, where a sweep found the first run below the floors, for the next poll
-	sent       [][]uuid.UUID // by statement, ids of claims that polls may have made whose replies were not read, for sweeps
-	blocked    []int         // lanes at whose heads polls found runs that may not begin, for the next look; sorted
-	unreadable []unreadClaim // for looks
-	why        reasons       // for the next sweep
+	mu         sync.Mutex     // of what follows
+	noticed    map[int]notice // by lane, for the next poll
+	sent       [][]uuid.UUID  // by statement, ids of claims that polls may have made whose replies were not read, for sweeps
+	unreadable []unreadClaim  // for looks
+	why        reasons        // for the next sweep
 }
 
 // reasons are why to sweep at once.
 type reasons struct {
 	claims  bool                 // the database and this worker may differ in what the worker holds
-	since   comeback             // runs may have been committed below where polls begin
+	since   time.Time            // runs may have been committed below where polls begin, from then on; zero: there are none
 	workers map[uuid.UUID]*int64 // that are to be taken over from, and the beat at which they are silent; nil: they are known to be gone
 }
 
-// laneView is what looks and sweeps know of lanes. It is never changed.
-type laneView struct {
-	terms  string
-	polled time.Time
-	laneArgs
+// dueTops are the highest priorities that have something due, of lanes behind no limit and of the others; nil: none has. It is never changed.
+type dueTops struct {
+	open, limited *int
+}
+
+// limitedFirst reports whether a poll is to claim behind limits before it claims the rest. turn counts polls.
+func (d *dueTops) limitedFirst(o order, turn int) bool {
+	switch {
+	case d.limited == nil:
+		return false
+	case d.open == nil:
+		return true
+	case o.fair:
+		return turn/(TurnEvery/2)%2 == 0
+	case *d.open != *d.limited:
+		return *d.limited > *d.open
+	}
+	return turn%2 == 0
 }
 
 // noticedMax bounds the lanes that a worker remembers to have been told of.
@@ -48,7 +61,7 @@ func (x *exchange) agendaFloor() time.Time { return or(x.agenda.Load()) }
 
 func newExchange() *exchange {
 	x := &exchange{}
-	x.lanes.Store(newLanes().view())
+	x.due.Store(&dueTops{})
 	return x
 }
 
@@ -60,35 +73,31 @@ func taken[T any](x *exchange, field *T) (value T) {
 	return value
 }
 
-// notice counts new runs by lane.
-func (x *exchange) notice(rows map[int]int64) {
+// notice is what notifications said of a lane.
+type notice struct {
+	rows int64     // new runs that were left to this worker
+	at   time.Time // none of them has its place before that
+}
+
+func (n notice) and(m notice) notice { return notice{n.rows + m.rows, earlier(n.at, m.at)} }
+
+// notice adds what was said of lanes.
+func (x *exchange) notice(lanes map[int]notice) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.noticed == nil {
-		x.noticed = map[int]int64{}
+		x.noticed = map[int]notice{}
 	}
-	for lane, n := range rows {
-		if _, known := x.noticed[lane]; known || len(x.noticed) < noticedMax {
-			x.noticed[lane] += n
+	for lane, n := range lanes {
+		if was, known := x.noticed[lane]; known {
+			x.noticed[lane] = was.and(n)
+		} else if len(x.noticed) < noticedMax {
+			x.noticed[lane] = n
 		}
 	}
 }
 
-func (x *exchange) takeNoticed() map[int]int64 { return taken(x, &x.noticed) }
-
-// foundLate adds places below floors to those that no poll has taken in yet.
-func (x *exchange) foundLate(late map[int]place) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for lane, p := range x.late {
-		if now, ok := late[lane]; !ok || p.below(now) {
-			late[lane] = p
-		}
-	}
-	x.late = late
-}
-
-func (x *exchange) takeLate() map[int]place { return taken(x, &x.late) }
+func (x *exchange) takeNoticed() map[int]notice { return taken(x, &x.noticed) }
 
 // sending notes ids before the statement is sent that claims under them.
 func (x *exchange) sending(ids []uuid.UUID) {
@@ -119,17 +128,6 @@ func (x *exchange) expected() []uuid.UUID {
 	return slices.Concat(x.sent...)
 }
 
-// block adds lanes at whose heads runs stand that may not begin. The poll that saw them may be the last: the next one begins above.
-func (x *exchange) block(lanes []int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.blocked = slices.Concat(x.blocked, lanes)
-	slices.Sort(x.blocked)
-	x.blocked = slices.Compact(x.blocked)
-}
-
-func (x *exchange) takeBlocked() []int { return taken(x, &x.blocked) }
-
 // addUnreadable keeps a claim to be put away. Whoever has it hears that it is gone.
 func (x *exchange) addUnreadable(c *Claim, why error) {
 	x.mu.Lock()
@@ -154,11 +152,13 @@ func (x *exchange) doubt() {
 	x.why.claims = true
 }
 
-// lateSince has runs looked for that were committed below where polls begin; zero: however long ago.
+// lateSince has runs looked for that were committed below where polls begin.
 func (x *exchange) lateSince(from time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.why.since.add(from)
+	if x.why.since.IsZero() || from.Before(x.why.since) {
+		x.why.since = from
+	}
 }
 
 // silent has a worker taken over from.
@@ -175,7 +175,7 @@ func (x *exchange) silent(id uuid.UUID, beat *int64) {
 func (x *exchange) sweepDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.why.claims || x.why.since.some || len(x.why.workers) > 0
+	return x.why.claims || !x.why.since.IsZero() || len(x.why.workers) > 0
 }
 
 // takeReasons takes the reasons for one sweep.
@@ -186,7 +186,7 @@ func (x *exchange) putBack(why reasons) {
 	if why.claims {
 		x.doubt()
 	}
-	if why.since.some {
-		x.lateSince(why.since.from)
+	if !why.since.IsZero() {
+		x.lateSince(why.since)
 	}
 }

@@ -25,9 +25,6 @@ func (s *Session) SetClock(now func() time.Duration) {
 // Postpone has the session leave a lost worker to later sweeps, as one whose fences could not be had.
 func (s *Session) Postpone(worker uuid.UUID) { s.sweeper.postpone(worker) }
 
-// ReturnsKept is for how long a poll can tell what came back.
-const ReturnsKept = returnsKept
-
 // ReapLimit is how many workers one sweep takes over from.
 const ReapLimit = reapLimit
 
@@ -60,9 +57,17 @@ func ReleaseStatement(all bool) string {
 	return releaseSome
 }
 
-// PollStatement is the next poll, as it is sent.
-func (s *Session) PollStatement(want Want) (string, pgx.StrictNamedArgs) {
-	return pollRuns, s.claimer.pollArgs(want, s.claimer.lanes.order(), newClaimIDs(want.most()))
+// ClaimStatement is the next claim behind no limit, as it is sent.
+func (s *Session) ClaimStatement(want Want) (string, pgx.StrictNamedArgs) {
+	ids := newClaimIDs(want.room(&Polled{}))
+	args := s.claimer.args(s.claimer.order(&want), ids)
+	args["want"], args["free"], args["least"] = len(ids), want.Free, want.Least
+	return claimRuns, args
+}
+
+// LimitedStatement is the next claim behind limits, as it is sent.
+func (s *Session) LimitedStatement(want Want) (string, pgx.StrictNamedArgs) {
+	return claimLimited, s.claimer.args(s.claimer.order(&want), newClaimIDs(want.room(&Polled{})))
 }
 
 // RenewStatement is the next renewal, as it is sent.
@@ -72,12 +77,13 @@ func (s *Session) RenewStatement() (string, pgx.StrictNamedArgs) {
 
 // LookStatement is the next look, as it is sent.
 func (s *Session) LookStatement(load Load) (string, pgx.StrictNamedArgs) {
-	return lookAround, s.lookout.args(load, s.x.lanes.Load())
+	return lookAround, s.lookout.args(load)
 }
 
 // SweptFor has the last sweep have taken so long, and gives a reason for another.
 func (s *Session) SweptFor(took time.Duration) {
 	s.sweeper.soonest, s.sweeper.next = s.sweeper.now()+askedShare*took, s.sweeper.now()+sweepShare*took
+	s.sweeper.full = s.sweeper.next
 	s.x.doubt()
 }
 
@@ -94,9 +100,16 @@ func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
 	return s.Sweep(ctx)
 }
 
+// SweepFromTheStart is a sweep that looks at everything, and reaches back to the very start.
+func (s *Session) SweepFromTheStart(ctx context.Context) error {
+	s.sweeper.full = 0
+	_, err := s.SweepAll(ctx)
+	return err
+}
+
 // SweepStatement is a sweep that reaches back to the very first run.
 func (s *Session) SweepStatement() (string, pgx.StrictNamedArgs) {
-	return sweepAll, s.sweeper.args(s.x.lanes.Load(), time.Time{})
+	return sweepAll, pgx.StrictNamedArgs{"worker": s.worker.ID, "since": orMinusInfinity(time.Time{})}
 }
 
 // SetCloseLimit bounds a Close without a deadline.
@@ -110,36 +123,21 @@ func (s *Store) Own(ctx context.Context) (*pgx.Conn, error) {
 // Steady is how the connection that polls is set up.
 func Steady(c *pgx.ConnConfig) *pgx.ConnConfig { return steady(c) }
 
-// Floor is below which place nothing of a lane is looked for; zero: not known.
-func (s *Session) Floor(lane int) (time.Time, RunID) {
-	l := s.claimer.lanes.byID[lane]
-	return l.floor.at, l.floor.run
+// Cursor is where polls begin on a shelf.
+func (s *Session) Cursor(lane, stage int) time.Time {
+	c := &s.x.cursors
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ofLocked(shelfOf(lane, stage))
 }
 
-// SeenLater has the session have seen all it saw that much later.
-func (s *Session) SeenLater(d time.Duration) {
-	for i := range s.claimer.lanes.seen.marks {
-		s.claimer.lanes.seen.marks[i].now = s.claimer.lanes.seen.marks[i].now.Add(d)
-	}
-	for _, l := range s.claimer.lanes.all {
-		l.floor.at = l.floor.at.Add(d)
-	}
+// RaiseCursors has the session look for nothing below a moment.
+func (s *Session) RaiseCursors(at time.Time) {
+	c := &s.x.cursors
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at, c.rest, c.tried = nil, at, nil
 }
-
-// RaiseFloors has the session look for nothing below a moment.
-func (s *Session) RaiseFloors(at time.Time) {
-	for _, l := range s.claimer.lanes.all {
-		l.floor = place{at: at}
-	}
-}
-
-// Horizon is how far below the last poll floors had to stay, because of transactions that were open.
-func (s *Session) Horizon() time.Duration {
-	return s.claimer.lanes.polled.Sub(s.claimer.lanes.seen.safe)
-}
-
-// HungerPolls is how many polls a worker that has just become hungry sends beside the others, while older transactions are open.
-const HungerPolls = int64(hungerLasts / openInterval)
 
 // Needs are the connections that a pooler must lend a worker by the session.
 func (s *Store) Needs() int { return s.needs(pglink.SessionPooler) }

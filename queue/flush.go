@@ -94,7 +94,7 @@ type flush struct {
 
 func newFlush(j *journal) *flush {
 	f := &flush{
-		runs: flushRows{columns: 23}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
+		runs: flushRows{columns: 21}, claims: flushRows{columns: 3}, tasks: flushRows{columns: 33}, attempts: flushRows{columns: 15},
 		decisions: flushRows{columns: 6}, notes: flushRows{columns: 10}, chunks: flushRows{columns: 15}, keeps: flushRows{columns: 8},
 		approvals: flushRows{columns: 10},
 		formats:   []int16{1},
@@ -211,17 +211,20 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.uuid(c.ID)
 	r.bool(rec != nil)
 	r.bool(p.last && e.ends())
-	r.bool(p.drained())
-	r.boolIf(p.wantsSlot())
-	r.bool(p.drained() && e.release && !c.Begun && !e.held.acted)
+	stage, back := p.stage()
+	r.intIf(back, int64(stage))
 	r.bool(p.calms())
 	r.intIf(p.last && e.compares(), e.batch.Seen)
 	r.textOrNull(state)
 	counts := ""
+	wake := e.wakeAt()
 	if rec == nil {
-		rec = &dagrun.RunRecord{WakeAt: e.wakeAt()}
+		rec = &dagrun.RunRecord{}
 	} else {
 		counts = encodeCounts(rec.Counts)
+		if stage != stageBegun || !back {
+			wake = rec.WakeAt
+		}
 	}
 	r.text(rec.Reason)
 	r.text(encodeEnding(rec.Ending))
@@ -234,7 +237,7 @@ func (f *flush) addRun(n int64, p *piece) {
 	r.json(counts)
 	r.time(rec.StartedAt)
 	r.time(rec.FinishedAt)
-	r.time(rec.WakeAt)
+	r.time(wake)
 }
 
 func (f *flush) addClaim(n int64, c *Claim) {

@@ -110,8 +110,8 @@ func TestFlush_ReachesWhatItNeedsByItsKey(t *testing.T) {
 		many = 200_000
 	}
 	for _, runs := range []int{1_000, many} {
-		y.exec(`INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, logical_at, trigger, root_id, submitted_by)
-			SELECT 1, 1, 1, now(), now(), 'sql', 1, 'test' FROM generate_series(1, $1::int)`, runs)
+		y.exec(`INSERT INTO oarlock.runs (dag_id, version, lane_id, run_at, ready_at, logical_at, trigger, root_id, submitted_by)
+			SELECT 1, 1, 1, now(), now(), now(), 'sql', 1, 'test' FROM generate_series(1, $1::int)`, runs)
 		y.exec(`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq)
 			SELECT r.run_id, s, 'pending', 0, 1, 0, 0 FROM oarlock.runs r, generate_series(0, 0) s ON CONFLICT DO NOTHING`)
 		y.exec("ANALYZE oarlock.runs, oarlock.tasks")

@@ -92,14 +92,6 @@ func (r *flushRows) bool(v bool) {
 	}
 }
 
-func (r *flushRows) boolIf(v, is bool) {
-	if is {
-		r.bool(v)
-	} else {
-		r.null(pgtype.BoolOID)
-	}
-}
-
 func (r *flushRows) text(s string) {
 	r.head(pgtype.TextOID, len(s))
 	r.buf = append(r.buf, s...)

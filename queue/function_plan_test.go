@@ -71,6 +71,11 @@ func (c *crowded) functionPlans(t *testing.T) {
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)
 	c.exec(t, `UPDATE oarlock.runs SET queue_deadline = now() - interval '1 hour'
 		WHERE run_id IN (SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.run_at LIMIT 5)`)
+	s := calm(t, c.register(t))
+	c.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
+	defer c.exec(t, "SELECT oarlock.set_queue('default', max_running => 0)")
+	family := value[int64](t, c.desk, "SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.ready_at LIMIT 1")
+	ids := "ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 5))"
 	asIs := func(config *pgx.ConnConfig) *pgx.ConnConfig { return config }
 	shown := new(strings.Builder)
 	for _, call := range []struct {
@@ -80,6 +85,8 @@ func (c *crowded) functionPlans(t *testing.T) {
 	}{
 		{"wake_due", sql.Named("queue/wake_due"), queue.Steady, []any{1000}},
 		{"expire_queued", sql.Named("queue/expire_queued"), queue.Steady, []any{1000}},
+		{"claim_limited", "SELECT count(*) FROM oarlock.claim_limited($1, " + ids + ", '{}', 'epoch', 2, -100, false, false, '{}')", queue.Steady, []any{s.ID()}},
+		{"claim_family", "SELECT count(*) FROM oarlock.claim_family($1, $2, " + ids + ")", queue.Steady, []any{s.ID(), family}},
 		{"enqueue", "SELECT oarlock.enqueue('plain')", asIs, nil},
 		{"enqueue with a key", "SELECT oarlock.enqueue('plain', run_key => 'a')", asIs, nil},
 		{"enqueue_many with keys", "SELECT count(*) FROM oarlock.enqueue_many('plain', ARRAY['{}', '{}']::jsonb[], ARRAY['a', 'b'])", asIs, nil},

@@ -70,6 +70,11 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		heard, logs, lanes := understand(signal)
 		s.held.follow(logs)
 		s.x.notice(lanes)
+		for lane, n := range lanes {
+			if s.x.cursors.told(lane, n.at) {
+				s.x.lateSince(n.at)
+			}
+		}
 		if heard.Lanes || heard.Drain || heard.All || len(heard.Runs) > 0 {
 			return heard, nil
 		}
@@ -92,21 +97,23 @@ func (h *hearing) wait(ctx context.Context) (listen.Signal, error) {
 	return signal, err
 }
 
-// understand drops what is none of our messages: anybody may send. lanes are those with new runs, and how many of them this
-// worker is told of.
-func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]int64) {
-	heard.All, lanes = signal.Missed, map[int]int64{}
+// understand drops what is none of our messages: anybody may send. lanes are those with new runs.
+func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]notice) {
+	heard.All, lanes = signal.Missed, map[int]notice{}
 	for _, payload := range signal.Payloads {
 		switch kind, number, _ := strings.Cut(payload, ":"); kind {
 		case "drain":
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
-			id, rows, _ := strings.Cut(number, ":")
-			if lane := positive(id); lane > 0 && lane <= math.MaxInt32 && len(lanes) < noticedMax {
+			said := strings.SplitN(number, ":", 3)
+			if lane := positive(said[0]); len(said) == 3 && lane > 0 && lane <= math.MaxInt32 && len(lanes) < noticedMax {
 				heard.Lanes = true
-				n := min(positive(rows), MaxClaims)
-				heard.Rows = min(heard.Rows+int(n), MaxClaims)
-				lanes[int(lane)] += n
+				n := notice{min(positive(said[1]), MaxClaims), time.UnixMilli(positive(said[2]))}
+				heard.Rows = min(heard.Rows+int(n.rows), MaxClaims)
+				if was, again := lanes[int(lane)]; again {
+					n = was.and(n)
+				}
+				lanes[int(lane)] = n
 			}
 		case "log":
 			if run := positive(number); run > 0 {

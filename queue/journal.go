@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // journalQueue bounds the batches that wait for the flush under way to end. More wait in Commit itself.
@@ -80,8 +82,8 @@ func (j *journal) commit(ctx context.Context, b *Batch) error {
 
 // release gives a claim back as it was claimed, or because its next task waits for a slot, unless something was asked of the run in the
 // meantime.
-func (j *journal) release(ctx context.Context, c *Claim, waits bool) error {
-	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *entry) { e.release, e.waits = true, waits })
+func (j *journal) release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
+	return j.put(ctx, &Batch{Claim: c, Seen: c.Inbox}, func(e *entry) { e.release, e.waits, e.wake = true, waits, wake })
 }
 
 // condemn ends a run as failed, whatever was asked of it in the meantime.

@@ -167,7 +167,7 @@ func TestCommit_TellsOwnerFollowersAndHungryWorkers(t *testing.T) {
 	drained := batch(child, taskAt(0, 1, dagrun.TaskRetrying))
 	y.must(y.commit(t.Context(), drained))
 	y.must(y.commit(t.Context(), finishing(child, dagrun.RunSucceeded)))
-	y.must(y.release(t.Context(), parent, false))
+	y.must(y.release(t.Context(), parent, false, 0))
 	var heard []string
 	for range 4 {
 		n := must(listener.WaitForNotification(t.Context()))

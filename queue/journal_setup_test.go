@@ -91,8 +91,8 @@ func (y *yard) claim() *Claim { return y.claims(1)[0] }
 func (y *yard) claims(n int) []*Claim {
 	y.tb.Helper()
 	rows, err := y.conn.Query(y.tb.Context(), `
-		INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id, epoch)
-		SELECT d.dag_id, 1, v.lane_id, 'running', clock_timestamp(), clock_timestamp(), 'sql', 1, 'test', gen_random_uuid(), $1, 1
+		INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id, epoch)
+		SELECT d.dag_id, 1, v.lane_id, 'running', clock_timestamp(), clock_timestamp(), clock_timestamp(), 'sql', 1, 'test', gen_random_uuid(), $1, 1
 		  FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id), generate_series(1, $2::int)
 		RETURNING run_id, claim_id, epoch, lane_id`, y.worker, n)
 	if err != nil {

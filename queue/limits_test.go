@@ -1,8 +1,11 @@
 package queue_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -120,7 +123,7 @@ func TestLimits_ABacklogWithoutLimitsDoesNotStarveThem(t *testing.T) {
 	f.ask(t, "plain", 20)
 	s := f.register(t)
 	for n := 1; ; n++ {
-		p := poll(t, s, 2)
+		p := turn(t, s, 2)
 		if len(p.Claims) != 2 {
 			t.Fatalf("poll %d claimed %d", n, len(p.Claims))
 		}
@@ -150,5 +153,69 @@ func TestLimits_WhatIsPausedBehindALimitStays(t *testing.T) {
 	f.exec(t, "SELECT oarlock.set_dag('plain', paused => false)")
 	if p := poll(t, s, 10); len(p.Claims) > 0 {
 		t.Errorf("claimed %v", runsOf(p.Claims))
+	}
+}
+
+// What is for later costs nothing now, however much it is.
+func TestLimits_LaterRunsCostNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec(t, "SELECT oarlock.set_queue('default', max_running => 5)")
+	s := calm(t, f.register(t))
+	cost := func() int {
+		t.Helper()
+		n := 0
+		err := s.OnClaims(t.Context(), func(_ context.Context, conn *pgx.Conn) error {
+			statement, args := s.LimitedStatement(queue.Want{Slots: 5, Free: 5})
+			n = explain(t, conn, statement, args).Buffers()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 3 { // the first call plans its statements
+		cost()
+	}
+	before := cost()
+	f.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[5000]), run_at => now() + interval '1 day')")
+	if after := cost(); after > before+20 {
+		t.Errorf("with 5,000 runs for tomorrow a claim of nothing reads %d buffers, and %d without", after, before)
+	}
+}
+
+// Who finds a limit full leaves its row to others: they may be about to end a run behind it.
+func TestLimits_FullOnesAreNotLocked(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "few", 3)
+	s := f.register(t)
+	if p := poll(t, s, 3); len(p.Claims) != 1 {
+		t.Fatalf("claimed %v", runsOf(p.Claims))
+	}
+	tx := f.opened(t, "SELECT FROM oarlock.dags")
+	statement, args := s.LimitedStatement(queue.Want{Slots: 3, Free: 3})
+	if _, err := tx.Exec(t.Context(), statement, args); err != nil {
+		t.Fatal(err)
+	}
+	if n := value[int](t, f.desk, "WITH free AS (SELECT d.dag_id FROM oarlock.dags d FOR NO KEY UPDATE SKIP LOCKED) SELECT count(*) FROM free"); n != value[int](t, f.desk, "SELECT count(*) FROM oarlock.dags") {
+		t.Errorf("%d rows of DAGs are free", n)
+	}
+}
+
+// What has begun goes on, whatever became of the clock since it came back.
+func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 10} {
+		f := newFleet(t)
+		f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
+		f.ask(t, "plain", 3)
+		f.exec(t, "UPDATE oarlock.runs SET ready_at = now() + interval '1 hour'")
+		f.exec(t, "UPDATE oarlock.runs SET stage = run_id - 1, started_at = now(), epoch = 1 WHERE run_id < 3")
+		if p := poll(t, f.register(t), 10); len(p.Claims) != 2 || p.Claims[0].Run != 1 {
+			t.Errorf("with limit %d claimed %v, want 1 and 2", limit, runsOf(p.Claims))
+		}
 	}
 }

@@ -141,7 +141,7 @@ func (l *link) lend() bool {
 // caller is what a pool and a connection have in common here.
 type caller interface {
 	Querier
-	rowsQuerier
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // call asks over a connection of the pool; where the server has none for it, over one of the session's own.

@@ -104,9 +104,9 @@ func TestList_PagesHoldEachRunOnce(t *testing.T) {
 // manyRuns fills a table of runs: nearly all have succeeded, one in a thousand did not, some wait; one DAG ran now and then,
 // long ago, one run has children, two have a label, and a thousand runs are of the last hour.
 const manyRuns = `
-	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run, labels)
+	INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by, created_at, finished_at, parent_run, labels)
 	OVERRIDING SYSTEM VALUE
-	SELECT i, CASE WHEN i <= $1::bigint / 2 AND i % 500 = 0 THEN 2 ELSE 1 END, 1, 1, s.state, now(), now(), 'sql', i, session_user,
+	SELECT i, CASE WHEN i <= $1::bigint / 2 AND i % 500 = 0 THEN 2 ELSE 1 END, 1, 1, s.state, now(), now(), now(), 'sql', i, session_user,
 	       now() - ($1::bigint - i) * interval '1 hour' / 1000, CASE WHEN s.state <> 'queued' THEN now() END, CASE WHEN i BETWEEN 30000 AND 30020 THEN 5 END,
 	       CASE WHEN i IN (10, 500) THEN jsonb_build_object('rare', 'yes') ELSE '{}' END
 	  FROM generate_series(1, $1::bigint) i,

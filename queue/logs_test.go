@@ -380,8 +380,8 @@ func TestHear_GathersWhatConcernsAWorker(t *testing.T) {
 		t.Errorf("heard %+v first, want All", heard)
 	}
 	channel := found[string](t, w.room, "SELECT channel FROM oarlock.workers")
-	w.room.exec(t, `SELECT pg_notify($1, m) FROM unnest(ARRAY['', 'run', 'run:', 'run:-1', 'run:0', 'run:1e3', 'run:99999999999999999999', 'lane:x', 'drain:now', 'DRAIN', 'lane:0', repeat('y', 7999)]) m`, channel)
-	w.room.exec(t, "SELECT pg_notify($1, m) FROM unnest(ARRAY['run:7', 'run:007', 'run:3', 'drain', 'lane:4', 'run:7']) m", channel)
+	w.room.exec(t, `SELECT pg_notify($1, m) FROM unnest(ARRAY['', 'run', 'run:', 'run:-1', 'run:0', 'run:1e3', 'run:99999999999999999999', 'lane:x', 'lane:4', 'lane:4:1', 'lane:4:1:x:y', 'drain:now', 'DRAIN', 'lane:0', repeat('y', 7999)]) m`, channel)
+	w.room.exec(t, "SELECT pg_notify($1, m) FROM unnest(ARRAY['run:7', 'run:007', 'run:3', 'drain', 'lane:4:1:1764000000000', 'run:7']) m", channel)
 	var all Heard // of what came in one transaction, Hear may return the first part
 	for !all.Lanes || !all.Drain || !slices.Equal(all.Runs, []RunID{3, 7}) {
 		heard := hear()

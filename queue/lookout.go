@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,14 +17,10 @@ import (
 // Bounds of what one look does for others. What is left is the next one's, or another worker's.
 const (
 	choreBatch   = 500 // runs woken or expired by one statement
-	asideRounds  = 20  // of as many runs, put aside by one look
-	returnsBatch = 5000
 	logDaysAhead = 3
 	logDaysEvery = time.Hour
 
 	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
-
-	noSnapshot = "1:1:" // in which nothing is visible
 
 	// timerSlack is how far below now looks begin that look for parked runs which are to be woken, and for queued ones whose time has
 	// passed: these may just be on their way, written before the look and committed after it.
@@ -37,8 +32,6 @@ var (
 	makeLogDays  = sql.Named("queue/log_days")
 	wakeDue      = sql.Named("queue/wake_due")
 	expireQueued = sql.Named("queue/expire_queued")
-	setAside     = sql.Named("queue/set_aside")
-	dropReturns  = sql.Named("queue/drop_returns")
 )
 
 // Look looks at what a worker has to know of others, and queues what waited long enough. Call it each LookInterval, also when the
@@ -73,39 +66,37 @@ type lookout struct {
 	slept    time.Time     // no parked run was to be woken until then; zero: not known
 	waited   time.Time     // the same of queued runs and their deadlines
 	logDays  time.Duration // when partitions are to be made
-	returns  time.Duration // when rows of what came back are to be deleted
-	anew     atomic.Bool   // its connection is a new one: behind it may be a server that was promoted and gave transaction ids once more
-	seen     [2]string     // what transactions it had seen the last time that it did, and the time before
 	now      func() time.Duration
 }
 
 func newLookout(s *Session, conn *link, x *exchange) *lookout {
 	return &lookout{
 		worker: &s.worker, conn: conn, held: s.held, x: x,
-		seen: [...]string{noSnapshot, noSnapshot}, overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
+		overdue: s.store.meter.overdue, looking: newToken(), observer: newObserver(boottime.Now), now: boottime.Now,
 	}
 }
 
 // lookReply is what a look sees.
 type lookReply struct {
-	now                 time.Time
-	due, wakes, expires bool
-	agenda              *time.Time  // since when the first item of the agenda is due; nil: none is
-	dead                []uuid.UUID // workers that left fences behind; sweeps find those that left runs
-	peers               []peer
-	shared, open        []int // lanes of Load.Lanes, see Looked
+	now            time.Time
+	due            dueTops
+	wakes, expires bool
+	agenda         *time.Time  // since when the first item of the agenda is due; nil: none is
+	dead           []uuid.UUID // workers that left fences behind; sweeps find those that left runs
+	peers          []peer
+	shared         []int // lanes of Load.Lanes, see Looked
 }
 
 func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
-	view := l.x.lanes.Load()
 	if l.x.overdue.Swap(false) {
 		l.lookAnew()
 	}
-	seen, err := l.ask(ctx, load, view)
+	seen, err := l.ask(ctx, load)
 	if err != nil {
 		l.observer.fail()
 		return Looked{}, err
 	}
+	l.x.due.Store(&seen.due)
 	l.passTo(seen)
 	silent := l.observer.see(seen.peers)
 	for _, p := range silent {
@@ -117,9 +108,9 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	l.x.peers.Store(l.observer.others > 0)
 	queued, chores := l.doChores(ctx, seen)
 	return Looked{
-		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
+		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due.open != nil || seen.due.limited != nil || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
 		Attend: seen.agenda != nil && l.worker.Only == 0,
-		Shared: seen.shared, Open: seen.open,
+		Shared: seen.shared,
 	}, errors.Join(chores, l.releaseUnreadable(ctx))
 }
 
@@ -155,20 +146,20 @@ func (l *lookout) passTo(seen *lookReply) {
 	l.x.agenda.Store(&attended)
 }
 
-func (l *lookout) args(load Load, view *laneView) pgx.StrictNamedArgs {
+func (l *lookout) args(load Load) pgx.StrictNamedArgs {
 	stalled := load.Lanes
 	if l.worker.Only != 0 {
 		stalled = nil // no other worker drives runs of this family
 	}
+	cursors, rest := l.x.cursors.args()
 	return pgx.StrictNamedArgs{
-		"worker": l.worker.ID, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting, "terms": view.terms,
-		"lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted,
-		"slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
+		"worker": l.worker.ID, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting,
+		"cursors": cursors, "rest": rest, "slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
 		"attended": orMinusInfinity(l.x.agendaFloor()),
 	}
 }
 
-func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookReply, error) {
+func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	var r lookReply
 	var ids []uuid.UUID
 	var beats, ttls []int64
@@ -179,8 +170,8 @@ func (l *lookout) ask(ctx context.Context, load Load, view *laneView) (*lookRepl
 		defer cancel()
 	}
 	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, lookAround, l.args(load, view)).Scan(
-			&r.now, &r.due, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared, &r.open)
+		return conn.QueryRow(ctx, lookAround, l.args(load)).Scan(
+			&r.now, &r.due.open, &r.due.limited, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared)
 	})
 	for i, id := range ids {
 		r.peers = append(r.peers, peer{id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, live: lives[i]})
@@ -202,50 +193,13 @@ func (l *lookout) doChores(ctx context.Context, seen *lookReply) (woken int, err
 				return fmt.Errorf("end runs that waited too long: %w", err)
 			}
 		}
-		if err := l.clearHeads(ctx, conn); err != nil {
-			return fmt.Errorf("put runs of paused DAGs aside: %w", err)
-		}
 		if now := l.now(); now >= l.logDays {
 			if err := conn.QueryRow(ctx, makeLogDays, logDaysAhead).Scan(&days); err != nil {
 				return fmt.Errorf("make room for logs: %w", err)
 			}
 			l.logDays = now + logDaysEvery
 		}
-		if now := l.now(); now >= l.returns {
-			if l.anew.Swap(false) {
-				l.seen = [...]string{noSnapshot, noSnapshot}
-			}
-			var seen string
-			var more bool
-			args := pgx.StrictNamedArgs{"before": l.seen[0], "earlier": l.seen[1], "batch": returnsBatch}
-			if err := conn.QueryRow(ctx, dropReturns, args).Scan(&seen, &more); err != nil {
-				return fmt.Errorf("forget what came back: %w", err)
-			}
-			if !more { // else the next look goes on
-				l.returns, l.seen = now+returnsKept, [...]string{seen, l.seen[0]}
-			}
-		}
 		return nil
 	})
 	return woken, err
-}
-
-// clearHeads puts aside what may not begin and stands at the heads of lanes.
-func (l *lookout) clearHeads(ctx context.Context, conn *pgx.Conn) error {
-	lanes := l.x.takeBlocked()
-	if len(lanes) == 0 {
-		return nil
-	}
-	for range asideRounds {
-		var n int
-		err := conn.QueryRow(ctx, setAside, lanes, choreBatch).Scan(&n)
-		if err != nil {
-			l.x.block(lanes)
-		}
-		if err != nil || n == 0 {
-			return err
-		}
-	}
-	l.x.block(lanes)
-	return nil // the next look goes on
 }

@@ -79,37 +79,3 @@ func TestLook_ItsOwnTroubleIsNoSilenceOfOthers(t *testing.T) {
 		})
 	}
 }
-
-// Looks delete what came back once every worker has had a minute to see it, also where its transaction was open for longer than others.
-func TestLook_DropsWhatCameBack(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	w := f.watcher(t)
-	look(t, w.Session)
-	minutes := func(n int) int {
-		t.Helper()
-		for range n {
-			w.pass(queue.ReturnsKept)
-			look(t, w.Session)
-		}
-		return value[int](t, f.desk, "SELECT count(*) FROM oarlock.returns")
-	}
-	open := f.opened(t, "SELECT oarlock.come_back(1, clock_timestamp(), 1)")
-	f.exec(t, "SELECT oarlock.come_back(1, clock_timestamp(), 2)")
-	if n := minutes(1); n != 1 {
-		t.Errorf("%d rows within the first minute, want 1", n)
-	}
-	if n := minutes(1); n != 0 {
-		t.Errorf("%d rows after it, want 0", n)
-	}
-	minutes(2)
-	if err := open.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := minutes(1); n != 1 {
-		t.Errorf("%d rows within the first minute after the late commit, want 1", n)
-	}
-	if n := minutes(1); n != 0 {
-		t.Errorf("%d rows after that, want 0", n)
-	}
-}

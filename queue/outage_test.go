@@ -208,7 +208,7 @@ func TestSession_KeepsItsConnectionsWhenThereAreNoMore(t *testing.T) {
 		t.Errorf("renew without a free connection: %v", err)
 	}
 	free()
-	if err := s.Release(t.Context(), d.claim, false); err != nil {
+	if err := s.Release(t.Context(), d.claim, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	o.finishAll(t, s, runs)
@@ -302,7 +302,7 @@ func TestSession_SurvivesAFullDisk(t *testing.T) {
 		node.Crash(t)
 		node.Start(t)
 	}
-	if err := s.Release(t.Context(), d.claim, false); err != nil {
+	if err := s.Release(t.Context(), d.claim, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	o.exec(t, "DELETE FROM oarlock.runs WHERE run_id > $1", runs+1)

@@ -23,12 +23,6 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {
 		t.Errorf("after a poll that brought something: %d", got)
 	}
-	if got := next(queue.Polled{Within: 40 * time.Millisecond}); got != 40 {
-		t.Errorf("while an older transaction is open: %d", got)
-	}
-	if got := next(queue.Polled{Hungry: true, Within: 5 * time.Millisecond}); got != 5 {
-		t.Errorf("after one ended: %d", got)
-	}
 	p.Hear()
 	if got := next(hungry); got != 5 {
 		t.Errorf("after a notification: %d", got)

@@ -91,53 +91,69 @@ func TestPoll_ANewLaneIsServedByTheVeryNextPoll(t *testing.T) {
 // A transaction that began before the poll enters its run below what the poll has seen.
 func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	w := f.watcher(t)
-	late, err := f.db.Conn(t).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for name, told := range map[string]bool{"soon after": false, "long after, and it is told": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			s := f.register(t)
+			sweep(t, s)
+			poll(t, s, 1) // it is hungry, so whoever enters runs tells it
+			late, err := f.db.Conn(t).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := late.Exec(t.Context(), "SELECT oarlock.enqueue('plain')"); err != nil {
+				t.Fatal(err)
+			}
+			f.ask(t, "plain", 3)
+			if p := poll(t, s, 2); len(p.Claims) != 2 {
+				t.Fatalf("claimed %v", p.Claims)
+			}
+			if told {
+				s.RaiseCursors(f.now(t))
+			}
+			if err := late.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			await.True(t, "both that are left are claimed", func() bool {
+				if told {
+					if _, err := s.Hear(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return len(poll(t, s, 2).Claims) == 2
+			})
+		})
 	}
-	if _, err := late.Exec(t.Context(), "SELECT oarlock.enqueue('plain')"); err != nil {
-		t.Fatal(err)
-	}
-	f.ask(t, "plain", 3)
-	if p := poll(t, w.Session, 2); len(p.Claims) != 2 { // full: the floor is the first of them
-		t.Fatalf("claimed %v", p.Claims)
-	}
-	if err := late.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.wantSoon(t, w.Session, 1, 4)
 }
 
-func TestPoll_ClaimsWhatComesBackBelowItsFloor(t *testing.T) {
+func TestPoll_ClaimsWhatComesBackFirst(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	ids := f.ask(t, "plain", 4)
-	dead, w := f.register(t), f.watcher(t)
-	poll(t, dead, 1)
-	poll(t, w.Session, 2)
-	f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", dead.ID())
-	if p := f.watcher(t).sweep(t); p.Queued != 1 { // another: this one's floors stay
-		t.Fatalf("queued %d", p.Queued)
-	}
-	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
-		t.Errorf("claimed %v, want %d first", runsOf(p.Claims), ids[0])
-	}
-}
-
-func TestPoll_ClaimsWhatIsHandedOnBelowItsFloor(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	ids := f.ask(t, "plain", 4)
-	leaving, w := f.register(t), f.watcher(t)
-	claims := poll(t, leaving, 1).Claims
-	poll(t, w.Session, 2)
-	if err := leaving.Release(t.Context(), claims[0], false); err != nil {
-		t.Fatal(err)
-	}
-	if p := poll(t, w.Session, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
-		t.Errorf("claimed %v, want %d first", runsOf(p.Claims), ids[0])
+	for name, back := range map[string]func(*testing.T, *fleet, *queue.Session, *queue.Claim){
+		"its worker was lost": func(t *testing.T, f *fleet, s *queue.Session, _ *queue.Claim) {
+			f.exec(t, "DELETE FROM oarlock.fences WHERE worker_id = $1", s.ID())
+			if swept := sweep(t, f.register(t)); swept.Queued != 1 {
+				t.Fatalf("queued %d", swept.Queued)
+			}
+		},
+		"its worker hands it on": func(t *testing.T, _ *fleet, s *queue.Session, c *queue.Claim) {
+			if err := s.Release(t.Context(), c, false, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			ids := f.ask(t, "plain", 4)
+			leaving, s := f.register(t), f.register(t)
+			claim := poll(t, leaving, 1).Claims[0]
+			poll(t, s, 2)
+			back(t, f, leaving, claim)
+			if p := poll(t, s, 1); len(p.Claims) != 1 || p.Claims[0].Run != ids[0] {
+				t.Errorf("claimed %v, want %d first", runsOf(p.Claims), ids[0])
+			}
+		})
 	}
 }
 
@@ -177,7 +193,7 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 		family bool
 	}{
 		"in an open lane": {dag: "plain", reply: netfault.Completed("SELECT 3")},
-		"behind a limit":  {dag: "few", reply: netfault.Completed("COMMIT")},
+		"behind a limit":  {dag: "few", reply: netfault.Completed("SELECT 3")},
 		"of a family":     {dag: "plain", reply: rowWith("plain"), family: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,7 +214,7 @@ func TestReap_AClaimThatComesAfterItClaimsNothing(t *testing.T) {
 		p, err := s.Poll(t.Context(), queue.Want{Slots: 1, Free: 1})
 		polled <- answer{p, err}
 	}()
-	f.blocked(t, "queue/poll")
+	f.blocked(t, "queue/claim")
 	if err := reaper.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -126,10 +126,6 @@ func newSession(s *Store, w Worker, l *links, e entrance) *Session {
 		x.doubt()
 		return nil
 	}
-	l.looks.again = func(context.Context, *pgx.Conn) error {
-		session.lookout.anew.Store(true)
-		return nil
-	}
 	session.journal = newJournal(journalConfig{
 		worker: w.ID, name: w.Name, link: l.journal, held: session.held, flushed: s.meter.Flushed,
 		lost: func() { _ = session.lost() }, doubt: x.doubt,

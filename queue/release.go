@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/oarlock-dev/oarlock/dagrun"
 )
 
 // Commit writes what a drive decided, all of it or nothing. It blocks until the outcome is known:
@@ -27,9 +29,9 @@ func (s *Session) Commit(ctx context.Context, b *Batch) error {
 // Release gives a run back before its drive has committed anything. Where nothing had happened of it before, it is as if it had
 // never been claimed, but for its epoch. It counts as no loss, and controls that came in the meantime stay for the next driver.
 // waits says that its next task waits for a slot: a worker without a free one leaves it, so it is refused with ErrInboxMoved where
-// something was asked since the claim. Other errors are as of Commit.
-func (s *Session) Release(ctx context.Context, c *Claim, waits bool) error {
-	if err := s.journal.release(ctx, c, waits); err != nil {
+// something was asked since the claim. At wake something of it is due all the same; 0: nothing is. Other errors are as of Commit.
+func (s *Session) Release(ctx context.Context, c *Claim, waits bool, wake dagrun.Time) error {
+	if err := s.journal.release(ctx, c, waits, wake); err != nil {
 		return fmt.Errorf("release run %d: %w", c.Run, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -98,12 +99,11 @@ func sweep(tb testing.TB, s *queue.Session) queue.Swept {
 	return swept
 }
 
-// turn is what a worker does: it looks, sweeps where it has a reason to, and polls.
+// turn is what a worker does: it looks, sweeps, and polls.
 func turn(tb testing.TB, s *queue.Session, want int) queue.Polled {
 	tb.Helper()
-	if look(tb, s).Sweep {
-		sweep(tb, s)
-	}
+	look(tb, s)
+	sweep(tb, s)
 	return poll(tb, s, want)
 }
 
@@ -127,4 +127,34 @@ func (f *fleet) wantStates(tb testing.TB, want string, args ...any) {
 	if got := f.states(tb); got != fmt.Sprintf(want, args...) {
 		tb.Errorf("runs are %s, want %s", got, fmt.Sprintf(want, args...))
 	}
+}
+
+// now is the database's time.
+func (f *fleet) now(tb testing.TB) time.Time {
+	tb.Helper()
+	return value[time.Time](tb, f.desk, "SELECT clock_timestamp()")
+}
+
+// opened is a transaction with some statements, which the caller ends.
+func (f *fleet) opened(t *testing.T, statements ...string) pgx.Tx {
+	t.Helper()
+	tx, err := f.db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	for _, s := range statements {
+		if _, err := tx.Exec(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tx
+}
+
+// lane is the one lane of plain.
+
+// lane is the one lane of plain.
+func (f *fleet) lane(t *testing.T) int {
+	t.Helper()
+	return value[int](t, f.desk, "SELECT v.lane_id FROM oarlock.dags d JOIN oarlock.dag_versions v USING (dag_id) WHERE d.name = 'plain'")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// The runs of one call share one run_at.
+// The runs of one call share one run_at, and stand one after the other all the same.
 func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	t.Parallel()
 	c := &crowded{fleet: newFleet(t), n: smallScale}
@@ -27,7 +27,6 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 // index that a poll, a look and a renewal go by.
 func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	t.Helper()
-	poll(t, s, 0) // reads the lanes
 	before := c.cost(t, s, dead)
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -37,7 +36,7 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	if _, err := old.Exec(t.Context(), "SELECT FROM oarlock.runs LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(t, `CREATE TEMP TABLE dead AS SELECT r.run_id, row_number() OVER (ORDER BY r.run_at, r.run_id) AS n FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
+	c.exec(t, `CREATE TEMP TABLE dead AS SELECT r.run_id, row_number() OVER (ORDER BY r.ready_at, r.run_id) AS n FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id)
 		WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY 2 LIMIT $1`, dead)
 	for _, step := range []struct {
 		part   int // of them
@@ -45,18 +44,18 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	}{
 		{1, "state = 'running', worker_id = '" + s.ID().String() + "', claim_id = gen_random_uuid(), epoch = epoch + 1, started_at = now()"},
 		{10, "state = 'waiting', worker_id = NULL, claim_id = NULL, wake_at = now() - interval '1 hour'"},
-		{10, "state = 'queued', wake_at = NULL, queue_deadline = now() - interval '1 hour'"},
+		{10, "state = 'queued', stage = 0, wake_at = NULL, queue_deadline = now() - interval '1 hour'"},
 		{1, "state = 'succeeded', worker_id = NULL, claim_id = NULL, queue_deadline = NULL, finished_at = now()"},
 	} {
 		c.exec(t, "UPDATE oarlock.runs SET "+step.change+" WHERE run_id IN (SELECT d.run_id FROM dead d WHERE d.n % $1 = 0)", step.part)
 	}
 	c.exec(t, "DROP TABLE dead")
-	poll(t, s, 5) // from the very start: this one walks through the dead
+	calm(t, s) // walks through the dead
 	c.atMost(t, s, 5, 20)
 	poll(t, s, 5)
 	c.atMost(t, s, 5, 20)
 	if n := lockingSelect(t, s, 5, false); n <= 20 {
-		t.Errorf("without a floor it reads %d buffers: the dead are not in the way", n)
+		t.Errorf("without cursors it reads %d buffers: the dead are not in the way", n)
 	}
 	look(t, s) // so does this one
 	after := c.cost(t, s, dead)
@@ -74,7 +73,7 @@ type cost struct{ poll, look, renewal int }
 func (c *crowded) cost(t *testing.T, s *queue.Session, dead int) cost {
 	t.Helper()
 	of := cost{
-		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.PollStatement(queue.Want{Slots: 5, Free: 5}) }, s),
+		poll: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.ClaimStatement(queue.Want{Slots: 5, Free: 5}) }, s),
 		look: c.reads(t, func() (string, pgx.StrictNamedArgs) { return s.LookStatement(queue.Load{}) }, s), renewal: c.reads(t, s.RenewStatement, s),
 	}
 	t.Logf("%d dead: buffers read are %+v", dead, of)

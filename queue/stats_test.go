@@ -87,8 +87,8 @@ func TestFleet_ListsItsRuns(t *testing.T) {
 	f := newFleet(t)
 	ids := f.ask(t, "plain", 4)
 	f.claim(t, ids[0])
-	f.exec(t, "UPDATE oarlock.runs SET run_at = now() - interval '1 h' WHERE run_id = $1", ids[2])
-	f.exec(t, "UPDATE oarlock.runs SET run_at = now() + interval '1 h' WHERE run_id = $1", ids[3])
+	f.exec(t, "UPDATE oarlock.runs SET run_at = now() - interval '1 h', ready_at = now() - interval '1 h' WHERE run_id = $1", ids[2])
+	f.exec(t, "UPDATE oarlock.runs SET run_at = now() + interval '1 h', ready_at = now() + interval '1 h' WHERE run_id = $1", ids[3])
 	store := f.open(t, f.user(t, "eye", "oarlock_read"))
 	due, err := store.DueRuns(t.Context(), "default", 10)
 	if err != nil || len(due) != 2 || due[0].ID != ids[2] || due[1].ID != ids[1] {

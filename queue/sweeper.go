@@ -15,19 +15,17 @@ import (
 
 const (
 	sweepTimeout = time.Minute
-	// lately is how far back most sweeps reach: few transactions are open for longer. The others reach back to the very first run,
-	// fullInterval apart, or longer where they take long.
-	lately       = time.Minute
-	fullInterval = time.Minute
-	// The statement that looks at everything waits for so many times as long as it took, with a reason to look again at once or without.
-	askedShare, sweepShare = 10, 200
-
-	forwardBatch = 1000 // runs that one sweep brings forward
+	// lately is how far back sweeps reach where one from the very start takes long: few transactions are open for longer.
+	lately = time.Minute
+	// A sweep waits for so many times as long as the last one took, with a reason to sweep again at once or without.
+	askedShare, sweepShare = 10, 100
+	// asideRounds are how often one sweep puts runs aside that may not begin, choreBatch at a time.
+	asideRounds = 20
 )
 
 var (
-	sweepAll     = sql.Named("queue/sweep")
-	bringForward = sql.Named("queue/bring_forward")
+	sweepAll = sql.Named("queue/sweep")
+	setAside = sql.Named("queue/set_aside")
 )
 
 // Sweep finds and mends what polls and looks pass over to be quick. It takes over from the workers that a look found silent. It gives
@@ -61,7 +59,9 @@ type sweeper struct {
 	now      func() time.Duration
 	soonest  time.Duration               // when to look at everything where there is a reason
 	next     time.Duration               // and where there is none
-	full     time.Duration               // when to reach back to the very first run
+	full     time.Duration               // when to reach back to the very start
+	swept    time.Duration               // when the last sweep was sent
+	clock    time.Time                   // the database's time of that sweep
 	missing  map[uuid.UUID]time.Duration // claims that the database lacked whenever it was asked for all, since when
 	stubborn map[uuid.UUID]time.Duration // lost workers whose fences could not be had, and when
 }
@@ -73,20 +73,22 @@ func newSweeper(s *Session, conn *link, x *exchange) *sweeper {
 
 // sweepReply is what a sweep finds.
 type sweepReply struct {
-	late     map[int]place // by lane, the first run below where polls begin
-	overdue  bool          // runs whose time came and that looks pass over
-	ahead    bool          // runs that have begun start in the future: the database's clock went back
-	dead     []uuid.UUID   // workers that left runs, and no other trace
-	before   []*heldClaim  // what this worker held when it asked
-	expected []uuid.UUID   // ids that a poll was about to claim under when it asked
-	runs     []RunID       // what the database said it holds
-	claims   []uuid.UUID   // of these runs
+	now      time.Time
+	heads    []head
+	late     bool         // some stand below where polls begin
+	blocked  []int        // lanes whose first new run may not begin, because its DAG is paused or limited
+	overdue  bool         // runs whose time came and that looks pass over
+	dead     []uuid.UUID  // workers that left runs, and no other trace
+	before   []*heldClaim // what this worker held when it asked
+	expected []uuid.UUID  // ids that a poll was about to claim under when it asked
+	runs     []RunID      // what the database said it holds
+	claims   []uuid.UUID  // of these runs
 }
 
 func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	why := w.x.takeReasons()
 	errs := []error{w.takeOverAll(ctx, why.workers, swept)}
-	if now := w.now(); now < w.next && (now < w.soonest || !why.claims && !why.since.some) {
+	if !w.due(why) {
 		w.x.putBack(why)
 		return errors.Join(errs...)
 	}
@@ -96,14 +98,11 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 		w.x.putBack(why)
 		return errors.Join(append(errs, err)...)
 	}
-	swept.Done = true
-	if swept.Late = len(f.late) > 0; swept.Late {
-		w.x.foundLate(f.late)
-	}
+	swept.Done, swept.Late = true, f.late
 	if f.overdue {
 		w.x.overdue.Store(true)
 	}
-	errs = append(errs, w.bringForward(ctx, f), w.settle(ctx, f))
+	errs = append(errs, w.putAside(ctx, f.blocked), w.settle(ctx, f))
 	dead := make(map[uuid.UUID]*int64, len(f.dead))
 	for _, id := range f.dead {
 		dead[id] = nil
@@ -111,51 +110,66 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	return errors.Join(append(errs, w.takeOverAll(ctx, dead, swept))...)
 }
 
-func (w *sweeper) args(view *laneView, since time.Time) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{
-		"worker": w.worker.ID, "lanes": view.ids, "floors": view.floors, "froms": view.froms, "halted": view.halted, "since": orMinusInfinity(since),
+// due reports whether it is time to look at everything.
+func (w *sweeper) due(why reasons) bool {
+	now := w.now()
+	switch {
+	case now >= w.next, why.claims && now >= w.soonest:
+		return true
 	}
+	return !why.since.IsZero() && now >= max(w.soonest, w.swept+LookInterval) // anybody may notify
 }
 
-func (w *sweeper) ask(ctx context.Context, since comeback) (*sweepReply, error) {
-	view, began := w.x.lanes.Load(), w.now()
-	from, full := view.polled.Add(-lately), began >= w.full
+func (w *sweeper) ask(ctx context.Context, late time.Time) (*sweepReply, error) {
+	began := w.now()
+	since, full := w.clock.Add(-lately), began >= w.full || w.clock.IsZero()
 	switch {
-	case full || view.polled.IsZero():
-		from = time.Time{}
-	case since.some && since.from.Before(from):
-		from = since.from
+	case full:
+		since = time.Time{}
+	case !late.IsZero():
+		since = earlier(since, late)
 	}
 	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement has its snapshot
-	var lanes []int
-	var floors []time.Time
-	var froms []RunID
+	w.x.cursors.sweeping()
+	var lanes int
+	var shelves []int
+	var ats []time.Time
+	var runs []RunID
 	err := w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, sweepAll, w.args(view, from)).Scan(&lanes, &floors, &froms, &f.overdue, &f.ahead, &f.dead, &f.runs, &f.claims)
+		args := pgx.StrictNamedArgs{"worker": w.worker.ID, "since": orMinusInfinity(since)}
+		return conn.QueryRow(ctx, sweepAll, args).Scan(&f.now, &lanes, &shelves, &ats, &runs, &f.blocked, &f.overdue, &f.dead, &f.runs, &f.claims)
 	})
 	now := w.now()
 	took := now - began
-	if w.soonest, w.next = now+askedShare*took, now+sweepShare*took; err != nil {
+	w.swept, w.soonest, w.next = began, now+askedShare*took, now+sweepShare*took
+	if full {
+		w.full = now + sweepShare*took // after an error, too: one that reaches back less may be answered
+	}
+	if err != nil {
 		w.soonest = now + max(LookInterval, took) // the database may be away, and there is more to mend when it is back
 		w.next = w.soonest
+		return nil, err
 	}
-	if full {
-		w.full = now + max(fullInterval, sweepShare*took) // after an error, too: one that reaches back less may be answered
+	for i, shelf := range shelves {
+		f.heads = append(f.heads, head{shelf, ats[i], runs[i]})
 	}
-	f.late = placesOf(lanes, floors, froms)
-	return f, err
+	w.clock, f.late = f.now, w.x.cursors.swept(lanes, f.now, since, f.heads, w.x.hungry.Load())
+	return f, nil
 }
 
-// bringForward has runs that have begun be due where they start in the future.
-func (w *sweeper) bringForward(ctx context.Context, f *sweepReply) error {
-	if !f.ahead {
+// putAside moves runs that may not begin out of the way of others. What is left is the next sweep's.
+func (w *sweeper) putAside(ctx context.Context, lanes []int) error {
+	if len(lanes) == 0 {
 		return nil
 	}
 	return w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		var n int
-		err := conn.QueryRow(ctx, bringForward, pgx.StrictNamedArgs{"lanes": w.x.lanes.Load().ids, "batch": forwardBatch}).Scan(&n)
-		if err != nil {
-			return fmt.Errorf("bring runs forward: %w", err)
+		for range asideRounds {
+			var n int
+			if err := conn.QueryRow(ctx, setAside, lanes, choreBatch).Scan(&n); err != nil {
+				return fmt.Errorf("put runs of paused DAGs aside: %w", err)
+			} else if n == 0 {
+				break
+			}
 		}
 		return nil
 	})

@@ -151,10 +151,10 @@ func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 	late := func(ago string) {
 		t.Helper()
 		run := f.ask(t, "plain", 1)[0]
-		f.exec(t, "UPDATE oarlock.runs SET run_at = run_at - $2::text::interval WHERE run_id = $1", run, ago)
-		w.RaiseFloors(f.now(t))
+		f.exec(t, "UPDATE oarlock.runs SET ready_at = ready_at - $2::text::interval WHERE run_id = $1", run, ago)
+		w.RaiseCursors(f.now(t))
 		if p := poll(t, w.Session, 1); len(p.Claims) > 0 {
-			t.Fatalf("claimed %v, below the floor", runsOf(p.Claims))
+			t.Fatalf("claimed %v, below the cursor", runsOf(p.Claims))
 		}
 	}
 	found := func() {
@@ -169,8 +169,9 @@ func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 	late("3 s")
 	found()
 	late("1 hour")
+	w.SweptFor(500 * time.Millisecond)
 	if swept := sweep(t, w.Session); swept.Late {
-		t.Error("each sweep goes through all there ever was")
+		t.Error("each sweep goes through all there ever was, however long that takes")
 	}
 	w.pass(time.Minute)
 	found()

@@ -54,11 +54,10 @@ type Want struct {
 // Polled is what came of a Poll.
 type Polled struct {
 	Claims []*Claim
-	Hungry bool          // it claimed fewer runs than it was to, and than slots are free: no more are due
-	Top    *int          // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
-	Sweep  bool          // there is something to mend: sweep
-	Within time.Duration // runs may have become visible, or be any moment, that no notification tells of: poll again so soon; 0: there are none
-	Now    dagrun.Time   // of the database when it looked; 0: it did not
+	Hungry bool        // it claimed fewer runs than it was to, and than slots are free: no more are due
+	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
+	Sweep  bool        // there is something to mend: sweep
+	Now    dagrun.Time // of the database when it looked; 0: it did not
 }
 
 // Load is what a worker says of its work when it looks.
@@ -74,7 +73,6 @@ type Looked struct {
 	Sweep  bool  // there is something to mend: sweep
 	Attend bool  // something on the agenda is due: attend
 	Shared []int // lanes of Load.Lanes that another live worker may serve, sorted
-	Open   []int // of these, the ones where one has room
 	Queued int   // runs that waited long enough and were put back into the queue
 
 	Now dagrun.Time // of the database when it looked; 0: it did not

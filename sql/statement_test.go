@@ -78,7 +78,6 @@ func TestLoad_KeepsSemicolonsThatSeparateNothing(t *testing.T) {
 	}
 }
 
-// A claim is the same whichever statement makes it: of a lane, behind a limit, or of one family. It stands in each of them,
 // because no function that changes rows is planned into the statement that calls it.
 func TestNamed_ClaimsAreAlike(t *testing.T) {
 	t.Parallel()

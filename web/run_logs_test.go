@@ -54,6 +54,6 @@ func TestRunLogs_AreForThoseWhoMaySeeTheRun(t *testing.T) {
 	b.exec(t, `INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, log_day) VALUES ($1, 0, 'running', 1, 1, 1, 1, now(), current_date)`, mine)
 	wantTexts(t, b.page(t, fmt.Sprintf("/runs/%d/log", mine), http.StatusOK), "load It wrote nothing yet.")
 	other := b.ended(t, mine, 1, 5, "failed", "")
-	b.exec(t, "INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, logical_at, trigger, root_id, submitted_by) SELECT dag_id, version, lane_id, 'queued', now(), now(), 'sql', 0, 'x' FROM oarlock.runs WHERE run_id = $1", mine)
+	b.exec(t, "INSERT INTO oarlock.runs (dag_id, version, lane_id, state, run_at, ready_at, logical_at, trigger, root_id, submitted_by) SELECT dag_id, version, lane_id, 'queued', now(), now(), now(), 'sql', 0, 'x' FROM oarlock.runs WHERE run_id = $1", mine)
 	b.page(t, fmt.Sprintf("/runs/%d/log", other+1), http.StatusNotFound)
 }

@@ -31,6 +31,7 @@ type claimer struct {
 	ranked signal      // tasks began to wait: others are to know how they rank
 	ration ration      // of runs that it was told of
 	sated  atomic.Bool // the last poll got all it wanted
+	rests  bool        // nothing was due, and who enters runs tells the worker: looks say whether to poll; the loop's alone
 
 	unpolled Outage // the loop's alone
 }
@@ -39,7 +40,8 @@ func newClaimer() claimer {
 	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), ranked: newSignal()}
 }
 
-// claim polls when there is room or a reason, and at least each queue.PollInterval, as long as the worker lives.
+// claim polls when there is room or a reason, as long as the worker lives; and each queue.PollInterval, unless nothing was due and looks say
+// that nothing is.
 func (w *Worker) claim() {
 	c := &w.claimer
 	var pace queue.Pace
@@ -67,6 +69,11 @@ func (w *Worker) claim() {
 				gap = fastInterval
 			}
 		case <-next.C:
+			if c.rests && w.lookout.seesLately(w.config.Boot()) {
+				due = time.Now().Add(queue.PollInterval)
+				next.Reset(queue.PollInterval)
+				continue
+			}
 			c.drainSignals(&pace)
 		}
 		if c.ration.isCut {
@@ -92,6 +99,7 @@ func (w *Worker) claim() {
 			w.lookout.sweep.send()
 		}
 		pause := pace.After(polled)
+		c.rests = polled.Hungry && pause == queue.PollInterval
 		if c.ration.isCut {
 			pause = min(pause, fastInterval)
 		}
@@ -172,7 +180,7 @@ func (w *Worker) launch(d *driver) {
 	}
 	if !w.fleet.launch(d, func() { w.drive(d) }) {
 		d.forgo()
-		_ = w.session.Release(w.ctx, c, false) // closing the session does it otherwise
+		_ = w.session.Release(w.ctx, c, false, 0) // closing the session does it otherwise
 	}
 }
 

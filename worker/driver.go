@@ -36,6 +36,7 @@ type driver struct {
 	waited  bool            // the run was expected at the gate, and has not asked yet
 	roused  bool            // the run was claimed though no slot was free
 	acted   bool            // something of this drive is durable
+	wake    dagrun.Time     // when something of the run is due though it waits for a slot; 0: nothing is
 	yields  bool            // it ends so that another worker starts what waits for a slot here
 	unfit   bool            // it ends because this host starts nothing
 	opens   atomic.Int32    // of opening, those that have not answered
@@ -135,10 +136,13 @@ func (d *driver) commit(ctx context.Context, ready *dagrun.Ready) error {
 	if len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes) == 0 && rec.Run == nil && ready.Leave == nil && ready.Result == nil {
 		return nil
 	}
+	if left := ready.Leave; left != nil && left.Drained && d.yields {
+		ready.Leave = &dagrun.Leave{Drained: true, WakeAt: d.wake}
+	}
 	leave := d.clock.stored(&rec, ready.Leave)
 	batch := &queue.Batch{
 		Claim: d.claim, Seen: d.seen, Records: rec, Leave: leave, Result: ready.Result,
-		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks),
+		Details: d.extra.details, Chunks: d.extra.chunks, Keeps: d.keeps(rec.Tasks), Waits: d.yields,
 	}
 	if !d.acted && d.onlyBegins(batch) {
 		return nil // the next commit says it, too
@@ -199,7 +203,8 @@ func (d *driver) wait(ctx context.Context, wake dagrun.Time) error {
 		alarm = d.timer.C
 	}
 	if t := d.stuckFor(); t != nil {
-		d.worker.fleet.stall(stall{d, t, wake != 0})
+		d.wake = wake
+		d.worker.fleet.stall(stall{d, t})
 		defer d.worker.fleet.unstall(d)
 		if d.unfit = d.worker.startsNothing(); d.unfit { // asked after stall: whoever finds out later tells those that are stalled
 			return d.yield(ctx)

@@ -24,7 +24,6 @@ type fleet struct {
 type stall struct {
 	driver *driver
 	ticket *Ticket // its first
-	timed  bool    // the run's time comes all the same: it times out, or a task of it is to go on
 }
 
 func newFleet() *fleet { return &fleet{byRun: map[queue.RunID]*driver{}, idle: map[*driver]stall{}} }

@@ -15,10 +15,12 @@ const (
 
 // lookout is what the loops that look, sweep and attend go by, and what the first last saw.
 type lookout struct {
-	crowded signal                       // runs wait for slots: look soon
-	sweep   signal                       // there is something to mend
-	attend  signal                       // something is due on the agenda
-	peers   atomic.Pointer[peerSnapshot] // as of the last look; nil: it saw nothing
+	crowded signal                // runs wait for slots: look soon
+	sweep   signal                // there is something to mend
+	attend  signal                // something is due on the agenda
+	shared  atomic.Pointer[[]int] // lanes that another worker may serve, of runs that wait for slots here, sorted; as of the last look, nil: it saw nothing
+
+	seen atomic.Int64 // when the last look was that succeeded, by the time since boot
 
 	unseen     Outage // of looks; their loop's alone
 	unswept    Outage // of sweeps; their loop's alone
@@ -29,12 +31,13 @@ func newLookout() lookout {
 	return lookout{crowded: newSignal(), sweep: newSignal(), attend: newSignal()}
 }
 
-// peerSnapshot is the lanes that another worker may serve, of runs that wait for slots here, and those of them where one has room.
-// Both are sorted.
-type peerSnapshot struct{ shared, open []int }
-
 // sharedLanesMax bounds the lanes that one look asks about.
 const sharedLanesMax = 100
+
+// seesLately reports whether a look succeeded within queue.PollInterval.
+func (l *lookout) seesLately(now time.Duration) bool {
+	return now-time.Duration(l.seen.Load()) < queue.PollInterval
+}
 
 // lookAround looks each queue.LookInterval, or soon where runs wait for slots.
 func (w *Worker) lookAround() {
@@ -55,11 +58,12 @@ func (w *Worker) look() {
 	}
 	w.lookout.unseen.Tell(w.log, err, "could not look at other workers and at what is due, or do what was", "looks succeed again")
 	if looked.Now == 0 { // it saw nothing
-		w.lookout.peers.Store(nil)
+		w.lookout.shared.Store(nil)
 		return
 	}
+	w.lookout.seen.Store(int64(asked))
 	w.compareClock(looked.Now, asked)
-	w.lookout.peers.Store(&peerSnapshot{looked.Shared, looked.Open})
+	w.lookout.shared.Store(&looked.Shared)
 	if looked.Due {
 		w.claimer.due.send()
 	}

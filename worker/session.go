@@ -43,7 +43,7 @@ type Reader interface {
 // Writer is what drivers write.
 type Writer interface {
 	Commit(ctx context.Context, b *queue.Batch) error
-	Release(ctx context.Context, c *queue.Claim, waits bool) error
+	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
 	Condemn(ctx context.Context, c *queue.Claim, why error) error
 	AppendLogs(ctx context.Context, chunks []queue.Chunk) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)

@@ -21,7 +21,7 @@ const (
 	soloClaimInterval  = time.Second            // after a run went back for want of a slot, in which the worker claims for free slots alone
 	idleMax            = 64                     // runs without a slot that a worker holds though it has none free: what brought them back is to be decided all the same
 	idleFull           = idleMax / 2            // of these, so many that the worker gives them back though no other one serves their lanes
-	wideReturnInterval = 30 * time.Second       // for which a run that needs several slots stays here once it went back and was claimed again
+	wideReturnInterval = time.Minute            // for which a run that needs several slots stays here once it went back and was claimed again
 	endsInterval       = 100 * time.Millisecond // in which the bodies end for whose slots a worker claims ahead
 	fastEnds           = 40                     // bodies that end within endsInterval where a worker polls for several runs at a time
 )
@@ -156,25 +156,20 @@ func (w *Worker) giveBack() {
 }
 
 // returnable are the stalled runs that are to go back: those whose lane another worker may serve, and where the worker is half full of
-// runs that came back by themselves these, so that it hears what is asked of the next one. Nobody looks at the time of a run that waits
-// in the database for a slot, so one whose time comes goes where there is room alone. What needs several slots went where one is free,
-// and would come and go for ever.
+// runs that came back by themselves these, so that it hears what is asked of the next one. What needs several slots went where one is
+// free, and would come and go for ever.
 func (w *Worker) returnable(idle stalls) stalls {
 	now := w.config.Boot()
 	maps.DeleteFunc(w.sharer.returned, func(_ queue.RunID, at time.Duration) bool { return now-at >= wideReturnInterval })
-	var peers peerSnapshot
-	if seen := w.lookout.peers.Load(); seen != nil {
-		peers = *seen
+	var shared []int
+	if seen := w.lookout.shared.Load(); seen != nil {
+		shared = *seen
 	}
 	full := idle.roused() >= idleFull
 	return slices.DeleteFunc(idle.longerThan(maxSlotWait), func(s stall) bool {
-		lanes := peers.shared
-		if s.timed {
-			lanes = peers.open
-		}
-		_, may := slices.BinarySearch(lanes, s.driver.claim.Lane)
+		_, may := slices.BinarySearch(shared, s.driver.claim.Lane)
 		_, again := w.sharer.returned[s.driver.claim.Run]
-		return again || !may && !(full && s.driver.roused && !s.timed)
+		return again || !may && !(full && s.driver.roused)
 	})
 }
 
@@ -208,7 +203,7 @@ func (d *driver) yield(ctx context.Context) error {
 	if d.acted || d.seen != d.claim.Inbox || len(d.extra.decisions)+len(d.extra.details)+len(d.extra.chunks) > 0 {
 		return d.step(dagrun.Event{Kind: dagrun.EvDrain})
 	}
-	switch err := d.worker.session.Release(ctx, d.claim, true); {
+	switch err := d.worker.session.Release(ctx, d.claim, true, d.clock.database(d.wake)); {
 	case errors.Is(err, queue.ErrInboxMoved):
 		d.mail = true // it may need no slot for what is asked
 		return nil

@@ -307,7 +307,7 @@ func (w *Worker) register(ctx context.Context) error {
 	w.handedOn.Store(0)
 	w.claimer.unpolled = Outage{}
 	w.fitness.clear(unfitPolls)
-	w.lookout.peers.Store(nil)
+	w.lookout.shared.Store(nil)
 	w.gate.Open()
 	w.extend(session) // before anything is claimed: nobody would end its tasks otherwise until the next renewal
 	w.session, w.clock, w.fleet = session, &clock{boot: w.config.Boot}, newFleet()

@@ -29,7 +29,7 @@ const (
 	msPerPoll      = "ms per claim of 32"
 	headBuffers    = "buffers to lock the head of a lane"
 	pollBuffers    = "buffers per poll"
-	pollStatement  = "/* oarlock queue/poll */"
+	pollStatement  = "/* oarlock queue/claim */"
 	shallow        = "1,000 queued"
 	deeper         = "100,000 queued"
 	deepest        = "1,000,000 queued"

@@ -32,8 +32,8 @@ BEGIN
     INSERT INTO chaos.audit (run_id, was, became, generation, epoch, run_epoch, claim, asked, slotless)
     VALUES (NEW.run_id, CASE TG_OP WHEN 'UPDATE' THEN OLD.state END, NEW.state, NEW.generation, NEW.epoch, NEW.epoch, NEW.claim_id,
             TG_OP = 'UPDATE' AND OLD.inbox <> NEW.inbox,
-            CASE WHEN TG_OP = 'UPDATE' AND NEW.claim_id IS NULL AND NEW.slot_wanted
-                  AND current_query() NOT LIKE '%WITH idle AS MATERIALIZED%' -- queue/release: no drive of it began, and it waits for what it waited for
+            CASE WHEN TG_OP = 'UPDATE' AND OLD.claim_id IS NOT NULL AND NEW.claim_id IS NULL AND NEW.state = 'queued' AND NEW.stage > 0
+                  AND current_query() NOT LIKE '%WITH idle AS MATERIALIZED%' -- queue/release: no drive of it began
                  THEN (SELECT w.worker_id FROM oarlock.workers w WHERE w.worker_id = OLD.worker_id AND w.state = 'live') END);
     RETURN NULL;
 END $$;

@@ -5,7 +5,7 @@
 -- Locks: none
 WITH session AS (
     SELECT a.application_name AS name,
-           max(extract(epoch FROM a.query_start) * 1e6) FILTER (WHERE a.query LIKE '/* oarlock queue/poll */%') AS polled,
+           max(extract(epoch FROM a.query_start) * 1e6) FILTER (WHERE a.query LIKE '/* oarlock queue/claim%' OR a.query LIKE '/* oarlock queue/look */%') AS polled,
            bool_or(a.state = 'active' AND a.query_start < statement_timestamp() - interval '100 milliseconds') AS stuck
       FROM pg_stat_activity a
      WHERE a.datname = current_database() AND a.query LIKE '/* oarlock queue/%'

@@ -32,7 +32,7 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 		w.hungry, w.least, p.Hungry = 0, nil, free > 0
 		return p, nil
 	}
-	s.claimAll(want, &p)
+	p.Claims = s.claimAll(want)
 	p.Hungry = len(p.Claims) < free
 	if w.Only == 0 {
 		w.hungry, w.least = max(0, want.Free-len(p.Claims)), want.Least
@@ -45,37 +45,30 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 }
 
 // claimAll claims for slots; where there are none, what may need no slot.
-func (s *MemorySession) claimAll(want queue.Want, p *queue.Polled) {
-	m := s.store
-	take := func(n int, may func(*run) bool) {
-		for range n {
-			r := m.head(s.worker, may)
-			if r == nil {
-				return
-			}
-			p.Claims = append(p.Claims, s.claim(r))
+func (s *MemorySession) claimAll(want queue.Want) (claims []*queue.Claim) {
+	m, room := s.store, cmp.Or(want.Slots, want.Idle)
+	if s.worker.Only != 0 {
+		for r := m.own(s.worker); r != nil && len(claims) < room; r = m.own(s.worker) {
+			claims = append(claims, s.claim(r))
+		}
+		return claims
+	}
+	for _, from := range m.shelvesFor(s.worker, s.order(&want), slices.Clone(s.turns)) {
+		for _, r := range m.claimable(from, room-len(claims)) {
+			claims = append(claims, s.claim(r))
 		}
 	}
-	above := func(r *run) bool { return want.Above == nil || r.lane.priority > *want.Above }
-	if want.Slots == 0 {
-		take(want.Idle, func(r *run) bool { return above(r) && r.epoch > 0 && !r.slotWanted && r.rec.StartedAt != 0 })
-		return
-	}
-	take(want.Slots, above)
+	return claims
 }
 
-// top is the highest priority of a run that a worker may claim and that ranks above all its tasks that wait.
+// top is the highest priority of a run that a worker may claim behind no limit, and that ranks above all its tasks that wait.
 func (m *Memory) top(w *worker, least *int) *int {
 	if least == nil {
 		return nil
 	}
-	for _, l := range m.lanes {
-		if l.priority > *least && w.serves(l) && !m.full(l) {
-			if r := m.next(l, m.now(), func(*run) bool { return true }); r != nil {
-				r.listed = true
-				l.due.push(r)
-				return &l.priority
-			}
+	for _, s := range m.shelvesFor(w, order{last: stageNew, lowest: *least + 1}, nil) {
+		if !s.lane.isLimited() && len(m.claimable(s, 1)) > 0 {
+			return &s.lane.priority
 		}
 	}
 	return nil
@@ -97,15 +90,13 @@ func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim
 	}
 }
 
-// own is the run that a worker of one family is to claim next, nil for none. In its lane it stays listed until it would be
-// first there.
+// own is the run that a worker of one family is to claim next, nil for none: what has begun before what is new.
 func (m *Memory) own(w *worker) (first *run) {
-	now := m.now()
 	for _, r := range m.runs {
-		switch {
-		case !m.descends(r, w.Only) || r.rec.State != dagrun.RunQueued || r.epoch == 0 && r.runAt.After(now) || r.held() || m.full(r.lane):
-		case r.rec.StartedAt == 0 && !m.active(r.version.dag):
-		case first == nil || r.id < first.id:
+		if r.shelf == nil || !m.descends(r, w.Only) || len(m.claimable(&shelf{r.lane, r.stage, []*run{r}}, 1)) == 0 {
+			continue
+		}
+		if first == nil || cmp.Or(cmp.Compare(r.stage/stageNew, first.stage/stageNew), byPlace(r, first)) < 0 {
 			first = r
 		}
 	}
@@ -120,110 +111,14 @@ func (m *Memory) descends(r *run, from queue.RunID) bool {
 	return r.id == from
 }
 
-// head is the run that a worker is to claim next of those it may, nil for none.
-func (m *Memory) head(w *worker, may func(*run) bool) *run {
-	if w.Only != 0 {
-		return m.own(w)
-	}
-	now := m.now()
-	for _, l := range m.lanes {
-		if !w.serves(l) || m.full(l) {
-			continue
-		}
-		if r := m.next(l, now, may); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
-// goOn has a run that has begun be due by now.
-func (m *Memory) goOn(r *run, now time.Time) {
-	if r.epoch == 0 || !r.runAt.After(now) {
-		return
-	}
-	r.runAt = now
-	if r.listed {
-		r.lane.due.remove(func(other *run) bool { return other == r })
-		r.lane.due.push(r)
-	}
-}
-
-// next takes the first due run out that may be claimed.
-func (m *Memory) next(l *lane, now time.Time, may func(*run) bool) *run {
-	room := map[*dag]bool{} // of those whose runs are here: a lane may have some of before their DAG had a limit
-	var passed []*run
-	defer func() {
-		for _, r := range passed {
-			l.due.push(r)
-		}
-	}()
-	for {
-		r, ok := l.due.first()
-		if !ok || r.runAt.After(now) {
-			return nil
-		}
-		l.due.pop()
-		d := r.version.dag
-		if _, known := room[d]; !known {
-			room[d] = m.active(d)
-		}
-		switch {
-		case r.rec.State != dagrun.RunQueued: // canceled, or out of time
-			r.listed = false
-		case r.held() || r.rec.StartedAt == 0 && !room[d] || !may(r):
-			passed = append(passed, r)
-		default:
-			r.listed = false
-			return r
-		}
-	}
-}
-
-// held says whether a run may not begin, because its queue or its DAG is paused.
-func (r *run) held() bool {
-	return r.rec.StartedAt == 0 && (r.lane.queue.paused || r.version.dag.paused)
-}
-
-// full says whether a lane's queue has all the claims it may have. It counts what is there.
-func (m *Memory) full(l *lane) bool {
-	return l.queue.maxRunning > 0 && m.claimed(func(r *run) bool { return r.lane.queue == l.queue }) >= l.queue.maxRunning
-}
-
-// active says whether a DAG may have one more run. What has started is counted, and may go on.
-func (m *Memory) active(d *dag) bool {
-	if d.limit == 0 {
-		return true
-	}
-	n := 0
-	for _, r := range m.runs {
-		if r.version.dag == d && !r.over() && (r.claim != nil || r.rec.StartedAt != 0) {
-			n++
-		}
-	}
-	return n < d.limit
-}
-
-func (m *Memory) claimed(is func(*run) bool) int {
-	n := 0
-	for _, w := range m.workers {
-		for _, r := range w.runs {
-			if is(r) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // claim makes a run the session's.
 func (s *MemorySession) claim(r *run) *queue.Claim {
 	m := s.store
+	r.unshelve()
 	r.epoch++
-	r.wakeAt = noTime
-	r.rec.WakeAt = 0
+	r.acted, r.wakeAt, r.rec.WakeAt = false, noTime, 0
 	c := queue.NewClaim(r.id, m.newID())
-	c.Begun = r.rec.StartedAt != 0
+	c.Begun = r.stage < stageNew
 	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c.UID, c.Epoch, c.Inbox, c.Losses = r.uid, r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number
@@ -240,6 +135,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	r.claim, r.owner = c, s.worker
 	s.worker.runs[r.id] = r
 	s.held[r.id] = c
+	s.turns = append(slices.DeleteFunc(s.turns, func(name string) bool { return name == c.Queue }), c.Queue)
 	return c
 }
 

@@ -43,6 +43,7 @@ func (s *MemorySession) Commit(ctx context.Context, b *queue.Batch) error {
 		m.condemn(r, "internal: "+err.Error())
 		return fmt.Errorf("commit run %d: %w: %w", r.id, queue.ErrRefused, err)
 	}
+	r.acted = r.acted || acts(b)
 	m.write(r, b)
 	s.leave(r, b)
 	return nil
@@ -78,6 +79,13 @@ func (r *run) accepts(b *queue.Batch) error {
 		return clean(rec.Reason, rec.EndingBy, rec.EndingText, rec.PausedBy)
 	}
 	return nil
+}
+
+// acts says whether anything happened of the run, beside that it began.
+func acts(b *queue.Batch) bool {
+	rec := &b.Records
+	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Chunks) > 0 ||
+		rec.Run != nil && (rec.Run.Ending != dagrun.EndingNone || rec.Run.PausedBy != "")
 }
 
 // newer says whether a record is later than what a row has.
@@ -193,7 +201,6 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 	m := s.store
 	m.letGo(r)
 	delete(s.held, r.id)
-	r.slotWanted = b.Leave != nil && b.Leave.Drained
 	switch {
 	case b.Result != nil:
 		r.rec.State, r.rec.Reason, r.rec.Tolerated = b.Result.State, b.Result.Reason, b.Result.Tolerated
@@ -201,8 +208,11 @@ func (s *MemorySession) leave(r *run, b *queue.Batch) {
 			r.rec.FinishedAt = stamp(m.now())
 		}
 		m.tellParent(r)
+	case b.Leave.Drained && b.Waits:
+		m.requeue(r, stageBegun, reachRanked)
+		m.wakeAt(r, b.Leave.WakeAt)
 	case b.Leave.Drained:
-		m.requeue(r, reachRanked)
+		m.requeue(r, stageRoused, reachRanked)
 	default:
 		m.park(r, b.Leave)
 	}
@@ -213,9 +223,16 @@ func (m *Memory) park(r *run, l *dagrun.Leave) {
 	if r.rec.State == dagrun.RunRunning {
 		r.rec.State = dagrun.RunWaiting
 	}
-	r.wakeAt = noTime
-	if l.WakeAt != 0 && r.rec.State == dagrun.RunWaiting {
-		r.wakeAt = moment(l.WakeAt)
+	r.stage, r.wakeAt = stageBegun, noTime
+	if r.rec.State == dagrun.RunWaiting {
+		m.wakeAt(r, l.WakeAt)
+	}
+}
+
+// wakeAt has a look queue a run at a moment, for whatever is due of it then; 0: none does.
+func (m *Memory) wakeAt(r *run, at dagrun.Time) {
+	if at != 0 {
+		r.wakeAt = moment(at)
 		m.waking.push(alarm{r.wakeAt, r})
 	}
 }
@@ -243,7 +260,7 @@ func (m *Memory) condemn(r *run, reason string) {
 }
 
 // Release gives a claim back before anything of it was committed.
-func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error {
 	m := s.store
 	if err := s.untilTaken(ctx, c); err != nil {
 		return err
@@ -262,34 +279,40 @@ func (s *MemorySession) Release(ctx context.Context, c *queue.Claim, waits bool)
 	if waits && r.inbox != c.Inbox {
 		return fmt.Errorf("release run %d: %w", c.Run, queue.ErrInboxMoved)
 	}
-	r.slotWanted = r.slotWanted || waits
-	s.release(r, c.Begun)
+	switch {
+	case !c.Begun && !r.acted && !m.tells(r):
+		s.release(r, stageNew)
+	case waits && (c.Begun || r.acted):
+		s.release(r, stageBegun)
+		m.wakeAt(r, wake)
+	default:
+		s.release(r, stageRoused)
+	}
 	return nil
 }
 
-// release queues a run again. One that has not begun, and of which nothing has happened in this generation, is as if it had never
-// been claimed.
-func (s *MemorySession) release(r *run, begun bool) {
+// release queues a run again, as if it had never been claimed where it is new.
+func (s *MemorySession) release(r *run, stage int) {
 	delete(s.held, r.id)
 	s.store.letGo(r)
-	if !begun && !s.store.acted(r) {
+	if stage == stageNew {
 		r.rec.StartedAt, r.rec.Deadline = 0, 0
 		if !r.queueDeadline.IsZero() {
 			s.store.expiring.push(alarm{r.queueDeadline, r})
 		}
 	}
-	s.store.requeue(r, reachRanked)
+	s.store.requeue(r, stage, reachRanked)
 }
 
-// acted says whether anything happened of a run in this generation: a task's row, a request that it took, a child that is open.
-func (m *Memory) acted(r *run) bool {
+// tells says whether a task of this generation or an open child tells of a run.
+func (m *Memory) tells(r *run) bool {
 	for _, row := range r.tasks {
 		if row.Generation == r.rec.Generation {
 			return true
 		}
 	}
 	open := func(k *run) bool { return k.parent == r.id && !k.over() }
-	return r.rec.Ending != dagrun.EndingNone || r.rec.PausedBy != "" || slices.ContainsFunc(m.runs, open)
+	return slices.ContainsFunc(m.runs, open)
 }
 
 // Condemn ends a run that nobody can drive as failed.

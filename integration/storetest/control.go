@@ -109,7 +109,7 @@ func (m *Memory) decide(r *run, c *queue.Control, now bool) {
 	case !retry && r.over():
 		c.Outcome, c.State = dagrun.Refused, r.rec.State.String()
 		c.Message = fmt.Sprintf("run %d is %s already", r.id, r.rec.State)
-		if c.Verb != dagrun.VerbCancel {
+		if c.Verb != dagrun.VerbCancel && c.Verb != dagrun.VerbApprove && c.Verb != dagrun.VerbReject {
 			c.Message += ": retry it"
 		}
 	case cancel && r.rec.State == dagrun.RunQueued && r.rec.StartedAt == 0:
@@ -139,6 +139,7 @@ func (m *Memory) end(r *run, state dagrun.RunState, reason string) {
 			c.DecidedAt, c.Outcome, c.State, c.Message = m.now(), dagrun.Refused, state.String(), reason
 		}
 	}
+	r.unshelve()
 	r.rec.State, r.rec.Reason, r.rec.FinishedAt = state, reason, stamp(m.now())
 	r.rec.WakeAt, r.wakeAt, r.queueDeadline = 0, noTime, noTime
 	m.tellParent(r)
@@ -150,25 +151,32 @@ func (m *Memory) reopen(r *run) {
 	r.losses, r.wakeAt = 0, noTime
 	m.expireAfter(r, m.now())
 	r.inbox++
-	m.list(r, reachRanked)
+	m.list(r, stageNew, r.runAt, reachRanked)
 }
 
 // rouse lets a driver see that there is something new: the owner hears of it, a parked run is queued.
 func (m *Memory) rouse(r *run) {
 	r.inbox++
-	r.slotWanted = false
-	if r.claim != nil {
+	switch {
+	case r.claim != nil:
 		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
-		return
+	case r.rec.State == dagrun.RunQueued && r.stage == stageNew: // its first driver reads what is asked
+	default:
+		m.requeue(r, stageRoused, reachAll)
 	}
-	m.requeue(r, reachAll)
 }
 
-// requeue gives a run back for anybody to claim.
-func (m *Memory) requeue(r *run, reach int) {
+// requeue gives a run back for anybody to claim. What is new still has the place that it had.
+func (m *Memory) requeue(r *run, stage, reach int) {
 	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
-	m.goOn(r, m.now()) // though the clock went back
-	m.list(r, reach)
+	at := m.now()
+	switch {
+	case stage == stageNew && r.stage == stageNew:
+		at = r.readyAt
+	case stage == stageNew:
+		at = r.runAt
+	}
+	m.list(r, stage, at, reach)
 }
 
 // tellParent puts the end of a child run into its parent's inbox.

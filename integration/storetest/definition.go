@@ -63,7 +63,8 @@ type lane struct {
 	queue    *queueRow
 	selector map[string]string
 	needs    []string
-	due      heap[*run]
+	owner    *dag // whose runs alone are in it; nil: there are others
+	shelves  [stages]shelf
 }
 
 // unsupported is what no worker executes yet.
@@ -141,7 +142,12 @@ func (m *Memory) lane(v *version, queueName string, priority int, selector map[s
 		return l
 	}
 	l := &lane{id: len(m.lanes) + 1, laneKey: key, queue: m.queues[queueName], selector: maps.Clone(selector), needs: v.needs}
-	l.due.less = func(a, b *run) bool { return a.runAt.Before(b.runAt) || a.runAt.Equal(b.runAt) && a.id < b.id }
+	if v.dag.limit > 0 {
+		l.owner = v.dag
+	}
+	for stage := range l.shelves {
+		l.shelves[stage] = shelf{lane: l, stage: stage}
+	}
 	m.lanesOf[key] = l
 	m.lanes = append(m.lanes, l)
 	slices.SortStableFunc(m.lanes, func(a, b *lane) int { return cmp.Compare(b.priority, a.priority) })

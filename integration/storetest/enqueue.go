@@ -60,7 +60,7 @@ func (m *Memory) EnqueueAs(ctx context.Context, user string, r queue.Request) (q
 	if r.Key != "" {
 		m.keys[runKey{user, r.Key}] = keyed{made.id, asked}
 	}
-	m.list(made, reachRanked)
+	m.list(made, stageNew, made.runAt, reachRanked)
 	return made.id, nil
 }
 
@@ -221,11 +221,8 @@ const (
 const rankedMost = 16
 
 // list puts a queued run where workers look for it, and tells one.
-func (m *Memory) list(r *run, reach int) {
-	if !r.listed {
-		r.listed = true
-		r.lane.due.push(r)
-	}
+func (m *Memory) list(r *run, stage int, readyAt time.Time, reach int) {
+	r.shelve(stage, readyAt)
 	m.spread(r.lane, 1, reach)
 }
 
@@ -304,7 +301,7 @@ func (m *Memory) child(p *run, c *queue.Child) (queue.RunID, error) {
 	} else {
 		m.keys[runKey{p.submittedBy, c.Key}] = keyed{made.id, content}
 	}
-	m.list(made, reachRanked)
+	m.list(made, stageNew, made.runAt, reachRanked)
 	return made.id, nil
 }
 

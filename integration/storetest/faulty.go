@@ -98,7 +98,7 @@ func (s *faultySession) giveBack(ctx context.Context) error {
 	s.unread = nil
 	s.mu.Unlock()
 	for _, c := range unread {
-		if err := s.Session.Release(ctx, c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+		if err := s.Session.Release(ctx, c, false, 0); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 			return err
 		}
 	}
@@ -143,8 +143,8 @@ func (s *faultySession) Commit(ctx context.Context, b *queue.Batch) error {
 	})
 }
 
-func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool) error {
-	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits) })
+func (s *faultySession) Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error {
+	return try(ctx, s.faults, OpRelease, func() error { return s.Session.Release(ctx, c, waits, wake) })
 }
 
 func (s *faultySession) Condemn(ctx context.Context, c *queue.Claim, why error) error {

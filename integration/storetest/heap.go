@@ -26,17 +26,6 @@ func (h *heap[T]) push(item T) {
 	}
 }
 
-// remove takes out what is meant.
-func (h *heap[T]) remove(meant func(T) bool) {
-	items := h.items
-	h.items = nil
-	for _, item := range items {
-		if !meant(item) {
-			h.push(item)
-		}
-	}
-}
-
 // pop takes the least item out. There must be one.
 func (h *heap[T]) pop() T {
 	item, last := h.items[0], len(h.items)-1

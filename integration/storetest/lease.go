@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
@@ -37,6 +38,8 @@ type MemorySession struct {
 	worker *worker
 	closed bool
 	held   map[queue.RunID]*queue.Claim
+	polls  int      // for slots, so far
+	turns  []string // queues that gave it runs, the one first that did longest ago
 	peers  map[uuid.UUID]silence
 	silent map[uuid.UUID]int64 // workers that its next sweep takes over from, and the beat at which each stands still
 	looked time.Duration       // when it last saw the others
@@ -210,8 +213,11 @@ func (s *MemorySession) Close(ctx context.Context) error {
 		return nil
 	}
 	for _, r := range s.worker.sortedRuns() {
-		r.slotWanted = false
-		s.release(r, false)
+		stage := stageNew
+		if m.tells(r) || r.rec.Ending != dagrun.EndingNone || r.rec.PausedBy != "" {
+			stage = stageRoused
+		}
+		s.release(r, stage)
 	}
 	s.worker.hungry, s.worker.least, s.worker.Busy, s.worker.Waiting, s.worker.Runs = 0, nil, 0, 0, 0
 	s.worker.fenced, s.worker.State, s.worker.EndedAt = false, queue.WorkerGone, m.now()
@@ -228,9 +234,9 @@ func (m *Memory) lose(w *worker) int {
 	runs := w.sortedRuns()
 	for _, r := range runs {
 		m.letGo(r)
-		r.losses, r.slotWanted = r.losses+1, false
+		r.losses++
 		m.log(r, queue.Event{Kind: "lost", Worker: w.Name, Epoch: r.epoch, Message: "worker " + w.Name + " was lost: queued again"})
-		m.requeue(r, reachAll)
+		m.requeue(r, stageRoused, reachAll)
 	}
 	return len(runs)
 }

@@ -232,6 +232,9 @@ func (s *side) poll(c call) any {
 	case 1:
 		wanted.Above = &above
 	}
+	if _, err := w.session.Look(s.ctx, queue.Load{}); err != nil { // else one of the stores does not know yet which lanes are behind limits
+		return err
+	}
 	polled, err := w.session.Poll(s.ctx, wanted)
 	if err != nil {
 		return err
@@ -331,7 +334,7 @@ func (s *side) release(c call) any {
 	}
 	w.drop(claim)
 	s.gone = append(s.gone, past{w.session, []*queue.Claim{claim}})
-	return []any{w.session.Release(s.ctx, claim, c.Luck%2 == 0)}
+	return []any{w.session.Release(s.ctx, claim, c.Luck%2 == 0, 0)}
 }
 
 var errCondemned = errors.New("nobody can drive it")
@@ -399,7 +402,7 @@ func (s *side) late(c call) any {
 	task := dagrun.TaskRecord{ID: dagrun.TaskID{Step: 0}, Seq: 1000, State: dagrun.TaskFailed, Attempt: 9, Generation: claim.Row.Generation, Reason: "late"}
 	var err error
 	if c.C%2 == 0 {
-		err = before.session.Release(s.ctx, claim, false)
+		err = before.session.Release(s.ctx, claim, false, 0)
 	} else {
 		err = before.session.Commit(s.ctx, &queue.Batch{Claim: claim, Seen: claim.Inbox, Records: dagrun.Records{Run: &rec, Tasks: []dagrun.TaskRecord{task}}})
 	}
@@ -491,7 +494,7 @@ func (s *side) look(c call) any {
 	if err != nil {
 		return err
 	}
-	return []any{looked.Queued, len(looked.Shared) > 0, len(looked.Open) > 0}
+	return []any{looked.Queued, len(looked.Shared) > 0}
 }
 
 func (s *side) sweep(c call) any {

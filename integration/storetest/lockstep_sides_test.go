@@ -239,6 +239,9 @@ func (s *side) normal(answer any) string {
 
 var uidInText = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 
+// momentInText is when a timer ends, by a clock of the store's own.
+var momentInText = regexp.MustCompile(`\bwaits until \w+`)
+
 var runInText = regexp.MustCompile(`\brun (\d+)\b`)
 
 // plain is a value as JSON can have it.
@@ -343,6 +346,7 @@ func (s *side) text(t string) string {
 	if strings.HasPrefix(t, "oarlock:child:") { // how one of the stores finds children again
 		return ""
 	}
+	t = momentInText.ReplaceAllString(t, "waits until then")
 	return runInText.ReplaceAllStringFunc(t, func(found string) string {
 		n, err := strconv.ParseInt(strings.TrimPrefix(found, "run "), 10, 64)
 		if err != nil {

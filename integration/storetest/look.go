@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Look reports on other workers and on what is due. It queues parked runs whose time has come, and ends queued runs that waited too long.
+// Look reports on other workers and on what is due. It queues runs whose time has come, and ends queued runs that waited too long.
 func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -31,13 +31,12 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	looked.Queued = m.wake()
 	m.expire()
 	if w.Only == 0 {
-		looked.Shared = m.shared(s, load.Lanes, func(*worker) bool { return true })
-		looked.Open = m.shared(s, load.Lanes, func(w *worker) bool { return w.hungry > 0 })
+		looked.Shared = m.shared(s, load.Lanes)
 	}
 	return looked, nil
 }
 
-// Sweep takes over from workers that looks found silent, and brings runs forward.
+// Sweep takes over from workers that looks found silent.
 func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 	m := s.store
 	if err := m.enter(ctx); err != nil {
@@ -55,7 +54,6 @@ func (s *MemorySession) Sweep(ctx context.Context) (queue.Swept, error) {
 		}
 	}
 	clear(s.silent)
-	m.bringForward()
 	return swept, nil
 }
 
@@ -92,10 +90,10 @@ func (s *MemorySession) overlook() {
 	s.blind = true
 }
 
-// others says whether a worker that counts may serve a lane beside this one, and were heard of lately.
-func (m *Memory) others(s *MemorySession, l *lane, counts func(*worker) bool) bool {
+// others says whether another worker serves a lane, and was heard of lately.
+func (m *Memory) others(s *MemorySession, l *lane) bool {
 	for _, w := range m.workers {
-		if s.countsOn(w) && w.serves(l) && counts(w) {
+		if s.countsOn(w) && w.serves(l) {
 			return true
 		}
 	}
@@ -108,10 +106,10 @@ func (s *MemorySession) countsOn(w *worker) bool {
 	return w != s.worker && w.State == queue.WorkerLive && w.Unfit == "" && w.Only == 0 && known && seen.took <= min(w.TTL/3, 10*time.Second)+queue.LookInterval
 }
 
-// shared are the lanes, of these, that another worker may serve that counts.
-func (m *Memory) shared(s *MemorySession, of []int, counts func(*worker) bool) (lanes []int) {
+// shared are the lanes, of these, that another worker may serve.
+func (m *Memory) shared(s *MemorySession, of []int) (lanes []int) {
 	for _, l := range m.lanes {
-		if slices.Contains(of, l.id) && m.others(s, l, counts) {
+		if slices.Contains(of, l.id) && m.others(s, l) {
 			lanes = append(lanes, l.id)
 		}
 	}
@@ -122,11 +120,12 @@ func (m *Memory) shared(s *MemorySession, of []int, counts func(*worker) bool) (
 // anyDue says whether a run is due in a lane of a worker's, and no pause holds it.
 func (m *Memory) anyDue(w *worker) bool {
 	now := m.now()
-	due := func(r *run) bool { return r.rec.State == dagrun.RunQueued && !r.runAt.After(now) && !r.held() }
-	return slices.ContainsFunc(m.lanes, func(l *lane) bool { return w.serves(l) && slices.ContainsFunc(l.due.items, due) })
+	due := func(r *run) bool { return r.isDue(now) && !r.isPaused() }
+	holds := func(s shelf) bool { return slices.ContainsFunc(s.runs, due) }
+	return slices.ContainsFunc(m.lanes, func(l *lane) bool { return w.serves(l) && slices.ContainsFunc(l.shelves[:], holds) })
 }
 
-// wake queues parked runs whose time has come.
+// wake queues runs whose time has come: parked ones, and those that wait for a slot.
 func (m *Memory) wake() int {
 	n, now := 0, m.now()
 	for {
@@ -135,9 +134,8 @@ func (m *Memory) wake() int {
 			return n
 		}
 		m.waking.pop()
-		if a.run.parked() && a.run.wakeAt.Equal(a.at) {
-			a.run.slotWanted = false
-			m.requeue(a.run, reachAll)
+		if a.run.wakeAt.Equal(a.at) { // it is parked, or waits for a slot
+			m.requeue(a.run, stageRoused, reachAll)
 			n++
 		}
 	}
@@ -156,13 +154,5 @@ func (m *Memory) expire() {
 			m.log(r, queue.Event{Kind: "queue_timeout", Message: "did not start in time"})
 			m.end(r, dagrun.RunFailed, "queue_timeout")
 		}
-	}
-}
-
-// bringForward has runs that have begun be due where their start lies ahead: the clock went back.
-func (m *Memory) bringForward() {
-	now := m.now()
-	for _, r := range m.runs {
-		m.goOn(r, now)
 	}
 }

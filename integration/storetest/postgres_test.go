@@ -48,7 +48,7 @@ func inPostgres(t *testing.T) storetest.Harness {
 		},
 		Settle: settleIn(pool),
 		SetBack: func(d time.Duration) { // the server keeps its clock: stored times move forward instead
-			if _, err := db.Conn(t).Exec(t.Context(), "UPDATE oarlock.runs SET run_at = run_at + $1, created_at = created_at + $1", d); err != nil {
+			if _, err := db.Conn(t).Exec(t.Context(), "UPDATE oarlock.runs SET run_at = run_at + $1, ready_at = ready_at + $1, created_at = created_at + $1", d); err != nil {
 				t.Fatal(err)
 			}
 		},

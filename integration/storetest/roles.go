@@ -61,7 +61,7 @@ type Reader interface {
 // Journal writes what drives decide.
 type Journal interface {
 	Commit(ctx context.Context, b *queue.Batch) error
-	Release(ctx context.Context, c *queue.Claim, waits bool) error
+	Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error
 	Condemn(ctx context.Context, c *queue.Claim, why error) error
 	EnqueueChild(ctx context.Context, c queue.Child) (queue.RunID, error)
 	Stats() queue.SessionStats

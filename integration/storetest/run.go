@@ -23,7 +23,6 @@ type run struct {
 	uid     uuid.UUID
 	version *version
 	lane    *lane
-	listed  bool // in the lane's heap
 	follow  bool // somebody reads its logs
 
 	params, precomputed  json.RawMessage
@@ -41,7 +40,10 @@ type run struct {
 	rec                  dagrun.RunRecord // as the core keeps it
 	wakeAt               time.Time
 	queueDeadline        time.Time
-	slotWanted           bool         // given back because its next task waits for a slot
+	stage                int          // where it stands in the queue, or stood last
+	readyAt              time.Time    // its place there
+	shelf                *shelf       // where it stands; nil: it is not queued
+	acted                bool         // something that happened of it was committed since its claim
 	claim                *queue.Claim // nil: nobody's
 	owner                *worker
 	epoch, losses        int
@@ -76,11 +78,6 @@ type attemptRow struct {
 
 // over says whether the run is finished: then nothing of it changes until it is retried.
 func (r *run) over() bool { return r.rec.State.Terminal() }
-
-// parked says whether the run waits for nobody's claim.
-func (r *run) parked() bool {
-	return r.claim == nil && (r.rec.State == dagrun.RunWaiting || r.rec.State == dagrun.RunPaused)
-}
 
 // row is the task's row, made if there is none.
 func (r *run) row(id dagrun.TaskID) (row *taskRow, known bool) {
@@ -172,11 +169,14 @@ func (m *Memory) shown(r *run) queue.Run {
 	if r.owner != nil {
 		v.Worker = r.owner.Name
 	}
-	if r.rec.State == dagrun.RunQueued {
+	switch {
+	case r.rec.State == dagrun.RunRunning:
+		v.Reason = "" // what it waited for is over
+	case r.rec.State != dagrun.RunQueued:
+	case r.epoch == 0 && r.runAt.After(m.now()):
+		v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
+	default:
 		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), "waits for a worker with room")
-		if r.epoch == 0 && r.runAt.After(m.now()) {
-			v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
-		}
 	}
 	return v
 }

@@ -186,12 +186,15 @@ func (s *setup) turn(w Session, want queue.Want) (queue.Swept, queue.Polled) {
 	return swept, s.poll(w, want)
 }
 
-// claim polls until it has so many claims.
+// claim polls until it has so many claims. After a poll that brings too few it looks, as it must before it knows of a limit that is new.
 func (s *setup) claim(w Session, n int) []*queue.Claim {
 	s.Helper()
 	var claims []*queue.Claim
 	s.until(fmt.Sprintf("%d claims", n), func() bool {
 		claims = append(claims, s.poll(w, queue.Want{Slots: n - len(claims), Free: n - len(claims)}).Claims...)
+		if len(claims) < n {
+			s.look(w)
+		}
 		return len(claims) >= n
 	})
 	return claims
@@ -202,12 +205,13 @@ func (s *setup) claimOne(w Session) *queue.Claim {
 	return s.claim(w, 1)[0]
 }
 
-// claimInTurns takes turns until it has a claim.
+// claimInTurns takes turns, sweeps included, until it has a claim.
 func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 	s.Helper()
 	s.until("a claim", func() bool {
-		_, polled := s.turn(w, queue.Want{Slots: 1, Free: 1})
-		for _, c = range polled.Claims {
+		s.look(w)
+		s.sweep(w)
+		for _, c = range s.poll(w, queue.Want{Slots: 1, Free: 1}).Claims {
 			return true
 		}
 		return false
@@ -215,10 +219,11 @@ func (s *setup) claimInTurns(w Session) (c *queue.Claim) {
 	return c
 }
 
-// idle has a worker poll for a while, and wants it to get nothing.
+// idle has a worker look and poll for a while, and wants it to get nothing.
 func (s *setup) idle(w Session, why string) {
 	s.Helper()
 	for range 5 {
+		s.look(w)
 		polled := s.poll(w, queue.Want{Slots: 1, Free: 1})
 		if len(polled.Claims) > 0 {
 			s.Fatalf("%s, but run %d was claimed", why, polled.Claims[0].Run)
@@ -346,6 +351,13 @@ func row(step int, seq int64, state dagrun.State, at dagrun.Time) dagrun.TaskRec
 		r.FinishedAt = at
 	}
 	return r
+}
+
+// stalls has a worker commit a task of its claim, and give it back because the next one waits for a slot.
+func (s *setup) stalls(w Session, c *queue.Claim) {
+	s.Helper()
+	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+	s.must(w.Release(s.Context(), c, true, 0))
 }
 
 // record commits tasks in a claim's name, without the core.

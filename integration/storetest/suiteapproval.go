@@ -195,7 +195,7 @@ func approvalFenced(s *setup) {
 	c := s.claimOne(w)
 	rec := row(0, 1, dagrun.TaskWaiting, s.now(w))
 	rec.Asks = &dagrun.Asks{Open: true, Prompt: "too late?"}
-	s.must(w.Release(s.Context(), c, false))
+	s.must(w.Release(s.Context(), c, false, 0))
 	s.wantError(s.record(w, c, rec), queue.ErrLeaseLost)
 	s.wantOpen("though its claim is gone")
 }

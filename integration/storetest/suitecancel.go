@@ -25,7 +25,7 @@ func cancelReleased(s *setup) {
 	w := s.worker()
 	c := s.claimOne(w)
 	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
-	s.must(w.Release(s.Context(), c, false))
+	s.must(w.Release(s.Context(), c, false, 0))
 	s.cancels(id)
 	s.idle(w, "it was canceled")
 	for name, t := range s.tasks(id) {
@@ -111,7 +111,7 @@ func cancelWithChild(s *setup) {
 	c := s.claimOne(w)
 	child, err := w.EnqueueChild(s.Context(), queue.Child{Claim: c, Task: dagrun.TaskID{Step: 0}, Attempt: 1, DAG: "single"})
 	s.must(err)
-	s.must(w.Release(s.Context(), c, false))
+	s.must(w.Release(s.Context(), c, false, 0))
 	answer := s.ask(queue.Ask{Run: id, Verb: dagrun.VerbCancel, Now: true})
 	if answer.Outcome != dagrun.Accepted || !strings.Contains(answer.Message, fmt.Sprintf("child run %d", child)) {
 		s.Errorf("answer %+v", answer)

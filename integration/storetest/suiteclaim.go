@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -26,26 +25,79 @@ var claimPromises = []promise{
 	{"params and names are checked", enqueueChecks},
 	{"polls and looks say what time it is, as renewals do", callsTellTime},
 	{"a look says whether something is due", lookTellsDue},
-	{"what was claimed once is due though the clock went back, and nothing else is", dueAfterTheClock},
+	{"what has begun is due though the clock went back, and nothing else is", dueAfterTheClock},
+	{"queues take turns", queuesTakeTurns},
+	{"every second poll takes what is new before what has begun", newBeforeBegun},
+	{"one poll of sixteen takes the oldest run, whatever its priority", oldestOfSixteen},
 }
 
 func dueAfterTheClock(s *setup) {
 	s.put(single)
-	ids := []queue.RunID{s.enqueue(queue.Request{DAG: "single"}), s.enqueue(queue.Request{DAG: "single"})}
+	begun, fresh := s.enqueue(queue.Request{DAG: "single"}), s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	c := s.claimOne(w)
-	s.must(w.Release(s.Context(), c, false))
+	s.stalls(w, s.claimOne(w))
 	s.SetBack(time.Hour)
-	for i, want := range map[int]string{slices.Index(ids, c.Run): "queued", 1 - slices.Index(ids, c.Run): "scheduled"} {
-		if r, err := s.Client.Get(s.Context(), ids[i]); err != nil || r.State != want {
-			s.Errorf("run %d is %s, want %s: %v", ids[i], r.State, want, err)
-		}
-	}
-	s.sweep(w)
-	if again := s.claimOne(w); again.Run != c.Run {
-		s.Errorf("run %d was claimed, which never was before", again.Run)
+	s.wantState(begun, "queued")
+	s.wantState(fresh, "scheduled")
+	if again := s.claimOne(w); again.Run != begun {
+		s.Errorf("run %d was claimed, which has not begun", again.Run)
 	}
 	s.idle(w, "the other one starts later")
+}
+
+func queuesTakeTurns(s *setup) {
+	const each = 4
+	s.put("name: a\nqueue: a\nsteps: [{id: a, run: \"true\"}]\n")
+	s.put("name: b\nqueue: b\nsteps: [{id: a, run: \"true\"}]\n")
+	for _, dag := range []string{"a", "b"} {
+		for range each {
+			s.enqueue(queue.Request{DAG: dag})
+		}
+	}
+	w, last := s.worker(), ""
+	for range 2 * each {
+		c := s.claimOne(w)
+		if c.Queue == last {
+			s.Errorf("queue %s gave two runs in a row", last)
+		}
+		last = c.Queue
+	}
+}
+
+func newBeforeBegun(s *setup) {
+	const each = 6
+	s.put(chain)
+	first, w := s.worker(), s.worker()
+	for range each {
+		s.enqueue(queue.Request{DAG: "chain"})
+	}
+	for _, c := range s.claim(first, each) {
+		s.stalls(first, c)
+	}
+	for range each {
+		s.enqueue(queue.Request{DAG: "chain"})
+	}
+	for range each {
+		if one, other := s.claimOne(w), s.claimOne(w); one.Begun == other.Begun {
+			s.Errorf("runs %d and %d: both have begun, or both are new", one.Run, other.Run)
+		}
+	}
+}
+
+func oldestOfSixteen(s *setup) {
+	s.put(single)
+	low := s.enqueue(queue.Request{DAG: "single", Priority: new(-5)})
+	for range queue.TurnEvery {
+		s.enqueue(queue.Request{DAG: "single"})
+	}
+	w := s.worker()
+	var polls []int
+	for i := range queue.TurnEvery {
+		if s.claimOne(w).Run == low {
+			polls = append(polls, i+1)
+		}
+	}
+	s.same("the polls that brought it", polls, []int{queue.TurnEvery})
 }
 
 func callsTellTime(s *setup) {

@@ -187,7 +187,7 @@ func staleWritesNothing(s *setup) {
 	s.wantLost(c)
 	s.wantError(a.Commit(s.Context(), finish(c, c.Inbox, at, row(0, 3, dagrun.TaskSucceeded, at))), queue.ErrLeaseLost)
 	s.wantError(a.AppendLogs(s.Context(), chunks(c, at, 0, "x")), queue.ErrLeaseLost)
-	if err := a.Release(s.Context(), c, false); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+	if err := a.Release(s.Context(), c, false, 0); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 		s.Error(err)
 	}
 	_, err := a.EnqueueChild(s.Context(), queue.Child{Claim: c, Attempt: 1, DAG: "chain"})
@@ -345,7 +345,7 @@ func lossesCount(s *setup) {
 	if c = s.claimOne(w); c.Losses != 1 {
 		s.Errorf("losses %d after a task finished, want 1", c.Losses)
 	}
-	s.must(w.Release(s.Context(), c, false))
+	s.must(w.Release(s.Context(), c, false, 0))
 	if c = s.claimOne(w); c.Losses != 1 {
 		s.Errorf("losses %d after a release, want 1", c.Losses)
 	}
@@ -356,7 +356,7 @@ func releaseGivesBack(s *setup) {
 	a := s.worker()
 	c := s.claimOne(a)
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskSucceeded, s.now(a))))
-	s.must(a.Release(s.Context(), c, false))
+	s.must(a.Release(s.Context(), c, false, 0))
 	s.wantState(id, "queued")
 	s.wantError(s.record(a, c, row(1, 2, dagrun.TaskRunning, s.now(a))), queue.ErrLeaseLost)
 	b := s.worker()

@@ -54,7 +54,7 @@ func cancelPaused(s *setup) {
 		retried := s.enqueue(queue.Request{DAG: "single"})
 		s.drive(w, s.claimOne(w), Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
 		released := s.enqueue(queue.Request{DAG: "single"})
-		s.must(w.Release(s.Context(), s.claimOne(w), false))
+		s.must(w.Release(s.Context(), s.claimOne(w), false, 0))
 		pause(true)
 		retry := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbRetry})
 		if answer := s.ask(queue.Ask{Run: retried, Verb: dagrun.VerbCancel}); answer.Outcome != dagrun.Applied || answer.State != "canceled" {

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+
 	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -9,6 +11,10 @@ var limitPromises = []promise{
 	{"max_running bounds what is claimed of a queue", maxRunning},
 	{"max_active_runs counts what parks, and lets it go on", maxActive},
 	{"max_active_runs bounds what was there before it", laterLimit},
+	{"max_active_runs lets no more runs begin than it says, however many park", parkedCount},
+	{"a full worker claims what a request brought back behind max_active_runs", rousedBehindActive},
+	{"a lane of several DAGs holds back what is new of those that are paused or limited", sharedLaneHolds},
+	{"of lanes behind limits and others the higher goes first, and each gets its turn", limitedAndOpen},
 	{"max_queued bounds what waits", maxQueued},
 	{"queue_timeout ends what did not start", queueTimeout},
 	{"queue_timeout counts anew for what is retried", queueTimeoutAgain},
@@ -67,12 +73,114 @@ func laterLimit(s *setup) {
 		s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	}
 	for range ids {
-		c := s.claimInTurns(w) // looks clear the way for what a limit found in a lane of other DAGs
+		c := s.claimInTurns(w) // sweeps clear the way for what a limit found in a lane of other DAGs
 		s.idle(w, "one is active")
 		s.drive(w, c, Behaviour{})
 	}
 	for _, id := range ids {
 		s.wantState(id, "succeeded")
+	}
+}
+
+func parkedCount(s *setup) {
+	const most = 2
+	s.put(fmt.Sprintf("name: few\nmax_active_runs: %d\nsteps: [{id: a, action: approval}]\n", most))
+	var ids []queue.RunID
+	for range 4 * most {
+		ids = append(ids, s.enqueue(queue.Request{DAG: "few"}))
+	}
+	w := s.worker()
+	s.until("all are over", func() bool {
+		s.look(w)
+		for _, c := range s.poll(w, queue.Want{Slots: len(ids), Free: len(ids)}).Claims {
+			s.drive(w, c, Behaviour{})
+		}
+		var open []queue.RunID
+		for _, id := range ids {
+			if r := s.get(id); !r.Over() && !r.StartedAt.IsZero() {
+				open = append(open, id)
+			}
+		}
+		if len(open) > most {
+			s.Errorf("runs %v are under way", open)
+		}
+		if len(open) > 0 {
+			s.ask(approve(open[0], "a"))
+		}
+		return len(open) == 0
+	})
+	for _, id := range ids {
+		s.wantState(id, "succeeded")
+	}
+}
+
+func rousedBehindActive(s *setup) {
+	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: a, action: approval}]\n")
+	roused := s.enqueue(queue.Request{DAG: "few"})
+	w := s.worker()
+	s.drive(w, s.claimOne(w), Behaviour{})
+	s.enqueue(queue.Request{DAG: "few", Priority: new(5)})
+	s.look(w)
+	s.wantClaims("before the request", s.poll(w, queue.Want{Idle: 64}).Claims)
+	s.ask(approve(roused, "a"))
+	s.look(w)
+	s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims, roused)
+}
+
+func sharedLaneHolds(s *setup) {
+	for _, dag := range []string{"stopped", "few", "free"} {
+		s.put(lines(dag, "a", "b: a"))
+	}
+	begun := s.enqueue(queue.Request{DAG: "few"})
+	first, w := s.worker(), s.worker()
+	s.stalls(first, s.claimOne(first))
+	stopped, second, free := s.enqueue(queue.Request{DAG: "stopped"}), s.enqueue(queue.Request{DAG: "few"}), s.enqueue(queue.Request{DAG: "free"})
+	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", MaxRunning: new(10)}))
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "stopped", Paused: new(true)}))
+	s.put("name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	s.look(w)
+	claims := s.poll(w, queue.Want{Slots: 5, Free: 5}).Claims
+	s.wantClaims("what has begun, and what nothing holds", claims, begun, free)
+	s.sweep(w)
+	s.idle(w, "what is left is paused, or behind a limit that is full")
+	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "stopped", Paused: new(false)}))
+	if c := s.claimInTurns(w); c.Run != stopped {
+		s.Errorf("claimed %d, not %d, which is paused no more", c.Run, stopped)
+	}
+	s.drive(w, claims[0], Behaviour{})
+	if c := s.claimInTurns(w); c.Run != second {
+		s.Errorf("claimed %d, not %d, for which there is room", c.Run, second)
+	}
+}
+
+func limitedAndOpen(s *setup) {
+	const polls = 4 * queue.TurnEvery
+	for name, test := range map[string]struct{ open, limited int }{"above": {0, 5}, "below": {5, 0}, "beside": {0, 0}} {
+		file := "name: %s\nqueue: %s\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n"
+		open, limited := name+"-open", name+"-limited"
+		s.put(fmt.Sprintf(file, open, open, test.open))
+		s.put(fmt.Sprintf(file, limited, limited, test.limited))
+		s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: limited, MaxRunning: new(2 * polls)}))
+		for range polls {
+			s.enqueue(queue.Request{DAG: open})
+			s.enqueue(queue.Request{DAG: limited})
+		}
+		w := s.worker(func(w *queue.Worker) { w.Queues = []string{open, limited} })
+		n := map[string]int{}
+		for range polls {
+			s.look(w)
+			n[s.claimOne(w).Queue]++
+		}
+		low, least, most := open, 1, polls/queue.TurnEvery // of polls that ask for the oldest; of each of two that rank alike, half
+		switch {
+		case test.open == test.limited:
+			least, most = polls/4, polls*3/4
+		case test.open > test.limited:
+			low = limited
+		}
+		if n[low] < least || n[low] > most {
+			s.Errorf("%s: %d of %d runs are of %s, want from %d to %d", name, n[low], polls, low, least, most)
+		}
 	}
 }
 
@@ -104,7 +212,7 @@ func queueTimeout(s *setup) {
 	s.idle(a, "it has ended")
 	s.wantState(started, "running")
 	s.must(s.record(a, c, row(0, 1, dagrun.TaskSucceeded, s.now(a))))
-	s.must(a.Release(s.Context(), c, false))
+	s.must(a.Release(s.Context(), c, false, 0))
 	s.look(other)
 	s.wantState(started, "queued") // what started once has no such deadline
 	if d := s.drive(a, s.claimOne(a), Behaviour{}); d.Verdict == nil {
@@ -135,7 +243,7 @@ func queueTimeoutAgain(s *setup) {
 	}
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbRetry})
 	c := s.claimOne(a)
-	s.must(a.Release(s.Context(), c, false))
+	s.must(a.Release(s.Context(), c, false, 0))
 	s.look(other)
 	s.drive(a, s.claimOne(a), Behaviour{})
 	s.wantState(id, "succeeded")

@@ -107,7 +107,7 @@ func scheduleHeldBack(s *setup) {
 			s.drive(w, c, Behaviour{Body: func(Body) dagrun.Result { return dagrun.Result{Kind: dagrun.KindExit, ExitCode: 1, HasExit: true} }})
 		},
 		func(c *queue.Claim) {
-			s.must(w.Release(s.Context(), c, false))
+			s.must(w.Release(s.Context(), c, false, 0))
 			s.cancels(c.Run)
 		},
 	} {
@@ -124,7 +124,7 @@ func scheduleHeldBack(s *setup) {
 		if next, _ := s.fired(w); next.LogicalAt.After(ended.Add(patience)) {
 			s.Errorf("run %d ended at %v, and it fires for %v", c.Run, ended, next.LogicalAt)
 		} else {
-			s.must(w.Release(s.Context(), next, false))
+			s.must(w.Release(s.Context(), next, false, 0))
 			s.cancels(next.Run)
 		}
 	}

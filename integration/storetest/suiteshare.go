@@ -25,7 +25,9 @@ var sharePromises = []promise{
 	{"a full worker claims what a child's end brought back", rousedByChild},
 	{"a full worker claims what a loss brought back", rousedByLoss},
 	{"a full worker leaves what waits for a slot, until a request comes for it", slotWanted},
-	{"what waits for a slot still does after a claim that nobody drove", slotWantedStill},
+	{"a full worker claims what was given back for anything but want of a slot", noSlotWanted},
+	{"a full worker claims what a drain or a close brought back", rousedByDrain},
+	{"what waits for a slot is woken when something of it is due", stalledIsWoken},
 	{"what was asked in the meantime keeps a run from going back for a slot", askedMeanwhile},
 	{"what a full worker claims behind a limit leaves the rest to others", rousedBehindLimit},
 	{"a word of runs is passed on by who has no room", passesOn},
@@ -45,7 +47,7 @@ func (s *setup) giveBack(w Session, id queue.RunID, waits bool) {
 	if c.Run != id {
 		s.Fatalf("claimed %d, want %d", c.Run, id)
 	}
-	s.must(w.Release(s.Context(), c, waits))
+	s.must(w.Release(s.Context(), c, waits, 0))
 }
 
 func (s *setup) wantClaims(what string, got []*queue.Claim, want ...queue.RunID) {
@@ -115,7 +117,7 @@ func releasedExpires(s *setup) {
 	s.until("its time is over while it is claimed", func() bool { return moment(s.now(w)).After(end) })
 	s.look(other)
 	s.wantState(id, "running")
-	s.must(w.Release(s.Context(), c, true))
+	s.must(w.Release(s.Context(), c, true, 0))
 	s.until("it gives up", func() bool {
 		s.look(other)
 		return s.get(id).Over()
@@ -148,7 +150,7 @@ func releasedReads(s *setup) {
 	if c.Begun {
 		s.Error("a first claim is of a run that has begun")
 	}
-	s.must(w.Release(s.Context(), c, true))
+	s.must(w.Release(s.Context(), c, true, 0))
 	after := s.get(id)
 	if after.State != "queued" || !after.StartedAt.IsZero() || !after.RunAt.Equal(before.RunAt) {
 		s.Errorf("run %+v, was %+v", after, before)
@@ -162,17 +164,16 @@ func releasedReads(s *setup) {
 func releasedBegun(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
-	c := s.claimOne(w)
-	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
-	s.must(w.Release(s.Context(), c, true))
+	s.stalls(w, s.claimOne(w))
 	if r := s.get(id); r.State != "queued" || r.StartedAt.IsZero() {
 		s.Errorf("run %+v", r)
 	}
 	s.must(s.Admin.SetDAG(s.Context(), queue.DAGChange{Name: "chain", Paused: new(true)}))
-	if c = s.claimOne(w); !c.Begun {
+	c := s.claimOne(w)
+	if !c.Begun {
 		s.Error("it had begun")
 	}
-	s.must(w.Release(s.Context(), c, true)) // of this drive nothing was committed
+	s.must(w.Release(s.Context(), c, true, 0)) // of this drive nothing was committed
 	if r := s.get(id); r.StartedAt.IsZero() {
 		s.Error("it has begun no more")
 	}
@@ -233,9 +234,7 @@ func rousedByLoss(s *setup) {
 func slotWanted(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
-	c := s.claimOne(w)
-	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
-	s.must(w.Release(s.Context(), c, true))
+	s.stalls(w, s.claimOne(w))
 	for range 3 {
 		s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
 	}
@@ -243,17 +242,58 @@ func slotWanted(s *setup) {
 	s.rouses(id)
 }
 
-func slotWantedStill(s *setup) {
+func noSlotWanted(s *setup) {
 	id := s.start(chain)
 	w := s.worker()
-	c := s.claimOne(w)
-	s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
-	s.must(w.Release(s.Context(), c, true))
+	s.stalls(w, s.claimOne(w))
 	s.giveBack(w, id, false)
-	s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
-	s.claimOne(w)
-	s.worker(replacing(w))
 	s.rouses(id)
+}
+
+func rousedByDrain(s *setup) {
+	for _, gives := range []func(Session, *queue.Claim){
+		func(w Session, c *queue.Claim) {
+			s.must(w.Commit(s.Context(), drained(c, dagrun.Leave{Drained: true})))
+		},
+		func(w Session, _ *queue.Claim) { s.must(w.Close(s.Context())) },
+	} {
+		id := s.start(chain)
+		w := s.worker()
+		c := s.claimOne(w)
+		s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, s.now(w))))
+		gives(w, c)
+		s.rouses(id)
+	}
+}
+
+// drained is a batch that gives a run back to the queue.
+func drained(c *queue.Claim, leave dagrun.Leave) *queue.Batch {
+	rec := driven(c)
+	rec.State, rec.WakeAt = dagrun.RunQueued, leave.WakeAt
+	return &queue.Batch{Claim: c, Seen: c.Inbox, Records: dagrun.Records{Run: rec}, Leave: &leave}
+}
+
+func stalledIsWoken(s *setup) {
+	for _, gives := range []func(Session, *queue.Claim, dagrun.Time){
+		func(w Session, c *queue.Claim, wake dagrun.Time) { s.must(w.Release(s.Context(), c, true, wake)) },
+		func(w Session, c *queue.Claim, wake dagrun.Time) {
+			b := drained(c, dagrun.Leave{Drained: true, WakeAt: wake})
+			b.Waits = true
+			s.must(w.Commit(s.Context(), b))
+		},
+	} {
+		id := s.start(chain)
+		w := s.worker()
+		c := s.claimOne(w)
+		at := s.now(w)
+		s.must(s.record(w, c, row(0, 1, dagrun.TaskSucceeded, at)))
+		gives(w, c, at+dagrun.Time(s.TTL.Milliseconds()))
+		s.wantState(id, "queued")
+		s.wantClaims("a full worker", s.poll(w, queue.Want{Idle: 64}).Claims)
+		s.until("a look wakes it", func() bool { return s.look(w).Queued > 0 })
+		s.wantState(id, "queued")
+		s.rouses(id)
+	}
 }
 
 func askedMeanwhile(s *setup) {
@@ -261,10 +301,10 @@ func askedMeanwhile(s *setup) {
 	w := s.worker()
 	c := s.claimOne(w)
 	s.ask(queue.Ask{Run: id, Verb: dagrun.VerbPause})
-	if err := w.Release(s.Context(), c, true); !errors.Is(err, queue.ErrInboxMoved) {
+	if err := w.Release(s.Context(), c, true, 0); !errors.Is(err, queue.ErrInboxMoved) {
 		s.Errorf("for want of a slot: %v, want that its inbox moved", err)
 	}
-	s.must(w.Release(s.Context(), c, false))
+	s.must(w.Release(s.Context(), c, false, 0))
 }
 
 func rousedBehindLimit(s *setup) {
@@ -342,20 +382,20 @@ func sharedLanes(s *setup) {
 	s.worker(func(w *queue.Worker) { w.Queues = []string{"elsewhere"} })
 	narrow, wide := s.laneOf(w, "single"), s.laneOf(w, "wide")
 	for _, test := range []struct {
-		what         string
-		looked       queue.Looked
-		shared, open bool
+		what   string
+		looked queue.Looked
+		shared bool
 	}{
-		{"where nothing is asked", s.seesOthers(w), false, false},
-		{"a lane that another worker serves", s.seesOthers(w, narrow), true, false},
-		{"a lane that needs more slots than the other worker has", s.seesOthers(w, wide), false, false},
+		{"where nothing is asked", s.seesOthers(w), false},
+		{"a lane that another worker serves", s.seesOthers(w, narrow), true},
+		{"a lane that needs more slots than the other worker has", s.seesOthers(w, wide), false},
 	} {
-		s.wantShared(test.what, test.looked, narrow, test.shared, test.open)
+		s.wantShared(test.what, test.looked, narrow, test.shared)
 	}
 	s.poll(other, queue.Want{Slots: 1, Free: 1})
-	s.wantShared("where the other worker has room", s.seesOthers(w, wide, narrow), narrow, true, true)
+	s.wantShared("where the other worker has room", s.seesOthers(w, wide, narrow), narrow, true)
 	s.must(other.Drain(s.Context()))
-	s.wantShared("where the other worker drains", s.seesOthers(w, narrow), narrow, false, false)
+	s.wantShared("where the other worker drains", s.seesOthers(w, narrow), narrow, false)
 }
 
 // laneOf has a run of the DAG be over, and returns its lane.
@@ -367,17 +407,14 @@ func (s *setup) laneOf(w Session, dag string) int {
 	return c.Lane
 }
 
-func (s *setup) wantShared(what string, looked queue.Looked, lane int, shared, open bool) {
+func (s *setup) wantShared(what string, looked queue.Looked, lane int, shared bool) {
 	s.Helper()
-	var want, wantOpen []int
+	var want []int
 	if shared {
 		want = []int{lane}
 	}
-	if open {
-		wantOpen = []int{lane}
-	}
-	if !slices.Equal(looked.Shared, want) || !slices.Equal(looked.Open, wantOpen) {
-		s.Errorf("%s: shared %v, open %v, want %v, %v", what, looked.Shared, looked.Open, want, wantOpen)
+	if !slices.Equal(looked.Shared, want) {
+		s.Errorf("%s: shared %v, want %v", what, looked.Shared, want)
 	}
 }
 
@@ -445,9 +482,9 @@ func roomLeft(s *setup) {
 	if p := s.poll(other, queue.Want{Slots: 1, Free: 4}); len(p.Claims) != 1 || p.Hungry {
 		s.Errorf("claimed %d, hungry %v: want one, and more to be there", len(p.Claims), p.Hungry)
 	}
-	s.wantShared("three slots are left", s.seesOthers(one, lane), lane, true, true)
+	s.wantShared("three slots are left", s.seesOthers(one, lane), lane, true)
 	s.poll(other, queue.Want{Slots: 1, Free: 1})
-	s.wantShared("none is", s.seesOthers(one, lane), lane, true, false)
+	s.wantShared("none is", s.seesOthers(one, lane), lane, true)
 }
 
 func unfitAlone(s *setup) {
@@ -455,9 +492,9 @@ func unfitAlone(s *setup) {
 	w, other := s.worker(), s.worker()
 	lane := s.laneOf(w, "single")
 	s.poll(other, queue.Want{Slots: 1, Free: 1})
-	s.wantShared("beside a worker with room", s.seesOthers(w, lane), lane, true, true)
+	s.wantShared("beside a worker with room", s.seesOthers(w, lane), lane, true)
 	s.tells(other, "no space left")
-	s.wantShared("beside a worker that claims nothing", s.seesOthers(w, lane), lane, false, false)
+	s.wantShared("beside a worker that claims nothing", s.seesOthers(w, lane), lane, false)
 	s.must(w.Drain(s.Context()))
 	id := s.enqueue(queue.Request{DAG: "single"})
 	waits := func() string {

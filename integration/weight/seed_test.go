@@ -53,13 +53,14 @@ func (b *testBundle) timed(t *testing.T, what string, fill func()) {
 // Half of all have label team, and one of them the label rare.
 func (b *testBundle) fillRuns(t *testing.T) (middle queue.RunID) {
 	t.Helper()
-	b.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, reason, params, labels, run_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id,
-		       epoch, counts, created_at, started_at, finished_at)
+	b.exec(t, `INSERT INTO oarlock.runs (dag_id, version, lane_id, state, reason, params, labels, run_at, ready_at, logical_at, trigger, root_id, submitted_by, claim_id, worker_id,
+		       stage, epoch, counts, created_at, started_at, finished_at)
 		SELECT v.dag_id, 1, v.lane_id, state, CASE state WHEN 'failed' THEN 'step load failed: exit status 1' ELSE '' END,
 		       jsonb_build_object('day', at::date, 'n', i),
 		       CASE WHEN i = 10 THEN '{"rare": "yes"}' WHEN i % 2 = 0 THEN jsonb_build_object('team', 'team-' || i % 7) ELSE '{}' END,
-		       CASE WHEN ahead THEN at + interval '1 year' ELSE at END, at, 'sql', 0, 'x', CASE state WHEN 'running' THEN gen_random_uuid() END,
-		       CASE state WHEN 'running' THEN '5eed0000-0000-4000-8000-000000000000'::uuid END, CASE state WHEN 'queued' THEN 0 ELSE 1 END,
+		       CASE WHEN ahead THEN at + interval '1 year' ELSE at END, CASE WHEN ahead THEN at + interval '1 year' ELSE at END, at, 'sql', 0, 'x', CASE state WHEN 'running' THEN gen_random_uuid() END,
+		       CASE state WHEN 'running' THEN '5eed0000-0000-4000-8000-000000000000'::uuid END, CASE state WHEN 'queued' THEN 2 ELSE 1 END,
+		       CASE state WHEN 'queued' THEN 0 ELSE 1 END,
 		       '{"total": 2, "open": 0, "succeeded": 2}', at, CASE WHEN state <> 'queued' THEN at + interval '1 s' END,
 		       CASE WHEN state IN ('succeeded', 'failed', 'canceled') THEN at + interval '1 min' END
 		  FROM (SELECT i, now() - ($1::int - i) * interval '1 s' AS at, i % 16 = 12 AND i > $1::int * 0.99 AS ahead,

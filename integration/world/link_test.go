@@ -197,7 +197,7 @@ func (l *link) Sweep(ctx context.Context) (queue.Swept, error) {
 	l.unheard = nil
 	l.lmu.Unlock()
 	for _, c := range unheard {
-		_ = l.store.release(ctx, l, c, false)
+		_ = l.store.release(ctx, l, c, false, 0)
 	}
 	return swept, nil
 }
@@ -245,10 +245,10 @@ func (l *link) Commit(ctx context.Context, b *queue.Batch) error {
 	return l.send(ctx, "commit", b.Claim, b.Leave != nil || b.Result != nil, func() error { return l.store.commit(ctx, l, b) })
 }
 
-func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool) error {
+func (l *link) Release(ctx context.Context, c *queue.Claim, waits bool, wake dagrun.Time) error {
 	l.store.leaves(c.Run, 1)
 	defer l.store.leaves(c.Run, -1)
-	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits) })
+	return l.send(ctx, "release", c, true, func() error { return l.store.release(ctx, l, c, waits, wake) })
 }
 
 func (l *link) Condemn(ctx context.Context, c *queue.Claim, why error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/oarlock-dev/oarlock/dagrun"
 	"github.com/oarlock-dev/oarlock/integration/storetest"
 	"github.com/oarlock-dev/oarlock/queue"
 )
@@ -102,11 +103,11 @@ func (s *store) commit(ctx context.Context, l *link, b *queue.Batch) error {
 	return err
 }
 
-func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool) error {
+func (s *store) release(ctx context.Context, l *link, c *queue.Claim, waits bool, wake dagrun.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.audit.count(func(c *Counts) { c.Calls++ })
-	err := l.inner.Release(context.WithoutCancel(ctx), c, waits)
+	err := l.inner.Release(context.WithoutCancel(ctx), c, waits, wake)
 	if err == nil {
 		if waits {
 			s.audit.moved(l.process, c.Run)

@@ -28,7 +28,7 @@ BEGIN
       FROM (VALUES
         -- A worker reads everything, keeps the journal, and deletes only what ends with it: a run never.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
-          log_chunks followers cache returns agenda schedules fires', 'oarlock_worker'),
+          log_chunks followers cache agenda schedules fires', 'oarlock_worker'),
         ('INSERT', 'tasks approvals_open attempts events workers worker_offers fences log_chunks', 'oarlock_worker'),
         ('UPDATE', 'runs tasks approvals_open workers fences', 'oarlock_worker'),
         -- It decides what others asked for. Who asks, asks by a function, which writes down by whom.
@@ -37,7 +37,7 @@ BEGIN
         -- decides nothing.
         ('UPDATE (paused_at)', 'queues', 'oarlock_worker'),
         ('UPDATE (created_at)', 'dags', 'oarlock_worker'),
-        ('DELETE', 'approvals_open fences returns', 'oarlock_worker'),
+        ('DELETE', 'approvals_open fences', 'oarlock_worker'),
         -- A reader sees what Oarlock keeps, and not River's side work. An administrator is a reader and a submitter.
         ('SELECT', 'schema_history queues lanes dags dag_versions runs run_keys tasks approvals_open attempts controls events workers worker_offers worker_orders fences
           log_chunks followers cache agenda schedules fires', 'oarlock_read'),
@@ -47,7 +47,6 @@ BEGIN
         -- Every program first looks whether the schema is one that it works with.
         ('SELECT', 'schema_history', 'oarlock_submit, oarlock_approve'),
         ('SELECT', 'error_codes', 'oarlock_submit, oarlock_read, oarlock_approve, oarlock_worker'),
-        ('SELECT', 'claim_terms', 'oarlock_worker'),
         ('SELECT, UPDATE', 'claims', 'oarlock_worker')
       ) g (privileges, tables, roles),
       regexp_split_to_table(g.tables, '\s+') t
@@ -67,7 +66,8 @@ BEGIN
         ('put_dag set_dag set_queue drain_worker prune', 'oarlock_admin'),
         ('put_schedule put_schedules drop_schedule pause_schedule resume_schedule trigger_schedule backfill backfill_times', 'oarlock_submit'),
         ('schedule_fires schedule_times', 'oarlock_submit, oarlock_read, oarlock_worker'),
-        ('enqueue_child wake come_back make_log_days end_backends operates', 'oarlock_worker'),
+        ('enqueue_child wake make_log_days end_backends operates', 'oarlock_worker'),
+        ('lanes_of room_of claim_limited claim_family', 'oarlock_worker'), -- with the rights of the worker
         ('wake_due expire_queued set_aside put_away attend', 'oarlock_worker'),
         ('is_sound', 'oarlock_worker'), -- a CHECK calls it, so whoever writes the row may
         ('child_ended condemn keep vouch', 'oarlock_worker')

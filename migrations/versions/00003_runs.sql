@@ -27,17 +27,6 @@ CREATE TABLE oarlock.lanes (
     UNIQUE (queue, priority, selector, needs, slots, dag_id, twin)
 );
 
--- Runs that came back to their lanes, where they may stand below the place at which workers begin to look. A poll reads the rows of
--- the transactions that the one before it did not see. A row is of one transaction and one lane, the lowest place of both, so whoever asks
--- something of runs and keeps the transaction open holds up nobody else; workers delete what all have seen.
-CREATE TABLE oarlock.returns (
-    xid     xid8        NOT NULL DEFAULT pg_current_xact_id(),
-    lane_id int         NOT NULL,
-    run_at  timestamptz NOT NULL,
-    run_id  bigint      NOT NULL,
-    PRIMARY KEY (xid, lane_id)
-);
-
 CREATE TABLE oarlock.dags (
     dag_id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
@@ -102,17 +91,19 @@ CREATE TABLE oarlock.dag_versions (
 -- Operators are named in full because whoever writes a run brings the search_path.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.is_sound(state text, trigger text, params jsonb, labels jsonb, depth int, epoch int, generation int, losses int,
-    claim_id uuid, worker_id uuid, wake_at timestamptz, finished_at timestamptz) RETURNS bool
+    claim_id uuid, worker_id uuid, stage smallint, ready_at timestamptz, wake_at timestamptz, finished_at timestamptz) RETURNS bool
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE
-        WHEN state OPERATOR(pg_catalog.=) 'queued' THEN claim_id IS NULL AND wake_at IS NULL AND finished_at IS NULL
+        WHEN state OPERATOR(pg_catalog.=) 'queued' THEN claim_id IS NULL AND ready_at IS NOT NULL AND finished_at IS NULL
+            AND (wake_at IS NULL OR stage OPERATOR(pg_catalog.=) 1)
         WHEN state OPERATOR(pg_catalog.=) 'running' THEN claim_id IS NOT NULL AND wake_at IS NULL AND finished_at IS NULL
         WHEN state OPERATOR(pg_catalog.=) 'paused' THEN wake_at IS NULL AND finished_at IS NULL
         WHEN state OPERATOR(pg_catalog.=) 'waiting' THEN claim_id IS NULL AND finished_at IS NULL
         WHEN state OPERATOR(pg_catalog.=) ANY ('{succeeded,failed,canceled}') THEN claim_id IS NULL AND wake_at IS NULL AND finished_at IS NOT NULL
         ELSE false END
         AND (claim_id IS NULL) OPERATOR(pg_catalog.=) (worker_id IS NULL)
+        AND stage OPERATOR(pg_catalog.>=) 0 AND stage OPERATOR(pg_catalog.<=) 2
         AND trigger OPERATOR(pg_catalog.=) ANY ('{manual,sql,child,retry,schedule,backfill}')
         AND pg_catalog.jsonb_typeof(params) OPERATOR(pg_catalog.=) 'object' AND pg_catalog.jsonb_typeof(labels) OPERATOR(pg_catalog.=) 'object'
         AND depth OPERATOR(pg_catalog.>=) 0 AND depth OPERATOR(pg_catalog.<=) 100
@@ -160,7 +151,9 @@ CREATE TABLE oarlock.runs (
     generation     int    NOT NULL DEFAULT 1,
     losses         int    NOT NULL DEFAULT 0,
     inbox          bigint NOT NULL DEFAULT 0,
-    wake_at        timestamptz,
+    wake_at        timestamptz, -- when something of it is due that no worker watches: while it is parked, or waits for a slot
+    stage          smallint NOT NULL DEFAULT 2, -- in the queue: 0 something happened to it, so it may need no slot; 1 it has begun and wants a slot; 2 it is new
+    ready_at       timestamptz, -- its place among those of its lane and stage; null: it was never queued
     queue_deadline timestamptz, -- until when it has to begin; once it has begun this says nothing
     -- what the core keeps of a run, in its own words
     ending         text   NOT NULL DEFAULT '',
@@ -170,24 +163,19 @@ CREATE TABLE oarlock.runs (
     deadline       timestamptz,
     left_ms        bigint NOT NULL DEFAULT 0,
     tolerated      int    NOT NULL DEFAULT 0,
-    slot_wanted    bool   NOT NULL DEFAULT false, -- a worker gave it back because its next task waited for a slot
     counts         jsonb,
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at     timestamptz,
     finished_at    timestamptz,
     CONSTRAINT runs_sound CHECK (oarlock.is_sound(state, trigger, params, labels, depth, epoch, generation, losses, claim_id, worker_id,
-                                                  wake_at, finished_at))
+                                                  stage, ready_at, wake_at, finished_at))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 
--- What was driven before and waits for its next driver: of a lane that is halted, only this is claimed, however much is
--- queued there. Made before runs_queued, so that it is preferred where nothing else decides between them.
-CREATE INDEX runs_begun    ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued' AND epoch > 0;
--- Of these what a worker without a free slot takes up all the same: a request, a child's end or a timer brought it back.
-CREATE INDEX runs_roused   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued' AND epoch > 0 AND NOT slot_wanted;
-CREATE INDEX runs_queued   ON oarlock.runs (lane_id, run_at, run_id) WHERE state = 'queued';
+-- The shelves of the queue: of each lane, one for each stage.
+CREATE INDEX runs_queued   ON oarlock.runs (lane_id, stage, ready_at, run_id) WHERE state = 'queued';
 CREATE INDEX runs_worker   ON oarlock.runs (worker_id) WHERE worker_id IS NOT NULL;
-CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE state = 'waiting';
+CREATE INDEX runs_wake     ON oarlock.runs (wake_at) WHERE wake_at IS NOT NULL;
 CREATE INDEX runs_deadline ON oarlock.runs (queue_deadline) WHERE state = 'queued' AND started_at IS NULL AND queue_deadline IS NOT NULL;
 CREATE INDEX runs_parent   ON oarlock.runs (parent_run) WHERE parent_run IS NOT NULL;
 CREATE INDEX runs_dag      ON oarlock.runs (dag_id, run_id);
@@ -503,7 +491,8 @@ BEGIN
         opened.deadline := NULL;
         opened.left_ms := 0;
         opened.tolerated := 0;
-        opened.slot_wanted := false;
+        opened.stage := 2;
+        opened.ready_at := OLD.run_at;
         opened.started_at := NULL;
         opened.finished_at := NULL;
     END IF;
@@ -591,7 +580,7 @@ CREATE POLICY add ON oarlock.log_chunks FOR INSERT
     WITH CHECK ((SELECT r.state FROM oarlock.runs r WHERE r.run_id = log_chunks.run_id) NOT IN ('succeeded', 'failed', 'canceled'));
 
 -- +goose Down
-DROP TABLE oarlock.returns, oarlock.cache, oarlock.followers,
+DROP TABLE oarlock.cache, oarlock.followers,
     oarlock.log_chunks, oarlock.fences, oarlock.worker_orders, oarlock.worker_offers, oarlock.workers, oarlock.events, oarlock.controls, oarlock.approvals_open, oarlock.attempts, oarlock.tasks,
     oarlock.run_keys, oarlock.runs, oarlock.dag_versions, oarlock.dags, oarlock.lanes, oarlock.queues;
 DROP FUNCTION oarlock.make_log_days(int);
@@ -599,4 +588,4 @@ DROP FUNCTION oarlock.guard_control();
 DROP FUNCTION oarlock.guard_task();
 DROP FUNCTION oarlock.guard_run();
 DROP FUNCTION oarlock.new_uid();
-DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, timestamptz, timestamptz);
+DROP FUNCTION oarlock.is_sound(text, text, jsonb, jsonb, int, int, int, int, uuid, uuid, smallint, timestamptz, timestamptz, timestamptz);

@@ -459,11 +459,12 @@ END $$;
 -- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
 -- has no room. reach 1: also workers whose next task ranks below the lane. Where nobody is hungry, 16 of these are told even of one
 -- run, because nobody knows whose slot ends next. reach 2: also any other, because the run may need no slot. Nobody to tell, no NOTIFY.
+-- No run of these has its place before `at`: where the transaction stays open for long, workers look from there on again.
 -- +goose StatementBegin
-CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1) RETURNS void
+CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1, at timestamptz DEFAULT statement_timestamp()) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8)))
+    PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8), floor(extract(epoch FROM at) * 1000)))
        FROM (SELECT w.channel, count(*) OVER () AS n, bool_or(w.hungry > 0) OVER () AS hungry,
                     row_number() OVER (ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random()) AS nth
                FROM oarlock.workers w
@@ -474,14 +475,7 @@ BEGIN
       WHERE w.nth <= CASE WHEN reach = 1 AND NOT w.hungry THEN greatest(rows, 16) ELSE rows END;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.wake(int, bigint, int) IS 'Internal: sends `lane:N:ROWS` to workers that have room.';
-
--- Says that a run came back to a lane, at its old place: no other of the same call is below.
-CREATE FUNCTION oarlock.come_back(lane int, at timestamptz, run bigint) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$INSERT INTO oarlock.returns AS r (lane_id, run_at, run_id) SELECT lane, coalesce(at, 'epoch'), coalesce(run, 0) WHERE lane IS NOT NULL
-  ON CONFLICT (xid, lane_id) DO UPDATE SET run_at = least(r.run_at, excluded.run_at), run_id = least(r.run_id, excluded.run_id)$$;
-COMMENT ON FUNCTION oarlock.come_back(int, timestamptz, bigint) IS 'Internal: says that a run came back to its lane.';
+COMMENT ON FUNCTION oarlock.wake(int, bigint, int, timestamptz) IS 'Internal: sends `lane:N:ROWS:PLACE` to workers that have room.';
 
 -- The same request, as far as run_key is concerned: what runs, with what, where. When it runs, labels and traces may differ.
 -- Stable, as jsonb_build_array is: else the planner would call it instead of putting its body in place.
@@ -525,11 +519,11 @@ DECLARE
     due    timestamptz := greatest(asked.run_at, started);
 BEGIN
     PERFORM oarlock.check_params(target.params, asked.params, '');
-    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, logical_at, trigger,
+    INSERT INTO oarlock.runs (run_id, dag_id, version, lane_id, params, labels, precomputed, run_at, ready_at, logical_at, trigger,
                               parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
                               traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
     OVERRIDING SYSTEM VALUE
-    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due,
+    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due, due,
             coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
             asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
             asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started,
@@ -550,7 +544,6 @@ CREATE FUNCTION oarlock.insert_run(id bigint, dag text, params jsonb, run_key te
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    began   xid8 := pg_current_xact_id(); -- before the clock: workers count on it that no run is older than its transaction's id, and the call may wait for a lane
     started timestamptz := clock_timestamp();
     due     timestamptz := greatest(run_at, started);
     logical timestamptz := coalesce(logical_at, run_at, started);
@@ -558,11 +551,11 @@ DECLARE
 BEGIN
     IF (priority, queue, selector, precomputed, version) IS NULL AND isfinite(due) AND isfinite(logical)
        AND (traceparent IS NULL OR octet_length(traceparent) <= 256) AND (labels = '{}' OR octet_length(labels::text) <= 100 AND labels @@ 'strict $.type() == "object" && !exists($.* ? (@.type() != "string"))') THEN
-        INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+        INSERT INTO oarlock.runs AS r (run_id, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                                        submitted_by, run_key, traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
         OVERRIDING SYSTEM VALUE
         SELECT id, d.dag_id, d.current_version, d.current_lane, params, CASE labels WHEN '{}' THEN d.current_labels ELSE d.current_labels || labels END,
-               due, logical, trigger, id, submitter, run_key, traceparent,
+               due, due, logical, trigger, id, submitter, run_key, traceparent,
                due + d.current_timeout, started, schedule_id, schedule, previous_at
           FROM oarlock.dags d JOIN oarlock.queues q ON q.name = d.current_queue
          WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
@@ -651,10 +644,11 @@ DECLARE
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
-    INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, logical_at, trigger, root_id,
+    -- A microsecond apart: workers begin to look at a moment, so of thousands at one moment they would read all that is over.
+    INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                               submitted_by, run_key, traceparent, queue_deadline, created_at)
     OVERRIDING SYSTEM VALUE
-    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, logical, 'sql', u.id, submitter, u.key,
+    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, due + u.n * interval '1 microsecond', logical, 'sql', u.id, submitter, u.key,
            trace, deadline, started
       FROM unnest(ids, kept, params, keys) WITH ORDINALITY u (id, kept, p, key, n)
      WHERE u.id = u.kept;
@@ -895,8 +889,7 @@ DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, te
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
-DROP FUNCTION oarlock.come_back(int, timestamptz, bigint);
-DROP FUNCTION oarlock.wake(int, bigint, int);
+DROP FUNCTION oarlock.wake(int, bigint, int, timestamptz);
 DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);

@@ -276,17 +276,16 @@ CREATE FUNCTION oarlock.rouse(r oarlock.runs) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     IF r.claim_id IS NOT NULL THEN
-        UPDATE oarlock.runs SET inbox = inbox + 1, slot_wanted = false WHERE run_id = r.run_id;
+        UPDATE oarlock.runs SET inbox = inbox + 1 WHERE run_id = r.run_id;
         PERFORM pg_notify(w.channel, 'run:' || r.run_id) FROM oarlock.workers w WHERE w.worker_id = r.worker_id;
         RETURN r.state;
     END IF;
-    UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL, slot_wanted = false WHERE run_id = r.run_id;
-    IF r.state <> 'queued' THEN
-        PERFORM oarlock.come_back(r.lane_id, r.run_at, r.run_id);
+    IF r.stage = 2 AND r.state = 'queued' THEN -- its first driver reads what is asked
+        UPDATE oarlock.runs SET inbox = inbox + 1 WHERE run_id = r.run_id;
+        RETURN 'queued';
     END IF;
-    IF r.state <> 'queued' OR r.slot_wanted THEN
-        PERFORM oarlock.wake(r.lane_id, 1, 2);
-    END IF;
+    UPDATE oarlock.runs SET inbox = inbox + 1, state = 'queued', wake_at = NULL, stage = 0, ready_at = clock_timestamp() WHERE run_id = r.run_id;
+    PERFORM oarlock.wake(r.lane_id, 1, 2);
     RETURN 'queued';
 END $$;
 -- +goose StatementEnd
@@ -438,9 +437,9 @@ BEGIN
     UPDATE oarlock.runs
        SET generation = generation + 1, state = 'queued', reason = '', losses = 0, inbox = inbox + 1, wake_at = NULL,
            ending = '', ending_by = '', ending_text = '', paused_by = '', deadline = NULL, left_ms = 0, tolerated = 0,
-           slot_wanted = false, started_at = NULL, finished_at = NULL
+           stage = 2, ready_at = run_at, started_at = NULL, finished_at = NULL
      WHERE run_id = r.run_id;
-    PERFORM oarlock.come_back(r.lane_id, r.run_at, r.run_id), oarlock.wake(r.lane_id, 1);
+    PERFORM oarlock.wake(r.lane_id, 1, at => r.run_at);
 END $$;
 -- +goose StatementEnd
 

@@ -128,7 +128,7 @@ BEGIN
     IF own.worker_id IS NOT NULL THEN
         RETURN 'waits for its worker ' || own.name;
     END IF;
-    RETURN CASE WHEN r.slot_wanted THEN 'waits for a slot: its next task begins on the first worker that has one free' ELSE 'waits for a worker with room' END;
+    RETURN CASE WHEN r.stage = 1 THEN 'waits for a slot: its next task begins on the first worker that has one free' ELSE 'waits for a worker with room' END;
 END $$;
 -- +goose StatementEnd
 
@@ -338,7 +338,7 @@ SELECT state, outputs -> 'load' ->> 'rows' AS rows FROM oarlock.run_result(40) W
 ```$$;
 -- +goose StatementEnd
 
--- Counts stop at 10,000 a lane: more changes no decision, and a scaler asks often. A lane that no worker at work may serve is left
+-- Counts stop at 10,000 a lane and stage: more changes no decision, and a scaler asks often. A lane that no worker at work may serve is left
 -- out of `wanted`, but not where none serves its queue at all: from no workers, the first one has to be wanted.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
@@ -360,13 +360,11 @@ BEGIN ATOMIC
           FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
          CROSS JOIN LATERAL (
                SELECT x.dag_id, x.begun, count(*) AS runs, min(x.run_at) AS oldest
-                 FROM ((SELECT r.dag_id, false AS begun, r.run_at FROM oarlock.runs r
-                         WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= clock_timestamp() AND r.started_at IS NULL
-                         ORDER BY r.run_at, r.run_id LIMIT 10000)
-                       UNION ALL
-                       (SELECT r.dag_id, true, r.run_at FROM oarlock.runs r
-                         WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at <= clock_timestamp() AND r.started_at IS NOT NULL
-                         ORDER BY r.run_at, r.run_id LIMIT 10000)) x
+                 FROM generate_series(0, 2) s (stage)
+                CROSS JOIN LATERAL (
+                      SELECT r.dag_id, s.stage < 2 AS begun, r.run_at FROM oarlock.runs r
+                       WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued' AND r.ready_at <= statement_timestamp()
+                       ORDER BY r.ready_at, r.run_id LIMIT 10000) x
                 GROUP BY x.dag_id, x.begun) h
           JOIN oarlock.dags d ON d.dag_id = h.dag_id
          WHERE scale_hint.queue IS NULL OR l.queue = scale_hint.queue
@@ -374,7 +372,7 @@ BEGIN ATOMIC
         SELECT f.queue, CASE WHEN f.max_active_runs = 0 THEN f.runs ELSE greatest(least(f.runs, f.max_active_runs - f.before
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = f.dag_id)
                    - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = f.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
-                         AND r.state IN ('queued', 'waiting', 'paused') AND r.started_at IS NOT NULL)), 0) END AS runs
+                         AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2)), 0) END AS runs
           FROM (SELECT g.queue, g.dag_id, g.max_active_runs, sum(g.runs) AS runs,
                        sum(sum(g.runs)) OVER (PARTITION BY g.dag_id ORDER BY g.queue) - sum(g.runs) AS before
                   FROM due g WHERE NOT g.begun AND g.moves AND g.served GROUP BY g.queue, g.dag_id, g.max_active_runs) f

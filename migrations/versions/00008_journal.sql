@@ -9,9 +9,7 @@ CREATE TYPE oarlock.flush_run AS (
     claim_id    uuid,
     recorded    bool,   -- the columns from reason to wake_at are new
     leaves      bool,   -- the claim is given back
-    drained     bool,   -- for the next driver, at once
-    slot_wanted bool,   -- because its next task waits for a slot; null: as when it was claimed
-    unbegun     bool,   -- and nothing happened of it: it is as if it had never been claimed
+    stage       bigint, -- back into the queue: 0 whatever its next task is, 1 because that waits for a slot, 2 as if it had never been claimed, if nothing happened of it; null: it does not go back
     calms       bool,   -- a task finished, so the losses before it count no more
     inbox       bigint, -- what the run's must be; null: anything
     state       text,   -- null: as it is

@@ -4,16 +4,22 @@
 -- without asking again. It holds what parks or was lost, so the usual run never enters it.
 CREATE INDEX runs_set_aside ON oarlock.runs (dag_id) WHERE epoch > 0 AND worker_id IS NULL AND state IN ('queued', 'waiting', 'paused');
 
--- What decides which lanes may be claimed from, as one text: workers that know another one read their lanes again before
--- they claim. A view, because a poll asks every time and a function would not be planned into it.
-CREATE VIEW oarlock.claim_terms (terms) AS
-SELECT concat_ws(':',
-    (SELECT count(*) FROM oarlock.lanes), -- none ever goes
-    (SELECT bit_xor(hashtextextended(concat_ws(' ', q.name, q.paused_by IS NULL, q.max_running), 0)) FROM oarlock.queues q
-      WHERE q.paused_by IS NOT NULL OR q.max_running > 0),
-    'd', (SELECT bit_xor(hashtextextended(concat_ws(' ', d.dag_id, d.paused_by IS NULL, d.max_active_runs), 0)) FROM oarlock.dags d
-      WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0));
-COMMENT ON VIEW oarlock.claim_terms IS 'Internal: a digest of lanes, pauses and limits.';
+-- The lanes that a worker serves. Plain, so that the planner puts it in place of the call.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.lanes_of(worker uuid) RETURNS TABLE (lane_id int, queue text, priority int, dag_id bigint, paused bool, limited bool)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT l.lane_id, l.queue, l.priority, l.dag_id, q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL,
+           q.max_running > 0 OR coalesce(d.max_active_runs, 0) > 0
+      FROM oarlock.workers w
+      JOIN oarlock.lanes l ON (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker) @> l.needs -- read once, not once a lane
+      JOIN oarlock.queues q ON q.name = l.queue
+      LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
+     WHERE w.worker_id = lanes_of.worker;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.lanes_of(uuid) IS 'Internal: the lanes that a worker serves. Of a paused one only what has begun goes on.';
 
 -- What a claim stores, and what it brings of a run: the one list of these columns. Statements that claim update the view, and
 -- return all of it.
@@ -21,11 +27,142 @@ CREATE VIEW oarlock.claims AS
 SELECT run_id, uid, claim_id, epoch, inbox, dag_id, version, lane_id, losses, params, labels, precomputed,
        run_at, logical_at, created_at, trigger, submitted_by, run_key, traceparent, parent_run, root_id, depth, reason,
        generation, ending, ending_by, ending_text, paused_by, started_at, deadline, left_ms, tolerated, counts, schedule, previous_at,
-       state, worker_id, wake_at
+       stage, ready_at, state, worker_id, wake_at
   FROM oarlock.runs;
 COMMENT ON VIEW oarlock.claims IS 'Internal: runs as those who claim them see them.';
 
--- Queues parked runs whose time has come. Rows that somebody holds are left to the next call: waiting for a host
+-- How many more runs of a queue and a DAG limits let begin or go on; null: there is no limit. What has begun asks the limit of its DAG
+-- no more, and no pause.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.room_of(queue text, dag bigint, stage int) RETURNS int
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT least(CASE WHEN q.max_running > 0 THEN q.max_running - (
+                      SELECT count(*) FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.worker_id IS NOT NULL AND l.queue = q.name) END,
+                 CASE WHEN d.max_active_runs > 0 AND room_of.stage = 2 THEN d.max_active_runs
+                    - (SELECT count(*) FROM oarlock.runs r WHERE r.worker_id IS NOT NULL AND r.dag_id = d.dag_id)
+                    - (SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = d.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
+                          AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) END,
+                 CASE WHEN room_of.stage = 2 AND (q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL) THEN 0 END)::int
+      FROM oarlock.queues q LEFT JOIN oarlock.dags d ON d.dag_id = room_of.dag WHERE q.name = room_of.queue;
+END;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many more runs limits let begin or go on.';
+
+-- Claims due runs behind limits, shelf by shelf. One claimer at a time counts what a limit has left, and others pass it by. A function of
+-- plpgsql, since each of its statements sees what others claimed before its locks. For the arguments see queue/claim.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int, fair bool,
+    new_first bool, queues text[]) RETURNS SETOF oarlock.claims
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    due   timestamptz := clock_timestamp(); -- once: nothing volatile can be looked up in an index
+    shelf record;
+    room  int;
+    more  int;
+    n     int := 0;
+BEGIN
+    IF num_nulls(worker, claims, cursors, rest, last_stage, lowest, fair, new_first, queues) > 0 THEN
+        RAISE EXCEPTION 'claim_limited: no argument may be null' USING ERRCODE = '22004';
+    END IF;
+    PERFORM FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
+      WHERE f.worker_id = claim_limited.worker AND f.channel = 'claim' AND w.state = 'live' FOR NO KEY UPDATE OF f;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running > 0 AS by_queue, s.stage = 2 AND coalesce(d.max_active_runs, 0) > 0 AS by_dag
+                   FROM oarlock.lanes_of(claim_limited.worker) l
+                   JOIN oarlock.queues q ON q.name = l.queue
+                   LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
+                  CROSS JOIN LATERAL (SELECT s.stage, coalesce(cursors[3 * l.lane_id + s.stage], rest) AS since
+                                        FROM generate_series(0, least(last_stage, CASE WHEN l.paused THEN 1 ELSE 2 END)) s (stage)) s
+                  CROSS JOIN LATERAL (SELECT r.ready_at FROM oarlock.runs r
+                                       WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued'
+                                         AND r.ready_at >= s.since AND r.ready_at <= CASE s.stage WHEN 2 THEN due ELSE 'infinity' END
+                                       ORDER BY r.ready_at LIMIT 1) head
+                  WHERE l.limited AND l.priority >= lowest
+                  ORDER BY CASE WHEN fair THEN 0 ELSE l.priority END DESC, CASE WHEN NOT fair THEN array_position(queues, l.queue) END NULLS FIRST,
+                           CASE WHEN fair OR s.stage = 0 THEN 0 WHEN new_first THEN 3 - s.stage ELSE s.stage END, head.ready_at LOOP
+        CONTINUE WHEN oarlock.room_of(shelf.queue, shelf.dag_id, shelf.stage) <= 0; -- before the locks: a limit that is full is no reason for any
+        PERFORM FROM oarlock.queues q WHERE q.name = shelf.queue AND shelf.by_queue FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN shelf.by_queue AND NOT FOUND;
+        PERFORM FROM oarlock.dags d WHERE d.dag_id = shelf.dag_id AND shelf.by_dag FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN shelf.by_dag AND NOT FOUND;
+        room := least(cardinality(claims) - n, oarlock.room_of(shelf.queue, shelf.dag_id, shelf.stage));
+        CONTINUE WHEN room <= 0;
+        RETURN QUERY
+        WITH picked AS MATERIALIZED (
+            SELECT r.run_id FROM oarlock.runs r
+             WHERE r.lane_id = shelf.lane_id AND r.stage = shelf.stage AND r.state = 'queued'
+               AND r.ready_at >= shelf.since AND r.ready_at <= CASE shelf.stage WHEN 2 THEN due ELSE 'infinity' END
+               AND (shelf.stage < 2 OR shelf.dag_id <> 0
+                    OR r.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
+             ORDER BY r.ready_at, r.run_id LIMIT room FOR NO KEY UPDATE SKIP LOCKED)
+        UPDATE oarlock.claims c
+           SET state = 'running', claim_id = p.claim_id, worker_id = claim_limited.worker, epoch = c.epoch + 1, wake_at = NULL,
+               started_at = coalesce(c.started_at, date_trunc('milliseconds', clock_timestamp()))
+          FROM unnest(ARRAY(SELECT run_id FROM picked), claims[n + 1 :]) p (run_id, claim_id)
+         WHERE c.run_id = p.run_id
+        RETURNING c.*;
+        GET DIAGNOSTICS more = ROW_COUNT;
+        n := n + more;
+        EXIT WHEN n = cardinality(claims);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]) IS 'Internal: claims due runs behind limits.';
+
+-- Claims due runs of one family, whatever lane they are in, for a worker that serves nothing else: the oldest first, those behind limits as far
+-- as these have room.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.claim_family(worker uuid, root bigint, claims uuid[]) RETURNS SETOF oarlock.claims
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    due record;
+    n   int := 0;
+BEGIN
+    IF num_nulls(worker, root, claims) > 0 THEN
+        RAISE EXCEPTION 'claim_family: no argument may be null' USING ERRCODE = '22004';
+    END IF;
+    PERFORM FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
+      WHERE f.worker_id = claim_family.worker AND f.channel = 'claim' AND w.state = 'live' FOR NO KEY UPDATE OF f;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOR due IN WITH RECURSIVE family (run_id) AS (
+                   SELECT r.run_id FROM oarlock.runs r WHERE r.run_id = claim_family.root
+                   UNION ALL
+                   SELECT c.run_id FROM family f JOIN oarlock.runs c ON c.parent_run = f.run_id)
+               SELECT r.run_id, r.dag_id, l.queue, r.stage, q.max_running > 0 AS by_queue, r.stage = 2 AND d.max_active_runs > 0 AS by_dag
+                 FROM family f JOIN oarlock.runs r USING (run_id)
+                 JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
+                WHERE r.state = 'queued' AND (r.stage < 2 OR r.ready_at <= clock_timestamp() AND q.paused_by IS NULL AND d.paused_by IS NULL)
+                ORDER BY r.stage = 2, r.ready_at, r.run_id LOOP
+        EXIT WHEN n = cardinality(claims);
+        IF due.by_queue OR due.by_dag THEN
+            PERFORM FROM oarlock.queues q WHERE q.name = due.queue AND due.by_queue FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN due.by_queue AND NOT FOUND;
+            PERFORM FROM oarlock.dags d WHERE d.dag_id = due.dag_id AND due.by_dag FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN due.by_dag AND NOT FOUND;
+            CONTINUE WHEN oarlock.room_of(due.queue, due.dag_id, due.stage) <= 0;
+        END IF;
+        PERFORM FROM oarlock.runs r WHERE r.run_id = due.run_id AND r.state = 'queued' FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        n := n + 1;
+        RETURN QUERY
+        UPDATE oarlock.claims c
+           SET state = 'running', claim_id = claims[n], worker_id = claim_family.worker, epoch = c.epoch + 1, wake_at = NULL,
+               started_at = coalesce(c.started_at, date_trunc('milliseconds', clock_timestamp()))
+         WHERE c.run_id = due.run_id
+        RETURNING c.*;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION oarlock.claim_family(uuid, bigint, uuid[]) IS 'Internal: claims due runs of one family.';
+
+-- Queues runs whose time has come: parked ones, and those that wait for a slot. Rows that somebody holds are left to the next call: waiting for a host
 -- application in the middle of its transaction would hold up all others.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake_due(batch int) RETURNS int
@@ -38,24 +175,22 @@ BEGIN
     END IF;
     WITH due AS MATERIALIZED (
         SELECT r.run_id FROM oarlock.runs r
-         WHERE r.state = 'waiting' AND r.wake_at <= statement_timestamp() AND r.claim_id IS NULL
+         WHERE r.wake_at <= statement_timestamp() AND r.claim_id IS NULL
          ORDER BY r.wake_at LIMIT wake_due.batch FOR NO KEY UPDATE SKIP LOCKED
     ), moved AS (
-        UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL, slot_wanted = false
-         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) AND r.state || '' = 'waiting' -- by key: planned on an empty table, the plan would go through all that waits
-        RETURNING r.run_id, r.lane_id, r.run_at
-    ), lane AS (
-        SELECT m.lane_id, count(*)::int AS n, min(m.run_at) AS at, min(m.run_id) AS run FROM moved m GROUP BY m.lane_id ORDER BY m.lane_id
-    ), reset AS (
-        SELECT oarlock.come_back(n.lane_id, n.at, n.run), oarlock.wake(n.lane_id, n.n, 2) FROM lane n
+        UPDATE oarlock.runs r SET state = 'queued', wake_at = NULL, stage = 0, ready_at = clock_timestamp()
+         WHERE r.run_id = ANY (ARRAY(SELECT d.run_id FROM due d)) -- by key
+        RETURNING r.run_id, r.lane_id
+    ), woken AS (
+        SELECT oarlock.wake(m.lane_id, count(*), 2) FROM moved m GROUP BY m.lane_id
     ), told AS (
         SELECT pg_notify(f.channel, 'run:' || m.run_id) FROM moved m JOIN oarlock.followers f USING (run_id)
     )
-    SELECT (SELECT count(*) FROM moved) + 0 * ((SELECT count(*) FROM reset) + (SELECT count(*) FROM told)) INTO woken;
+    SELECT (SELECT count(*) FROM moved) + 0 * ((SELECT count(*) FROM woken) + (SELECT count(*) FROM told)) INTO woken;
     RETURN woken;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues parked runs whose wake_at has passed.';
+COMMENT ON FUNCTION oarlock.wake_due(int) IS 'Internal: queues runs whose wake_at has passed.';
 
 -- Runs of a paused DAG that stand at the head of a lane stand in the way of others: each claimer would read through them
 -- again and again. Those of a DAG that got a limit are to be claimed behind it, however they came into the lane: waiting
@@ -78,19 +213,18 @@ BEGIN
                   FROM oarlock.lanes l
                  CROSS JOIN LATERAL (
                        SELECT r.run_id, r.dag_id FROM oarlock.runs r
-                        WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.started_at IS NULL
-                        ORDER BY r.run_at, r.run_id LIMIT set_aside.batch) h
+                        WHERE r.lane_id = l.lane_id AND r.stage = 2 AND r.state = 'queued'
+                        ORDER BY r.ready_at, r.run_id LIMIT set_aside.batch) h
                   JOIN oarlock.dags d ON d.dag_id = h.dag_id AND (d.paused_by IS NOT NULL OR d.max_active_runs > 0)
                  WHERE l.lane_id = ANY (set_aside.lanes) AND l.dag_id = 0
                  GROUP BY l.lane_id, d.dag_id ORDER BY l.lane_id, d.dag_id LOOP
         own := oarlock.find_lane(held.queue, held.priority, held.selector, held.needs, held.slots, held.dag, NULL);
         UPDATE oarlock.runs r SET lane_id = own
          WHERE r.run_id = ANY (ARRAY(SELECT x.run_id FROM oarlock.runs x
-                                      WHERE x.run_id = ANY (held.runs) AND x.state = 'queued' AND x.lane_id = held.lane_id AND x.started_at IS NULL
+                                      WHERE x.run_id = ANY (held.runs) AND x.state = 'queued' AND x.lane_id = held.lane_id AND x.stage = 2
                                         FOR NO KEY UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
         moved := moved + n;
-        PERFORM oarlock.come_back(own, 'epoch', 0); -- the DAG may just have been resumed
     END LOOP;
     RETURN moved;
 END $$;
@@ -119,7 +253,7 @@ BEGIN
         RETURN oarlock.condemn(run, claim, epoch, 'internal: ' || reason);
     END IF;
     UPDATE oarlock.runs o
-       SET state = 'waiting', reason = put_away.reason, claim_id = NULL, worker_id = NULL, losses = o.losses + 1,
+       SET state = 'waiting', reason = put_away.reason, claim_id = NULL, worker_id = NULL, losses = o.losses + 1, stage = 1,
            wake_at = clock_timestamp() + pause
      WHERE o.run_id = run AND o.claim_id = claim;
     INSERT INTO oarlock.events (run_id, kind, worker, epoch, message)
@@ -172,6 +306,9 @@ DROP FUNCTION oarlock.expire_queued(int);
 DROP FUNCTION oarlock.set_aside(int[], int);
 DROP FUNCTION oarlock.put_away(bigint, uuid, int, text, interval, int);
 DROP FUNCTION oarlock.wake_due(int);
+DROP FUNCTION oarlock.claim_family(uuid, bigint, uuid[]);
+DROP FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamptz, int, int, bool, bool, text[]);
+DROP FUNCTION oarlock.room_of(text, bigint, int);
 DROP VIEW oarlock.claims;
-DROP VIEW oarlock.claim_terms;
+DROP FUNCTION oarlock.lanes_of(uuid);
 DROP INDEX oarlock.runs_set_aside;

@@ -183,7 +183,6 @@ BEGIN
     asked.trigger := 'retry';
     asked.submitter := session_user;
     asked.operates := r.submitted_by = session_user AND r.trigger <> 'child' OR oarlock.operates();
-    PERFORM pg_current_xact_id(); -- before the clock, as in insert_run
     lane := oarlock.insert_checked(id, asked, clock_timestamp());
     UPDATE oarlock.runs x SET retry_of = run, schedule_id = r.schedule_id, schedule = r.schedule, previous_at = r.previous_at WHERE x.run_id = id;
     PERFORM oarlock.wake(lane, 1);

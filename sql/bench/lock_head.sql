@@ -3,5 +3,5 @@
 -- Locks: runs at the head of the lane, passing over those that are locked
 EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON)
 SELECT r.run_id FROM oarlock.runs r
- WHERE r.lane_id = $1 AND r.state = 'queued' AND r.run_at <= statement_timestamp()
- ORDER BY r.run_at, r.run_id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
+ WHERE r.lane_id = $1 AND r.stage = 2 AND r.state = 'queued' AND r.ready_at <= statement_timestamp()
+ ORDER BY r.ready_at, r.run_id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED

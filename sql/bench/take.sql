@@ -4,7 +4,7 @@
 WITH picked AS MATERIALIZED (
     SELECT r.run_id FROM oarlock.runs r
      WHERE r.lane_id = (SELECT v.lane_id FROM oarlock.dag_versions v ORDER BY v.dag_id, v.version LIMIT 1) AND r.state = 'queued'
-     ORDER BY r.run_at, r.run_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+     ORDER BY r.stage, r.ready_at, r.run_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE oarlock.runs r SET state = 'running', claim_id = gen_random_uuid(), worker_id = $1, epoch = r.epoch + 1
   FROM picked p WHERE r.run_id = p.run_id

@@ -4,15 +4,15 @@
 -- Locks: none
 SELECT r.run_id, r.run_at, l.queue
   FROM oarlock.lanes l
-  JOIN oarlock.runs r ON r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at < clock_timestamp() - interval '1 minute'
+  JOIN oarlock.runs r ON r.lane_id = l.lane_id AND r.state = 'queued' AND r.ready_at < clock_timestamp() - interval '1 minute'
   JOIN oarlock.queues q ON q.name = l.queue AND q.max_running = 0
   JOIN oarlock.dags d ON d.dag_id = r.dag_id AND d.max_active_runs = 0
- WHERE (r.started_at IS NOT NULL OR q.paused_by IS NULL AND d.paused_by IS NULL) -- what has begun goes on
+ WHERE (r.stage < 2 OR q.paused_by IS NULL AND d.paused_by IS NULL) -- what has begun goes on
    AND EXISTS (SELECT FROM oarlock.workers w
                 WHERE w.state = 'live' AND w.hungry > 0 AND w.unfit = '' AND w.started_at < clock_timestamp() - interval '1 minute'
                   AND oarlock.quiet_since(w) IS NULL
                   AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                   AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs)
-   -- what came back a moment ago has its old run_at
+   -- what came back unbegun, or was retried, has its old place
    AND NOT EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = r.run_id AND e.at > clock_timestamp() - interval '1 minute')
    AND NOT EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.at > clock_timestamp() - interval '1 minute')

@@ -20,10 +20,20 @@ changed AS (
     UPDATE oarlock.runs r
        SET state       = coalesce(u.state, CASE WHEN u.leaves AND r.state = 'running' THEN 'waiting' ELSE r.state END),
            wake_at     = CASE WHEN coalesce(u.state, CASE WHEN u.leaves AND r.state = 'running' THEN 'waiting' ELSE r.state END) = 'waiting'
+                              -- part other
+                              OR u.stage = 1
+                              -- end other
                               THEN u.wake_at END,
            claim_id    = CASE WHEN NOT u.leaves THEN r.claim_id END,
            worker_id   = CASE WHEN NOT u.leaves THEN r.worker_id END,
-           slot_wanted = coalesce(u.slot_wanted, r.slot_wanted),
+           stage       = CASE WHEN NOT u.leaves THEN r.stage
+                              -- part other
+                              WHEN u.stage = 0 THEN 0 WHEN u.stage = 2 THEN CASE WHEN u.fresh THEN 2 ELSE 0 END
+                              -- end other
+                              ELSE 1 END,
+           -- part other
+           ready_at    = CASE WHEN u.stage IS NULL THEN r.ready_at WHEN NOT u.fresh THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at ELSE r.run_at END,
+           -- end other
            losses      = CASE WHEN NOT u.calms THEN r.losses ELSE 0 END,
            reason      = CASE WHEN u.recorded THEN u.reason ELSE r.reason END,
            ending      = CASE WHEN u.recorded THEN u.ending ELSE r.ending END,
@@ -32,7 +42,7 @@ changed AS (
            paused_by   = CASE WHEN u.recorded THEN u.paused_by ELSE r.paused_by END,
            deadline    = CASE WHEN u.recorded THEN u.deadline
                               -- part other
-                              WHEN u.unbegun THEN NULL
+                              WHEN u.stage = 2 THEN NULL
                               -- end other
                               ELSE r.deadline END,
            left_ms     = CASE WHEN u.recorded THEN u.left_ms ELSE r.left_ms END,
@@ -40,8 +50,7 @@ changed AS (
            counts      = CASE WHEN u.recorded THEN u.counts ELSE r.counts END,
            started_at  =
            -- part other
-               CASE WHEN u.unbegun AND NOT EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
-                    AND NOT EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = r.run_id AND k.finished_at IS NULL) THEN NULL ELSE
+               CASE WHEN u.fresh THEN NULL ELSE
            -- end other
                coalesce(r.started_at, u.started_at)
            -- part other
@@ -49,13 +58,23 @@ changed AS (
            -- end other
                ,
            finished_at = CASE WHEN u.state IN ('succeeded', 'failed', 'canceled') THEN coalesce(u.finished_at, clock_timestamp()) END
-      FROM unnest(@runs::oarlock.flush_run[]) u
+      FROM
+           -- part other
+           -- A run is as if it had never been claimed where neither a task nor a child tells of it.
+           (SELECT u.*, u.stage = 2 AND NOT EXISTS (SELECT FROM oarlock.runs g JOIN oarlock.tasks t USING (run_id, generation) WHERE g.run_id = u.run_id)
+                   AND NOT EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = u.run_id AND k.finished_at IS NULL) AS fresh
+              FROM
+           -- end other
+           unnest(@runs::oarlock.flush_run[]) u
+           -- part other
+           ) u
+           -- end other
      WHERE r.run_id = u.run_id AND r.claim_id = u.claim_id AND (u.inbox IS NULL OR r.inbox = u.inbox)
        AND (SELECT count(*) FROM fence) = 1
        -- part other
        AND (SELECT count(*) FROM locked) >= 0
        -- end other
-    RETURNING u.n, r.run_id, r.lane_id, r.run_at, u.drained, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
+    RETURNING u.n, r.run_id, r.lane_id, r.ready_at, r.state = 'queued' AS back, r.finished_at IS NOT NULL AND r.parent_run IS NOT NULL AS tells
 ),
 -- end run
 -- Nobody takes a claim away while our fence is there, so a run whose row stays as it is needs no lock.
@@ -144,9 +163,8 @@ chunk AS (
       FROM unnest(@chunks::oarlock.flush_chunk[]) u WHERE (SELECT hits FROM held)[u.n]
     ON CONFLICT DO NOTHING
 ),
--- What was drained keeps its place in its lane.
 lane AS (
-    SELECT c.lane_id, count(*) AS rows, min(c.run_at) AS at, min(c.run_id) AS run FROM changed c WHERE c.drained GROUP BY c.lane_id ORDER BY c.lane_id
+    SELECT c.lane_id, count(*) AS rows, min(c.ready_at) AS at FROM changed c WHERE c.back GROUP BY c.lane_id
 ),
 -- end other
 announced AS (
@@ -163,7 +181,7 @@ SELECT (SELECT count(*) FROM fence) = 1 AS fenced,
        (SELECT array_agg(a.run_id) FILTER (WHERE a.logs) FROM announced a) AS followed
        -- part other
      , (SELECT count(oarlock.child_ended(c.run_id)) FROM changed c WHERE c.tells) AS told,
-       (SELECT count(oarlock.come_back(l.lane_id, l.at, l.run)) + count(oarlock.wake(l.lane_id, l.rows)) FROM lane l) AS woken,
+       (SELECT count(oarlock.wake(l.lane_id, l.rows, at => l.at)) FROM lane l) AS woken,
        (SELECT count(oarlock.keep(k.dag_id, k.step, k.key, k.outputs, k.run_id, k.ttl_ms, k.shared))
           FROM (SELECT u.* FROM unnest(@keeps::oarlock.flush_keep[]) u WHERE (SELECT hits FROM held)[u.n]
                  ORDER BY u.dag_id, u.step, u.key, u.n) k) AS cached

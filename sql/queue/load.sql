@@ -1,17 +1,17 @@
--- Purpose: what waits and runs in each queue, up to a bound a lane: for whoever looks every second
--- Index: queues_pkey, runs_queued by lane, runs_worker
+-- Purpose: what waits and runs in each queue, up to a bound a lane and stage: for whoever looks every second
+-- Index: queues_pkey, runs_queued by lane and stage, runs_worker
 -- Locks: none
 SELECT q.name, q.paused_by, q.paused_at, q.max_running, q.max_queued, waiting.runs, waiting.oldest_ms, coalesce(claimed.runs, 0)
   FROM oarlock.queues q
  CROSS JOIN LATERAL (
        SELECT coalesce(sum(due.runs), 0)::bigint AS runs,
               coalesce(extract(epoch FROM statement_timestamp() - min(due.oldest)) * 1000, 0)::bigint AS oldest_ms
-         FROM oarlock.lanes l
+         FROM oarlock.lanes l CROSS JOIN generate_series(0, 2) s (stage)
         CROSS JOIN LATERAL (
               SELECT count(*) AS runs, min(first.run_at) AS oldest
                 FROM (SELECT r.run_at FROM oarlock.runs r
-                       WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.run_at <= statement_timestamp()
-                       ORDER BY r.run_at LIMIT @most) first) due
+                       WHERE r.lane_id = l.lane_id AND r.stage = s.stage AND r.state = 'queued' AND r.ready_at <= statement_timestamp()
+                       ORDER BY r.ready_at LIMIT @most) first) due
         WHERE l.queue = q.name) waiting
   LEFT JOIN (
        SELECT l.queue, count(*) AS runs

@@ -1,6 +1,5 @@
 -- Purpose: gives claims of a worker back that nobody drives, `some` or `all`; that counts as no loss. A run of which nothing has happened in this
---          generation is as if it had never been claimed. What it waited for when it was claimed, a slot or anything,
---          it waits for again, where it is one of `some`: no drive of it began
+--          generation is as if it had never been claimed. Any other may need no slot: what was due of it at a moment, no row says since the claim
 -- Index: runs_worker for all, runs_pkey, tasks_pkey, runs_parent
 -- Locks: the runs in the order of their ids, passing over those that somebody holds
 WITH idle AS MATERIALIZED (
@@ -15,21 +14,18 @@ WITH idle AS MATERIALIZED (
      ORDER BY r.run_id + 0 LIMIT @batch FOR NO KEY UPDATE SKIP LOCKED -- + 0: in the order of the key, the plan would go through all runs there are
 ), queued AS (
     UPDATE oarlock.runs r SET state = 'queued', claim_id = NULL, worker_id = NULL,
-           -- part all
-           slot_wanted = false,
-           -- end all
+           stage = CASE WHEN i.acted THEN 0 ELSE 2 END,
+           ready_at = CASE WHEN i.acted THEN clock_timestamp() WHEN r.stage = 2 THEN r.ready_at ELSE r.run_at END,
            started_at = CASE WHEN i.acted THEN r.started_at END, deadline = CASE WHEN i.acted THEN r.deadline END
       FROM (SELECT i.run_id, r.ending <> '' OR r.paused_by <> ''
                    OR EXISTS (SELECT FROM oarlock.tasks t WHERE t.run_id = r.run_id AND t.generation = r.generation)
                    OR EXISTS (SELECT FROM oarlock.runs k WHERE k.parent_run = r.run_id AND k.finished_at IS NULL) AS acted
               FROM idle i JOIN oarlock.runs r USING (run_id)) i
      WHERE r.run_id = i.run_id AND r.worker_id IS NOT DISTINCT FROM @worker -- by key
-    RETURNING r.run_id, r.lane_id, r.run_at
-), lane AS (
-    SELECT q.lane_id, count(*) AS n, min(q.run_at) AS at, min(q.run_id) AS run FROM queued q GROUP BY q.lane_id ORDER BY q.lane_id
-), reset AS (
-    SELECT oarlock.come_back(n.lane_id, n.at, n.run), oarlock.wake(n.lane_id, n.n) FROM lane n
+    RETURNING r.run_id, r.lane_id, r.ready_at
+), woken AS (
+    SELECT oarlock.wake(q.lane_id, count(*), at => min(q.ready_at)) FROM queued q GROUP BY q.lane_id
 ), told AS (
     SELECT pg_notify(f.channel, 'run:' || q.run_id) FROM queued q JOIN oarlock.followers f USING (run_id)
 )
-SELECT (SELECT count(*) FROM queued), (SELECT count(*) FROM reset), (SELECT count(*) FROM told)
+SELECT (SELECT count(*) FROM queued), (SELECT count(*) FROM woken), (SELECT count(*) FROM told)

@@ -1,21 +1,19 @@
--- Purpose: finds what polls and looks pass over, which begin where they left off: what was committed late; what has begun and starts in the future, for queue/bring_forward; workers that are gone
---          without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot, all that is dead is in the way
--- Index: runs_queued, or where a lane is halted runs_begun, below each lane's floor; runs_begun from now on; runs_wake, runs_deadline and agenda_at; runs_worker, for this worker and between those that have fences; fences_pkey
+-- Purpose: finds what claims and looks pass over, which begin where they left off: the first due run of each shelf that a worker serves; lanes whose first new run may not begin; what waits for a
+--          time that has passed; workers that are gone without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot, all that is dead is in the way
+-- Index: lanes, queues and dags whole; runs_queued, of each shelf from @since on; runs_wake, runs_deadline and agenda_at; runs_worker, for this worker and between those that have fences; fences_pkey
 -- Locks: none
-WITH RECURSIVE late AS MATERIALIZED (
-    SELECT l.lane_id, r.run_at, r.run_id
-      FROM unnest(@lanes::int[], @floors::timestamptz[], @froms::bigint[], @halted::bool[]) l (lane_id, floor, first, halted)
+WITH RECURSIVE lane AS MATERIALIZED (
+    SELECT l.lane_id, l.dag_id, l.paused FROM oarlock.lanes_of(@worker) l
+), head AS MATERIALIZED (
+    SELECT l.lane_id, s.stage, r.ready_at, r.run_id
+      FROM lane l
+     CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
      CROSS JOIN LATERAL (
-           (SELECT r.run_at, r.run_id FROM oarlock.runs r
-             WHERE NOT l.halted AND r.lane_id = l.lane_id AND r.state = 'queued'
-               AND r.run_at >= @since::timestamptz AND (r.run_at, r.run_id) < (l.floor, l.first)
-             ORDER BY r.run_at, r.run_id LIMIT 1)
-           UNION ALL
-           (SELECT r.run_at, r.run_id FROM oarlock.runs r
-             WHERE l.halted AND r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0
-               AND r.run_at >= @since AND (r.run_at, r.run_id) < (l.floor, l.first)
-               AND r.started_at IS NOT NULL
-             ORDER BY r.run_at, r.run_id LIMIT 1)) r
+           SELECT q.ready_at, q.run_id FROM oarlock.runs q
+            WHERE q.lane_id = l.lane_id AND q.stage = s.stage AND q.state = 'queued'
+              AND q.ready_at >= @since::timestamptz AND q.ready_at <= CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END
+              AND (q.stage < 2 OR l.dag_id <> 0 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
+            ORDER BY q.ready_at, q.run_id LIMIT 1) r
 ), own AS MATERIALIZED (
     SELECT r.run_id, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
 ), gap AS ( -- between those that have fences, so that nobody passes over all they ever held
@@ -28,20 +26,22 @@ WITH RECURSIVE late AS MATERIALIZED (
     SELECT h.before, (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id AND r.worker_id < h.before ORDER BY r.worker_id LIMIT 1)
       FROM holder h WHERE h.worker_id IS NOT NULL
 )
-SELECT ARRAY(SELECT l.lane_id FROM late l ORDER BY l.lane_id) AS lanes,
-       ARRAY(SELECT l.run_at FROM late l ORDER BY l.lane_id) AS floors,
-       ARRAY(SELECT l.run_id FROM late l ORDER BY l.lane_id) AS froms,
+SELECT statement_timestamp() AS now, coalesce((SELECT max(l.lane_id) FROM lane l), 0) AS lanes,
+       ARRAY(SELECT 3 * h.lane_id + h.stage FROM head h ORDER BY h.lane_id, h.stage) AS places,
+       ARRAY(SELECT h.ready_at FROM head h ORDER BY h.lane_id, h.stage) AS ats,
+       ARRAY(SELECT h.run_id FROM head h ORDER BY h.lane_id, h.stage) AS heads,
+       CASE WHEN EXISTS (SELECT FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0) THEN
+            ARRAY(SELECT l.lane_id FROM lane l
+                   WHERE l.dag_id = 0
+                     AND (SELECT q.dag_id = ANY (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)) FROM oarlock.runs q
+                           WHERE q.lane_id = l.lane_id AND q.stage = 2 AND q.state = 'queued' AND q.ready_at >= @since AND q.ready_at <= statement_timestamp()
+                           ORDER BY q.ready_at, q.run_id LIMIT 1)) END AS blocked,
        coalesce((SELECT true FROM oarlock.runs r
-                  WHERE r.state = 'waiting' AND r.wake_at >= @since AND r.wake_at <= statement_timestamp() - interval '2 s' ORDER BY r.wake_at LIMIT 1),
+                  WHERE r.wake_at >= @since AND r.wake_at <= statement_timestamp() - interval '2 s' ORDER BY r.wake_at LIMIT 1),
                 (SELECT true FROM oarlock.runs r
                   WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline >= @since AND r.queue_deadline <= statement_timestamp() - interval '2 s'
                   ORDER BY r.queue_deadline LIMIT 1),
                 (SELECT true FROM oarlock.agenda a
                   WHERE a.at >= @since AND a.at <= statement_timestamp() - interval '2 s' ORDER BY a.at LIMIT 1), false) AS overdue,
-       EXISTS (SELECT FROM unnest(@lanes) l (lane_id)
-                CROSS JOIN LATERAL (
-                      SELECT FROM oarlock.runs r
-                       WHERE r.lane_id = l.lane_id AND r.state = 'queued' AND r.epoch > 0 AND r.run_at > statement_timestamp()
-                       ORDER BY r.run_at, r.run_id LIMIT 1) r) AS ahead,
        ARRAY(SELECT h.worker_id FROM holder h WHERE h.worker_id IS NOT NULL) AS dead,
        ARRAY(SELECT o.run_id FROM own o) AS runs, ARRAY(SELECT o.claim_id FROM own o) AS claims

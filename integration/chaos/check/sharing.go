@@ -36,7 +36,7 @@ type Seat struct {
 	ID, Name string
 	Room     bool  // by its own account it has a free slot, and nothing of its own that waits for one
 	Beat     int64 // moves with each sign of life
-	Polled   int64 // moves with each poll; 0: unknown
+	Polled   int64 // moves with each look or claim; 0: unknown
 	Stuck    bool  // the server has not done with a statement of it for a while
 	Storms   int   `json:"-"` // moves with each fault that begins and could keep it from claiming
 	Stormy   bool  `json:"-"` // such a fault is under way

@@ -28,11 +28,11 @@ var scenery = []string{
 	`INSERT INTO oarlock.log_chunks (log_day, run_id, step, item, alt, attempt, seq, stream, at, data, final)
 	 SELECT '2026-11-20', 1, 0, '', 0, 2, n, 1, now(), '', n = 2 FROM generate_series(0, 2) n`,
 	`UPDATE oarlock.runs SET state = 'succeeded', claim_id = NULL, worker_id = NULL, finished_at = oarlock_test.at(4) WHERE run_id = 1`,
-	`UPDATE oarlock.runs SET state = 'waiting', claim_id = NULL, worker_id = NULL, wake_at = now() + interval '1 hour' WHERE run_id = 3`,
+	`UPDATE oarlock.runs SET state = 'waiting', stage = 1, claim_id = NULL, worker_id = NULL, wake_at = now() + interval '1 hour' WHERE run_id = 3`,
 	`INSERT INTO oarlock.events (run_id, at, kind, epoch) VALUES (2, oarlock_test.at(5), 'lost', 0)`,
 	`SELECT oarlock.put_dag('{"name": "ask", "steps": [{"id": "a", "action": "approval"}, {"id": "b", "run": "x", "depends": ["a"]}]}', 's', 'h', '{process}')`,
 	`SELECT oarlock.enqueue('ask')`,
-	`UPDATE oarlock.runs SET state = 'waiting', epoch = 1, started_at = oarlock_test.at(0) WHERE run_id = 5`,
+	`UPDATE oarlock.runs SET state = 'waiting', stage = 1, epoch = 1, started_at = oarlock_test.at(0) WHERE run_id = 5`,
 	`INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at) VALUES (5, 0, 'waiting', 1, 1, 1, 1, oarlock_test.at(1), oarlock_test.at(1))`,
 	`INSERT INTO oarlock.approvals_open VALUES (5, 0, '', 0, 'Well?', '[]', NULL, oarlock_test.at(1))`,
 }
@@ -72,7 +72,7 @@ var planted = map[string][]string{
 	},
 	"s6_owner_silent": {`INSERT INTO oarlock.workers SELECT (jsonb_populate_record(w, jsonb_build_object('worker_id', oarlock_test.w(2), 'beat_at', now() - interval '10 minutes'))).* FROM oarlock.workers w;
 		INSERT INTO oarlock.worker_offers VALUES (oarlock_test.w(2), '{process}'); INSERT INTO oarlock.fences VALUES (oarlock_test.w(2), 'commit'); UPDATE oarlock.runs SET worker_id = oarlock_test.w(2) WHERE run_id = 2`},
-	"s6_passed_over":        {`UPDATE oarlock.workers SET hungry = 1; UPDATE oarlock.runs SET run_at = now() - interval '2 minutes' WHERE run_id = 4`},
+	"s6_passed_over":        {`UPDATE oarlock.workers SET hungry = 1; UPDATE oarlock.runs SET ready_at = now() - interval '2 minutes' WHERE run_id = 4`},
 	"s7_written_after_loss": {`UPDATE oarlock.events SET epoch = 1, at = oarlock_test.at(0) WHERE run_id = 2`},
 	"s8_attempt_gap": {
 		`DELETE FROM oarlock.attempts WHERE run_id = 1`,
@@ -90,6 +90,7 @@ var planted = map[string][]string{
 		`UPDATE oarlock.runs SET schedule_id = 1, created_at = now() WHERE run_id = 4`,
 		`INSERT INTO oarlock.fires (schedule_id, logical_at, outcome, run_id) VALUES (1, now(), 'fired', 2)`,
 	},
+	"s12_stage":         {`UPDATE oarlock.runs SET stage = 1 WHERE run_id = 4`},
 	"s8_two_running":    {`UPDATE oarlock.attempts SET state = 'running', finished_at = NULL WHERE run_id = 2`},
 	"g1_log_gap":        {`DELETE FROM oarlock.log_chunks WHERE seq = 1`, `DELETE FROM oarlock.log_chunks WHERE seq = 0`},
 	"g2_after_the_last": {`UPDATE oarlock.log_chunks SET final = true WHERE seq = 1`},

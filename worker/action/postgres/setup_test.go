@@ -156,7 +156,7 @@ func (reader) Cached(context.Context, queue.RunID, string, string, bool) (dagrun
 type writer struct{ *queue.Session }
 
 func (w writer) Condemn(ctx context.Context, c *queue.Claim, _ error) error {
-	return w.Release(ctx, c, false)
+	return w.Release(ctx, c, false, 0)
 }
 
 // execute is an executor made of a function.

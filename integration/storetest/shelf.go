@@ -1,0 +1,171 @@
+package storetest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Stages of a queued run.
+const (
+	stageRoused = iota // something happened to it, so that it may need no slot
+	stageBegun         // it has begun, and wants a slot
+	stageNew
+	stages
+)
+
+// shelf holds the queued runs of a lane and a stage, in the order of their places.
+type shelf struct {
+	lane  *lane
+	stage int
+	runs  []*run
+}
+
+func byPlace(a, b *run) int { return cmp.Or(a.readyAt.Compare(b.readyAt), cmp.Compare(a.id, b.id)) }
+
+// shelve puts a run onto a shelf of its lane, and takes it off the one where it stood.
+func (r *run) shelve(stage int, readyAt time.Time) {
+	r.unshelve()
+	r.stage, r.readyAt = stage, readyAt
+	r.shelf = &r.lane.shelves[stage]
+	at, _ := slices.BinarySearchFunc(r.shelf.runs, r, byPlace)
+	r.shelf.runs = slices.Insert(r.shelf.runs, at, r)
+}
+
+// unshelve takes a run off its shelf, if it stands on one. Its stage and its place stay.
+func (r *run) unshelve() {
+	if r.shelf == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(r.shelf.runs, r, byPlace); found {
+		r.shelf.runs = slices.Delete(r.shelf.runs, at, at+1)
+	}
+	r.shelf = nil
+}
+
+// isDue reports whether a queued run may be claimed as far as the clock is concerned, which holds up only what is new.
+func (r *run) isDue(now time.Time) bool { return r.stage < stageNew || !r.readyAt.After(now) }
+
+// isPaused reports whether a pause holds up a queued run.
+func (r *run) isPaused() bool {
+	return r.stage == stageNew && (r.lane.queue.paused || r.version.dag.paused)
+}
+
+// order is what a poll claims, and in which order.
+type order struct {
+	last     int  // stage
+	lowest   int  // priority
+	fair     bool // the oldest first, whatever its priority and stage
+	newFirst bool // what is new before what has begun and wants a slot
+}
+
+// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first.
+func (s *MemorySession) order(want *queue.Want) order {
+	o := order{last: stageRoused, lowest: math.MinInt}
+	if want.Slots == 0 {
+		return o
+	}
+	s.polls++
+	o.last, o.fair, o.newFirst = stageNew, s.polls%queue.TurnEvery == 0, s.polls%2 == 0
+	if want.Above != nil {
+		o.lowest, o.fair = *want.Above+1, false
+	}
+	return o
+}
+
+// rank of a stage: the lower one is claimed first.
+func (o order) rank(stage int) int {
+	switch {
+	case o.fair || stage == stageRoused:
+		return 0
+	case o.newFirst:
+		return stages - stage
+	}
+	return stage
+}
+
+// shelvesFor are the shelves that a worker claims from, in the order of a poll. turns are the queues that gave runs, the one first that
+// did longest ago.
+func (m *Memory) shelvesFor(w *worker, o order, turns []string) []*shelf {
+	now := m.now()
+	var all []*shelf
+	for _, l := range m.lanes {
+		if !w.serves(l) || l.priority < o.lowest {
+			continue
+		}
+		for stage := range o.last + 1 {
+			if s := &l.shelves[stage]; len(s.runs) > 0 && s.runs[0].isDue(now) {
+				all = append(all, s)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *shelf) int {
+		if o.fair {
+			return byPlace(a.runs[0], b.runs[0])
+		}
+		return cmp.Or(
+			cmp.Compare(b.lane.priority, a.lane.priority),
+			cmp.Compare(slices.Index(turns, a.lane.queue.name), slices.Index(turns, b.lane.queue.name)), // one that never gave any is before all
+			cmp.Compare(o.rank(a.stage), o.rank(b.stage)),
+			byPlace(a.runs[0], b.runs[0]),
+		)
+	})
+	return all
+}
+
+// claimable are the first runs of a shelf that limits and pauses let a worker claim, so many at the most.
+func (m *Memory) claimable(s *shelf, most int) (found []*run) {
+	if q := s.lane.queue; q.maxRunning > 0 {
+		most = min(most, q.maxRunning-m.claimed(func(r *run) bool { return r.lane.queue == q }))
+	}
+	now, room := m.now(), map[*dag]int{} // a lane may have runs of before their DAG had a limit
+	for _, r := range s.runs {
+		d := r.version.dag
+		switch {
+		case len(found) >= most || !r.isDue(now):
+			return found
+		case r.isPaused():
+			continue
+		case s.stage == stageNew && d.limit > 0:
+			if _, known := room[d]; !known {
+				room[d] = d.limit - m.underWay(d)
+			}
+			if room[d] <= 0 {
+				continue
+			}
+			room[d]--
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// underWay counts the runs of a DAG that have begun: those that are claimed, those that are parked, and those that wait to go on.
+func (m *Memory) underWay(d *dag) int {
+	n := 0
+	for _, r := range m.runs {
+		if r.version.dag == d && !r.over() && (r.claim != nil || r.epoch > 0 && r.stage < stageNew) {
+			n++
+		}
+	}
+	return n
+}
+
+// claimed counts claims.
+func (m *Memory) claimed(is func(*run) bool) int {
+	n := 0
+	for _, w := range m.workers {
+		for _, r := range w.runs {
+			if is(r) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isLimited reports whether a limit is to be asked before something of the lane is claimed.
+func (l *lane) isLimited() bool { return l.queue.maxRunning > 0 || l.owner != nil && l.owner.limit > 0 }

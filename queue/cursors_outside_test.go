@@ -1,0 +1,155 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// Runs appear below where polls begin, in many ways: the next sweep finds each.
+func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
+	t.Parallel()
+	commits := func(statements ...string) func(*testing.T, *fleet) func() {
+		return func(t *testing.T, f *fleet) func() {
+			tx := f.opened(t, statements...)
+			return func() {
+				if err := tx.Commit(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	for name, late := range map[string]func(*testing.T, *fleet) (appear func()){
+		"a transaction that was open for long": commits("SELECT oarlock.enqueue('plain')"),
+		"in a savepoint":                       commits("SAVEPOINT a", "SELECT oarlock.enqueue('plain')", "RELEASE a"),
+		"several retries":                      retries,
+		"a call that waited for its lane":      waitsForLane,
+		"runs that were locked":                locks,
+	} {
+		for _, limit := range []int{0, 1000} {
+			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
+				t.Parallel()
+				f := newFleet(t)
+				f.exec(t, "SELECT oarlock.set_queue('default', max_running => $1)", limit)
+				s := f.register(t)
+				sweep(t, s)
+				appear := late(t, f)
+				s.RaiseCursors(f.now(t))
+				appear()
+				f.wantBelow(t, s)
+			})
+		}
+	}
+}
+
+// wantBelow wants a sweep to find all that is due, and polls to claim it in its order.
+func (f *fleet) wantBelow(t *testing.T, s *queue.Session) {
+	t.Helper()
+	ids := value[[]queue.RunID](t, f.desk, "SELECT array_agg(run_id ORDER BY lane_id, ready_at, run_id) FROM oarlock.runs WHERE state = 'queued'")
+	if p := poll(t, s, 100); len(p.Claims) > 0 {
+		t.Fatalf("claimed %v, below where polls begin", runsOf(p.Claims))
+	}
+	if !sweep(t, s).Late {
+		t.Error("a sweep finds nothing")
+	}
+	if got := runsOf(poll(t, s, 100).Claims); !slices.Equal(got, ids) || len(ids) == 0 {
+		t.Errorf("claimed %v, want %v", got, ids)
+	}
+}
+
+func retries(t *testing.T, f *fleet) func() {
+	runs := f.ask(t, "plain", 2)
+	for _, run := range runs {
+		f.claim(t, run)
+		f.end(t, run, "failed")
+	}
+	app := f.opened(t, fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[1]), fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[0]))
+	return func() {
+		if err := app.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// beside has another connection send a statement that waits, and returns what waits for its end.
+func (f *fleet) beside(t *testing.T, statement, waits string) (ended func()) {
+	conn, done := f.db.Conn(t), make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(context.WithoutCancel(t.Context()), statement)
+		done <- err
+	}()
+	f.blocked(t, waits)
+	return func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func waitsForLane(t *testing.T, f *fleet) func() {
+	makes := f.opened(t, "SELECT oarlock.enqueue('plain', priority => -3)")
+	ended := f.beside(t, "SELECT oarlock.enqueue('plain', priority => -3)", "priority => -3")
+	return func() {
+		if err := makes.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		ended()
+	}
+}
+
+func locks(t *testing.T, f *fleet) func() {
+	f.ask(t, "plain", 3)
+	tx := f.opened(t, "SELECT FROM oarlock.runs FOR NO KEY UPDATE")
+	return func() {
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A transaction that is prepared is as open as any, though no session has it.
+func TestCursors_FindWhatWasPrepared(t *testing.T) {
+	t.Parallel()
+	o, node := alone(t, map[string]string{"max_prepared_transactions": "2"}) // the shared server prepares none
+	db := &pgtest.DB{URL: node.URL()}
+	f := &fleet{desk: &desk{db: db, conn: db.Conn(t), store: o.Store}, worker: o.Store}
+	f.put(t, plainDAG)
+	s := f.register(t)
+	sweep(t, s)
+	tx := f.opened(t, "SELECT oarlock.enqueue('plain')", "PREPARE TRANSACTION 'p'")
+	_ = tx.Rollback(t.Context()) // the session has none any more
+	s.RaiseCursors(f.now(t))
+	f.exec(t, "COMMIT PREPARED 'p'")
+	f.wantBelow(t, s)
+}
+
+// A clock that was set back puts new runs below every cursor.
+func TestCursors_FallWithTheClock(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	sweep(t, s)
+	s.RaiseCursors(f.now(t).Add(time.Hour))
+	f.ask(t, "plain", 2)
+	f.wantBelow(t, s)
+}
+
+// Behind a new connection may be a server that was promoted, whose clock is behind.
+func TestCursors_BeginAnewBehindANewConnection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	s := f.register(t)
+	sweep(t, s)
+	s.RaiseCursors(f.now(t).Add(time.Hour))
+	ids := f.ask(t, "plain", 2)
+	f.cut(t, s)
+	poll(t, s, 0) // over the new connection
+	if p := poll(t, s, 2); !slices.Equal(runsOf(p.Claims), ids) {
+		t.Errorf("claimed %v, want %v", runsOf(p.Claims), ids)
+	}
+}

@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// after is so long after noon.
+func after(d time.Duration) time.Time { return noon.Add(d) }
+
+const shelfOne = stages*1 + stageNew
+
+// swept are cursors of two lanes after a first sweep at noon that found nothing due.
+func swept(t *testing.T) *cursors {
+	t.Helper()
+	c := new(cursors)
+	c.sweeping()
+	if c.swept(2, noon, time.Time{}, nil, true) {
+		t.Fatal("found something")
+	}
+	return c
+}
+
+func (c *cursors) want(t *testing.T, what string, at time.Time) {
+	t.Helper()
+	if got := c.ofLocked(shelfOne); !got.Equal(at) {
+		t.Errorf("%s the cursor is at %v, want %v", what, got.Format("04:05.000"), at.Format("04:05.000"))
+	}
+}
+
+func claimAt(at time.Time) []*Claim {
+	return []*Claim{{Lane: 1, stage: stageNew, readyAt: at.Add(time.Second)}, {Lane: 1, stage: stageNew, readyAt: at}}
+}
+
+func TestCursors_ClaimsRaiseThem(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	c.want(t, "after a sweep", after(-slack))
+	c.claimed(after(time.Minute), claimAt(after(time.Second)))
+	c.want(t, "at the first run claimed", after(time.Second))
+	c.claimed(after(time.Minute), claimAt(noon))
+	c.want(t, "after a claim below", after(time.Second))
+	c.claimed(after(time.Minute), claimAt(after(time.Minute)))
+	c.want(t, "where more may be committed", after(time.Minute-slack))
+}
+
+func TestCursors_SweepsSetThem(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	c.claimed(after(time.Hour), claimAt(after(time.Minute)))
+	sweep := func(now, since, at time.Time, hungry bool) bool {
+		c.sweeping()
+		return c.swept(2, now, since, []head{{shelfOne, at, 7}}, hungry)
+	}
+	if sweep(after(time.Hour), time.Time{}, after(2*time.Minute), false) {
+		t.Error("a head above its cursor is late")
+	}
+	c.want(t, "at the head", after(2*time.Minute))
+	if !sweep(after(time.Hour), time.Time{}, after(time.Minute), false) {
+		t.Error("a head below its cursor is not late")
+	}
+	c.want(t, "at what was late", after(time.Minute))
+	c.claimed(after(time.Hour), claimAt(after(3*time.Minute)))
+	if sweep(after(time.Hour), time.Time{}, after(time.Minute), false) {
+		t.Error("a head that is locked for long is tried again by a worker without a free slot")
+	}
+	c.want(t, "past what is locked", after(3*time.Minute))
+	if !sweep(after(time.Hour), time.Time{}, after(time.Minute), false) {
+		t.Error("a head that was locked is not tried every other sweep")
+	}
+	c.claimed(after(time.Hour), claimAt(after(3*time.Minute)))
+	if !sweep(after(time.Hour), time.Time{}, after(time.Minute), true) {
+		t.Error("a head that was locked is not tried by a worker with a free slot")
+	}
+	sweep(after(time.Hour), after(59*time.Minute), after(59*time.Minute), true)
+	c.want(t, "below what a sweep reached", after(time.Minute))
+}
+
+func TestCursors_NoticesLowerThem(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	if c.told(1, after(-time.Second)) {
+		t.Error("a second ago is too long ago")
+	}
+	c.want(t, "at what was told", after(-time.Second))
+	c.sweeping()
+	c.told(1, after(-2*time.Second))
+	c.swept(2, after(time.Second), time.Time{}, nil, false)
+	c.want(t, "at what was told while the sweep was under way", after(-2*time.Second))
+	c.sweeping()
+	c.swept(2, after(2*time.Second), time.Time{}, nil, false)
+	c.want(t, "after a sweep that could see it", after(2*time.Second-slack))
+	if !c.told(1, after(-time.Hour)) {
+		t.Error("an hour ago is for polls")
+	}
+	c.want(t, "no further back than that", after(2*time.Second-slack-noticeReach))
+	c.told(1<<31-1, noon)
+	if at, _ := c.args(); len(at) > stages*3 {
+		t.Errorf("a lane that nobody has takes %d places", len(at))
+	}
+}
+
+// However many lanes have a backlog, each has a cursor of its own.
+func TestCursors_EachShelfHasItsOwn(t *testing.T) {
+	t.Parallel()
+	c := new(cursors)
+	var heads []head
+	const lanes = 200
+	for lane := 1; lane <= lanes; lane++ {
+		heads = append(heads, head{shelfOf(lane, stageNew), after(-time.Duration(lane) * time.Hour), 1})
+	}
+	c.sweeping()
+	c.swept(lanes, noon, time.Time{}, heads, false)
+	at, rest := c.args()
+	for _, h := range heads {
+		if got := at[h.shelf-1]; got == nil || !got.Equal(h.at) {
+			t.Errorf("shelf %d is read from %v on, want %v", h.shelf, got, h.at)
+		}
+	}
+	if at[shelfOf(lanes, stageBegun)-1] != nil || !rest.Equal(after(-slack)) {
+		t.Errorf("the rest is read from %v on", rest)
+	}
+}

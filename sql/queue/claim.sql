@@ -1,0 +1,52 @@
+-- Purpose: claims due runs of the lanes that a worker serves and that no limit holds up
+-- Index: fences_pkey, workers_pkey; lanes, queues and dags whole; runs_queued, of each shelf from its cursor on; runs_pkey
+-- Locks: the worker's claim fence FOR NO KEY UPDATE, then each run it claims, passing over those that are locked; its own workers row, only where what it tells others changes
+WITH worker AS MATERIALIZED (
+    SELECT w.worker_id, w.state, w.hungry > 0 AS hungry, w.least
+      FROM oarlock.fences f JOIN oarlock.workers w USING (worker_id)
+     WHERE f.worker_id = @worker AND f.channel = 'claim'
+       FOR NO KEY UPDATE OF f
+), lane AS MATERIALIZED (
+    SELECT l.* FROM worker CROSS JOIN oarlock.lanes_of(@worker) l WHERE worker.state = 'live'
+), shelf AS MATERIALIZED ( -- of a lane and a stage. A pause holds up only what is new, and the clock does
+    SELECT l.lane_id, l.priority, s.stage, coalesce((@cursors::timestamptz[])[3 * l.lane_id + s.stage], @rest::timestamptz) AS since,
+           CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END AS until
+      FROM lane l
+     CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
+     WHERE NOT l.limited
+     ORDER BY CASE WHEN NOT @fair::bool THEN l.priority END DESC, CASE WHEN NOT @fair THEN array_position(@queues::text[], l.queue) END NULLS FIRST,
+              CASE WHEN @fair OR s.stage = 0 THEN 0 WHEN @new_first::bool THEN 3 - s.stage ELSE s.stage END, since
+), picked AS MATERIALIZED ( -- shelf by shelf, each in the order of its index: a sort would lock what is not claimed
+    SELECT r.run_id
+      FROM shelf CROSS JOIN LATERAL (
+           SELECT q.run_id FROM oarlock.runs q
+            WHERE q.lane_id = shelf.lane_id AND q.stage = shelf.stage AND q.state = 'queued' AND q.ready_at >= shelf.since AND q.ready_at <= shelf.until
+              AND (q.stage < 2 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
+            ORDER BY q.ready_at, q.run_id LIMIT @want::int FOR NO KEY UPDATE SKIP LOCKED) r
+     WHERE shelf.stage <= @stage::int AND shelf.priority >= @lowest::int
+     LIMIT @want
+), claimed AS ( -- by key: the rows are ours by now
+    UPDATE oarlock.claims c
+       SET state = 'running', claim_id = p.claim_id, worker_id = @worker, epoch = c.epoch + 1, wake_at = NULL,
+           started_at = coalesce(c.started_at, date_trunc('milliseconds', statement_timestamp())) -- so that its driver need not write the row when it begins
+      FROM unnest(ARRAY(SELECT run_id FROM picked), @claims::uuid[]) p (run_id, claim_id)
+     WHERE c.run_id = p.run_id
+    RETURNING c.*
+), told AS ( -- who enters runs asks whether somebody is hungry: each change would be one more dead row for those who ask
+    UPDATE oarlock.workers w SET hungry = n.hungry, least = @least
+      FROM worker, (SELECT greatest(@free::int - count(*), 0) AS hungry FROM picked) n
+     WHERE w.worker_id = worker.worker_id AND worker.state = 'live' AND (worker.hungry <> (n.hungry > 0) OR worker.least IS DISTINCT FROM @least::int)
+)
+SELECT EXISTS (SELECT FROM worker) AS fenced, statement_timestamp() AS now, EXISTS (SELECT FROM lane l WHERE l.limited) AS limits,
+       CASE WHEN @least IS NOT NULL THEN (
+            SELECT max(s.priority) FROM shelf s
+             WHERE s.priority > @least
+               AND (SELECT true FROM oarlock.runs q
+                     WHERE q.lane_id = s.lane_id AND q.stage = s.stage AND q.state = 'queued' AND q.ready_at >= s.since AND q.ready_at <= s.until
+                       AND (q.stage < 2 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
+                     ORDER BY q.ready_at, q.run_id LIMIT 1)) END AS top,
+       d.name, l.queue, l.priority, c.*
+  FROM (SELECT) one
+  LEFT JOIN claimed c ON true
+  LEFT JOIN oarlock.dags d ON d.dag_id = c.dag_id
+  LEFT JOIN oarlock.lanes l ON l.lane_id = c.lane_id
