@@ -79,7 +79,7 @@ func holdAWhile() {
 	<-pause.C
 }
 
-// Runs that several writers ask for start at their commits, however long those are held: no floor passes a transaction that is
+// Runs that several writers ask for start at their commits, however long those are held: no cursor passes a transaction that is
 // open, whatever commits meanwhile. An older transaction beside them changes nothing.
 func TestShare_RunsStartAtTheirCommits(t *testing.T) {
 	t.Parallel()

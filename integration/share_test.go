@@ -213,7 +213,7 @@ steps:
 	b.untilOver(t, plow)
 }
 
-// Children that a foreach asks for at once all start at once on another worker: none is left behind a floor.
+// Children that a foreach asks for at once all start at once on another worker: none is left below a cursor.
 func TestShare_ChildrenStartAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -21,14 +21,14 @@ func TestRunStatus_SaysWhyARunWaits(t *testing.T) {
 			INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{}' FROM w`, "queued: no worker serves queue default"},
 		{"UPDATE oarlock.workers SET queues = '{}'", "queued: no worker offers label gpu=true"},
 		{`UPDATE oarlock.workers SET labels = '{"gpu": "true"}'`, "queued: no worker offers process"},
-		{"UPDATE oarlock.worker_offers SET offers = '{process}'; UPDATE oarlock.workers SET slots = 1", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.worker_offers SET offers = '{process}'; UPDATE oarlock.workers SET slots = 1", "queued: 1st in line in queue default; 0 of 1 slots taken"},
 		{"UPDATE oarlock.lanes SET slots = 2", "queued: needs 2 slots at once, no worker has more than 1"},
-		{"UPDATE oarlock.lanes SET slots = 1", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.lanes SET slots = 1", "queued: 1st in line in queue default; 0 of 1 slots taken"},
 		{"UPDATE oarlock.workers SET unfit = 'no space left'", "queued: worker w claims nothing: no space left"},
-		{"UPDATE oarlock.workers SET unfit = ''", "queued: waits for a worker with room"},
+		{"UPDATE oarlock.workers SET unfit = ''", "queued: 1st in line in queue default; 0 of 1 slots taken"},
 		{"SELECT oarlock.set_dag('report', paused => true)", "queued: dag report is paused by "},
 		{"SELECT oarlock.set_queue('default', paused => true)", "queued: queue default is paused by "},
-		{"SELECT oarlock.set_dag('report', paused => false), oarlock.set_queue('default', paused => false)", "queued: waits for a worker with room"},
+		{"SELECT oarlock.set_dag('report', paused => false), oarlock.set_queue('default', paused => false)", "queued: 1st in line in queue default; 0 of 1 slots taken"},
 		{"UPDATE oarlock.runs SET run_at = '2100-01-01Z'", "scheduled: starts at 2100-01-01T00:00:00Z"},
 		{"UPDATE oarlock.runs SET run_at = now(); UPDATE oarlock.workers SET state = 'draining'", "queued: no worker is live"},
 	} {
@@ -72,8 +72,8 @@ func TestRunStatus_SaysThatARunWaitsForASlot(t *testing.T) {
 		{`INSERT INTO oarlock.tasks (run_id, step, item, alt, state, reason, attempt, generation, epoch, seq)
 			VALUES (1, 1, '', 0, 'ready', 'waits for 2 slots at once: 7 of 8 on worker w1 are taken', 0, 1, 1, 2)`, "running waits for 2 slots at once: 7 of 8 on worker w1 are taken"},
 		{"UPDATE oarlock.workers SET waiting = 0", "running "},
-		{"UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL, stage = 1", "queued waits for a slot: its next task begins on the first worker that has one free"},
-		{"UPDATE oarlock.runs SET stage = 0", "queued waits for a worker with room"},
+		{"UPDATE oarlock.runs SET state = 'queued', worker_id = NULL, claim_id = NULL, stage = 1", "queued 1st in line in queue default; 8 of 8 slots taken"},
+		{"UPDATE oarlock.runs SET stage = 0", "queued 1st in line in queue default; 8 of 8 slots taken"},
 	} {
 		must(t, b.conn, c.statement)
 		if got := get[string](t, b.conn, "SELECT state || ' ' || reason FROM oarlock.run_status($1)", run); got != c.want {
@@ -126,7 +126,7 @@ func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
 			t.Errorf("%s:\nheld   %q\nwant   %q\nqueued %q\nwant   %q", when, held, wantHeld, queued, wantQueued)
 		}
 	}
-	const room, start = "waits for a worker with room", "start one with `oarlock worker`"
+	const room, start = "1st in line in queue default; 0 of 8 slots taken", "start one with `oarlock worker`"
 	must(t, b.conn, beat, "4 s")
 	look("a heartbeat is late", "", room)
 	must(t, b.conn, beat, "40 s")

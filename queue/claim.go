@@ -17,12 +17,13 @@ type RunID int64
 
 // Claim is the ownership of a run by one drive, with the run as it was when it was claimed. Its fields must not be changed.
 type Claim struct {
-	Run   RunID
-	UID   uuid.UUID // of the run: what other systems are told is made of it, since numbers come again after a restore
-	ID    uuid.UUID // never used twice
-	Epoch int       // counts the drives of the run
-	Inbox int64     // when it was claimed
-	Begun bool      // it had started before, so that giving it back does not make it one that never was claimed
+	Run     RunID
+	UID     uuid.UUID // of the run: what other systems are told is made of it, since numbers come again after a restore
+	ID      uuid.UUID // never used twice
+	Epoch   int       // counts the drives of the run
+	Inbox   int64     // when it was claimed
+	Begun   bool      // it had started before, so that giving it back does not make it one that never was claimed
+	Limited bool      // it was claimed behind a limit: its end makes room for another run
 
 	DAG         string
 	DAGID       int64

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// bareClaim is what a claim is without fence, lanes, limits, floors and everything else a poll looks after.
+// bareClaim is what a claim is without fence, lanes, limits, cursors and everything else a poll looks after.
 const bareClaim = `
 	WITH picked AS MATERIALIZED (
 	    SELECT r.run_id FROM oarlock.runs r WHERE r.lane_id = $1 AND r.state = 'queued' AND r.run_at <= statement_timestamp()

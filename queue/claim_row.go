@@ -15,7 +15,6 @@ type claimReply struct {
 	fenced bool // the worker's session may still claim
 	now    time.Time
 	limits bool // the worker serves lanes behind limits
-	top    *int // the highest priority of a run that is due and ranks above all tasks that wait
 	claims []*Claim
 }
 
@@ -23,7 +22,7 @@ type claimReply struct {
 func (r *claimReply) read(rows pgx.Rows) error {
 	defer rows.Close()
 	var c claimRow
-	all := append([]any{&r.fenced, &r.now, &r.limits, &r.top}, c.targets()...)
+	all := append([]any{&r.fenced, &r.now, &r.limits}, c.targets()...)
 	for rows.Next() {
 		if err := rows.Scan(all...); err != nil {
 			return err

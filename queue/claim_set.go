@@ -15,10 +15,11 @@ import (
 // claimSet is the claims that a session believes it has. Polls add to it, the journal takes out what was given back, and claims that
 // are found to be gone are forfeited.
 type claimSet struct {
-	mu        sync.Mutex
-	byRun     map[RunID]*heldClaim
-	forfeited map[uuid.UUID]*Claim // claims we gave up: the database may have them still, and their drivers may be at work still
-	doubt     func()               // told when nothing is left of one of those; nil: nobody is
+	mu          sync.Mutex
+	byRun       map[RunID]*heldClaim
+	forfeited   map[uuid.UUID]*Claim // claims we gave up: the database may have them still, and their drivers may be at work still
+	limitedEnds atomic.Int64         // claims behind limits that are held no more
+	doubt       func()               // told when nothing is left of one of those; nil: nobody is
 }
 
 // heldClaim is one claim, and what its driver was told is durable.
@@ -81,6 +82,9 @@ func (h *claimSet) remove(c *Claim) {
 func (h *claimSet) dropLocked(c *Claim) {
 	if held := h.byRun[c.Run]; held != nil && held.claim.ID == c.ID {
 		delete(h.byRun, c.Run)
+		if c.Limited {
+			h.limitedEnds.Add(1)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ type claimer struct {
 	anew    atomic.Bool   // its connection is a new one: behind it may be another server
 	polls   int           // for slots, so far
 	queues  []string      // those that gave runs, the one first that did longest ago
+	vain    vain
 }
 
 func newClaimer(s *Session, conn *link, x *exchange) *claimer {
@@ -79,16 +80,12 @@ func (c *claimer) poll(ctx context.Context, want Want) (Polled, error) {
 	told := c.x.takeNoticed()
 	var p Polled
 	err := c.claim(ctx, want, &p)
-	if err != nil {
+	if err != nil || c.passOn(ctx, told, want.Free, p.Claims) != nil {
 		c.x.notice(told) // the next poll passes them on
-	} else {
-		err = c.passOn(ctx, told, want.Free, p.Claims)
 	}
 	c.dropUnreadable(&p)
 	p.Sweep = c.x.sweepDue()
-	if p.Hungry = len(p.Claims) < min(want.Slots, want.Free); p.Hungry { // what ranks above and could be claimed would have been: it is locked, or its limit is full
-		p.Top = nil
-	}
+	p.Hungry = len(p.Claims) < min(want.Slots, want.Free)
 	c.x.hungry.Store(p.Hungry)
 	return p, err
 }
@@ -103,7 +100,8 @@ type order struct {
 	newFirst bool // what is new before what has begun and wants a slot
 }
 
-// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first.
+// order of the next poll. Every sixteenth one for slots is fair, and every other one takes what is new first. One that is for something in
+// particular says itself whether it is fair.
 func (c *claimer) order(want *Want) order {
 	o := order{last: stageRoused, lowest: math.MinInt32}
 	if want.Slots == 0 {
@@ -111,8 +109,11 @@ func (c *claimer) order(want *Want) order {
 	}
 	c.polls++
 	o.last, o.fair, o.newFirst = stageNew, c.polls%TurnEvery == 0, c.polls%2 == 0
-	if want.Above != nil {
-		o.lowest, o.fair = *want.Above+1, false
+	if want.Begun {
+		o.last = stageBegun
+	}
+	if want.Lowest != nil {
+		o.lowest, o.fair = *want.Lowest, want.Fair
 	}
 	return o
 }
@@ -158,11 +159,11 @@ func (w *Want) room(p *Polled) int {
 
 // claimOpen claims behind no limit, and reports whether the worker serves lanes behind some. It goes again where its connection was gone.
 func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) (limits bool, err error) {
-	ids := newClaimIDs(want.room(p))
-	args := c.args(o, ids)
-	args["want"], args["free"], args["least"] = len(ids), max(want.Free-len(p.Claims), 0), want.Least
 	for try := 0; ; try++ {
-		reply, err := c.ask(ctx, claimRuns, args, ids)
+		ids := newClaimIDs(want.room(p)) // new ones at each try: the one before may have claimed under its own
+		args := c.args(o, ids)
+		args["want"], args["free"], args["least"] = len(ids), max(want.Free-len(p.Claims), 0), want.Least
+		reply, err := c.ask(ctx, claimRuns, args, ids, false)
 		if pglink.Classify(err) == pglink.SessionLost && try < repolls && ctx.Err() == nil {
 			continue // the connection had died before
 		}
@@ -172,22 +173,40 @@ func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) 
 		case !reply.fenced:
 			return false, c.lost()
 		}
-		p.Top, p.Now = reply.top, dagrun.Time(reply.now.UnixMilli())
+		p.Now = dagrun.Time(reply.now.UnixMilli())
 		c.gave(reply, p)
 		return reply.limits, nil
 	}
 }
 
+// vainInterval is for how long claims behind limits are not repeated once one was in vain: it takes as long as there are limits with
+// something due.
+const vainInterval = 100 * time.Millisecond
+
+// vain is when a claim behind limits was in vain. It is repeated sooner after a look, a notification, a sweep that found runs, or the end of a
+// run that was claimed behind a limit here.
+type vain struct {
+	due   *dueTops // as the last look had seen it; nil: none was in vain
+	ends  int64    // of runs claimed behind limits, up to then
+	found int64    // see exchange.found
+	since time.Duration
+}
+
 func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polled) error {
 	ids := newClaimIDs(want.room(p))
-	if len(ids) == 0 {
+	now := vain{c.x.due.Load(), c.held.limitedEnds.Load(), c.x.found.Load(), c.now()}
+	if len(ids) == 0 || c.vain == (vain{now.due, now.ends, now.found, c.vain.since}) && now.since-c.vain.since < vainInterval {
 		return nil
 	}
-	reply, err := c.ask(ctx, claimLimited, c.args(o, ids), ids)
-	if err == nil {
-		c.gave(reply, p)
+	reply, err := c.ask(ctx, claimLimited, c.args(o, ids), ids, true)
+	if err != nil {
+		return err
 	}
-	return err
+	if len(reply.claims) == 0 && o.last == stageNew && o.lowest == math.MinInt32 {
+		c.vain = now
+	}
+	c.gave(reply, p)
+	return nil
 }
 
 // claimFamily claims for a worker that serves one run and its children.
@@ -196,7 +215,7 @@ func (c *claimer) claimFamily(ctx context.Context, want Want, p *Polled) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	reply, err := c.ask(ctx, claimFamily, pgx.StrictNamedArgs{"worker": c.worker.ID, "root": int64(c.worker.Only), "claims": plain(ids)}, ids)
+	reply, err := c.ask(ctx, claimFamily, pgx.StrictNamedArgs{"worker": c.worker.ID, "root": int64(c.worker.Only), "claims": plain(ids)}, ids, false)
 	if err != nil {
 		return fmt.Errorf("claim run %d: %w", c.worker.Only, err)
 	}
@@ -226,16 +245,17 @@ func (c *claimer) gave(r *claimReply, p *Polled) {
 
 // ask sends what claims runs under ids, and takes the claims in, in the order of these ids. Sweeps leave the ids alone until the reply
 // is read or the server process is known to be gone.
-func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs, ids []uuid.UUID) (*claimReply, error) {
+func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs, ids []uuid.UUID, limited bool) (*claimReply, error) {
 	var reply claimReply
 	err := c.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		c.x.sending(ids)
+		c.x.cursors.asking()
 		rows, err := conn.Query(ctx, text, args)
 		if err == nil {
 			err = reply.read(rows)
 		}
 		if err == nil {
-			c.hold(reply.claims, ids)
+			c.hold(reply.claims, ids, limited)
 		}
 		if err == nil || !breaks(err) && !conn.IsClosed() {
 			c.x.answered() // after they are held
@@ -249,13 +269,14 @@ func (c *claimer) ask(ctx context.Context, text string, args pgx.StrictNamedArgs
 }
 
 // hold takes claims in, in the order in which they were picked.
-func (c *claimer) hold(claims []*Claim, ids []uuid.UUID) {
+func (c *claimer) hold(claims []*Claim, ids []uuid.UUID, limited bool) {
 	rank := make(map[uuid.UUID]int, len(ids))
 	for i, id := range ids {
 		rank[id] = i
 	}
 	slices.SortFunc(claims, func(a, b *Claim) int { return rank[a.ID] - rank[b.ID] })
 	for _, claim := range claims {
+		claim.Limited = limited
 		c.held.add(claim)
 	}
 }

@@ -31,6 +31,7 @@ type cursors struct {
 	rest    time.Time         // of every shelf that is not in at; zero: the very start
 	at      map[int]time.Time // by shelf
 	lowered map[int]time.Time // since the sweep began that is under way
+	noticed map[int]time.Time // lowered since the claim was sent that is under way
 	tried   map[int]RunID     // heads below a cursor that polls tried after the last sweep, in vain if they are there still
 }
 
@@ -78,6 +79,20 @@ func (c *cursors) setLocked(shelf int, at time.Time) {
 	c.at[shelf] = at
 }
 
+// asking is before a claim is sent. What is told from now on it may not see.
+func (c *cursors) asking() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.noticed)
+}
+
+// areKnown reports whether a sweep has set the cursors.
+func (c *cursors) areKnown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.rest.IsZero()
+}
+
 // claimed raises the cursor of each shelf to the first run that was claimed there. now is the database's time of the claim.
 func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	first := map[int]time.Time{}
@@ -90,7 +105,11 @@ func (c *cursors) claimed(now time.Time, claims []*Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for shelf, at := range first {
-		if at = earlier(at, now.Add(-slack)); at.After(c.ofLocked(shelf)) {
+		at = earlier(at, now.Add(-slack))
+		if told, ok := c.noticed[shelf]; ok {
+			at = earlier(at, told)
+		}
+		if at.After(c.ofLocked(shelf)) {
 			c.setLocked(shelf, at)
 		}
 	}
@@ -116,6 +135,10 @@ func (c *cursors) told(lane int, at time.Time) (older bool) {
 		if c.lowered != nil {
 			c.lowered[shelf] = at
 		}
+		if c.noticed == nil {
+			c.noticed = map[int]time.Time{}
+		}
+		c.noticed[shelf] = at
 	}
 	return older
 }
@@ -128,13 +151,16 @@ func (c *cursors) sweeping() {
 }
 
 // swept sets all cursors by the heads that a sweep found from since on, at this time of the database: to a head that stands at or above its
-// cursor, and where there is none or a later one, to now. It reports whether there are heads below: what was committed late, or was locked.
-// Such a head that polls tried before stays below where slots are all taken, so that one that is locked for long does not slow down
-// the claims of others.
+// cursor, and where there is none or a later one, to now. It reports whether there are new heads below: what was committed late, or was locked.
+// Where slots are all taken, such a head that polls tried before stays below, so that one that is locked for long does not slow down the
+// claims of others.
 func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	upTo := now.Add(-slack)
+	upTo, rest := now.Add(-slack), now.Add(-slack)
+	if c.rest.Before(since) { // another server answers since, and its sweep is still to come
+		rest = c.rest
+	}
 	next, tried := map[int]time.Time{}, map[int]RunID{}
 	for shelf, at := range c.at {
 		if at.Before(since) { // which the sweep did not reach
@@ -149,8 +175,10 @@ func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bo
 		switch {
 		case !h.at.Before(at):
 			at = earlier(h.at, upTo)
-		case c.tried[h.shelf] != h.run || hungry:
+		case c.tried[h.shelf] != h.run:
 			at, tried[h.shelf], late = h.at, h.run, true
+		case hungry:
+			at, tried[h.shelf] = h.at, h.run
 		}
 		next[h.shelf] = at
 	}
@@ -159,7 +187,7 @@ func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bo
 			next[shelf] = at
 		}
 	}
-	c.lanes, c.at, c.rest, c.tried, c.lowered = lanes, next, upTo, tried, nil
+	c.lanes, c.at, c.rest, c.tried, c.lowered = lanes, next, rest, tried, nil
 	return late
 }
 

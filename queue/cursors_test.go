@@ -71,11 +71,40 @@ func TestCursors_SweepsSetThem(t *testing.T) {
 		t.Error("a head that was locked is not tried every other sweep")
 	}
 	c.claimed(after(time.Hour), claimAt(after(3*time.Minute)))
-	if !sweep(after(time.Hour), time.Time{}, after(time.Minute), true) {
-		t.Error("a head that was locked is not tried by a worker with a free slot")
+	if sweep(after(time.Hour), time.Time{}, after(time.Minute), true) {
+		t.Error("a head that was locked is new each time")
 	}
+	c.want(t, "at what is locked, where a slot is free", after(time.Minute))
 	sweep(after(time.Hour), after(59*time.Minute), after(59*time.Minute), true)
 	c.want(t, "below what a sweep reached", after(time.Minute))
+}
+
+// What is told while a claim is under way, that claim may not have seen.
+func TestCursors_ClaimsRaiseNoneThatWasTold(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	c.asking()
+	c.told(1, after(-time.Minute/2))
+	c.claimed(after(time.Minute), claimAt(after(time.Second)))
+	c.want(t, "at what was told meanwhile", after(-time.Minute/2))
+	c.asking()
+	c.claimed(after(time.Minute), claimAt(after(time.Second)))
+	c.want(t, "after a claim that could see it", after(time.Second))
+}
+
+// Behind a new connection a sweep of the last minute says nothing of what waits for longer.
+func TestCursors_StayAtTheStartUntilSwept(t *testing.T) {
+	t.Parallel()
+	c := swept(t)
+	c.forget()
+	c.sweeping()
+	c.swept(2, after(time.Hour), after(59*time.Minute), nil, true)
+	c.want(t, "after a sweep of a minute", time.Time{})
+	if c.areKnown() {
+		t.Error("nothing asks for a sweep from the start")
+	}
+	c.swept(2, after(time.Hour), time.Time{}, nil, true)
+	c.want(t, "after one from the start", after(time.Hour-slack))
 }
 
 func TestCursors_NoticesLowerThem(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 type exchange struct {
 	cursors cursors
 	due     atomic.Pointer[dueTops]   // as the last look saw it
+	found   atomic.Int64              // counts what notifications and sweeps brought of runs
 	hungry  atomic.Bool               // the last poll brought less than there was room for
 	peers   atomic.Bool               // the last look saw another worker that claims runs
 	overdue atomic.Bool               // a sweep found runs or items of the agenda whose time came where looks begin above
@@ -36,6 +37,14 @@ type reasons struct {
 // dueTops are the highest priorities that have something due, of lanes behind no limit and of the others; nil: none has. It is never changed.
 type dueTops struct {
 	open, limited *int
+}
+
+// highest is the highest priority of both.
+func (d *dueTops) highest() *int {
+	if d.open == nil || d.limited != nil && *d.limited > *d.open {
+		return d.limited
+	}
+	return d.open
 }
 
 // limitedFirst reports whether a poll is to claim behind limits before it claims the rest. turn counts polls.

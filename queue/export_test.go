@@ -94,17 +94,16 @@ func (s *Session) Reasons() string {
 	return fmt.Sprintf("%+v", s.x.why)
 }
 
-// SweepAll is a sweep that looks at everything, however soon it comes.
+// SweepAll is a sweep that looks at everything from the very start, however soon it comes.
 func (s *Session) SweepAll(ctx context.Context) (Swept, error) {
-	s.sweeper.next = 0
+	s.sweeper.full = 0
 	return s.Sweep(ctx)
 }
 
-// SweepFromTheStart is a sweep that looks at everything, and reaches back to the very start.
-func (s *Session) SweepFromTheStart(ctx context.Context) error {
-	s.sweeper.full = 0
-	_, err := s.SweepAll(ctx)
-	return err
+// SweepLately is a sweep that looks at what was queued lately.
+func (s *Session) SweepLately(ctx context.Context) (Swept, error) {
+	s.sweeper.next = 0
+	return s.Sweep(ctx)
 }
 
 // SweepStatement is a sweep that reaches back to the very first run.

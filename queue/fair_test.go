@@ -62,3 +62,61 @@ func TestFair_EqualLanesGetTheSameBesideALimit(t *testing.T) {
 		}
 	}
 }
+
+// Runs of DAGs at their limits are passed over until there is room, and go in the order in which they were asked for.
+func TestFair_LimitedRunsGoInTheirOrder(t *testing.T) {
+	t.Parallel()
+	const dags, each, slots, most = 60, 2, 8, 16
+	f := newFleet(t)
+	for i := range dags {
+		f.put(t, fmt.Sprintf("name: d%d\nmax_active_runs: 2\nsteps: [{id: a, run: \"true\"}]\n", i))
+	}
+	asked := map[queue.RunID]int{}
+	for n := range dags * each {
+		asked[f.ask(t, fmt.Sprint("d", n%dags), 1)[0]] = n
+	}
+	s := f.register(t)
+	var held []*queue.Claim
+	for started := 0; started < len(asked); {
+		look(t, s)
+		for _, c := range poll(t, s, slots-len(held)).Claims {
+			if late := started - asked[c.Run]; late > most {
+				t.Errorf("run %d started %d places later than it was asked for", c.Run, late)
+			}
+			held, started = append(held, c), started+1
+		}
+		if len(held) == 0 {
+			t.Fatalf("%d of %d started", started, len(asked))
+		}
+		f.exec(t, finishClaim, held[0].ID)
+		held = held[1:]
+	}
+}
+
+// One claim in sixteen goes to what waits longest, however much there is that ranks above, and in however many lanes.
+func TestFair_LowRunsHaveTheirTurn(t *testing.T) {
+	t.Parallel()
+	const lanes, low = 75, 20
+	f := newFleet(t)
+	for i := range lanes {
+		f.put(t, fmt.Sprintf("name: d%d\npriority: %d\nsteps: [{id: a, run: \"true\"}]\n", i, i-90))
+	}
+	f.put(t, "name: flood\npriority: 80\nsteps: [{id: a, run: \"true\"}]\n")
+	for i := range low {
+		f.ask(t, fmt.Sprint("d", i*3), 1)
+	}
+	f.ask(t, "flood", 16*low+100)
+	s := f.register(t)
+	sweep(t, s)
+	served := 0
+	for n := range 16 * low {
+		c := poll(t, s, 1).Claims[0]
+		if c.Priority < 80 {
+			served++
+		}
+		if (n+1)%16 == 0 && served != (n+1)/16 {
+			t.Fatalf("of %d claims %d are low", n+1, served)
+		}
+		f.exec(t, finishClaim, c.ID)
+	}
+}

@@ -70,6 +70,7 @@ func (s *Session) Hear(ctx context.Context) (Heard, error) {
 		heard, logs, lanes := understand(signal)
 		s.held.follow(logs)
 		s.x.notice(lanes)
+		s.x.found.Add(int64(len(lanes)))
 		for lane, n := range lanes {
 			if s.x.cursors.told(lane, n.at) {
 				s.x.lateSince(n.at)
@@ -106,9 +107,13 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]
 			heard.Drain = heard.Drain || payload == "drain"
 		case "lane":
 			said := strings.SplitN(number, ":", 3)
-			if lane := positive(said[0]); len(said) == 3 && lane > 0 && lane <= math.MaxInt32 && len(lanes) < noticedMax {
+			if len(said) < 3 {
+				continue
+			}
+			at := positive(said[2])
+			if lane := positive(said[0]); lane > 0 && lane <= math.MaxInt32 && at > 0 && at < latestPlace && len(lanes) < noticedMax {
 				heard.Lanes = true
-				n := notice{min(positive(said[1]), MaxClaims), time.UnixMilli(positive(said[2]))}
+				n := notice{min(positive(said[1]), MaxClaims), time.UnixMilli(at)}
 				heard.Rows = min(heard.Rows+int(n.rows), MaxClaims)
 				if was, again := lanes[int(lane)]; again {
 					n = was.and(n)
@@ -129,6 +134,9 @@ func understand(signal listen.Signal) (heard Heard, logs []RunID, lanes map[int]
 	heard.Runs = slices.Compact(heard.Runs) // 7 and 007
 	return heard, logs, lanes
 }
+
+// latestPlace is the end of the year 9999, in milliseconds: what is later, the database may not take.
+const latestPlace = 253402300800000
 
 // positive reads a number as the database writes it; 0 is none.
 func positive(text string) int64 {

@@ -89,7 +89,7 @@ func idleMinute(t *testing.T, s *queue.Session, clock *clock) (n calls) {
 func mustIdle(t *testing.T, statements int64, n calls) {
 	t.Helper()
 	t.Logf("%d statements in a minute, for %+v", statements, n)
-	if statements > 2*60 || statements < int64(n.looks+n.polls+n.sweeps+n.renewals) || n.looks != 60 || n.polls != 5 || n.sweeps != 39 || n.renewals != 11 {
+	if statements > 2*60 || statements < int64(n.looks+n.polls+n.sweeps+n.renewals) || n.looks != 60 || n.polls != 9 || n.sweeps != 39 || n.renewals != 11 {
 		t.Errorf("%d statements in a minute, for %+v: want a look a second, and at most two statements", statements, n)
 	}
 }

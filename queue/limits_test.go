@@ -219,3 +219,35 @@ func TestLimits_WhatHasBegunWaitsForNoClock(t *testing.T) {
 		}
 	}
 }
+
+// Where limits are full, polls look behind them once for each look: it takes as long as there are limits.
+func TestLimits_VainClaimsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.put(t, "name: few\nmax_active_runs: 1\nsteps: [{id: a, run: \"true\"}]\n")
+	f.ask(t, "few", 3)
+	store, sent := f.counted(t)
+	s := f.registerAt(t, store)
+	look(t, s)
+	statements := func() int64 {
+		t.Helper()
+		sent.n.Store(0)
+		poll(t, s, 5)
+		return sent.n.Load()
+	}
+	first := poll(t, s, 1).Claims[0]
+	poll(t, s, 5)
+	if n := statements(); n != 1 {
+		t.Errorf("a poll after one in vain sends %d statements", n)
+	}
+	look(t, s)
+	if n := statements(); n != 2 { // before what is behind no limit, since nothing else is due
+		t.Errorf("a poll after a look sends %d statements", n)
+	}
+	if err := s.Release(t.Context(), first, false, 0); err != nil {
+		t.Fatal(err)
+	}
+	if p := poll(t, s, 5); len(p.Claims) != 1 || !p.Claims[0].Limited {
+		t.Errorf("once a run behind the limit is given back, a poll claims %v", runsOf(p.Claims))
+	}
+}

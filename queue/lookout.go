@@ -20,6 +20,8 @@ const (
 	logDaysAhead = 3
 	logDaysEvery = time.Hour
 
+	begunMax = 100 // runs that have begun and wait in the queue, and are counted
+
 	lookTimeout = 2 * time.Second // of one that follows another: nobody watches other workers meanwhile
 
 	// timerSlack is how far below now looks begin that look for parked runs which are to be woken, and for queued ones whose time has
@@ -80,6 +82,7 @@ func newLookout(s *Session, conn *link, x *exchange) *lookout {
 type lookReply struct {
 	now            time.Time
 	due            dueTops
+	begun          int // runs that have begun and are due, begunMax at the most
 	wakes, expires bool
 	agenda         *time.Time  // since when the first item of the agenda is due; nil: none is
 	dead           []uuid.UUID // workers that left fences behind; sweeps find those that left runs
@@ -110,7 +113,7 @@ func (l *lookout) look(ctx context.Context, load Load) (Looked, error) {
 	return Looked{
 		Now: dagrun.Time(seen.now.UnixMilli()), Due: seen.due.open != nil || seen.due.limited != nil || l.worker.Only != 0, Sweep: l.x.sweepDue(), Queued: queued,
 		Attend: seen.agenda != nil && l.worker.Only == 0,
-		Shared: seen.shared,
+		Shared: seen.shared, Highest: seen.due.highest(), Begun: seen.begun,
 	}, errors.Join(chores, l.releaseUnreadable(ctx))
 }
 
@@ -153,7 +156,7 @@ func (l *lookout) args(load Load) pgx.StrictNamedArgs {
 	}
 	cursors, rest := l.x.cursors.args()
 	return pgx.StrictNamedArgs{
-		"worker": l.worker.ID, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting,
+		"worker": l.worker.ID, "begun": begunMax, "stalled": stalled, "quiet": plain(l.observer.quiet), "busy": load.Busy, "waiting": load.Waiting,
 		"cursors": cursors, "rest": rest, "slept": orMinusInfinity(l.slept), "waited": orMinusInfinity(l.waited),
 		"attended": orMinusInfinity(l.x.agendaFloor()),
 	}
@@ -171,7 +174,7 @@ func (l *lookout) ask(ctx context.Context, load Load) (*lookReply, error) {
 	}
 	err := l.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookAround, l.args(load)).Scan(
-			&r.now, &r.due.open, &r.due.limited, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared)
+			&r.now, &r.due.open, &r.due.limited, &r.begun, &r.wakes, &r.expires, &r.agenda, &r.dead, &ids, &beats, &ttls, &lives, &r.shared)
 	})
 	for i, id := range ids {
 		r.peers = append(r.peers, peer{id: id, beat: beats[i], ttl: time.Duration(ttls[i]) * time.Millisecond, live: lives[i]})

@@ -9,8 +9,11 @@ const (
 	SweepInterval = 1500 * time.Millisecond
 )
 
-// soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it.
-var soon = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond, 320 * time.Millisecond}
+// soon is after how long a hungry worker polls again: a transaction that entered a run before the poll may commit after it, and told nobody
+// if the worker was not hungry then. Half a second in all.
+var soon = [...]time.Duration{5 * ms, 20 * ms, 40 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms, 80 * ms}
+
+const ms = time.Millisecond
 
 // Pace says when to poll next. The zero value is ready to use.
 type Pace struct {

@@ -14,10 +14,10 @@ func TestPace_AHungryWorkerPollsCloselyForAWhile(t *testing.T) {
 	next := func(polled queue.Polled) int { return int(p.After(polled) / time.Millisecond) }
 	hungry := queue.Polled{Hungry: true}
 	var got []int
-	for range 6 {
+	for range 10 {
 		got = append(got, next(hungry))
 	}
-	if want := []int{5, 20, 80, 320, 2000, 2000}; !slices.Equal(got, want) {
+	if want := []int{5, 20, 40, 80, 80, 80, 80, 80, 2000, 2000}; !slices.Equal(got, want) {
 		t.Errorf("pauses %v, want %v", got, want)
 	}
 	if got := next(queue.Polled{Hungry: true, Claims: []*queue.Claim{nil}}); got != 5 {

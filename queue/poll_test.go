@@ -115,14 +115,19 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 			if err := late.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			await.True(t, "both that are left are claimed", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			for left := 2; left > 0; {
 				if told {
-					if _, err := s.Hear(t.Context()); err != nil {
-						t.Fatal(err)
+					if _, err := s.Hear(ctx); err != nil {
+						t.Fatalf("%d are not claimed: %v", left, err)
 					}
 				}
-				return len(poll(t, s, 2).Claims) == 2
-			})
+				claims := poll(t, s, 2).Claims
+				if left -= len(claims); !told && left > 0 {
+					t.Fatalf("the next poll claims %v", runsOf(claims))
+				}
+			}
 		})
 	}
 }
@@ -225,6 +230,25 @@ func TestPoll_AClaimsLostReplyIsMended(t *testing.T) {
 			f.wantMended(t, poll(t, s, 3).Claims, ids)
 		})
 	}
+}
+
+// The poll that goes again after a lost reply claims other runs, under other ids: what the first one claimed is given back.
+func TestPoll_ALostReplyMixesNoClaims(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ids := f.ask(t, "plain", 6)
+	proxy, url := netfault.Through(t, f.url)
+	s := f.registerAt(t, f.open(t, url))
+	poll(t, s, 0)
+	cut := proxy.Inject(netfault.Fault{When: netfault.Completed("SELECT 3"), Do: netfault.Cut})
+	p, err := s.Poll(t.Context(), queue.Want{Slots: 3, Free: 3})
+	cut.MustFire(t)
+	if err != nil || !slices.Equal(runsOf(p.Claims), ids[3:]) {
+		t.Fatalf("claimed %v, %v, want %v", runsOf(p.Claims), err, ids[3:])
+	}
+	f.wantStates(t, "running:6")
+	sweep(t, s)
+	f.wantMended(t, poll(t, s, 3).Claims, ids[:3])
 }
 
 // rowWith matches a row of a result in which a text occurs: of a claim, which alone names its DAG.
@@ -334,6 +358,7 @@ func TestPoll_ClaimsSoManyAtOnce(t *testing.T) {
 	s := f.register(t)
 	for _, dag := range []string{"plain", "few"} {
 		f.ask(t, dag, queue.MaxClaims+1)
+		look(t, s)
 		for i, want := range []int{queue.MaxClaims, 1} {
 			if p := poll(t, s, 1000); len(p.Claims) != want || p.Hungry != (want == 1) {
 				t.Errorf("%s: poll %d claimed %d, and is hungry: %v", dag, i+1, len(p.Claims), p.Hungry)

@@ -24,8 +24,9 @@ const (
 )
 
 var (
-	sweepAll = sql.Named("queue/sweep")
-	setAside = sql.Named("queue/set_aside")
+	sweepAll     = sql.Named("queue/sweep")
+	sweepShelves = sql.Without("queue/sweep", "claims")
+	setAside     = sql.Named("queue/set_aside")
 )
 
 // Sweep finds and mends what polls and looks pass over to be quick. It takes over from the workers that a look found silent. It gives
@@ -57,9 +58,9 @@ type sweeper struct {
 
 	sweeping chan struct{} // holds one token
 	now      func() time.Duration
-	soonest  time.Duration               // when to look at everything where there is a reason
-	next     time.Duration               // and where there is none
-	full     time.Duration               // when to reach back to the very start
+	soonest  time.Duration               // when to ask for claims where there is a reason
+	next     time.Duration               // when to look at what was queued lately
+	full     time.Duration               // when to look at everything, from the very start
 	swept    time.Duration               // when the last sweep was sent
 	clock    time.Time                   // the database's time of that sweep
 	missing  map[uuid.UUID]time.Duration // claims that the database lacked whenever it was asked for all, since when
@@ -88,21 +89,33 @@ type sweepReply struct {
 func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	why := w.x.takeReasons()
 	errs := []error{w.takeOverAll(ctx, why.workers, swept)}
-	if !w.due(why) {
+	reach, due := w.reach(why)
+	if !due {
 		w.x.putBack(why)
 		return errors.Join(errs...)
 	}
-	f, err := w.ask(ctx, why.since)
+	f, err := w.ask(ctx, reach)
 	if err != nil {
 		why.claims = true
 		w.x.putBack(why)
 		return errors.Join(append(errs, err)...)
 	}
 	swept.Done, swept.Late = true, f.late
+	if f.late {
+		w.x.found.Add(1)
+	}
 	if f.overdue {
 		w.x.overdue.Store(true)
 	}
-	errs = append(errs, w.putAside(ctx, f.blocked), w.settle(ctx, f))
+	errs = append(errs, w.putAside(ctx, f.blocked))
+	if reach.since.After(why.since) { // so far back it did not reach
+		w.x.putBack(reasons{since: why.since})
+	}
+	if !reach.claims {
+		w.x.putBack(reasons{claims: why.claims})
+		return errors.Join(errs...)
+	}
+	errs = append(errs, w.settle(ctx, f))
 	dead := make(map[uuid.UUID]*int64, len(f.dead))
 	for _, id := range f.dead {
 		dead[id] = nil
@@ -110,51 +123,68 @@ func (w *sweeper) sweep(ctx context.Context, swept *Swept) error {
 	return errors.Join(append(errs, w.takeOverAll(ctx, dead, swept))...)
 }
 
-// due reports whether it is time to look at everything.
-func (w *sweeper) due(why reasons) bool {
-	now := w.now()
-	switch {
-	case now >= w.next, why.claims && now >= w.soonest:
-		return true
-	}
-	return !why.since.IsZero() && now >= max(w.soonest, w.swept+LookInterval) // anybody may notify
+// reach is how far a sweep reaches.
+type reach struct {
+	since  time.Time // zero: the very start
+	told   bool      // since a notification named a moment so long ago
+	claims bool      // what the database says this worker holds, and who left runs, too: all that ever was claimed may be in the way
 }
 
-func (w *sweeper) ask(ctx context.Context, late time.Time) (*sweepReply, error) {
-	began := w.now()
-	since, full := w.clock.Add(-lately), began >= w.full || w.clock.IsZero()
-	switch {
-	case full:
-		since = time.Time{}
-	case !late.IsZero():
-		since = earlier(since, late)
+// reach of a sweep that is due now. One from the very start takes 1 % of the time, so where that takes long, those between look at what was
+// queued lately.
+func (w *sweeper) reach(why reasons) (r reach, due bool) {
+	now := w.now()
+	if now >= w.full || w.clock.IsZero() || !w.x.cursors.areKnown() {
+		return reach{claims: true}, true
 	}
+	r.since, r.claims = w.clock.Add(-lately), why.claims && now >= w.soonest
+	if r.told = !why.since.IsZero() && now >= max(w.soonest, w.swept+LookInterval); r.told { // anybody may notify
+		r.since = earlier(r.since, why.since)
+	}
+	return r, r.claims || r.told || now >= w.next
+}
+
+func (w *sweeper) ask(ctx context.Context, r reach) (*sweepReply, error) {
 	f := &sweepReply{expected: w.x.expected(), before: w.held.all()} // in this order, and before the statement has its snapshot
 	w.x.cursors.sweeping()
 	var lanes int
 	var shelves []int
 	var ats []time.Time
 	var runs []RunID
-	err := w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		args := pgx.StrictNamedArgs{"worker": w.worker.ID, "since": orMinusInfinity(since)}
-		return conn.QueryRow(ctx, sweepAll, args).Scan(&f.now, &lanes, &shelves, &ats, &runs, &f.blocked, &f.overdue, &f.dead, &f.runs, &f.claims)
-	})
-	now := w.now()
-	took := now - began
-	w.swept, w.soonest, w.next = began, now+askedShare*took, now+sweepShare*took
-	if full {
-		w.full = now + sweepShare*took // after an error, too: one that reaches back less may be answered
+	text, to := sweepShelves, []any{&f.now, &lanes, &shelves, &ats, &runs, &f.blocked, &f.overdue}
+	if r.claims {
+		text, to = sweepAll, append(to, &f.dead, &f.runs, &f.claims)
 	}
+	began := w.now()
+	err := w.conn.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, text, pgx.StrictNamedArgs{"worker": w.worker.ID, "since": orMinusInfinity(r.since)}).Scan(to...)
+	})
+	w.waits(r, began, err)
 	if err != nil {
-		w.soonest = now + max(LookInterval, took) // the database may be away, and there is more to mend when it is back
-		w.next = w.soonest
 		return nil, err
 	}
 	for i, shelf := range shelves {
 		f.heads = append(f.heads, head{shelf, ats[i], runs[i]})
 	}
-	w.clock, f.late = f.now, w.x.cursors.swept(lanes, f.now, since, f.heads, w.x.hungry.Load())
+	w.clock, f.late = f.now, w.x.cursors.swept(lanes, f.now, r.since, f.heads, w.x.hungry.Load())
 	return f, nil
+}
+
+// waits says when the next sweeps are due, after one that began then.
+func (w *sweeper) waits(r reach, began time.Duration, err error) {
+	now := w.now()
+	took := now - began
+	w.swept, w.soonest = began, max(w.soonest, now+askedShare*took)
+	switch {
+	case r.since.IsZero():
+		w.full = now + sweepShare*took // after an error, too: one that reaches back less may be answered
+	case !r.claims && !r.told:
+		w.next = now + sweepShare*took
+	}
+	if err != nil { // the database may be away, and there is more to mend when it is back
+		w.soonest = now + max(LookInterval, took)
+		w.next = w.soonest
+	}
 }
 
 // putAside moves runs that may not begin out of the way of others. What is left is the next sweep's.

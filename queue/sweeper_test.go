@@ -170,7 +170,7 @@ func TestSweep_FindsWhatIsBelowWherePollsBegin(t *testing.T) {
 	found()
 	late("1 hour")
 	w.SweptFor(500 * time.Millisecond)
-	if swept := sweep(t, w.Session); swept.Late {
+	if swept, err := w.SweepLately(t.Context()); err != nil || swept.Late {
 		t.Error("each sweep goes through all there ever was, however long that takes")
 	}
 	w.pass(time.Minute)

@@ -44,18 +44,19 @@ const (
 
 // Want is what a worker would claim, and what it lets others know.
 type Want struct {
-	Slots int  // runs to claim for slots: for those that are free, and for those that end soon
-	Idle  int  // where Slots is 0: runs that a request, a child's end or a timer brought back, and that may need no slot
-	Free  int  // slots that are free: while the runs claimed leave some, the worker is told of new runs
-	Above *int // claim only from lanes of a higher priority; nil: from all
-	Least *int // the run priority of the next task that waits for a slot; nil: none waits
+	Slots  int  // runs to claim for slots: for those that are free, and for those that end soon
+	Idle   int  // where Slots is 0: runs that a request, a child's end or a timer brought back, and that may need no slot
+	Free   int  // slots that are free: while the runs claimed leave some, the worker is told of new runs
+	Lowest *int // claim only from lanes of at least this priority; nil: from all
+	Fair   bool // what waits longest first, whatever its priority
+	Begun  bool // claim nothing that is new
+	Least  *int // the run priority of the next task that waits for a slot; nil: none waits
 }
 
 // Polled is what came of a Poll.
 type Polled struct {
 	Claims []*Claim
 	Hungry bool        // it claimed fewer runs than it was to, and than slots are free: no more are due
-	Top    *int        // the priority of a due run that ranks above Least: it is for the next slot that ends; nil: there is none
 	Sweep  bool        // there is something to mend: sweep
 	Now    dagrun.Time // of the database when it looked; 0: it did not
 }
@@ -69,11 +70,13 @@ type Load struct {
 
 // Looked is what came of a Look.
 type Looked struct {
-	Due    bool  // there may be something to claim: poll
-	Sweep  bool  // there is something to mend: sweep
-	Attend bool  // something on the agenda is due: attend
-	Shared []int // lanes of Load.Lanes that another live worker may serve, sorted
-	Queued int   // runs that waited long enough and were put back into the queue
+	Due     bool  // there may be something to claim: poll
+	Sweep   bool  // there is something to mend: sweep
+	Attend  bool  // something on the agenda is due: attend
+	Highest *int  // priority of which a run is due; nil: none is
+	Begun   int   // runs that have begun and are due, 100 at the most
+	Shared  []int // lanes of Load.Lanes that another live worker may serve, sorted
+	Queued  int   // runs that waited long enough and were put back into the queue
 
 	Now dagrun.Time // of the database when it looked; 0: it did not
 }

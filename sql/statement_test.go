@@ -1,8 +1,6 @@
 package sql
 
 import (
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -79,16 +77,3 @@ func TestLoad_KeepsSemicolonsThatSeparateNothing(t *testing.T) {
 }
 
 // because no function that changes rows is planned into the statement that calls it.
-func TestNamed_ClaimsAreAlike(t *testing.T) {
-	t.Parallel()
-	claim := regexp.MustCompile(`(?s)UPDATE oarlock\.claims c\s+SET (.*?)\s+FROM.*?RETURNING (.*?c\.\*)`)
-	want := claim.FindStringSubmatch(Named("queue/poll"))
-	if len(want) != 3 || !strings.Contains(want[1], "claim_id") {
-		t.Fatalf("these parts say nothing: %q", want)
-	}
-	for _, name := range []string{"queue/claim_limited", "queue/claim_own"} {
-		if got := claim.FindStringSubmatch(Named(name)); len(got) != 3 || !slices.Equal(got[1:], want[1:]) {
-			t.Errorf("%s claims otherwise than queue/poll: %q, not %q", name, got, want)
-		}
-	}
-}

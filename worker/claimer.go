@@ -28,6 +28,7 @@ type claimer struct {
 	told   signal      // there are runs: poll at once, and closely for a while after
 	due    signal      // there may be runs: poll
 	wakeup signal      // there may be room: poll if there is
+	asks   signal      // a slot is kept for what a poll may bring
 	ranked signal      // tasks began to wait: others are to know how they rank
 	ration ration      // of runs that it was told of
 	sated  atomic.Bool // the last poll got all it wanted
@@ -37,7 +38,7 @@ type claimer struct {
 }
 
 func newClaimer() claimer {
-	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), ranked: newSignal()}
+	return claimer{told: newSignal(), due: newSignal(), wakeup: newSignal(), asks: newSignal(), ranked: newSignal()}
 }
 
 // claim polls when there is room or a reason, as long as the worker lives; and each queue.PollInterval, unless nothing was due and looks say
@@ -51,11 +52,14 @@ func (w *Worker) claim() {
 	defer next.Stop()
 	for {
 		var gap time.Duration // that there has to be between two polls
+		rested := c.rests
+		c.rests = false
 		select {
 		case <-w.ctx.Done():
 			return
+		case <-c.asks:
 		case <-c.told:
-			pace.Hear()
+			w.hear(&pace)
 			gap = w.gapUnlessHungry()
 		case <-c.due:
 			gap = w.gapUnlessHungry()
@@ -63,18 +67,22 @@ func (w *Worker) claim() {
 			gap = rankedInterval
 		case <-c.wakeup:
 			if !w.hungers() {
+				c.rests = rested
 				continue // every slot that ends says so, and there is no room yet
 			}
 			if w.ends.count() >= fastEnds {
 				gap = fastInterval
 			}
 		case <-next.C:
-			if c.rests && w.lookout.seesLately(w.config.Boot()) {
-				due = time.Now().Add(queue.PollInterval)
-				next.Reset(queue.PollInterval)
+			if fresh := w.lookout.freshFor(w.config.Boot()); rested && fresh > 0 {
+				c.rests = true
+				due = time.Now().Add(fresh)
+				next.Reset(fresh)
 				continue
 			}
-			c.drainSignals(&pace)
+			if c.drainSignals() {
+				w.hear(&pace)
+			}
 		}
 		if c.ration.isCut {
 			gap = max(gap, fastInterval) // others who heard of the same runs come first
@@ -87,25 +95,37 @@ func (w *Worker) claim() {
 			continue
 		}
 		last = time.Now()
-		w.lookAtRecords()
-		want, kept := w.want()
-		asked := w.config.Boot()
-		polled, err := w.session.Poll(w.ctx, want)
-		polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
-		w.compareClock(polled.Now, asked)           // before what it claimed is driven by it
-		w.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(last), Err: err})
-		w.take(want, kept, &polled)
-		if polled.Sweep {
-			w.lookout.sweep.send()
-		}
-		pause := pace.After(polled)
-		c.rests = polled.Hungry && pause == queue.PollInterval
-		if c.ration.isCut {
-			pause = min(pause, fastInterval)
-		}
-		due = time.Now().Add(pause)
+		due = time.Now().Add(w.pollOnce(&pace))
 		next.Reset(time.Until(due))
 	}
+}
+
+// pollOnce polls, has what it claims driven, and returns how long the next poll may wait. What an ask is for is all that its poll claims.
+func (w *Worker) pollOnce(pace *queue.Pace) (pause time.Duration) {
+	c := &w.claimer
+	began := time.Now()
+	w.lookAtRecords()
+	ask := w.gate.Asked()
+	want, kept := w.want(ask)
+	asked := w.config.Boot()
+	polled, err := w.session.Poll(w.ctx, want)
+	polled.Hungry = polled.Hungry || err != nil // else the slots that come free now would have it poll at once, for ever
+	w.compareClock(polled.Now, asked)           // before what it claimed is driven by it
+	w.polled(PollEnd{Wanted: want.Slots, Got: polled, Took: time.Since(began), Err: err})
+	w.take(want, kept, &polled)
+	w.gate.Answered(ask, len(polled.Claims) > 0 || err != nil)
+	if polled.Sweep {
+		w.lookout.sweep.send()
+	}
+	pause = pace.After(polled)
+	c.rests = err == nil && polled.Hungry && pause == queue.PollInterval
+	if ask != nil {
+		c.due.send() // it claimed for the ask alone
+	}
+	if c.ration.isCut {
+		pause = min(pause, fastInterval)
+	}
+	return pause
 }
 
 // gapUnlessHungry is the least time between two polls where one was asked for by what may be in the queue.
@@ -127,10 +147,7 @@ func (w *Worker) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	c := &w.claimer
 	c.sated.Store(!polled.Hungry)
 	expected := min(len(polled.Claims), kept.Slots)
-	kept.Expect(expected)                                     // before the gate goes by its order again
-	if want.Above == nil || len(polled.Claims) < want.Slots { // else there may be another one that ranks above
-		w.gate.Urge(polled.Top)
-	}
+	kept.Expect(expected) // before the gate goes by its order again
 	for i, claim := range polled.Claims {
 		d := newDriver(w, claim, i < expected)
 		d.roused = want.Slots == 0
@@ -138,13 +155,17 @@ func (w *Worker) take(want queue.Want, kept *Keeping, polled *queue.Polled) {
 	}
 }
 
-// drainSignals drops wake-ups that are pending. The poll that follows answers all of them.
-func (c *claimer) drainSignals(pace *queue.Pace) {
+// drainSignals drops wake-ups that are pending, and reports whether the worker was told of runs. The poll that follows answers all of them.
+func (c *claimer) drainSignals() (told bool) {
 	c.wakeup.take()
 	c.due.take()
-	if c.told.take() {
-		pace.Hear()
-	}
+	return c.told.take()
+}
+
+// hear takes in that the worker was told of runs.
+func (w *Worker) hear(pace *queue.Pace) {
+	pace.Hear()
+	w.gate.MayBeDue()
 }
 
 // freed is told by the gate that there may be room. While a poll brought less than there was room for, there is nothing to look
@@ -207,6 +228,9 @@ func (w *Worker) drive(d *driver) {
 	default:
 		log.Error("this run cannot be driven here", "err", err)
 		w.condemn(d.claim, err)
+	}
+	if d.claim.Limited {
+		w.claimer.due.send()
 	}
 	w.freed()
 }

@@ -44,8 +44,9 @@ type Gate struct {
 	active  int
 	grants  int // since one went to what waited longest
 
-	expected int    // slots kept for runs that a poll looks for, or that were just claimed and have not asked yet
-	urgent   *int   // tasks of runs that rank below get nothing: a run above them waits in the database for a slot
+	expected int // slots kept for runs that a poll looks for, or that were just claimed and have not asked yet
+	asks     asks
+	asking   func() // told when a slot is kept for what a poll may bring
 	freed    func() // told when there may be room for another run
 	crowded  func() // told when tasks begin to wait
 	crowd    bool   // tasks waited the last time
@@ -72,15 +73,14 @@ type GateStats struct {
 // GateLook is a gate at one moment.
 type GateLook struct {
 	GateStats
-	Room   int  // slots that are free for runs that are still to be claimed: none while they are kept for a task that waits
-	Urgent int  // slots that are kept free for a run that waits in the database, of those that became free since Urge
-	Next   *int // the run priority of the next task that waits; nil: none does
+	Room int  // slots that are free for runs that are still to be claimed: none while they are kept for a task that waits
+	Next *int // the run priority of the next task that waits; nil: none does
 }
 
 // NewGate makes a gate with all its slots free.
 func NewGate(slots int) *Gate {
 	return &Gate{
-		slots: slots, free: slots, waiting: newTicketQueue(), between: queue.TurnEvery, idleSince: time.Now(), freed: func() {}, crowded: func() {},
+		slots: slots, free: slots, waiting: newTicketQueue(), between: queue.TurnEvery, idleSince: time.Now(), asking: func() {}, freed: func() {}, crowded: func() {},
 	}
 }
 
@@ -163,7 +163,7 @@ func (g *Gate) Look() GateLook {
 	look := GateLook{GateStats: GateStats{
 		Slots: g.slots, Free: g.free, Expected: max(0, g.expected), Waiting: g.waiting.Len(), Active: g.active, IdleSlotSeconds: g.idle.Seconds(),
 	}}
-	look.Room, look.Urgent = g.room(), g.urgentRoom()
+	look.Room = g.room()
 	if first := g.waiting.first(); first != nil {
 		look.Next = &first.run.key.priority
 	}
@@ -178,17 +178,9 @@ func (g *Gate) room() int {
 	return max(0, g.free-g.expected)
 }
 
-// urgentRoom counts the slots that are kept free for a run that waits in the database, of those that became free since Urge.
-func (g *Gate) urgentRoom() int {
-	if g.urgent == nil || g.closed() || g.keepsAll() {
-		return 0
-	}
-	return max(0, g.free-g.expected)
-}
-
-// keeps says whether what is free is kept for what waits, a task or a run that ranks above.
+// keeps says whether what is free is kept for a task that waits.
 func (g *Gate) keeps() bool {
-	return g.waiting.Len() > 0 && (g.urgent != nil || g.head == nil || time.Since(g.headSince) < reserveFor || g.keepsAll())
+	return g.waiting.Len() > 0 && (g.head == nil || time.Since(g.headSince) < reserveFor || g.keepsAll())
 }
 
 // keepsAll reports whether the gate keeps all that comes free for one ticket that needs several slots and has waited for long: the oldest
@@ -199,15 +191,6 @@ func (g *Gate) keepsAll() bool {
 		g.overdue = g.waiting.overdue(g.slots)
 	}
 	return g.overdue != nil
-}
-
-// Urge keeps slots that become free from tasks of runs that rank below priority: a run of it waits in the database. nil is the
-// end of that.
-func (g *Gate) Urge(priority *int) {
-	g.mu.Lock()
-	g.account()
-	g.urgent = priority
-	g.giveOut()
 }
 
 func (g *Gate) ask(n int, order Order, arrives bool, grant func(*Ticket)) *Ticket {
@@ -242,12 +225,15 @@ func (g *Gate) givesAtOnce(t *Ticket, arrives bool) bool {
 // giveOut grants what can be granted, unlocks the gate, and tells those who got something, and the worker where room is left.
 func (g *Gate) giveOut() {
 	given := g.give()
-	room := g.free-g.expected > 0 && (!g.keeps() || g.urgent != nil && !g.keepsAll())
+	room, asks := g.free-g.expected > 0 && !g.keeps(), g.asks.next != nil
 	begins := !g.crowd && g.waiting.Len() > 0
 	g.crowd = g.waiting.Len() > 0
 	g.mu.Unlock()
 	for _, t := range given {
 		t.grant(t)
+	}
+	if asks {
+		g.asking()
 	}
 	if room {
 		g.freed()
@@ -271,6 +257,7 @@ func (t *Ticket) Release() {
 		if t.run != nil {
 			g.waiting.gain(t.run, -t.slots)
 			g.waiting.forget(t.run)
+			g.ended(t)
 		}
 	case t.place >= 0:
 		g.leave(t)
@@ -291,15 +278,20 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 		return false
 	case t.run != nil && !g.handsOn(t, &order):
 		return false
+	case t.run != nil && g.free <= g.expected: // else a poll claims for what is free
+		if ask := g.asksFor(order.Run); ask != nil {
+			g.asks.owed, g.asks.owes = ask, t
+			return false
+		}
+	}
+	if g.asks.owes == t {
+		g.asks.owed, g.asks.owes = nil, nil
 	}
 	t.order = order
 	return true
 }
 
 func (g *Gate) handsOn(t *Ticket, order *Order) bool {
-	if g.urgent != nil && order.Run < *g.urgent {
-		return false
-	}
 	if g.waiting.Len() > 0 {
 		if g.keepsAll() {
 			return false
@@ -406,7 +398,7 @@ func (g *Gate) give() (given []*Ticket) {
 		}
 		given = append(given, g.take(t))
 	}
-	if g.waiting.Len() == 0 || g.free == 0 || g.urgent != nil || g.keepsAll() {
+	if g.waiting.Len() == 0 || g.free == 0 || g.keepsAll() {
 		g.keepFor(nil)
 		return given
 	}
@@ -439,7 +431,7 @@ func (g *Gate) next() *Ticket {
 
 // may says whether a ticket gets what is free now.
 func (g *Gate) may(t *Ticket) bool {
-	return t.slots <= g.free-g.expected && (g.urgent == nil || t.order.Run >= *g.urgent)
+	return t.slots <= g.free-g.expected
 }
 
 // pass lets smaller waiters go past the first one.

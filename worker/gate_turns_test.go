@@ -272,8 +272,8 @@ func TestGate_ATaskThatKeepsAllIsNext(t *testing.T) {
 		}
 		chain.Release()
 		g.Arrive(1, high, r.to("late"))
-		g.Urge(&high.Run)
-		if look := g.Look(); look.Room != 0 || look.Urgent != 0 || g.Keep(1, time.Second).Slots != 0 {
+		g.MayBeDue()
+		if look := g.Look(); look.Room != 0 || g.Asked() != nil || g.Keep(1, time.Second).Slots != 0 {
 			t.Errorf("there is room for others: %+v", look)
 		}
 		mustGrant(t, &r, "chain", "other")

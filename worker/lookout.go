@@ -22,6 +22,8 @@ type lookout struct {
 
 	seen atomic.Int64 // when the last look was that succeeded, by the time since boot
 
+	begun atomic.Int64 // runs that have begun and are due in the queue, as of the last look
+
 	unseen     Outage // of looks; their loop's alone
 	unswept    Outage // of sweeps; their loop's alone
 	unattended Outage // of the agenda; its loop's alone
@@ -34,9 +36,9 @@ func newLookout() lookout {
 // sharedLanesMax bounds the lanes that one look asks about.
 const sharedLanesMax = 100
 
-// seesLately reports whether a look succeeded within queue.PollInterval.
-func (l *lookout) seesLately(now time.Duration) bool {
-	return now-time.Duration(l.seen.Load()) < queue.PollInterval
+// freshFor is for how much longer the last look counts: queue.PollInterval since it was sent.
+func (l *lookout) freshFor(now time.Duration) time.Duration {
+	return time.Duration(l.seen.Load()) + queue.PollInterval - now
 }
 
 // lookAround looks each queue.LookInterval, or soon where runs wait for slots.
@@ -64,6 +66,8 @@ func (w *Worker) look() {
 	w.lookout.seen.Store(int64(asked))
 	w.compareClock(looked.Now, asked)
 	w.lookout.shared.Store(&looked.Shared)
+	w.lookout.begun.Store(int64(looked.Begun))
+	w.gate.Due(looked.Highest)
 	if looked.Due {
 		w.claimer.due.send()
 	}

@@ -48,15 +48,15 @@ func (w *Worker) slots() slotSnapshot { return slotSnapshot{w.gate.Look(), w.end
 
 // want is what a poll claims, and the free slots that are kept for that: else a task of a run that is held takes one meanwhile, and
 // the run that was claimed for it waits. Where no slot is free or about to be, it is what came back by itself and may need none.
-func (w *Worker) want() (queue.Want, *Keeping) {
+func (w *Worker) want(ask *QueueAsk) (queue.Want, *Keeping) {
 	slots := w.slots()
-	want, ahead := w.wants(&slots)
-	free := min(want.Free, queue.MaxClaims)
-	if want.Above == nil {
-		free, ahead = w.claimer.ration.cut(free, ahead)
-	} else {
-		w.claimer.ration.isCut = false
+	if ask != nil && !w.stopping() && w.fitness.ok() {
+		return w.wantFor(ask, &slots), ask.Keeping
+	} else if ask != nil {
+		ask.Expect(0)
 	}
+	want, ahead := w.wants(&slots)
+	free, ahead := w.claimer.ration.cut(min(want.Free, queue.MaxClaims), ahead)
 	kept := w.gate.Keep(free, maxSlotWait)
 	want.Free -= free - kept.Slots // tasks took them
 	want.Slots = min(kept.Slots+ahead, queue.MaxClaims)
@@ -65,6 +65,13 @@ func (w *Worker) want() (queue.Want, *Keeping) {
 		want.Idle = max(0, idleMax-idle.roused())
 	}
 	return want, kept
+}
+
+// wantFor is what a poll claims for an ask.
+func (w *Worker) wantFor(ask *QueueAsk, slots *slotSnapshot) queue.Want {
+	return queue.Want{
+		Slots: ask.Slots, Lowest: &ask.Lowest, Fair: ask.Fair, Begun: !ask.isFirst && w.lookout.begun.Load() >= int64(slots.Slots+heldMax), Least: slots.Next,
+	}
 }
 
 // ration has a worker that was told of new runs claim no more than it was told of: other workers were told of the rest. The poll after
@@ -95,10 +102,6 @@ func (w *Worker) hungers() bool {
 func (w *Worker) wants(slots *slotSnapshot) (want queue.Want, ahead int) {
 	want.Least = slots.Next
 	if w.stopping() || !w.fitness.ok() {
-		return want, 0
-	}
-	if slots.Urgent > 0 && want.Least != nil {
-		want.Free, want.Above = slots.Urgent, want.Least
 		return want, 0
 	}
 	want.Free = slots.Room

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -244,6 +245,162 @@ func TestShare_AnUrgentRunGetsTheNextSlot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A run of one task beside fan-outs of its priority starts within a few of their bodies, however many of them there are.
+func TestShare_SmallRunsStartBesideFanOuts(t *testing.T) {
+	t.Parallel()
+	for _, fleet := range []struct{ workers, slots int }{{1, 1}, {2, 1}, {2, 2}, {1, 8}} {
+		for _, times := range []int{1, 2} {
+			synctest.Test(t, func(t *testing.T) {
+				b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(40, "1s"), fleet.workers*fleet.slots*times)
+				b.put(t, "name: small\nsteps:\n  - {id: a, run: 1ms}\n")
+				for i := range fleet.workers {
+					b.join(t, fmt.Sprint("w", i), fleet.slots, boot)
+				}
+				time.Sleep(5 * time.Second)
+				for trial := range 10 {
+					r := b.over(t, b.enqueue(t, "small"))
+					if waited := r.StartedAt.Sub(r.CreatedAt); waited > 5*time.Second {
+						t.Errorf("trial %d beside %d fan-outs on %d workers of %d slots: it waited for %v", trial, fleet.workers*fleet.slots*times, fleet.workers, fleet.slots, waited)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A chain is one task after the other, each in the slot of the one before: a run that ranks above takes it all the same.
+func TestShare_AnUrgentRunInterruptsAChain(t *testing.T) {
+	t.Parallel()
+	for name, dag := range map[string]string{
+		"a chain":             "name: d\nsteps:\n" + chained(100, "10s"),
+		"few items at a time": "name: d\nsteps:\n  - {id: f, foreach: {items: [" + strings.Repeat("x, ", 99) + "x], max_concurrent: 1}, run: 10s}\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, boot, _ := simulated(t, dag, 1)
+			b.put(t, "name: urgent\npriority: 100\nsteps:\n  - {id: a, run: 1s}\n")
+			b.join(t, "only", 1, boot)
+			time.Sleep(time.Minute)
+			r := b.over(t, b.enqueue(t, "urgent"))
+			if waited := r.StartedAt.Sub(r.CreatedAt); waited > 12*time.Second {
+				t.Errorf("behind %s it waited for %v", name, waited)
+			}
+		})
+	}
+}
+
+// Two fan-outs of one priority share the slots once the second is there.
+func TestShare_FanOutsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: d\nsteps:\n"+steps(100, "1s"), 1)
+		b.join(t, "only", 4, boot)
+		time.Sleep(10 * time.Second)
+		second := b.enqueue(t, "d")
+		time.Sleep(13 * time.Second)
+		if done := b.done(t, second); done < 18 || done > 30 { // two each second, of four
+			t.Errorf("after 13 s %d of its tasks are done", done)
+		}
+	})
+}
+
+// Turns have a bound: a worker does not begin all there is, and end nothing.
+func TestShare_ManyFanOutsEndOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n"+steps(10, "1s"), 200)
+		b.join(t, "only", 4, boot)
+		time.Sleep(100 * time.Second)
+		held, over := 0, 0
+		for _, id := range ids {
+			r, err := b.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case r.Over():
+				over++
+			case r.State == "running":
+				held++
+			}
+		}
+		if held > 4+8+1 || over < 30 { // one after the other it would be 40
+			t.Errorf("after 100 s %d are held, and %d over", held, over)
+		}
+	})
+}
+
+// However many small runs there are beside them, fan-outs go on.
+func TestShare_FanOutsGoOnBesideAFlood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, ids := simulated(t, "name: d\nsteps:\n"+steps(100, "1s"), 2)
+		b.put(t, "name: small\nsteps:\n  - {id: a, run: 500ms}\n")
+		b.join(t, "only", 4, boot)
+		for range 100 {
+			b.enqueue(t, "small")
+			time.Sleep(100 * time.Millisecond) // two and a half times what the worker can do
+		}
+		for _, id := range ids {
+			if done := b.done(t, id); done < 3 {
+				t.Errorf("after 10 s %d tasks of a fan-out are done", done)
+			}
+		}
+	})
+}
+
+// A step of most slots of a worker starts though small runs take each slot that ends.
+func TestShare_AWideStepStartsBesideSmallRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, boot, _ := simulated(t, "name: small\nsteps:\n  - {id: a, run: 12s}\n", 0)
+		b.put(t, "name: wide\nsteps:\n  - {id: a, run: 1s, slots: 3}\n")
+		b.join(t, "only", 4, boot)
+		var wide queue.RunID
+		var asked time.Time
+		for n := range 40 {
+			b.enqueue(t, "small")
+			if n == 10 {
+				wide, asked = b.enqueue(t, "wide"), time.Now()
+			}
+			time.Sleep(3 * time.Second)
+		}
+		tasks, err := b.Tasks(t.Context(), wide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := tasks[0].AttemptAt.Sub(asked); tasks[0].AttemptAt.IsZero() || waited > 45*time.Second {
+			t.Errorf("it started after %v: %+v", waited, tasks[0])
+		}
+	})
+}
+
+// done counts the tasks of a run that succeeded.
+func (b *bench) done(t *testing.T, id queue.RunID) (n int) {
+	t.Helper()
+	tasks, err := b.Tasks(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if task.State == "succeeded" {
+			n++
+		}
+	}
+	return n
+}
+
+// chained are so many steps, one after the other.
+func chained(n int, span string) (text string) {
+	for i := range n {
+		text += fmt.Sprintf("  - {id: s%d, run: %s", i, span)
+		if i > 0 {
+			text += fmt.Sprintf(", depends: [s%d]", i-1)
+		}
+		text += "}\n"
+	}
+	return text
 }
 
 // steps are so many roots that take as long.

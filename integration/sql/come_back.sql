@@ -2,7 +2,7 @@
 -- Index: none: a few rows
 -- Locks: those runs
 WITH settings AS MATERIALIZED (
-    SELECT set_config('oarlock.resets', string_agg(',' || l.lane_id, ''), true), set_config('oarlock.touched', string_agg(',' || l.lane_id || ':1', ''), true)
+    SELECT set_config('oarlock.touched', string_agg(',' || l.lane_id || ':1', ''), true)
       FROM oarlock.lanes l
 )
 SELECT count(oarlock.retry(r.run_id, 'all'))

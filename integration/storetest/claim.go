@@ -37,9 +37,6 @@ func (s *MemorySession) Poll(ctx context.Context, want queue.Want) (queue.Polled
 	if w.Only == 0 {
 		w.hungry, w.least = max(0, want.Free-len(p.Claims)), want.Least
 		s.passOn(told, want.Free, p.Claims)
-		if !p.Hungry {
-			p.Top = m.top(w, want.Least)
-		}
 	}
 	return p, nil
 }
@@ -59,19 +56,6 @@ func (s *MemorySession) claimAll(want queue.Want) (claims []*queue.Claim) {
 		}
 	}
 	return claims
-}
-
-// top is the highest priority of a run that a worker may claim behind no limit, and that ranks above all its tasks that wait.
-func (m *Memory) top(w *worker, least *int) *int {
-	if least == nil {
-		return nil
-	}
-	for _, s := range m.shelvesFor(w, order{last: stageNew, lowest: *least + 1}, nil) {
-		if !s.lane.isLimited() && len(m.claimable(s, 1)) > 0 {
-			return &s.lane.priority
-		}
-	}
-	return nil
 }
 
 // passOn tells others of what a worker was told of and has no room for.
@@ -118,7 +102,7 @@ func (s *MemorySession) claim(r *run) *queue.Claim {
 	r.epoch++
 	r.acted, r.wakeAt, r.rec.WakeAt = false, noTime, 0
 	c := queue.NewClaim(r.id, m.newID())
-	c.Begun = r.stage < stageNew
+	c.Begun, c.Limited = r.stage < stageNew, r.lane.queue.maxRunning > 0 || r.lane.owner != nil && r.lane.owner.limit > 0
 	r.rec.StartedAt = cmp.Or(r.rec.StartedAt, stamp(m.now()))
 	c.UID, c.Epoch, c.Inbox, c.Losses = r.uid, r.epoch, r.inbox, r.losses
 	c.DAG, c.DAGID, c.Version = r.version.dag.name, r.version.dag.id, r.version.number

@@ -226,11 +226,11 @@ func (s *side) poll(c call) any {
 		want = 50
 	}
 	wanted := queue.Want{Slots: want, Free: want}
-	switch above := 5; c.Luck % 8 { // what it would start, or what may need no slot
+	switch lowest := 5; c.Luck % 8 { // what it would start, or what may need no slot
 	case 0:
 		wanted = queue.Want{Idle: 50}
 	case 1:
-		wanted.Above = &above
+		wanted.Lowest, wanted.Fair, wanted.Begun = &lowest, c.Luck%16 == 1, c.Luck%32 == 1
 	}
 	if _, err := w.session.Look(s.ctx, queue.Load{}); err != nil { // else one of the stores does not know yet which lanes are behind limits
 		return err

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -32,8 +33,22 @@ func (s *MemorySession) Look(ctx context.Context, load queue.Load) (queue.Looked
 	m.expire()
 	if w.Only == 0 {
 		looked.Shared = m.shared(s, load.Lanes)
+		looked.Highest, looked.Begun = m.due(w)
 	}
 	return looked, nil
+}
+
+// due is the highest priority of which a run is due, nil for none, and how many have begun and wait for a slot, 100 at the most.
+func (m *Memory) due(w *worker) (highest *int, begun int) {
+	for _, s := range m.shelvesFor(w, order{last: stageNew, lowest: math.MinInt}, nil) {
+		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.isDue(m.now()) && !r.isPaused() }); i >= 0 && (highest == nil || s.lane.priority > *highest) {
+			highest = &s.lane.priority
+		}
+		if s.stage == stageBegun {
+			begun += len(s.runs)
+		}
+	}
+	return highest, min(begun, 100)
 }
 
 // Sweep takes over from workers that looks found silent.

@@ -176,9 +176,44 @@ func (m *Memory) shown(r *run) queue.Run {
 	case r.epoch == 0 && r.runAt.After(m.now()):
 		v.State, v.Reason = "scheduled", "starts at "+r.runAt.UTC().Format(time.RFC3339)
 	default:
-		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), "waits for a worker with room")
+		v.Reason = cmp.Or(m.ownWorker(r), m.allUnfit(r.lane), m.placeInLine(r))
 	}
 	return v
+}
+
+// placeInLine says where a queued run stands among those of its queue that are due, and how many slots of workers that serve it are taken.
+func (m *Memory) placeInLine(r *run) string {
+	before, busy, slots := 0, 0, 0
+	for _, l := range m.lanes {
+		for stage := range l.shelves {
+			if l.queue != r.lane.queue || l.priority < r.lane.priority || l.priority == r.lane.priority && stage > r.stage {
+				continue
+			}
+			for _, other := range l.shelves[stage].runs {
+				if !other.readyAt.After(m.now()) && (l.priority > r.lane.priority || stage < r.stage || byPlace(other, r) < 0) {
+					before++
+				}
+			}
+		}
+	}
+	for _, w := range m.workers {
+		if w.State == queue.WorkerLive && w.Unfit == "" && w.serves(r.lane) {
+			busy, slots = busy+w.Busy, slots+w.Slots
+		}
+	}
+	place := "behind 20 others or more"
+	if before < 20 {
+		place = ordinal(before+1) + " in line"
+	}
+	return fmt.Sprintf("%s in queue %s; %d of %d slots taken", place, r.lane.queue.name, min(busy, slots), slots)
+}
+
+// ordinal is a number up to 20 as people count: 1st, 12th.
+func ordinal(n int) string {
+	if n <= 3 {
+		return [...]string{"1st", "2nd", "3rd"}[n-1]
+	}
+	return strconv.Itoa(n) + "th"
 }
 
 // ownWorker says what a run waits for that a worker of one run serves; "": none does.

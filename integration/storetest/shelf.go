@@ -70,8 +70,11 @@ func (s *MemorySession) order(want *queue.Want) order {
 	}
 	s.polls++
 	o.last, o.fair, o.newFirst = stageNew, s.polls%queue.TurnEvery == 0, s.polls%2 == 0
-	if want.Above != nil {
-		o.lowest, o.fair = *want.Above+1, false
+	if want.Begun {
+		o.last = stageBegun
+	}
+	if want.Lowest != nil {
+		o.lowest, o.fair = *want.Lowest, want.Fair
 	}
 	return o
 }
@@ -166,6 +169,3 @@ func (m *Memory) claimed(is func(*run) bool) int {
 	}
 	return n
 }
-
-// isLimited reports whether a limit is to be asked before something of the lane is claimed.
-func (l *lane) isLimited() bool { return l.queue.maxRunning > 0 || l.owner != nil && l.owner.limit > 0 }

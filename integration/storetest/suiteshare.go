@@ -34,7 +34,7 @@ var sharePromises = []promise{
 	{"a full worker is told of a run that ranks above what waits there", toldOfRank},
 	{"a look says which lanes of runs that wait for slots another worker may serve", sharedLanes},
 	{"what is claimed for slots that end soon is claimed as for free ones", claimsAhead},
-	{"a worker sees what ranks above its tasks, and claims that alone", topAndAbove},
+	{"a worker sees how what is due ranks, and claims so much of it", highestAndLowest},
 	{"hunger is for free slots", hungryForFree},
 	{"nobody counts on a worker that says why it claims nothing, and what waits for it alone says so", unfitAlone},
 	{"a worker that leaves slots for its next poll still has room", roomLeft},
@@ -370,7 +370,7 @@ func passesOn(s *setup) {
 	s.idle(told, "nothing is queued")
 	s.enqueue(queue.Request{DAG: "single"})
 	s.hears(told)
-	s.wantClaims("above all", s.poll(next, queue.Want{Slots: 1, Free: 1, Above: new(1000)}).Claims)
+	s.wantClaims("above all", s.poll(next, queue.Want{Slots: 1, Free: 1, Lowest: new(1000)}).Claims)
 	s.poll(told, queue.Want{})
 	s.hears(next)
 }
@@ -432,29 +432,31 @@ func claimsAhead(s *setup) {
 	}
 }
 
-func topAndAbove(s *setup) {
+func highestAndLowest(s *setup) {
 	s.put(single)
-	low := s.enqueue(queue.Request{DAG: "single"})
 	w := s.worker()
-	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top != nil {
-		s.Errorf("%d ranks above 0", *p.Top)
+	highest := func(want *int, begun int) {
+		s.Helper()
+		looked, err := w.Look(s.Context(), queue.Load{})
+		s.must(err)
+		if (looked.Highest == nil) != (want == nil) || want != nil && *looked.Highest != *want || looked.Begun != begun {
+			s.Errorf("looked %+v", looked)
+		}
 	}
+	highest(nil, 0)
+	low := s.enqueue(queue.Request{DAG: "single"})
 	high := s.enqueue(queue.Request{DAG: "single", Priority: new(7)})
 	s.enqueue(queue.Request{DAG: "single", Priority: new(3)})
-	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top == nil || *p.Top != 7 || len(p.Claims) > 0 {
-		s.Errorf("polled %+v", p)
-	}
-	s.wantClaims("above 3", s.poll(w, queue.Want{Slots: 5, Free: 5, Above: new(3)}).Claims, high)
-	if p := s.poll(w, queue.Want{Least: new(3)}); p.Top != nil {
-		s.Errorf("%d ranks above 3", *p.Top)
-	}
-	if p := s.poll(w, queue.Want{}); p.Top != nil {
-		s.Errorf("nothing waits, and %d ranks above it", *p.Top)
-	}
+	highest(new(7), 0)
+	s.wantClaims("above 3", s.poll(w, queue.Want{Slots: 5, Lowest: new(4)}).Claims, high)
+	highest(new(3), 0)
+	other := s.worker()
+	c := s.claimOne(other)
+	s.stalls(other, c)
+	highest(new(3), 1)
+	s.wantClaims("what has begun", s.poll(w, queue.Want{Slots: 5, Lowest: new(0), Begun: true}).Claims, c.Run)
 	s.must(s.Admin.SetQueue(s.Context(), queue.QueueChange{Name: "default", Paused: new(true)}))
-	if p := s.poll(w, queue.Want{Least: new(0)}); p.Top != nil {
-		s.Errorf("%d of a paused queue", *p.Top)
-	}
+	highest(nil, 0)
 	s.wantState(low, "queued")
 }
 
@@ -506,7 +508,7 @@ func unfitAlone(s *setup) {
 		s.Errorf("the run waits: %s", got)
 	}
 	s.tells(other, "")
-	if got := waits(); got != "waits for a worker with room" {
+	if got := waits(); got != "1st in line in queue default; 0 of 8 slots taken" {
 		s.Errorf("once the worker claims again the run waits: %s", got)
 	}
 }

@@ -468,7 +468,7 @@ BEGIN
        FROM (SELECT w.channel, count(*) OVER () AS n, bool_or(w.hungry > 0) OVER () AS hungry,
                     row_number() OVER (ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random()) AS nth
                FROM oarlock.workers w
-               JOIN oarlock.lanes l ON l.lane_id = lane -- as in queue/lanes; offers by key: a join would begin with those of all workers
+               JOIN oarlock.lanes l ON l.lane_id = lane -- as in lanes_of; offers by key: a join would begin with those of all workers
                 AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
                 AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
               WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.only_run IS NULL)) w

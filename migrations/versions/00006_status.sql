@@ -80,6 +80,32 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Where a run stands among those of its queue that are due, and how many slots of the workers that serve it are taken. Of a long line only
+-- twenty are counted: lists say it of each run.
+-- +goose StatementBegin
+CREATE FUNCTION oarlock.place_in_line(r oarlock.runs, l oarlock.lanes) RETURNS text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
+                ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
+           || format(' in queue %s; %s of %s slots taken', (l).queue, least(crew.busy, crew.slots), crew.slots)
+      FROM (SELECT count(*) AS n FROM (
+                SELECT FROM oarlock.lanes o CROSS JOIN generate_series(0, 2) s (stage)
+                 CROSS JOIN LATERAL (
+                       SELECT FROM oarlock.runs x
+                        WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
+                          AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
+                          AND (o.priority > (l).priority OR s.stage < (r).stage OR (x.ready_at, x.run_id) < ((r).ready_at, (r).run_id))
+                        ORDER BY x.ready_at, x.run_id LIMIT 20) b
+                 WHERE o.queue = (l).queue AND (s.stage < 2 OR NOT EXISTS (SELECT FROM oarlock.dags d WHERE d.dag_id = o.dag_id AND d.paused_by IS NOT NULL))
+                   AND (o.priority > (l).priority OR o.priority = (l).priority AND s.stage <= (r).stage)
+                 LIMIT 20) c) before,
+           (SELECT coalesce(sum(w.busy), 0) AS busy, coalesce(sum(w.slots), 0) AS slots FROM oarlock.workers w
+             WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND (w.queues = '{}' OR (l).queue = ANY (w.queues)) AND w.labels @> (l).selector AND w.slots >= (l).slots
+               AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> (l).needs) crew;
+END;
+-- +goose StatementEnd
+
 -- Why no worker takes a queued run, in words a person can act on: the first thing in its way.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.why_not_taken(r oarlock.runs) RETURNS text
@@ -118,9 +144,10 @@ BEGIN
             RETURN format('queue %s runs %s of %s at once (max_running)', q.name, active, q.max_running);
         END IF;
     END IF;
-    IF d.max_active_runs > 0 THEN
-        SELECT count(*) INTO active FROM oarlock.runs x
-         WHERE x.dag_id = d.dag_id AND x.started_at IS NOT NULL AND x.state IN ('running', 'waiting', 'paused');
+    IF d.max_active_runs > 0 AND r.stage = 2 THEN -- what has begun is one of these
+        active := (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.worker_id IS NOT NULL)
+                + (SELECT count(*) FROM oarlock.runs x WHERE x.dag_id = d.dag_id AND x.epoch > 0 AND x.worker_id IS NULL
+                      AND x.state IN ('queued', 'waiting', 'paused') AND x.stage < 2);
         IF active >= d.max_active_runs THEN
             RETURN format('dag %s has %s of %s active runs', d.name, active, d.max_active_runs);
         END IF;
@@ -128,7 +155,7 @@ BEGIN
     IF own.worker_id IS NOT NULL THEN
         RETURN 'waits for its worker ' || own.name;
     END IF;
-    RETURN CASE WHEN r.stage = 1 THEN 'waits for a slot: its next task begins on the first worker that has one free' ELSE 'waits for a worker with room' END;
+    RETURN oarlock.place_in_line(r, l);
 END $$;
 -- +goose StatementEnd
 
@@ -418,6 +445,7 @@ DROP FUNCTION oarlock.visible_run(bigint);
 DROP FUNCTION oarlock.why_idle(oarlock.runs, oarlock.workers);
 DROP FUNCTION oarlock.why_queued(oarlock.runs);
 DROP FUNCTION oarlock.why_not_taken(oarlock.runs);
+DROP FUNCTION oarlock.place_in_line(oarlock.runs, oarlock.lanes);
 DROP FUNCTION oarlock.why_not_served(oarlock.lanes);
 DROP FUNCTION oarlock.why_quiet(oarlock.workers);
 DROP FUNCTION oarlock.utc_text(timestamptz);

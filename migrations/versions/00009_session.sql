@@ -54,10 +54,11 @@ COMMENT ON FUNCTION oarlock.room_of(text, bigint, int) IS 'Internal: how many mo
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_limited(worker uuid, claims uuid[], cursors timestamptz[], rest timestamptz, last_stage int, lowest int, fair bool,
     new_first bool, queues text[]) RETURNS SETOF oarlock.claims
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     due   timestamptz := clock_timestamp(); -- once: nothing volatile can be looked up in an index
+    taken jsonb; -- how many runs of each DAG and of each queue are claimed, before any lock
     shelf record;
     room  int;
     more  int;
@@ -71,7 +72,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running > 0 AS by_queue, s.stage = 2 AND coalesce(d.max_active_runs, 0) > 0 AS by_dag
+    SELECT coalesce(jsonb_object_agg(x.key, x.n), '{}') INTO taken
+      FROM (SELECT coalesce('dag ' || h.dag_id, 'queue ' || l.queue) AS key, count(*) AS n
+              FROM (SELECT r.dag_id, r.lane_id FROM oarlock.runs r WHERE r.worker_id > '00000000-0000-0000-0000-000000000000' OFFSET 0) h -- a bound, so that it goes by runs_worker
+              JOIN oarlock.lanes l USING (lane_id) GROUP BY GROUPING SETS ((h.dag_id), (l.queue))) x;
+    FOR shelf IN SELECT l.lane_id, l.queue, l.dag_id, s.stage, s.since, q.max_running, d.max_active_runs, q.max_running > 0 AS by_queue, s.stage = 2 AND coalesce(d.max_active_runs, 0) > 0 AS by_dag
                    FROM oarlock.lanes_of(claim_limited.worker) l
                    JOIN oarlock.queues q ON q.name = l.queue
                    LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
@@ -84,7 +89,11 @@ BEGIN
                   WHERE l.limited AND l.priority >= lowest
                   ORDER BY CASE WHEN fair THEN 0 ELSE l.priority END DESC, CASE WHEN NOT fair THEN array_position(queues, l.queue) END NULLS FIRST,
                            CASE WHEN fair OR s.stage = 0 THEN 0 WHEN new_first THEN 3 - s.stage ELSE s.stage END, head.ready_at LOOP
-        CONTINUE WHEN oarlock.room_of(shelf.queue, shelf.dag_id, shelf.stage) <= 0; -- before the locks: a limit that is full is no reason for any
+        -- a limit that is full is no reason for a lock, and the count of all is made once
+        CONTINUE WHEN shelf.by_queue AND (taken ->> ('queue ' || shelf.queue))::int >= shelf.max_running;
+        CONTINUE WHEN shelf.by_dag AND coalesce((taken ->> ('dag ' || shelf.dag_id))::int, 0) + (
+            SELECT count(*) FROM oarlock.runs r WHERE r.dag_id = shelf.dag_id AND r.epoch > 0 AND r.worker_id IS NULL
+               AND r.state IN ('queued', 'waiting', 'paused') AND r.stage < 2) >= shelf.max_active_runs;
         PERFORM FROM oarlock.queues q WHERE q.name = shelf.queue AND shelf.by_queue FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN shelf.by_queue AND NOT FOUND;
         PERFORM FROM oarlock.dags d WHERE d.dag_id = shelf.dag_id AND shelf.by_dag FOR NO KEY UPDATE SKIP LOCKED;
@@ -117,7 +126,7 @@ COMMENT ON FUNCTION oarlock.claim_limited(uuid, uuid[], timestamptz[], timestamp
 -- as these have room.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.claim_family(worker uuid, root bigint, claims uuid[]) RETURNS SETOF oarlock.claims
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     due record;

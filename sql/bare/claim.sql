@@ -1,4 +1,4 @@
--- Purpose: what claiming many runs would be with no engine around it: no fence, limits, pauses or floors, and nobody else to
+-- Purpose: what claiming many runs would be with no engine around it: no fence, limits, pauses or cursors, and nobody else to
 --          share with. Only benchmarks send it
 -- Index: runs_queued, runs_pkey
 -- Locks: the runs, passing over those that are locked

@@ -38,13 +38,6 @@ WITH worker AS MATERIALIZED (
      WHERE w.worker_id = worker.worker_id AND worker.state = 'live' AND (worker.hungry <> (n.hungry > 0) OR worker.least IS DISTINCT FROM @least::int)
 )
 SELECT EXISTS (SELECT FROM worker) AS fenced, statement_timestamp() AS now, EXISTS (SELECT FROM lane l WHERE l.limited) AS limits,
-       CASE WHEN @least IS NOT NULL THEN (
-            SELECT max(s.priority) FROM shelf s
-             WHERE s.priority > @least
-               AND (SELECT true FROM oarlock.runs q
-                     WHERE q.lane_id = s.lane_id AND q.stage = s.stage AND q.state = 'queued' AND q.ready_at >= s.since AND q.ready_at <= s.until
-                       AND (q.stage < 2 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
-                     ORDER BY q.ready_at, q.run_id LIMIT 1)) END AS top,
        d.name, l.queue, l.priority, c.*
   FROM (SELECT) one
   LEFT JOIN claimed c ON true

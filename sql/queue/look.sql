@@ -4,9 +4,11 @@
 WITH shown AS (
     UPDATE oarlock.workers w SET busy = @busy, waiting = @waiting
      WHERE w.worker_id = @worker AND w.state = 'live' AND (w.busy, w.waiting) <> (@busy::int, @waiting::int)
+), lane AS MATERIALIZED (
+    SELECT l.* FROM oarlock.lanes_of(@worker) l
 ), head AS MATERIALIZED ( -- the lanes that have something due, from where claims begin
     SELECT l.priority, l.limited
-      FROM oarlock.lanes_of(@worker) l
+      FROM lane l
      CROSS JOIN generate_series(0, CASE WHEN l.paused THEN 1 ELSE 2 END) s (stage)
      CROSS JOIN LATERAL (
            SELECT FROM oarlock.runs q
@@ -18,7 +20,7 @@ WITH shown AS (
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.unfit = '' AND w.only_run IS NULL AS live FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
-), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve, as in queue/lanes
+), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve, as in oarlock.lanes_of
     SELECT DISTINCT l.lane_id
       FROM oarlock.lanes l
       JOIN peer p ON p.live AND p.worker_id <> ALL (@quiet::uuid[])
@@ -29,6 +31,11 @@ WITH shown AS (
 SELECT statement_timestamp() AS now,
        (SELECT max(h.priority) FROM head h WHERE NOT h.limited) AS open_top,
        (SELECT max(h.priority) FROM head h WHERE h.limited) AS limited_top,
+       (SELECT count(*) FROM (
+            SELECT FROM lane l CROSS JOIN LATERAL (
+                   SELECT FROM oarlock.runs q
+                    WHERE q.lane_id = l.lane_id AND q.stage = 1 AND q.state = 'queued' AND q.ready_at >= coalesce((@cursors)[3 * l.lane_id + 1], @rest)
+                    ORDER BY q.ready_at, q.run_id LIMIT @begun::int) r LIMIT @begun) b) AS begun,
        (SELECT true FROM oarlock.runs r
          WHERE r.wake_at > @slept::timestamptz AND r.wake_at <= statement_timestamp() ORDER BY r.wake_at LIMIT 1) IS NOT NULL AS wakes,
        (SELECT true FROM oarlock.runs r

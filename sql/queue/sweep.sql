@@ -1,5 +1,6 @@
 -- Purpose: finds what claims and looks pass over, which begin where they left off: the first due run of each shelf that a worker serves; lanes whose first new run may not begin; what waits for a
---          time that has passed; workers that are gone without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot, all that is dead is in the way
+--          time that has passed; workers that are gone without a trace but for the runs they hold; and all that the database says this worker holds. While somebody holds an old snapshot,
+--          all that is dead is in the way; without the part `claims` only what died since @since
 -- Index: lanes, queues and dags whole; runs_queued, of each shelf from @since on; runs_wake, runs_deadline and agenda_at; runs_worker, for this worker and between those that have fences; fences_pkey
 -- Locks: none
 WITH RECURSIVE lane AS MATERIALIZED (
@@ -14,6 +15,7 @@ WITH RECURSIVE lane AS MATERIALIZED (
               AND q.ready_at >= @since::timestamptz AND q.ready_at <= CASE s.stage WHEN 2 THEN statement_timestamp() ELSE 'infinity' END
               AND (q.stage < 2 OR l.dag_id <> 0 OR q.dag_id <> ALL (ARRAY(SELECT d.dag_id FROM oarlock.dags d WHERE d.paused_by IS NOT NULL OR d.max_active_runs > 0)))
             ORDER BY q.ready_at, q.run_id LIMIT 1) r
+-- part claims
 ), own AS MATERIALIZED (
     SELECT r.run_id, r.claim_id FROM oarlock.runs r WHERE r.worker_id = @worker
 ), gap AS ( -- between those that have fences, so that nobody passes over all they ever held
@@ -25,6 +27,7 @@ WITH RECURSIVE lane AS MATERIALIZED (
     UNION ALL
     SELECT h.before, (SELECT r.worker_id FROM oarlock.runs r WHERE r.worker_id > h.worker_id AND r.worker_id < h.before ORDER BY r.worker_id LIMIT 1)
       FROM holder h WHERE h.worker_id IS NOT NULL
+-- end claims
 )
 SELECT statement_timestamp() AS now, coalesce((SELECT max(l.lane_id) FROM lane l), 0) AS lanes,
        ARRAY(SELECT 3 * h.lane_id + h.stage FROM head h ORDER BY h.lane_id, h.stage) AS places,
@@ -42,6 +45,8 @@ SELECT statement_timestamp() AS now, coalesce((SELECT max(l.lane_id) FROM lane l
                   WHERE r.state = 'queued' AND r.started_at IS NULL AND r.queue_deadline >= @since AND r.queue_deadline <= statement_timestamp() - interval '2 s'
                   ORDER BY r.queue_deadline LIMIT 1),
                 (SELECT true FROM oarlock.agenda a
-                  WHERE a.at >= @since AND a.at <= statement_timestamp() - interval '2 s' ORDER BY a.at LIMIT 1), false) AS overdue,
-       ARRAY(SELECT h.worker_id FROM holder h WHERE h.worker_id IS NOT NULL) AS dead,
+                  WHERE a.at >= @since AND a.at <= statement_timestamp() - interval '2 s' ORDER BY a.at LIMIT 1), false) AS overdue
+       -- part claims
+     , ARRAY(SELECT h.worker_id FROM holder h WHERE h.worker_id IS NOT NULL) AS dead,
        ARRAY(SELECT o.run_id FROM own o) AS runs, ARRAY(SELECT o.claim_id FROM own o) AS claims
+       -- end claims

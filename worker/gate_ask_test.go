@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oarlock-dev/oarlock/queue"
+)
+
+// ending is a gate of one slot with tasks of a run that wait; end has the one that holds the slot end.
+func ending(t *testing.T, waiting int) (g *Gate, end func()) {
+	t.Helper()
+	g = NewGate(1)
+	granted := make(chan *Ticket, waiting+1)
+	for range waiting + 1 {
+		g.Ask(1, Order{RunID: 1, Run: 5}, func(t *Ticket) { granted <- t })
+	}
+	return g, func() { (<-granted).Release() }
+}
+
+func TestGate_AsksByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			due  int
+			want int // of 32 slots that end a second apart, and how many are for the queue
+		}{
+			"what is due ranks above": {due: 9, want: 32},
+			"it ranks the same":       {due: 5, want: 16},
+			"it ranks below":          {due: 1, want: 2},
+		} {
+			g, end := ending(t, 64)
+			asked := 0
+			for range 32 {
+				g.Due(&c.due)
+				end()
+				if ask := g.Asked(); ask != nil {
+					asked++
+					ask.Expect(0)
+					g.Answered(ask, false)
+				}
+				time.Sleep(time.Second)
+			}
+			if asked != c.want {
+				t.Errorf("where %s %d of 32 slots are for the queue, want %d", name, asked, c.want)
+			}
+		}
+	})
+}
+
+func TestGate_AsksAgainAfterOneInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, end := ending(t, 64)
+		asked := func() (lowest []int) {
+			for range queue.TurnEvery - 1 {
+				end()
+				if ask := g.Asked(); ask != nil {
+					lowest = append(lowest, ask.Lowest)
+					ask.Expect(0)
+					g.Answered(ask, false)
+				}
+				time.Sleep(time.Second)
+			}
+			return lowest
+		}
+		g.Due(nil)
+		if got := asked(); got != nil {
+			t.Errorf("where nothing is due it asks for %v", got)
+		}
+		g.MayBeDue()
+		end() // the sixteenth: for what waits longest
+		if ask := g.Asked(); ask == nil || !ask.Fair {
+			t.Errorf("it asks for %+v", ask)
+		} else {
+			ask.Expect(0)
+			g.Answered(ask, false)
+		}
+		time.Sleep(time.Second)
+		if got, want := asked(), []int{6, 5}; !slices.Equal(got, want) { // what ranks above, then what ranks the same, and no more
+			t.Errorf("it asks for %v, want %v", got, want)
+		}
+	})
+}
+
+// Where slots end fast, few of them wait for a poll.
+func TestGate_AsksSeldomForEquals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, end := ending(t, 1000)
+		due, asked := 5, 0
+		for range 1000 {
+			g.Due(&due)
+			end()
+			if ask := g.Asked(); ask != nil {
+				asked++
+				ask.Expect(0)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if asked != 10 {
+			t.Errorf("asked %d times a second, want 10", asked)
+		}
+	})
+}
+
+// A worker that holds many runs takes no more of their priority.
+func TestGate_AsksForFewEquals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, end := ending(t, 64)
+		due := 5
+		for i := range 1 + heldMax {
+			g.Ask(1, Order{RunID: queue.RunID(2 + i), Run: 1}, func(*Ticket) {})
+		}
+		for range queue.TurnEvery - 1 {
+			g.Due(&due)
+			end()
+			if ask := g.Asked(); ask != nil {
+				t.Errorf("asked for %+v", ask)
+			}
+			time.Sleep(time.Second)
+		}
+		due = 6
+		g.Due(&due)
+		if end(); g.Asked() == nil {
+			t.Error("what ranks above is not asked for")
+		}
+	})
+}
+
+// The slot of an ask is for what it brings, and a chain hands its slot on no sooner.
+func TestGate_AnAskKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(1)
+		chain := g.Ask(1, Order{RunID: 1, Run: 5}, r.to("chain"))
+		due := 9
+		g.Due(&due)
+		if chain.HandOn(1, Order{RunID: 1, Run: 5}) {
+			t.Fatal("the slot is handed on")
+		}
+		g.Ask(1, Order{RunID: 1, Run: 5}, r.to("next"))
+		chain.Release()
+		ask := g.Asked()
+		if ask == nil || ask.Slots != 1 || ask.Lowest != 6 {
+			t.Fatalf("asked for %+v", ask)
+		}
+		mustGrant(t, &r, "chain")
+		ask.Expect(1)
+		mustGrant(t, &r)
+		g.Arrive(1, Order{RunID: 2, Run: 9}, r.to("claimed"))
+		mustGrant(t, &r, "claimed")
+	})
+}
+
+// A poll that hangs idles no slot.
+func TestGate_AnAskEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r granted
+		g := NewGate(1)
+		first := g.Ask(1, Order{RunID: 1}, r.to("first"))
+		g.Ask(1, Order{RunID: 1}, r.to("second"))
+		g.MayBeDue()
+		first.Release()
+		mustGrant(t, &r, "first")
+		time.Sleep(maxSlotWait)
+		synctest.Wait()
+		mustGrant(t, &r, "second")
+		if ask := g.Asked(); ask != nil {
+			t.Errorf("it asks for %+v", ask)
+		}
+	})
+}
