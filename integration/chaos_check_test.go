@@ -233,7 +233,7 @@ func (j *judge) limits() {
 	j.sayAll(check.Limits(j.trail, kinds, most))
 }
 
-// sharing checks C2 in what was sampled, and C3 in the trail.
+// sharing checks rule C2 in what was sampled, and rule C3 in the trail.
 func (j *judge) sharing() {
 	s := &j.shared
 	j.sayAll(s.Broken)
@@ -243,7 +243,7 @@ func (j *judge) sharing() {
 		"sharing: waits for a slot": s.Waits, "sharing: waits on a worker": s.Held, "sharing: waits beside a free slot": s.Beside, "sharing: moves": moves,
 	})
 	j.res.longest = s.Longest
-	if j.scene != clockScene { // how far apart two moves are is told by that clock
+	if j.scene != clockScene { // C3 compares times of the server's clock, which that scene sets back
 		j.sayAll(broken)
 	}
 }

@@ -59,7 +59,7 @@ func newEntry(b *Batch, held *heldClaim) *entry {
 	return e
 }
 
-// acts says whether anything happened of the run, beside that it began.
+// acts says whether a batch tells of more than the start of its run.
 func (e *entry) acts() bool {
 	rec := &e.batch.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(e.batch.Chunks) > 0 ||

@@ -68,7 +68,8 @@ type claimer struct {
 	anew    atomic.Bool   // its connection is a new one: behind it may be another server
 	polls   int           // for slots, so far
 	queues  []string      // those that gave runs, the one first that did longest ago
-	vain    vain
+	vain    seen          // by the last claim behind limits that was in vain
+	vainAt  time.Duration // when that was
 }
 
 func newClaimer(s *Session, conn *link, x *exchange) *claimer {
@@ -183,19 +184,18 @@ func (c *claimer) claimOpen(ctx context.Context, want Want, o order, p *Polled) 
 // something due.
 const vainInterval = 100 * time.Millisecond
 
-// vain is when a claim behind limits was in vain. It is repeated sooner after a look, a notification, a sweep that found runs, or the end of a
-// run that was claimed behind a limit here.
-type vain struct {
-	due   *dueTops // as the last look had seen it; nil: none was in vain
+// seen is what a claim behind limits knew. One that was in vain is repeated sooner once this changes: after a look, a notification, a sweep
+// that found runs, or the end of a run that was claimed behind a limit here.
+type seen struct {
+	due   *dueTops // as of the last look; nil: there was no such claim
 	ends  int64    // of runs claimed behind limits, up to then
 	found int64    // see exchange.found
-	since time.Duration
 }
 
 func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polled) error {
 	ids := newClaimIDs(want.room(p))
-	now := vain{c.x.due.Load(), c.held.limitedEnds.Load(), c.x.found.Load(), c.now()}
-	if len(ids) == 0 || c.vain == (vain{now.due, now.ends, now.found, c.vain.since}) && now.since-c.vain.since < vainInterval {
+	sees, now := seen{c.x.due.Load(), c.held.limitedEnds.Load(), c.x.found.Load()}, c.now()
+	if len(ids) == 0 || sees == c.vain && now-c.vainAt < vainInterval {
 		return nil
 	}
 	reply, err := c.ask(ctx, claimLimited, c.args(o, ids), ids, true)
@@ -203,7 +203,7 @@ func (c *claimer) claimLimited(ctx context.Context, want Want, o order, p *Polle
 		return err
 	}
 	if len(reply.claims) == 0 && o.last == stageNew && o.lowest == math.MinInt32 {
-		c.vain = now
+		c.vain, c.vainAt = sees, now
 	}
 	c.gave(reply, p)
 	return nil

@@ -157,7 +157,8 @@ func (c *cursors) sweeping() {
 func (c *cursors) swept(lanes int, now, since time.Time, heads []head, hungry bool) (late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	upTo, rest := now.Add(-slack), now.Add(-slack)
+	upTo := now.Add(-slack)
+	rest := upTo
 	if c.rest.Before(since) { // another server answers since, and its sweep is still to come
 		rest = c.rest
 	}

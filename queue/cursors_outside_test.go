@@ -16,12 +16,7 @@ func TestCursors_SweepsFindWhatIsBelow(t *testing.T) {
 	t.Parallel()
 	commits := func(statements ...string) func(*testing.T, *fleet) func() {
 		return func(t *testing.T, f *fleet) func() {
-			tx := f.opened(t, statements...)
-			return func() {
-				if err := tx.Commit(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
+			return ends(t, f.opened(t, statements...).Commit)
 		}
 	}
 	for name, late := range map[string]func(*testing.T, *fleet) (appear func()){
@@ -62,6 +57,15 @@ func (f *fleet) wantBelow(t *testing.T, s *queue.Session) {
 	}
 }
 
+// ends returns what ends a transaction in this way.
+func ends(t *testing.T, way func(context.Context) error) func() {
+	return func() {
+		if err := way(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func retries(t *testing.T, f *fleet) func() {
 	runs := f.ask(t, "plain", 2)
 	for _, run := range runs {
@@ -69,11 +73,7 @@ func retries(t *testing.T, f *fleet) func() {
 		f.end(t, run, "failed")
 	}
 	app := f.opened(t, fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[1]), fmt.Sprintf("SELECT oarlock.retry(%d, 'all')", runs[0]))
-	return func() {
-		if err := app.Commit(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	return ends(t, app.Commit)
 }
 
 // beside has another connection send a statement that waits, and returns what waits for its end.
@@ -94,22 +94,16 @@ func (f *fleet) beside(t *testing.T, statement, waits string) (ended func()) {
 func waitsForLane(t *testing.T, f *fleet) func() {
 	makes := f.opened(t, "SELECT oarlock.enqueue('plain', priority => -3)")
 	ended := f.beside(t, "SELECT oarlock.enqueue('plain', priority => -3)", "priority => -3")
+	commit := ends(t, makes.Commit)
 	return func() {
-		if err := makes.Commit(t.Context()); err != nil {
-			t.Error(err)
-		}
+		commit()
 		ended()
 	}
 }
 
 func locks(t *testing.T, f *fleet) func() {
 	f.ask(t, "plain", 3)
-	tx := f.opened(t, "SELECT FROM oarlock.runs FOR NO KEY UPDATE")
-	return func() {
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	return ends(t, f.opened(t, "SELECT FROM oarlock.runs FOR NO KEY UPDATE").Rollback)
 }
 
 // A transaction that is prepared is as open as any, though no session has it.

@@ -97,6 +97,7 @@ type Ticket struct {
 	byAge *list.Element
 	wide  *list.Element
 	held  bool
+	ask   *QueueAsk // for which its slots were not handed on, and are given back next; nil: none
 }
 
 // Ask queues for n slots, and has grant called, from any goroutine, once they are given; who needs none queues for none.
@@ -280,14 +281,11 @@ func (t *Ticket) HandOn(n int, order Order) bool {
 		return false
 	case t.run != nil && g.free <= g.expected: // else a poll claims for what is free
 		if ask := g.asksFor(order.Run); ask != nil {
-			g.asks.owed, g.asks.owes = ask, t
+			t.ask = ask
 			return false
 		}
 	}
-	if g.asks.owes == t {
-		g.asks.owed, g.asks.owes = nil, nil
-	}
-	t.order = order
+	t.ask, t.order = nil, order
 	return true
 }
 

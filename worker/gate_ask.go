@@ -31,8 +31,6 @@ type asks struct {
 	ends  int       // slots that ended while something waited for one
 	since time.Time // when the queue was asked last, for equals, or in vain
 	next  *QueueAsk // for the next poll; nil: none
-	owed  *QueueAsk // for which the slots of a ticket were not handed on, and are given back next; nil: none
-	owes  *Ticket   // that ticket
 }
 
 // Due says what the highest priority is of which runs are due in the queue; nil: none is.
@@ -110,11 +108,8 @@ func (g *Gate) asksFor(priority int) *QueueAsk {
 
 // ended keeps the slots that a task gave back for an ask, if it is their turn.
 func (g *Gate) ended(t *Ticket) {
-	var ask *QueueAsk
-	if g.asks.owes == t {
-		ask = g.asks.owed
-		g.asks.owed, g.asks.owes = nil, nil
-	}
+	ask := t.ask
+	t.ask = nil
 	if first := g.waiting.first(); ask == nil && first != nil && first.slots == 1 {
 		ask = g.asksFor(first.order.Run)
 	}

@@ -74,7 +74,7 @@ func (s *MemorySession) passOn(told map[int]int, free int, claims []*queue.Claim
 	}
 }
 
-// own is the run that a worker of one family is to claim next, nil for none: what has begun before what is new.
+// own is the run that a worker of one family is to claim next: one that has begun before one that is new, and nil for none.
 func (m *Memory) own(w *worker) (first *run) {
 	for _, r := range m.runs {
 		if r.shelf == nil || !m.descends(r, w.Only) || len(m.claimable(&shelf{r.lane, r.stage, []*run{r}}, 1)) == 0 {

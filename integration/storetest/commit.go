@@ -81,7 +81,7 @@ func (r *run) accepts(b *queue.Batch) error {
 	return nil
 }
 
-// acts says whether anything happened of the run, beside that it began.
+// acts says whether a batch tells of more than the start of its run.
 func acts(b *queue.Batch) bool {
 	rec := &b.Records
 	return len(rec.Tasks)+len(rec.Attempts)+len(rec.Controls)+len(rec.Notes)+len(b.Chunks) > 0 ||
@@ -304,7 +304,7 @@ func (s *MemorySession) release(r *run, stage int) {
 	s.store.requeue(r, stage, reachRanked)
 }
 
-// tells says whether a task of this generation or an open child tells of a run.
+// tells says whether other rows show that a run has begun: a task of its generation, or an open child.
 func (m *Memory) tells(r *run) bool {
 	for _, row := range r.tasks {
 		if row.Generation == r.rec.Generation {

@@ -160,13 +160,13 @@ func (m *Memory) rouse(r *run) {
 	switch {
 	case r.claim != nil:
 		r.owner.tell(func(h *queue.Heard) { h.Runs = append(h.Runs, r.id) })
-	case r.rec.State == dagrun.RunQueued && r.stage == stageNew: // its first driver reads what is asked
+	case r.rec.State == dagrun.RunQueued && r.stage == stageNew: // nobody needs to be told: its first driver reads what is asked
 	default:
 		m.requeue(r, stageRoused, reachAll)
 	}
 }
 
-// requeue gives a run back for anybody to claim. What is new still has the place that it had.
+// requeue puts a run back on a shelf, where those in reach may claim it. A run that is new keeps the place that it had.
 func (m *Memory) requeue(r *run, stage, reach int) {
 	r.rec.State, r.rec.WakeAt, r.wakeAt = dagrun.RunQueued, 0, noTime
 	at := m.now()

@@ -63,7 +63,7 @@ type lane struct {
 	queue    *queueRow
 	selector map[string]string
 	needs    []string
-	owner    *dag // whose runs alone are in it; nil: there are others
+	owner    *dag // the one DAG whose runs are in this lane; nil: there may be several
 	shelves  [stages]shelf
 }
 

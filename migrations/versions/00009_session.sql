@@ -171,8 +171,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.claim_family(uuid, bigint, uuid[]) IS 'Internal: claims due runs of one family.';
 
--- Queues runs whose time has come: parked ones, and those that wait for a slot. Rows that somebody holds are left to the next call: waiting for a host
--- application in the middle of its transaction would hold up all others.
+-- Queues runs whose time has come: parked ones, and those that wait for a slot. Rows that somebody holds are left to the next call: waiting
+-- for a host application in the middle of its transaction would hold up all others.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake_due(batch int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

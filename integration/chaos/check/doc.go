@@ -2,6 +2,6 @@
 // (W), logs (G), what clients were told (A), and how work was shared (C).
 //
 // Its functions take records of the past and return what must not have happened. They know no database, no processes and no
-// clock: what is before what is said by the order of an audit trail and of a witness file, never by a time. Two rules are about
-// times: C2 about those at which a sampler looked, by its own clock, and C3 about those of the trail, by the server's clock.
+// clock: which of two things came first is read from the order of an audit trail or of a witness file, never from times. Two rules
+// are about times: C2 about those at which a sampler looked, by its own clock, and C3 about those of the trail, by the server's.
 package check

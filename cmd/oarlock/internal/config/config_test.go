@@ -101,7 +101,7 @@ func TestLoad_PrefersTheFirstVariable(t *testing.T) {
 	}
 }
 
-// A setting that is gone is passed over whatever it says, with a warning, and offered to nobody.
+// A setting that no longer exists is passed over with a warning, whatever its value, and no list of settings names it.
 func TestLoad_PassesOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	keys := append(slices.Clone(testKeys), Key{Name: "pulse", Env: []string{"OARLOCK_PULSE"}, Gone: "it follows from slots"})
