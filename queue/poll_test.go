@@ -96,6 +96,7 @@ func TestPoll_ClaimsWhatIsCommittedLate(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			s := f.register(t)
+			listening(t, s)
 			sweep(t, s)
 			poll(t, s, 1) // it is hungry, so whoever enters runs tells it
 			late, err := f.db.Conn(t).Begin(t.Context())
