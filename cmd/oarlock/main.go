@@ -1,4 +1,4 @@
-// Command oarlock runs DAGs from your Postgres; `oarlock --help` says how.
+// Command oarlock runs DAGs from Postgres. `oarlock --help` lists its commands.
 package main
 
 import (

@@ -11,35 +11,35 @@ import (
 // Shape is how many values a setting has.
 type Shape int
 
-// Shapes of settings.
+// Shapes of settings: how each place writes their values.
 const (
 	Plain Shape = iota // one value
-	List               // any number: a sequence in the file, a,b in the environment, a flag given again and again
-	Map                // values by name: a mapping in the file, name=value everywhere else
+	List               // any number: a sequence in the file, a,b in the environment, a repeated flag
+	Map                // values by name: a mapping in the file, name=value in flags and variables
 )
 
-// noItems is how the environment says that a list or a map is there and empty.
+// noItems is the text of a variable that sets a list or a map to empty. An empty variable counts as absent.
 const noItems = "[]"
 
 // Key declares one setting.
 type Key struct {
 	Shape   Shape
-	Name    string                    // as in the file: log_level
+	Name    string                    // as the file writes it: log_level
 	Flag    string                    // as the user types it: --log-level
 	Env     []string                  // variables in order of precedence: OARLOCK_LOG_LEVEL
-	Default string                    // the value when nobody gives one
-	Implied []string                  // what is in force when nobody gives one, to be shown: for lists, and where it is found out later
+	Default string                    // the value when no source sets one
+	Implied []string                  // for display: the values in force when no source sets one, for lists and for defaults that are computed later
 	Usage   string                    // one sentence for people
-	Allowed []string                  // the values it may have; empty means any that Check accepts
-	Check   func(string) error        // optional, of each value; the error says what is wrong with it
-	Show    func(value string) string // how a value is printed; nil means as it is
-	Gone    string                    // what holds in place of the setting, which has no effect any more; empty: it has one
+	Allowed []string                  // the values that are allowed; empty: any that Check accepts
+	Check   func(string) error        // checks each value; nil: any value is allowed. The error says what is wrong with the value
+	Show    func(value string) string // how a value is printed; nil: unchanged
+	Gone    string                    // for a setting without effect: what holds in its place; empty: the setting has an effect
 }
 
 // Kind names a place a value can come from.
 type Kind string
 
-// The places, strongest first.
+// The places of values, strongest first.
 const (
 	FromFlag    Kind = "flag"
 	FromEnv     Kind = "env"
@@ -47,21 +47,21 @@ const (
 	FromDefault Kind = "default"
 )
 
-// Origin says where a value came from: Where is the flag, the variable or path:line; empty for a default.
+// Origin is the place that a value came from. Where is the flag, the variable or path:line; it is empty for a default.
 type Origin struct {
 	Kind  Kind
 	Where string
 }
 
-// Value is a setting that has been decided.
+// Value is a setting after Load has chosen its source.
 type Value struct {
 	Key    Key
-	Text   string   // of a plain one
-	Items  []string // of a list; of a map as name=value; nil when nobody gives any
+	Text   string   // the value of a Plain setting
+	Items  []string // the values of a List, or the name=value pairs of a Map; nil: no source sets the setting
 	Origin Origin
 }
 
-// Pairs are the values of a map, by name.
+// Pairs returns the values of a Map setting by name.
 func (v Value) Pairs() map[string]string {
 	pairs := make(map[string]string, len(v.Items))
 	for _, item := range v.Items {
@@ -71,7 +71,7 @@ func (v Value) Pairs() map[string]string {
 	return pairs
 }
 
-// Shown is the value as it may be printed, with secrets taken out.
+// Shown returns the value as it may be printed, with secrets removed.
 func (v Value) Shown() string {
 	show := v.Key.Show
 	if show == nil {
@@ -91,22 +91,22 @@ func (v Value) Shown() string {
 	return strings.Join(shown, ", ")
 }
 
-// Sources are the places Load looks in.
+// Sources are the places in which Load looks for values.
 type Sources struct {
-	Flags  map[string][]string         // by key name; only flags that were given
-	Lookup func(string) (string, bool) // the environment
-	File   *File                       // nil when there is none
+	Flags  map[string][]string         // by key name; only the flags that the user typed
+	Lookup func(string) (string, bool) // reads an environment variable
+	File   *File                       // nil: there is no settings file
 }
 
 // Config holds every declared setting.
 type Config struct {
-	Path   string // of the file that was read; empty when there was none
+	Path   string // path of the settings file; empty: no file was read
 	values []Value
 	gone   []Value
 }
 
-// Load decides every key. A bad flag is an *InvalidError with Kind FromFlag, a bad variable one with FromEnv,
-// and what is wrong in the file comes as FileErrors.
+// Load decides the value of every key. It returns an *InvalidError for a bad flag (Kind FromFlag) or a bad variable (Kind
+// FromEnv), and FileErrors for the problems of the file.
 func Load(keys []Key, from Sources) (*Config, error) {
 	inFile, err := from.File.entries(keys)
 	if err != nil {
@@ -139,7 +139,7 @@ func decide(k Key, from Sources, inFile map[string]entry) Value {
 		return k.value(given, Origin{FromFlag, k.Flag})
 	}
 	for _, name := range k.Env {
-		// An empty variable counts as absent: `OARLOCK_OUTPUT= oarlock …` is how people unset one.
+		// An empty variable counts as absent: users unset a variable for one command with `OARLOCK_OUTPUT= oarlock …`.
 		if text, ok := from.Lookup(name); ok && text != "" {
 			return k.value(k.split(text), Origin{FromEnv, name})
 		}
@@ -150,7 +150,7 @@ func decide(k Key, from Sources, inFile map[string]entry) Value {
 	return Value{Key: k, Text: k.Default, Origin: Origin{Kind: FromDefault}}
 }
 
-// split takes apart what the environment gives.
+// split splits the text of a variable into the values of the setting.
 func (k Key) split(text string) []string {
 	switch {
 	case k.Shape == Plain:
@@ -168,7 +168,7 @@ func (k Key) value(given []string, origin Origin) Value {
 	return Value{Key: k, Items: given, Origin: origin}
 }
 
-// check says which value is wrong, and why.
+// check returns the first value that the key does not allow, with the reason; otherwise it returns v and nil.
 func (k Key) check(v Value) (bad Value, err error) {
 	items := v.Items
 	if k.Shape == Plain {
@@ -195,7 +195,7 @@ func (k Key) checkOne(text string) error {
 	return nil
 }
 
-// Warnings says which settings are given although they have no effect any more.
+// Warnings returns a text for each setting that a source sets although it has no effect any more.
 func (c *Config) Warnings() (warnings []string) {
 	for _, v := range c.gone {
 		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect any more: %s", v.Origin.Where, v.Key.Name, v.Key.Gone))
@@ -203,10 +203,10 @@ func (c *Config) Warnings() (warnings []string) {
 	return warnings
 }
 
-// Values lists every setting in the order of its declaration.
+// Values returns all settings in the order of their declaration.
 func (c *Config) Values() []Value { return slices.Clone(c.values) }
 
-// Value returns one setting; asking for one that was not declared is a mistake of the program.
+// Value returns one setting. It panics for a name that the program did not declare.
 func (c *Config) Value(name string) Value {
 	i := slices.IndexFunc(c.values, func(v Value) bool { return v.Key.Name == name })
 	if i < 0 {
@@ -215,5 +215,5 @@ func (c *Config) Value(name string) Value {
 	return c.values[i]
 }
 
-// Text is the value of one plain setting.
+// Text returns the value of one Plain setting.
 func (c *Config) Text(name string) string { return c.Value(name).Text }

@@ -101,7 +101,8 @@ func TestLoad_PrefersTheFirstVariable(t *testing.T) {
 	}
 }
 
-// A setting that no longer exists is passed over with a warning, whatever its value, and no list of settings names it.
+// A source may still set a setting that no longer exists, to any value: Load warns and goes on, and Values does not list
+// the setting.
 func TestLoad_PassesOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	keys := append(slices.Clone(testKeys), Key{Name: "pulse", Env: []string{"OARLOCK_PULSE"}, Gone: "it follows from slots"})

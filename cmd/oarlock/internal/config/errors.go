@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// InvalidError is a value that its key does not allow, given by flag or environment.
+// InvalidError reports a value of a flag or a variable that its key does not allow.
 type InvalidError struct {
 	Value  Value
 	Reason error
@@ -14,24 +14,24 @@ func (e *InvalidError) Error() string {
 
 func (e *InvalidError) Unwrap() error { return e.Reason }
 
-// Hint names the nearest allowed value, if one is near.
+// Hint suggests the nearest allowed value; it is empty when none is near.
 func (e *InvalidError) Hint() string {
 	return DidYouMean(e.Value.Text, e.Value.Key.Allowed)
 }
 
-// FileError is one problem in the settings file, at a place.
+// FileError is one problem in the settings file, with its line and column.
 type FileError struct {
 	Path         string
 	Line, Column int
 	Msg, Hint    string
-	Source       string // the line, without anything that may be secret; empty when it cannot be shown
+	Source       string // the line, without text that may be secret; empty when it cannot be shown
 }
 
 func (e *FileError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Msg)
 }
 
-// FileErrors are all problems of one file, in the order they stand in it; never empty.
+// FileErrors are all problems of one file, in the order of their lines. The list is never empty.
 type FileErrors []*FileError
 
 func (e FileErrors) Error() string {

@@ -17,10 +17,10 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxFileBytes bounds what is read: a settings file of more is a mistake.
+// maxFileBytes bounds the settings file: a larger file is a mistake.
 const maxFileBytes = 64 << 10
 
-// File is a settings file that has been read but not yet understood.
+// File is the text of a settings file, before it is parsed.
 type File struct {
 	Path string
 	text []byte
@@ -28,11 +28,11 @@ type File struct {
 
 // entry is one key of the file with its value and line.
 type entry struct {
-	items []string // of a plain setting: one
+	items []string // the values; a Plain setting has one
 	line  int
 }
 
-// Read reads the file at path.
+// Read reads the settings file at path.
 func Read(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,8 +50,8 @@ func Read(path string) (*File, error) {
 	return file, nil
 }
 
-// Find reads the first of the places that exists; no file at all is fine and gives nil. A place that cannot even be
-// looked at counts as empty: HOME may be somebody else's, or /dev/null.
+// Find reads the first settings file that exists among places. It returns nil without an error when none exists. A place
+// that cannot be read counts as empty, since HOME may be another user's folder, or /dev/null.
 func Find(places []string) (*File, error) {
 	for _, path := range places {
 		if _, err := os.Stat(path); err != nil {
@@ -65,8 +65,8 @@ func Find(places []string) (*File, error) {
 	return nil, nil
 }
 
-// Places lists where a settings file may be, strongest first. The working folder is not among them: a file that
-// came with somebody's repository must not decide which database a worker takes its commands from.
+// Places lists where a settings file may be, strongest first. The working folder is not among them: a file from a
+// repository that the user cloned must not decide which database a worker takes its commands from.
 func Places(lookup func(string) (string, bool)) []string {
 	var places []string
 	if dir, ok := lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
@@ -77,7 +77,7 @@ func Places(lookup func(string) (string, bool)) []string {
 	return append(places, "/etc/oarlock/config.yaml")
 }
 
-// entries checks the file against the keys and returns what it sets.
+// entries checks the file against the keys and returns the settings of the file by name.
 func (f *File) entries(keys []Key) (map[string]entry, error) {
 	if f == nil {
 		return nil, nil
@@ -105,7 +105,7 @@ func (f *File) problemAt(at *token.Token, msg, hint string) *FileError {
 	return f.problem(at.Position.Line, at.Position.Column, msg, hint)
 }
 
-// problem shows the source line up to its first colon only: what follows may be a password.
+// problem quotes the source line up to its first colon only, because the text behind the colon may be a password.
 func (f *File) problem(line, column int, msg, hint string) *FileError {
 	e := &FileError{Path: f.Path, Line: line, Column: column, Msg: msg, Hint: hint}
 	lines := strings.Split(string(f.text), "\n")
@@ -118,7 +118,7 @@ func (f *File) problem(line, column int, msg, hint string) *FileError {
 	return e
 }
 
-// reader walks the tree of one file and gathers settings and problems.
+// reader walks the syntax tree of one file, and collects settings and problems.
 type reader struct {
 	file  *File
 	keys  []Key
@@ -164,7 +164,7 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 		return
 	}
 	if key.Gone != "" {
-		r.found[key.Name] = entry{[]string{""}, at.Position.Line} // whatever it is
+		r.found[key.Name] = entry{[]string{""}, at.Position.Line} // a setting without effect: its value is not checked
 		return
 	}
 	items, ok := r.items(key, pair.Value)
@@ -176,14 +176,15 @@ func (r *reader) pair(pair *ast.MappingValueNode) {
 		if err := key.checkOne(item); err != nil {
 			at := pair.Value.GetToken()
 			if key.Shape != Plain {
-				at = pair.Key.GetToken() // the first token of a list or a map says little
+				at = pair.Key.GetToken() // lists and maps: their own first token is only a bracket or a key
 			}
 			r.fail(at, DidYouMean(item, key.Allowed), "%s %v", key.Name, err)
 		}
 	}
 }
 
-// items reads a value by the shape of its key. Anchors and aliases have no use here and could blow a file up.
+// items reads a value by the shape of its key. It refuses anchors and aliases: settings do not need them, and they can make
+// a small file expand to a huge one.
 func (r *reader) items(key Key, node ast.Node) ([]string, bool) {
 	switch {
 	case key.Shape == List:

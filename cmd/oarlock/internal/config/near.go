@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// minPrefix is how many letters of a name are worth as much as the whole name with one of them wrong.
+// minPrefix is the length from which a word that begins a name counts as near to it: as near as the whole name with one
+// wrong letter.
 const minPrefix = 3
 
-// Near returns the name most like word, or "" when none is near enough to be what was meant.
+// Near returns the name that is most like word, or "" when no name is near enough to be the intended one.
 func Near(word string, names []string) string {
 	best, least := "", min(max(1, len(word)/3), len(word)-1)+1
 	for _, name := range names {
@@ -23,7 +24,7 @@ func Near(word string, names []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that make b out of a.
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
 func distance(a, b string) int {
 	before, last := []int(nil), make([]int, len(b)+1)
 	for j := range last {
@@ -47,7 +48,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// DidYouMean is a hint with the name most like word, or "".
+// DidYouMean returns a hint with the name that is most like word, or "" when no name is near.
 func DidYouMean(word string, names []string) string {
 	if name := Near(word, names); name != "" {
 		return fmt.Sprintf("did you mean %q?", name)
@@ -55,7 +56,7 @@ func DidYouMean(word string, names []string) string {
 	return ""
 }
 
-// OrList is the names as a sentence has them: a, b or c.
+// OrList joins names for a sentence: a, b or c.
 func OrList(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
