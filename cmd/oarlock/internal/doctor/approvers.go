@@ -13,15 +13,15 @@ import (
 
 var missingApproversSQL = sql.Named("queue/missing_approvers")
 
-// MissingApprovers are roles that a step names as approvers and that do not exist, as the queue finds them, too.
+// MissingApprovers are the approvers of a step that are not roles of the server. The queue reports the same.
 type MissingApprovers struct {
 	DAG   string
 	Step  string
 	Roles []string
-	Alone bool // an approval of the step names no role that exists
+	Alone bool // an approval of the step names only roles that do not exist
 }
 
-// String says so, and what follows.
+// String names the missing roles and the consequence.
 func (m MissingApprovers) String() string {
 	follows := "only its other approvers can decide it"
 	if m.Alone {
@@ -30,7 +30,8 @@ func (m MissingApprovers) String() string {
 	return fmt.Sprintf("no role %s in this database, which step %s of %s names: %s", strings.Join(m.Roles, " or "), m.Step, m.DAG, follows)
 }
 
-// approvers looks whether the current versions of DAGs name approvers that are no roles: a slip of the pen, or a role that was dropped.
+// approvers warns when the current version of a DAG names an approver that is not a role: a typing error, or a dropped
+// role.
 func (x *examination) approvers(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found []MissingApprovers

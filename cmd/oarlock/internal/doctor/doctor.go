@@ -19,19 +19,19 @@ import (
 // checkTimeout bounds one check.
 const checkTimeout = 5 * time.Second
 
-// examination is one run over one database; it belongs to one goroutine.
+// examination is one run of all checks on one database. It belongs to one goroutine.
 type examination struct {
 	link  *pgx.ConnConfig
 	conn  *pgx.Conn
-	took  time.Duration // to connect
+	took  time.Duration // time that connecting took
 	facts facts
-	needs int // connections of one worker; 0: not known
-	own   int // of these, those that carry the worker's name, however it is set up
+	needs int // connections that one worker keeps; 0: unknown
+	own   int // how many of these have the worker's name as application_name, for any worker settings
 
-	sharesBackends bool // a pooler lends us another one each time; set by its check
+	sharesBackends bool // set by the pooler check: each transaction may use another server connection
 }
 
-// facts is what sql/doctor/facts.sql returns.
+// facts is the row that sql/doctor/facts.sql returns.
 type facts struct {
 	VersionNum         int
 	Version            string
@@ -51,12 +51,12 @@ var factsSQL = sql.Named("doctor/facts")
 type namedCheck struct {
 	name  string
 	run   func(*examination, context.Context) Check
-	about string // what is found where it is ok
+	about string // what an ok result means
 }
 
 const connectionCheck = "connection"
 
-// checks in the order they are made and reported; connecting comes before them.
+// checks are in the order in which they are made and reported. The connection check comes before them.
 var checks = []namedCheck{
 	{"server_version", (*examination).serverVersion, "the server is one that Oarlock works with"},
 	{"encoding", (*examination).encoding, "the database is UTF-8"},
@@ -81,10 +81,10 @@ var checks = []namedCheck{
 	{"invariants", (*examination).invariants, "rows agree with each other"},
 }
 
-// About is a check, and what is found where it is ok.
+// About is the name of a check, and what an ok result of it means.
 type About struct{ Name, About string }
 
-// Checks are what Run makes, in the order in which it reports.
+// Checks lists the checks that Run makes, in the order of its report.
 func Checks() []About {
 	all := []About{{connectionCheck, "the server answers and takes the login"}}
 	for _, c := range checks {
@@ -93,16 +93,16 @@ func Checks() []About {
 	return all
 }
 
-// Option says more about what the database is to be fit for.
+// Option tells Run more about the intended use of the database.
 type Option func(*examination)
 
-// WithWorker says how many connections a worker keeps, and how many of these carry its name.
+// WithWorker sets how many connections a worker keeps, and how many of these have the worker's name as application_name.
 func WithWorker(connections, own int) Option {
 	return func(x *examination) { x.needs, x.own = connections, own }
 }
 
-// Run examines the database behind url. The error says that it cannot be connected to; the report then has that as
-// its first check and skips the others.
+// Run examines the database behind url. It returns an error if it cannot connect; the report then has the failed connection
+// as its first check, and skips the others.
 func Run(ctx context.Context, url string, log *slog.Logger, options ...Option) (Report, error) {
 	x, err := open(ctx, url, log)
 	if err != nil {
@@ -127,13 +127,13 @@ func unreachable(err error) Report {
 	return report
 }
 
-// open connects, and asks for the facts that many checks share.
+// open connects, and reads the facts that many checks share.
 func open(ctx context.Context, url string, log *slog.Logger) (*examination, error) {
 	link, err := pglink.Parse(url, pglink.Options{AppName: "oarlock doctor", Log: log})
 	if err != nil {
 		return nil, err
 	}
-	// Prepared statements would be left behind in, or missed by, the backends of a pooler.
+	// A pooler gives each transaction another server connection: prepared statements would stay behind there, or be missing.
 	link.DefaultQueryExecMode = pgx.QueryExecModeExec
 	x := &examination{link: link}
 	start := time.Now()
@@ -154,7 +154,7 @@ func (x *examination) connected() Check {
 	return c
 }
 
-// check makes one check. A timeout costs the connection, so the next check may have to connect again.
+// check makes one check. A timeout breaks the connection, so the next check may have to connect again.
 func (x *examination) check(ctx context.Context, c namedCheck) Check {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -178,7 +178,7 @@ func (x *examination) close(ctx context.Context) {
 	end(ctx, x.conn)
 }
 
-// end closes a connection: whatever was written was rolled back, so nothing can be lost.
+// end closes a connection, and waits only briefly for a statement under way: checks roll back, so nothing can be lost.
 func end(ctx context.Context, conn *pgx.Conn) { pglink.HangUp(ctx, conn) }
 
 // one reads the only row of a statement into a struct.
@@ -200,12 +200,13 @@ func all[T any](ctx context.Context, conn *pgx.Conn, statement string, args ...a
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// broken is a check that could not be made.
+// broken returns the failed check for an error that kept the check from being made.
 func broken(doing string, err error) Check {
 	return fail("%s: %s", doing, Explain(err)).withHint("run it again; if it says the same, look into the server's log")
 }
 
-// unseen is a check that could not be made because of the schema, or of who asks. It is nil for any other error.
+// unseen returns a skipped check if err is about the schema version or about missing privileges, and nil for any other
+// error.
 func unseen(err error) *Check {
 	var c Check
 	wrong, isVersion := errors.AsType[*migrations.VersionError](err)
@@ -222,7 +223,7 @@ func unseen(err error) *Check {
 	return &c
 }
 
-// mayNot says whether the server refused a statement for lack of a privilege.
+// mayNot reports whether the server refused a statement because the user lacks a privilege.
 func mayNot(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && refused.Code == "42501"

@@ -26,7 +26,7 @@ func needDatabase(t *testing.T) {
 	}
 }
 
-// newStore makes a database, and opens it for as long as the test lasts.
+// newStore makes a database, and opens it until the test ends.
 func newStore(t *testing.T) (*pgtest.DB, *queue.Store) {
 	t.Helper()
 	needDatabase(t)
@@ -48,7 +48,7 @@ func find(t *testing.T, r Report, name string) Check {
 	return r.Checks[i]
 }
 
-// wantCheck compares a check's outcome, and looks for words in what it saw.
+// wantCheck compares a check's status, and looks for words in its detail.
 func wantCheck(t *testing.T, got Check, status Status, words string) {
 	t.Helper()
 	if got.Status != status || !strings.Contains(got.Detail, words) {
@@ -180,7 +180,7 @@ func TestHorizon_NamesWhoHoldsIt(t *testing.T) {
 	wantCheck(t, x.horizon(t.Context()), OK, "oldest ")
 }
 
-// begin connects for tests of single checks.
+// begin connects, for tests of single checks.
 func begin(t *testing.T, address string) *examination {
 	t.Helper()
 	x, err := open(t.Context(), address, quiet)
@@ -203,7 +203,7 @@ func TestCheck_ConnectsAgainAfterATimeout(t *testing.T) {
 	wantCheck(t, got, OK, "give or take")
 }
 
-// The sessions of others count, though a user without pg_monitor is not told what they are.
+// Other users' sessions count too, although a user without pg_monitor does not see what kind they are.
 func TestConnections_CountThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
@@ -228,7 +228,7 @@ func TestConnections_CountThoseOfOthers(t *testing.T) {
 	}
 }
 
-// Somebody else than the workers sees the limit that they are at, and how many of them have what.
+// A user that is not a worker sees the limit that the workers have reached, and how many of them hold how many connections.
 func TestConnections_ShowTheLimitOfWorkers(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
@@ -258,7 +258,7 @@ func TestConnections_ShowTheLimitOfWorkers(t *testing.T) {
 	wantCheck(t, x.connections(t.Context()), Fail, "4 of 4 in use (limit of the login "+app+"); ")
 }
 
-// The limit that keeps all workers out, or some, is seen by that they are at work and have no connection.
+// Workers that are at work and hold no connection reveal the limit that shuts out all or some of them.
 func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
@@ -278,7 +278,7 @@ func TestConnections_ShowTheLimitThatShutsWorkersOut(t *testing.T) {
 		}
 		status, words, hint := Fail, "0 of 0 in use "+limit, "its workers at work are 2, and need 20 connections: raise the limit of the login app_"
 		switch i {
-		case 1: // whose the workers are nobody can tell
+		case 1: // no connection shows which login the workers use
 			status, hint = Warn, "a worker keeps 10"
 		case 2:
 			words = "1 of 1 in use " + limit

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// mostFuture bounds how many such runs are counted.
+// mostFuture bounds how many future runs are counted.
 const mostFuture = 100_000
 
 var futureRunsSQL = sql.Named("doctor/future_runs")
@@ -18,7 +18,8 @@ type futureRuns struct {
 	First, Last time.Time
 }
 
-// futureRuns looks for runs that were accepted while the server's clock was ahead: they start only when it gets there again.
+// futureRuns looks for runs that were accepted while the server's clock was ahead. They start only when the clock reaches
+// that time again.
 func (x *examination) futureRuns(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found futureRuns

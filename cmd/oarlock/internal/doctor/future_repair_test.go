@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// What the page on operations says to type is enough, and touches no run that is to start later.
+// The statement on the operations page starts these runs, and does not touch a run that is meant to start later.
 func TestFutureRuns_StartNowByWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)

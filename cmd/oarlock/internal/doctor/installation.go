@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// installation looks whether workers would refuse this database as a copy.
+// installation reports whether workers would refuse this database because it may be a copy.
 func (x *examination) installation(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	if c := unseen(err); c != nil {

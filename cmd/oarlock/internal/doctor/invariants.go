@@ -16,25 +16,25 @@ import (
 
 const (
 	invariantsFolder = "invariants/"
-	secondLook       = time.Second // what is under way when it is looked at may be seen half
+	secondLook       = time.Second // pause before the second look, which drops rows that were only half visible in the first
 )
 
-// gaps are the invariants of logs, whose last pieces are among the commits that a failover may lose. docs/internals/promises.md
-// promises no more.
+// gaps are the invariants about logs. A failover may lose the last pieces of a log together with other last commits, and
+// docs/internals/promises.md promises no more.
 var gaps = []string{invariantsFolder + "g1_log_gap", invariantsFolder + "g2_after_the_last"}
 
-// passedOver is no fault by itself: a worker that was cut off or unfit for a while has its room again at once, and the runs that waited
-// meanwhile a moment later. No row tells how long it was away.
+// passedOver is not a fault by itself. A worker that was cut off or unfit has room again at once, and claims the waiting
+// runs a moment later. No row tells how long the worker was away.
 const passedOver = invariantsFolder + "s6_passed_over"
 
 var timelineSQL = sql.Named("doctor/timeline")
 
-// invariantNames are those of the statements that return no rows as long as all is well.
+// invariantNames lists the statements of invariants. Each returns no rows as long as its invariant holds.
 func invariantNames() []string {
 	return slices.DeleteFunc(sql.Names(), func(name string) bool { return !strings.HasPrefix(name, invariantsFolder) })
 }
 
-// invariants looks whether what must always hold of runs does. A row counts that is there at a second look, too.
+// invariants checks what must always hold of runs. A row counts as a violation only if a second look finds it too.
 func (x *examination) invariants(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	if c := unseen(err); c != nil {
@@ -66,7 +66,7 @@ func (x *examination) invariants(ctx context.Context) Check {
 	return x.judge(ctx, broken)
 }
 
-// judge has time of its own: what is broken is told however long the look at the rest took.
+// judge reads the timeline with a timeout of its own, so that violations are reported even when the checks used up theirs.
 func (x *examination) judge(ctx context.Context, broken []breach) Check {
 	return judgeBreaches(broken, func() (timeline int, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
@@ -87,8 +87,8 @@ func (b breach) String() string {
 	return fmt.Sprintf("%s (%d, the first: %s)", strings.TrimPrefix(b.name, invariantsFolder), b.rows, b.first)
 }
 
-// judgeBreaches tells faults from runs that wait, and from pieces of logs that a failover lost. A server that never failed over and never was
-// recovered to a moment is on its first timeline; there nothing explains a gap.
+// judgeBreaches separates faults from runs that wait, and from pieces of logs that a failover lost. A server on its first
+// timeline never failed over and was never recovered to a point in time, so nothing explains a gap in its logs.
 func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	i := slices.IndexFunc(broken, func(b breach) bool { return b.name == passedOver })
 	if i < 0 {
@@ -101,7 +101,7 @@ func judgeBreaches(broken []breach, timeline func() (int, error)) Check {
 	return c
 }
 
-// waits warns of runs that are passed over.
+// waits returns a warning about runs that are passed over.
 func (b breach) waits() Check {
 	return warn("%s due for a minute beside workers with room, the first: %s", countRuns(b.rows, math.MaxInt, "was", "were"), b.first).
 		withHint("expected for a moment where workers were cut off from the database; where it stays so for minutes, report it with what `oarlock status RUN` and `oarlock workers` say")
@@ -129,7 +129,7 @@ func judgeFaults(broken []breach, timeline func() (int, error)) Check {
 		withHint("expected after a failover or a recovery that lost commits (this server is on timeline %d): nothing is to be done, and `oarlock prune` removes the logs of those days in their time", line)
 }
 
-// brokenTwice is the rows that both looks see, each as text.
+// brokenTwice returns the rows that both looks find, each as text.
 func (x *examination) brokenTwice(ctx context.Context, name string) ([]string, error) {
 	first, err := x.brokenBy(ctx, name)
 	if err != nil || len(first) == 0 {

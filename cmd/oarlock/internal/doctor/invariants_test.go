@@ -40,8 +40,8 @@ func TestInvariants_TellWhatIsBroken(t *testing.T) {
 	}
 }
 
-// Runs that wait beside workers with room are no fault: no row tells how long these workers were cut off before. Workers that are quiet or
-// unfit claim nothing, whatever room they had.
+// Runs that wait beside workers with room are no fault: no row tells how long these workers were cut off before. Workers
+// that are quiet or unfit claim nothing, however much room they have.
 func TestInvariants_WarnOfRunsPassedOver(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
@@ -67,7 +67,7 @@ func TestInvariants_WarnOfRunsPassedOver(t *testing.T) {
 	}
 }
 
-// After a failover that lost commits pieces of logs may be missing, as is documented. Before any, nothing explains them.
+// A failover that lost commits explains missing pieces of logs, as documented. Without a failover nothing explains them.
 func TestInvariants_TellGapsThatAFailoverExplains(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)

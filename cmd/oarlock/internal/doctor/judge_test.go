@@ -17,7 +17,7 @@ import (
 
 func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
-// healthy is what a good server says about itself.
+// healthy returns the facts of a server without problems.
 func healthy() facts {
 	return facts{
 		VersionNum: 150000, Version: "15.0", Encoding: "UTF8", Fsync: true, FullPageWrites: true,
@@ -129,7 +129,8 @@ func TestConnections_WarnByTheTightestLimit(t *testing.T) {
 	}
 }
 
-// Workers that lack connections which a limit keeps from them fail it. Workers that have theirs leave the next one no room.
+// The check fails while a limit keeps connections from workers that need them. It warns when all workers have theirs and
+// the next worker would find none.
 func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 	t.Parallel()
 	server := connections{"server", 20, 100, 3, 2, 14, false}
@@ -151,7 +152,8 @@ func TestConnections_FailWhereWorkersLackSome(t *testing.T) {
 	}
 }
 
-// Superusers may take what is kept for them: then more is in use than an ordinary user may ever have, and none is left.
+// Superusers may use the connections that are reserved for them: then more are in use than an ordinary user may have, and
+// none is free.
 func TestConnections_OfTheReserveAreNoneForOthers(t *testing.T) {
 	t.Parallel()
 	for used, free := range map[int64]int64{0: 22, 21: 1, 22: 0, 23: 0, 25: 0} {
@@ -167,7 +169,7 @@ func TestTransport_WantsTheCertificateChecked(t *testing.T) {
 	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, false), Warn, "TLS 1.3, but")
 	wantCheck(t, describeTLS(state, &tls.Config{InsecureSkipVerify: true}, true), OK, "TLS 1.3, on this host")
 	wantCheck(t, describeTLS(state, &tls.Config{ServerName: "db"}, false), OK, "TLS 1.3, the server's certificate is checked")
-	verifyCA := &tls.Config{ // how pgx does sslmode=verify-ca
+	verifyCA := &tls.Config{ // as pgx implements sslmode=verify-ca
 		InsecureSkipVerify:    true,
 		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil },
 	}

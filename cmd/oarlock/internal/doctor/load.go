@@ -12,7 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// What old row versions cost grows with what happened since: by time for transactions, by transaction ids for slots.
+// A holder of old row versions is old from either bound on. Their cost grows with what happened since: time measures that
+// for transactions, the number of transaction ids for slots.
 const (
 	oldTransaction = 15 * time.Minute
 	oldXids        = 1_000_000
@@ -57,21 +58,21 @@ func (x *examination) horizon(ctx context.Context) Check {
 	return ok("oldest %s", holders[0])
 }
 
-// connections are how many a server, a database or a login has and may have.
+// connections counts the connections that a server, a database or a login has, and its limit.
 type connections struct {
 	Scope    string
 	Used     int64
 	Allowed  int64
-	Reserved int64 // of these, for superusers and the like
-	Workers  int64 // that are to have some of those
-	Held     int64 // by these workers, beside those that listen and serve calls
-	Login    bool  // the limit is that of a login
+	Reserved int64 // part of Allowed: only superusers and similar roles may use them
+	Workers  int64 // workers at work that this limit applies to
+	Held     int64 // connections with a worker's name, so without those for listening and calls
+	Login    bool  // the limit applies to a login
 }
 
 var connectionsSQL = sql.Named("doctor/connections")
 
 func (x *examination) connections(ctx context.Context) Check {
-	var there atWork // as far as this user may know
+	var there atWork // empty where this user may not see workers
 	if err := migrations.Check(ctx, x.conn); err == nil {
 		there, _ = one[atWork](ctx, x.conn, atWorkSQL, 0)
 	}
@@ -82,7 +83,8 @@ func (x *examination) connections(ctx context.Context) Check {
 	return judgeConnections(limits, int64(x.needs), int64(x.own))
 }
 
-// judgeConnections gets the limit of the server at least, how many connections a worker keeps, and how many of these carry its name.
+// judgeConnections takes at least the limit of the server. needs is how many connections a worker keeps, own how many of
+// these carry its name.
 func judgeConnections(limits []connections, needs, own int64) Check {
 	slices.SortStableFunc(limits, func(a, b connections) int { return cmp.Compare(a.free(), b.free()) })
 	var texts []string
@@ -106,7 +108,7 @@ func judgeConnections(limits []connections, needs, own int64) Check {
 	return ok("%s", text)
 }
 
-// free is how many an ordinary user may still have. Superusers fill the reserve only when the rest is taken.
+// free returns how many more connections an ordinary user can get. Superusers use the reserve only when the rest is taken.
 func (c connections) free() int64 { return max(0, c.Allowed-c.Reserved-c.Used) }
 
 func (c connections) String() string {

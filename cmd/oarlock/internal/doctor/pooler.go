@@ -12,7 +12,7 @@ import (
 
 const poolPatience = 2 * time.Second // well within checkTimeout
 
-// pooler connects as a worker does, and finds out what a worker would.
+// pooler connects as a worker does, and reports what a worker would meet.
 func (x *examination) pooler(ctx context.Context) Check {
 	link := x.link.Copy()
 	pglink.AsWriter(link, link.RuntimeParams["application_name"])
@@ -41,7 +41,8 @@ func (x *examination) pooler(ctx context.Context) Check {
 	return x.poolSize(ctx, link)
 }
 
-// poolSize looks whether the pooler lends as many connections as a worker needs. Two of them are ours already.
+// poolSize checks whether the pooler lends as many connections as a worker needs. The examination holds two of them
+// already.
 func (x *examination) poolSize(ctx context.Context, link *pgx.ConnConfig) Check {
 	var gets []pglink.Get
 	for len(gets)+2 < x.needs {

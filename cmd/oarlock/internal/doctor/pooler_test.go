@@ -43,7 +43,7 @@ func TestPooler_TellsTheModes(t *testing.T) {
 	}
 }
 
-// The real one, also where it lends by turns.
+// The modes of a real PgBouncer are recognised, also where it lends its connections in turn.
 func TestPooler_TellsTheModesOfPgBouncer(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)

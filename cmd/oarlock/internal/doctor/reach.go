@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// Target names what a connection is for: user@host:port/database, with every host.
+// Target describes the destination of a connection: user@host:port/database, with every host.
 func Target(c *pgconn.Config) string {
 	hosts := []string{address(c.Host, c.Port)}
 	for _, f := range c.Fallbacks {
@@ -36,8 +36,8 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(host, fmt.Sprint(port))
 }
 
-// Explain says in one line what could not be connected to and why; the driver's own text has a line per attempt. Any
-// other error speaks for itself.
+// Explain describes in one line which server could not be connected to, and why. The driver's own text has a line per
+// attempt. For any other error it returns the error's text.
 func Explain(err error) string {
 	connect, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -48,18 +48,19 @@ func Explain(err error) string {
 		return pglink.Redact(text)
 	}
 	all := reasons(connect.Unwrap())
-	if mayGoUnencrypted(connect.Config) && len(all) > 1 { // then no TLS is no reason, but the first half of an attempt
+	if mayGoUnencrypted(connect.Config) && len(all) > 1 { // refused TLS is then only the first half of an attempt, not the reason
 		all = slices.DeleteFunc(all, func(text string) bool { return strings.HasSuffix(text, "server refused TLS connection") })
 	}
 	return fmt.Sprintf("cannot connect to %s: %s", Target(connect.Config), pglink.Redact(strings.Join(all, "; ")))
 }
 
-// mayGoUnencrypted: sslmode=prefer, the default, tries every host with TLS and then without.
+// mayGoUnencrypted reports whether some attempt uses no TLS. With sslmode=prefer, the default, the driver tries every host
+// with TLS and then without.
 func mayGoUnencrypted(c *pgconn.Config) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })
 }
 
-// reasons are the innermost causes, each once: with sslmode=prefer every host is tried twice.
+// reasons returns the innermost causes of an error, each once: with sslmode=prefer the driver tries every host twice.
 func reasons(err error) []string {
 	var all []string
 	for _, leaf := range leaves(err) {
@@ -70,7 +71,7 @@ func reasons(err error) []string {
 	return all
 }
 
-// leaves takes joined errors apart.
+// leaves returns the innermost errors of an error that joins several.
 func leaves(err error) []error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if joined, ok := e.(interface{ Unwrap() []error }); ok {
@@ -103,7 +104,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// distrust is why the server's certificate was refused; nil: it was not.
+// distrust returns why the client refused the server's certificate; nil: the client did not refuse it.
 func distrust(err error) error {
 	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return e.Err
@@ -114,7 +115,8 @@ func distrust(err error) error {
 	return nil
 }
 
-// CertificateHint says what to do about a server's certificate that is not trusted; "" where that is not what err is about.
+// CertificateHint says what to do about a server's certificate that the client does not trust. It returns "" if err is
+// about anything else.
 func CertificateHint(err error) string {
 	why := distrust(err)
 	if why == nil {

@@ -5,7 +5,7 @@ import "fmt"
 // Status is the outcome of a check.
 type Status string
 
-// Outcomes, from good to bad; Skip means that the check could not be made or has no meaning here.
+// The outcomes, from good to bad. Skip means that the check could not be made, or has no meaning for this database.
 const (
 	OK   Status = "ok"
 	Skip Status = "skip"
@@ -13,7 +13,7 @@ const (
 	Fail Status = "fail"
 )
 
-// Check is one thing that was examined.
+// Check is the result of one check.
 type Check struct {
 	Name   string
 	Status Status
@@ -21,12 +21,12 @@ type Check struct {
 	Hint   string // what to do; empty when there is nothing to do
 }
 
-// Report is everything that was examined, in a fixed order.
+// Report has the results of all checks, in a fixed order.
 type Report struct {
 	Checks []Check
 }
 
-// Count is the number of checks with this outcome.
+// Count returns the number of checks with this outcome.
 func (r Report) Count(s Status) int {
 	n := 0
 	for _, c := range r.Checks {
@@ -53,13 +53,14 @@ func fail(format string, args ...any) Check {
 	return Check{Status: Fail, Detail: fmt.Sprintf(format, args...)}
 }
 
-// withHint adds to a check what to do about it.
+// withHint returns the check with a hint: what the user should do.
 func (c Check) withHint(format string, args ...any) Check {
 	c.Hint = fmt.Sprintf(format, args...)
 	return c
 }
 
-// countRuns is how many runs, with what is said of one or of several; there may be more where no more were counted.
+// countRuns writes a number of runs with its verb, for one run or for several. It adds that there may be more where
+// counting stopped at most.
 func countRuns(n, most int, one, several string) string {
 	switch {
 	case n == 1:

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	pruneGrace = 8 // days that a run may be past its retention: a weekly prune is enough
+	pruneGrace = 8 // days that a run may be past its retention before a warning: a weekly prune is enough
 	daySeconds = 24 * 60 * 60
 )
 
@@ -19,7 +19,7 @@ type late struct {
 	Late float64 // seconds
 }
 
-// retention looks whether somebody prunes.
+// retention warns when no prune has removed runs that are past their retention.
 func (x *examination) retention(ctx context.Context) Check {
 	err := migrations.Check(ctx, x.conn)
 	var found []late

@@ -54,7 +54,7 @@ func TestRetention_SaysWhenNobodyPrunes(t *testing.T) {
 	}
 }
 
-// An overdue prune is a warning: nothing breaks before the disk is full, and that is a check of its own.
+// An overdue prune is only a warning: nothing breaks before the disk is full, which the room check reports.
 func TestRetention_WarnsAsOperationsSays(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{

@@ -17,7 +17,7 @@ var (
 	roomWriteSQL = sql.Named("doctor/room_write")
 )
 
-// room is what sql/doctor/room.sql returns.
+// room is the row that sql/doctor/room.sql returns.
 type room struct {
 	Database string
 	Ours     string
@@ -32,8 +32,9 @@ func (r room) String() string {
 	return text
 }
 
-// room looks whether the server can still write. A server does not tell how much of its disk is free, so a megabyte is
-// written and rolled back: to a temporary table, because any role may have one, and because it always needs new pages.
+// room checks whether the server can still write. Postgres does not tell how much of its disk is free, so the check writes
+// a megabyte and rolls back. It writes to a temporary table, because any role may create one and because it always needs
+// new pages.
 func (x *examination) room(ctx context.Context) Check {
 	if x.facts.Standby || x.facts.ReadOnly {
 		return skip("no write is taken here: see writable")
@@ -48,7 +49,7 @@ func (x *examination) room(ctx context.Context) Check {
 	return ok("1 MB was written and rolled back; %s. A server does not tell how much of its disk is free: watch that there", taken)
 }
 
-// tryToWrite leaves nothing behind but a few dead rows in the catalog.
+// tryToWrite writes a megabyte and rolls back. It leaves only a few dead rows in the catalog.
 func (x *examination) tryToWrite(ctx context.Context) error {
 	tx, err := x.conn.Begin(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (x *examination) tryToWrite(ctx context.Context) error {
 	return err
 }
 
-// judgeWrite says why the server did not take a write.
+// judgeWrite explains why the server refused the write.
 func judgeWrite(err error) Check {
 	refused, isServer := errors.AsType[*pgconn.PgError](err)
 	switch {

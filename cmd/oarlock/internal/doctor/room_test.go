@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Whoever examines a database may write what shows whether there is room, whatever its role.
+// Every role that can examine a database can also make the test write.
 func TestRoom_IsTriedByEachRole(t *testing.T) {
 	t.Parallel()
 	needDatabase(t)
@@ -66,7 +66,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 	wantCheck(t, look(), OK, "1 MB was written")
 }
 
-// databaseOn makes a migrated database whose files are in a folder. The server's log of writes is elsewhere.
+// databaseOn makes a migrated database whose files are in a folder. The server's WAL stays elsewhere.
 func databaseOn(t *testing.T, node *pgcluster.Node, folder string) string {
 	t.Helper()
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", node.PID()))

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what is compared of time zones.
+// Bounds of the comparison of time zones.
 const (
 	maxZones  = 20
 	zonesSpan = 365 * 24 * time.Hour
@@ -21,26 +21,26 @@ var (
 	zonesSQL     = sql.Named("doctor/zones")
 )
 
-// ailing is a schedule with which something is wrong.
+// ailing is a schedule that does not fire as it should.
 type ailing struct {
 	DAG       string `db:"dag"`
 	Schedule  string
 	Trouble   string // failed, overdue, refused
 	Why       string
-	At        time.Time // refused: the time that was
+	At        time.Time // for refused: the time that was refused
 	Late      float64   // seconds
-	Schedules int       // that something is wrong with
-	Attended  bool      // a worker is live
+	Schedules int       // how many schedules have a trouble
+	Attended  bool      // a worker is live, so due times should be decided
 }
 
-// change is a moment from which on the server has another offset of a zone.
+// change is a moment at which the server changes the offset of a time zone.
 type change struct {
 	Zone  string
 	At    time.Time
 	Ahead int // seconds
 }
 
-// schedules asks whether schedules fire, and whether this machine and the server agree on when.
+// schedules checks that schedules fire, and that this machine and the server compute the same times.
 func (x *examination) schedules(ctx context.Context) Check {
 	from := time.Now().UTC().Truncate(time.Hour)
 	err := migrations.Check(ctx, x.conn)
@@ -68,7 +68,7 @@ func (x *examination) schedules(ctx context.Context) Check {
 	return ok("none failed, was refused or is overdue, and time zones agree for a year")
 }
 
-// ailingCheck is about the first of the schedules, and names the others that were read.
+// ailingCheck describes the first ailing schedule in full and names the others that were read.
 func ailingCheck(found []ailing) Check {
 	a, more := found[0], ""
 	if a.Schedules > 1 {
@@ -94,7 +94,7 @@ func ailingCheck(found []ailing) Check {
 		withHint("see the logs of the workers: one of them attends to schedules once a second")
 }
 
-// shellWord quotes what a shell would take apart.
+// shellWord quotes a word that a shell would split or expand.
 func shellWord(word string) string {
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" {
 		return word
@@ -102,8 +102,8 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// firstDifference finds the first hour at which this machine has another offset than the server, which told of its changes. A zone
-// that is not known here differs from the beginning.
+// firstDifference returns the first hour at which this machine and the server have different offsets for a zone. changes
+// are the server's. A zone that this machine does not know differs from the beginning.
 func firstDifference(changes []change, from time.Time) (zone string, at time.Time, differs bool) {
 	for i, c := range changes {
 		location, err := time.LoadLocation(c.Zone)

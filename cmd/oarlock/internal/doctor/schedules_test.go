@@ -52,7 +52,7 @@ func TestSchedules_SaysWhatIsWrongWithThem(t *testing.T) {
 	look(Warn, "the times of schedule every night of etl cannot be decided: out of luck")
 }
 
-// The server has data of its own: what it tells is compared hour by hour.
+// The server has its own time zone data, so both are compared hour by hour.
 func TestFirstDifference_IsThatOfTheFirstHour(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -60,7 +60,7 @@ func TestFirstDifference_IsThatOfTheFirstHour(t *testing.T) {
 	paris := []change{{"Europe/Paris", from, 3600}, {"Europe/Paris", spring, 7200}, {"Europe/Paris", autumn, 3600}}
 	for name, c := range map[string]struct {
 		changes []change
-		at      time.Time // zero: none
+		at      time.Time // zero: no difference
 	}{
 		"none":            {nil, time.Time{}},
 		"the same":        {append([]change{{"Asia/Kolkata", from, 19800}}, paris...), time.Time{}},

@@ -26,7 +26,7 @@ func (x *examination) encoding(context.Context) Check {
 	return ok(migrations.Encoding)
 }
 
-// transport looks at our end of the connection: behind a pooler the server would tell about the pooler's.
+// transport examines this end of the connection. Behind a pooler the server would describe the pooler's connection instead.
 func (x *examination) transport(context.Context) Check {
 	peer := x.conn.PgConn().Conn()
 	addr := peer.RemoteAddr()
@@ -46,7 +46,8 @@ func (x *examination) transport(context.Context) Check {
 	return warn("%s, not encrypted", addr).withHint("add sslmode=verify-full to the URL: passwords and data cross the network in the clear")
 }
 
-// describeTLS warns of a certificate that nobody checks, unless the server is on this host, where nobody is in between.
+// describeTLS warns when the client does not verify the server's certificate. On the same host it does not warn, since no
+// attacker can sit in between.
 func describeTLS(state tls.ConnectionState, config *tls.Config, here bool) Check {
 	name := tls.VersionName(state.Version)
 	checked := config == nil || !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
@@ -91,7 +92,7 @@ func (x *examination) migrations(ctx context.Context) Check {
 	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
 }
 
-// upgrade tells of an upgrade that is under way: programs that work with the schema, and are older than it.
+// upgrade reports an upgrade in progress: workers whose programs work with the schema and are older than it.
 func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
 	if schema.Newer() {
 		return warn("the schema is version %d, newer than this binary, which works with it", schema.Version).withHint("upgrade this binary")
@@ -107,10 +108,10 @@ func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Che
 	return ok("the schema is one that this binary works with")
 }
 
-// outdated are workers at work whose programs are older than the schema.
+// outdated counts the workers at work whose programs are older than the schema.
 type outdated struct {
 	Workers int
-	Names   string // of some of them
+	Names   string // names of some of these workers
 }
 
 var outdatedSQL = sql.Named("doctor/outdated")

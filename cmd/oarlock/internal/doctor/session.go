@@ -18,7 +18,7 @@ var (
 	clockSQL  = sql.Named("doctor/clock")
 )
 
-// listen sends a notification from one connection to another.
+// listen sends a notification from one connection to another, and waits for it.
 func (x *examination) listen(ctx context.Context) Check {
 	switch {
 	case x.facts.Standby:
@@ -52,16 +52,16 @@ func (x *examination) notified(ctx context.Context, listener *pgx.Conn) (time.Du
 		if err != nil {
 			return 0, err
 		}
-		if n.Payload == payload { // somebody else may run doctor too
+		if n.Payload == payload { // another doctor may run at the same time
 			return time.Since(start), nil
 		}
 	}
 }
 
-// clockSamples is how often the clock is read: the quickest answer bounds the error best.
+// clockSamples is how often the check reads the server's clock. The quickest answer has the smallest error.
 const clockSamples = 5
 
-// clockTolerance is how far clocks may be apart before it confuses people. Nothing is decided by it.
+// clockTolerance is how far the clocks may differ before times confuse people. Oarlock decides nothing by the difference.
 const clockTolerance = 2 * time.Second
 
 func (x *examination) clock(ctx context.Context) Check {
@@ -78,7 +78,7 @@ func (x *examination) clock(ctx context.Context) Check {
 	return best.judge()
 }
 
-// reading is how far the server's clock is ahead of ours, give or take bound.
+// reading says how far the server's clock is ahead of this machine's: ahead, plus or minus bound.
 type reading struct{ ahead, bound time.Duration }
 
 func (x *examination) readClock(ctx context.Context) (reading, error) {

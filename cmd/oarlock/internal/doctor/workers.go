@@ -11,10 +11,10 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// Bounds of what the check tells.
+// Bounds of the workers check.
 const (
-	mostDue   = 100_000 // runs are counted
-	mostNames = 5       // workers are named for each trouble
+	mostDue   = 100_000 // bound of counted runs
+	mostNames = 5       // workers that the check names for each trouble
 )
 
 var (
@@ -23,13 +23,13 @@ var (
 	silentSQL = sql.Named("doctor/silent")
 )
 
-// atWork are the ids of the workers that have not ended as far as the database knows, and how many runs wait for some.
+// atWork has the ids of the workers at work, live or draining, and counts the runs that are due.
 type atWork struct {
 	Workers []string
 	Due     int
 }
 
-// unfit is a worker that says why it claims nothing.
+// unfit is a worker that reports why it claims nothing.
 type unfit struct {
 	Name    string
 	Why     string
@@ -38,21 +38,21 @@ type unfit struct {
 
 func (u unfit) String() string { return u.Name + " for " + round(seconds(u.Seconds)) }
 
-// silent is a worker that counts as at work and gives no sign of life. Once its lease is over, another worker that is live finds it lost
-// within seconds.
+// silent is a worker at work that gives no sign of life. Once its lease is over, another live worker marks it lost within
+// seconds.
 type silent struct {
 	Name     string
 	Seconds  float64
 	Lease    float64
-	Runs     int      // that it holds
-	Takeover *float64 // seconds until about when others take them over; nil: no other worker is there, for none of them
+	Runs     int      // runs that it holds
+	Takeover *float64 // seconds until other workers take over its runs, roughly; nil: no other worker is there to do so
 }
 
 func (s silent) String() string {
 	return fmt.Sprintf("%s for %s (lease %s)", s.Name, round(seconds(s.Seconds)), round(seconds(s.Lease)))
 }
 
-// fleet is what there is to say of the workers at work.
+// fleet is what the check knows about the workers at work.
 type fleet struct {
 	workers []string
 	due     int
@@ -60,7 +60,7 @@ type fleet struct {
 	silent  []silent
 }
 
-// workers asks whether workers at work claim runs, and are there.
+// workers checks that the workers at work claim runs and give signs of life.
 func (x *examination) workers(ctx context.Context) Check {
 	f, err := x.fleet(ctx)
 	if c := unseen(err); c != nil {
@@ -92,8 +92,8 @@ func (x *examination) fleet(ctx context.Context) (f fleet, err error) {
 	return f, err
 }
 
-// judge tells of every kind of trouble: one may be the cause of another. Where no worker is at work somebody may have stopped them all, which is no
-// more than a warning. Workers that have not ended and give no sign of life are meant to be there.
+// judge reports every kind of trouble, because one may cause another. If no worker is at work, a user may have stopped them
+// all, so due runs are only a warning. A worker that has not ended is meant to run, so its silence is a trouble.
 func (f fleet) judge() Check {
 	due := countRuns(f.due, mostDue, "is due", "are due")
 	if len(f.workers) == 0 {
@@ -131,11 +131,11 @@ func (f fleet) judge() Check {
 	return inOne(troubles)
 }
 
-// startAgain is what to do where no worker takes over: either they are gone, or they are there and cut off.
+// startAgain is the advice if no worker takes over: the workers either are gone, or run and cannot reach the database.
 const startAgain = "no other worker is there: start one again on its host, or another with `oarlock worker`; " +
 	"where they still run see their logs: the database may refuse their login"
 
-// checkLost fails where runs wait for workers whose lease is over.
+// checkLost fails if workers whose lease is over still hold runs.
 func checkLost(lost []silent) Check {
 	judge, runs := warn, held(lost)
 	if runs > 0 {
@@ -148,7 +148,7 @@ func checkLost(lost []silent) Check {
 	return c.withHint(startAgain)
 }
 
-// checkQuiet says what becomes of runs whose workers give no sign of life, in time to do something before their lease is over.
+// checkQuiet warns about silent workers before their lease is over, and says what will happen to their runs.
 func checkQuiet(quiet []silent) Check {
 	c := warn("%d of the workers at work give no sign of life, %s; runs that they hold: %d", len(quiet), list(quiet), held(quiet))
 	if first := quiet[0]; first.Takeover != nil {
@@ -168,7 +168,7 @@ func checkUnfit(all []unfit) Check {
 		withHint("mend that: they go on by themselves then; their logs have the error, and `oarlock workers` lists them")
 }
 
-// inOne makes one check of several: the worst status, and each hint once.
+// inOne joins several checks into one, with the worst status, and each hint once.
 func inOne(several []Check) Check {
 	one := Check{Status: Warn}
 	var details, hints []string
@@ -192,7 +192,7 @@ func held(by []silent) (runs int) {
 	return runs
 }
 
-// list names the first few.
+// list joins the first mostNames of them.
 func list[T fmt.Stringer](all []T) string {
 	var texts []string
 	for _, one := range all[:min(len(all), mostNames)] {
@@ -205,7 +205,8 @@ func list[T fmt.Stringer](all []T) string {
 	return text
 }
 
-// inPlace hints at nothing about workers where the database may be a copy: they are the original's, and to start one is refused.
+// inPlace removes hints about workers if the database may be a copy: the workers are the original's, and a new worker would
+// refuse to start.
 func (x *examination) inPlace(ctx context.Context, c Check) Check {
 	i, err := migrations.ReadInstallation(ctx, x.conn)
 	if err == nil && i.Judge(false) != nil {

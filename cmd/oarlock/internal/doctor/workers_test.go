@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// registered is a database where a worker with this lease is at work.
+// registered makes a database with one registered worker that has this lease.
 func registered(t *testing.T, ttl time.Duration) (*pgtest.DB, *queue.Session) {
 	t.Helper()
 	db, store := newStore(t)
@@ -62,7 +62,7 @@ func TestWorkers_ThatAreSilentForLongerThanTheirLeaseAreNamed(t *testing.T) {
 	}
 }
 
-// Long before the lease of a worker is over doctor warns of the runs that it drives, and says what becomes of them.
+// Doctor warns of a silent worker's runs long before its lease is over, and says what will happen to them.
 func TestWorkers_WarnsOfRunsWhoseWorkerIsQuiet(t *testing.T) {
 	t.Parallel()
 	db, store := newStore(t)
