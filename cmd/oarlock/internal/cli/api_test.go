@@ -18,10 +18,10 @@ import (
 	"github.com/oarlock-dev/oarlock/web"
 )
 
-// changing are values that change between two looks.
+// changing matches values that may change between two looks.
 var changing = regexp.MustCompile(`"(beat_age_ms|oldest_ms)":\d+`)
 
-// TestAPI_HasTheObjectsOfCommands compares what commands print with what the interface for programs answers, byte by byte.
+// TestAPI_HasTheObjectsOfCommands compares, byte by byte, the objects that commands print with the objects of the JSON API.
 func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -64,7 +64,7 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 		got := invoke(t, e, append(strings.Fields(command), "-o", "jsonl")...)
 		printed, answered := objectLines(sayOf(got)), askAPI(t, pages, path)
 		if strings.HasPrefix(command, "events") {
-			slices.Reverse(answered) // pages and programs begin with the newest
+			slices.Reverse(answered) // pages and the API begin with the newest
 		}
 		if strings.Contains(path, "{") {
 			printed, answered = withoutOwn(printed), withoutOwn(answered)
@@ -86,7 +86,7 @@ func TestAPI_HasTheObjectsOfCommands(t *testing.T) {
 	statsAgree(t, e, pages)
 }
 
-// makeRuns makes a run that failed, one that waits, and one with items.
+// makeRuns makes a run that failed, a run that waits, and a run with items.
 func makeRuns(t *testing.T, e Env, db *pgtest.DB, store *queue.Store) {
 	t.Helper()
 	for range 2 {
@@ -120,7 +120,7 @@ func statsAgree(t *testing.T, e Env, pages http.Handler) {
 	}
 }
 
-// sayOf returns what a command printed: its answer, or the error of a command that failed.
+// sayOf returns the output of a command: its answer, or the error if the command failed.
 func sayOf(got invocation) string {
 	if got.exit == exitOK {
 		return got.stdout
@@ -128,7 +128,7 @@ func sayOf(got invocation) string {
 	return got.stderr
 }
 
-// askAPI answers with the objects of a path, in lines; a body behind the path is posted.
+// askAPI requests a path and returns the objects of the answer, one a line. A path with a body behind it is posted.
 func askAPI(t *testing.T, pages http.Handler, path string) []string {
 	t.Helper()
 	path, body, posts := strings.Cut(path, " ")
@@ -156,7 +156,7 @@ func objectLines(text string) []string {
 	return strings.Split(strings.TrimSpace(changing.ReplaceAllString(text, `"$1":0`)), "\n")
 }
 
-// own are what two requests, or two runs, never have alike.
+// own matches values that differ between any two requests and any two runs.
 var own = regexp.MustCompile(`"(id|uid|run|run_at|logical_at|created_at|at|decided_at)":("[^"]*"|\d+)`)
 
 func withoutOwn(lines []string) []string {

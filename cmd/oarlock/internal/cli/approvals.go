@@ -51,7 +51,7 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 		return &usageError{msg: fmt.Sprintf("--limit is from 1 to %d, not %d", queue.MaxApprovals, most), hint: "leave it out for the oldest 20"}
 	}
 	return e.withStore(ctx, func(store *queue.Store) error {
-		read := min(most+1, queue.MaxApprovals) // one more tells whether there are more
+		read := min(most+1, queue.MaxApprovals) // the extra one shows whether there are more
 		approvals, err := store.Approvals(ctx, all, read)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func runApprovals(ctx context.Context, e *env, all bool, most int) error {
 	})
 }
 
-// othersDecide tells a person for whom nothing waits whether something waits for others.
+// othersDecide is for a user without approvals to decide: it remarks whether approvals wait for other users.
 func (e *env) othersDecide(ctx context.Context, store *queue.Store) error {
 	if e.settings.Text("output") != "table" {
 		return nil
@@ -119,7 +119,8 @@ func (e *env) approvalsAnswer(approvals []queue.Approval, now time.Time) answer 
 
 const questionMark = "  │ "
 
-// approvalBlock is an approval on some lines: what waits for whom, what it asks, and how to approve it.
+// approvalBlock describes an approval on some lines: which task waits, for which approvers, what it asks, and how to
+// approve it.
 func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) string {
 	q := &a.Question
 	head := []string{
@@ -134,7 +135,7 @@ func (p painter) approvalBlock(a *queue.Approval, now time.Time, columns int) st
 		lines = append(lines, fold(p.dim(questionMark)+line, columns, width(questionMark)))
 	}
 	if q.MayDecide {
-		lines = append(lines, "  "+runview.ApproveCommand(a.Run, runview.TaskName(a.Step, a.Item), q)) // as it is, to be copied
+		lines = append(lines, "  "+runview.ApproveCommand(a.Run, runview.TaskName(a.Step, a.Item), q)) // printed unchanged, so that it can be copied
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

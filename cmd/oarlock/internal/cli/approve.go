@@ -68,7 +68,7 @@ func newRejectCommand(e *env) *cli.Command {
 	}
 }
 
-// orNothing keeps an empty map from being something.
+// orNothing returns nil for an empty map: an approval without inputs has no outputs.
 func orNothing(m map[string]string) any {
 	if len(m) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func orNothing(m map[string]string) any {
 	return m
 }
 
-// runAskStep is for verbs that are about a step.
+// runAskStep asks for a control that needs a step, such as approve or mark.
 func runAskStep(c *cli.Context, e *env, ask queue.Ask) error {
 	a, err := newAsking(c, e, ask.Verb, nil)
 	if err != nil {

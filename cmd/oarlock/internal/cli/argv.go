@@ -10,17 +10,17 @@ import (
 	"github.com/oarlock-dev/oarlock/cmd/oarlock/internal/config"
 )
 
-// line is a command line taken apart.
+// line is a parsed command line.
 type line struct {
-	path   []*cli.Command // the commands named, outermost first
-	global []string       // flags of the program, each one word
-	own    []string       // flags of the command, each one word
+	path   []*cli.Command // the commands typed, outermost first
+	global []string       // flags of the program, each with its value in one word
+	own    []string       // flags of the command, each with its value in one word
 	args   []string
 	help   bool
 }
 
-// words is the one order that urfave/cli understands: it takes no flag behind an argument, and no global flag behind
-// a command. Without that, `status 42 -o json` would print a table.
+// words returns the words in the only order that urfave/cli understands: it takes no flag behind an argument, and no global
+// flag behind a command. Without this, `status 42 -o json` would print a table.
 func (l line) words(program string) []string {
 	words := append([]string{program}, l.global...)
 	for _, c := range l.path {
@@ -40,8 +40,8 @@ func (l line) command() *cli.Command {
 	return l.path[len(l.path)-1]
 }
 
-// arrange takes a command line apart and checks what urfave/cli checks late, badly, or not at all: unknown commands
-// and flags, missing values, arguments nobody asked for.
+// arrange parses a command line. It checks what urfave/cli checks late, badly, or not at all: unknown commands and flags,
+// missing values, surplus arguments.
 func arrange(app *cli.App, words []string) (line, error) {
 	a := arranger{app: app, rest: asCommand(words)}
 	for len(a.rest) > 0 {
@@ -54,7 +54,7 @@ func arrange(app *cli.App, words []string) (line, error) {
 	return a.line, a.finish()
 }
 
-// asCommand lets `help X` and `--version` mean `X --help` and `version`.
+// asCommand rewrites `help X` to `X --help`, and `--version` to `version`.
 func asCommand(words []string) []string {
 	switch {
 	case len(words) == 0:
@@ -87,10 +87,10 @@ func (a *arranger) take(word string) error {
 	return a.plain(word)
 }
 
-// otherWords are what people type for a command that is called otherwise.
+// otherWords maps words that users often try to the names of the commands.
 var otherWords = map[string]string{"runs": "list", "ls": "list"}
 
-// plain is a command while commands may follow, then an argument. backfill takes both.
+// plain takes a word as a command as long as commands may follow, and then as an argument. backfill takes both.
 func (a *arranger) plain(word string) error {
 	known, takesArgs := a.app.Commands, false
 	if c := a.command(); c != nil {
@@ -116,7 +116,7 @@ func (a *arranger) plain(word string) error {
 	return &usageError{msg: fmt.Sprintf("unknown %s %q", what, word), hint: hint}
 }
 
-// flag puts a flag and its value together into one word, on the side it belongs to.
+// flag joins a flag and its value into one word, and adds it to the flags of the program or to those of the command.
 func (a *arranger) flag(word string) error {
 	g, found := a.given(word)
 	if !found {
@@ -141,7 +141,7 @@ func (a *arranger) flag(word string) error {
 	return nil
 }
 
-// given is a flag as it was typed; inline says that its value is part of the word.
+// given is a flag as the user typed it; inline: its value is part of the same word.
 type given struct {
 	flag   cli.Flag
 	global bool
@@ -163,7 +163,7 @@ func (a *arranger) given(word string) (given, bool) {
 	return given{}, false
 }
 
-// isFlag says that word names a flag that is known here, so it is hardly the value of the one before it.
+// isFlag reports whether word names a known flag. Then it is hardly the value of the flag before it.
 func (a *arranger) isFlag(word string) bool {
 	if !strings.HasPrefix(word, "--") {
 		return false
@@ -202,7 +202,7 @@ func (a *arranger) unknownFlag(word string) error {
 	return &usageError{msg: "unknown flag " + flag, hint: hint}
 }
 
-// finish checks what can only be known at the end of the line.
+// finish makes the checks that need the whole line.
 func (a *arranger) finish() error {
 	c := a.command()
 	switch {

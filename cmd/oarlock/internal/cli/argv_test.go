@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// sampleApp is the program with commands that have what those of today lack: arguments, and flags of every shape.
+// sampleApp is the program plus commands with arguments and with flags of every type, which the real commands may lack.
 func sampleApp() *cli.App {
 	app := newApp(&env{Env: testEnv()})
 	app.Commands = []*cli.Command{

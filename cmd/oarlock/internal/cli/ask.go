@@ -15,43 +15,43 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// decisionPatience is how long a command waits for the drivers of runs to decide: a live one takes milliseconds, and one that
-// comes only when a worker has room may take for ever.
+// decisionPatience is how long a command waits for the drivers of runs to decide. A live driver takes milliseconds. If the
+// run has no driver, the decision comes only when a worker has room, which may take forever.
 const decisionPatience = "3s"
 
 func withinFlag() cli.Flag {
 	return &cli.StringFlag{Name: "within", Usage: "wait so long for the drivers of the runs to decide, a `DURATION`", Value: decisionPatience}
 }
 
-// asking is one command line that asks something of runs.
+// asking is one command line that sends a control to runs: cancel, pause, resume, retry, approve or mark.
 type asking struct {
 	env    *env
 	verb   dagrun.Verb
 	target target
 	choose selection
-	within time.Duration // to wait for decisions
-	wait   bool          // for the end of the runs
+	within time.Duration // how long to wait for decisions
+	wait   bool          // wait for the end of the runs too
 	how    waiting
 	send   func(context.Context, *queue.Store, queue.RunID) (answered, error)
 
 	store *queue.Store
-	until context.Context //nolint:containedctx // ends with the time to wait
+	until context.Context //nolint:containedctx // ends with --timeout
 	many  bool
 	done  []runview.ControlJSON
-	count int   // runs asked
-	bad   int   // those that refused, or could not be asked
-	worst *kind // of these
-	last  error // of them, to be said when there is but one run
+	count int   // runs that were asked
+	bad   int   // runs that refused, or that could not be asked
+	worst *kind // the kind of error of these with the highest exit status
+	last  error // the last error of these; the command fails with it if there is only one run
 }
 
-// answered is what became of a request.
+// answered is the outcome of a request.
 type answered struct {
 	queue.Control
-	retryOf queue.RunID // a new run was made of this one
-	waits   string      // what a cancel waits for; "": nothing
+	retryOf queue.RunID // the run that the new run retries
+	waits   string      // what keeps a cancel from being carried out; "": nothing
 }
 
-// sending is how most verbs are asked for.
+// sending returns the function that sends ask to a run. Most verbs use it.
 func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
 	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
 		ask.Run = run
@@ -60,7 +60,7 @@ func sending(ask queue.Ask) func(context.Context, *queue.Store, queue.RunID) (an
 	}
 }
 
-// newAsking reads RUN… [STEP] or what selects runs instead.
+// newAsking reads RUN… [STEP], or the flags that select runs instead.
 func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*asking, error) {
 	a := &asking{env: e, verb: verb}
 	var err error
@@ -89,13 +89,13 @@ func newAsking(c *cli.Context, e *env, verb dagrun.Verb, states []string) (*aski
 	return a, nil
 }
 
-// waitFlags go with --wait.
+// waitFlags are the flags that go with --wait.
 func waitFlags() []cli.Flag {
 	timeout := &cli.StringFlag{Name: timeoutFlag, Usage: "with --wait: for at most this `DURATION` in all; the runs go on"}
 	return append([]cli.Flag{timeout}, progressFlags("plain or none")...)
 }
 
-// readWait reads --wait and what goes with it.
+// readWait reads --wait and the flags that go with it.
 func (a *asking) readWait(c *cli.Context) (err error) {
 	a.wait = c.Bool("wait")
 	a.how, err = a.env.readWaiting(c, "wait", false)
@@ -121,7 +121,7 @@ func (a *asking) run(ctx context.Context) error {
 	})
 }
 
-// all asks the runs that are named, or page after page those that are selected.
+// all asks the runs that the user named, or page after page the runs that the flags select.
 func (a *asking) all(ctx context.Context) error {
 	if !a.choose.asked {
 		ids, err := a.target.find(ctx, a.store)
@@ -147,7 +147,8 @@ func (a *asking) all(ctx context.Context) error {
 	return a.remarkMore(ctx, last)
 }
 
-// some asks runs first, and then sees what becomes of it, so that their drivers decide side by side.
+// some sends the request to all runs first and awaits the outcomes afterwards, so that their drivers decide at the same
+// time.
 func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	var open []answered
 	for _, id := range ids {
@@ -166,7 +167,7 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	for _, got := range open {
 		watch := a.watcher(got.Run)
 		if a.wait && got.Outcome == "" {
-			if err := watch.look(ctx); err != nil { // what the decision itself waits for
+			if err := watch.look(ctx); err != nil { // shows what the decision itself waits for
 				return err
 			}
 		}
@@ -187,8 +188,8 @@ func (a *asking) some(ctx context.Context, ids []queue.RunID) error {
 	return ctx.Err()
 }
 
-// foreign turns the refusal "there is no run" into one that names the submitter, where the user may see the run but not steer it. It
-// returns any other error as it is.
+// foreign replaces the refusal "there is no run" by an error that names the submitter, if the user may see the run but not
+// steer it. It returns any other error unchanged.
 func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !errors.Is(err, queue.ErrNotFound) || !strings.HasPrefix(refusal.Message, noRun) {
@@ -201,7 +202,8 @@ func (a *asking) foreign(ctx context.Context, id queue.RunID, err error) error {
 	return &failure{kind: notFound, err: fmt.Errorf("run %d was submitted by %s: you may steer only your own", id, r.SubmittedBy), hint: grantHint(toAdmin)}
 }
 
-// failed takes a failure to ask one of several runs for an answer. What would fail for all others too ends the command.
+// failed prints a run's error if there are several runs, so that the command goes on with the others. An error that all
+// other runs would meet too ends the command.
 func (a *asking) failed(ctx context.Context, err error) error {
 	p := diagnose(ctx, err)
 	switch p.exit {
@@ -224,7 +226,8 @@ func (a *asking) blame(k kind, err error) {
 	}
 }
 
-// decided waits until the run's driver has decided, or patience ends: then it is open.
+// decided waits until the run's driver has decided. If patience ends first, it returns the request undecided, without an
+// error.
 func (a *asking) decided(patience context.Context, got answered) (answered, error) {
 	if got.Outcome != "" {
 		return got, nil
@@ -234,12 +237,12 @@ func (a *asking) decided(patience context.Context, got answered) (answered, erro
 	case err == nil:
 		got.Control = c
 	case errors.Is(patience.Err(), context.DeadlineExceeded):
-		err = nil // it is decided later
+		err = nil // the driver decides later
 	}
 	return got, err
 }
 
-// unheld finds out why no worker takes a run whose cancel needs one, and says so before a long wait.
+// unheld finds out why no worker takes a run whose cancel needs a worker, and tells the user before a long wait.
 func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 	if got.Outcome != dagrun.Accepted || got.Message == "" {
 		return got, nil
@@ -255,14 +258,14 @@ func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 	return got, nil
 }
 
-// watcher is of one of the runs; of several it tells how they are and nothing of their tasks.
+// watcher returns the watcher of one run. If there are several runs, it shows only the states of the runs, not their tasks.
 func (a *asking) watcher(id queue.RunID) *watcher {
 	w := a.env.newWatcher(a.store, id, a.how.progress)
 	w.brief = a.many
 	return w
 }
 
-// ended waits for the end of a run, unless it refused.
+// ended waits for the end of a run, unless the request was refused.
 func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answered, error) {
 	if got.Outcome == dagrun.Refused {
 		return got, nil
@@ -290,7 +293,7 @@ func (a *asking) ended(ctx context.Context, watch *watcher, got answered) (answe
 	return got, nil
 }
 
-// finish says at the end what was not said for each run.
+// finish prints what concerns all runs together, and returns the error of the command.
 func (a *asking) finish() error {
 	if a.done != nil {
 		if err := a.env.say(a.object()); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// report says what became of one request. A refusal by the only run there is, is an error, and says it all.
+// report prints the outcome of one request. If the only run refused, it returns an error instead, which says everything.
 func (a *asking) report(got answered) error {
 	j := runview.NewControlJSON(&got.Control, got.retryOf)
 	if got.Outcome == dagrun.Refused {
@@ -29,7 +29,7 @@ func (a *asking) report(got answered) error {
 	return a.env.say(one)
 }
 
-// object is all answers: an array, but of one run that was named the answer itself.
+// object returns all outcomes as an array; for a single run that the user named it returns the outcome itself.
 func (a *asking) object() answer {
 	if !a.many && len(a.done) == 1 {
 		return answer{object: a.done[0]}
@@ -37,7 +37,7 @@ func (a *asking) object() answer {
 	return answer{object: a.done}
 }
 
-// line is one answer for people: run 41: cancel accepted, still running.
+// line writes one outcome for people: run 41: cancel accepted, still running.
 func (a *asking) line(c *answered) string {
 	paint := a.env.stdoutPaint()
 	what := runview.AskedOf(&c.Control)
@@ -76,7 +76,7 @@ type jsonRehearsed struct {
 	CreatedAt *time.Time `json:"created_at"`
 }
 
-// rehearse prints the runs that would be asked.
+// rehearse prints the runs that the command would ask.
 func (a *asking) rehearse(ctx context.Context) error {
 	runs, err := a.chosen(ctx)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// TestAsk_TakesTheCommandsThatPagesShow has a shell read each: they are right if all they miss is the database.
+// TestAsk_TakesTheCommandsThatPagesShow has a shell run each command. A command is right if it fails only for want of a
+// database.
 func TestAsk_TakesTheCommandsThatPagesShow(t *testing.T) {
 	t.Parallel()
 	hostile := `it's "$HOME" --now; -x`

@@ -105,7 +105,7 @@ func runBackfill(c *cli.Context, e *env) error {
 	})
 }
 
-// checkBackfill refuses what makes no sense whatever the schedule is.
+// checkBackfill refuses flags that contradict each other for any schedule.
 func (e *env) checkBackfill(c *cli.Context) error {
 	reprocess, atOnce := c.String("reprocess"), c.Int("at-once")
 	switch {
@@ -123,7 +123,8 @@ func (e *env) checkBackfill(c *cli.Context) error {
 	return nil
 }
 
-// backfillOf reads the flags but for the params, whose types the database knows. Dates are of the schedule's zone.
+// backfillOf reads the flags except for the params, whose types only the database knows. Dates are in the schedule's time
+// zone.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
 	zone := runview.KnownZone(s.Timezone)
 	b = queue.Backfill{Of: s.Key(), AtOnce: c.Int("at-once"), Reprocess: c.String("reprocess"), NewestFirst: c.Bool("newest-first")}
@@ -140,7 +141,8 @@ func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error)
 	return b, err
 }
 
-// orNoTime says in the schedule's zone between which moments it has no time.
+// orNoTime explains the refusal of a span without a time: it writes the span in the schedule's time zone. It returns any
+// other error unchanged.
 func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !ok || !strings.HasPrefix(refusal.Message, "backfill: schedule "+s.Name+" has no time ") {
@@ -152,16 +154,16 @@ func orNoTime(s *queue.Schedule, b *queue.Backfill, err error) error {
 	}
 }
 
-// madeBackfill is a backfill that this command made.
+// madeBackfill is a backfill that this command has made.
 type madeBackfill struct {
 	of    *queue.Schedule
 	id    int64
 	name  string
-	times []queue.BackfillTime // up to timesMax, as they were before
-	last  time.Time            // of its times, the one that it decides last
+	times []queue.BackfillTime // what each time would have done before the backfill was made; at most timesMax
+	last  time.Time            // the time that the backfill decides last
 }
 
-// makeBackfill reads first what the backfill would do, since it may be over before anything of it can be read.
+// makeBackfill reads the times before it makes the backfill, since the backfill may be over before a later read.
 func makeBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b *queue.Backfill) (*madeBackfill, error) {
 	times, err := store.BackfillTimes(ctx, b, timesMax)
 	if err != nil {
@@ -180,7 +182,7 @@ func makeBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b 
 	return &madeBackfill{of: s, id: id, name: s.Name + "#" + decimal(id), times: times, last: ends[0].LogicalAt}, nil
 }
 
-// words is the backfill as commands take it.
+// words returns the backfill as the arguments of a command.
 func (m *madeBackfill) words() string {
 	return runview.ShellWord(m.of.DAG) + " " + runview.ShellWord(m.name)
 }
@@ -190,8 +192,8 @@ type jsonMade struct {
 	DAG   string   `json:"dag"`
 	Name  string   `json:"name"`
 	Times *int     `json:"times"` // null: 1,000 or more
-	Fires *int     `json:"fires"` // of the times, as things were; null: there are 1,000 times or more
-	Ended *jsonEnd `json:"ended"` // null: it was not awaited
+	Fires *int     `json:"fires"` // times that would have fired when they were read; null: 1,000 times or more
+	Ended *jsonEnd `json:"ended"` // null: the command did not wait
 }
 
 func (m *madeBackfill) json() jsonMade {
@@ -230,7 +232,7 @@ type jsonBackfillTime struct {
 	Reason    *string    `json:"reason"`
 }
 
-// rehearseBackfill prints the times, and what each would do.
+// rehearseBackfill prints the times and what the backfill would do with each.
 func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue.Schedule, b queue.Backfill) error {
 	times, err := allBackfillTimes(ctx, store, b, timesMax)
 	if err != nil {
@@ -264,8 +266,8 @@ func (e *env) rehearseBackfill(ctx context.Context, store *queue.Store, s *queue
 	return nil
 }
 
-// allBackfillTimes reads page after page, of at least 2 times. Each page begins with the last time of the one before, since asking for a span without a
-// time is an error.
+// allBackfillTimes reads page after page, each of at least 2 times. A page begins with the last time of the page before,
+// because the database refuses a span without a time.
 func allBackfillTimes(ctx context.Context, store *queue.Store, b queue.Backfill, most int) (all []queue.BackfillTime, err error) {
 	for {
 		page, err := store.BackfillTimes(ctx, &b, most)

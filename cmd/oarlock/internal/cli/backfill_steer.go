@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// backfillUsage is how a command names a backfill.
+// backfillUsage is how a user names a backfill in a command.
 const backfillUsage = "DAG [NAME#N]"
 
 const backfillAbout = `Submitters steer backfills of their own schedules, administrators (role oarlock_admin) any. NAME#N may be left out where
@@ -123,7 +123,7 @@ func newBackfillCancelCommand(e *env) *cli.Command {
 	}
 }
 
-// withBackfill has use work with the backfill that the arguments name.
+// withBackfill calls use with the backfill that the arguments name.
 func (e *env) withBackfill(c *cli.Context, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
 	arg, err := e.oneSchedule(c)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Submitters backfill schedules of their own, readers see backfills and make none, administrators make and steer all.
+// Submitters backfill their own schedules; readers see backfills and make none; administrators make and steer all.
 func TestBackfill_EachRoleMakesItsOwn(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// backfillTimesMax is how many times a backfill has at most.
+// backfillTimesMax is the most times that a backfill can have.
 const backfillTimesMax = 100_000
 
 // backfillWatch follows a backfill to its end.
@@ -25,7 +25,7 @@ type backfillWatch struct {
 	told     string
 }
 
-// awaitBackfill follows a backfill to its end, says what became of it, and fails unless each of its runs succeeded.
+// awaitBackfill follows a backfill to its end and prints the outcome. It fails unless each run of the backfill succeeded.
 func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBackfill, how waiting) error {
 	format := e.settings.Text("output")
 	if !isJSON(format) {
@@ -62,8 +62,9 @@ func (e *env) awaitBackfill(ctx context.Context, store *queue.Store, m *madeBack
 	return m.failure(&end)
 }
 
-// follow polls until the backfill is listed no more: it is over, or was canceled. While the database is away it goes on. It fails once
-// the backfill stands still until a person does something: its DAG was removed, or pause_on_failure paused it and no run is open.
+// follow polls until the backfill is no longer listed: it is over, or was canceled. While the database is away it goes on.
+// It fails once the backfill stands still until a person acts: its DAG was removed, or pause_on_failure paused it and no
+// run is open.
 func (w *backfillWatch) follow(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -98,7 +99,7 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 // pausedItself reports whether pause_on_failure paused a schedule. A person who pauses it afterwards takes the pause over.
 func pausedItself(s *queue.Schedule) bool { return s.PauseOnFailure > 0 && s.PausedBy == program }
 
-// stopped is how the wait for a backfill ends that paused itself.
+// stopped returns the error that ends the wait if the backfill paused itself.
 func (w *backfillWatch) stopped(s *queue.Schedule) error {
 	command := "`" + program + " backfill "
 	return &failure{
@@ -129,13 +130,13 @@ func (w *backfillWatch) tell(s *queue.Schedule) error {
 	return nil
 }
 
-// jsonEnd counts what became of the times of a backfill.
+// jsonEnd counts the outcomes of a backfill's times.
 type jsonEnd struct {
 	Complete   bool `json:"complete"` // false: it was canceled before its last time
 	Succeeded  int  `json:"succeeded"`
 	Failed     int  `json:"failed"`
 	Canceled   int  `json:"canceled"`
-	Unfinished int  `json:"unfinished"` // runs that go on, since the backfill was canceled
+	Unfinished int  `json:"unfinished"` // runs that go on after the backfill was canceled
 	Skipped    int  `json:"skipped"`
 	Refused    int  `json:"refused"`
 }
@@ -167,7 +168,7 @@ func (m *madeBackfill) end(fires []queue.Fire) (end jsonEnd) {
 	return end
 }
 
-// text is like 28 succeeded, 2 failed.
+// text writes the counts that are not zero: 28 succeeded, 2 failed.
 func (j *jsonEnd) text() string {
 	var parts []string
 	for _, part := range []struct {
@@ -183,7 +184,7 @@ func (j *jsonEnd) text() string {
 	return cmp.Or(strings.Join(parts, ", "), "no time was decided")
 }
 
-// failure is how the end of an awaited backfill ends the command.
+// failure returns the error with which the command fails because of the backfill's outcome; nil: each run succeeded.
 func (m *madeBackfill) failure(end *jsonEnd) error {
 	f := failure{hint: "`" + program + " schedules fires " + m.words() + "` lists its times"}
 	switch {

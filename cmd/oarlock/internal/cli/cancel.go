@@ -12,7 +12,7 @@ import (
 
 const askUsage = "RUN… [STEP[/ITEM]]"
 
-// askExits are the exit statuses of commands that ask something of runs.
+// askExits are the exit statuses of commands that send a control to runs.
 var askExits = []exitNote{
 	{exitOK, "applied or accepted, or asked for and not decided yet; or no run was selected"},
 	deniedNote,

@@ -11,13 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// invocation is the outcome of a command line that was run in this process.
+// invocation is the outcome of a command line that ran in the test's process.
 type invocation struct {
 	exit           exit
 	stdout, stderr string
 }
 
-// testEnv is an Env with nothing in it: no variables, no input, no terminal.
+// testEnv is an Env without variables, input or terminal.
 func testEnv() Env {
 	return Env{
 		Stdin:  strings.NewReader(""),
@@ -34,7 +34,7 @@ func invoke(t *testing.T, e Env, args ...string) invocation {
 	return invocation{exit(code), stdout.String(), stderr.String()}
 }
 
-// eachCommand visits the commands with their paths, the groups too.
+// eachCommand visits all commands and groups with their paths.
 func eachCommand(app *cli.App, visit func(path []*cli.Command)) {
 	var walk func(path, commands []*cli.Command)
 	walk = func(path, commands []*cli.Command) {

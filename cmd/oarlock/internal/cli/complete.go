@@ -9,11 +9,11 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// completeWord is what the shell scripts call: `oarlock __complete WORD…`, the last word being the one under the
-// cursor. Each line that comes back is a candidate, a tab and a description.
+// completeWord is the command that the shell scripts call: `oarlock __complete WORD…`. The last word is the one under the
+// cursor. Each line of output is a candidate, a tab and a description.
 const completeWord = "__complete"
 
-// choices are the words that the first argument of a command may be, by the command's path.
+// choices are the words that the first argument of a command may be, by the path of the command.
 var choices = map[string][]string{
 	"completion": shells,
 	"logs":       runChoices, "cancel": runChoices, "pause": runChoices, "resume": runChoices, "retry": runChoices,
@@ -21,7 +21,7 @@ var choices = map[string][]string{
 	"status": runChoices,
 }
 
-// complete lists what may stand at the cursor. Nothing leaves it to the shell, which offers files.
+// complete returns the words that may stand at the cursor. If it returns none, the shell offers files.
 func complete(app *cli.App, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -42,8 +42,8 @@ func complete(app *cli.App, words []string) []string {
 	return matching(a.wordCandidates(), last)
 }
 
-// joinEquals undoes what bash does to --output=json: it makes three words of it. The word under the cursor then
-// stands alone, as a value does.
+// joinEquals joins the three words into which bash splits --output=json. The word under the cursor stays a word of its own,
+// as a value does.
 func joinEquals(words []string) []string {
 	var joined []string
 	for i, w := range words {
@@ -58,7 +58,8 @@ func joinEquals(words []string) []string {
 	return joined
 }
 
-// consume takes the words before the cursor, as far as they make sense, and returns the flag that waits for its value.
+// consume takes the words before the cursor, as far as they are valid. If the last flag still needs its value, it returns
+// that flag.
 func (a *arranger) consume() cli.Flag {
 	for len(a.rest) > 0 {
 		word := a.rest[0]
@@ -68,7 +69,7 @@ func (a *arranger) consume() cli.Flag {
 				return flag
 			}
 		}
-		_ = a.take(word) // a word that makes no sense is the user's to mend
+		_ = a.take(word) // the user can still correct an invalid word
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func described(commands []*cli.Command) []string {
 	return candidates
 }
 
-// values are the words a flag may have, when it is a setting with a fixed set or has one of its own.
+// values returns the words that a flag may have: those of its setting, or those of its own list.
 func (a *arranger) values(flag cli.Flag) []string {
 	if flag == nil {
 		return nil

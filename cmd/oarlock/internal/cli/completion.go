@@ -15,7 +15,7 @@ import (
 //go:embed completion
 var completionScripts embed.FS
 
-// shells that completion knows, each with a script of that name.
+// shells are the shells with a completion script of that name.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func newCompletionCommand(e *env) *cli.Command {

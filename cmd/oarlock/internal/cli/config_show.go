@@ -58,7 +58,7 @@ type jsonSetting struct {
 func runConfigShow(e *env, origin bool) error {
 	t := table{head: []string{"KEY", "VALUE"}}
 	if origin {
-		t.head = []string{"KEY", "ORIGIN", "VALUE"} // the value last: it may be long
+		t.head = []string{"KEY", "ORIGIN", "VALUE"} // the value may be long, so it is last
 	}
 	a := answer{ids: []string{}}
 	settings := []jsonSetting{}
@@ -78,7 +78,7 @@ func runConfigShow(e *env, origin bool) error {
 	return e.say(a)
 }
 
-// foldLast lines up a table, and folds its last column where it begins.
+// foldLast aligns a table, and folds its last column below the start of that column.
 func foldLast(t table, columns int) string {
 	rows := append([][]string{t.head}, t.rows...)
 	under := 0
@@ -96,8 +96,8 @@ func foldLast(t table, columns int) string {
 	return b.String()
 }
 
-// setting describes one value. Without a URL the database is what libpq's variables say, so these are named, or the private
-// one of this user, where there is one.
+// setting describes one value. If no URL is set, libpq's variables name the database, so they are shown instead, or this
+// user's private database if there is one.
 func (e *env) setting(v config.Value) jsonSetting {
 	s := jsonSetting{v.Key.Name, v.Shown(), string(v.Origin.Kind), runview.TextOrNull(v.Origin.Where)}
 	if names := e.libpqVariables(); v.Key.Name == "database_url" && v.Text == "" && len(names) > 0 {

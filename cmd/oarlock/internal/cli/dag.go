@@ -54,7 +54,7 @@ var dagExits = []exitNote{
 	{exitInvalid, "a file is invalid, or a setting is wrong"},
 }
 
-// dagState is what a DAG does about runs, in a word.
+// dagState returns the state of a DAG in a word: active, paused or removed.
 func dagState(d *queue.DAG) string {
 	switch {
 	case !d.RemovedAt.IsZero():
@@ -76,7 +76,7 @@ func (p painter) dagState(d *queue.DAG) string {
 	}
 }
 
-// orNoDAG adds to an error that a DAG is not there which one may have been meant.
+// orNoDAG adds to a "not found" error the DAG that the user may have meant.
 func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) error {
 	if !errors.Is(err, queue.ErrNotFound) {
 		return err
@@ -85,7 +85,8 @@ func orNoDAG(ctx context.Context, store *queue.Store, name string, err error) er
 	return &failure{kind: notFound, err: errors.New(said.message), hint: cmp.Or(otherDAG(ctx, store, name), said.hint)}
 }
 
-// otherDAG says what may have been meant by a name that is none; nothing of a name that is one, but removed, say.
+// otherDAG suggests the DAG that the user may have meant by a name that no DAG has. It returns "" for the name of an
+// existing DAG, for example a removed one.
 func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	dags, err := store.DAGs(ctx)
 	if err != nil && diagnose(ctx, err).kind == denied {
@@ -106,7 +107,7 @@ func otherDAG(ctx context.Context, store *queue.Store, name string) string {
 	return cmp.Or(config.DidYouMean(name, names), "`oarlock dag list` shows what is there")
 }
 
-// oneDAG is for commands that take one DAG and nothing else.
+// oneDAG reads the argument of a command that takes one DAG and nothing else.
 func oneDAG(command string, args []string) (string, error) {
 	if len(args) != 1 {
 		return "", &usageError{msg: fmt.Sprintf("%s needs one DAG, got %d arguments", command, len(args))}

@@ -50,18 +50,18 @@ type jsonApply struct {
 	Version int    `json:"version"`
 	Outcome string `json:"outcome"` // applied, unchanged
 
-	Schedules     []jsonNext `json:"schedules"`      // of the file
+	Schedules     []jsonNext `json:"schedules"`      // of the file, as they are after it was applied
 	SchedulesGone []string   `json:"schedules_gone"` // schedules that the version before had and this one has not
 }
 
-// jsonNext is a schedule with when it fires next.
+// jsonNext is a schedule with its next fire time.
 type jsonNext struct {
 	Name     string     `json:"name"`
 	PausedBy *string    `json:"paused_by"`
 	NextAt   *time.Time `json:"next_at"`   // null: never, it is paused, or it is held back
 	HeldFrom *time.Time `json:"held_from"` // null: nothing holds it back
 
-	says string // with when it fires next, for people
+	says string // the schedule and its next fire time, as text for people
 }
 
 func runDAGApply(ctx context.Context, e *env, args []string) error {
@@ -86,7 +86,7 @@ func runDAGApply(ctx context.Context, e *env, args []string) error {
 	})
 }
 
-// reportInvalid shows the problems to people; for -o json they are part of the error.
+// reportInvalid prints the problems of files for people. With -o json the problems are part of the error.
 func (e *env) reportInvalid(files []*dagFile, failed error) error {
 	if isJSON(e.settings.Text("output")) {
 		return &invalidFilesError{failed, files}
@@ -97,7 +97,7 @@ func (e *env) reportInvalid(files []*dagFile, failed error) error {
 	return failed
 }
 
-// invalidFilesError carries the problems of files to where errors become JSON.
+// invalidFilesError carries the problems of files to diagnose, which prints errors as JSON.
 type invalidFilesError struct {
 	error
 
@@ -115,7 +115,8 @@ func (e *invalidFilesError) places() (places []jsonProblem) {
 	return places
 }
 
-// applyAll goes on after a file that the database refuses: files are independent. After any other error it stops.
+// applyAll applies all files. If the database refuses a file, it goes on with the others, since files are independent. It
+// stops at any other error.
 func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done []jsonApply, err error) {
 	var refused []error
 	for _, f := range files {
@@ -145,7 +146,7 @@ func applyAll(ctx context.Context, store *queue.Store, files []*dagFile) (done [
 	return done, errors.Join(refused...)
 }
 
-// nextOfFile says of the schedules of a file that was applied when they fire next.
+// nextOfFile returns the next fire times of the schedules of a file that was just applied.
 func nextOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]jsonNext, error) {
 	if len(f.spec.Schedule) == 0 {
 		return []jsonNext{}, nil
@@ -158,7 +159,7 @@ func schedulesOfFile(ctx context.Context, store *queue.Store, f *dagFile) ([]que
 	return store.Schedules(ctx, queue.ScheduleFilter{DAG: f.spec.Name, OfFile: true, Limit: queue.MaxPage})
 }
 
-// goneFrom names the schedules that were there before, and are no more. Backfills end by themselves.
+// goneFrom names the schedules of before that are not in after. It leaves out backfills, which end by themselves.
 func goneFrom(before, after []queue.Schedule) []string {
 	gone := []string{}
 	for i := range before {
@@ -170,7 +171,7 @@ func goneFrom(before, after []queue.Schedule) []string {
 	return gone
 }
 
-// nextOf says of each schedule when it fires next.
+// nextOf returns the next fire time of each schedule.
 func nextOf(schedules []queue.Schedule) []jsonNext {
 	coming, now := []jsonNext{}, time.Now()
 	for i := range schedules {

@@ -22,18 +22,18 @@ const (
 
 var dagExtensions = []string{".yaml", ".yml", ".json"}
 
-// dagFile is a DAG file that was read and checked.
+// dagFile is a DAG file after it was read and checked.
 type dagFile struct {
-	name   string // as it was typed
+	name   string // as the user typed it
 	path   string // absolute; "" for standard input
 	source string
-	spec   *dagspec.Spec // nil: problems says why
+	spec   *dagspec.Spec // nil: the file has the problems in problems
 	graph  *dagrun.Graph
 
 	problems dagspec.Errors
 }
 
-// readDAGs reads and checks files, the DAG files of folders, and standard input for "-".
+// readDAGs reads and checks the given files, the DAG files of the given folders, and standard input for "-".
 func (e *env) readDAGs(args []string) ([]*dagFile, error) {
 	names, err := e.dagPaths(args)
 	if err != nil {
@@ -49,7 +49,7 @@ func (e *env) readDAGs(args []string) ([]*dagFile, error) {
 	return files, nil
 }
 
-// dagPaths puts folders' files in their place, each file once.
+// dagPaths replaces folders by their DAG files, and drops repeated files.
 func (e *env) dagPaths(args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
@@ -68,7 +68,7 @@ func (e *env) dagPaths(args []string) ([]string, error) {
 	return names, nil
 }
 
-// dagsIn lists the DAG files of a folder, not those of folders in it.
+// dagsIn lists the DAG files that stand directly in a folder.
 func (e *env) dagsIn(folder string) ([]string, error) {
 	entries, err := os.ReadDir(e.absolute(folder))
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *env) dagsIn(folder string) ([]string, error) {
 func hasDAGExtension(name string) bool { return slices.Contains(dagExtensions, filepath.Ext(name)) }
 
 func (e *env) readDAG(name string) (*dagFile, error) {
-	f := &dagFile{name: runview.Printable(name)} // the name of a file in a folder is anybody's
+	f := &dagFile{name: runview.Printable(name)} // any user may have named a file in a folder
 	in := e.Stdin
 	if name == stdinWord {
 		f.name = stdinName
@@ -105,7 +105,7 @@ func (e *env) readDAG(name string) (*dagFile, error) {
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, dagspec.MaxBytes+1)) // one more is refused by its check
+	text, err := io.ReadAll(io.LimitReader(in, dagspec.MaxBytes+1)) // dagspec refuses a text that is longer by one byte
 	if err != nil {
 		return nil, unreadable(f.name, err)
 	}
@@ -130,7 +130,7 @@ func (f *dagFile) check(text []byte) {
 	f.problems = dagspec.Errors{{Path: f.name, Msg: err.Error()}}
 }
 
-// refuseTwins: of two files for one DAG the last would win, by the order of their names.
+// refuseTwins reports two files for one DAG as a problem: the last one would win, only because of its name.
 func refuseTwins(files []*dagFile) {
 	first := map[string]*dagFile{}
 	for _, f := range files {
@@ -150,7 +150,7 @@ func refuseTwins(files []*dagFile) {
 
 func unreadable(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
-		err = inner.Err // the path in it is absolute, and longer than what was typed
+		err = inner.Err // inner has an absolute path, which is longer than the one that the user typed
 	}
 	return &failure{kind: notFound, err: fmt.Errorf("cannot read %s: %w", name, err), hint: "name a file that this user may read"}
 }
@@ -162,7 +162,7 @@ func (e *env) absolute(path string) string {
 	return filepath.Join(e.Dir, path)
 }
 
-// invalidFiles is the error of files with problems: nil if there are none.
+// invalidFiles returns the error for files with problems; nil: no file has any.
 func invalidFiles(files []*dagFile) error {
 	problems, bad := 0, []string{}
 	for _, f := range files {
@@ -180,7 +180,7 @@ func invalidFiles(files []*dagFile) error {
 	return &failure{kind: invalid, err: fmt.Errorf("%s in %d of %s", runview.Count(problems, "problem"), len(bad), runview.Count(len(files), "file"))}
 }
 
-// problems prints what is wrong with files, an empty line behind each.
+// problems writes the problems of files, with an empty line behind each.
 func (p painter) problems(files []*dagFile, columns int) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -191,7 +191,7 @@ func (p painter) problems(files []*dagFile, columns int) string {
 	return b.String()
 }
 
-// problem is place and message, source line and caret, hint.
+// problem writes place and message, then the source line with a caret, then the hint.
 func (p painter) problem(problem dagspec.Error, columns int) string {
 	place := problem.Path + ":"
 	if problem.Line > 0 {

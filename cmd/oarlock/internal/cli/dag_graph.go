@@ -13,10 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// graphFormats are what -o of dag graph may be.
+// graphFormats are the values of -o that dag graph allows.
 var graphFormats = []string{"text", "ascii", "dot", "mermaid", "svg", "json", "jsonl"}
 
-// unfolded is more columns than any graph takes.
+// unfolded is more columns than any graph needs, so nothing is folded.
 const unfolded = 1_000_000
 
 func newDAGGraphCommand(e *env) *cli.Command {
@@ -90,7 +90,8 @@ func runDAGGraph(ctx context.Context, e *env, args []string, format string, vers
 	return e.draw(view, format)
 }
 
-// graphFormat takes -o json from wherever settings come, and no other format than what a graph has.
+// graphFormat returns the format of the graph. It accepts json from any source of settings, and refuses other formats that
+// a graph does not have.
 func (e *env) graphFormat(given string) (string, error) {
 	switch {
 	case given == "" && isJSON(e.settings.Text("output")):

@@ -70,7 +70,7 @@ func (e *env) dagsAnswer(dags []queue.DAG) answer {
 	return a
 }
 
-// nextOf says when the first of a DAG's schedules fires.
+// nextOf writes when the first of a DAG's schedules fires.
 func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	if d.NextAt.IsZero() {
 		return p.dim("–")
@@ -78,7 +78,7 @@ func (p painter) nextOf(d *queue.DAG, now time.Time) string {
 	return runview.FromNow(d.NextAt, now)
 }
 
-// limit shows 0 as what it means.
+// limit writes a limit; 0 means that there is none.
 func (p painter) limit(n int) string {
 	if n == 0 {
 		return p.dim("–")
@@ -93,7 +93,7 @@ func (p painter) head(names ...string) []string {
 	return names
 }
 
-// remark tells a person something that is not data.
+// remark prints a line that is not data to standard error, unless the output is for programs.
 func (e *env) remark(format string, args ...any) {
 	if e.settings.Text("output") == "table" {
 		fmt.Fprintf(e.Stderr, format+"\n", args...)

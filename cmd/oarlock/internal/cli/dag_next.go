@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// jsonTimes is what dag show --next has of a schedule.
+// jsonTimes is a schedule as `dag show --next` prints it.
 type jsonTimes struct {
 	Name     string      `json:"name"`
 	Timing   string      `json:"timing"`
@@ -19,7 +19,7 @@ type jsonTimes struct {
 	Next     []time.Time `json:"next"`
 }
 
-// runDAGNext lists the next times of a DAG's schedules, or of a file's, which the database is not asked about.
+// runDAGNext lists the next times of the schedules of a DAG or of a file. For a file it does not ask the database.
 func runDAGNext(ctx context.Context, e *env, args []string, n int) error {
 	name, err := oneDAG("dag show", args)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// sayUnoffered names the actions of files that Oarlock has not itself and that no live worker offers: a slip of the pen, or a
-// program that is yet to be started. Where workers cannot be read it says nothing, since the files are applied.
+// sayUnoffered remarks on actions in files that are not built in and that no live worker offers: a typing error, or a
+// program that is still to be started. If it cannot read workers it prints nothing, since the files are applied anyway.
 func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dagFile) {
 	const prefix = "action:"
 	var wanted []string
@@ -55,7 +55,8 @@ func (e *env) sayUnoffered(ctx context.Context, store *queue.Store, files []*dag
 	}
 }
 
-// sayMissingApprovers names the approvers of DAGs that are no roles. Where it cannot look it says nothing, since the files are applied.
+// sayMissingApprovers remarks on approvers of DAGs that are not roles. If it cannot read them it prints nothing, since the
+// files are applied anyway.
 func (e *env) sayMissingApprovers(ctx context.Context, store *queue.Store, done []jsonApply) {
 	names := make([]string, len(done))
 	for i := range done {

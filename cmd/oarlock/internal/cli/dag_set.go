@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// dagChange is what pause, resume and rm have in common.
+// dagChange is what differs between dag pause, dag resume and dag rm.
 type dagChange struct {
 	name, done, usage, about string
 	paused, removed          *bool

@@ -55,7 +55,7 @@ type jsonDAGVersion struct {
 	Needs      []string        `json:"needs"`
 	Spec       json.RawMessage `json:"spec"`
 	Source     string          `json:"source"`
-	Schedules  []jsonNext      `json:"schedules"` // of its file, as they are now
+	Schedules  []jsonNext      `json:"schedules"` // schedules of its file, as they are now
 }
 
 func runDAGShow(ctx context.Context, e *env, args []string, version int, source bool) error {
@@ -80,7 +80,7 @@ func runDAGShow(ctx context.Context, e *env, args []string, version int, source 
 	})
 }
 
-// asSource is a file as it was; a terminal gets no commands with it.
+// asSource returns a file unchanged; for a terminal it takes out control sequences.
 func (e *env) asSource(text string) string {
 	if !e.StdoutTTY {
 		return text
@@ -112,7 +112,7 @@ func getDAG(ctx context.Context, store *queue.Store, name string, version int) (
 	return v, spec, nil
 }
 
-// dagSheet is a DAG on a page.
+// dagSheet describes a DAG on a page.
 func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []jsonNext, columns int) string {
 	title := fmt.Sprintf("%s %s  %s", p.bold(v.Name), p.dim("version "+strconv.Itoa(v.Version)), p.dagState(&v.DAG))
 	if v.Version != v.Current {
@@ -142,7 +142,7 @@ func (p painter) dagSheet(v *queue.DAGVersion, spec *dagspec.Spec, coming []json
 	return strings.Join(sections, "\n")
 }
 
-// dagFacts names what is set, and nothing that is not.
+// dagFacts lists the properties of a DAG that are set.
 func (p painter) dagFacts(v *queue.DAGVersion, spec *dagspec.Spec) string {
 	var rows [][]string
 	fact := func(name, value string) {
@@ -207,7 +207,7 @@ func (p painter) stepTable(spec *dagspec.Spec) string {
 	return t.String()
 }
 
-// approvalSheet is what an approval asks, with the references of its prompt as they are written.
+// approvalSheet describes an approval: its prompt, with references as they are written, and its inputs.
 func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) string {
 	q := &queue.Question{Prompt: a.Prompt, Inputs: make([]queue.Input, len(a.Inputs))}
 	for i, in := range a.Inputs {
@@ -220,7 +220,7 @@ func (p painter) approvalSheet(step string, a *dagspec.Approval, columns int) st
 	return text
 }
 
-// bodyText says in a word or two what a step does.
+// bodyText describes in a word or two what a step executes.
 func bodyText(s *dagspec.Step) string {
 	text := "shell script"
 	switch {

@@ -43,7 +43,7 @@ type jsonValidated struct {
 	Errors []jsonProblem   `json:"errors"`
 	Files  []jsonValidFile `json:"files"`
 
-	Warnings []jsonProblem `json:"warnings"` // of files that are valid
+	Warnings []jsonProblem `json:"warnings"` // of valid files
 }
 
 type jsonValidFile struct {
@@ -98,7 +98,8 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	return a
 }
 
-// scheduleWarnings returns a warning for each enabled schedule whose times are all past, and for params that look like references.
+// scheduleWarnings warns of each enabled schedule whose times are all past, and of schedule params that look like
+// references.
 func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
 	for _, f := range files {
 		if f.spec == nil {
@@ -122,11 +123,11 @@ func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors)
 	return warnings
 }
 
-// previewTimes are the next times of a checked schedule, as the database would have them.
+// previewTimes returns the next times of a schedule that was checked, as the database would compute them.
 func previewTimes(s *dagspec.Schedule, after time.Time, n int) (times []time.Time) {
 	clock, err := schedule.New(s.Timing())
 	if err != nil {
-		return nil // its check has passed it
+		return nil // cannot happen: the schedule was checked
 	}
 	for range n {
 		next, ok := clock.Next(after)

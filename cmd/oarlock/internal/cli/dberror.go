@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// advice says what an SQLSTATE means for somebody at a command line.
+// advice is the kind and the hint with which the command line reports an SQLSTATE.
 type advice struct {
 	kind kind
 	hint string
@@ -24,25 +24,26 @@ var adviceFor = map[string]advice{
 	"28P01": {authFailed, "check user and password in --database-url, DATABASE_URL, PGPASSWORD or ~/.pgpass"},
 	"28000": {authFailed, "check the user, and the server's pg_hba.conf for this user, database and address"},
 	"3D000": {unreachable, "create it with `createdb`, or check the name in the URL"},
-	"53300": {kind: unreachable}, // the hint is pglink.CrowdedHint
+	"53300": {kind: unreachable}, // fromDatabase sets the hint pglink.CrowdedHint
 	"57P03": {unreachable, "the server is starting up or shutting down: try again in a moment"},
 	"25006": {readOnly, primaryHint},
-	"55000": {kind: conflict}, // the wrong state: the hint is the server's
-	"55006": {kind: conflict}, // in use
+	"55000": {kind: conflict}, // object not in the required state: the hint is the server's
+	"55006": {kind: conflict}, // object in use
 	"42501": {denied, "connect as the owner of the schema, or see `oarlock migrate roles --help`"},
 }
 
-// missingDatabase is the name that a server has no database of.
+// missingDatabase returns the name of the database that the server does not have; ok reports whether the error is about
+// that.
 func missingDatabase(server *pgconn.PgError) (name string, ok bool) {
 	if server.Code != "3D000" {
 		return "", false
 	}
-	_, rest, found := strings.Cut(server.Message, "\"") // in whatever language the server speaks
+	_, rest, found := strings.Cut(server.Message, "\"") // the name is quoted in every language of the server
 	name, _, ok = strings.Cut(rest, "\"")
 	return name, found && ok && name != ""
 }
 
-// fromDatabase recognises what Postgres, or the way to it, said.
+// fromDatabase recognises errors of Postgres and of the connection to it.
 func (p *problem) fromDatabase(err error) bool {
 	server, _ := errors.AsType[*pgconn.PgError](err)
 	connect, _ := errors.AsType[*pgconn.ConnectError](err)
@@ -68,7 +69,7 @@ func (p *problem) fromDatabase(err error) bool {
 	return server != nil || p.kind != general
 }
 
-// fromPooler recognises what PgBouncer says.
+// fromPooler recognises the refusals of PgBouncer.
 func (p *problem) fromPooler(err error) {
 	refusal := pglink.RefusalOf(err)
 	switch {
@@ -84,7 +85,7 @@ func (p *problem) fromPooler(err error) {
 	p.hint = refusal.Hint
 }
 
-// connect is about a connection that was never made.
+// connect describes the error of a connection that could not be made.
 func (p *problem) connect(err *pgconn.ConnectError) {
 	if p.kind == general {
 		p.kind = unreachable

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	devEvery  = 500 * time.Millisecond // between two looks at the folder and at runs
+	devEvery  = 500 * time.Millisecond // pause between two looks at the folder and at runs
 	devDrain  = "10s"
-	devRuns   = 100 // of the newest runs are looked at for ends to tell
+	devRuns   = 100 // newest runs in which dev looks for ends to report
 	devChecks = 5 * time.Second
 )
 
@@ -80,7 +80,7 @@ folders of DAGs share, and @latest with them: that of root is in /var/lib/oarloc
 
 type devOptions struct {
 	workers, slots int
-	listen         string // of the pages, or none
+	listen         string // address of the pages, or none
 }
 
 func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
@@ -106,7 +106,7 @@ func runDev(ctx context.Context, e *env, args []string, o devOptions) error {
 	})
 }
 
-// run works until ctx ends, which is how one leaves, or a worker cannot work.
+// run works until ctx ends, which is how the user leaves, or until a worker cannot work.
 func (d *dev) run(ctx context.Context, o devOptions) error {
 	e := d.env
 	pages, err := d.begin(ctx, o.listen)
@@ -132,7 +132,7 @@ func (d *dev) run(ctx context.Context, o devOptions) error {
 	return statusError(exitOK)
 }
 
-// begin says where everything is, serves pages, and looks at the folder for the first time.
+// begin prints where everything is, serves the pages, and looks at the folder for the first time.
 func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err error) {
 	e := d.env
 	if err := d.latestEnds(ctx, func(*queue.Run) {}); err != nil {
@@ -163,7 +163,7 @@ func (d *dev) begin(ctx context.Context, listen string) (pages *pageServer, err 
 	return pages, nil
 }
 
-// watch returns nil once ctx ends, or why a worker cannot work.
+// watch returns nil once ctx ends, or the reason why a worker cannot work.
 func (d *dev) watch(ctx context.Context) error {
 	tick := time.NewTicker(devEvery)
 	defer tick.Stop()
@@ -181,7 +181,7 @@ func (d *dev) watch(ctx context.Context) error {
 	}
 }
 
-// tellEnds says how runs ended. While the database is away there is nothing to tell.
+// tellEnds prints how runs ended. While the database is away it prints nothing.
 func (d *dev) tellEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, devChecks)
 	defer cancel()

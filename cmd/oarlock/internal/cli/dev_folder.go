@@ -13,26 +13,26 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// dev is what goes on between the start and Ctrl-C.
+// dev is the state of `oarlock dev` from its start to Ctrl-C.
 type dev struct {
 	env     *env
 	store   *queue.Store
 	folder  string
 	workers []*devWorker
-	seen    map[string]fileState // of the files that were there when they were last looked at
-	applied map[string]string    // which DAG a file held
-	told    map[queue.RunID]bool // whose end is known
-	away    string               // why the folder or the database cannot be used, if so
+	seen    map[string]fileState // files of the folder at the last look
+	applied map[string]string    // the DAG that a file holds, by file
+	told    map[queue.RunID]bool // runs whose end is known
+	away    string               // why the folder or the database cannot be used; "": both can
 }
 
-// fileState changes when a file does.
+// fileState identifies the content of a file: it differs after each change.
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// look applies what changed since it looked last. A file that could not be applied for want of a database is as one that was
-// never seen.
+// look applies the files that changed since the last look. If a file could not be applied because the database was away,
+// the next look applies it as if it were new.
 func (d *dev) look(ctx context.Context) {
 	now, err := d.files()
 	if err != nil {
@@ -72,14 +72,15 @@ func (d *dev) files() (map[string]fileState, error) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(d.env.absolute(d.folder), entry.Name()))
-		if err == nil && info.Mode().IsRegular() { // else it went meanwhile
+		if err == nil && info.Mode().IsRegular() { // otherwise the file has been removed since the folder was listed
 			found[entry.Name()] = fileState{info.ModTime(), info.Size()}
 		}
 	}
 	return found, nil
 }
 
-// apply registers a file, or says what is wrong with it. An error is not about the file.
+// apply registers the DAG of a file, or prints the problems of the file. It returns an error only for reasons outside the
+// file.
 func (d *dev) apply(ctx context.Context, name string) error {
 	e := d.env
 	file, err := e.readDAG(filepath.Join(d.folder, name))
@@ -135,7 +136,7 @@ func (d *dev) gone(name string) {
 	}
 }
 
-// trouble is told once until it is over or another.
+// trouble prints an error once, until the error is over or another one comes.
 func (d *dev) trouble(err error) {
 	p := diagnose(context.Background(), err)
 	if p.message != d.away {

@@ -9,18 +9,18 @@ import (
 
 const (
 	maxDevWorkers = 64
-	devRestart    = 5 * time.Second // from the end of a worker to its next start: a lease of 1 s is lost before
+	devRestart    = 5 * time.Second // from the end of a worker to its next start: longer than a lease of 1 s
 )
 
 // workerColors tell workers apart on a terminal.
 var workerColors = []string{"36", "33", "35", "34", "32"}
 
-// devWorker is a worker of `oarlock dev`, which belongs to its main loop.
+// devWorker is a worker of `oarlock dev`. It belongs to dev's main loop.
 type devWorker struct {
 	*ownWorker
 
-	endedAt time.Time // zero: it was still there when the loop looked last
-	drained bool      // it ended in order, because it was asked to, and is not started again
+	endedAt time.Time // zero: the worker was running at the loop's last look
+	drained bool      // it ended because dev stopped it, and is not started again
 }
 
 func (d *dev) startWorkers(n, slots int) error {
@@ -39,8 +39,8 @@ func (d *dev) startWorkers(n, slots int) error {
 	return nil
 }
 
-// restartWorkers starts workers again whose time it is. It returns an error if one ended with a status that another start
-// would not change.
+// restartWorkers starts ended workers again after devRestart. It returns an error if a worker ended with an exit status
+// that another start would not change.
 func (d *dev) restartWorkers() error {
 	for _, w := range d.workers {
 		if !w.hasEnded() || w.drained {
@@ -65,7 +65,7 @@ func (d *dev) restartWorkers() error {
 	return nil
 }
 
-// explainEnd tells how a worker ended, or returns that as an error if no worker can work.
+// explainEnd prints how a worker ended. If no worker can work for that reason, it returns the reason as an error.
 func (d *dev) explainEnd(w *devWorker) error {
 	code := w.command.ProcessState.ExitCode()
 	switch {
@@ -80,7 +80,7 @@ func (d *dev) explainEnd(w *devWorker) error {
 	return nil
 }
 
-// drainWorkers returns once all workers have ended in order.
+// drainWorkers stops all workers and returns once they have ended in order.
 func (d *dev) drainWorkers() error {
 	var err error
 	for _, w := range d.workers {

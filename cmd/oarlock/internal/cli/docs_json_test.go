@@ -16,7 +16,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// documented are the JSON shapes by what their row in the table of cli.head.md begins with.
+// documented has the JSON types of each command, by the beginning of the command's row in the table of cli.head.md.
 var documented = map[string][]any{
 	"`cancel`":              {runview.ControlJSON{}, jsonRehearsed{}},
 	"`approvals`":           {jsonApproval{}, queue.Input{}},
@@ -52,7 +52,7 @@ var (
 	key   = regexp.MustCompile(`"([a-z_0-9]+)":`)
 )
 
-// TestDocs_NameEveryJSONField: what the page says is there, and what is there the page says.
+// TestDocs_NameEveryJSONField compares both ways: each field is documented, and each documented field exists.
 func TestDocs_NameEveryJSONField(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "cli.head.md"))
@@ -79,7 +79,7 @@ func TestDocs_NameEveryJSONField(t *testing.T) {
 		for _, s := range shapes {
 			fieldsOf(reflect.TypeOf(s), has)
 		}
-		if begin == "`dag show`" { // one of those of dag list, with more
+		if begin == "`dag show`" { // has the fields of a DAG in dag list, and more
 			inherited := map[string]bool{}
 			fieldsOf(reflect.TypeFor[runview.DAGJSON](), inherited)
 			maps.DeleteFunc(has, func(name string, _ bool) bool { return inherited[name] })
@@ -90,7 +90,7 @@ func TestDocs_NameEveryJSONField(t *testing.T) {
 	}
 }
 
-// keysOfExample are those of the run, its task and its items, but not what is in params, nor states.
+// keysOfExample returns the keys of the example's run, its task and its items, without the keys inside params and states.
 func keysOfExample(text, begin string) map[string]bool {
 	_, rest, _ := strings.Cut(text, begin)
 	example, _, _ := strings.Cut(begin+rest, "```")

@@ -12,8 +12,8 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/golden"
 )
 
-// TestDocs_PageOfTheCommandLineIsWhatTheHelpSays keeps docs/cli.md: its first part is written by hand, the rest comes from
-// the commands.
+// TestDocs_PageOfTheCommandLineIsWhatTheHelpSays generates docs/cli.md again: its first part is written by hand, the rest
+// is the help of the commands.
 func TestDocs_PageOfTheCommandLineIsWhatTheHelpSays(t *testing.T) {
 	t.Parallel()
 	head, err := os.ReadFile(filepath.Join("testdata", "cli.head.md"))
@@ -35,7 +35,7 @@ func TestDocs_PageOfTheCommandLineIsWhatTheHelpSays(t *testing.T) {
 	golden.Equal(t, "../../../../docs/cli.md", page.String())
 }
 
-// TestDocs_TellEveryCodeOfAnError keeps the codes of errors, which are a contract, in one list.
+// TestDocs_TellEveryCodeOfAnError checks that the list of error codes, which are a contract, is complete.
 func TestDocs_TellEveryCodeOfAnError(t *testing.T) {
 	t.Parallel()
 	head, err := os.ReadFile(filepath.Join("testdata", "cli.head.md"))

@@ -46,7 +46,7 @@ CHECKS
 	}
 }
 
-// checksText is a line for each check.
+// checksText writes a line for each check.
 func checksText() string {
 	var b strings.Builder
 	for _, c := range doctor.Checks() {
@@ -71,7 +71,7 @@ func runDoctor(ctx context.Context, e *env, private bool) error {
 	return e.examine(ctx, url, doctor.Target(&link.Config))
 }
 
-// withPrivatePostgres hands use a migrated throw-away server.
+// withPrivatePostgres calls use with a migrated server that is thrown away afterwards.
 func (e *env) withPrivatePostgres(ctx context.Context, use func(*pglocal.Server) error) (err error) {
 	server, err := pglocal.Start(ctx, pglocal.Config{
 		Throwaway: true,
@@ -105,7 +105,7 @@ type jsonReport struct {
 	Checks   []jsonCheck `json:"checks"`
 }
 
-// examine prints the report, and fails by what is in it.
+// examine prints the report, and returns an error if a check failed.
 func (e *env) examine(ctx context.Context, url, database string) error {
 	report, connectErr := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
@@ -113,7 +113,7 @@ func (e *env) examine(ctx context.Context, url, database string) error {
 	}
 	a := e.reportAnswer(report, database)
 	if connectErr != nil {
-		a.text = "" // the error says it all; a list of what was skipped would bury it
+		a.text = "" // the error says everything; a list of skipped checks would bury it
 	}
 	if err := e.say(a); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p painter) status(s doctor.Status) string {
 	return p.dim(string(s))
 }
 
-// summary names what there is, and nothing that there is not.
+// summary counts the outcomes that occur.
 func (p painter) summary(report doctor.Report) string {
 	var parts []string
 	for _, s := range []doctor.Status{doctor.OK, doctor.Warn, doctor.Fail, doctor.Skip} {
