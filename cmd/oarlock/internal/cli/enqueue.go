@@ -112,7 +112,7 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 	})
 }
 
-// request is everything but the params, whose types the database knows.
+// request reads the flags except for the params, whose types only the database knows.
 func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
 	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
 	var errs [2]error
@@ -126,8 +126,8 @@ func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, e
 	return r, nil
 }
 
-// typedParams reads texts by the types that the DAG declares. Defaults are left to the database, so that a request with
-// a key is the same whoever makes it. A login that may not read DAGs sends texts.
+// typedParams parses params by the types that the DAG declares. It does not fill in defaults: the database does, so that two
+// requests with the same key are equal. If the login may not read DAGs, typedParams returns the texts as they are.
 func typedParams(ctx context.Context, store *queue.Store, name string, version int, given map[string]string) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {
@@ -163,7 +163,7 @@ func badParams(spec *dagspec.Spec, err error, hint string) error {
 	return &failure{kind: invalid, err: errors.New(strings.Join(lines, "; ")), hint: cmp.Or(typo, other, hint)}
 }
 
-// didYouMean has nothing to say of a name that is right.
+// didYouMean suggests a known name; it returns "" if name is known.
 func didYouMean(name string, known []string) string {
 	if slices.Contains(known, name) {
 		return ""
@@ -171,7 +171,7 @@ func didYouMean(name string, known []string) string {
 	return config.DidYouMean(name, known)
 }
 
-// sayEnqueued shows the run as it is. That it exists is said even when it cannot be read.
+// sayEnqueued prints the run. If the run cannot be read, it still prints that the run was made.
 func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	a := answer{ids: []string{decimal(int64(id))}}
 	if e.settings.Text("output") == "id" {
@@ -183,7 +183,7 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	}
 	why := run.Reason
 	if run.State == "queued" && e.settings.Text("output") == "table" {
-		if isCopy, err := store.MayBeCopy(ctx); err == nil { // the run is there, whatever else cannot be read
+		if isCopy, err := store.MayBeCopy(ctx); err == nil { // the run was made, even if nothing else can be read
 			why = cmp.Or(isCopy, why)
 		}
 	}
@@ -191,7 +191,7 @@ func (e *env) sayEnqueued(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.say(a)
 }
 
-// enqueued says what became of a request, and why the run is as it is.
+// enqueued describes the new run: its state, and why it is in that state.
 func (p painter) enqueued(run *queue.Run, why string) string {
 	text := fmt.Sprintf("run %s of %s version %d is %s", p.bold(decimal(int64(run.ID))), run.DAG, run.Version, p.runState(run.State))
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What pages write is what the command line reads.
+// The command line accepts the commands that the web pages show.
 func TestEnqueue_TakesTheCommandsOfPages(t *testing.T) {
 	t.Parallel()
 	params := map[string]string{"day": "it's 2026", "more": `{"a": ["$HOME"]}`, "dash": "-p"}

@@ -15,22 +15,22 @@ import (
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Lookup         func(name string) (string, bool) // the environment
-	Environ        func() []string                  // all variables, as name=value; nil: none are looked through
-	Dir            string                           // relative paths count from here
+	Lookup         func(name string) (string, bool) // reads a variable
+	Environ        func() []string                  // returns all variables as name=value; nil: there are none to search
+	Dir            string                           // working folder, which relative paths start from
 
 	StdinTTY, StdoutTTY, StderrTTY bool
 
-	Columns, Rows int                        // of the terminal that standard output is; 0: unknown
-	Size          func() (columns, rows int) // the same now; nil: it does not change
-	StderrColumns int                        // of the terminal that standard error is; 0: unknown
+	Columns, Rows int                        // size of standard output's terminal; 0: unknown
+	Size          func() (columns, rows int) // returns that size as it is now; nil: it does not change
+	StderrColumns int                        // width of standard error's terminal; 0: unknown
 }
 
 // SystemEnv is the Env of this process.
 func SystemEnv() Env {
 	dir, err := os.Getwd()
 	if err != nil {
-		dir = "." // the folder was deleted under us: only relative paths suffer
+		dir = "." // the working folder was deleted: only relative paths fail
 	}
 	columns, rows := terminalSize(os.Stdout)
 	stderrColumns, _ := terminalSize(os.Stderr)
@@ -53,24 +53,24 @@ func terminalSize(f *os.File) (columns, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
-// isTerminal asks for the window size: unlike the file mode, that tells a terminal from /dev/null.
+// isTerminal asks for the window size: unlike the file mode, it distinguishes a terminal from /dev/null.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
 }
 
-// env is one invocation: the outside, and what its settings make of it.
+// env is one invocation of the program: its Env, and what the settings make of it.
 type env struct {
 	Env
-	command  string // as the user would type it: oarlock migrate up
+	command  string // as the user types it: oarlock migrate up
 	file     *config.File
-	flags    map[string][]string // global ones that were given
+	flags    map[string][]string // global flags that the user typed
 	settings *config.Config
 	log      *slog.Logger
 
-	makesPrivate bool            // this command makes a private server where no database is named
-	driver       bool            // this is the process below a guard
-	hearsSignals bool            // a signal is a request to this command, and no reason why it fails
-	server       *pglocal.Server // the private one; nil: not in use
-	lines        *liveLines      // for whoever draws on the terminal; nil: what is to be noted is printed at once
+	makesPrivate bool            // the command makes a private server if no database is named
+	driver       bool            // this process is a driver, started by a guard
+	hearsSignals bool            // a signal is a request to this command, not the reason for its failure
+	server       *pglocal.Server // the private server; nil: not in use
+	lines        *liveLines      // collects lines while a page is drawn on the terminal; nil: lines are printed at once
 }

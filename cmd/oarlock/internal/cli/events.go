@@ -53,7 +53,7 @@ func runEvents(ctx context.Context, e *env, args []string) error {
 	})
 }
 
-// readEvents reads the run's own log after an event.
+// readEvents reads the run's events that follow the given one.
 func readEvents(ctx context.Context, store *queue.Store, id queue.RunID, after int64) ([]queue.Event, error) {
 	var all []queue.Event
 	for {

@@ -74,7 +74,8 @@ func runExec(ctx context.Context, e *env, command []string, timeout string) erro
 	return e.runHere(ctx, here{file: file, request: request, show: e.showCommand})
 }
 
-// execSource is the DAG of one command. In arguments a reference would be one of the DAG's.
+// execSource returns the source of a DAG with one step, the command. It escapes references in the command's arguments, which
+// the DAG would expand.
 func execSource(dir string, command []string, timeout string) string {
 	step := map[string]any{"id": execStep, "name": filepath.Base(command[0]), "command": command[0], "working_dir": dir}
 	if len(command) > 1 {
@@ -94,7 +95,7 @@ func execSource(dir string, command []string, timeout string) string {
 	return string(text) + "\n"
 }
 
-// showCommand prints what the command writes as it comes, and ends as it does.
+// showCommand prints the command's output as it comes, and returns an error if the command failed.
 func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	out := *e
 	if isJSON(e.settings.Text("output")) {
@@ -126,7 +127,8 @@ func (e *env) showCommand(ctx context.Context, store *queue.Store, id queue.RunI
 	return e.endOfCommand(run, tasks)
 }
 
-// endOfCommand is its own exit status where it has one: then it said itself what is wrong.
+// endOfCommand returns the error of a run that did not succeed. If the command has an exit status, this process ends with it:
+// the command itself has said what is wrong.
 func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	var task queue.Task
 	if len(tasks) > 0 {
@@ -147,7 +149,7 @@ func (e *env) endOfCommand(run *queue.Run, tasks []queue.Task) error {
 	return runEnd(run.ID, run.State, run.Reason)
 }
 
-// streamSink hands on each stream to where it belongs.
+// streamSink copies each stream of the task to the same stream of this process.
 type streamSink struct{ env *env }
 
 func (s *streamSink) add(c *queue.Chunk) error {

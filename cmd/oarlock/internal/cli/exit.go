@@ -1,6 +1,6 @@
 package cli
 
-// exit is the status a process ends with.
+// exit is the exit status of a process.
 type exit int
 
 const (
@@ -17,11 +17,12 @@ const (
 	exitInterrupt   exit = 130
 	exitTerminate   exit = 143
 
-	// exitDriverUsage is exitUsage of a driver process, which its guard must not mistake for a crash: Go ends with 2 then.
+	// exitDriverUsage replaces exitUsage in a driver process. Go exits with 2 after a crash, so a guard would take exitUsage
+	// for one.
 	exitDriverUsage exit = 64
 )
 
-// kind is a class of errors: what scripts see in -o json, and the exit status.
+// kind is a class of errors: its code in -o json, and its exit status.
 type kind struct {
 	code string
 	exit exit
@@ -50,7 +51,7 @@ var (
 	terminated    = kind{"terminated", exitTerminate}
 )
 
-// failure is an error whose kind the command knows.
+// failure is an error whose kind the command has decided.
 type failure struct {
 	kind kind
 	err  error
@@ -61,7 +62,7 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 func (f *failure) Hint() string  { return f.hint }
 
-// statusError has been reported already.
+// statusError ends the program with an exit status and prints nothing, since the error was printed before.
 type statusError int
 
 func (s statusError) Error() string { return "exit status " + decimal(int64(s)) }

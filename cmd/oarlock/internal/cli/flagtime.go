@@ -13,7 +13,8 @@ const timeAbout = `A TIME is now, 2026-11-20 for its midnight, or '2026-11-20 06
 2026-11-20T06:00:00Z.
 `
 
-// absolute reads a time, and reports whether the text is one. Without an offset it is of zone, nil where this machine does not know it.
+// absolute parses a time, and reports whether the text is one. A time without an offset is in zone, which is nil if this
+// machine does not know it.
 func absolute(flag, text string, now time.Time, zone *time.Location) (at time.Time, ok bool, err error) {
 	at, ok, err = runview.ReadTime(text, now, zone)
 	return at, ok, orNoZone(flag, text, err)
@@ -26,7 +27,8 @@ func orNoZone(flag, text string, err error) error {
 	return &usageError{msg: flag + ": this machine does not know the zone that " + text + " is of", hint: "like 2026-11-20T03:00:00+01:00"}
 }
 
-// upcoming reads the value of a flag like --at: a time, or how long from now: +10m. The zero time is none.
+// upcoming parses the value of a flag like --at: a time, or a duration from now such as +10m. It returns the zero time for
+// "".
 func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -40,7 +42,7 @@ func upcoming(flag, text string, now time.Time, zone *time.Location) (time.Time,
 	}
 }
 
-// duration reads the value of a flag like --timeout, in the units of DAG files; 0 is none.
+// duration parses the value of a flag like --timeout, in the units of DAG files. It returns 0 for "".
 func duration(flag, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// pairs reads the values of a flag like -p day=2026-11-20, which may be given several times: nil for none.
+// pairs parses the values of a repeatable flag like -p day=2026-11-20. It returns nil if there are none.
 func pairs(flag string, words []string) (map[string]string, error) {
 	var all map[string]string
 	for _, word := range words {
@@ -27,12 +27,12 @@ func pairs(flag string, words []string) (map[string]string, error) {
 	return all, nil
 }
 
-// moment reads the value of --since: how long ago, or when. The zero time is none.
+// moment parses the value of --since: a time, or how long ago. It returns the zero time for "".
 func moment(word string, now time.Time) (time.Time, error) {
 	return momentIn("--since", word, now, time.Local)
 }
 
-// momentIn is moment for any flag. Dates are of a zone, which is nil where this machine does not know it.
+// momentIn is moment for any flag and time zone. Dates are in zone, which is nil if this machine does not know it.
 func momentIn(flag, word string, now time.Time, zone *time.Location) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil

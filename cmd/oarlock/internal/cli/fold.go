@@ -6,8 +6,8 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/graphview"
 )
 
-// fold breaks a line that a terminal is too narrow for, between words where it can. What follows stands below the column
-// given, or further left where that would leave too little room. Colours go on.
+// fold breaks a line that is wider than the terminal, between words if possible. The rest is indented to the column under,
+// or less if that leaves too little room. Colours continue after a break.
 func fold(line string, columns, under int) string {
 	if columns <= 0 || width(line) <= columns {
 		return line
@@ -31,9 +31,9 @@ func fold(line string, columns, under int) string {
 	return f.folded.String()
 }
 
-const foldIndent = 6 // columns that the rest of a line is set in by at least
+const foldIndent = 6 // columns that are left at least for the rest of a line
 
-// wordLength is how long the blanks or the word at the beginning of text are.
+// wordLength returns the length of the blanks or the word at the beginning of text.
 func wordLength(text string) int {
 	if blanks := len(text) - len(strings.TrimLeft(text, " ")); blanks > 0 {
 		return blanks
@@ -44,15 +44,15 @@ func wordLength(text string) int {
 	return len(text)
 }
 
-// folder writes words, and begins a line where one does not fit.
+// folder writes words, and begins a new line before a word that does not fit.
 type folder struct {
 	columns int
 	under   string
 
 	folded strings.Builder
 	column int
-	gap    int             // blanks before the word
-	word   strings.Builder // what is not written yet, with its colours
+	gap    int             // blanks before the next word
+	word   strings.Builder // the word so far, with its colours
 }
 
 func (f *folder) add(piece string) {
@@ -87,7 +87,7 @@ func (f *folder) begin() {
 	f.column = len(f.under)
 }
 
-// write writes a word; one that is longer than a line is broken anywhere.
+// write writes a word. It breaks a word that is longer than a line anywhere.
 func (f *folder) write(word string) {
 	for word != "" {
 		if code := sgrAt(word); code != "" {

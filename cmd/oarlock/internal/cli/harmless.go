@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// harmless is a line that somebody else wrote, without what would command a terminal: colours stay if wanted, and end with
-// the line. Of a line that was written over, the last state stays, as on a screen.
+// harmless makes another program's output safe to print: it takes out what controls a terminal. If colours is set, colours
+// stay and end with the line. Of a line that the program overwrote, only the last state stays, as on a screen.
 func harmless(line string, colours bool) string {
 	line = strings.TrimRight(line, "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]
@@ -27,7 +27,7 @@ func harmless(line string, colours bool) string {
 		switch {
 		case r == '\t':
 			b.WriteByte('\t')
-		case r < ' ' || r == '\x7f': // nothing to see
+		case r < ' ' || r == '\x7f': // invisible: left out
 		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			b.WriteRune(utf8.RuneError)
 		default:
@@ -41,7 +41,7 @@ func harmless(line string, colours bool) string {
 	return b.String()
 }
 
-// escape is the control sequence that a text begins with.
+// escape returns the control sequence at the beginning of a text.
 func escape(text string) string {
 	if len(text) == 1 {
 		return text

@@ -14,7 +14,7 @@ type manual struct {
 	exits    []exitNote
 }
 
-// exitNote says when a command ends with a status.
+// exitNote explains one exit status of a command.
 type exitNote struct {
 	exit exit
 	when string
@@ -28,7 +28,7 @@ var (
 	settingsNote    = exitNote{exitInvalid, "a setting in the environment or the settings file is wrong"}
 )
 
-// String is what stands in the command's Description.
+// String returns the text for the command's Description.
 func (m manual) String() string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(m.about))
@@ -67,7 +67,7 @@ EXIT STATUS
   4    conflict, or in the wrong state   124  waiting took too long
   130  SIGINT                            143  SIGTERM`
 
-// helpText is the help of the program or of the command at the end of path.
+// helpText returns the help of the program, or of the command at the end of path.
 func helpText(app *cli.App, path []*cli.Command) string {
 	var b strings.Builder
 	if len(path) == 0 {
@@ -99,7 +99,7 @@ func usageLine(name string, c *cli.Command) string {
 		return name + " COMMAND [flags]"
 	}
 	switch {
-	case strings.HasPrefix(c.ArgsUsage, "--"): // what comes behind it is not ours
+	case strings.HasPrefix(c.ArgsUsage, "--"): // the words behind it belong to another program
 		return name + " [flags] " + c.ArgsUsage
 	case c.ArgsUsage != "":
 		name += " " + c.ArgsUsage
@@ -149,7 +149,7 @@ func flagRow(f cli.Flag) []string {
 	return []string{"  " + spelling, text}
 }
 
-// placeholder is the word in backquotes of a flag's usage, and the usage without them.
+// placeholder returns the word in backquotes of a flag's usage, and the usage without the backquotes.
 func placeholder(text string) (word, plain string) {
 	before, rest, _ := strings.Cut(text, "`")
 	word, after, found := strings.Cut(rest, "`")

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Texts that a submitter chose command no terminal, and are the same values still.
+// Texts from a submitter contain no control sequences in the JSON output, and decode to the same values.
 func TestJSON_HoldsNothingThatCommandsATerminal(t *testing.T) {
 	t.Parallel()
 	label := "a\u009b31mb\u202ec\u2066d\x7fe\u00e9ü😀"

@@ -67,7 +67,7 @@ func runList(ctx context.Context, e *env, c *cli.Context) error {
 	})
 }
 
-// runFlag is the value of a flag that names a run; 0 where it was not given.
+// runFlag returns the run that a flag names; 0: the flag was not given.
 func runFlag(ctx context.Context, store *queue.Store, c *cli.Context, name string) (queue.RunID, error) {
 	if c.String(name) == "" {
 		return 0, nil
@@ -108,7 +108,7 @@ func (e *env) listRuns(ctx context.Context, store *queue.Store, s selection) err
 	return err
 }
 
-// nothingListed says why there may be nothing, and what to do.
+// nothingListed explains why the list may be empty, and what to do.
 func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection) string {
 	f := s.filter
 	if f.DAG != "" {
@@ -124,7 +124,7 @@ func (e *env) nothingListed(ctx context.Context, store *queue.Store, s selection
 	return "no run is so" + filterText(f) + ": `oarlock list` shows the newest of all"
 }
 
-// problemOf is diagnose for what may be no error.
+// problemOf is diagnose, and returns the zero problem for a nil error.
 func problemOf(ctx context.Context, err error) problem {
 	if err == nil {
 		return problem{}
@@ -132,7 +132,7 @@ func problemOf(ctx context.Context, err error) problem {
 	return diagnose(ctx, err)
 }
 
-// filterText repeats what was asked for, in words.
+// filterText describes the filter in words.
 func filterText(f queue.Filter) string {
 	var parts []string
 	add := func(word, value string) {

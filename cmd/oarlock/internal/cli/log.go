@@ -7,7 +7,8 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// newLogger writes to standard error: coloured lines on a terminal, JSON elsewhere, unless the settings say which.
+// newLogger returns a logger to standard error. It writes coloured lines on a terminal and JSON elsewhere, unless the
+// settings choose a format.
 func newLogger(e *env) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(e.settings.Text("log_level"))); err != nil {
@@ -22,7 +23,7 @@ func newLogger(e *env) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(e.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: readableDuration}))
 }
 
-// readableDuration writes durations as texts such as 1.033s: as a number nobody knows the unit.
+// readableDuration writes durations as texts such as 1.033s, since a bare number has no visible unit.
 func readableDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -15,7 +15,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// maxTail bounds --tail: so many lines are kept in memory.
+// maxTail bounds --tail, because that many lines are kept in memory.
 const maxTail = 100_000
 
 func newLogsCommand(e *env) *cli.Command {
@@ -62,14 +62,14 @@ that was stored, with text, or base64 where it is no UTF-8.`,
 
 // logsOptions are the flags of logs.
 type logsOptions struct {
-	query      queue.LogQuery // but for the run
+	query      queue.LogQuery // without the run
 	run        runArg
 	follow     bool
 	raw        bool
 	timestamps bool
-	tail       int // lines to begin with; -1: all
+	tail       int // how many of the last stored lines are printed; -1: all
 	stream     queue.Stream
-	grep       *regexp.Regexp // nil: every line
+	grep       *regexp.Regexp // lines to print; nil: all
 }
 
 func runLogs(c *cli.Context, e *env) error {
@@ -110,7 +110,7 @@ func readLogsOptions(c *cli.Context, e *env) (*logsOptions, error) {
 	return o, o.filter(c)
 }
 
-// aim reads the run and the step.
+// aim reads the run and the step from the arguments.
 func (o *logsOptions) aim(args []string) error {
 	t, err := parseTarget("logs", args)
 	if err != nil {
@@ -125,7 +125,7 @@ func (o *logsOptions) aim(args []string) error {
 	return nil
 }
 
-// filter reads what is wanted of the logs.
+// filter reads the flags that restrict the logs.
 func (o *logsOptions) filter(c *cli.Context) (err error) {
 	if name := c.String("stream"); name != "" {
 		i := slices.Index(runview.StreamNames, name)
@@ -145,20 +145,20 @@ func (o *logsOptions) filter(c *cli.Context) (err error) {
 	o.query.Attempt = c.Int("attempt")
 	o.query.Latest = o.query.Attempt == 0
 	if o.tail >= 0 && o.grep == nil && o.stream == 0 {
-		o.query.Lines = max(o.tail, 1) // others are found by looking at all lines
+		o.query.Lines = max(o.tail, 1) // with other options, the lines are found by reading all of them
 	}
 	return nil
 }
 
-// logSink takes chunks in their order.
+// logSink receives the chunks of a log in order.
 type logSink interface {
 	add(c *queue.Chunk) error
-	live() error // what was there is read; what comes now, comes as it is written
-	idle() error // there is nothing more for the moment
+	live() error // all stored chunks were added; the next ones come as tasks write them
+	idle() error // no further chunk is there at the moment
 	end() error
 }
 
-// showLogs prints what is there, then what comes.
+// showLogs prints the stored logs, and then what tasks write.
 func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	reader := store.OpenLogs(o.query)
 	sink := e.newLogSink(o, reader)
@@ -199,7 +199,7 @@ func (e *env) showLogs(ctx context.Context, store *queue.Store, o *logsOptions) 
 
 // earlierTries counts the tasks of a printed log that had attempts before the printed one.
 type earlierTries struct {
-	task    string // the first of them
+	task    string // the first such task
 	attempt int
 	seen    map[string]bool
 }
@@ -215,7 +215,7 @@ func (t *earlierTries) add(c *queue.Chunk) {
 	t.seen[name] = true
 }
 
-// text says that there is more to read than was printed, and how; "" where there is not.
+// text says how to read the logs of earlier attempts; "": there are none.
 func (t *earlierTries) text(run queue.RunID) string {
 	if t.seen == nil {
 		return ""
@@ -227,7 +227,8 @@ func (t *earlierTries) text(run queue.RunID) string {
 	return text
 }
 
-// hasItem refuses an item that its step does not have. One that wrote nothing is rare: only then all tasks are looked at.
+// hasItem refuses an item that its step does not have. It looks through all tasks, so it is called only for an item without
+// a log, which is rare.
 func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	if o.query.Item == "" {
 		return nil
@@ -242,7 +243,7 @@ func hasItem(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	}
 }
 
-// hasAttempt refuses an attempt that no task in question has had.
+// hasAttempt refuses an attempt that none of the selected tasks has had.
 func hasAttempt(ctx context.Context, store *queue.Store, o *logsOptions) error {
 	if o.query.Attempt == 0 {
 		return nil
@@ -280,7 +281,7 @@ func yet(reader *queue.LogReader) string {
 	return " yet"
 }
 
-// followLogs goes on to the end of the run, or of the one attempt that is wanted.
+// followLogs prints new chunks until the run ends, or until the selected attempt ends.
 func (e *env) followLogs(ctx context.Context, store *queue.Store, reader *queue.LogReader, sink logSink) error {
 	var idle error
 	for c, err := range reader.Follow(ctx, func() { idle = sink.idle() }) {

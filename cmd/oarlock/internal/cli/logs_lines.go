@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	maxLogLine    = 64 << 10 // of one line: what is longer is folded
-	maxNameColumn = 24       // longer names of tasks push their lines to the right
+	maxLogLine    = 64 << 10 // bytes of one line; a longer line is folded
+	maxNameColumn = 24       // columns; a longer name shifts its own line to the right
 )
 
-// lineSink prints logs line by line. It keeps the unfinished line of each task that is under way.
+// lineSink prints logs line by line. It keeps the unfinished line of each running task.
 type lineSink struct {
 	env     *env
 	options *logsOptions
 	reader  *queue.LogReader
 
-	out      bytes.Buffer // of the chunk at hand
+	out      bytes.Buffer // output of the current chunk
 	partial  map[lineKey]*partialLine
-	attempts map[dagrun.TaskID]int // of which something was shown
-	kept     *ring[string]         // nil: lines are printed as they come
-	named    bool                  // lines say whose they are
-	column   int                   // how wide the names of tasks are, as far as they are known
+	attempts map[dagrun.TaskID]int // latest attempt of each task of which something was printed
+	kept     *ring[string]         // the last lines, to be printed later; nil: lines are printed at once
+	named    bool                  // each line begins with the name of its task
+	column   int                   // width of the names of tasks known so far
 	started  bool
 }
 
@@ -41,12 +41,12 @@ type lineKey struct {
 	stream  queue.Stream
 }
 
-// partialLine is a line whose end has not come.
+// partialLine is a line whose end has not come yet.
 type partialLine struct {
 	text  []byte
-	step  string    // whose it is
+	step  string    // the step that writes it
 	at    time.Time // of its first byte
-	shown bool      // a part of it is on the screen
+	shown bool      // a part of it has been printed
 }
 
 func newLineSink(e *env, o *logsOptions, reader *queue.LogReader) *lineSink {
@@ -80,7 +80,7 @@ func (s *lineSink) add(c *queue.Chunk) error {
 	return s.write()
 }
 
-// begin finds out what the first chunk tells, and of each task, that it is at another attempt.
+// begin sets up the sink at the first chunk, and notes when a task is at another attempt.
 func (s *lineSink) begin(c *queue.Chunk) {
 	if !s.started {
 		s.started = true
@@ -98,7 +98,7 @@ func (s *lineSink) begin(c *queue.Chunk) {
 	}
 }
 
-// firstColumn is as wide as the widest name of what has a log already, and of steps that may get one.
+// firstColumn returns the width of the widest name among tasks that have a log already and steps that may get one.
 func (s *lineSink) firstColumn() (column int) {
 	if s.options.query.Step == "" {
 		for _, step := range s.reader.Steps() {
@@ -111,7 +111,7 @@ func (s *lineSink) firstColumn() (column int) {
 	return column
 }
 
-// take splits what was written into lines.
+// take splits a chunk into lines.
 func (s *lineSink) take(c *queue.Chunk) {
 	key := lineKey{c.Task, c.Attempt, c.Stream}
 	p := s.partial[key]
@@ -140,7 +140,7 @@ func (s *lineSink) take(c *queue.Chunk) {
 	}
 }
 
-// foldAll ends the lines of an attempt that will not go on as they were.
+// foldAll ends the unfinished lines of an attempt, because bytes are missing behind them or because the attempt is over.
 func (s *lineSink) foldAll(c *queue.Chunk) {
 	for _, stream := range []queue.Stream{queue.StreamStdout, queue.StreamStderr} {
 		key := lineKey{c.Task, c.Attempt, stream}
@@ -151,7 +151,7 @@ func (s *lineSink) foldAll(c *queue.Chunk) {
 	}
 }
 
-// line prints a line, or keeps it.
+// line prints a line, or keeps it for the tail.
 func (s *lineSink) line(c *queue.Chunk, p *partialLine, ends bool) {
 	if s.options.grep != nil && !s.options.grep.Match(bytes.TrimSuffix(p.text, []byte("\r"))) {
 		return
@@ -184,10 +184,10 @@ func (s *lineSink) render(c *queue.Chunk, p *partialLine) string {
 	return text
 }
 
-// palette are the colours of names, as many as can be told apart on dark and on light.
+// palette has the colours of names: colours that can be told apart on dark and on light backgrounds.
 var palette = []string{"36", "33", "35", "32", "34", "96", "95", "94"}
 
-// prefix is the name of a task as a column of its own. The same step has the same colour in every run.
+// prefix returns the name of a task as a column. A step has the same colour in every run.
 func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	name := runview.InlineText(runview.TaskName(c.Step, c.Task.Item))
 	gap := strings.Repeat(" ", max(0, s.column-width(name)))
@@ -196,7 +196,7 @@ func (s *lineSink) prefix(paint painter, c *queue.Chunk) string {
 	return paint.paint(palette[h.Sum32()%uint32(len(palette))], name) + gap + paint.dim(" | ")
 }
 
-// note tells what is not part of a log, between its lines.
+// note prints a remark that is not part of the log, between the lines of the log.
 func (s *lineSink) note(c *queue.Chunk, text string) {
 	paint := s.env.stderrPaint()
 	name := runview.Printable(runview.TaskName(c.Step, c.Task.Item))
@@ -204,7 +204,7 @@ func (s *lineSink) note(c *queue.Chunk, text string) {
 		name = runview.Printable(runview.TaskName(s.options.query.Step, s.options.query.Item))
 	}
 	if s.kept == nil {
-		_ = s.write() // what it comes after; add says so when it cannot be written
+		_ = s.write() // keeps the order of the output; add returns the error if writing fails
 	}
 	fmt.Fprintln(s.env.Stderr, paint.dim(fmt.Sprintf("[%s: %s]", name, text)))
 }
@@ -229,7 +229,7 @@ func (s *lineSink) live() error {
 	return s.write()
 }
 
-// idle shows unfinished lines, a question for instance, where they cannot be mistaken for another task's.
+// idle prints unfinished lines, for example a question, if they cannot be mistaken for another task's line.
 func (s *lineSink) idle() error {
 	if s.named || s.options.grep != nil || s.options.timestamps {
 		return nil

@@ -22,7 +22,7 @@ func (e *env) newLogSink(o *logsOptions, reader *queue.LogReader) logSink {
 	return newLineSink(e, o, reader)
 }
 
-// rawSink prints bytes.
+// rawSink prints the bytes of chunks unchanged.
 type rawSink struct {
 	env    *env
 	stream queue.Stream
@@ -45,7 +45,7 @@ func (s *rawSink) live() error { return nil }
 func (s *rawSink) idle() error { return nil }
 func (s *rawSink) end() error  { return nil }
 
-// jsonSink prints an object for each chunk: in lines, or as one array that ends with the log.
+// jsonSink prints an object for each chunk: one a line, or all in one array that ends with the log.
 type jsonSink struct {
 	env    *env
 	stream queue.Stream
@@ -85,7 +85,8 @@ func (s *jsonSink) end() error {
 	return s.env.print("\n]\n")
 }
 
-// tailSink keeps the chunks with the last lines of what is there, and hands them on once it knows which these are.
+// tailSink keeps the chunks that hold the last lines of the stored log, and passes them on once all stored chunks have
+// come.
 type tailSink struct {
 	logSink
 
@@ -95,7 +96,8 @@ type tailSink struct {
 	ends  int // line ends in kept
 }
 
-// newTailSink is next itself where all lines are wanted. If exact, the first chunk handed on begins with the first line wanted.
+// newTailSink returns next itself if all lines are wanted. If exact, the first chunk that is passed on begins with the
+// first wanted line.
 func newTailSink(lines int, next logSink, exact bool) logSink {
 	if lines < 0 {
 		return next
@@ -135,7 +137,7 @@ func (s *tailSink) live() error {
 	return nil
 }
 
-// cut leaves the last lines of what is kept. Bytes behind the last line end are a line, too.
+// cut drops all but the last lines of the kept chunks. Bytes behind the last line end count as a line.
 func (s *tailSink) cut(kept []queue.Chunk) {
 	extra := s.ends - s.lines
 	for _, c := range slices.Backward(kept) {
@@ -159,7 +161,7 @@ func (s *tailSink) cut(kept []queue.Chunk) {
 	}
 }
 
-// ring keeps the last few of what is added.
+// ring keeps the last items that were added.
 type ring[T any] struct {
 	items []T
 	size  int
@@ -179,7 +181,7 @@ func (r *ring[T]) add(v T) {
 	}
 }
 
-// all yields them, oldest first.
+// all yields the items, oldest first.
 func (r *ring[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range r.items {

@@ -13,10 +13,10 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// shownLogs is what a line sink makes of chunks.
+// shownLogs is the output of a line sink.
 type shownLogs struct{ stdout, stderr string }
 
-// showChunks hands chunks to a sink; between those before and after live, what was there ends.
+// showChunks passes chunks to a sink, first the stored ones and then the live ones.
 func showChunks(t *testing.T, terminal bool, o *logsOptions, stored, live []queue.Chunk) shownLogs {
 	t.Helper()
 	var stdout, stderr strings.Builder
@@ -46,7 +46,7 @@ func showChunks(t *testing.T, terminal bool, o *logsOptions, stored, live []queu
 	return shownLogs{stdout.String(), stderr.String()}
 }
 
-// piece is a chunk of attempt 1 of a step.
+// piece returns a chunk of attempt 1 of a step.
 func piece(step, text string) queue.Chunk {
 	return queue.Chunk{
 		Task: dagrun.TaskID{Step: int(step[0])}, Step: step, Attempt: 1, Stream: queue.StreamStdout, Data: []byte(text),

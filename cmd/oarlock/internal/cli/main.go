@@ -45,7 +45,8 @@ func run(ctx context.Context, outside Env, args []string) int {
 	return int(p.exit)
 }
 
-// problemOf names the signal as the reason, but for a command that a signal only asks to end: its errors are its own.
+// problemOf reports an arrived signal as the reason of an error. A command that a signal only asks to end has errors of its
+// own, so for such a command it diagnoses err.
 func (e *env) problemOf(ctx context.Context, err error) problem {
 	if e.hearsSignals {
 		ctx = context.WithoutCancel(ctx)
@@ -67,13 +68,13 @@ func (e *env) dispatch(ctx context.Context, args []string) error {
 		return e.print(helpText(app, line.path))
 	}
 	if c := line.command(); len(line.args) > 0 {
-		c.Subcommands = nil // urfave/cli would take an argument behind "--" for one
+		c.Subcommands = nil // urfave/cli would take an argument behind "--" for a subcommand
 	}
 	return app.RunContext(ctx, line.words(app.Name))
 }
 
-// newApp declares the commands. What urfave/cli would do by itself with errors, help and versions is switched off:
-// it prints them in its own way and on the wrong stream, and ends the process.
+// newApp declares the commands. It switches off what urfave/cli does by itself about errors, help and versions: urfave/cli
+// prints them in its own way, on the wrong stream, and ends the process.
 func newApp(e *env) *cli.App {
 	app := &cli.App{
 		Name:  program,

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// markable are the states that a person may give a step.
+// markable are the states that a user may give to a step.
 var markable = []string{"succeeded", "skipped", "failed"}
 
 func newMarkCommand(e *env) *cli.Command {
@@ -67,7 +67,7 @@ func runMark(c *cli.Context, e *env) error {
 	return runAskStep(c, e, ask)
 }
 
-// markOutputs reads outputs that are texts, and others that are JSON.
+// markOutputs merges outputs given as texts and outputs given as JSON.
 func markOutputs(texts, others []string) (map[string]any, error) {
 	const jsonFlag = "--value-json"
 	outputs := map[string]any{}

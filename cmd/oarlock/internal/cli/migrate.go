@@ -56,7 +56,7 @@ type jsonApplied struct {
 	Ms      int64  `json:"duration_ms"`
 }
 
-// moved is the answer of up and down: one line per step.
+// moved returns the answer of migrate up and migrate down: one line per step.
 func (e *env) moved(steps []migrations.Applied, verb, nothing string, version int64) answer {
 	a := answer{lines: []any{}, ids: []string{}, text: nothing + "\n"}
 	done := make([]jsonApplied, len(steps))

@@ -81,8 +81,8 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 	return e.adopt(ctx, url, i, o)
 }
 
-// adoptedBefore is about a copy that nothing tells from its original. One that was adopted, and that nobody has used since, is
-// what it is to become: in another copy of it no run would be open.
+// adoptedBefore handles a database without a mark of being a copy. If it was adopted before and has not been used since,
+// there is nothing to do: any other copy would have open runs. Otherwise the user must confirm the copy with --unmarked.
 func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Installation) error {
 	unused, err := migrations.UnusedCopy(ctx, url, e.migrationLog())
 	switch {
@@ -97,7 +97,7 @@ func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Insta
 	}
 }
 
-// confirmAdopt says what would happen, and asks.
+// confirmAdopt prints what would happen, and asks the user.
 func (e *env) confirmAdopt(ctx context.Context, url, database string, i *migrations.Installation, o adoptOptions) error {
 	if !e.StdinTTY || !e.StderrTTY {
 		return &usageError{msg: "migrate adopt decides what becomes of open runs, and nobody can be asked", hint: "add --yes if that is what you want"}
@@ -146,16 +146,17 @@ func adopted(i *migrations.Installation, canceled int64, text string) answer {
 	return answer{object: jsonAdopted{installationJSON(i), canceled}, ids: []string{i.ID}, text: text}
 }
 
-// jsonInstallation is an installation as scripts see it. Fields may be added, never renamed.
+// jsonInstallation is an installation in -o json. Fields may be added, never renamed.
 type jsonInstallation struct {
 	ID         string    `json:"id"`
-	Served     jsonPlace `json:"served"` // where workers served it; before the first one, where it was made
+	Served     jsonPlace `json:"served"` // where workers served it; before the first worker, where it was made
 	Here       jsonPlace `json:"here"`
 	MayBeCopy  bool      `json:"may_be_copy"`
 	CopiedFrom *string   `json:"copied_from"`
 }
 
-// jsonPlace is where a database is. Numbers of servers have more digits than many JSON readers take.
+// jsonPlace is the place of a database. Server is a text, since system identifiers have more digits than many JSON readers
+// keep.
 type jsonPlace struct {
 	Server   string `json:"server"`
 	Database int64  `json:"database"`
@@ -167,7 +168,7 @@ func installationJSON(i *migrations.Installation) jsonInstallation {
 	return jsonInstallation{ID: i.ID, Served: place(i.Served), Here: place(i.Here), MayBeCopy: i.Judge(false) != nil, CopiedFrom: runview.TextOrNull(i.CopiedFrom)}
 }
 
-// installationText is a line about it, with what is wrong with it.
+// installationText describes an installation in a line, with its problem if it has one.
 func installationText(i *migrations.Installation) string {
 	if wrong, ok := errors.AsType[*migrations.CopyError](i.Judge(false)); ok {
 		return fmt.Sprintf("installation %s\n%s.\n%s.\n", i.ID, wrong.Message(), wrong.Hint())

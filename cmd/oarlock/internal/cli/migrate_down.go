@@ -78,7 +78,7 @@ func runMigrateDown(ctx context.Context, e *env, o migrateDownOptions) error {
 	return e.say(e.moved(steps, "removed", fmt.Sprintf("nothing to do: no version above %d is applied", o.to), o.to))
 }
 
-// goingDown lists the migrations that would be taken back.
+// goingDown lists the migrations that would be undone.
 func (e *env) goingDown(ctx context.Context, url string, to int64) ([]string, error) {
 	history, err := migrations.Status(ctx, url, e.migrationLog())
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *env) goingDown(ctx context.Context, url string, to int64) ([]string, er
 // shownWorkers bounds how many live workers a refusal names.
 const shownWorkers = 10
 
-// unusedSchema fails while workers are live or runs are open: they would lose the tables they work with.
+// unusedSchema fails while workers are live or runs are open, because they would lose their tables.
 func (e *env) unusedSchema(ctx context.Context, url string) error {
 	use, err := migrations.InUse(ctx, url, e.migrationLog())
 	if err != nil || len(use.Workers) == 0 && use.Runs == 0 {
@@ -109,7 +109,7 @@ func (e *env) unusedSchema(ctx context.Context, url string) error {
 	}
 }
 
-// inUse names live workers, up to a bound, and counts open runs.
+// inUse names the live workers, up to shownWorkers, and counts the open runs.
 func inUse(use migrations.Use) string {
 	var parts []string
 	if n := len(use.Workers); n > 0 {
@@ -126,7 +126,7 @@ func inUse(use migrations.Use) string {
 	return strings.Join(parts, " and ")
 }
 
-// confirmDown says what would go and asks.
+// confirmDown prints which migrations would be undone, and asks the user.
 func (e *env) confirmDown(ctx context.Context, going []string, database string) error {
 	if len(going) == 0 {
 		return nil

@@ -40,7 +40,7 @@ type jsonMigration struct {
 	Name         string     `json:"name"`
 	State        string     `json:"state"` // applied, pending, or unknown: only a newer binary knows it
 	AppliedAt    *time.Time `json:"applied_at"`
-	ProgramsFrom int64      `json:"programs_from"` // programs of an older schema version do not work with it
+	ProgramsFrom int64      `json:"programs_from"` // oldest schema version whose programs work with it
 }
 
 type jsonMigrations struct {
@@ -50,7 +50,7 @@ type jsonMigrations struct {
 	Compatible bool            `json:"compatible"`
 	Migrations []jsonMigration `json:"migrations"`
 
-	Installation *jsonInstallation `json:"installation"` // null: the schema is older than those, or not there
+	Installation *jsonInstallation `json:"installation"` // null: the schema is missing, or too old to know installations
 }
 
 func runMigrateStatus(ctx context.Context, e *env) error {
@@ -123,7 +123,7 @@ func (e *env) paintState(state string) string {
 	return e.stdoutPaint().bad(state)
 }
 
-// statusSummary says what the list means and what to do.
+// statusSummary explains the list and what to do.
 func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (string, error) {
 	switch {
 	case s.Version > s.Max && s.Compatible:
@@ -137,7 +137,7 @@ func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (
 	return "\nThe schema is up to date.\n", nil
 }
 
-// meanwhile says whether workers may go on while pending migrations are applied.
+// meanwhile says whether workers may go on working while the pending migrations are applied.
 func (e *env) meanwhile(ctx context.Context, url string, version int64) (string, error) {
 	from := migrations.PendingFrom(version)
 	if version == 0 {
@@ -148,7 +148,7 @@ func (e *env) meanwhile(ctx context.Context, url string, version int64) (string,
 	}
 	stopped, err := migrations.Excludes(ctx, url, e.migrationLog())
 	switch {
-	case err != nil && diagnose(ctx, err).kind == denied: // who may read the history need not see workers
+	case err != nil && diagnose(ctx, err).kind == denied: // a user that may read the history may still lack the right to see workers
 		return "Stop the workers before: their programs do not work with the new schema.", nil
 	case len(stopped) > 0:
 		return fmt.Sprintf("Stop %s at work before, whose programs do not work with the new schema: %s.",

@@ -67,10 +67,10 @@ func runMigrateUp(ctx context.Context, e *env, wait time.Duration, force bool) e
 	return e.say(a)
 }
 
-// askAgain is how long to wait before a server that is not there is asked again.
+// askAgain is the pause before an absent server is asked again.
 const askAgain = 250 * time.Millisecond
 
-// upWithin migrates, and asks again for so long where no server answers or it is starting up.
+// upWithin migrates. While no server answers or the server is starting up, it tries again for at most wait.
 func (e *env) upWithin(ctx context.Context, url string, wait time.Duration, force bool) ([]migrations.Applied, error) {
 	opts := []migrations.Option{e.migrationLog()}
 	if force {

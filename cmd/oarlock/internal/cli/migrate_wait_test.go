@@ -50,7 +50,7 @@ func TestMigrateUp_WaitsForAServerThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// What stays so is not waited for: a wrong name, a wrong password, a certificate that is not trusted.
+// migrate up does not wait for what waiting cannot change: a wrong name, a wrong password, an untrusted certificate.
 func TestMigrateUp_WaitsForNothingThatStaysSo(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

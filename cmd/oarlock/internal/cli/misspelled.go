@@ -11,8 +11,8 @@ import (
 
 const variablePrefix = "OARLOCK_"
 
-// otherVariables are those that are no settings: the first two are for people, the others are what tasks get. See
-// docs/environment.md.
+// otherVariables are the variables of Oarlock that are not settings: the first two are for users, Oarlock sets the others
+// for tasks. See docs/environment.md.
 var otherVariables = []string{
 	"OARLOCK_CONFIG", "OARLOCK_PG_BIN",
 	"OARLOCK_RUN_ID", "OARLOCK_RUN_UID", "OARLOCK_DAG", "OARLOCK_STEP", "OARLOCK_ITEM", "OARLOCK_ATTEMPT", "OARLOCK_PUBLISH_TRY", "OARLOCK_FENCE",
@@ -20,9 +20,10 @@ var otherVariables = []string{
 	"OARLOCK_LOGICAL_AT", "OARLOCK_PREVIOUS_LOGICAL_AT", "OARLOCK_SCHEDULE", "OARLOCK_SOURCE_DIR", "OARLOCK_WORKER_ID", "OARLOCK_BODY_ID", "OARLOCK_GUARD",
 }
 
-// sayMisspelled names variables that look like a setting and are none. It says nothing inside a task, in the driver process of a
-// guard and in the worker of another command: there somebody else was told, or it is not their environment. A variable that is near no
-// name may be another program's, such as those that Kubernetes makes for a service of that name.
+// sayMisspelled warns of variables that look like a misspelled setting. It prints nothing inside a task, in a driver
+// process, or in another command's worker: there the parent process has warned already, or the user did not set the
+// environment. It ignores a variable that resembles no known name, because the variable may belong to another program.
+// Kubernetes, for example, sets variables for a service named oarlock.
 func (e *env) sayMisspelled(args []string) {
 	if e.Environ == nil || slices.Contains(args, "--until-eof") {
 		return

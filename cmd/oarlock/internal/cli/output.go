@@ -11,15 +11,15 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// answer is what a command has to say, in every format.
+// answer is the result of a command, in every format.
 type answer struct {
 	object any      // -o json
 	lines  []any    // -o jsonl; nil: the object in one line
-	ids    []string // -o id; nil: this command has none
+	ids    []string // -o id; nil: the command has no ids
 	text   string   // -o table
 }
 
-// say prints an answer in the format that was asked for.
+// say prints an answer in the format that the settings choose.
 func (e *env) say(a answer) error { return e.sayAs(e.settings.Text("output"), a) }
 
 func (e *env) sayAs(format string, a answer) error {
@@ -48,7 +48,7 @@ func (e *env) sayAs(format string, a answer) error {
 	return e.print(a.text)
 }
 
-// print writes data, and says so when it could not: a full disk must not look like success.
+// print writes data, and returns an error if it cannot: a full disk must not look like success.
 func (e *env) print(text string) error {
 	if _, err := io.WriteString(e.Stdout, text); err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -63,7 +63,7 @@ func (e *env) printLines(lines []string) error {
 	return e.print(strings.Join(lines, "\n") + "\n")
 }
 
-// table lines up its columns; cells may be painted.
+// table aligns its columns. Its cells may have colours.
 type table struct {
 	head []string
 	rows [][]string
@@ -100,7 +100,7 @@ func alignRow(row []string, widths []int) string {
 	return b.String()
 }
 
-// width is the columns that a cell takes on a terminal: colours take none, wide characters two.
+// width returns how many columns a cell takes on a terminal: colours take none, wide characters two.
 func width(cell string) int {
 	n := 0
 	for rest := cell; rest != ""; {
@@ -114,7 +114,7 @@ func width(cell string) int {
 	return n
 }
 
-// cut leaves the first columns of a line, with a mark where something is missing. Colours are not counted, and end.
+// cut returns the first columns of a line, with a mark if something is missing. Colours do not count, and are ended.
 func cut(line string, columns int) string {
 	if width(line) <= columns {
 		return line
@@ -142,7 +142,7 @@ func cut(line string, columns int) string {
 	return b.String() + "…"
 }
 
-// fitted cuts the lines of a table whose last column may be long to the terminal, so that each stays a line.
+// fitted cuts each line of a table to the terminal's width, so that a long last column does not fold.
 func (e *env) fitted(text string) string {
 	if !e.StdoutTTY || e.Columns <= 0 {
 		return text
@@ -154,7 +154,7 @@ func (e *env) fitted(text string) string {
 	return b.String()
 }
 
-// sgrAt is the colour code that text begins with, if it does.
+// sgrAt returns the colour code at the beginning of text, or "".
 func sgrAt(text string) string {
 	if !strings.HasPrefix(text, "\x1b[") {
 		return ""
@@ -162,13 +162,13 @@ func sgrAt(text string) string {
 	return text[:strings.IndexByte(text, 'm')+1]
 }
 
-// painter colours text, or leaves it alone.
+// painter adds colours to text if it is true.
 type painter bool
 
 func (e *env) stdoutPaint() painter { return painter(e.StdoutTTY && !e.plain()) }
 
 func (e *env) stderrPaint() painter {
-	if e.settings == nil { // the settings are what went wrong
+	if e.settings == nil { // the settings could not be read
 		_, noColor := e.variable("NO_COLOR")
 		return painter(e.StderrTTY && !noColor)
 	}

@@ -27,7 +27,7 @@ func TestCut_LeavesColumnsAndEndsColours(t *testing.T) {
 	}
 }
 
-// A reason may be long: on a terminal a run stays a line, in a pipe nothing is lost.
+// A terminal shows one line for a run, however long its reason is; a pipe gets the whole reason.
 func TestList_IsALineForEachRun(t *testing.T) {
 	t.Parallel()
 	runs := []queue.Run{

@@ -15,10 +15,10 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// everyLine is a command line for each command that talks to a database, or says why it is not tried here.
+// everyLine has a command line for each command that uses a database.
 var everyLine = map[string]struct {
 	words string
-	apart string // other processes or an end by a signal belong to it: a script looks at what it prints
+	apart string // why a script tests the command instead: it starts other processes, or ends by a signal
 }{
 	"run": {"run FILE", ""}, "exec": {"exec -- true", ""}, "dev": {"dev", ""},
 	"dag apply": {"dag apply FILE", ""}, "dag validate": {"dag validate FILE", ""}, "dag list": {"dag list", ""}, "dag show": {"dag show x", ""},
@@ -59,7 +59,7 @@ func TestCommands_ShowNoPassword(t *testing.T) {
 			t.Errorf("%s: this test has no line for it", name)
 		}
 		for kind, address := range addresses {
-			if line.apart != "" || kind == "there" && (name == "run" || name == "exec" || name == "dev") { // their scripts look at it
+			if line.apart != "" || kind == "there" && (name == "run" || name == "exec" || name == "dev") { // scripts test these
 				continue
 			}
 			t.Run(name+" "+kind, func(t *testing.T) { showsNone(t, dir, address, strings.ReplaceAll(line.words, "FILE", file)) })
@@ -67,8 +67,8 @@ func TestCommands_ShowNoPassword(t *testing.T) {
 	})
 }
 
-// The same of passwords that come the ways of libpq, which are the process's own: its environment, and files. All commands
-// connect by the same code, so each is tried with one of the ways, in turn, and doctor, which says most, with all of them.
+// The same for passwords from libpq's sources: the process's environment, and files. All commands connect by the same code,
+// so each command is tried with one of the sources in turn. doctor prints most, so it is tried with all of them.
 func TestCommands_ShowNoPasswordOfLibpq(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -107,7 +107,7 @@ func TestCommands_ShowNoPasswordOfLibpq(t *testing.T) {
 			for _, vars := range tried {
 				cmd := exec.Command("oarlock", strings.Fields(strings.ReplaceAll(line.words, "FILE", file))...)
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), append(slices.Clone(vars), "OARLOCK_CONFIG=/dev/null", "OARLOCK_LOG_LEVEL=debug", "OARLOCK_OUTPUT=json")...)
-				out, _ := cmd.CombinedOutput() // many of them find nothing
+				out, _ := cmd.CombinedOutput() // many of the commands fail because they find nothing
 				if said := string(out); strings.Contains(said, password) || strings.Contains(said, "28P01") {
 					t.Errorf("with %s it shows the password, or does not use it:\n%s", strings.SplitN(vars[0], "=", 2)[0], said)
 				}
@@ -137,8 +137,8 @@ func showsNone(t *testing.T, dir, address, line string) {
 	}
 }
 
-// passing is an address with a password that the server does not look at, or the right one: what matters is that it is
-// there to be shown.
+// passing returns an address with a password that the server ignores, or with the right one. The test only needs the
+// password to be there.
 func passing(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

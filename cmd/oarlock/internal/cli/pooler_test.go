@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// The pooler refuses clients for reasons of its own. Each refusal names the line that ends it.
+// A pooler refuses clients for its own reasons. Each refusal names the line of its configuration that ends it.
 func TestPooler_RefusalsNameTheLineThatEndsThem(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func TestPooler_RefusalsNameTheLineThatEndsThem(t *testing.T) {
 	user := ownURL.User.Username()
 	cases := map[string]struct {
 		pooler  pgtest.PgBouncer
-		change  func(*url.URL) // of the way through it
+		change  func(*url.URL) // applied to the URL through the pooler
 		code    string
 		message string
 		hint    string
@@ -66,7 +66,7 @@ func TestPooler_RefusalsNameTheLineThatEndsThem(t *testing.T) {
 	}
 }
 
-// Somebody holds the only connection of the pool. The next client is told how to get a larger pool.
+// While another client holds the only connection of the pool, the next client learns how to get a larger pool.
 func TestPooler_SaysHowToGetALargerPool(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

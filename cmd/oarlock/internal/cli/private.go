@@ -11,14 +11,14 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// privateWord is how a setting names the server of this user's own.
+// privateWord is the value of database_url that means this user's private server.
 const privateWord = "private"
 
-// ways to a database besides the setting, as libpq has them.
+// linkVariables are libpq's variables that name a database without the setting.
 var linkVariables = []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE"}
 
-// isPrivate says whether the database is this user's private one: because somebody says so, or because nobody names another
-// and this command makes one, or one is there.
+// isPrivate reports whether the database is this user's private one: because the setting names it, or because no source
+// names a database and either this command makes a private one or one exists.
 func (e *env) isPrivate() bool {
 	switch text := e.settings.Text("database_url"); {
 	case text != "":
@@ -29,7 +29,7 @@ func (e *env) isPrivate() bool {
 	return e.makesPrivate || e.privateFolder() != ""
 }
 
-// unnamed reports whether nothing says which database is meant.
+// unnamed reports whether neither the setting nor libpq's variables name a database.
 func (e *env) unnamed() bool {
 	return e.settings.Text("database_url") == "" && !slices.ContainsFunc(linkVariables, e.isSet)
 }
@@ -39,7 +39,7 @@ func (e *env) isSet(variable string) bool {
 	return ok && text != ""
 }
 
-// privateFolder is where the private server of this user is kept; "" if there is none.
+// privateFolder returns the folder of this user's private server; "": there is none.
 func (e *env) privateFolder() string {
 	var places []string
 	if dir := e.settings.Text("state_dir"); dir != "" {
@@ -59,10 +59,11 @@ func (e *env) privateFolder() string {
 	return ""
 }
 
-// besides is what the folder of root's private server is called next to a folder of state that is closed to the server's user.
+// besides is the suffix of the folder for root's private server. It is used if the state folder is closed to the user that
+// the server runs as.
 const besides = "-pg"
 
-// newPrivateFolder is where a private server is to be made.
+// newPrivateFolder returns the folder in which a private server is to be made.
 func (e *env) newPrivateFolder() (string, error) {
 	state, err := e.stateDir()
 	if err != nil {
@@ -74,7 +75,7 @@ func (e *env) newPrivateFolder() (string, error) {
 	return filepath.Join(state, "pg"), nil
 }
 
-// startPrivate starts the private server, or joins those who use it. It is left when the command ends.
+// startPrivate starts the private server, or joins it if other commands use it already. leave ends this command's use.
 func (e *env) startPrivate(ctx context.Context) (url string, err error) {
 	if e.server != nil {
 		return e.server.URL(""), nil
@@ -91,12 +92,13 @@ func (e *env) startPrivate(ctx context.Context) (url string, err error) {
 	return e.server.URL(""), nil
 }
 
-// progress is told to people while they wait.
+// progress tells the user what a long step is doing.
 func (e *env) progress(text string) {
 	e.remark("%s", text)
 }
 
-// migratePrivate brings the private database to the schema of this program. Others are never migrated unasked.
+// migratePrivate migrates the private database to the schema of this program. Other databases are migrated only by `oarlock
+// migrate up`.
 func (e *env) migratePrivate(ctx context.Context) error {
 	if !e.isPrivate() {
 		return nil
@@ -118,7 +120,7 @@ func (e *env) migratePrivate(ctx context.Context) error {
 	return nil
 }
 
-// leave is the end of what a command holds on to.
+// leave ends the command's use of the private server.
 func (e *env) leave(ctx context.Context) {
 	if e.server == nil {
 		return
@@ -128,7 +130,7 @@ func (e *env) leave(ctx context.Context) {
 	}
 }
 
-// sayUnnamed tells whoever named no database at all, and reaches none where libpq would look.
+// sayUnnamed replaces the hint if no database was named: then the user needs to know how to name one.
 func (e *env) sayUnnamed(hint string) string {
 	if e.settings == nil || !e.unnamed() {
 		return hint
@@ -136,7 +138,7 @@ func (e *env) sayUnnamed(hint string) string {
 	return "no database is named: set DATABASE_URL, or let `oarlock run FILE` or `oarlock dev` make a private one"
 }
 
-// sayPrivate tells who misses something that it was looked for in the private database, which nobody had named.
+// sayPrivate adds to the hint that the command used the private database, if the user did not name a database.
 func (e *env) sayPrivate(hint string) string {
 	if e.server == nil || e.settings.Text("database_url") != "" {
 		return hint

@@ -18,19 +18,19 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// usageError is a command line that makes no sense.
+// usageError reports an invalid command line.
 type usageError struct{ msg, hint string }
 
 func (e *usageError) Error() string { return e.msg }
 func (e *usageError) Hint() string  { return e.hint }
 
-// What urfave/cli says about the value of a flag.
+// Texts of urfave/cli about an invalid value of a flag.
 var (
 	badNumber = regexp.MustCompile(`^invalid value (".*") for flag -(\S+): `)
 	badSwitch = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
 )
 
-// usageErrorOf says it as the settings do.
+// usageErrorOf rewrites an error of urfave/cli in the words that errors of settings use.
 func usageErrorOf(_ *cli.Context, err error, _ bool) error {
 	msg := badNumber.ReplaceAllString(err.Error(), "--$2: $1 must be a whole number\x00")
 	msg = badSwitch.ReplaceAllString(msg, "--$2: $1 must be true or false\x00")
@@ -38,22 +38,22 @@ func usageErrorOf(_ *cli.Context, err error, _ bool) error {
 	return &usageError{msg: msg}
 }
 
-// problem is an error as people and scripts get to see it.
+// problem is an error as it is shown to people and scripts.
 type problem struct {
 	kind
 	message string
 	hint    string
-	places  config.FileErrors // when the error is about a settings file
-	files   []jsonProblem     // when it is about DAG files, and nobody was shown their problems yet
+	places  config.FileErrors // problems of the settings file, if the error is about that
+	files   []jsonProblem     // problems of DAG files, if the error is about those and they were not printed yet
 }
 
-// hinter is an error that knows what to do next.
+// hinter is an error with a hint: what the user should do next.
 type hinter interface {
 	error
 	Hint() string
 }
 
-// diagnose is the one place that turns an error into what is printed and the exit status.
+// diagnose is the only place that turns an error into a message, a hint and an exit status.
 func diagnose(ctx context.Context, err error) problem {
 	p := problem{kind: general, message: err.Error()}
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -62,14 +62,14 @@ func diagnose(ctx context.Context, err error) problem {
 	if h, ok := errors.AsType[hinter](err); ok {
 		p.hint = h.Hint()
 	}
-	// The first that recognises it decides.
+	// The first function that recognises the error decides.
 	_ = p.fromSignal(ctx) || p.fromCommand(err) || p.fromSettings(err) || p.fromPrivatePostgres(err) || p.fromMigrations(err) ||
 		p.fromQueue(err) || p.fromDatabase(err)
 	p.message = oneLine(pglink.Redact(p.message))
 	return p
 }
 
-// fromSignal comes first: a command that was interrupted fails in many ways, and none of them is the reason.
+// fromSignal comes first: an interrupted command can fail with many errors, and none of them is the reason.
 func (p *problem) fromSignal(ctx context.Context) bool {
 	cause, ok := errors.AsType[*signalError](context.Cause(ctx))
 	if !ok {
@@ -97,7 +97,7 @@ func (p *problem) fromCommand(err error) bool {
 	return false
 }
 
-// privateKinds has what is more than a general error.
+// privateKinds has the kinds of private server errors that are more than a general error.
 var privateKinds = map[error]kind{
 	pglocal.ErrBinaries:     noPostgres,
 	pglocal.ErrBusy:         conflict,
@@ -105,7 +105,8 @@ var privateKinds = map[error]kind{
 	pglocal.ErrOtherVersion: conflict,
 }
 
-// fromPrivatePostgres comes before the database: whatever our own server met, it is not about the user's.
+// fromPrivatePostgres comes before fromDatabase: an error of the private server must not be explained as one of the user's
+// database.
 func (p *problem) fromPrivatePostgres(err error) bool {
 	if _, ok := errors.AsType[*pglocal.MissingError](err); ok {
 		p.kind = noPostgres
@@ -185,7 +186,7 @@ func versionHint(e *migrations.VersionError) string {
 	return "run `" + e.Command + "`"
 }
 
-// report prints a problem to standard error: lines for people, an object for -o json.
+// report prints a problem to standard error: lines for people, or an object for -o json.
 func (e *env) report(p problem, args []string) {
 	if e.wantsJSON(args) {
 		fmt.Fprintln(e.Stderr, p.json())
@@ -205,7 +206,7 @@ func (e *env) report(p problem, args []string) {
 
 type reportLine struct{ message, snippet, hint string }
 
-// lines is one line per problem: a file may have several.
+// lines returns one line per problem: a file may have several.
 func (p *problem) lines(paint painter, columns int) []reportLine {
 	if len(p.places) == 0 {
 		return []reportLine{{message: p.message, hint: p.hint}}
@@ -230,7 +231,8 @@ func (p *problem) json() string {
 	return runview.CompactJSON(map[string]body{"error": b})
 }
 
-// wantsJSON looks at the raw words too: the error may be that they cannot be understood.
+// wantsJSON reports whether the user wants JSON. Before the settings are loaded it searches the raw words, because the
+// error may be that the command line is invalid.
 func (e *env) wantsJSON(args []string) bool {
 	if e.settings != nil {
 		return isJSON(e.settings.Text("output"))

@@ -21,7 +21,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// refused is what pgx returns when nobody listens, and the address: one where somebody just stopped to.
+// refused returns pgx's error for an address at which no server listens, and the address. A listener there has just closed.
 func refused(t *testing.T) (addr string, err error) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func server(code, message string) error {
 	return fmt.Errorf("do it: %w", &pgconn.PgError{Severity: "ERROR", Code: code, Message: message})
 }
 
-// private has a cause that looks as if a database could not be reached.
+// private returns an error whose cause looks like an unreachable database.
 func private(kind error) error {
 	return fmt.Errorf("start: %w", &pglocal.Error{Kind: kind, Msg: "no", Cause: context.DeadlineExceeded})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// progress is how a command that waits for a run shows what goes on.
+// progress is how a command shows what happens while it waits for a run.
 type progress string
 
 const (
@@ -30,7 +30,7 @@ const progressFlag, quietFlag, timeoutFlag = "progress", "quiet", "timeout"
 
 var progressForms = []string{string(progressLive), string(progressPlain), string(progressNone)}
 
-// progressFlags say how a command shows what goes on while it waits.
+// progressFlags are the flags that choose how a waiting command shows what happens.
 func progressFlags(forms string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: progressFlag, Usage: "while it waits, show what goes on as `FORM`: " + forms, DefaultText: "see below"},
@@ -48,7 +48,7 @@ asks for it. --timeout bounds the waiting, and the runs go on.
 `
 )
 
-// readProgress reads the flags. live is possible where a page can be drawn.
+// readProgress reads the flags. live: the command can draw a page, which is then the default on a terminal.
 func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	format := e.settings.Text("output")
 	given := c.String(progressFlag)
@@ -75,14 +75,14 @@ func (e *env) readProgress(c *cli.Context, live bool) (progress, error) {
 	return progress(given), nil
 }
 
-// waiting is how long a command waits for a run, and what it shows meanwhile and at its end.
+// waiting is how long a command waits for a run, and what it shows meanwhile and at the end.
 type waiting struct {
 	progress progress
 	all      bool          // each item has a line at the end
-	timeout  time.Duration // 0: for ever
+	timeout  time.Duration // 0: no limit
 }
 
-// readWaiting reads --timeout, which makes sense with the flag that waits only, and the flags of progress.
+// readWaiting reads --timeout, which is valid only with the flag that makes the command wait, and the flags of progress.
 func (e *env) readWaiting(c *cli.Context, flag string, live bool) (w waiting, err error) {
 	if c.IsSet(timeoutFlag) && !c.Bool(flag) {
 		return w, &usageError{msg: fmt.Sprintf("--timeout bounds a --%s, and there is none", flag), hint: fmt.Sprintf("add --%s, or leave it out", flag)}
@@ -94,7 +94,7 @@ func (e *env) readWaiting(c *cli.Context, flag string, live bool) (w waiting, er
 	return w, err
 }
 
-// bounded is a context that ends when the waiting does.
+// bounded returns a context that ends when the waiting times out.
 func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.timeout == 0 {
 		return context.WithCancel(ctx)
@@ -102,7 +102,7 @@ func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, w.timeout)
 }
 
-// late is the failure of a command whose run did not end in time.
+// late returns the failure of a command whose run did not end in time.
 func (w *waiting) late(run *queue.Run) *failure {
 	text := fmt.Sprintf("run %d is still %s after %s", run.ID, run.State, dagspec.Duration(w.timeout.Milliseconds()))
 	if run.Reason != "" {
@@ -111,8 +111,8 @@ func (w *waiting) late(run *queue.Run) *failure {
 	return &failure{kind: timedOut, err: fmt.Errorf("%s", text), hint: goesOn(run.ID)}
 }
 
-// lateAway tells of an error after the end of a wait: where the database is away nobody knows how the run is, and the wait is late. bounded is
-// ctx but for the time that the wait takes.
+// lateAway returns the error of a wait that ended while the database was away: the state of the run is unknown then, and
+// the wait has timed out. It returns any other error unchanged. bounded is ctx with the timeout of the wait.
 func (w *waiting) lateAway(ctx, bounded context.Context, id queue.RunID, err error) error {
 	if bounded.Err() == nil || diagnose(ctx, err).kind != unreachable {
 		return err

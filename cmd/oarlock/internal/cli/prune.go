@@ -13,7 +13,7 @@ import (
 
 const (
 	pruneBatch     = 1000
-	maxPruneRounds = 100_000 // of one command
+	maxPruneRounds = 100_000 // rounds of one command
 )
 
 func newPruneCommand(e *env) *cli.Command {
@@ -39,10 +39,10 @@ readers (role oarlock_read), the rest for administrators (role oarlock_admin).`,
 	}
 }
 
-// jsonPruned counts what was deleted, or would be.
+// jsonPruned counts what was deleted, or would be deleted.
 type jsonPruned struct {
 	DryRun  bool            `json:"dry_run"`
-	Capped  bool            `json:"capped"` // at least one number is where counting stopped
+	Capped  bool            `json:"capped"` // at least one number is a lower bound
 	Runs    int64           `json:"runs"`
 	Keys    int64           `json:"keys"`
 	LogDays int64           `json:"log_days"`
@@ -82,7 +82,7 @@ func runPrune(ctx context.Context, e *env, dryRun bool, batch int) error {
 	})
 }
 
-// prune repeats until a round deletes less than it may, and says what it deleted, also when it fails.
+// prune repeats rounds until one deletes less than its batch. It returns what it deleted even if it fails.
 func prune(ctx context.Context, store *queue.Store, batch int) (sum queue.Pruned, err error) {
 	for range maxPruneRounds {
 		p, err := store.Prune(ctx, batch)
@@ -105,7 +105,7 @@ func (e *env) countPrunable(ctx context.Context, store *queue.Store) error {
 	return e.say(prunableAnswer(&p, e.stdoutPaint()))
 }
 
-// prunableAnswer is the answer of a dry run.
+// prunableAnswer returns the answer of a dry run.
 func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	j := prunedJSON(p.Pruned)
 	j.DryRun, j.DAGs = true, []jsonPrunedDAG{}
@@ -129,7 +129,7 @@ func prunableAnswer(p *queue.Prunable, paint painter) answer {
 	return answer{object: j, text: text}
 }
 
-// counted is a number that may be the bound of counting.
+// counted writes a number, with a mark if counting stopped there.
 func counted(n int64) string {
 	if n >= queue.MaxCounted {
 		return decimal(n) + "+"
@@ -141,7 +141,7 @@ func prunedJSON(p queue.Pruned) jsonPruned {
 	return jsonPruned{Runs: p.Runs, Keys: p.Keys, LogDays: p.LogDays, Workers: p.Workers}
 }
 
-// prunedCount says how much was deleted, or would be. Counting stops at a bound, and a number that reached it gets a "+".
+// prunedCount describes how much was deleted, or would be. A number at which counting stopped gets a "+".
 type prunedCount struct {
 	queue.Pruned
 
@@ -153,7 +153,7 @@ func (p prunedCount) String() string {
 		countAtLeast(p.Runs, p.runsCapped, "run"), runview.Count(int(p.LogDays), "day"), countAtLeast(p.Keys, p.keysCapped, "key"), runview.Count(int(p.Workers), "worker"))
 }
 
-// countAtLeast is count for a number that is a lower bound if it was capped.
+// countAtLeast is runview.Count, with a "+" behind a number that is only a lower bound.
 func countAtLeast(n int64, capped bool, noun string) string {
 	if capped {
 		return decimal(n) + "+ " + noun + "s"

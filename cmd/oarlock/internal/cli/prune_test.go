@@ -7,7 +7,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Counting stops at a bound. The sum of a dry run says so wherever a number of its table does.
+// Counting stops at a bound. The sum of a dry run is marked as a lower bound whenever a number of its table is.
 func TestPrune_DryRunSaysThatASumIsALowerBound(t *testing.T) {
 	t.Parallel()
 	most := int64(queue.MaxCounted)
