@@ -24,7 +24,7 @@ const (
 	historyRuns  = 5_000_000
 	historyBatch = 100_000
 	claimBatch   = 32 // runs of one poll
-	claimPolls   = 20 // of one round
+	claimPolls   = 20 // polls of one round
 
 	msPerPoll      = "ms per claim of 32"
 	headBuffers    = "buffers to lock the head of a lane"
@@ -41,7 +41,7 @@ func backlogCase() Case {
 		Name: "backlog", About: "Claims of 32 runs from queues with 1,000, 100,000 and 1,000,000 runs, in a database with 5,000,000 finished ones.",
 		Bound:    "the rows that are claimed, not those that wait: an index from the head of each lane",
 		Settings: []string{"sessions of package queue, one per depth, each for a queue of its own; what a round claims is given back"},
-		Quick:    0.2, // most of it is making rows
+		Quick:    0.2, // making rows takes most of the time
 		Prepare:  prepareBacklog,
 		Goals: []Goal{
 			{Side: deepest, Metric: msPerPoll, Of: shallow, AtMost: 1.3, Guarded: true, Slack: 0.5},
@@ -80,7 +80,7 @@ func prepareBacklog(ctx context.Context, s *Stage) (sides []Side, err error) {
 	return sides, err
 }
 
-// claims polls for runs of a queue, and gives them back.
+// claims polls for runs of a queue, measures the polls, and gives the runs back.
 func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error) {
 	head, err := d.headOf(ctx, dag)
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error)
 		return Sample{}, err
 	}
 	defer func() { err = errors.Join(err, session.Close(context.WithoutCancel(ctx))) }()
-	if _, err := session.Poll(ctx, queue.Want{}); err != nil { // reads the lanes
+	if _, err := session.Poll(ctx, queue.Want{}); err != nil { // reads the lanes, before the measurement
 		return Sample{}, err
 	}
 	calls, buffers, err := d.polled(ctx)
@@ -118,7 +118,7 @@ func (d *Database) claims(ctx context.Context, dag string) (_ Sample, err error)
 	return Sample{Values: values}, err
 }
 
-// polled is how often workers polled this database, and the buffers that took.
+// polled returns how often workers polled this database so far, and how many buffers the polls took.
 func (d *Database) polled(ctx context.Context) (calls, buffers float64, err error) {
 	if d.counting {
 		err = d.asker.QueryRow(ctx, countedSQL, pollStatement).Scan(&calls, &buffers)
@@ -126,7 +126,7 @@ func (d *Database) polled(ctx context.Context) (calls, buffers float64, err erro
 	return calls, buffers, err
 }
 
-// headOf is what it takes to lock the first run of a queue, in buffers.
+// headOf returns how many buffers it takes to lock the first run of a queue.
 func (d *Database) headOf(ctx context.Context, dag string) (float64, error) {
 	var lane int
 	if err := d.asker.QueryRow(ctx, laneSQL, dag).Scan(&lane); err != nil {

@@ -10,11 +10,11 @@ import (
 // Case is one kind of work that is measured.
 type Case struct {
 	Name     string
-	About    string // what is done, in a sentence
-	Bound    string // what bounds it, for the report
+	About    string // the work, in a sentence
+	Bound    string // the limit of the work, for the report
 	Settings []string
-	Once     bool    // its rounds are long: one is enough
-	Quick    float64 // a further share of the work, of a quick run; 0: 1
+	Once     bool    // its rounds are long, so it runs only one
+	Quick    float64 // share of the work that a quick run does, besides the scale of all cases; 0: 1
 	Prepare  func(ctx context.Context, s *Stage) ([]Side, error)
 	Goals    []Goal
 }
@@ -22,32 +22,32 @@ type Case struct {
 // Side is one way to do the work of a case. Sides take turns.
 type Side struct {
 	Name  string
-	Count *Database // whose statements are counted; nil: none
+	Count *Database // database with the statements to count; nil: nothing is counted
 	Round func(ctx context.Context) (Sample, error)
 }
 
-// Sample is what one round of a side gave.
+// Sample is the result of one round of a side.
 type Sample struct {
-	Units  float64 // how often the case's unit of work was done, for counts per unit
+	Units  float64 // how many units of work the round did, for counts per unit
 	Values Values
 }
 
-// Values are figures by their name, which ends in their unit.
+// Values are figures by name. A name ends in the unit of the figure.
 type Values map[string]float64
 
-// Goal is what a figure of one side has to reach, by itself or in relation to another one of the same round.
+// Goal is a bound on a figure of one side, or on its ratio to a figure of another side in the same round.
 type Goal struct {
 	Side    string
 	Metric  string
-	Of      string  // the other side; "": the figure itself counts
-	OfOther string  // the other side's metric; "": the same
-	AtLeast float64 // one of both; neither: it is only reported
+	Of      string  // the other side; "": the bound is on the figure itself
+	OfOther string  // the other side's metric; "": the same metric
+	AtLeast float64 // at most one of AtLeast and AtMost is set; neither: the figure is only reported
 	AtMost  float64
 	Guarded bool    // `make bench-quick` compares it with the committed ratio
-	Slack   float64 // how much worse than the committed one it may be; 0: defaultSlack
+	Slack   float64 // how much worse than the committed ratio it may be; 0: defaultSlack
 }
 
-// String names a goal; it is the key of committed ratios.
+// String names the goal; the name is the key of committed ratios.
 func (g Goal) String() string {
 	if g.Of == "" {
 		return fmt.Sprintf("%s: %s", g.Side, g.Metric)
@@ -70,7 +70,7 @@ func (g Goal) wanted() string {
 	return ""
 }
 
-// bounded reports whether there is something to reach.
+// bounded reports whether the goal has a bound.
 func (g Goal) bounded() bool { return g.AtLeast > 0 || g.AtMost > 0 }
 
 // reached compares a figure with the bound.
@@ -81,7 +81,7 @@ func (g Goal) reached(v float64) bool {
 	return !g.bounded() || v <= g.AtMost
 }
 
-// guarded has only what a quick run compares.
+// guarded returns the case with only the goals and sides that a quick run compares, and reports whether any are left.
 func (c Case) guarded() (Case, bool) {
 	c.Goals = slices.DeleteFunc(slices.Clone(c.Goals), func(g Goal) bool { return !g.Guarded })
 	prepare := c.Prepare
@@ -96,7 +96,7 @@ func (c Case) compares(side string) bool {
 	return slices.ContainsFunc(c.Goals, func(g Goal) bool { return g.Side == side || g.Of == side })
 }
 
-// cases are all there are, in the order of the documentation.
+// cases returns all cases, in the order of the documentation.
 func cases() []Case {
 	return []Case{
 		chainCase(), singleCase(), aloneCase(), startCase(), commandCase(),
@@ -104,7 +104,7 @@ func cases() []Case {
 	}
 }
 
-// chosen are the cases with these names, all for none.
+// chosen returns the cases with these names; without names, all cases.
 func chosen(names []string) ([]Case, error) {
 	all := cases()
 	for _, name := range names {

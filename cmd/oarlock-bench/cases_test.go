@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is as little work as cases can do, on a server that need not survive.
+// tiny are options for as little work as cases can do, on a server without durability.
 var tiny = options{
 	rounds: 1, scale: 1e-9, soak: soakSlices * 20 * time.Millisecond,
 	server: map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "128MB"},
@@ -40,14 +40,14 @@ func needsServer(t *testing.T) {
 	}
 }
 
-// openTiny opens one for the tests of all cases, which take turns on it as they do in a quick run.
+// openTiny opens a lab for the tests of all cases, which take turns on it as in a quick run.
 func openTiny(t *testing.T) *Lab {
 	t.Helper()
 	o := tiny
 	o.program = os.Getenv("OARLOCK_TEST_PROGRAM")
-	if _, err := os.Stat(o.program); err != nil { // `make test` links it, but may not have come to that yet
+	if _, err := os.Stat(o.program); err != nil { // `make test` links the program, but maybe later than this test runs
 		o.program = filepath.Join(t.TempDir(), "oarlock")
-		// As the tests of this package are built: the compiler has nothing left to do.
+		// The same flags as for the tests of this package: the build cache has everything.
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", o.program, "github.com/oarlock-dev/oarlock/cmd/oarlock")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build oarlock: %v\n%s", err, out)
@@ -68,7 +68,7 @@ func openTiny(t *testing.T) *Lab {
 	return lab
 }
 
-// Every case works: its sides take turns, each of its goals is compared with something, and the table shows it.
+// In every case the sides take turns, each goal is compared with something, and the table shows it.
 func TestCases_MeasureTheirGoals(t *testing.T) {
 	t.Parallel()
 	needsServer(t)
@@ -92,7 +92,7 @@ func TestCases_MeasureTheirGoals(t *testing.T) {
 	t.Run("slow database", func(t *testing.T) { checkSlowDatabase(t, lab) })
 }
 
-// Commits of workers are slow in a slow database, and give-backs are counted there.
+// In a slow database the commits of workers are slow, and give-backs are counted.
 func checkSlowDatabase(t *testing.T, lab *Lab) {
 	t.Helper()
 	const dag, runs = "depth", claimBatch * claimPolls
@@ -125,7 +125,7 @@ func checkSlowDatabase(t *testing.T, lab *Lab) {
 		t.Fatal(err)
 	}
 	for _, want := range []float64{0, 1000} {
-		if _, err := d.claims(t.Context(), dag); err != nil { // of all of them, given back at its end
+		if _, err := d.claims(t.Context(), dag); err != nil { // claims all runs; they are given back at the end
 			t.Fatal(err)
 		}
 		if got, err := d.givenBack(t.Context(), ids[0], runs); err != nil || got != want {
@@ -156,7 +156,7 @@ func checkResult(t *testing.T, lab *Lab, c Case, r *Result) {
 	}
 }
 
-// mustCost reports whether a figure cannot be nothing.
+// mustCost reports whether a figure cannot be zero.
 func mustCost(metric string) bool {
 	switch metric {
 	case stepsPerSecond, runsPerSecond, commandsPerS, megabytesPerS, microsPerStep, msMedian, msP99, msPerPoll, statementsPer, walPer:
@@ -165,7 +165,7 @@ func mustCost(metric string) bool {
 	return false
 }
 
-// A case that has a file is not measured again: a long run that was interrupted goes on.
+// A case that has a result file is not measured again, so an interrupted run goes on where it stopped.
 func TestRun_GoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

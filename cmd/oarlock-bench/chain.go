@@ -58,10 +58,10 @@ func singleCase() Case {
 	}
 }
 
-// chains are runs whose steps follow each other, driven by each side.
+// chains are runs with a chain of steps, which each side drives.
 type chains struct {
 	runs, steps int
-	metric      string // of the rate: of steps or of runs
+	metric      string // name of the rate: steps or runs per second
 }
 
 func (c chains) sides(ctx context.Context, s *Stage) ([]Side, error) {
@@ -77,7 +77,7 @@ func (c chains) sides(ctx context.Context, s *Stage) ([]Side, error) {
 	return []Side{own, limit, other}, err
 }
 
-// sample of a round; a step is the unit.
+// sample returns the figures of a round. The unit of work is a step.
 func (c chains) sample(took time.Duration) Sample {
 	values := Values{microsPerStep: float64(took.Microseconds()) / float64(c.runs*c.steps)}
 	if c.metric == runsPerSecond {
@@ -88,7 +88,8 @@ func (c chains) sample(took time.Duration) Sample {
 	return Sample{Units: float64(c.runs * c.steps), Values: values}
 }
 
-// oarlock drives them with one embedded worker. The clock runs from the commit of the request to the end of the last run.
+// oarlock drives the chains with one embedded worker. The clock runs from the commit of the request to the end of the last
+// run.
 func (c chains) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {
@@ -115,7 +116,7 @@ func (c chains) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// bare drives them with the bare loop, which claims them on another connection, as a worker does.
+// bare drives the chains with the bare loop, which claims them on another connection, as a worker does.
 func (c chains) bare(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("chain", c.steps))
 	if err != nil {
@@ -131,7 +132,7 @@ func (c chains) bare(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// plainPlans keep the server from other plans than by key, whatever it knows of tables that are filled this very moment.
+// plainPlans make the server plan by key, whatever its statistics say about tables that are filled at this moment.
 var plainPlans = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 
 func (s *Stage) baseline(ctx context.Context, d *Database) (*baseline.Loop, error) {
@@ -142,7 +143,7 @@ func (s *Stage) baseline(ctx context.Context, d *Database) (*baseline.Loop, erro
 	return baseline.New(ctx, conn)
 }
 
-// claimingLoop is a bare loop that claims its runs over a connection of its own, as a worker does.
+// claimingLoop returns a bare loop that claims its runs on a connection of its own, as a worker does.
 func (s *Stage) claimingLoop(ctx context.Context, d *Database) (*baseline.Loop, error) {
 	loop, err := s.baseline(ctx, d)
 	if err == nil {
@@ -151,10 +152,10 @@ func (s *Stage) claimingLoop(ctx context.Context, d *Database) (*baseline.Loop, 
 	return loop, err
 }
 
-// river has each step be a job, which inserts the next one.
+// river makes each step a job, which inserts the next job.
 func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	o := riverTuned
-	o.pollOnly = true // its NOTIFY in every commit would cost more than it brings
+	o.pollOnly = true // River's NOTIFY in every commit costs more than it brings
 	r, err := s.river(ctx, o)
 	if err != nil {
 		return Side{}, err
@@ -178,7 +179,7 @@ func (c chains) river(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// burst inserts chains, and tells how long the last one took from then on.
+// burst inserts chains, and returns the time from the end of the insert until River has completed all of them.
 func (r *riverSide) burst(ctx context.Context, client *river.Client[pgx.Tx], count *tally, runs, steps int) (time.Duration, error) {
 	over := count.expect(runs * steps)
 	if err := r.insert(ctx, client, runs, riverArgs{Steps: steps}); err != nil {
@@ -192,7 +193,7 @@ func (r *riverSide) burst(ctx context.Context, client *river.Client[pgx.Tx], cou
 	return time.Since(begun), err
 }
 
-// chainOf is a DAG of steps one after the other.
+// chainOf returns the source of a DAG with steps one after the other.
 func chainOf(name string, steps int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nsteps:\n", name)
@@ -237,10 +238,10 @@ func prepareAlone(ctx context.Context, s *Stage) ([]Side, error) {
 	return []Side{own, limit, other}, err
 }
 
-// alone are chains of which one is there at a time.
+// alone are chains that run one at a time.
 type alone struct{ runs, steps int }
 
-// sample of a round: what lies between the starts of steps.
+// sample returns the figures of a round: the time between the starts of steps.
 func (a alone) sample(marks *stamps) Sample {
 	return Sample{Units: float64(a.runs * a.steps), Values: spread(marks.gaps())}
 }
@@ -265,7 +266,7 @@ func (a alone) oarlock(ctx context.Context, s *Stage) (Side, error) {
 			if _, err := d.enqueue(ctx, "chain", 1); err != nil {
 				return Sample{}, err
 			}
-			if err := await(ctx, over); err != nil { // no query of ours disturbs the chain meanwhile
+			if err := await(ctx, over); err != nil { // without a query, which would disturb the chain
 				return Sample{}, err
 			}
 			if err := d.settled(ctx); err != nil {
@@ -323,7 +324,7 @@ func (a alone) river(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// tally counts the bodies that ran, and tells when as many ran as are expected.
+// tally counts the bodies that ran, and signals when the expected number has run.
 type tally struct {
 	mu      sync.Mutex
 	left    int
@@ -346,7 +347,7 @@ func (t *tally) add() {
 	}
 }
 
-// body is a body of a step: it counts itself and does nothing else.
+// body is the body of a step: it counts itself and does nothing else.
 func (t *tally) body(context.Context, *worker.Task) (worker.Outputs, error) {
 	t.add()
 	return nil, nil
@@ -362,7 +363,7 @@ func await(ctx context.Context, reached <-chan struct{}) error {
 	}
 }
 
-// stamps are the moments at which bodies of chains began, one chain after the other.
+// stamps are the moments at which bodies of chains began, chain after chain.
 type stamps struct {
 	mu    sync.Mutex
 	steps int
@@ -376,7 +377,7 @@ func (s *stamps) add() {
 	s.at = append(s.at, now)
 }
 
-// gaps returns the time between the starts of each two steps that follow each other in a chain, and forgets them.
+// gaps returns the times between the starts of neighbouring steps of a chain, and forgets the stamps.
 func (s *stamps) gaps() (gaps []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 const (
 	commandRuns  = 2000
-	spawnsAtOnce = 16 // where spawning is fastest
+	spawnsAtOnce = 16 // number of parallel spawns at which spawning is fastest
 	commandsPerS = "commands/s"
 	plainSpawn   = "plain spawn"
 )
@@ -118,7 +118,7 @@ func commandBare(ctx context.Context, s *Stage, n int) (Side, error) {
 	}}, nil
 }
 
-// inMemory is where files are cheap; "" where there is no such place.
+// inMemory returns a folder in memory, where files are cheap; "": there is none.
 func inMemory() string {
 	const shared = "/dev/shm"
 	if info, err := os.Stat(shared); err == nil && info.IsDir() {
@@ -127,7 +127,7 @@ func inMemory() string {
 	return ""
 }
 
-// spawn starts commands and does nothing else.
+// spawn starts commands, and does nothing else.
 func spawn(n int) (Sample, error) {
 	todo, failed := make(chan struct{}, n), make(chan error, n)
 	for range n {

@@ -11,7 +11,7 @@ import (
 
 const (
 	idleSpan      = 30 * time.Second
-	leastIdle     = 2 * time.Second // in which both sides send something
+	leastIdle     = 2 * time.Second // long enough for both sides to send something
 	perSecondSent = "statements/s"
 	percentOfCore = "% of a core"
 )
@@ -62,7 +62,7 @@ func prepareIdle(ctx context.Context, s *Stage) ([]Side, error) {
 	}, nil
 }
 
-// watched is what is sent and used in a span of time.
+// watched returns the statements and the processor time of a span.
 func (d *Database) watched(ctx context.Context, span time.Duration, used func() (time.Duration, error)) (Sample, error) {
 	before, err := d.counters(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *Database) watched(ctx context.Context, span time.Duration, used func() 
 	return Sample{Values: values}, err
 }
 
-// ownProcessor is the processor time of this process.
+// ownProcessor returns the processor time of this process.
 func ownProcessor() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

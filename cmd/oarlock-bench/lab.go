@@ -35,19 +35,19 @@ const (
 	closeTimeout = time.Minute
 )
 
-// serverSettings leave durability alone. Checkpoints are kept out of the rounds, whose sides would meet them by chance.
+// serverSettings leave durability on. They keep checkpoints out of the rounds, since a checkpoint would slow a side by chance.
 var serverSettings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
 	"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": "400",
-	"commit_siblings": "0", // read only where commit_delay is set: in bench/slow_commits
+	"commit_siblings": "0", // Postgres reads it only if commit_delay is set, as bench/slow_commits does
 }
 
-// countingSettings are for servers that have the extension.
+// countingSettings are for servers with the extension.
 var countingSettings = map[string]string{
 	"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_utility": "on", "pg_stat_statements.max": "10000",
 }
 
-// Lab is a private server, and what cases need besides it. It is for one goroutine.
+// Lab is a private server, and what cases need besides it. It belongs to one goroutine.
 type Lab struct {
 	options  options
 	machine  Machine
@@ -56,9 +56,9 @@ type Lab struct {
 	server   *pglocal.Server
 	counting bool
 	admin    *pgx.Conn
-	password string // of the workers' login
+	password string // password of the workers' login
 	program  string // path of oarlock
-	made     int    // databases
+	made     int    // number of databases made so far
 }
 
 // openLab starts a server and migrates its template.
@@ -85,7 +85,7 @@ func openLab(ctx context.Context, o options, say func(string, ...any)) (l *Lab, 
 	return l, err
 }
 
-// start has the server count statements if it can.
+// start starts the server, with counting of statements if the server can do that.
 func (l *Lab) start(ctx context.Context) (err error) {
 	if l.server, err = startServer(ctx, serverSettings, countingSettings, l.options.server); err == nil {
 		l.counting = true
@@ -104,7 +104,7 @@ func startServer(ctx context.Context, settings ...map[string]string) (*pglocal.S
 	return pglocal.Start(ctx, pglocal.Config{Throwaway: true, Settings: all})
 }
 
-// makeTemplate prepares what every database of a case is a copy of.
+// makeTemplate makes the database of which every case's databases are copies.
 func (l *Lab) makeTemplate(ctx context.Context) error {
 	if err := l.exec(ctx, createDatabaseSQL, "{name}", templateName, "{template}", "template1"); err != nil {
 		return err
@@ -134,13 +134,13 @@ func (l *Lab) within(ctx context.Context, target, statement string) error {
 	return err
 }
 
-// exec sends a statement that takes no parameters, with words in place of others.
+// exec sends a statement without parameters, after replacing words in it.
 func (l *Lab) exec(ctx context.Context, statement string, words ...string) error {
 	_, err := l.admin.Exec(ctx, strings.NewReplacer(words...).Replace(statement))
 	return err
 }
 
-// workerURL is a database's for workers: a login with no role but theirs.
+// workerURL returns a database's URL for workers: their login has only the role for workers.
 func (l *Lab) workerURL(database string) (string, error) {
 	u, err := url.Parse(l.server.URL(database))
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *Lab) workerURL(database string) (string, error) {
 	return u.String(), nil
 }
 
-// findProgram builds oarlock where none is given, without C, as it is shipped.
+// findProgram builds oarlock if no path is given. It builds without cgo, as oarlock is shipped.
 func (l *Lab) findProgram(ctx context.Context) (string, error) {
 	if l.options.program != "" {
 		return filepath.Abs(l.options.program)
@@ -164,10 +164,10 @@ func (l *Lab) findProgram(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// count scales an amount of work, down to what a case needs to make sense.
+// count scales an amount of work, but not below the least that a case needs.
 func (l *Lab) count(n, least int) int { return max(int(float64(n)*l.options.scale), least) }
 
-// span scales a time.
+// span scales a duration, but not below least.
 func (l *Lab) span(d, least time.Duration) time.Duration {
 	return max(time.Duration(float64(d)*l.options.scale), least)
 }
@@ -183,24 +183,24 @@ func (l *Lab) close() error {
 		errs = append(errs, l.server.Stop(ctx))
 	}
 	if l.dir != "" {
-		errs = append(errs, os.RemoveAll(l.dir)) //nolint:gosec // a folder of our own
+		errs = append(errs, os.RemoveAll(l.dir)) //nolint:gosec // a folder that the lab made
 	}
 	return errors.Join(errs...)
 }
 
 var settingsSQL = sql.Named("bench/settings")
 
-// Machine is what figures depend on besides the code.
+// Machine is the environment that figures depend on besides the code.
 type Machine struct {
 	CPU      string   `json:"cpu"`
 	Cores    int      `json:"cores"`
 	Memory   string   `json:"memory"`
 	Kernel   string   `json:"kernel"`
-	Load     string   `json:"load"` // of the last minutes, before the start
+	Load     string   `json:"load"` // load averages before the start
 	Go       string   `json:"go"`
 	Oarlock  string   `json:"oarlock"`
 	Modules  []string `json:"modules"`
-	Postgres []string `json:"postgres"` // its settings and version
+	Postgres []string `json:"postgres"` // settings and version
 }
 
 func (l *Lab) describe(ctx context.Context) (Machine, error) {
@@ -221,7 +221,7 @@ func (l *Lab) describe(ctx context.Context) (Machine, error) {
 	return m, err
 }
 
-// modules are the versions of what both sides are made of.
+// modules returns the versions of the modules that both sides are made of.
 func modules() (versions []string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -236,7 +236,7 @@ func modules() (versions []string) {
 	return versions
 }
 
-// after is what a file of the kernel says of a key; "" elsewhere than on Linux.
+// after returns the text that a file of the kernel has for a key; "": not on Linux.
 func after(path, key string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

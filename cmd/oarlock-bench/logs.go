@@ -17,9 +17,9 @@ import (
 var loggedSQL = sql.Named("bench/ask_logged")
 
 const (
-	logBytes = 192 << 20 // of all tasks together
+	logBytes = 192 << 20 // bytes of all tasks together
 	logTasks = 4
-	logPiece = 32 << 10 // what a task writes at once
+	logPiece = 32 << 10 // bytes that a task writes at once
 
 	megabytesPerS = "MB/s"
 	bareCopy      = "bare COPY, lz4"
@@ -46,7 +46,7 @@ func prepareLogs(ctx context.Context, s *Stage) ([]Side, error) {
 	return []Side{own, limit}, err
 }
 
-// pieces is how many a task writes.
+// pieces returns how many pieces a task writes.
 func (s *Stage) pieces() int { return s.count(logBytes/logTasks/logPiece, 4) }
 
 func logSample(pieces int, took time.Duration) Sample {
@@ -54,7 +54,7 @@ func logSample(pieces int, took time.Duration) Sample {
 	return Sample{Units: megabytes, Values: Values{megabytesPerS: megabytes / took.Seconds()}}
 }
 
-// logText looks like what programs say: lines that repeat, with numbers that do not.
+// logText returns text that looks like the output of programs: lines that repeat, with changing numbers.
 func logText(bytes int) []byte {
 	var b strings.Builder
 	for b.Len() < bytes {
@@ -98,7 +98,7 @@ func logWorker(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// allThere makes sure that what was measured is that logs were stored, not dropped.
+// allThere checks that all logs were stored and none were dropped, so that the measurement counts.
 func (d *Database) allThere(ctx context.Context, runs []queue.RunID, want int64) error {
 	var stored, dropped int64
 	if err := d.asker.QueryRow(ctx, loggedSQL, runs).Scan(&stored, &dropped); err != nil {

@@ -1,16 +1,16 @@
-// Command oarlock-bench measures what Oarlock costs, always beside something that does the same work in the same run: a
-// bare loop with the same rows or system calls and no engine, and River doing it as well as it can.
+// Command oarlock-bench measures what Oarlock costs. In the same run it measures other ways to do the same work: a bare loop
+// with the same rows or system calls and no engine, and River with its best settings.
 //
 //	oarlock-bench [--rounds 5] [--out DIR] [CASE ...]    measure, all cases if none is named
 //	oarlock-bench report DIR                             what DIR holds, as a table
 //	oarlock-bench --quick [--keep]                       a few minutes: ratios against the committed ones, or keep them
 //
 // A case has sides, each with a database of its own on one private server that is durable (fsync and synchronous_commit
-// on). Sides take turns, round by round, so that what else the machine does meets all of them; a ratio is taken in each
-// round, and the median of ratios is what counts. A figure is never compared with one of another run.
+// on). Sides take turns, round by round, so that other load on the machine meets all of them. Each round has a ratio, and the
+// median of the ratios counts. A figure is never compared with a figure of another run.
 //
-// With --out each case leaves a file when it is done, and is skipped when it has one: a run that was interrupted goes on
-// where it stopped.
+// With --out each case writes a file when it is done, and a case with a file is skipped: an interrupted run goes on where it
+// stopped.
 //
 // The command is for developers of Oarlock. It leaves nothing behind but DIR.
 package main
@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	embed.Roomy() // as the worker's process does it
+	embed.Roomy() // as the worker's process does
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// run is the program. Results go to stdout, what goes on to stderr.
+// run is the program. Results go to stdout, progress goes to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 2 && args[0] == "report" {
 		return report(args[1], stdout)
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return measureAll(ctx, o, picked, stdout, say)
 }
 
-// measureAll measures what has no result yet, each case on a server of its own, so that none finds what another left.
+// measureAll measures the cases without a result, each on a server of its own, so that no case finds what another left.
 func measureAll(ctx context.Context, o options, picked []Case, stdout io.Writer, say func(string, ...any)) error {
 	for _, c := range picked {
 		if done, err := o.has(c); err != nil || done {
@@ -116,32 +116,32 @@ func measureOne(ctx context.Context, o options, c Case, say func(string, ...any)
 	return measure(ctx, lab, c, o.rounds)
 }
 
-// took is a time for people.
+// took writes a duration for people.
 func took(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
 const (
 	defaultRounds = 5
-	leastRounds   = 5 // of figures for people
+	leastRounds   = 5 // for figures that people read
 	quickRounds   = 3
 	quickScale    = 0.25
 	defaultSoak   = 10 * time.Minute
 )
 
-// options are what the command line says.
+// options are the flags and arguments of the command line.
 type options struct {
-	names   []string // of cases; none: all
+	names   []string // names of cases; empty: all cases
 	rounds  int
-	scale   float64 // of the amounts of work: 1 for figures, less to see that cases work
+	scale   float64 // factor on the amounts of work: 1 for figures, less to check that cases work
 	soak    time.Duration
-	out     string // folder of results; "": none is kept
-	again   bool   // measure what out has already
+	out     string // folder of results; "": results are not kept
+	again   bool   // measure cases although out has their results
 	program string // path of oarlock; "": it is built
 	quick   bool
 	keep    bool
-	ratios  string            // file of committed ratios
-	server  map[string]string // further settings of the server; no flag: a server that is not durable is good for tests alone
+	ratios  string            // file with the committed ratios
+	server  map[string]string // further settings of the server; without a flag, because only tests may use a server that is not durable
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/oarlock-dev/oarlock/sql"
 )
 
-// measure has the sides of a case take turns, and judges what they gave.
+// measure lets the sides of a case take turns, and judges the figures.
 func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err error) {
 	if c.Once {
 		rounds = 1
@@ -45,7 +45,7 @@ func measure(ctx context.Context, lab *Lab, c Case, rounds int) (r *Result, err 
 	return r, r.judge(c.Goals)
 }
 
-// rounds of all sides: what each gave, by side and metric.
+// rounds are the figures of all rounds, by side and metric.
 type rounds map[string]map[string][]float64
 
 func takeTurns(
@@ -65,7 +65,7 @@ func takeTurns(
 	return all, nil
 }
 
-// turn is a round of a side, with what it cost the server and this process.
+// turn runs one round of a side, and adds to its figures what the round cost the server and this process.
 func (l *Lab) turn(ctx context.Context, side Side) (Values, error) {
 	before, err := side.Count.counters(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r rounds) figures() map[string]map[string]Figure {
 	return figures
 }
 
-// String shows what is no count of the server's.
+// String lists the values that are not counts of the server.
 func (v Values) String() string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -120,7 +120,7 @@ func (v Values) String() string {
 
 var countersSQL = sql.Named("bench/ask_counters")
 
-// Counters are what the server has counted so far.
+// Counters are the server's counts so far.
 type Counters struct {
 	Statements, Rows, Buffers float64 // of a database
 	WALBytes, FullPages       float64 // of the server
@@ -139,7 +139,7 @@ var counts = []string{statementsPer, rowsPer, buffersPer, walPer, serverMicros, 
 
 func isCount(metric string) bool { return slices.Contains(counts, metric) }
 
-// counters reads them; nil where nothing is counted.
+// counters reads the counters; nil: the server does not count.
 func (d *Database) counters(ctx context.Context) (*Counters, error) {
 	if d == nil || !d.counting {
 		return nil, nil
@@ -151,7 +151,7 @@ func (d *Database) counters(ctx context.Context) (*Counters, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Counters])
 }
 
-// since is the difference, per unit.
+// since returns the difference per unit of work.
 func (c *Counters) since(before *Counters, units float64) Values {
 	if c == nil || before == nil || units == 0 {
 		return nil
@@ -165,16 +165,16 @@ func (c *Counters) since(before *Counters, units float64) Values {
 	}
 }
 
-// kernelTick is the unit in which Linux tells a process's time, whatever its timer does.
+// kernelTick is the unit of Linux's processor times, for every timer frequency.
 const kernelTick = 10 * time.Millisecond
 
-// Names of processor time per unit of work. Unlike the clock it hardly minds what else the machine is doing.
+// Names of processor time per unit of work. Unlike elapsed time it hardly depends on what else the machine does.
 const (
 	serverMicros  = "µs of the server per unit"
 	processMicros = "µs of this process per unit"
 )
 
-// processorTime is what the server and this process have used so far; false where the kernel does not tell.
+// processorTime is the processor time of the server and of this process so far.
 type processorTime struct{ server, process time.Duration }
 
 func (l *Lab) processorTime() (t processorTime, known bool) {
@@ -200,15 +200,15 @@ func (t processorTime) since(before processorTime, units float64) Values {
 func familyTime(pid int) (time.Duration, error) {
 	stat, err := procStatOf(pid)
 	sum := stat.own + stat.waited
-	for _, child := range childrenOf(pid) { // the time of a child that has ended is in waited
+	for _, child := range childrenOf(pid) { // waited includes the time of children that have ended
 		stat, _ := procStatOf(child)
 		sum += stat.own + stat.waited
 	}
 	return sum, err
 }
 
-// childrenOf are the processes that a process started or adopted, whichever of its threads did: the kernel's list of children
-// is one per thread.
+// childrenOf returns the processes that a process started or adopted, in any of its threads. The kernel's own list of
+// children is per thread, so childrenOf searches all processes for their parent.
 func childrenOf(pid int) (children []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range all {
@@ -225,11 +225,11 @@ func childrenOf(pid int) (children []int) {
 
 var errNotHere = errors.New("this system does not tell")
 
-// procStat is what the kernel tells of a process.
+// procStat is what the kernel reports about a process.
 type procStat struct {
 	parent int
-	own    time.Duration // of processor
-	waited time.Duration // of those of its children that it waited for
+	own    time.Duration // processor time of the process
+	waited time.Duration // processor time of the children that it waited for
 }
 
 func procStatOf(pid int) (stat procStat, err error) {
@@ -237,7 +237,7 @@ func procStatOf(pid int) (stat procStat, err error) {
 	if err != nil {
 		return stat, errors.Join(errNotHere, err)
 	}
-	const parentAt, ownAt, waitedAt, end = 1, 11, 13, 15 // after the name, which may hold anything
+	const parentAt, ownAt, waitedAt, end = 1, 11, 13, 15 // indexes behind the name, which may contain anything
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < end {
 		return stat, fmt.Errorf("process %d: %w: %d fields", pid, errNotHere, len(fields))

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// defaultSlack is how much worse than the committed one a ratio may be, as a part of it: rounds are few and short, and
-// machines are shared.
+// defaultSlack is how much worse than the committed ratio a ratio may be, as a part of the committed one. It is large
+// because rounds are few and short, and machines are shared.
 const defaultSlack = 0.3
 
-// errFell says that a ratio is worse than the committed one, twice.
+// errFell reports that a ratio was worse than the committed one in two measurements.
 var errFell = errors.New("a ratio fell")
 
-// Ratios are the committed file.
+// Ratios is the file of committed ratios.
 type Ratios struct {
 	Note   string  `json:"note"`
 	Kept   string  `json:"kept"`
@@ -26,18 +26,18 @@ type Ratios struct {
 	Ratios []Ratio `json:"ratios"`
 }
 
-// Ratio is a guarded one.
+// Ratio is the committed ratio of a guarded goal.
 type Ratio struct {
 	Case  string  `json:"case"`
 	What  string  `json:"what"`
 	Ratio float64 `json:"ratio"`
-	Falls bool    `json:"falls"` // smaller is worse
+	Falls bool    `json:"falls"` // a smaller ratio is worse
 	Slack float64 `json:"slack"`
 }
 
 const ratiosNote = "Rewritten by `make bench-keep`; `make bench-quick` fails when a ratio is worse than here by more than its slack. Ratios of two sides in one run: absolute figures differ between machines."
 
-// quick is a quick run: a guard, or what it is to compare with.
+// quick is a quick run: it compares ratios with the committed ones, or replaces the committed ones.
 type quick struct {
 	options
 
@@ -46,7 +46,7 @@ type quick struct {
 	stdout    io.Writer
 }
 
-// runQuick measures what is guarded, and compares or keeps it.
+// runQuick measures the guarded goals, and compares the ratios or keeps them.
 func runQuick(ctx context.Context, o options, stdout io.Writer, say func(string, ...any)) (err error) {
 	picked, err := chosen(o.names)
 	if err != nil {
@@ -83,7 +83,7 @@ func runQuick(ctx context.Context, o options, stdout io.Writer, say func(string,
 	return nil
 }
 
-// measure measures a case, and once more if a ratio fell: that is believed when it is seen twice.
+// measure measures a case. If a ratio fell, it measures once more: only a fall that it sees twice counts.
 func (q *quick) measure(ctx context.Context, c Case) (*Result, error) {
 	q.lab.options.scale = q.scale * orElse(c.Quick, 1)
 	r, err := measure(ctx, q.lab, c, q.rounds)
@@ -106,7 +106,7 @@ func readRatios(path string) (*Ratios, error) {
 	return all, nil
 }
 
-// of finds the committed ratio of a line.
+// of returns the committed ratio of a line.
 func (r *Ratios) of(name string, l Line) (Ratio, bool) {
 	if r == nil {
 		return Ratio{}, false
@@ -118,7 +118,7 @@ func (r *Ratios) of(name string, l Line) (Ratio, bool) {
 	return r.Ratios[i], true
 }
 
-// worse are the lines of a result that fell.
+// worse returns the lines of a result with a ratio that fell.
 func (r *Ratios) worse(result *Result) (fell []Line) {
 	for _, line := range result.Lines {
 		if kept, ok := r.of(result.Case, line); ok && line.Guarded && kept.fell(line.Figure.Median) {
@@ -128,7 +128,7 @@ func (r *Ratios) worse(result *Result) (fell []Line) {
 	return fell
 }
 
-// limit is the worst that is let through.
+// limit returns the worst ratio that passes.
 func (r Ratio) limit() float64 {
 	if r.Falls {
 		return r.Ratio * (1 - r.Slack)
@@ -143,7 +143,7 @@ func (r Ratio) fell(now float64) bool {
 	return now > r.limit()
 }
 
-// compare prints the guarded lines of a result beside what is committed, and says whether one fell.
+// compare prints the guarded lines of a result beside the committed ratios, and reports whether one fell.
 func (r *Ratios) compare(w io.Writer, result *Result) (fell bool) {
 	for _, line := range result.Lines {
 		if !line.Guarded {
@@ -162,7 +162,7 @@ func (r *Ratios) compare(w io.Writer, result *Result) (fell bool) {
 	return fell
 }
 
-// keepRatios replaces what was measured now, and leaves the rest as it is.
+// keepRatios replaces the ratios that were measured now, and keeps the others.
 func keepRatios(path string, results []*Result) error {
 	kept, err := readRatios(path)
 	if err != nil {
@@ -186,7 +186,7 @@ func keepRatios(path string, results []*Result) error {
 	if err != nil {
 		return fmt.Errorf("write the ratios: %w", err)
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // anybody may read it
+	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // every user may read it
 }
 
 func roundTo3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }

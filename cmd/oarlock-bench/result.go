@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Result is what a case gave, as it stands in its JSON file.
+// Result is the result of a case, as its JSON file has it.
 type Result struct {
 	Case     string                       `json:"case"`
 	About    string                       `json:"about"`
@@ -33,18 +33,18 @@ type Result struct {
 	Lines    []Line                       `json:"lines"`
 }
 
-// Line is a goal and what became of it.
+// Line is a goal and its outcome.
 type Line struct {
 	What    string  `json:"what"`
 	Wanted  string  `json:"wanted,omitempty"`
-	Reached *bool   `json:"reached,omitempty"` // nil: nothing was wanted
+	Reached *bool   `json:"reached,omitempty"` // nil: the goal has no bound
 	Figure  Figure  `json:"figure"`
 	Guarded bool    `json:"guarded,omitempty"`
-	Falls   bool    `json:"falls,omitempty"` // smaller is worse
+	Falls   bool    `json:"falls,omitempty"` // a smaller figure is worse
 	Slack   float64 `json:"slack,omitempty"`
 }
 
-// judge compares what was measured with the goals of the case.
+// judge compares the figures with the goals of the case.
 func (r *Result) judge(goals []Goal) error {
 	for _, g := range goals {
 		own, ok := r.Figures[g.Side][g.Metric]
@@ -76,7 +76,7 @@ func newLine(g Goal, f Figure) Line {
 	return line
 }
 
-// pairs divides round by round.
+// pairs divides two lists round by round.
 func pairs(own, other []float64) []float64 {
 	ratios := make([]float64, len(own))
 	for i := range own {
@@ -87,7 +87,7 @@ func pairs(own, other []float64) []float64 {
 
 func resultPath(dir, name string) string { return filepath.Join(dir, name+".json") }
 
-// save writes the file of a case in one step: half a file would look like a case that is done.
+// save writes the file of a case atomically: half a file would look like a case that is done.
 func (r *Result) save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -116,7 +116,7 @@ func load(dir, name string) (*Result, error) {
 	return r, nil
 }
 
-// loadAll reads what a folder holds, in the order of the cases.
+// loadAll reads the results in a folder, in the order of the cases.
 func loadAll(dir string) (all []*Result, err error) {
 	for _, name := range caseNames(cases()) {
 		r, err := load(dir, name)
@@ -141,7 +141,7 @@ func orElse[T comparable](value, otherwise T) T {
 	return value
 }
 
-// Figure is what rounds gave.
+// Figure is a figure over all rounds.
 type Figure struct {
 	Rounds []float64 `json:"rounds"`
 	Median float64   `json:"median"`
@@ -156,7 +156,7 @@ func newFigure(rounds []float64) Figure {
 	return Figure{rounds, quantile(rounds, 0.5), slices.Min(rounds), slices.Max(rounds)}
 }
 
-// quantile is a value of the list: the smallest that is not below the share q of them.
+// quantile returns the smallest value that at least the share q of the values does not exceed.
 func quantile[T cmp.Ordered](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {
@@ -166,7 +166,7 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// short writes a number with about three digits that matter.
+// short writes a number with about three significant digits.
 func short(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000:
@@ -192,12 +192,12 @@ func thousands(digits string) string {
 	return b.String()
 }
 
-// rate is a number of things per second.
+// rate returns the number of things per second.
 func rate(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// spread describes the middle of durations and their tail, in milliseconds.
+// spread returns the median and the 99th percentile of durations, in milliseconds.
 func spread(took []time.Duration) Values {
 	return Values{msMedian: milliseconds(quantile(took, 0.5)), msP99: milliseconds(quantile(took, 0.99))}
 }
@@ -211,7 +211,7 @@ const (
 	msP99          = "p99 ms"
 )
 
-// show prints a result: what each side did, what that cost the server, and what became of the goals.
+// show prints a result: the figures of each side, their cost on the server, and the outcome of the goals.
 func show(w io.Writer, r *Result) {
 	fmt.Fprintf(w, "\n%s: %s\n", r.Case, r.About)
 	fmt.Fprintf(w, "  %d rounds, %s; median (min … max)\n", r.Rounds, took(r.Took))
@@ -233,7 +233,7 @@ func show(w io.Writer, r *Result) {
 	}
 }
 
-// figuresOf lists the figures of a side. With counted they are the counters of the server, else what the case measured.
+// figuresOf lists the figures of a side: with counted the server's counters, otherwise the figures of the case.
 func figuresOf(figures map[string]Figure, counted bool) string {
 	var all []string
 	for _, metric := range slices.Sorted(maps.Keys(figures)) {
@@ -251,7 +251,7 @@ func figuresOf(figures map[string]Figure, counted bool) string {
 	return strings.Join(all, "   ")
 }
 
-// String is the middle, and how far it goes to either side.
+// String writes the median, and how far the figure reaches to either side.
 func (f Figure) String() string {
 	if f.Min == f.Max {
 		return short(f.Median)
@@ -275,18 +275,18 @@ func (l Line) answer() string {
 	return map[bool]string{true: "yes", false: "no"}[*l.Reached]
 }
 
-// mark is the answer as one sign.
+// mark returns the answer as one character.
 func (l Line) mark() string {
 	return map[string]string{"": "·", "yes": "✓", "no": "✗"}[l.answer()]
 }
 
-// String is what a figure must not be read without.
+// String describes the machine, without which figures must not be read.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d × %s, %s, Linux %s, load %s; %s; %s; %s; %s", m.Cores, m.CPU, m.Memory, m.Kernel, m.Load, m.Go, m.Oarlock,
 		strings.Join(m.Modules, ", "), strings.Join(m.Postgres, " "))
 }
 
-// report prints what a folder holds as a table, as docs/internals/performance.md shows it.
+// report prints the results in a folder as the table of docs/internals/performance.md.
 func report(dir string, w io.Writer) error {
 	all, err := loadAll(dir)
 	if err == nil {
@@ -295,7 +295,7 @@ func report(dir string, w io.Writer) error {
 	return err
 }
 
-// markdown has a row per goal, then one per side.
+// markdown writes a row for each goal, then a row for each side.
 func markdown(w io.Writer, all []*Result) {
 	fmt.Fprint(w, "| case | what | median (min … max) | wanted | reached |\n|---|---|---|---|---|\n")
 	for _, r := range all {

@@ -35,7 +35,7 @@ func TestQuantile_IsAValueOfTheList(t *testing.T) {
 	}
 }
 
-// The ratio of medians would be 1 here; in each round one side was twice as fast.
+// The ratio of the medians would be 1 here, although in each round one side was twice as fast.
 func TestJudge_ComparesRoundByRound(t *testing.T) {
 	t.Parallel()
 	r := &Result{Figures: rounds{
@@ -178,7 +178,7 @@ func TestRatios_FallWhenTheyAreWorseByMoreThanTheirSlack(t *testing.T) {
 	}
 }
 
-// What is kept of cases that were not measured now stays.
+// Ratios of cases that were not measured now stay as they are.
 func TestRatios_AreKeptCaseByCase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ratios.json")
@@ -202,7 +202,7 @@ func TestRatios_AreKeptCaseByCase(t *testing.T) {
 	}
 }
 
-// The committed file names goals that exist.
+// The committed file names only goals that exist.
 func TestRatios_TheCommittedFileIsAboutGoalsThatAre(t *testing.T) {
 	t.Parallel()
 	kept, err := readRatios("ratios.json")

@@ -20,12 +20,12 @@ var riverUnfinishedSQL = sql.Named("bench/ask_river_unfinished")
 
 const (
 	riverWorkers  = 2000 // as in River's own benchmark
-	riverConns    = 16   // group commit is best from 8 to 16
+	riverConns    = 16   // group commit works best with 8 to 16
 	riverCooldown = 2 * time.Millisecond
 	riverPoll     = 20 * time.Millisecond
 )
 
-// riverOptions say how a client of River works.
+// riverOptions are the settings of a River client.
 type riverOptions struct {
 	workers  int
 	pollOnly bool
@@ -39,7 +39,7 @@ var riverTuned = riverOptions{workers: riverWorkers, cooldown: riverCooldown, po
 var riverSettings = fmt.Sprintf("river: %d workers, fetch cooldown %s, poll interval %s (its own benchmark's), %d connections; a chain's next job is inserted in the completing transaction",
 	riverWorkers, riverCooldown, riverPoll, riverConns)
 
-// riverSide is River at work in a database of its own, in the tables that River's own migrations made.
+// riverSide is River in a database of its own, with the tables of River's own migrations.
 type riverSide struct {
 	*Database
 
@@ -48,13 +48,13 @@ type riverSide struct {
 	work    func(ctx context.Context, client *river.Client[pgx.Tx], job *river.Job[riverArgs]) error
 }
 
-// riverArgs are the arguments of all jobs: where in its chain one is.
+// riverArgs are the arguments of all jobs: the place of the job in its chain.
 type riverArgs struct {
 	Step  int `json:"step"`
 	Steps int `json:"steps"`
 }
 
-// Kind is River's name for them.
+// Kind returns River's name for these jobs.
 func (riverArgs) Kind() string { return "bench" }
 
 type riverWorker struct {
@@ -63,12 +63,12 @@ type riverWorker struct {
 	side *riverSide
 }
 
-// Work does what the side says.
+// Work implements river.Worker with the work of the side.
 func (w *riverWorker) Work(ctx context.Context, job *river.Job[riverArgs]) error {
 	return w.side.work(ctx, river.ClientFromContext[pgx.Tx](ctx), job)
 }
 
-// river prepares a side; each round runs a client of its own, so that it costs the others nothing.
+// river prepares a side. Each round starts a client of its own, so that River costs the other sides nothing.
 func (s *Stage) river(ctx context.Context, o riverOptions) (*riverSide, error) {
 	d, err := s.database(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *riverSide) newClient() (*river.Client[pgx.Tx], error) {
 	})
 }
 
-// during runs a client while something is done with it.
+// during runs a client while do uses it.
 func (r *riverSide) during(ctx context.Context, do func(*river.Client[pgx.Tx]) error) (err error) {
 	client, err := r.newClient()
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *riverSide) during(ctx context.Context, do func(*river.Client[pgx.Tx]) e
 	return do(client)
 }
 
-// insert asks for jobs in one transaction.
+// insert inserts jobs in one transaction.
 func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n int, args riverArgs) error {
 	jobs := make([]river.InsertManyParams, n)
 	for i := range jobs {
@@ -125,12 +125,13 @@ func (r *riverSide) insert(ctx context.Context, client *river.Client[pgx.Tx], n 
 	return err
 }
 
-// settled waits until River has no work.
+// settled waits until River has no unfinished job.
 func (r *riverSide) settled(ctx context.Context) error {
 	return r.until(ctx, riverUnfinishedSQL)
 }
 
-// goOn completes a job and inserts the next one of its chain in one transaction; the last one River completes in a batch.
+// goOn completes a job and inserts the next job of its chain in one transaction. River completes the last job of a chain in
+// a batch.
 func goOn(ctx context.Context, client *river.Client[pgx.Tx], pool *pgxpool.Pool, job *river.Job[riverArgs]) error {
 	next := job.Args
 	if next.Step++; next.Step >= next.Steps {

@@ -20,9 +20,9 @@ var (
 const (
 	schedulesOfRound = 10_000
 	scheduleWorkers  = 4
-	scheduleLead     = 30 * time.Second // from when the first of them is put until it fires: putting them takes time
+	scheduleLead     = 30 * time.Second // time to put all schedules before the first one fires
 	scheduleSpan     = time.Minute
-	besideEvery      = 50 * time.Millisecond // runs of others, meanwhile
+	besideEvery      = 50 * time.Millisecond // pause between requests for other runs
 
 	spreadFires  = "over a minute"
 	instantFires = "at one instant"
@@ -71,8 +71,8 @@ func prepareSchedules(ctx context.Context, s *Stage) ([]Side, error) {
 	}, d.warm(ctx, "tick", scheduleWorkers)
 }
 
-// fireAll has so many schedules fire within a span of time, asks for other runs meanwhile, and says how late the fires were. Each must
-// have fired once.
+// fireAll makes n schedules that fire within a span, requests other runs meanwhile, and reports how late the fires were. It
+// fails unless each schedule fired exactly once.
 func (d *Database) fireAll(ctx context.Context, name string, n int, lead, span time.Duration) (Sample, error) {
 	first := time.Now().Add(lead)
 	if _, err := d.asker.Exec(ctx, putTimesSQL, pgx.StrictNamedArgs{"name": name, "n": n, "first": first, "span": span.Seconds()}); err != nil {

@@ -23,16 +23,16 @@ var (
 const (
 	shareWorkers = 4
 	shareSlots   = shareWorkers * embed.DefaultSlots
-	freeTrials   = 10   // of a round: each asks for as many runs as there are slots
-	urgentRuns   = 50   // of a round
-	evenRuns     = 2000 // of a round
-	backlogDepth = 4    // runs that wait for each slot when the first urgent run comes
+	freeTrials   = 10   // per round; each requests as many runs as there are slots
+	urgentRuns   = 50   // per round
+	evenRuns     = 2000 // per round
+	backlogDepth = 4    // waiting runs per slot when the first urgent run comes
 	plain        = 0
 	urgent       = 100 // the highest priority
 
-	fanTrials  = 4   // of a round: each asks for a fan-out per worker
-	fanItems   = 160 // of a fan-out: commands of 100 ms, two seconds of them on the slots of its worker
-	smallRuns  = 20  // of a trial
+	fanTrials  = 4   // per round; each requests a fan-out per worker
+	fanItems   = 160 // per fan-out: commands of 100 ms, which take two seconds on the slots of one worker
+	smallRuns  = 20  // per trial
 	smallEvery = 50 * time.Millisecond
 
 	besideFree   = "beside a free slot"
@@ -59,7 +59,7 @@ func shareCase() Case {
 		Prepare:  prepareShare,
 		Goals: []Goal{
 			{Side: besideFree, Metric: msMedian},
-			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.LookInterval)}, // as long as if no worker had been notified
+			{Side: besideFree, Metric: msP99, AtMost: milliseconds(queue.LookInterval)}, // the wait if no worker was notified
 			{Side: urgentStart, Metric: msMedian},
 			{Side: urgentStart, Metric: msP99, AtMost: milliseconds(queue.LookInterval)},
 			{Side: besideFans, Metric: msMedian},
@@ -69,10 +69,10 @@ func shareCase() Case {
 	}
 }
 
-// prepareShare has all sides use the same workers: their turns follow each other.
+// prepareShare starts the workers that all sides use, since the sides take turns.
 func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
 	d, err := s.database(ctx,
-		fmt.Sprintf(shareSources, "held", plain, 0.5), // longer than it takes to ask for as many as there are slots
+		fmt.Sprintf(shareSources, "held", plain, 0.5), // longer than requesting a run for every slot takes
 		fmt.Sprintf(shareSources, "load", plain, 0.1),
 		fmt.Sprintf(shareSources, "urgent", urgent, 0),
 		fmt.Sprintf(shareSources, "small", plain, 0),
@@ -101,7 +101,7 @@ func prepareShare(ctx context.Context, s *Stage) ([]Side, error) {
 	}, d.warm(ctx, "chain", shareSlots)
 }
 
-// fillSlots asks, one by one, for as many runs as there are slots: each finds one free.
+// fillSlots requests, one by one, as many runs as there are slots. Each run finds a free slot.
 func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
 	var first queue.RunID
 	for range trials {
@@ -119,8 +119,9 @@ func (d *Database) fillSlots(ctx context.Context, trials int) (Sample, error) {
 	return d.waits(ctx, first, "held")
 }
 
-// overtake asks for urgent runs, one after the other, while a backlog stands. Each comes with a new run for every slot: the
-// backlog lasts unless an urgent run waits for as long as several others take, which shows in its figure.
+// overtake requests urgent runs, one after the other, behind a backlog. With each it requests a new run for every slot, so
+// that the backlog lasts. Only an urgent run that waits as long as several others take would use up the backlog, and its
+// figure shows that.
 func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	backlog, err := d.enqueue(ctx, "load", backlogDepth*shareSlots)
 	if err != nil {
@@ -144,8 +145,9 @@ func (d *Database) overtake(ctx context.Context, runs int) (Sample, error) {
 	return d.waits(ctx, backlog[0], "urgent")
 }
 
-// squeezeIn asks for small runs, one after the other, while each worker holds a fan-out whose tasks take its slots and wait for more.
-// It asks at fixed intervals and awaits no run, so every small run meets the fan-outs: they last twice as long as it asks.
+// squeezeIn requests small runs, one after the other, while each worker holds a fan-out with tasks that take its slots and
+// wait for more. It requests at fixed intervals and awaits no run. The fan-outs last twice as long as it requests, so every
+// small run meets them.
 func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	tick := time.NewTicker(smallEvery)
 	defer tick.Stop()
@@ -176,7 +178,7 @@ func (d *Database) squeezeIn(ctx context.Context, trials int) (Sample, error) {
 	return d.waits(ctx, first, "small")
 }
 
-// waits describes how long the runs of a DAG waited, from the first run on.
+// waits returns how long the runs of a DAG waited, from the first run on.
 func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sample, error) {
 	rows, err := d.asker.Query(ctx, waitsSQL, first, dag)
 	if err != nil {
@@ -186,7 +188,7 @@ func (d *Database) waits(ctx context.Context, first queue.RunID, dag string) (Sa
 	return Sample{Values: Values{msMedian: quantile(waited, 0.5), msP99: quantile(waited, 0.99)}}, err
 }
 
-// shareOut asks for runs at once, which workers share that have nothing else to do.
+// shareOut requests runs at once, which idle workers share.
 func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
 	first, took, err := d.burst(ctx, "chain", runs)
 	if err != nil {
@@ -205,7 +207,8 @@ func (d *Database) shareOut(ctx context.Context, runs int) (Sample, error) {
 	return sample, err
 }
 
-// uneven is how far the share of a worker is from an even one at most, as a part of that. Workers without any run are not listed.
+// uneven returns how far the share of a worker is from an even share, at most and as a part of an even share. driven has
+// only workers with runs.
 func uneven(driven []int, runs, workers int) float64 {
 	even, most := float64(runs)/float64(workers), 0.0
 	for _, n := range driven {

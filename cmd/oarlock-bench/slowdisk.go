@@ -21,7 +21,7 @@ const (
 	givenBack = "given back per 1,000 runs"
 )
 
-// slowBodies are the times that the steps of slow runs sleep.
+// slowBodies are how long the steps of slow runs sleep.
 var slowBodies = []time.Duration{0, 10 * time.Millisecond}
 
 func slowdiskCase() Case {
@@ -82,8 +82,8 @@ func slowWorker(ctx context.Context, s *Stage, runs int, body time.Duration) (Si
 	}}, d.warm(ctx, "chain", embed.DefaultSlots)
 }
 
-// givenBack counts how often workers gave the runs back, from the first run on, per 1,000 runs. No worker of a case is lost, so every
-// claim of a run but its first follows a give-back.
+// givenBack returns how often workers gave back runs, from the first run on, per 1,000 runs. No worker is lost in this
+// case, so each claim of a run but its first follows a give-back.
 func (d *Database) givenBack(ctx context.Context, first queue.RunID, runs int) (float64, error) {
 	var again float64
 	err := d.asker.QueryRow(ctx, claimedAgainSQL, first).Scan(&again)
@@ -106,7 +106,7 @@ func slowBare(ctx context.Context, s *Stage, runs int, body time.Duration) (Side
 	}}, nil
 }
 
-// slowDatabase makes a database whose commits are slow, in sessions that begin from then on.
+// slowDatabase makes a database with slow commits in all sessions that begin afterwards.
 func (s *Stage) slowDatabase(ctx context.Context) (*Database, error) {
 	d, err := s.database(ctx, chainOf("chain", 1))
 	if err != nil {

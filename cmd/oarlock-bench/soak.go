@@ -21,8 +21,8 @@ var (
 const (
 	soakSlices  = 10
 	soakLoad    = 0.7
-	soakEvery   = 50 * time.Millisecond // between two requests
-	soakProbes  = 3                     // bursts that tell what the worker can do
+	soakEvery   = 50 * time.Millisecond // pause between two requests
+	soakProbes  = 3                     // bursts that measure the worker's capacity
 	bytesPerRun = "bytes of tables per run"
 	smallTables = "bytes of the tables that runs do not fill"
 )
@@ -45,13 +45,13 @@ func soakCase() Case {
 
 func slice(n int) string { return fmt.Sprintf("part %d of %d", n, soakSlices) }
 
-// soak is a load that goes on, part by part.
+// soak is a steady load, measured part by part.
 type soak struct {
 	*Database
 
-	batch int // runs of a request
+	batch int // runs of one request
 	span  time.Duration
-	size  float64 // of the tables that runs fill, at its end
+	size  float64 // bytes of the tables that runs fill, at the end of the last part
 }
 
 func prepareSoak(ctx context.Context, s *Stage) (sides []Side, err error) {
@@ -78,7 +78,7 @@ func prepareSoak(ctx context.Context, s *Stage) (sides []Side, err error) {
 	return sides, nil
 }
 
-// capacity is how many runs a second the worker ends.
+// capacity returns how many runs a second the worker completes.
 func (d *Database) capacity(ctx context.Context, runs int) (perSecond float64, err error) {
 	for range soakProbes {
 		begun := time.Now()
@@ -90,7 +90,7 @@ func (d *Database) capacity(ctx context.Context, runs int) (perSecond float64, e
 	return perSecond, nil
 }
 
-// holdSnapshot keeps a transaction open that sees everything as it is now.
+// holdSnapshot opens a transaction that keeps the current snapshot.
 func (s *Stage) holdSnapshot(ctx context.Context, d *Database) error {
 	conn, err := s.connect(ctx, d, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Stage) holdSnapshot(ctx context.Context, d *Database) error {
 	return err
 }
 
-// part asks for runs at a steady pace, and tells how those of this part went.
+// part requests runs at a steady pace, and returns the figures of these runs.
 func (l *soak) part(ctx context.Context) (Sample, error) {
 	from, err := l.pour(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *soak) part(ctx context.Context) (Sample, error) {
 	return Sample{Values: Values{msMedian: p50, msP99: p99, runsPerSecond: runs / l.span.Seconds(), bytesPerRun: grown / runs, smallTables: small}}, nil
 }
 
-// pour asks for runs, and returns the first.
+// pour requests runs, and returns the first.
 func (l *soak) pour(ctx context.Context) (first queue.RunID, err error) {
 	tick := time.NewTicker(soakEvery)
 	defer tick.Stop()

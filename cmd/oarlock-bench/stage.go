@@ -23,7 +23,7 @@ import (
 
 var unfinishedSQL = sql.Named("bench/ask_unfinished")
 
-// Stage is where one case is played: its databases, workers and files, all gone afterwards.
+// Stage holds the databases, workers and files of one case. All are gone afterwards.
 type Stage struct {
 	*Lab
 
@@ -33,7 +33,7 @@ type Stage struct {
 
 func (l *Lab) stage(name string) *Stage { return &Stage{Lab: l, name: name} }
 
-// later has something done at the end, the last first.
+// later calls end when the stage ends, the last function first.
 func (s *Stage) later(end func() error) { s.ends = append(s.ends, end) }
 
 func (s *Stage) close() error {
@@ -45,28 +45,28 @@ func (s *Stage) close() error {
 	return errors.Join(errs...)
 }
 
-// folder makes one below dir, or below the lab's for "".
+// folder makes a folder below dir, or below the lab's folder for "".
 func (s *Stage) folder(dir string) (string, error) {
 	made, err := os.MkdirTemp(orElse(dir, s.dir), s.name+"-")
 	if err == nil {
-		s.later(func() error { return os.RemoveAll(made) }) //nolint:gosec // it made it
+		s.later(func() error { return os.RemoveAll(made) }) //nolint:gosec // the stage made it
 	}
 	return made, err
 }
 
-// Database is a migrated one of a side's own.
+// Database is a migrated database that one side uses alone.
 type Database struct {
 	*queue.Store
 
 	name     string
-	url      string    // as its owner
+	url      string    // URL as the database's owner
 	worker   string    // URL as a worker
-	conn     *pgx.Conn // the client's
-	asker    *pgx.Conn // for questions that belong to no side
+	conn     *pgx.Conn // connection of the measured client
+	asker    *pgx.Conn // for queries that belong to no side
 	counting bool
 }
 
-// database makes one, with DAGs in it.
+// database makes a database with these DAGs.
 func (s *Stage) database(ctx context.Context, sources ...string) (*Database, error) {
 	s.made++
 	d := &Database{name: fmt.Sprintf("bench_%d", s.made), counting: s.counting}
@@ -101,10 +101,10 @@ func (s *Stage) database(ctx context.Context, sources ...string) (*Database, err
 	return d, nil
 }
 
-// unnoticed keeps questions that are asked while others are measured from scanning tables.
+// unnoticed are the settings for queries during a measurement: they keep the queries from scanning tables.
 var unnoticed = map[string]string{"enable_seqscan": "off", "jit": "off"}
 
-// connect makes a connection of the owner's.
+// connect makes a connection as the database's owner.
 func (s *Stage) connect(ctx context.Context, d *Database, params map[string]string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(d.url)
 	if err != nil {
@@ -132,22 +132,22 @@ func (d *Database) put(ctx context.Context, source string) error {
 	return err
 }
 
-// enqueue asks for runs of a DAG.
+// enqueue requests runs of a DAG.
 func (d *Database) enqueue(ctx context.Context, dag string, n int) ([]queue.RunID, error) {
 	return d.EnqueueMany(ctx, queue.Bulk{DAG: dag, Params: make([]any, n)})
 }
 
-// Who asks takes time from those who work: once a millisecond at most, and no more often than by a hundredth of what it took
-// so far, by which a figure is wrong at most.
+// A query takes time from the measured work. So until asks once a millisecond at most, and pauses for at least a hundredth
+// of the time that has passed: that bounds the error of a figure.
 const (
 	askEvery = time.Millisecond
 	askShare = 100
 )
 
-// settled waits until nothing is queued or driven.
+// settled waits until no run is queued or driven.
 func (d *Database) settled(ctx context.Context) error { return d.until(ctx, unfinishedSQL) }
 
-// burst asks for runs at once, and returns the first of them and how long it took until all were over.
+// burst requests runs at once. It returns the first of them, and the time until all were over.
 func (d *Database) burst(ctx context.Context, dag string, runs int) (first queue.RunID, took time.Duration, err error) {
 	ids, err := d.enqueue(ctx, dag, runs)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *Database) burst(ctx context.Context, dag string, runs int) (first queue
 	return ids[0], time.Since(begun), err
 }
 
-// until asks again and again until the answer is false.
+// until repeats a query until its answer is false.
 func (d *Database) until(ctx context.Context, question string, args ...any) error {
 	for begun := time.Now(); ; {
 		var left bool
@@ -173,12 +173,12 @@ func (d *Database) until(ctx context.Context, question string, args ...any) erro
 	}
 }
 
-// busy are the settings of a worker that is meant to be busy.
+// busy are the settings of a worker with a high load.
 var busy = embed.Config{Slots: 512}
 
 var busySettings = []string{"oarlock: slots 512; else defaults, embedded in this process"}
 
-// defaults are those of `oarlock worker`.
+// defaultSettings describe the defaults of `oarlock worker`.
 var defaultSettings = []string{"oarlock: defaults, embedded in this process"}
 
 // embed runs a worker in this process until the stage ends.
@@ -207,7 +207,7 @@ func (s *Stage) embed(ctx context.Context, d *Database, config embed.Config, bod
 	return nil
 }
 
-// warm has runs go through before anything is measured: connections, plans and definitions are there then.
+// warm completes some runs before the measurement, so that connections, plans and definitions are ready.
 func (d *Database) warm(ctx context.Context, dag string, runs int) error {
 	if _, err := d.enqueue(ctx, dag, runs); err != nil {
 		return err
@@ -221,14 +221,14 @@ var defaultConfig embed.Config
 // stopPatience is how long a worker may take to stop before it is killed.
 const stopPatience = 20 * time.Second
 
-// process is an `oarlock worker` of its own: its guard, and the process that works.
+// process is a separate `oarlock worker`: its guard and its driver process.
 type process struct {
 	cmd   *exec.Cmd
 	said  bytes.Buffer
 	ended chan struct{}
 }
 
-// startWorker starts one on defaults, until the stage ends.
+// startWorker starts a worker with default settings until the stage ends.
 func (s *Stage) startWorker(d *Database, name string) (*process, error) {
 	state, err := s.folder("")
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Stage) startWorker(d *Database, name string) (*process, error) {
 	return p, nil
 }
 
-// stop asks twice: what runs is handed on at once.
+// stop signals twice, so that the worker hands on its running tasks at once.
 func (p *process) stop() error {
 	for range 2 {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -269,7 +269,7 @@ func (p *process) stop() error {
 	}
 }
 
-// workersLive waits until as many workers are registered.
+// workersLive waits until n workers are registered.
 func (d *Database) workersLive(ctx context.Context, n int, processes ...*process) error {
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		workers, err := d.Workers(ctx)
@@ -292,7 +292,8 @@ func (d *Database) workersLive(ctx context.Context, n int, processes ...*process
 	}
 }
 
-// family are a worker's guard and its driver process, which is of the same program; bodies that the guard adopted are not.
+// family returns the process ids of a worker's guard and driver process. It recognises the driver by its program, so it
+// leaves out task processes that the guard adopted.
 func (p *process) family() ([]int, error) {
 	guard := p.cmd.Process.Pid
 	for _, child := range childrenOf(guard) {
@@ -309,7 +310,7 @@ func sameProgram(a, b int) bool {
 	return err1 == nil && err2 == nil && one == other
 }
 
-// processor is the processor time that the worker has used, in its own code and in the kernel.
+// processor returns the processor time that the worker has used, in its own code and in the kernel.
 func (p *process) processor() (used time.Duration, err error) {
 	pids, err := p.family()
 	if err != nil {

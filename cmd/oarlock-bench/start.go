@@ -30,7 +30,7 @@ var (
 
 const (
 	startRuns = 200
-	restLeast = 5 * time.Millisecond // between two requests, so that the worker has nothing to do when the next one comes
+	restLeast = 5 * time.Millisecond // pause between two requests, so that the worker is idle when the next one comes
 	restMost  = 30 * time.Millisecond
 
 	startCommand  = "oarlock, a shell command"
@@ -75,7 +75,7 @@ func prepareStart(ctx context.Context, s *Stage) (sides []Side, err error) {
 // arrivals are requests that come one by one.
 type arrivals struct{ n int }
 
-// each asks for one body after the other, and waits until it has begun.
+// each requests one body after the other, and waits until the body has begun.
 func (a arrivals) each(ctx context.Context, ask func() error, begun <-chan time.Time) (Sample, error) {
 	var took []time.Duration
 	for range a.n {
@@ -98,7 +98,7 @@ func (a arrivals) each(ctx context.Context, ask func() error, begun <-chan time.
 	return Sample{Units: float64(a.n), Values: spread(took)}, nil
 }
 
-// insertion is a side whose requests are plain inserts.
+// insertion returns a side with plain inserts as requests.
 func (a arrivals) insertion(d *Database, name string, begun <-chan time.Time) Side {
 	return Side{Name: name, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		sample, err := a.each(ctx, func() error {
@@ -131,7 +131,7 @@ func (a arrivals) oarlock(ctx context.Context, s *Stage) (Side, error) {
 	return a.insertion(d, ours, begun), nil
 }
 
-// command has a real worker run a shell, which says that it runs by a named pipe.
+// command lets a real worker run a shell, which reports its start through a named pipe.
 func (a arrivals) command(ctx context.Context, s *Stage) (Side, error) {
 	folder, err := s.folder("")
 	if err != nil {
@@ -156,9 +156,9 @@ func (a arrivals) command(ctx context.Context, s *Stage) (Side, error) {
 	return a.insertion(d, startCommand, begun), err
 }
 
-// readPipe tells when lines come out of a named pipe.
+// readPipe returns a channel with the times at which lines come out of a named pipe.
 func (s *Stage) readPipe(path string) (<-chan time.Time, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // a pipe it made; as a writer, too: it never ends
+	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // a pipe that the stage made; opened for writing too, so that it never ends
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (a arrivals) river(ctx context.Context, s *Stage, name string, o riverOptio
 	}}, nil
 }
 
-// bare has one connection that listens, claims and records.
+// bare uses one connection that listens, claims and records.
 func (a arrivals) bare(ctx context.Context, s *Stage) (Side, error) {
 	d, err := s.database(ctx, chainOf("start", 1))
 	if err != nil {
@@ -211,7 +211,7 @@ func (a arrivals) bare(ctx context.Context, s *Stage) (Side, error) {
 	}
 	return Side{Name: bare, Count: d, Round: func(ctx context.Context) (Sample, error) {
 		begun, taken := make(chan time.Time, 1), make(chan error, 1)
-		working, cancel := context.WithCancelCause(ctx) // whoever fails ends the other
+		working, cancel := context.WithCancelCause(ctx) // the first failure ends the other goroutine
 		defer cancel(nil)
 		go func() {
 			err := taker.take(working, a.n, begun)
@@ -231,7 +231,7 @@ func (a arrivals) bare(ctx context.Context, s *Stage) (Side, error) {
 	}}, nil
 }
 
-// taker is a worker that is nothing but its three statements.
+// taker is a worker of only three statements.
 type taker struct {
 	conn   *pgx.Conn
 	worker uuid.UUID

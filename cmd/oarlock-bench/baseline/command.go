@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// TruePath is the command that is nothing but a process.
+// TruePath is a command that does nothing.
 const TruePath = "/bin/true"
 
-// Command starts a command with all that belongs to one and no executor can do without, and nothing that looks after it: a
-// work folder below dir, the small files by which a body hears and tells things below memory, two pipes, a process group.
+// Command starts a command with what every executor needs, and without any supervision: a work folder below dir, the small
+// files of inputs and outputs below memory, two pipes, a process group.
 func Command(dir, memory string) error {
 	work, err := os.MkdirTemp(dir, "work-*")
 	if err != nil {
@@ -36,11 +36,11 @@ func Command(dir, memory string) error {
 	return err
 }
 
-// Spawn starts the command in a group of its own, with two pipes, and waits for it.
+// Spawn starts the command in a process group of its own, with two pipes, and waits for it.
 func Spawn(dir string) error {
 	cmd := exec.Command(TruePath)
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
-	var out, errs bytes.Buffer // not files, so os/exec makes pipes
+	var out, errs bytes.Buffer // not files, so that os/exec makes pipes
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	return cmd.Run()
 }

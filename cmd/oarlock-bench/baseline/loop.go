@@ -22,22 +22,22 @@ var (
 )
 
 const (
-	maxRows   = 1000 // of a flush, as the journal's
-	maxClaims = 1000 // of a statement, as a poll's
+	maxRows   = 1000 // rows of one flush, as the journal's
+	maxClaims = 1000 // runs of one claim statement, as a poll's
 	maxQueue  = 4096 // commits that wait
 )
 
 // Loop writes through one connection as one worker.
 type Loop struct {
-	Body   func()    // of every step; nil: it ends at once
-	AtOnce int       // runs that are driven at the same time; 0: all
-	Claims *pgx.Conn // where runs are claimed while others are driven; nil: they are claimed before the clock starts
+	Body   func()    // called for every step; nil: a step ends at once
+	AtOnce int       // runs driven at the same time; 0: all
+	Claims *pgx.Conn // connection that claims runs while others are driven; nil: runs are claimed before the clock starts
 
 	conn   *pgx.Conn
 	worker uuid.UUID
 }
 
-// Row is a record of a task; Over ends the run with it.
+// Row is a record of a task. Over: it also ends the run.
 type Row struct {
 	Run   int64
 	Claim uuid.UUID
@@ -47,7 +47,7 @@ type Row struct {
 	Over  bool
 }
 
-// New makes a worker of its own in a database that has a DAG.
+// New registers a worker in a database that has a DAG, and returns its Loop.
 func New(ctx context.Context, conn *pgx.Conn) (*Loop, error) {
 	l := &Loop{conn: conn, worker: uuid.New()}
 	if _, err := conn.Exec(ctx, newWorker, l.worker); err != nil {
@@ -56,10 +56,10 @@ func New(ctx context.Context, conn *pgx.Conn) (*Loop, error) {
 	return l, nil
 }
 
-// For is a Loop of a worker that is there already.
+// For returns a Loop for a worker that is registered already.
 func For(conn *pgx.Conn, worker uuid.UUID) *Loop { return &Loop{conn: conn, worker: worker} }
 
-// Flush writes rows.
+// Flush writes rows in one statement.
 func (l *Loop) Flush(ctx context.Context, rows []Row) error {
 	runs, steps, seqs := make([]int64, len(rows)), make([]int32, len(rows)), make([]int64, len(rows))
 	claims, states := make([]uuid.UUID, len(rows)), make([]string, len(rows))
@@ -77,14 +77,14 @@ func (l *Loop) Flush(ctx context.Context, rows []Row) error {
 	return nil
 }
 
-// commit is what one run has to say, and where it waits until that is durable.
+// commit is the rows of one run, and a channel that is closed once they are durable.
 type commit struct {
 	rows []Row
 	done chan struct{}
 }
 
-// Chains makes runs and drives each through a chain of steps, with a record when a step starts and one when it ends, the
-// end of a step together with the start of the next. It returns what the driving took.
+// Chains makes runs and drives each through a chain of steps. It records when a step starts and when it ends; the end of a
+// step and the start of the next share a commit. It returns the time that driving took.
 func (l *Loop) Chains(ctx context.Context, runs, steps int) (time.Duration, error) {
 	todo := make(chan Row, runs)
 	if l.Claims == nil {
@@ -124,7 +124,7 @@ func (l *Loop) Chains(ctx context.Context, runs, steps int) (time.Duration, erro
 	return time.Since(begun), err
 }
 
-// take hands on the runs that a statement made or claimed, and counts them.
+// take passes on the runs that a statement made or claimed, and returns their number.
 func (l *Loop) take(ctx context.Context, conn *pgx.Conn, todo chan<- Row, statement string, n int) (int, error) {
 	rows, err := conn.Query(ctx, statement, l.worker, n)
 	if err != nil {
@@ -138,7 +138,8 @@ func (l *Loop) take(ctx context.Context, conn *pgx.Conn, todo chan<- Row, statem
 	return int(taken.RowsAffected()), err
 }
 
-// drive has a goroutine per run, one that writes, and nothing between them but channels.
+// drive drives AtOnce runs at the same time, each in a goroutine, and writes their commits in the calling goroutine. There are
+// only channels between them.
 func (l *Loop) drive(ctx context.Context, todo <-chan Row, runs, steps int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,7 +155,7 @@ func (l *Loop) drive(ctx context.Context, todo <-chan Row, runs, steps int) erro
 	return l.write(ctx, commits, ended, runs)
 }
 
-// write flushes what is there, again and again, until so many runs have ended.
+// write flushes the waiting commits, again and again, until left runs have ended.
 func (l *Loop) write(ctx context.Context, commits <-chan commit, ended <-chan struct{}, left int) error {
 	var rows []Row
 	var waiting []chan struct{}
