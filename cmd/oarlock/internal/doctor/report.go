@@ -17,7 +17,7 @@ const (
 type Check struct {
 	Name   string
 	Status Status
-	Detail string // what was seen
+	Detail string // what the check saw
 	Hint   string // what to do; empty when there is nothing to do
 }
 

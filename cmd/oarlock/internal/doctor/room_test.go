@@ -66,7 +66,7 @@ func TestRoom_FailsWhereTheDiskIsFull(t *testing.T) {
 	wantCheck(t, look(), OK, "1 MB was written")
 }
 
-// databaseOn makes a migrated database whose files are in a folder. The server's WAL stays elsewhere.
+// databaseOn makes a migrated database with its files in a folder. The server's WAL stays elsewhere.
 func databaseOn(t *testing.T, node *pgcluster.Node, folder string) string {
 	t.Helper()
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", node.PID()))

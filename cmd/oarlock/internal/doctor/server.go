@@ -92,7 +92,7 @@ func (x *examination) migrations(ctx context.Context) Check {
 	return fail("%s", seen).withHint("upgrade this binary, or connect to the database that belongs to it")
 }
 
-// upgrade reports an upgrade in progress: workers whose programs work with the schema and are older than it.
+// upgrade reports an upgrade in progress: workers run programs that work with the schema and are older than it.
 func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Check {
 	if schema.Newer() {
 		return warn("the schema is version %d, newer than this binary, which works with it", schema.Version).withHint("upgrade this binary")
@@ -108,7 +108,7 @@ func (x *examination) upgrade(ctx context.Context, schema migrations.Schema) Che
 	return ok("the schema is one that this binary works with")
 }
 
-// outdated counts the workers at work whose programs are older than the schema.
+// outdated counts the workers at work with programs that are older than the schema.
 type outdated struct {
 	Workers int
 	Names   string // names of some of these workers

@@ -135,7 +135,7 @@ func (f fleet) judge() Check {
 const startAgain = "no other worker is there: start one again on its host, or another with `oarlock worker`; " +
 	"where they still run see their logs: the database may refuse their login"
 
-// checkLost fails if workers whose lease is over still hold runs.
+// checkLost fails if workers hold runs although their lease is over.
 func checkLost(lost []silent) Check {
 	judge, runs := warn, held(lost)
 	if runs > 0 {

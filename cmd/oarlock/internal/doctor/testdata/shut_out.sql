@@ -1,4 +1,4 @@
--- Two workers are at work. Their login, and no other one with a limit, may connect to this database; it may have no connection.
+-- Two workers are at work. Of the logins with a limit only theirs may connect to this database; its limit is no connection.
 INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel)
 SELECT md5(n)::uuid, n, 'h', 'b', 1, 'v', '{}', '{}', 8, 'none', 300000, n FROM unnest('{w1,w2}'::text[]) n;
 DO $$ BEGIN
@@ -13,7 +13,7 @@ DO $$ BEGIN
   EXECUTE format('ALTER ROLE %I CONNECTION LIMIT 30', 'more_' || current_database());
 END $$
 
--- That has none any more, and the first one may have a connection.
+-- The other login has no limit any more, and the first login may have one connection.
 DO $$ BEGIN
   EXECUTE format('ALTER ROLE %I CONNECTION LIMIT -1', 'more_' || current_database());
   EXECUTE format('ALTER ROLE %I CONNECTION LIMIT 1', 'app_' || current_database());
