@@ -242,7 +242,7 @@ func (a *asking) decided(patience context.Context, got answered) (answered, erro
 	return got, err
 }
 
-// unheld finds out why no worker takes a run whose cancel needs a worker, and tells the user before a long wait.
+// unheld finds out why no worker takes a run with a cancel that needs a worker, and tells the user before a long wait.
 func (a *asking) unheld(ctx context.Context, got answered) (answered, error) {
 	if got.Outcome != dagrun.Accepted || got.Message == "" {
 		return got, nil

@@ -123,7 +123,7 @@ func (e *env) checkBackfill(c *cli.Context) error {
 	return nil
 }
 
-// backfillOf reads the flags except for the params, whose types only the database knows. Dates are in the schedule's time
+// backfillOf reads the flags except for the params: only the database knows their types. Dates are in the schedule's time
 // zone.
 func backfillOf(c *cli.Context, s *queue.Schedule) (b queue.Backfill, err error) {
 	zone := runview.KnownZone(s.Timezone)

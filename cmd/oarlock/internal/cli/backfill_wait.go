@@ -96,7 +96,7 @@ func (w *backfillWatch) follow(ctx context.Context) error {
 	}
 }
 
-// pausedItself reports whether pause_on_failure paused a schedule. A person who pauses it afterwards takes the pause over.
+// pausedItself reports whether pause_on_failure paused a schedule. A person that pauses it afterwards takes the pause over.
 func pausedItself(s *queue.Schedule) bool { return s.PauseOnFailure > 0 && s.PausedBy == program }
 
 // stopped returns the error that ends the wait if the backfill paused itself.

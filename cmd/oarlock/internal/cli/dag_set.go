@@ -10,7 +10,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// dagChange is what differs between dag pause, dag resume and dag rm.
+// dagChange has the differences between dag pause, dag resume and dag rm, which are otherwise alike.
 type dagChange struct {
 	name, done, usage, about string
 	paused, removed          *bool

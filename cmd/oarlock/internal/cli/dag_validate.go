@@ -98,8 +98,7 @@ func (e *env) validated(files []*dagFile, valid bool) answer {
 	return a
 }
 
-// scheduleWarnings warns of each enabled schedule whose times are all past, and of schedule params that look like
-// references.
+// scheduleWarnings warns of each enabled schedule with only past times, and of schedule params that look like references.
 func scheduleWarnings(files []*dagFile, now time.Time) (warnings dagspec.Errors) {
 	for _, f := range files {
 		if f.spec == nil {

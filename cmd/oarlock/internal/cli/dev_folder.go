@@ -21,7 +21,7 @@ type dev struct {
 	workers []*devWorker
 	seen    map[string]fileState // files of the folder at the last look
 	applied map[string]string    // the DAG that a file holds, by file
-	told    map[queue.RunID]bool // runs whose end is known
+	told    map[queue.RunID]bool // runs that are known to have ended
 	away    string               // why the folder or the database cannot be used; "": both can
 }
 

@@ -112,7 +112,7 @@ func runEnqueue(ctx context.Context, e *env, args []string, o enqueueOptions) er
 	})
 }
 
-// request reads the flags except for the params, whose types only the database knows.
+// request reads the flags except for the params: only the database knows their types.
 func (o *enqueueOptions) request(name string, now time.Time) (r queue.Request, err error) {
 	r = queue.Request{DAG: name, Key: o.key, Priority: o.priority, Queue: o.queue, Version: o.version, Manual: true}
 	var errs [2]error

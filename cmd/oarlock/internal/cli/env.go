@@ -59,7 +59,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// env is one invocation of the program: its Env, and what the settings make of it.
+// env is one invocation of the program: its Env, its settings, and its state.
 type env struct {
 	Env
 	command  string // as the user types it: oarlock migrate up

@@ -51,7 +51,7 @@ var (
 	terminated    = kind{"terminated", exitTerminate}
 )
 
-// failure is an error whose kind the command has decided.
+// failure is an error with a kind that the command has decided.
 type failure struct {
 	kind kind
 	err  error

@@ -41,7 +41,7 @@ type lineKey struct {
 	stream  queue.Stream
 }
 
-// partialLine is a line whose end has not come yet.
+// partialLine is a line that has not ended yet.
 type partialLine struct {
 	text  []byte
 	step  string    // the step that writes it

@@ -81,8 +81,9 @@ func runMigrateAdopt(ctx context.Context, e *env, o adoptOptions) error {
 	return e.adopt(ctx, url, i, o)
 }
 
-// adoptedBefore handles a database without a mark of being a copy. If it was adopted before and has not been used since,
-// there is nothing to do: any other copy would have open runs. Otherwise the user must confirm the copy with --unmarked.
+// adoptedBefore handles a database without a mark of being a copy. If it was adopted before and has not been used since, there
+// is nothing to do: even a further copy of such a database has no open run. Otherwise the user must confirm the copy with
+// --unmarked.
 func (e *env) adoptedBefore(ctx context.Context, url string, i *migrations.Installation) error {
 	unused, err := migrations.UnusedCopy(ctx, url, e.migrationLog())
 	switch {

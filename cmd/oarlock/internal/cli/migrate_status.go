@@ -40,7 +40,7 @@ type jsonMigration struct {
 	Name         string     `json:"name"`
 	State        string     `json:"state"` // applied, pending, or unknown: only a newer binary knows it
 	AppliedAt    *time.Time `json:"applied_at"`
-	ProgramsFrom int64      `json:"programs_from"` // oldest schema version whose programs work with it
+	ProgramsFrom int64      `json:"programs_from"` // programs of this schema version and of later ones work with it
 }
 
 type jsonMigrations struct {
@@ -137,7 +137,7 @@ func (e *env) statusSummary(ctx context.Context, url string, s jsonMigrations) (
 	return "\nThe schema is up to date.\n", nil
 }
 
-// meanwhile says whether workers may go on working while the pending migrations are applied.
+// meanwhile explains whether workers may go on working while the pending migrations are applied.
 func (e *env) meanwhile(ctx context.Context, url string, version int64) (string, error) {
 	from := migrations.PendingFrom(version)
 	if version == 0 {

@@ -41,7 +41,7 @@ func newResumeCommand(e *env) *cli.Command {
 	}
 }
 
-// runAsk runs a verb that needs no flags besides those that name or select runs.
+// runAsk runs a verb with no arguments and flags but the ones that name or select runs.
 func runAsk(c *cli.Context, e *env, verb dagrun.Verb, states []string) error {
 	a, err := newAsking(c, e, verb, states)
 	if err != nil {

@@ -42,7 +42,7 @@ func server(code, message string) error {
 	return fmt.Errorf("do it: %w", &pgconn.PgError{Severity: "ERROR", Code: code, Message: message})
 }
 
-// private returns an error whose cause looks like an unreachable database.
+// private returns an error with a cause that looks like an unreachable database.
 func private(kind error) error {
 	return fmt.Errorf("start: %w", &pglocal.Error{Kind: kind, Msg: "no", Cause: context.DeadlineExceeded})
 }

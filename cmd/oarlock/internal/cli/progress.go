@@ -102,7 +102,7 @@ func (w *waiting) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, w.timeout)
 }
 
-// late returns the failure of a command whose run did not end in time.
+// late returns the failure of a command if its run did not end in time.
 func (w *waiting) late(run *queue.Run) *failure {
 	text := fmt.Sprintf("run %d is still %s after %s", run.ID, run.State, dagspec.Duration(w.timeout.Milliseconds()))
 	if run.Reason != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// outcomeUnknown is neither success nor failure, so it has a code of its own.
+// outcomeUnknown has a code of its own, since it is neither success nor failure.
 var outcomeUnknown = kind{"outcome_unknown", exitUnreachable}
 
 const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows what is there"
@@ -17,8 +17,8 @@ const migrateHint = "run `oarlock migrate up`; `oarlock migrate status` shows wh
 const poolerHint = "set pool_mode = session for this database in the pooler's file, or direct_url of the worker to a URL that leads past " +
 	"the pooler; see PgBouncer in docs/operations.md"
 
-// queueAdvice is by SQLSTATE: ours, and what Postgres says of a schema that is not there, or of an unfit value.
-// The hints are the server's where there are none here.
+// queueAdvice has the kind of error for SQLSTATEs: Oarlock's own, and the ones with which Postgres reports a missing schema or
+// an invalid value. Without a hint here, the server's hint is shown.
 var queueAdvice = map[string]advice{
 	"OA001":        {notFound, "`oarlock dag list` shows what is there, `oarlock dag apply FILE` registers a DAG"},
 	dagRemovedCode: {kind: notFound},
@@ -44,7 +44,7 @@ var queueAdvice = map[string]advice{
 	"42883":        {schemaVersion, migrateHint},
 }
 
-// fromQueue recognises what package queue says.
+// fromQueue recognises the errors of package queue.
 func (p *problem) fromQueue(err error) bool {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok {
 		return p.refused(refusal)
@@ -77,7 +77,8 @@ func (p *problem) fromQueue(err error) bool {
 	return true
 }
 
-// refused is about what the database said. What is not ours to explain goes to whoever knows about databases.
+// refused describes an error of the database. It returns false for an SQLSTATE that is not in queueAdvice, so that
+// fromDatabase explains it.
 func (p *problem) refused(refusal *queue.Error) bool {
 	p.message, p.hint = refusal.Message, refusal.Hint
 	a, ok := queueAdvice[refusal.Code]
@@ -88,7 +89,7 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	switch {
 	case a.kind == schemaVersion:
 		p.message = "the database has no Oarlock schema, or one of another version"
-	case strings.HasPrefix(p.message, noRun): // the server's hints are about SQL
+	case strings.HasPrefix(p.message, noRun): // the server's hint is about SQL
 		p.hint = runHint
 	case strings.HasPrefix(p.message, "there is no queue "):
 		p.hint = "`oarlock queues` lists them, an administrator makes one: `oarlock queues set NAME`"
@@ -96,10 +97,10 @@ func (p *problem) refused(refusal *queue.Error) bool {
 	return true
 }
 
-// noRun is how the database begins its refusal of a run that does not exist, or that belongs to another user.
+// noRun begins the database's message about a run that does not exist, or that belongs to another user.
 const noRun = "there is no run "
 
-// said is what an error says around a sentinel, without the names of operations before and the sentinel behind it.
+// said returns the text that err adds to a sentinel, without the names of operations before it and the sentinel behind it.
 func said(err, sentinel error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if errors.Unwrap(e) == sentinel { //nolint:errorlint // which link of the chain wraps it directly is the question

@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// asSaid is an error as package queue returns what the server said.
+// asSaid returns an error of the server as package queue wraps it.
 func asSaid(code, message, hint string) error {
 	return fmt.Errorf("enqueue: %w", &queue.Error{Code: code, Message: message, Hint: hint})
 }

@@ -106,7 +106,7 @@ func runQueues(ctx context.Context, e *env, all bool) error {
 	})
 }
 
-// queuesData is the answer about queues for programs.
+// queuesData returns the queues as an answer for programs.
 func queuesData(queues []queue.Queue) answer {
 	object := []runview.QueueJSON{}
 	a := answer{lines: []any{}, ids: []string{}}
@@ -120,7 +120,7 @@ func queuesData(queues []queue.Queue) answer {
 	return a
 }
 
-// queuesText is the list for people.
+// queuesText lists the queues for people.
 func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, all bool) string {
 	shown, idle, fold := runview.SplitQueues(queues)
 	fold = fold && !all
@@ -148,7 +148,7 @@ func (p painter) queuesText(queues []queue.Queue, workers []queue.WorkerInfo, al
 	return text
 }
 
-// queueNote says why no run of a queue starts; "" where one may.
+// queueNote explains why no run of a queue starts; "": runs may start.
 func (p painter) queueNote(q *queue.Queue, workers []queue.WorkerInfo) string {
 	if q.PausedBy != "" {
 		return p.warn("paused") + p.dim(" by "+runview.Printable(q.PausedBy))
@@ -163,7 +163,7 @@ func idleLine(idle []queue.Queue) string {
 	return fmt.Sprintf("… %s (all: oarlock queues --all)", runview.Count(len(idle), "idle queue"))
 }
 
-// runQueuesPause checks all names first: the database would make a queue of a typo.
+// runQueuesPause checks all names first, because the database would make a new queue for a misspelled name.
 func runQueuesPause(ctx context.Context, e *env, command string, paused bool, names []string) error {
 	if len(names) == 0 {
 		return &usageError{msg: "queues " + command + " needs a queue", hint: "`oarlock queues` lists them"}
@@ -205,7 +205,7 @@ func runQueuesSet(ctx context.Context, e *env, change queue.QueueChange, args []
 	})
 }
 
-// sayQueues shows queues as they are now.
+// sayQueues prints the current state of the named queues.
 func (e *env) sayQueues(ctx context.Context, store *queue.Store, done string, names []string) error {
 	queues, err := store.Queues(ctx)
 	if err != nil {

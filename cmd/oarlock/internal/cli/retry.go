@@ -74,7 +74,7 @@ func runRetry(c *cli.Context, e *env) error {
 	return a.run(c.Context)
 }
 
-// retryAsk reads which part of a run is to be done again.
+// retryAsk reads which part of a run is to run again.
 func retryAsk(c *cli.Context) (queue.Ask, error) {
 	ask := queue.Ask{Verb: dagrun.VerbRetry}
 	given := 0
@@ -98,7 +98,7 @@ func retryAsk(c *cli.Context) (queue.Ask, error) {
 	return ask, nil
 }
 
-// rerunning makes new runs of those that have ended.
+// rerunning returns the function that makes a new run of a run that has ended.
 func rerunning(params map[string]string, latest bool) func(context.Context, *queue.Store, queue.RunID) (answered, error) {
 	return func(ctx context.Context, store *queue.Store, run queue.RunID) (answered, error) {
 		typed, err := rerunParams(ctx, store, run, params, latest)
@@ -117,7 +117,8 @@ func rerunning(params map[string]string, latest bool) func(context.Context, *que
 	}
 }
 
-// rerunParams reads texts by the types that the DAG declares. A login that may not read DAGs sends texts, as to enqueue.
+// rerunParams parses params by the types that the DAG declares. If the login may not read DAGs, it returns the texts as
+// they are, like typedParams.
 func rerunParams(ctx context.Context, store *queue.Store, id queue.RunID, given map[string]string, latest bool) (map[string]any, error) {
 	params := runview.LooseParams(given)
 	if len(given) == 0 {

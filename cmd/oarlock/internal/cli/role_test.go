@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// asSubmitter is an Env whose database a user connects to that may submit and nothing else.
+// asSubmitter returns an Env with a database login that has oarlock_submit and no other role.
 func asSubmitter(t *testing.T) Env {
 	t.Helper()
 	e, _ := submitterOf(t)
@@ -101,7 +101,7 @@ func TestSubmitters_AskForRunsAndSeeTheirOwn(t *testing.T) {
 	}
 }
 
-// A login that lacks both roles hears of both at once, not of the second after the first was granted.
+// A login that lacks both roles learns of both at once, instead of learning of the second after the first was granted.
 func TestSubmitters_HearOfBothRolesForRun(t *testing.T) {
 	t.Parallel()
 	e := asSubmitter(t)

@@ -17,8 +17,8 @@ const (
 	toAdmin   = "oarlock_admin"
 )
 
-// commandRoles is the role with which a login may do all that a command does. Commands that are not here need none, or say
-// themselves which they need: migrate, worker, run, exec and dev.
+// commandRoles is the role with which a login may use all of a command. Commands that are missing here need no role, or
+// name the role they need themselves: migrate, worker, run, exec and dev.
 var commandRoles = map[string]string{
 	"enqueue": toSubmit, "list": toSubmit, "status": toSubmit, "cancel": toSubmit, "pause": toSubmit, "resume": toSubmit,
 	"retry": toSubmit, "mark": toSubmit, "web": toSubmit,
@@ -35,7 +35,7 @@ var commandRoles = map[string]string{
 	"queues resume": toAdmin, "queues set": toAdmin, "workers drain": toAdmin, "prune": toAdmin,
 }
 
-// steers are the commands that ask something of a run: a user with toSubmit may ask it of its own runs, one with toAdmin of any.
+// steers are the commands that control a run. A user with toSubmit may control its own runs, a user with toAdmin any run.
 var steers = map[string]bool{
 	"cancel": true, "pause": true, "resume": true, "retry": true, "mark": true,
 }
@@ -45,7 +45,7 @@ const dryPrune = "prune --dry-run"
 
 func grantHint(role string) string { return "have an administrator grant " + role + " to this user" }
 
-// needRole has a problem that is about a lack of privileges name the role that the command needs.
+// needRole sets the hint of a problem that is about missing privileges: the role that the command needs.
 func (p *problem) needRole(command string, err error) {
 	name := strings.TrimPrefix(command, program+" ")
 	role, known := commandRoles[name]

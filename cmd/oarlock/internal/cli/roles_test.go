@@ -32,7 +32,7 @@ func withRoleLogins(t *testing.T) *pgtest.DB {
 	return db
 }
 
-// loginAs is the database's URL with the login of a role.
+// loginAs returns the database's URL with the login of a role.
 func loginAs(t *testing.T, db *pgtest.DB, role string) string {
 	t.Helper()
 	u, err := url.Parse(db.URL)
@@ -43,8 +43,8 @@ func loginAs(t *testing.T, db *pgtest.DB, role string) string {
 	return u.String()
 }
 
-// Each command says in one step which role it needs, and with that role it is not refused again. Pruning, which deletes,
-// is refused to every other role.
+// Each command names the role that it needs at once, and with that role it is not refused again. Pruning deletes, so every
+// other role is refused.
 func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)
@@ -78,7 +78,7 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 			got := invoke(t, testEnv(), words...)
 			refused := strings.Contains(got.stderr, "permission denied for")
 			want := "hint: have an administrator grant " + role + " to this user"
-			if steers[name] { // a role of submitters would not help with the runs of others
+			if steers[name] { // a submitter's role does not reach other users' runs
 				want += " for its own runs, or oarlock_admin for any"
 			}
 			if refused && !strings.Contains(got.stderr, want) || refused && login == role || !refused && login == "nobody" {
@@ -88,7 +88,8 @@ func TestRoles_EachCommandNamesTheRoleThatItNeeds(t *testing.T) {
 	}
 }
 
-// An approver sees no run of others: it is led to what waits for it, and told what else it would need.
+// An approver sees no other user's runs. The hint leads it to the approvals that wait for it, and names the role that it
+// would need.
 func TestRoles_LeadAnApproverToItsApprovals(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)
@@ -111,7 +112,7 @@ func TestRoles_LeadAnApproverToItsApprovals(t *testing.T) {
 	}
 }
 
-// Roles belong to the server, their grants to a database: where these are missing, another role would not help.
+// Roles belong to the server, their grants to a database. If the database lacks the grants, another role would not help.
 func TestRoles_WithoutGrantsAreNamed(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)

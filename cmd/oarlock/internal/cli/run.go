@@ -116,7 +116,7 @@ func runRun(ctx context.Context, e *env, args []string, o runOptions) error {
 	})
 }
 
-// request is what the flags ask of a file, and its params as they were given. They are checked before anything is started.
+// request reads the flags and checks them before anything is started. given are the params as the user typed them.
 func (o *runOptions) request(f *dagFile) (r queue.Request, given map[string]string, err error) {
 	r = queue.Request{DAG: f.spec.Name, Selector: map[string]string{runview.HereLabel: runview.HereValue}, Manual: true}
 	if r.Labels, err = pairs("--label", append(o.labels, runview.HereLabel+"="+runview.HereValue)); err != nil {
@@ -138,18 +138,18 @@ func (o *runOptions) request(f *dagFile) (r queue.Request, given map[string]stri
 	return r, given, nil
 }
 
-// here is a run that is to happen here and now.
+// here is a run that this command makes and drives itself.
 type here struct {
 	file     *dagFile
-	children []*dagFile // beside it, for the DAGs that it starts
-	missing  []string   // DAGs that it starts and that are not beside it
+	children []*dagFile // DAG files in the same folder, for the DAGs that the file starts
+	missing  []string   // DAGs that the file starts and that have no file in the folder
 	request  queue.Request
-	given    map[string]string                                                   // params, as they were typed
+	given    map[string]string                                                   // params as the user typed them
 	slots    int                                                                 // 0: as many as fit
-	show     func(ctx context.Context, store *queue.Store, id queue.RunID) error // until its end, and fail as it did
+	show     func(ctx context.Context, store *queue.Store, id queue.RunID) error // shows the run until its end, and returns an error if it failed
 }
 
-// runHere puts the DAG, asks for the run, and drives it to its end by a worker of its own.
+// runHere registers the DAG, makes the run, and starts a worker of its own that drives the run to its end.
 func (e *env) runHere(ctx context.Context, h here) error {
 	e.makesPrivate = true
 	if err := e.migratePrivate(ctx); err != nil {
@@ -175,8 +175,8 @@ func (e *env) runHere(ctx context.Context, h here) error {
 	})
 }
 
-// refuseIdle refuses a login that could not drive the run, before anything is asked for. A login that could, and may not register the DAG,
-// is refused by that.
+// refuseIdle refuses a login that cannot drive the run, before the run is made. A login that can drive the run but not
+// register the DAG is refused when runHere registers it.
 func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
 	if err != nil || rights.Work {
@@ -189,13 +189,14 @@ func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	hint := grantHint(toWork)
 	if h.file.path != "" {
 		elsewhere := queue.Request{DAG: h.file.spec.Name, Labels: maps.Clone(h.request.Labels)}
-		delete(elsewhere.Labels, runview.HereLabel) // no other worker takes a run with it
+		delete(elsewhere.Labels, runview.HereLabel) // only the worker of `oarlock run` takes runs with this label
 		hint += fmt.Sprintf(", or leave the run to other workers: `oarlock dag apply %s && %s`", runview.ShellWord(h.file.name), runview.EnqueueCommand(&elsewhere, h.given))
 	}
 	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s, and could not drive the run", rights.Login, toWork), hint: hint}
 }
 
-// width is how many slots the worker of the run has: those of the flag, else those of the settings, or more for a wide step.
+// width returns how many slots the worker gets: the number of the flag, otherwise that of the settings or of the widest
+// step, whichever is larger.
 func (h *here) width(e *env) int {
 	widest := h.file.spec.WidestStep()
 	for _, child := range h.children {
@@ -204,7 +205,7 @@ func (h *here) width(e *env) int {
 	return cmp.Or(h.slots, max(e.number("slots"), widest))
 }
 
-// driveHere ends by the end of the run, not by the signal that asked for it.
+// driveHere returns when the run has ended. A signal cancels the run, and the end of the run then ends driveHere.
 func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID, h here) error {
 	waiting, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -218,7 +219,7 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	}
 	defer worker.watch(func(err error) {
 		if run, unread := store.Get(waiting, id); unread == nil && run.Over() {
-			return // it ended because the run had, which is shown
+			return // the worker ended because the run had; show prints that
 		}
 		stop(err)
 	})()
@@ -231,22 +232,22 @@ func (e *env) driveHere(ctx context.Context, store *queue.Store, id queue.RunID,
 	return e.settle(waiting, errors.Join(err, worker.stop()))
 }
 
-// cancelHere is what the first Ctrl-C does.
+// cancelHere cancels the run after the first Ctrl-C.
 func (e *env) cancelHere(ctx context.Context, store *queue.Store, id queue.RunID) {
 	e.remark("canceling run %d: its handlers run; once more to end at once", id)
 	if _, err := store.Control(ctx, queue.Ask{Run: id, Verb: dagrun.VerbCancel}); err != nil {
-		e.log.Debug("cancel", "err", err) // it is over, which is shown
+		e.log.Debug("cancel", "err", err) // the run is over, which show prints
 	}
 }
 
-// leaveNone cancels the run of this command when its worker has ended before the run: no other worker takes it.
+// leaveNone cancels the run if its worker has ended before it: no other worker takes the run.
 func (e *env) leaveNone(ctx context.Context, store *queue.Store, id queue.RunID) {
 	if err := cancelOpen(ctx, store, id); err != nil {
 		e.remark("run %d stays behind, which no worker takes: %v", id, err)
 	}
 }
 
-// settle reports an error here: the signal that may have led to it is not what it is about.
+// settle prints an error at once, because Main would report the arrived signal as its reason.
 func (e *env) settle(ctx context.Context, err error) error {
 	if _, reported := errors.AsType[statusError](err); err == nil || reported {
 		return err
@@ -256,7 +257,7 @@ func (e *env) settle(ctx context.Context, err error) error {
 	return statusError(p.exit)
 }
 
-// paramsOf lists what may be given with -p.
+// paramsOf lists the params that -p can set.
 func paramsOf(f *dagFile) string {
 	if len(f.spec.ParamDefs) == 0 {
 		return f.name + " has no params"

@@ -11,8 +11,8 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// startedBeside lists the files for the DAGs that a file starts, and for those that these start, as far as they stand in its
-// folder. missing are the names of the others.
+// startedBeside finds the files for the DAGs that a file starts, directly or through each other, in the folder of the file.
+// missing are the names of DAGs without a file there.
 func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, err error) {
 	wanted := file.spec.Starts()
 	if len(wanted) == 0 {
@@ -45,7 +45,7 @@ func (e *env) startedBeside(file *dagFile) (files []*dagFile, missing []string, 
 	return files, missing, nil
 }
 
-// dagsBeside reads the DAG files of the folder in which a file stands. Those with problems are nobody's.
+// dagsBeside reads the other DAG files in the folder of a file. It ignores files with problems.
 func (e *env) dagsBeside(file *dagFile) (map[string][]*dagFile, error) {
 	byName := map[string][]*dagFile{}
 	if file.path == "" {
@@ -65,8 +65,8 @@ func (e *env) dagsBeside(file *dagFile) (map[string][]*dagFile, error) {
 	return byName, nil
 }
 
-// putStarted registers the DAGs that a file starts. One that is neither registered nor beside the file is refused here, once,
-// rather than by each step that starts it.
+// putStarted registers the DAGs that a file starts. It refuses a DAG that is neither registered nor beside the file:
+// otherwise each step that starts the DAG would fail.
 func (e *env) putStarted(ctx context.Context, store *queue.Store, h *here) error {
 	for _, name := range h.missing {
 		_, err := store.GetDAG(ctx, name, 0)

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	lastLogs  = 5 * time.Second // the last lines of a run that is over are waited for
-	maxAbove  = 10_000          // lines that wait to be printed; further ones are lost, and can be looked up
-	maxLatest = 300             // bytes of a line beside a task
+	lastLogs  = 5 * time.Second // how long the last lines of a finished run are awaited
+	maxAbove  = 10_000          // lines that wait to be printed; further lines are dropped here, and stay in the logs
+	maxLatest = 300             // bytes of the line beside a task
 )
 
-// liveLines are what tasks write, and what else is to be told, while somebody draws on the terminal: lines that go above
-// what is drawn, and the last one of each task. Its methods do little on nil.
+// liveLines collects lines while a page is drawn on the terminal: lines to be printed above the page, and the last line of
+// each task. Its methods do little on nil.
 type liveLines struct {
 	came   chan struct{}
-	finish func() // waits for the last of them
+	finish func() // waits for the last lines
 
 	mu     sync.Mutex
 	upper  []string
@@ -32,7 +32,7 @@ func newLiveLines() *liveLines {
 	return &liveLines{came: make(chan struct{}, 1), latest: map[string]string{}}
 }
 
-// news is received from when there is something to draw.
+// news returns a channel that receives when there is something to draw.
 func (l *liveLines) news() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -56,7 +56,7 @@ func (l *liveLines) above(line string) {
 	l.tell()
 }
 
-// take is what came for above since it was called last.
+// take returns the lines for above the page that came since the last call.
 func (l *liveLines) take() string {
 	if l == nil {
 		return ""
@@ -71,7 +71,7 @@ func (l *liveLines) take() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// of is the last line of a task.
+// of returns the last line of a task.
 func (l *liveLines) of(task string) string {
 	if l == nil {
 		return ""
@@ -87,7 +87,7 @@ func (l *liveLines) settle() {
 	}
 }
 
-// add takes the last whole or begun line of a chunk.
+// add keeps the last line of a chunk as the last line of its task, finished or not.
 func (l *liveLines) add(c *queue.Chunk) {
 	if c.Stream == queue.StreamOarlock {
 		return
@@ -105,7 +105,7 @@ func (l *liveLines) add(c *queue.Chunk) {
 	l.tell()
 }
 
-// Write has lines printed above what is drawn.
+// Write has lines printed above the page.
 func (l *liveLines) Write(p []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(p), "\n"), "\n") {
 		l.above(line)
@@ -113,8 +113,8 @@ func (l *liveLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitLive is awaitRun with what the tasks write: on a terminal the last line of each beside it, and all of it if it is asked
-// for, between what else is shown.
+// awaitLive is awaitRun with the output of tasks. On a terminal it shows the last line of each task beside the task. With
+// all, it prints every line between what else it shows.
 func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID, all bool, how progress) error {
 	shown := *e
 	live := how == progressLive
@@ -142,7 +142,7 @@ func (e *env) awaitLive(ctx context.Context, store *queue.Store, id queue.RunID,
 	return shown.awaitRun(ctx, store, id, waiting{progress: how})
 }
 
-// followLines hands on what tasks write until the run is over. Where that fails, the logs are there to be looked up.
+// followLines passes on the output of tasks until the run is over. If it fails, the user can still look up the logs.
 func (e *env) followLines(ctx context.Context, store *queue.Store, id queue.RunID, live *liveLines, all bool) {
 	o := &logsOptions{query: queue.LogQuery{Run: id}, follow: true, tail: -1}
 	reader := store.OpenLogs(o.query)
@@ -162,7 +162,7 @@ func (e *env) followLines(ctx context.Context, store *queue.Store, id queue.RunI
 	_ = sink.end()
 }
 
-// sharedOutput is written to by several at once, a piece at a time.
+// sharedOutput lets several goroutines write to one output, one piece at a time.
 type sharedOutput struct {
 	mu sync.Mutex
 	to interface{ Write(p []byte) (int, error) }

@@ -25,20 +25,21 @@ const (
 	maxWorkerLine = 64 << 10
 )
 
-// ownWorker is a worker process of this command's own: a guard, and below it the process that works. It ends with this
-// process, however that ends, because its standard input does.
+// ownWorker is a worker process of this command: a guard, and below it the driver process. It ends with this process,
+// however this process ends, because its standard input is closed then.
 type ownWorker struct {
 	name    string
-	args    []string // of `oarlock worker`, besides its name
-	prefix  string   // of its lines
+	args    []string // arguments of `oarlock worker`, besides the name
+	prefix  string   // printed before each line of its log
 	command *exec.Cmd
 	stdin   io.Closer
-	leave   func() // its name is free again
+	leave   func() // frees its name
 	ended   chan struct{}
-	failed  error // valid when ended
+	failed  error // why it ended; valid once ended is closed
 }
 
-// startWorker starts one for the same database, under the first free name of a kind: run-1, run-2 … Prefix is asked once.
+// startWorker starts a worker for the same database, under the first free name of its kind: run-1, run-2 … It calls prefix
+// once.
 func (e *env) startWorker(kind string, prefix func(name string) string, args []string) (*ownWorker, error) {
 	name, leave, err := e.takeSeat(kind)
 	if err != nil {
@@ -52,7 +53,8 @@ func (e *env) startWorker(kind string, prefix func(name string) string, args []s
 	return w, nil
 }
 
-// start starts the process, again if it has ended. What is secret about the database goes through the environment.
+// start starts the process, or starts it again after it has ended. It passes the database's URL, which may hold a password, in
+// the environment.
 func (w *ownWorker) start(e *env) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -62,7 +64,7 @@ func (w *ownWorker) start(e *env) error {
 	command.Args = append([]string{os.Args[0], "worker", "--until-eof", "--name", w.name}, w.args...)
 	command.Dir = e.Dir
 	command.Env = append(os.Environ(), e.workerEnvironment()...)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this command
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this command only
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start a worker: %w", err)
@@ -82,7 +84,7 @@ func (w *ownWorker) start(e *env) error {
 		for lines.Scan() {
 			e.note(w.prefix, lines.Text())
 		}
-		_, _ = io.Copy(io.Discard, stderr) // past a line that is too long
+		_, _ = io.Copy(io.Discard, stderr) // skips the rest behind a line that is too long
 		w.failed = command.Wait()
 	}()
 	return nil
@@ -99,7 +101,7 @@ func (w *ownWorker) hasEnded() bool {
 	}
 }
 
-// workerEnvironment is the settings of this command as a worker of the same program reads them.
+// workerEnvironment returns this command's settings as variables for a worker of the same program.
 func (e *env) workerEnvironment() []string {
 	url := e.settings.Text("database_url")
 	if e.isPrivate() {
@@ -117,7 +119,7 @@ func (e *env) workerEnvironment() []string {
 	return vars
 }
 
-// watch calls lost when the worker ends before it is to. What it returns ends that.
+// watch calls lost if the worker ends before stop is called.
 func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
@@ -134,7 +136,8 @@ func (w *ownWorker) watch(lost func(error)) (stop func()) {
 	}
 }
 
-// drain lets what runs finish for as long as the worker was told, unless this process ends before. It does not wait for that.
+// drain asks the worker to stop, and does not wait. Running tasks may finish for the worker's drain timeout, unless this
+// process ends before.
 func (w *ownWorker) drain() error {
 	if err := w.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop worker %s: %w", w.name, err)
@@ -142,7 +145,7 @@ func (w *ownWorker) drain() error {
 	return nil
 }
 
-// stop ends the worker and everything below it.
+// stop ends the worker and every process below it.
 func (w *ownWorker) stop() error {
 	defer w.leave()
 	err := w.stdin.Close()
@@ -156,7 +159,7 @@ func (w *ownWorker) stop() error {
 		return err
 	case <-timer.C:
 	}
-	for range 3 { // asked for the third time, a guard kills what is below it
+	for range 3 { // at the third signal a guard kills every process below it
 		_ = w.command.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-w.ended:
@@ -168,8 +171,8 @@ func (w *ownWorker) stop() error {
 	return err
 }
 
-// takeSeat finds a name that no other command's worker has now. Names are used again, so that what a killed worker left
-// behind is found under them, and swept.
+// takeSeat finds a name that no other command's worker uses at the moment. It reuses names, so that a new worker finds what
+// a killed worker of the same name left behind, and removes it.
 func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	state, err := e.stateDir()
 	if err != nil {
@@ -195,7 +198,7 @@ func (e *env) takeSeat(kind string) (name string, leave func(), err error) {
 	}
 }
 
-// note is a line that is no data, from beside: whoever draws on the terminal shows it in time.
+// note prints a line that is not data. While a page is drawn on the terminal, the line appears above the page.
 func (e *env) note(prefix, line string) {
 	line = prefix + strings.TrimRight(runview.Printable(line), " ")
 	if e.lines != nil {

@@ -16,7 +16,7 @@ const (
 	runHint    = "`oarlock list` shows the runs you may see"
 )
 
-// runChoices complete an argument that is a run.
+// runChoices complete an argument that names a run.
 var runChoices = []string{latestWord + "\tthe newest run"}
 
 // runArg names a run on a command line: 41 or @latest.
@@ -25,7 +25,7 @@ type runArg struct {
 	latest bool
 }
 
-// looksLikeRun tells runs from steps, which begin with a letter.
+// looksLikeRun distinguishes runs from steps, which begin with a letter.
 func looksLikeRun(word string) bool {
 	return word != "" && (word[0] >= '0' && word[0] <= '9' || word == latestWord)
 }
@@ -42,7 +42,7 @@ func parseRun(word string) (runArg, error) {
 	return runArg{id: queue.RunID(id)}, nil
 }
 
-// oneRun is for commands that take one run and nothing else.
+// oneRun reads the argument of a command that takes one run and nothing else.
 func oneRun(command string, args []string) (runArg, error) {
 	if len(args) != 1 {
 		return runArg{}, &usageError{msg: fmt.Sprintf("%s needs one run, got %d", command, len(args)), hint: "a number or " + latestWord}
@@ -50,7 +50,7 @@ func oneRun(command string, args []string) (runArg, error) {
 	return parseRun(args[0])
 }
 
-// find is the number of the run. The newest is the newest that the user may see.
+// find returns the number of the run. @latest is the newest run that the user may see.
 func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, error) {
 	if !r.latest {
 		return r.id, nil
@@ -66,7 +66,7 @@ func (r runArg) find(ctx context.Context, store *queue.Store) (queue.RunID, erro
 	return page.Runs[0].ID, nil
 }
 
-// noRuns says why no run is listed, and what to do.
+// noRuns explains why no run is listed, and what to do.
 func noRuns(ctx context.Context, store *queue.Store) (message, hint string) {
 	if rights, err := store.Rights(ctx); err == nil && rights.OnlyApproves() {
 		return "there is no run that you may see", "`oarlock approvals` lists those that wait for you"

@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// runEnd is how the end of an awaited run ends a command: nil for one that succeeded.
+// runEnd returns the error with which the end of an awaited run ends the command; nil: the run succeeded.
 func runEnd(run queue.RunID, state, reason string) *failure {
 	k := runFailed
 	switch state {

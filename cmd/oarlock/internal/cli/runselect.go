@@ -14,20 +14,20 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// Bounds of what a command does to runs that it selects.
+// Bounds of commands on selected runs.
 const (
-	selectPage    = 100 // runs at a time
+	selectPage    = 100 // runs of one page
 	selectDefault = 1000
 	selectMost    = 100_000
 )
 
 var runStates = []string{"scheduled", "queued", "running", "waiting", "paused", "succeeded", "failed", "canceled"}
 
-// selection picks runs by what they are.
+// selection selects runs by their properties.
 type selection struct {
 	filter queue.Filter
 	most   int
-	asked  bool // there is one
+	asked  bool // the user gave a flag that selects
 	dryRun bool
 }
 
@@ -44,7 +44,7 @@ func selectionFlags(states string) []cli.Flag {
 	}
 }
 
-// readSelection reads the flags; states are what they mean when none is given.
+// readSelection reads the flags. states are the states to select if no --state is given.
 func readSelection(c *cli.Context, states []string) (selection, error) {
 	s := selection{most: c.Int("limit"), dryRun: c.Bool("dry-run")}
 	for _, name := range []string{"state", "dag", "queue", "label", "since"} {
@@ -77,8 +77,8 @@ func readSelection(c *cli.Context, states []string) (selection, error) {
 	return s, nil
 }
 
-// pages yields the selected runs, newest first, a page at a time. Pages go by number, so a run that changes meanwhile
-// comes once at most.
+// pages yields the selected runs, newest first, page by page. Pages go by run number, so a run that changes in between is
+// yielded at most once.
 func (s selection) pages(ctx context.Context, store *queue.Store) iter.Seq2[[]queue.Run, error] {
 	return func(yield func([]queue.Run, error) bool) {
 		f, left := s.filter, s.most
@@ -98,7 +98,7 @@ func (s selection) pages(ctx context.Context, store *queue.Store) iter.Seq2[[]qu
 	}
 }
 
-// more says whether there are runs older than the last that was taken.
+// more reports whether older runs than last fit the selection.
 func (s selection) more(ctx context.Context, store *queue.Store, last queue.RunID) (bool, error) {
 	f := s.filter
 	f.Before, f.Limit = last, 1

@@ -25,15 +25,15 @@ const (
 	scaleUsual    = 8_000
 	scaleBatch    = 250_000
 	scaleTimes    = 21
-	scaleQueued   = 40 // one of so many runs waits
+	scaleQueued   = 40 // one of so many runs is queued
 
-	// A larger index is a level or two deeper, and what a connection reads of catalogues differs a little.
+	// A larger index is one or two levels deeper, and connections differ a little in what they read of catalogs.
 	scaleSlack = 1.25
 	scaleExtra = 60
 )
 
-// What people look at costs the same whatever ran before: as many buffers among a thousand runs as among many more, and no
-// scan of what grows. OARLOCK_TEST_SCALE=5000000 also says how long the commands take then.
+// The commands cost the same however many runs there are: as many buffers among a thousand runs as among many more, and no
+// scan of a table that grows. OARLOCK_TEST_SCALE=5000000 also prints how long the commands take then.
 func TestScale_CommandsReadNoMoreAmongManyRuns(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -54,10 +54,10 @@ func TestScale_CommandsReadNoMoreAmongManyRuns(t *testing.T) {
 	for _, line := range c.lines() {
 		t.Logf("%-30s %5d buffers among %d runs, %5d among %d", line, before[line].buffers, scaleFew, after[line].buffers, runs)
 		most := int64(scaleSlack*float64(before[line].buffers)) + scaleExtra
-		if strings.Contains(line, "--since") { // halves what there is until it finds the moment
+		if strings.Contains(line, "--since") { // finds the moment by halving the runs
 			most = int64(float64(most) * math.Log2(float64(runs)) / math.Log2(scaleFew))
 		}
-		if strings.HasPrefix(line, "top") { // counts what is queued, which may be a buffer each, up to a bound
+		if strings.HasPrefix(line, "top") { // counts queued runs up to a bound, which may cost a buffer each
 			most += int64(min(runs/scaleQueued, 10_000))
 		}
 		if after[line].buffers > most {
@@ -78,12 +78,12 @@ type crowd struct {
 	url string
 }
 
-// newCrowd makes one; a large one on a server of its own, which spares itself what only matters when it is lost.
+// newCrowd makes a crowd. A large crowd gets a server of its own, without the durability that the test does not need.
 func newCrowd(t *testing.T, runs int) *crowd {
 	t.Helper()
 	c := &crowd{env: testEnv()}
 	if runs > scaleUsual {
-		c.url = pgcluster.StartIn(t, pglocal.TempDir(), map[string]string{ // too much for memory
+		c.url = pgcluster.StartIn(t, pglocal.TempDir(), map[string]string{ // too large for memory
 			"full_page_writes": "off", "synchronous_commit": "off", "max_wal_size": "8GB", "maintenance_work_mem": "512MB",
 		}).URL()
 	} else {
@@ -111,7 +111,8 @@ func (c *crowd) run(t *testing.T, line string) {
 	}
 }
 
-// connect is for one phase: what a connection read is counted when it ends.
+// connect connects for one phase of the test: the server adds what a connection read to its statistics when the connection
+// ends.
 func (c *crowd) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), c.url)
@@ -150,7 +151,7 @@ func statement(t *testing.T, name string) string {
 	return string(text)
 }
 
-// lines are what is measured.
+// lines are the commands that the test measures.
 func (c *crowd) lines() []string {
 	return []string{
 		"list", "list -n 100 -o json", "list --state failed", "list --dag wide --state queued", "list --since 2000-01-01T00:00:00Z",
@@ -158,7 +159,7 @@ func (c *crowd) lines() []string {
 	}
 }
 
-// cost is what a command read.
+// cost is how much a command read.
 type cost struct{ buffers, scans int64 }
 
 func (c *crowd) measure(t *testing.T) map[string]cost {
@@ -167,7 +168,7 @@ func (c *crowd) measure(t *testing.T) map[string]cost {
 	defer conn.Close(t.Context())
 	costs := map[string]cost{}
 	for _, line := range c.lines() {
-		c.run(t, line) // what is read only once
+		c.run(t, line) // fills caches
 		before := c.read(t, conn)
 		c.run(t, line)
 		after := c.read(t, conn)
@@ -176,7 +177,7 @@ func (c *crowd) measure(t *testing.T) map[string]cost {
 	return costs
 }
 
-// read is what was read so far, when nobody else is connected.
+// read waits until no other client is connected, and returns what was read so far.
 func (c *crowd) read(t *testing.T, conn *pgx.Conn) (sum cost) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -192,7 +193,7 @@ func (c *crowd) read(t *testing.T, conn *pgx.Conn) (sum cost) {
 	return sum
 }
 
-// time says how long processes take, from their start to their end.
+// time logs how long the processes of commands take from start to end.
 func (c *crowd) time(t *testing.T) {
 	t.Helper()
 	for _, line := range append(c.lines(), "version") {

@@ -82,7 +82,7 @@ func runSchedules(c *cli.Context, e *env) error {
 	})
 }
 
-// listSchedules reads pages until there are enough that fit.
+// listSchedules reads page after page until it has enough schedules that fit.
 func listSchedules(
 	ctx context.Context, store *queue.Store, f queue.ScheduleFilter, fits func(*queue.Schedule) bool, enough int,
 ) (listed []queue.Schedule, err error) {
@@ -113,7 +113,7 @@ func noSchedules(c *cli.Context, store *queue.Store) string {
 	return "no schedule is there, or none that you may see: a DAG file has `schedule:`, or `oarlock schedules put DAG NAME --cron …` makes one"
 }
 
-// noDAG says that there is no such DAG, where one was named.
+// noDAG explains that the named DAG does not exist; "": it exists, or no DAG was named.
 func noDAG(ctx context.Context, store *queue.Store, name string) string {
 	if name == "" {
 		return ""
@@ -129,7 +129,7 @@ type jsonSchedule struct {
 	ID              int64             `json:"id"`
 	DAG             string            `json:"dag"`
 	Name            string            `json:"name"`
-	Owner           *string           `json:"owner"`  // null: the DAG's file has it
+	Owner           *string           `json:"owner"`  // null: the schedule belongs to the DAG's file
 	Timing          string            `json:"timing"` // cron …, every … or at …
 	Timezone        string            `json:"timezone"`
 	Start           *string           `json:"start"`
@@ -155,11 +155,11 @@ type jsonSchedule struct {
 	Failures        int               `json:"failures"`
 	Errors          int               `json:"errors"`
 	Error           *string           `json:"error"`
-	Backfill        *jsonBackfill     `json:"backfill"` // null: it is none
+	Backfill        *jsonBackfill     `json:"backfill"` // null: the schedule is no backfill
 }
 
 type jsonBackfill struct {
-	Of          int64      `json:"of"` // the number of its schedule
+	Of          int64      `json:"of"` // number of the schedule that it backfills
 	From        *time.Time `json:"from"`
 	Until       *time.Time `json:"until"`
 	Reprocess   string     `json:"reprocess"`
@@ -216,12 +216,12 @@ func (e *env) schedulesAnswer(schedules []queue.Schedule) answer {
 	return a
 }
 
-// scheduleID is a schedule as commands take it.
+// scheduleID returns a schedule as the arguments of a command.
 func scheduleID(s *queue.Schedule) string {
 	return runview.ShellWord(s.DAG) + " " + runview.ShellWord(s.Name)
 }
 
-// next is a cell: 2026-11-28 03:30 in 14h07m.
+// next writes the next fire time in a cell: 2026-11-28 03:30 in 14h07m.
 func (p painter) next(s *queue.Schedule, now time.Time) string {
 	switch {
 	case s.Removed:
@@ -254,7 +254,8 @@ func (p painter) outcome(outcome string) string {
 	return p.warn(outcome)
 }
 
-// scheduleState says in a cell whether a schedule is active, or why it does not fire. It adds the owner of a schedule that no file has.
+// scheduleState writes in a cell that a schedule is active, or why it does not fire. It adds the owner if the schedule is
+// not from a file.
 func (p painter) scheduleState(s *queue.Schedule) string {
 	state := p.good("active")
 	switch runview.ScheduleState(s) {

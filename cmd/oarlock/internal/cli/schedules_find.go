@@ -17,7 +17,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// scheduleUsage is how a command names a schedule.
+// scheduleUsage is how a user names a schedule in a command.
 const scheduleUsage = "DAG [NAME]"
 
 const scheduleAbout = `NAME may be left out where the DAG has one schedule. --owner says whose it is, where several have one of this name; ''
@@ -29,14 +29,15 @@ func ownerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "owner", Usage: "the schedule of this `USER`; '' for that of the DAG's file"}
 }
 
-// scheduleArg is a schedule as a command names it.
+// scheduleArg is a schedule as a user names it in a command.
 type scheduleArg struct {
 	dag, name string
-	owner     *string // nil: any user's, or the file's
-	backfill  bool    // one is meant, and no other schedule
+	owner     *string // "": the DAG's file; nil: any owner
+	backfill  bool    // only backfills are meant
 }
 
-// means reports whether a may name s. A backfill needs its name, but for the commands about backfills.
+// means reports whether s is a schedule of the kind that a names. A backfill counts only if it is named, or if the command
+// is about backfills.
 func (a *scheduleArg) means(s *queue.Schedule) bool {
 	if s.Backfill == nil {
 		return !a.backfill
@@ -44,7 +45,7 @@ func (a *scheduleArg) means(s *queue.Schedule) bool {
 	return a.backfill || a.name != ""
 }
 
-// noun is what a names.
+// noun returns the word for the kind that a names.
 func (a *scheduleArg) noun() string {
 	if a.backfill {
 		return "backfill"
@@ -68,7 +69,7 @@ func (e *env) oneSchedule(c *cli.Context) (a scheduleArg, err error) {
 	return a, nil
 }
 
-// ownerGiven is the value of --owner, nil without the flag.
+// ownerGiven returns the value of --owner; nil: the flag was not given.
 func ownerGiven(c *cli.Context) *string {
 	if !c.IsSet("owner") {
 		return nil
@@ -84,7 +85,7 @@ func (a *scheduleArg) filter() queue.ScheduleFilter {
 	return f
 }
 
-// find reads the one schedule that is meant.
+// find reads the one schedule that a names.
 func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	found, err := store.Schedules(ctx, a.filter())
 	found = slices.DeleteFunc(found, func(s queue.Schedule) bool { return !a.means(&s) })
@@ -104,7 +105,8 @@ func (a *scheduleArg) find(ctx context.Context, store *queue.Store) (*queue.Sche
 	}
 }
 
-// findPast finds a backfill that is over, too. It is its schedule by another name, which is all that reading its times takes.
+// findPast also finds a backfill that is over. It returns its schedule with the name and the number of the backfill, which
+// is enough to read the times.
 func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.Schedule, error) {
 	s, err := a.find(ctx, store)
 	hash := strings.LastIndex(a.name, "#")
@@ -123,7 +125,7 @@ func (a *scheduleArg) findPast(ctx context.Context, store *queue.Store) (*queue.
 	return s, nil
 }
 
-// missing says that there is no such schedule, and what may have been meant.
+// missing returns the error for a schedule that does not exist, with a name that may have been meant.
 func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	msg, hint := "dag "+a.dag+" has no "+a.noun(), "`oarlock schedules` lists those that you may see"
 	if a.name != "" {
@@ -155,7 +157,7 @@ func (a *scheduleArg) missing(ctx context.Context, store *queue.Store) error {
 	return &failure{kind: notFound, err: errors.New(msg), hint: hint}
 }
 
-// atLeast knows that a page may not be all.
+// atLeast writes a number of schedules; a full page means that there may be more.
 func atLeast(n int, noun string) string {
 	if n == queue.MaxPage {
 		return fmt.Sprintf("%d or more %ss", n, noun)
@@ -192,10 +194,11 @@ func some(words []string) string {
 	return config.OrList(words)
 }
 
-// dagRemovedCode is how the database refuses what a removed DAG cannot have.
+// dagRemovedCode is the database's SQLSTATE for an operation that a removed DAG does not allow.
 const dagRemovedCode = "OA002"
 
-// orNotYours explains why a schedule that was read cannot be steered: only administrators steer those of others.
+// orNotYours explains why a schedule that the user can read cannot be steered: only administrators steer other users'
+// schedules. It returns any other error unchanged.
 func orNotYours(s *queue.Schedule, err error) error {
 	refusal, ok := errors.AsType[*queue.Error](err)
 	if !errors.Is(err, queue.ErrNotFound) || ok && refusal.Code == dagRemovedCode {

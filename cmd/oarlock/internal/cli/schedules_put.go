@@ -93,7 +93,7 @@ func runSchedulesPut(c *cli.Context, e *env) error {
 	})
 }
 
-// sayPut finds the schedule by its number: the file and other users may have one of its name.
+// sayPut prints the schedule with this number: the file and other users may have schedules of the same name.
 func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, id int64) error {
 	all, err := store.Schedules(ctx, queue.ScheduleFilter{DAG: dag, Name: name, Limit: queue.MaxPage})
 	if err != nil {
@@ -111,7 +111,7 @@ func (e *env) sayPut(ctx context.Context, store *queue.Store, dag, name string, 
 	return e.sayScheduled(ctx, store, &all[i], "put", nil)
 }
 
-// scheduleFlags are the keys of the language. The database checks what they say together.
+// scheduleFlags reads the flags, which are keys of the DAG language. The database checks their combination.
 func scheduleFlags(c *cli.Context, now time.Time) (s dagspec.Schedule, err error) {
 	s = dagspec.Schedule{
 		Cron: c.String("cron"), Timezone: c.String("timezone"), Except: c.StringSlice("except"), OverlapPolicy: c.String("overlap-policy"),

@@ -14,11 +14,11 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// How many times and fires are shown, unless somebody says otherwise.
+// How many times and fires are shown, unless a flag says otherwise.
 const (
 	timesDefault = 5
 	firesDefault = 100
-	timesMax     = 1000 // of both, in one question to the database
+	timesMax     = 1000 // bound of both: one request to the database
 )
 
 var scheduleReadExits = []exitNote{
@@ -151,7 +151,7 @@ long as the DAG's runs.
 	}
 }
 
-// withSchedule has use work with the schedule that the arguments name.
+// withSchedule calls use with the schedule that the arguments name.
 func (e *env) withSchedule(c *cli.Context, use func(context.Context, *queue.Store, *queue.Schedule) error) error {
 	arg, err := e.oneSchedule(c)
 	if err != nil {
@@ -160,7 +160,7 @@ func (e *env) withSchedule(c *cli.Context, use func(context.Context, *queue.Stor
 	return e.withFound(c.Context, arg.find, use)
 }
 
-// withFound has use work with the schedule that find finds.
+// withFound calls use with the schedule that find finds.
 func (e *env) withFound(
 	ctx context.Context, find func(context.Context, *queue.Store) (*queue.Schedule, error), use func(context.Context, *queue.Store, *queue.Schedule) error,
 ) error {
@@ -217,7 +217,7 @@ func (e *env) firesAnswer(s *queue.Schedule, fires []queue.Fire) answer {
 	return a
 }
 
-// scheduleSheet is a schedule on a page. What is not set is not shown.
+// scheduleSheet describes a schedule on a page. It leaves out what is not set.
 func (p painter) scheduleSheet(s *queue.Schedule, times []time.Time, columns int) string {
 	now := time.Now()
 	var rows [][]string

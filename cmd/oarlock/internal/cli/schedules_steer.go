@@ -157,7 +157,7 @@ fired already, its run is named and no other is made. -o id prints the number of
 	}
 }
 
-// triggerTime reads the time that a run is about. The zero time is now, which the database knows.
+// triggerTime reads the logical time of a run. The zero time stands for now, by the clock of the database.
 func triggerTime(text, zone string) (time.Time, error) {
 	if text == "" || text == "now" {
 		return time.Time{}, nil
@@ -169,7 +169,7 @@ func triggerTime(text, zone string) (time.Time, error) {
 	return at, err
 }
 
-// sayScheduled shows a schedule as it is now, with what is to be said of it: by default when it fires next.
+// sayScheduled prints the current state of a schedule. more adds a text about it; nil: its next fire time.
 func (e *env) sayScheduled(ctx context.Context, store *queue.Store, s *queue.Schedule, done string, more func(*queue.Schedule) string) error {
 	arg := scheduleArg{dag: s.DAG, name: s.Name, owner: &s.Owner}
 	now, err := arg.find(ctx, store)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Submitters have schedules of their own where a DAG allows it, readers see all and steer none, administrators steer all.
+// Submitters have their own schedules if a DAG allows that; readers see all and steer none; administrators steer all.
 func TestSchedules_EachRoleSteersItsOwn(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)

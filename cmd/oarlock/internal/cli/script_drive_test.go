@@ -17,17 +17,17 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// scriptPatience bounds what a script's own commands do.
+// scriptPatience bounds each of a script's own commands.
 const scriptPatience = time.Minute
 
-// playing are the words by which a script brings runs about, in the database of DATABASE_URL:
+// playing are the commands with which a script makes and drives runs, in the database of DATABASE_URL:
 //
 //	runs DAG N [PARAM=VALUE…]    ask for N runs
 //	drive [STEP=N|STEP={…}…]     be a worker until nothing is due: bodies end at once, those named with this exit code or
 //	                             these outputs
 //	driven [STEP=N…]             the same, once something is due
-//	followed                     wait until somebody follows a log
-//	hold                         claim what is due and keep it, as a worker that is busy
+//	followed                     wait until a command follows a log
+//	hold                         claim what is due and keep it, as a busy worker
 //
 // A body writes "STEP out" and "STEP err" to its log, in that order, and approvals wait.
 func (d *databases) playing() map[string]func(*testscript.TestScript, bool, []string) {
@@ -67,7 +67,7 @@ func (d *databases) drive(ts *testscript.TestScript, args []string, atLeast int)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for driven := 0; ; {
-		if driven == 0 { // later, what waits for a timer is the next command's
+		if driven == 0 { // later a run may wait for a timer, which belongs to the script's next command
 			_, err := s.Look(ctx, queue.Load{})
 			ts.Check(err)
 		}
@@ -115,7 +115,7 @@ func (d *databases) followed(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// open is a store that lives as long as the test, and a context that ends with it or sooner.
+// open opens a store until the test ends, with a context that ends with the test or after scriptPatience.
 func (d *databases) open(ts *testscript.TestScript) (*queue.Store, context.Context) {
 	ctx, cancel := context.WithTimeout(d.tb.Context(), scriptPatience)
 	d.tb.Cleanup(cancel)
@@ -134,7 +134,7 @@ func (d *databases) register(ctx context.Context, ts *testscript.TestScript, sto
 	return s
 }
 
-// player plays bodies.
+// player executes bodies.
 type player struct {
 	session *queue.Session
 	ts      *testscript.TestScript

@@ -9,9 +9,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// speaking are the words by which a script speaks SQL, as an application does:
+// speaking are the commands with which a script sends SQL, as an application does:
 //
-//	as NAME      log in as this user from now on, whose name ends with that of the database and whose password is s
+//	as NAME      log in as this user from now on; its name ends with the database's name, and its password is s
 //	sql FILE     run the one statement of a file, and print its rows: values with | between them
 func (d *databases) speaking() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){"as": as, "sql": d.sql}
@@ -31,11 +31,11 @@ func (d *databases) sql(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: sql FILE")
 	}
-	stdout, stderr := ts.Stdout(), ts.Stderr() // asked for, they are empty
+	stdout, stderr := ts.Stdout(), ts.Stderr() // asking for them empties them
 	conn, err := pgx.Connect(d.tb.Context(), ts.Getenv("DATABASE_URL"))
 	ts.Check(err)
 	defer conn.Close(d.tb.Context())
-	rows, _ := conn.Query(d.tb.Context(), ts.ReadFile(args[0])) // the error is the rows' too
+	rows, _ := conn.Query(d.tb.Context(), ts.ReadFile(args[0])) // rows has the same error
 	for rows.Next() {
 		values, err := rows.Values()
 		ts.Check(err)

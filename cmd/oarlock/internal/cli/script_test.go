@@ -28,10 +28,10 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// raceSettings is the variable by which the race detector is told what to do.
+// raceSettings is the variable with the settings of the race detector.
 const raceSettings = "GORACE"
 
-// TestMain puts this program on the PATH as oarlock, for scripts and tests that need a process of its own.
+// TestMain puts this program on the PATH as oarlock, for scripts and for tests that start processes.
 func TestMain(m *testing.M) {
 	if os.Getenv(raceSettings) == "" {
 		os.Setenv(raceSettings, "atexit_sleep_ms=0") // a process would sleep for a second at its end, and there are hundreds
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 //	reachable VAR                                make a folder that a private server can use, and set VAR to it
 //	awaits FILE                                  wait until it is there and holds something
 //	says FILE RE                                 wait until a line of it matches
-//	ends FILE                                    wait until the process whose number it holds is gone
+//	ends FILE                                    wait until the process with the number in it is gone
 //	runs, drive, hold                            bring runs about, see playing
 //	as, sql                                      speak SQL as a user, see speaking
 //	[db], [root]                                 tests with a database are wanted; they are root's
@@ -113,7 +113,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // inside runs oarlock in this process and returns its exit status, because starting a process costs more than most commands
-// do. Commands that start processes, that read standard input, or that libpq's variables and files are about need exec.
+// do. A command needs exec instead if it starts processes, reads standard input, or uses libpq's variables and files.
 func inside(ts *testscript.TestScript, args []string) int {
 	if len(args) == 0 || args[0] != program {
 		ts.Fatalf("usage: call oarlock ARG…")
@@ -124,7 +124,8 @@ func inside(ts *testscript.TestScript, args []string) int {
 	}, args[1:])
 }
 
-// reachable: the folder of a script is nobody else's to enter, and a private server of root's runs as somebody else.
+// reachable makes a folder that other users can enter. A script's own folder is closed to them, and root's private server
+// runs as another user.
 func reachable(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: reachable VAR")
@@ -155,7 +156,7 @@ func says(ts *testscript.TestScript, neg bool, args []string) {
 	var text []byte
 	ts.Defer(func() { ts.Logf("%s:\n%s", args[0], text) })
 	until(ts, fmt.Sprintf("%s matches %s", args[0], args[1]), func() bool {
-		text, _ = os.ReadFile(ts.MkAbs(args[0])) // which may not be there yet
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // the file may not exist yet
 		return wanted.Match(text)
 	})
 }
@@ -169,7 +170,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	until(ts, fmt.Sprintf("process %d is gone", pid), func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// until looks again and again.
+// until polls until so is true.
 func until(ts *testscript.TestScript, what string, so func() bool) {
 	deadline := time.NewTimer(scriptPatience)
 	defer deadline.Stop()
@@ -194,12 +195,12 @@ func taken(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], listener.Addr().String())
 }
 
-// databases makes databases for scripts; they live as long as the test they belong to.
+// databases makes databases for scripts. They live as long as the test.
 type databases struct {
 	tb               testing.TB
-	private, standby func() string // servers of their own, started when first wanted
-	nagged           func() string // a database of the private one with a setting that Oarlock warns of
-	logins           func() string // the private one, with a login for each role
+	private, standby func() string // servers of their own, started at first use
+	nagged           func() string // a database on private with a setting that Oarlock warns of
+	logins           func() string // private, with a login for each role
 }
 
 func newDatabases(tb testing.TB) *databases {
@@ -224,7 +225,7 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 		address = pgtest.Empty(d.tb).URL
 	case "migrated":
 		address = pgtest.New(d.tb).URL
-	case "pooled": // by the transaction
+	case "pooled": // in transaction mode
 		address = pgtest.Pooled(d.tb, pgtest.New(d.tb).URL, 3, false)
 	case "private":
 		address = d.private()
@@ -246,9 +247,8 @@ func (d *databases) database(ts *testscript.TestScript, neg bool, args []string)
 	ts.Setenv("DATABASE_URL", address)
 }
 
-// loginAs is the private server's database, as a login of one role or of none sees it.
-// ascii makes a database of another encoding than UTF-8, which migrate up refuses: a schema is there only where the encoding is changed
-// behind it.
+// ascii makes a database with another encoding than UTF-8. migrate up refuses such a database, so "migrated-ascii" changes
+// the encoding of a migrated one behind Oarlock's back.
 func (d *databases) ascii(kind string) string {
 	d.tb.Helper()
 	u, err := url.Parse(d.private())
@@ -266,6 +266,7 @@ func (d *databases) ascii(kind string) string {
 	return u.String()
 }
 
+// loginAs returns the address of the private server's database for a login with one role, or with none.
 func (d *databases) loginAs(role string) string {
 	u, err := url.Parse(d.logins())
 	if err != nil {
@@ -304,7 +305,7 @@ func execAt(tb testing.TB, address, name string) {
 	}
 }
 
-// makeNagged makes a migrated database beside others of a server, whose settings are durable.
+// makeNagged makes a migrated database with a setting that Oarlock warns of, on a server with durable settings.
 func makeNagged(tb testing.TB, address string) string {
 	tb.Helper()
 	u, err := url.Parse(address)
@@ -334,13 +335,14 @@ func libpq(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PGDATABASE", link.Database)
 }
 
-// startPrivate: the shared server for tests is tuned in ways that doctor complains about, and may want no password.
+// startPrivate starts a server of its own: the tests' shared server is tuned in ways that doctor complains about, and may
+// want no password.
 func startPrivate(tb testing.TB) string {
 	tb.Helper()
 	return pgcluster.Start(tb, map[string]string{"fsync": "on"}).URL()
 }
 
-// startStandby starts a primary without a schema and a copy of it that streams from it.
+// startStandby starts a primary without a schema, and a copy of it that streams from it.
 func startStandby(tb testing.TB) string {
 	tb.Helper()
 	return pgcluster.StartEmpty(tb, nil).Standby(tb).URL()
@@ -352,7 +354,7 @@ func withPassword(address, password string) string {
 		panic(err)
 	}
 	u.User = url.UserPassword(u.User.Username(), password)
-	u.RawQuery = "" // as people write it: with sslmode=prefer each host is tried twice
+	u.RawQuery = "" // as users write it: with sslmode=prefer the driver tries each host twice
 	return u.String()
 }
 

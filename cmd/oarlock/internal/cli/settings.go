@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/pglink"
 )
 
-// settingKeys declares every setting. A setting with a Flag is a global flag too.
+// settingKeys declares the settings that all commands share. A setting with a Flag is a global flag too.
 func settingKeys() []config.Key {
 	return []config.Key{
 		{
@@ -53,7 +53,7 @@ var shortFlags = map[string]string{"output": "o"}
 
 const configFlag = "config"
 
-// globalFlags are the flags of the settings and --config.
+// globalFlags are the flags of the shared settings, and --config.
 func globalFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{
 		Name:  configFlag,
@@ -96,7 +96,7 @@ func (e *env) load(c *cli.Context) (err error) {
 	return nil
 }
 
-// decide takes flags of a command besides the global ones.
+// decide decides the settings with the global flags and the flags of a command.
 func (e *env) decide(flags map[string][]string) (err error) {
 	all := maps.Clone(e.flags)
 	maps.Copy(all, flags)
@@ -105,14 +105,15 @@ func (e *env) decide(flags map[string][]string) (err error) {
 	return err
 }
 
-// warnOfSettings tells of settings that have no effect any more.
+// warnOfSettings logs a warning for each given setting that has no effect any more.
 func (e *env) warnOfSettings() {
 	for _, warning := range e.settings.Warnings() {
 		e.log.Warn(warning)
 	}
 }
 
-// settingsFile is the file that flag or $OARLOCK_CONFIG names, which must exist, or the first that is found.
+// settingsFile reads the file that the flag or $OARLOCK_CONFIG names, which must exist; otherwise it reads the first file
+// that it finds.
 func (e *env) settingsFile(path string) (*config.File, error) {
 	if path == "" {
 		path, _ = e.Lookup("OARLOCK_CONFIG")
@@ -133,7 +134,7 @@ func asUnreadable(file *config.File, err error) (*config.File, error) {
 	return file, err
 }
 
-// variable is the environment as settings see it: NO_COLOR counts as soon as it is not empty (no-color.org).
+// variable reads a variable as settings see it: NO_COLOR is on if it is not empty (no-color.org).
 func (e *env) variable(name string) (string, bool) {
 	text, ok := e.Lookup(name)
 	if name == "NO_COLOR" {
@@ -142,10 +143,10 @@ func (e *env) variable(name string) (string, bool) {
 	return text, ok
 }
 
-// emptyURL leaves everything to PG* variables, ~/.pgpass and service files.
+// emptyURL leaves the whole address to PG* variables, ~/.pgpass and service files.
 const emptyURL = "postgres://"
 
-// database is the URL of the database, and what it leads to. A private server is started for it.
+// database returns the URL of the database, and its parsed form. It starts the private server if that is the database.
 func (e *env) database(ctx context.Context) (url string, link *pgx.ConnConfig, err error) {
 	v := e.settings.Value("database_url")
 	url = cmp.Or(v.Text, emptyURL)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// signalError is why a context ended when somebody sent a signal.
+// signalError is the cause of a context that a signal has ended.
 type signalError struct{ interrupt bool }
 
 func (e *signalError) Error() string {
@@ -17,7 +17,8 @@ func (e *signalError) Error() string {
 	return "terminated"
 }
 
-// withSignals ends the context at the first SIGINT or SIGTERM; a second one ends the process as if nobody listened.
+// withSignals ends the context at the first SIGINT or SIGTERM. The second signal ends the process, because no handler is
+// installed any more.
 func withSignals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	got := make(chan os.Signal, 1)

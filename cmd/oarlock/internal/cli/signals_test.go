@@ -56,7 +56,7 @@ func TestSignal_EndsACommandWithItsStatus(t *testing.T) {
 	}
 }
 
-// Whoever waits for a run is let go by the first Ctrl-C, and the run goes on.
+// A command that waits for a run ends at the first Ctrl-C, and the run goes on.
 func TestInterrupt_EndsWhoeverWaits(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -64,7 +64,7 @@ func TestInterrupt_EndsWhoeverWaits(t *testing.T) {
 	}
 	for _, c := range []struct {
 		line           string
-		canceled, held bool // what run 1 is before
+		canceled, held bool // state of run 1 before the command
 	}{
 		{line: "enqueue slow --wait"},
 		{line: "enqueue slow --wait --timeout 1h -o json"},
@@ -96,7 +96,8 @@ func TestInterrupt_EndsWhoeverWaits(t *testing.T) {
 	}
 }
 
-// Whatever the first Ctrl-C waits for, the second does not: a connection that stands still would be waited for many seconds.
+// At the second Ctrl-C a command ends without waiting for what the first one still waits for, such as a connection that
+// hangs for many seconds.
 func TestInterrupt_ASecondOneEndsWhoeverWaits(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -104,7 +105,7 @@ func TestInterrupt_ASecondOneEndsWhoeverWaits(t *testing.T) {
 	}
 	for _, c := range []struct {
 		line           string
-		canceled, held bool // what run 1 is before
+		canceled, held bool // state of run 1 before the command
 	}{
 		{line: "enqueue slow --wait"},
 		{line: "status 1 -w"},
@@ -127,7 +128,7 @@ func TestInterrupt_ASecondOneEndsWhoeverWaits(t *testing.T) {
 	}
 }
 
-// interruptUntilItEnds presses Ctrl-C again and again, because signals that come too close are one.
+// interruptUntilItEnds presses Ctrl-C again and again, because the kernel merges signals that follow each other too fast.
 func interruptUntilItEnds(cmd *exec.Cmd) syscall.WaitStatus {
 	over := make(chan struct{})
 	go func() {
@@ -137,7 +138,7 @@ func interruptUntilItEnds(cmd *exec.Cmd) syscall.WaitStatus {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_ = cmd.Process.Signal(syscall.SIGINT) // it may be over
+		_ = cmd.Process.Signal(syscall.SIGINT) // the process may have ended
 		select {
 		case <-over:
 			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -147,7 +148,8 @@ func interruptUntilItEnds(cmd *exec.Cmd) syscall.WaitStatus {
 	}
 }
 
-// What a run of one's own does at its end is not waited for either. A shell says 130 of a process that SIGINT ended.
+// A second Ctrl-C does not wait for the end of a run that the command drives itself either. A shell reports 130 for a
+// process that SIGINT ended.
 func TestInterrupt_ASecondOneEndsARunAtOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -194,7 +196,7 @@ func startCommand(t *testing.T, url string, stderr io.Writer, line string) *exec
 	return cmd
 }
 
-// start starts a command that is ended where a test waits for it in vain.
+// start starts a command, and ends it if a test waits for it in vain.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
@@ -222,7 +224,7 @@ func awaitFile(t *testing.T, name string) {
 	}
 }
 
-// waitingRun makes run 1, which nobody drives, and a way to read it.
+// waitingRun makes run 1, which no worker drives, and returns a function that reads it.
 func waitingRun(t *testing.T, db *pgtest.DB, held, canceled bool) (read func() (*queue.Run, error)) {
 	t.Helper()
 	store, err := queue.Open(t.Context(), queue.Config{URL: db.URL})
@@ -260,7 +262,7 @@ func waitingRun(t *testing.T, db *pgtest.DB, held, canceled bool) (read func() (
 	return func() (*queue.Run, error) { return store.Get(t.Context(), run) }
 }
 
-// awaitWatched returns once somebody follows a run.
+// awaitWatched returns once a command follows a run.
 func awaitWatched(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	watched, err := os.ReadFile(filepath.Join("testdata", "sql", "watched.sql"))

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	tabText      = "    " // of a source line, where a caret has to stand below the right column
+	tabText      = "    " // replaces a tab of a source line, so that the caret stands below the right column
 	leastSnippet = 10     // columns of a source line that are shown on any terminal
 )
 
-// snippet quotes a line of a file, with a caret below the character with this number, from 0. Of a line that the terminal is
-// too narrow for, it shows the part around that. It is empty where there is nothing to show.
+// snippet quotes a line of a file, with a caret below the character with index caret, from 0. If the terminal is too
+// narrow, it shows the part of the line around the caret. It returns "" if there is nothing to show.
 func (p painter) snippet(number int, source string, caret, columns int) string {
 	if number < 1 || strings.TrimSpace(source) == "" {
 		return ""
@@ -35,8 +35,8 @@ func sourceText(runes []rune) string {
 	return runview.Printable(strings.ReplaceAll(string(runes), "\t", tabText))
 }
 
-// around is what fits into so many columns of the text before and after a place: half of them for each, and what one does
-// not need for the other.
+// around cuts the text before and after a place to so many columns: half of them for each, plus the columns that the other
+// side does not need.
 func around(before, after string, columns int) (string, string) {
 	left, right := graphview.Columns(before), max(1, graphview.Columns(after))
 	if left+right <= columns {

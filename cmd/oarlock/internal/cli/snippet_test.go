@@ -8,8 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/internal/runview"
 )
 
-// Whatever stands in a line and however narrow the terminal is, the caret is below the character it is about, and nothing
-// is wider than the terminal.
+// The caret is below its character, and no line is wider than the terminal, for any text and any width.
 func TestSnippet_PutsTheCaretBelowItsCharacter(t *testing.T) {
 	t.Parallel()
 	lines := map[string]string{

@@ -69,7 +69,7 @@ func (e *env) statsAnswer(stats []queue.DAGStats, since time.Time) answer {
 	return a
 }
 
-// statsRow puts together all that waits, for whatever it waits.
+// statsRow adds up all runs that wait, for whatever reason.
 func (p painter) statsRow(s *queue.DAGStats) []string {
 	more := ""
 	if s.Ended() >= queue.MaxCounted {
@@ -85,7 +85,7 @@ func (p painter) statsRow(s *queue.DAGStats) []string {
 	}, times...)
 }
 
-// someOf is a number, of which none is nothing to look at.
+// someOf writes a number in a colour, and 0 dimmed.
 func (p painter) someOf(n int64, paint func(string) string) string {
 	if n == 0 {
 		return p.dim("0")

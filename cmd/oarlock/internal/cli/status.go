@@ -83,7 +83,8 @@ func (e *env) pageAnswer(page *runPage) answer {
 	return a
 }
 
-// ended is how a command ends that waited for a run, and showed it. A page has said why the run ended so, and what to type next.
+// ended returns the error of a command that waited for a run and showed it. For people it is short: the page has shown why
+// the run ended so, and what to type next.
 func (e *env) ended(run *queue.Run) error {
 	failed := runEnd(run.ID, run.State, run.Reason)
 	if failed == nil {

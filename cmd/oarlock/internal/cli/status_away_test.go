@@ -8,7 +8,7 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// The time is over while the database is away: that is a timeout, and the run goes on.
+// If --timeout passes while the database is away, the command ends with a timeout, and the run goes on.
 func TestStatus_TimesOutWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

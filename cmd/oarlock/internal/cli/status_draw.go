@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	usualRows = 24 // of a terminal that does not say
-	leastRows = 3  // of tasks that are shown however low it is
+	usualRows = 24 // of a terminal of unknown height
+	leastRows = 3  // tasks that are shown on the lowest terminal
 )
 
-// refresh draws what is known already, as time goes by.
+// refresh draws the last page again, because durations and lines of tasks change.
 func (w *watcher) refresh() error {
 	if w.last == nil || w.progress != progressLive {
 		return nil
@@ -23,7 +23,8 @@ func (w *watcher) refresh() error {
 	return w.redraw(&page)
 }
 
-// redraw draws the page over the one before. What a terminal is too low for is summed up: at the end all is shown.
+// redraw draws the page over the one before. It sums up the tasks that do not fit on the terminal; the page at the end
+// shows all.
 func (w *watcher) redraw(page *runPage) error {
 	columns, rows := w.env.window()
 	page.latest, page.live, page.columns = w.lines.of, true, w.env.pageColumns()
@@ -47,8 +48,8 @@ func (w *watcher) redraw(page *runPage) error {
 	return w.env.print(text)
 }
 
-// over is text in place of what was drawn. The cursor goes up and each line is written over, so that nothing flickers; a line
-// that a narrower terminal has folded since counts as often as it is folded.
+// over returns text with the control codes that draw it over the page before. The cursor goes up and each line is
+// overwritten, so nothing flickers. If the terminal became narrower and folded a line, the line counts as several.
 func (w *watcher) over(text string) string {
 	if len(w.drawn) == 0 {
 		return text
@@ -66,8 +67,8 @@ func (w *watcher) over(text string) string {
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
-// pageColumns are those a page may fill: not the last, since on a full line what clears the rest takes the last character.
-// 0: as many as it likes.
+// pageColumns returns how many columns a page may fill; 0: no limit. It leaves out the last column: on a full line the code
+// that clears the rest would clear the last character.
 func (e *env) pageColumns() int {
 	if !e.StdoutTTY {
 		return 0
@@ -76,7 +77,7 @@ func (e *env) pageColumns() int {
 	return max(columns-1, 0)
 }
 
-// window is the size of the terminal now.
+// window returns the current size of the terminal.
 func (e *env) window() (columns, rows int) {
 	columns, rows = e.Columns, e.Rows
 	if e.Size != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// fewTasks are the lines of the most telling tasks, as many as there is room for, in their order, and what the others are.
+// fewTasks returns lines for the most telling tasks, as many as fit, in their order, and a line that counts the others.
 func (p *runPage) fewTasks() string {
 	limit := p.rows
 	unlisted := p.unlisted()
 	if len(p.tasks)+unlisted > limit {
-		limit = max(limit-1, 1) // a row says what the others are
+		limit = max(limit-1, 1) // the last row counts the others
 	}
 	urgent, others := runview.SplitUrgent(p.tasks, limit)
 	text := p.rowsOf(urgent)
@@ -31,7 +31,7 @@ func (p *runPage) rowsOf(at []int) string {
 	return strings.Join(p.alignTasks(rows), "\n") + "\n"
 }
 
-// lastLine is what a task wrote last that is under way, where somebody listens.
+// lastLine returns the last line that a running task wrote; "": not known.
 func (p *runPage) lastLine(t *queue.Task) string {
 	if p.latest == nil || t.State != "running" && t.State != "finishing" {
 		return ""

@@ -4,11 +4,12 @@ import "strings"
 
 const (
 	tailMark  = "      │ "
-	noteRoom  = 44 // columns that are kept for what stands behind the name of a task
+	noteRoom  = 44 // columns that are kept for the text behind the name of a task
 	leastName = 20
 )
 
-// fold breaks a line that is too long; one of a page that is drawn again and again is cut, so that each task keeps to a line.
+// fold breaks a line that is too long. On a page that is drawn again and again it cuts the line instead, so that each task
+// keeps one line.
 func (p *runPage) fold(line string, under int) string {
 	if p.live && p.columns > 0 {
 		return cut(line, p.columns)
@@ -16,7 +17,7 @@ func (p *runPage) fold(line string, under int) string {
 	return fold(line, p.columns, under)
 }
 
-// factLines are the facts, a long one below itself.
+// factLines returns the facts as lines; a long value is folded.
 func (p *runPage) factLines() string {
 	facts := p.facts()
 	under := 0
@@ -30,7 +31,7 @@ func (p *runPage) factLines() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// alignTasks lines up what is said of tasks. Where there is little room, a name that is longer than others pushes only its own
+// alignTasks aligns the columns of tasks. If there is little room, a name that is longer than others shifts only its own
 // line to the right.
 func (p *runPage) alignTasks(rows [][]string) []string {
 	widths := make([]int, 4)

@@ -27,7 +27,7 @@ func (p painter) runState(state string) string {
 	return state
 }
 
-// String is the page: the run, its tasks, what to type next.
+// String returns the page: the run, its tasks, what to type next.
 func (p *runPage) String() string {
 	var b strings.Builder
 	b.WriteString(p.fold(p.headline(), 0) + "\n")
@@ -43,13 +43,14 @@ func (p *runPage) String() string {
 	if next := runview.Next(p.run, p.tasks, around); len(next) > 0 {
 		b.WriteString("\n" + p.dim("next") + "\n")
 		for _, command := range next {
-			b.WriteString("  " + command.Text + "\n") // as it is, to be copied
+			b.WriteString("  " + command.Text + "\n") // printed unchanged, so that it can be copied
 		}
 	}
 	return b.String()
 }
 
-// starting says that the run's own worker is on its way: that nobody else serves it is no news.
+// starting reports whether the run's own worker is still on its way. Then the page does not complain that no other worker
+// serves the run.
 func (p *runPage) starting() bool {
 	return p.watched && p.run.State == "queued" && p.run.Epoch == 0 && runview.IsHere(p.run)
 }
@@ -90,13 +91,13 @@ func (p *runPage) facts() (rows [][]string) {
 	return rows
 }
 
-// taskLines has a line for each task, and below those that failed what they said last.
+// taskLines returns a line for each task, and the last output of failed tasks below them.
 func (p *runPage) taskLines() string {
 	if p.rows > 0 {
 		return p.fewTasks()
 	}
 	var rows [][]string
-	var below [][]string // lines behind each row, which take no part in the alignment
+	var below [][]string // lines below each row, which the alignment ignores
 	add := func(row, lines []string) {
 		rows, below = append(rows, row), append(below, lines)
 	}
@@ -134,7 +135,8 @@ func (p *runPage) itemsFrom(i int) int {
 	return n
 }
 
-// shownItems returns the n items from index i on that have a line each, as indexes from i, and those that have none.
+// shownItems returns the items among the n from index i on that have a line each, as indexes from i, and the items without
+// a line.
 func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
 	if p.all {
 		return runview.ByUrgency(p.tasks[i : i+n]), nil
@@ -142,7 +144,7 @@ func (p *runPage) shownItems(i, n int) (shown []int, others []queue.Task) {
 	return runview.SplitUrgent(p.tasks[i:i+n], maxItemsShown)
 }
 
-// hiddenItems says of what state the items of a step without a line are; "" where each has one.
+// hiddenItems counts the items of a step without a line, by state; "": each item has a line.
 func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []queue.Task) string {
 	unlisted := runview.CountItems(node, items).Unlisted
 	if len(others)+unlisted == 0 {
@@ -155,7 +157,7 @@ func (p *runPage) hiddenItems(others []queue.Task, node *queue.Task, items []que
 	return text
 }
 
-// unlisted counts the items of all steps that have no row yet.
+// unlisted counts the items of all steps that have no row in the database yet.
 func (p *runPage) unlisted() (n int) {
 	for i := range p.tasks {
 		if node := &p.tasks[i]; node.Items > 0 {
@@ -181,7 +183,7 @@ func (p *runPage) taskRow(t *queue.Task) []string {
 	return row
 }
 
-// taskNote says what is not usual about a task, and what it wrote last while it is under way.
+// taskNote describes what is unusual about a task, and shows its last line while it runs.
 func (p *runPage) taskNote(t *queue.Task) string {
 	text := runview.TaskNote(p.run, t)
 	if given := runview.ParamText(t.Outputs); given != "" && p.decided[runview.TaskName(t.Step, t.Item)] {
@@ -196,7 +198,7 @@ func (p *runPage) taskNote(t *queue.Task) string {
 	return text
 }
 
-// quoted sets off what a task said.
+// quoted sets off lines that a task wrote.
 func (p *runPage) quoted(lines []string) []string {
 	var quoted []string
 	for _, l := range lines {
@@ -205,7 +207,7 @@ func (p *runPage) quoted(lines []string) []string {
 	return quoted
 }
 
-// asked are the lines below an approval that waits.
+// asked returns the lines below an approval that waits.
 func (p *runPage) asked(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// at is so many seconds after noon, wherever this runs.
+// at returns the time so many seconds after noon, in the local time zone.
 func at(seconds float64) time.Time {
 	return time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local).Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -107,7 +107,7 @@ func fanPage() *runPage {
 	return p
 }
 
-// growingPage is of a step of which few items have a row.
+// growingPage returns a page with a step of which few items have a row.
 func growingPage() *runPage {
 	p := fanPage()
 	p.tasks = p.tasks[:15]
@@ -152,7 +152,7 @@ func TestStatus_ShowsNoControlBytesOfOthers(t *testing.T) {
 	}
 }
 
-// A person who may not decide is given no command that would be refused.
+// A user that may not decide gets no command that would be refused.
 func TestStatus_HintsNoApprovalToThoseWhoMayNotGiveIt(t *testing.T) {
 	t.Parallel()
 	p := waitingPage(t)

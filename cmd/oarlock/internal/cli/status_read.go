@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	tailTasks = 3        // failed tasks whose last lines are shown
-	tailBytes = 16 << 10 // of one task's log: what its last lines are looked for in
+	tailTasks = 3        // failed tasks of which the last lines are shown
+	tailBytes = 16 << 10 // end of a task's log in which its last lines are searched
 )
 
-// runPage is what status shows of a run.
+// runPage is a page of status about one run.
 type runPage struct {
 	painter
 
 	now     time.Time
-	watched bool // it is being followed already
+	watched bool // a watcher follows the run already
 	all     bool // each item has a line, however many there are
 	run     *queue.Run
 	tasks   []queue.Task        // in the order of the graph
-	counted []queue.StepSummary // with their items counted, for programs
+	counted []queue.StepSummary // tasks with their items counted, for programs
 	dag     *queue.Definition
-	current int                      // the newest version of its DAG; 0: not to be read by this user
-	made    *queue.Schedule          // the schedule that made it; nil: none, or it is gone, or not to be seen by this user
-	way     queue.Obstacles          // of a queued run; zero: not to be read by this user
-	isCopy  string                   // why no worker claims a queued run here; "": one may
-	rights  *queue.Rights            // of this user; nil: not read
-	events  []queue.Event            // none: not to be read by this user
-	decided map[string]bool          // by the name of a task: an approval that somebody gave
+	current int                      // newest version of its DAG; 0: this user may not read it
+	made    *queue.Schedule          // the schedule that made it; nil: none, deleted, or hidden from this user
+	way     queue.Obstacles          // obstacles of a queued run; zero: this user may not read them
+	isCopy  string                   // why no worker claims a queued run here; "": workers may claim it
+	rights  *queue.Rights            // rights of this user; nil: not read
+	events  []queue.Event            // nil: this user may not read them
+	decided map[string]bool          // names of tasks with an approval that was given
 	tails   map[int][]string         // last lines of failed tasks, by index in tasks
-	columns int                      // lines are folded to; 0: they are not
-	live    bool                     // lines are cut instead
-	rows    int                      // for as many tasks there is room; 0: for all
-	latest  func(task string) string // the last line of one that runs; nil: not known
+	columns int                      // width to which lines are folded; 0: not folded
+	live    bool                     // lines are cut instead of folded
+	rows    int                      // how many tasks fit; 0: all
+	latest  func(task string) string // returns the last line of a running task; nil: not known
 }
 
-// readPage reads a run and its tasks; for people, also what helps to understand them, as far as this user may. A page of
-// the same run that was read before spares it the DAG.
+// readPage reads a run and its tasks. For people it also reads what explains them, as far as this user may. From an earlier
+// page of the same run it takes the DAG instead of reading it again.
 func (e *env) readPage(ctx context.Context, store *queue.Store, id queue.RunID, before *runPage) (*runPage, error) {
 	run, err := store.Get(ctx, id)
 	if err != nil {
@@ -87,7 +87,8 @@ func (p *runPage) readDAG(ctx context.Context, store *queue.Store) error {
 	return nil
 }
 
-// readSchedule reads the schedule that made the run: of those with its name the submitter's, else the file's.
+// readSchedule reads the schedule that made the run. Of several schedules with the name, the submitter's counts before the
+// file's.
 func (p *runPage) readSchedule(ctx context.Context, store *queue.Store) error {
 	if p.run.Schedule == "" || p.made != nil {
 		return nil
@@ -112,7 +113,8 @@ func (p *runPage) readRights(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readObstacles looks for what keeps a queued run. Where no worker gives signs of life, or this user cannot know, the database may be a copy.
+// readObstacles reads what keeps a queued run from starting. If no worker gives signs of life, or if this user cannot know,
+// it checks whether the database may be a copy.
 func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	if p.run.State != "queued" || p.rights == nil {
 		return nil
@@ -127,10 +129,10 @@ func (p *runPage) readObstacles(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// reason says what the run waits for, or why it ended so.
+// reason returns what the run waits for, or why it ended.
 func (p *runPage) reason() string { return cmp.Or(p.isCopy, p.run.Reason) }
 
-// readEvents reads what is new.
+// readEvents reads the events since the last read.
 func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	last := int64(0)
 	if n := len(p.events); n > 0 {
@@ -141,8 +143,8 @@ func (p *runPage) readEvents(ctx context.Context, store *queue.Store) error {
 	return err
 }
 
-// readDecisions finds the approvals that were given: what was said with one is the outputs of its task. Where the DAG is known to
-// ask for none, there is nothing to find.
+// readDecisions finds the approvals that were given: the texts given with an approval are the outputs of its task. It reads
+// nothing if the DAG is known to have no approval.
 func (p *runPage) readDecisions(ctx context.Context, store *queue.Store) error {
 	if p.dag != nil && !slices.Contains(p.dag.Spec.Needs(), "action:approval") {
 		return nil
@@ -171,7 +173,7 @@ func (p *runPage) readTails(ctx context.Context, store *queue.Store) error {
 	return nil
 }
 
-// readTail is the last lines that a task wrote to standard error; to standard output where that was silent.
+// readTail reads the last lines that a task wrote to standard error, or to standard output if it wrote no errors.
 func readTail(ctx context.Context, store *queue.Store, run queue.RunID, t *queue.Task) ([]string, error) {
 	query := queue.LogQuery{Run: run, Step: runview.StepOf(t.Step), Item: t.Item, Attempt: t.Attempt, Lines: 4 * runview.LastLinesMax}
 	if _, number, replaced := strings.Cut(t.Step, "~"); replaced {

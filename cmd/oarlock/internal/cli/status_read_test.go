@@ -8,8 +8,8 @@ import (
 	"github.com/oarlock-dev/oarlock/integration/kit/pgtest"
 )
 
-// What was asked of a run tells what was said with an approval: it is read, again and again while the run is followed, only where
-// the DAG has one.
+// The run's requests hold the texts given with approvals. They are read, again and again while the run is followed, only if the
+// DAG has an approval.
 func TestStatus_ReadsRequestsOnlyForApprovals(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -38,7 +38,7 @@ func TestStatus_ReadsRequestsOnlyForApprovals(t *testing.T) {
 	}
 }
 
-// A run is seen after its end by those who might have decided in it. They may neither retry it nor read its logs.
+// A user with the right to decide in a run sees the run after its end, but may neither retry it nor read its logs.
 func TestStatus_OffersAnApproverNothingThatIsRefused(t *testing.T) {
 	t.Parallel()
 	db := withRoleLogins(t)

@@ -9,13 +9,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// What is told of a step with more items than a page shows: so many lines of how far it is, and so many items that failed.
+// Bounds for a step with more items than a page shows: lines about its progress, and failed items that are named.
 const (
 	toldParts = 10
 	toldItems = 3
 )
 
-// tell says what changed since it was called last, a line each, on standard error.
+// tell writes to standard error what changed since the last call, one line for each change.
 func (w *watcher) tell(page *runPage) error {
 	plain := *page
 	plain.painter = false
@@ -44,7 +44,7 @@ func (w *watcher) tell(page *runPage) error {
 	return nil
 }
 
-// teller gathers the lines of one call.
+// teller collects the lines of one call of tell.
 type teller struct {
 	*watcher
 
@@ -52,7 +52,7 @@ type teller struct {
 	text strings.Builder
 }
 
-// line is said unless it was, in this state.
+// line adds a line, unless the last line with this key was about the same state.
 func (t *teller) line(key, state, text string) {
 	if t.seen[key] != state {
 		t.seen[key] = state
@@ -74,7 +74,7 @@ func (t *teller) task(task *queue.Task) {
 	t.line(runview.TaskName(task.Step, task.Item), fmt.Sprint(task.State, task.Attempt), strings.Join(append([]string{strings.Join(parts, " ")}, t.page.toDecide(task)...), "\n"))
 }
 
-// items says of many items how far they are, and which failed first.
+// items describes the progress of a step with many items, and names the first items that failed.
 func (t *teller) items(node *queue.Task, items []queue.Task, progress runview.ItemProgress) {
 	failed := 0
 	for i := range items {
@@ -91,12 +91,12 @@ func (t *teller) items(node *queue.Task, items []queue.Task, progress runview.It
 	t.line(node.Step+"/", fmt.Sprint(progress.Ended*toldParts/progress.Total, failed > toldItems), text)
 }
 
-// toDecide are the lines of a log of changes that say what an approval asks, and how to approve it.
+// toDecide returns the lines that show what an approval asks, and how to approve it.
 func (p *runPage) toDecide(t *queue.Task) []string {
 	if t.Approval == nil {
 		return nil
 	}
-	const mark = "            │ " // below what the line says of the task
+	const mark = "            │ " // indented to stand below the text about the task
 	var lines []string
 	for _, line := range runview.QuestionLines(t.Approval) {
 		lines = append(lines, mark+line)

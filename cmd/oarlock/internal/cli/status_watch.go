@@ -8,16 +8,16 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// lookEvery is how often the tasks of a run that is watched are read when nothing is heard of it; of a run whose tasks
-// take long to read, less often: lookShare times as long.
+// lookEvery is how often the tasks of a followed run are read when no notification about it comes. If reading takes long,
+// they are read less often: the pause is then lookShare times the time of a read.
 const (
 	lookEvery = 500 * time.Millisecond
 	lookShare = 10
 
-	frameEvery = 250 * time.Millisecond // between two drawings of a page on which only durations changed
+	frameEvery = 250 * time.Millisecond // pause between two drawings of a page on which only durations changed
 )
 
-// awaitRun follows a run to its end, shows it, and fails as it did.
+// awaitRun follows a run to its end, shows it, and returns an error unless it succeeded.
 func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, how waiting) error {
 	bounded, stop := how.bounded(ctx)
 	defer stop()
@@ -28,7 +28,7 @@ func (e *env) awaitRun(ctx context.Context, store *queue.Store, id queue.RunID, 
 	return w.await(ctx, bounded, how)
 }
 
-// await shows the run until it is over, or bounded ends, which is ctx but for the time it takes.
+// await shows the run until it is over, or until bounded ends. bounded is ctx with the timeout of the wait.
 func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	if w.env.settings.Text("output") == "id" {
 		if err := w.env.printLines([]string{decimal(int64(w.id))}); err != nil {
@@ -37,7 +37,7 @@ func (w *watcher) await(ctx, bounded context.Context, how waiting) error {
 	}
 	followed := w.follow(bounded)
 	if followed != nil && (ctx.Err() != nil || bounded.Err() == nil) {
-		return followed // a signal, or what cannot be waited out
+		return followed // a signal, or an error that waiting does not cure
 	}
 	w.lines.settle()
 	page, err := w.env.readPage(ctx, w.store, w.id, w.last)
@@ -60,13 +60,13 @@ type watcher struct {
 	store    *queue.Store
 	id       queue.RunID
 	progress progress
-	brief    bool                   // of the tasks nothing is told
-	show     []func(*runPage) error // none: only the end is of interest
+	brief    bool                   // nothing is shown about tasks
+	show     []func(*runPage) error // called for each look; empty: only the end counts
 
-	last  *runPage          // read
-	lines *liveLines        // what tasks write; nil: nobody listens
-	drawn []int             // columns of the lines on the terminal
-	seen  map[string]string // what was said of the run and its tasks
+	last  *runPage          // the page that was read last
+	lines *liveLines        // output of tasks; nil: not collected
+	drawn []int             // widths of the lines on the terminal
+	seen  map[string]string // the last state that was printed of the run and of each task
 }
 
 func (e *env) newWatcher(store *queue.Store, id queue.RunID, how progress) *watcher {
@@ -81,8 +81,8 @@ func (e *env) newWatcher(store *queue.Store, id queue.RunID, how progress) *watc
 	return w
 }
 
-// follow shows what there is until the run is over: whenever something is heard of it, and now and then, since a task may
-// change without its run.
+// follow looks at the run until it is over: at each notification about it, and at intervals, since a task may change
+// without a notification about the run.
 func (w *watcher) follow(ctx context.Context) error {
 	changes, stop := w.changes(ctx)
 	defer stop()
@@ -124,7 +124,7 @@ type change struct {
 	err error
 }
 
-// changes are those of the run. The goroutine ends with stop.
+// changes returns a channel of the run's changes. stop ends the goroutine that sends them.
 func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changes := make(chan change)
@@ -140,12 +140,12 @@ func (w *watcher) changes(ctx context.Context) (_ <-chan change, stop func()) {
 	}()
 	return changes, func() {
 		cancel()
-		for range changes { // until it is closed
+		for range changes { // until the goroutine closes it
 		}
 	}
 }
 
-// look shows the run as it is now. While the database is away there is nothing to show, and no reason to give up.
+// look reads the run and shows its current state. While the database is away it shows nothing and returns no error.
 func (w *watcher) look(ctx context.Context) error {
 	if len(w.show) == 0 {
 		return nil
@@ -159,7 +159,7 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	w.last = page
 	if page.run.Over() {
-		return nil // its end is shown by finish
+		return nil // finish shows the end
 	}
 	page.watched = true
 	for _, show := range w.show {
@@ -170,11 +170,11 @@ func (w *watcher) look(ctx context.Context) error {
 	return nil
 }
 
-// finish shows the end, in full.
+// finish shows the end of the run, in full.
 func (w *watcher) finish(page *runPage) error {
 	switch format := w.env.settings.Text("output"); {
 	case format == "id":
-		return nil // said at first
+		return nil // the id was printed at the start
 	case w.progress == progressLive:
 		return w.env.print(w.over(w.lines.take() + page.String()))
 	case w.progress == progressPlain:
@@ -185,7 +185,7 @@ func (w *watcher) finish(page *runPage) error {
 	return w.env.say(w.env.pageAnswer(page))
 }
 
-// tellJSON prints the run where it is not as it was.
+// tellJSON prints the run if its JSON has changed.
 func (w *watcher) tellJSON(page *runPage) error {
 	line := runview.CompactJSON(runview.NewStatusJSON(page.run, page.tasks, page.counted))
 	if w.seen[""] == line {

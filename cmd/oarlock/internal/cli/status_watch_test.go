@@ -11,7 +11,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// terminal is one that a person may make another size while something is drawn on it.
+// terminal is a screen that a test can resize while something is drawn on it.
 type terminal struct {
 	*screen.Screen
 
@@ -23,7 +23,7 @@ func (t *terminal) resize(columns, rows int) {
 	t.columns, t.rows = columns, rows
 }
 
-// Write does what a terminal's driver does to the end of a line.
+// Write ends lines as a terminal's driver does.
 func (t *terminal) Write(p []byte) (int, error) {
 	return t.Screen.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n")))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// namedPage has names and texts of many scripts.
+// namedPage returns a page with names and texts in many scripts.
 func namedPage() *runPage {
 	two := 2
 	return &runPage{
@@ -39,7 +39,7 @@ func TestStatus_FitsTheTerminal(t *testing.T) {
 	for name, page := range map[string]*runPage{"failed": failedPage(), "named": namedPage()} {
 		for _, columns := range []int{40, 80, 120} {
 			page.columns = columns - 1
-			for _, page.painter = range []painter{true, false} { // coloured or not, it is the same text
+			for _, page.painter = range []painter{true, false} { // the text is the same with and without colours
 				term := &terminal{Screen: screen.New(columns, 60)}
 				if _, err := fmt.Fprint(term, page); err != nil {
 					t.Fatal(err)

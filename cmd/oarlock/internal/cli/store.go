@@ -6,7 +6,7 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// store opens the store that the settings lead to. The caller calls shut when it is done.
+// store opens the store of the database in the settings. The caller must call shut.
 func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err error) {
 	url, _, err := e.database(ctx)
 	if err != nil {
@@ -19,7 +19,7 @@ func (e *env) store(ctx context.Context) (store *queue.Store, shut func(), err e
 	return store, store.Close, nil
 }
 
-// withStore has use work with the store that the settings lead to.
+// withStore calls use with the store of the database in the settings.
 func (e *env) withStore(ctx context.Context, use func(*queue.Store) error) error {
 	store, shut, err := e.store(ctx)
 	if err != nil {

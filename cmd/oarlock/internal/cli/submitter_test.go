@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Whoever may only submit steers its own runs and reads their logs; of the rest it is told whom to ask.
+// A user with only oarlock_submit steers its own runs and reads their logs. For anything else, the hint tells it which role
+// to ask for.
 func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 	t.Parallel()
 	e := asSubmitter(t)
@@ -34,7 +35,8 @@ func TestSubmitters_SteerTheirOwnRuns(t *testing.T) {
 	}
 }
 
-// Who may read all runs and submit still steers only its own. The hint names the role that would help, none that the user has.
+// A user with oarlock_read and oarlock_submit still steers only its own runs. The hint names the role that would help, and
+// no role that the user has.
 func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
 	t.Parallel()
 	e, db := submitterOf(t)
@@ -58,7 +60,7 @@ func TestSubmitters_SeeWhatTheyMayNotSteer(t *testing.T) {
 	}
 }
 
-// What ends a pause is offered to a login that may do so, and to no other.
+// The command that ends a pause is offered only to a login that may end the pause.
 func TestSubmitters_AreOfferedNoPauseToEnd(t *testing.T) {
 	t.Parallel()
 	e, db := submitterOf(t)
@@ -77,7 +79,7 @@ func TestSubmitters_AreOfferedNoPauseToEnd(t *testing.T) {
 	}
 }
 
-// A login that may not look at workers hears, too, that none claims here.
+// A login that may not see workers learns too that no worker claims here.
 func TestSubmitters_HearOfACopy(t *testing.T) {
 	t.Parallel()
 	e, db := submitterOf(t)

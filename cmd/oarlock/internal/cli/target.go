@@ -9,13 +9,13 @@ import (
 	"github.com/oarlock-dev/oarlock/queue"
 )
 
-// target is what the words of a command line name: runs, and perhaps a step or an item of it.
+// target is the parsed arguments of a command: runs, and perhaps a step or an item of it.
 type target struct {
 	runs       []runArg
 	step, item string
 }
 
-// stepName is of a step, one that replaces it, or a handler: load, search~1, @exit.
+// stepName matches a step, a step that replaces another one, and a handler: load, search~1, @exit.
 var stepName = regexp.MustCompile(`^(@?[a-z][a-z0-9_-]*)(~[0-9]{1,2})?$`)
 
 // parseTarget reads RUN… [STEP[/item]].
@@ -49,7 +49,7 @@ func parseTarget(command string, words []string) (target, error) {
 	return t, nil
 }
 
-// find is the numbers of the runs, each once.
+// find returns the numbers of the runs, each once.
 func (t target) find(ctx context.Context, store *queue.Store) ([]queue.RunID, error) {
 	var ids []queue.RunID
 	seen := map[queue.RunID]bool{}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// privateCA listens as a Postgres whose certificate nobody but its owner trusts.
+// privateCA listens as a Postgres with a certificate from an authority that the client does not know.
 func privateCA(t *testing.T) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -48,7 +48,7 @@ func privateCA(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// serveTLS agrees to TLS as Postgres does, and is hung up on.
+// serveTLS agrees to TLS as Postgres does. The client then hangs up.
 func serveTLS(conn net.Conn, config *tls.Config) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))

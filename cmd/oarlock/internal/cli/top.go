@@ -18,9 +18,9 @@ import (
 const (
 	topInterval     = "2s"
 	minInterval     = 200 * time.Millisecond
-	topRunsMax      = 50  // runs under way that are looked at
-	topFailuresMax  = 50  // of the runs that failed, the newest that are looked at
-	topApprovalsMax = 100 // that are counted
+	topRunsMax      = 50  // running runs that are read
+	topFailuresMax  = 50  // newest failed runs that are read
+	topApprovalsMax = 100 // approvals that are counted
 	failingWindow   = time.Hour
 )
 
@@ -50,39 +50,39 @@ oarlock_read).`, topRunsMax, topFailuresMax),
 	}
 }
 
-// jsonTop is one look.
+// jsonTop is one look, as JSON.
 type jsonTop struct {
 	At        *time.Time           `json:"at"`
-	Slots     int                  `json:"slots"`   // of live workers that give signs of life
-	Busy      int                  `json:"busy"`    // of these slots
-	Waiting   int                  `json:"waiting"` // tasks that wait for one
+	Slots     int                  `json:"slots"`   // slots of live workers that give signs of life
+	Busy      int                  `json:"busy"`    // how many of these slots are busy
+	Waiting   int                  `json:"waiting"` // tasks that wait for a slot
 	Ended     float64              `json:"ended_per_second"`
 	Failed    float64              `json:"failed_per_second"`
-	Approvals int                  `json:"approvals"` // that wait for a decision; topApprovalsMax: as many or more
+	Approvals int                  `json:"approvals"` // approvals that wait for a decision; topApprovalsMax: as many or more
 	Failing   []jsonFailing        `json:"failing"`   // DAGs with failures within the last hour, the most first
 	Queues    []runview.QueueJSON  `json:"queues"`
 	Workers   []runview.WorkerJSON `json:"workers"`
-	Runs      []runview.RunJSON    `json:"runs"` // under way
+	Runs      []runview.RunJSON    `json:"runs"` // running
 }
 
-// jsonFailing is a DAG whose runs failed lately.
+// jsonFailing is a DAG with failed runs in the last hour.
 type jsonFailing struct {
 	DAG    string `json:"dag"`
-	Failed int    `json:"failed"` // of the newest runs that failed
+	Failed int    `json:"failed"` // counted among the newest failed runs
 }
 
-// topView is one look as people see it.
+// topView is one look, for people.
 type topView struct {
 	painter
 
 	at        time.Time
 	seen      queue.Glimpse
-	approvals int // that wait for a decision, up to topApprovalsMax
+	approvals int // approvals that wait for a decision, at most topApprovalsMax
 	failing   []jsonFailing
-	runs      []queue.Run // under way, the newest first
-	more      bool        // there are further ones
-	isCopy    bool        // no worker claims here; looked for only where runs wait and no worker gives signs of life
-	lost      error       // why the last look failed; what is shown is older
+	runs      []queue.Run // running, newest first
+	more      bool        // there are more running runs than runs has
+	isCopy    bool        // no worker claims here; checked only if runs wait and no worker gives signs of life
+	lost      error       // why the last look failed; the view is older then
 }
 
 func runTop(ctx context.Context, e *env, word string) error {
@@ -136,13 +136,13 @@ func (e *env) look(ctx context.Context, store *queue.Store) (*topView, error) {
 	return v, store.CountSteps(ctx, v.runs)
 }
 
-// mayBeCopy reports whether it is worth to ask: runs wait, and no worker gives signs of life.
+// mayBeCopy reports whether to check for a copy: runs wait, and no worker gives signs of life.
 func (v *topView) mayBeCopy() bool {
 	return slices.ContainsFunc(v.seen.Queues, func(q queue.Queue) bool { return q.Queued > 0 }) &&
 		!slices.ContainsFunc(v.seen.Workers, func(w queue.WorkerInfo) bool { return runview.GivesSigns(&w) })
 }
 
-// failingDAGs counts the failed runs of each DAG that ended after a moment, the DAG with most of them first.
+// failingDAGs counts the failed runs of each DAG that ended after a moment, and lists the DAG with the most failures first.
 func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
 	counts := map[string]int{}
 	for i := range failed {
@@ -158,7 +158,7 @@ func failingDAGs(failed []queue.Run, after time.Time) []jsonFailing {
 	return failing
 }
 
-// topLive draws one look after the other on a screen of its own, which is gone afterwards.
+// topLive draws one look after the other on the terminal's alternate screen, which it leaves at the end.
 func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, interval time.Duration) (err error) {
 	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 	defer func() { err = errors.Join(err, e.print(leave)) }()
@@ -189,7 +189,7 @@ func (e *env) topLive(ctx context.Context, store *queue.Store, view *topView, in
 	}
 }
 
-// endOfView is nil for Ctrl-C: that is how one leaves.
+// endOfView returns nil after Ctrl-C, which is the way to leave.
 func endOfView(ctx context.Context) error {
 	if cause, ok := errors.AsType[*signalError](context.Cause(ctx)); ok && cause.interrupt {
 		return nil

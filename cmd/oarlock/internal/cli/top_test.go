@@ -77,7 +77,7 @@ func TestTop_DrawsOverTheFrameBeforeUntilItIsInterrupted(t *testing.T) {
 	}
 }
 
-// busyView has more of everything than a screen takes.
+// busyView returns a view with more of everything than a screen shows.
 func busyView() *topView {
 	v := &topView{at: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), more: true}
 	for i := range 30 {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	topRows    = 24 // of a terminal that does not say
+	topRows    = 24 // of a terminal of unknown size
 	topColumns = 80
 	barWidth   = 10
 
@@ -22,18 +22,19 @@ const (
 	topLegend = "Ctrl-C ends   WAITING: tasks for slots   TASKS: ended/all   BEAT: last heard of"
 )
 
-// topFrame is the whole screen in one text, drawn over the one before: nothing is cleared before it is written anew.
+// topFrame writes the whole screen as one text that is drawn over the frame before. It clears no line before it is written
+// again, so nothing flickers.
 func (e *env) topFrame(v *topView) string {
 	columns, rows := e.Columns, e.Rows
 	if f, ok := e.Stdout.(*os.File); ok {
-		columns, rows = terminalSize(f) // it may have changed
+		columns, rows = terminalSize(f) // the size may have changed
 	}
 	columns, rows = cmp.Or(columns, topColumns), cmp.Or(rows, topRows)
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	lines := v.lines(rows - 2)
 	for _, line := range append(lines[:min(len(lines), max(0, rows-2))], v.dim(topLegend)) {
-		b.WriteString(cut(line, columns-1) + "\x1b[K\r\n") // on a full line, what clears the rest takes the last character
+		b.WriteString(cut(line, columns-1) + "\x1b[K\r\n") // on a full line, the code that clears the rest would clear the last character
 	}
 	b.WriteString("\x1b[J")
 	return b.String()
@@ -63,13 +64,13 @@ func (v *topView) answer(columns int) answer {
 	return answer{object: object, text: strings.Join(lines, "\n") + "\n"}
 }
 
-// lines are the head and three tables, each with its share of the rows there are.
+// lines returns the head and three tables. Each table gets a share of the rows.
 func (v *topView) lines(rows int) []string {
 	lines := []string{v.slotLine(), v.runLine()}
 	if wanted := v.wantedLine(); wanted != "" {
 		lines = append(lines, wanted)
 	}
-	if v.isCopy { // short, since a screen cuts it
+	if v.isCopy { // short, because the screen cuts it
 		lines = append(lines, v.warn("this may be a copy, so no worker claims here: `oarlock workers` says more"))
 	}
 	if v.lost != nil {
@@ -91,7 +92,7 @@ func (v *topView) slotLine() string {
 		v.bar(slots.Busy, slots.All), slots.Busy, slots.All, v.someOf(int64(slots.Waiting), v.warn), wait)
 }
 
-// runLine counts runs, and says how they end.
+// runLine counts runs, and shows how they end.
 func (v *topView) runLine() string {
 	var running, queued int64
 	for i := range v.seen.Queues {
@@ -104,7 +105,7 @@ func (v *topView) runLine() string {
 	return fmt.Sprintf("runs %s running, %s queued   %s ended/s  %s", v.someOf(running, v.note), v.someOf(queued, v.warn), rate(v.seen.Ended), failed)
 }
 
-// wantedLine says what wants a person; "" where nothing does.
+// wantedLine names what needs a person; "": nothing does.
 func (v *topView) wantedLine() string {
 	var parts []string
 	if quiet := runview.SlotsOf(v.seen.Workers).Quiet; quiet > 0 {
@@ -136,7 +137,7 @@ func rate(perSecond float64) string {
 	return fmt.Sprintf("%.2g", perSecond)
 }
 
-// bar shows how much of something is taken: anything at all shows.
+// bar shows which part of something is taken. A part above zero shows at least a little.
 func (v *topView) bar(part, whole int) string {
 	if whole == 0 {
 		return v.dim(strings.Repeat("▯", barWidth))
@@ -152,7 +153,7 @@ func (v *topView) bar(part, whole int) string {
 	return text + v.dim(strings.Repeat("▯", barWidth-full))
 }
 
-// workers are those at work.
+// workers returns the workers at work.
 func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 	for i := range v.seen.Workers {
 		if w := &v.seen.Workers[i]; w.EndedAt.IsZero() {
@@ -162,8 +163,8 @@ func (v *topView) workers() (atWork []*queue.WorkerInfo) {
 	return atWork
 }
 
-// queueLines are the queues where something is to be seen, and the idle ones as far as there is room: one line stands for all
-// of them where there is none.
+// queueLines lists the queues with something to see, and as many idle queues as fit. If the idle queues do not fit, one
+// line stands for all of them.
 func (v *topView) queueLines(share int) []string {
 	busy, idle, folds := runview.SplitQueues(v.seen.Queues)
 	if all := slices.Concat(busy, idle); !folds && len(all) < share {
@@ -229,7 +230,8 @@ func (v *topView) runTable() table {
 	return t
 }
 
-// clip leaves so many lines of a table, and says how many rows are missing; of what is not known completely, with a plus.
+// clip returns so many lines of a table, and a line that counts the missing rows. If more, the table itself is not
+// complete, and the count gets a plus.
 func (p painter) clip(t table, lines int, noun string, more bool) []string {
 	if len(t.rows) == 0 {
 		return []string{p.dim("no " + noun + "s")}

@@ -13,7 +13,7 @@ import (
 	"github.com/oarlock-dev/oarlock/migrations"
 )
 
-// Set by the linker, see tools/version-stamp; otherwise what Go recorded in the binary counts.
+// The linker sets these, see tools/version-stamp. Without it, the values that Go recorded in the binary count.
 var version, commit, date, modified string
 
 func newVersionCommand(e *env) *cli.Command {
@@ -66,7 +66,7 @@ func buildVersion(info *debug.BuildInfo, ok bool) jsonVersion {
 	}
 }
 
-// utc leaves alone what is no time: a packager may have written anything.
+// utc writes a time in UTC. It returns any other text unchanged, since a packager may have set any text.
 func utc(text string) string {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.UTC().Format(time.RFC3339)

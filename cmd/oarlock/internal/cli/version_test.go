@@ -23,7 +23,7 @@ func TestBuildVersion_TakesWhatGoRecorded(t *testing.T) {
 	}
 }
 
-// stamped is a project of one file and a copy of tools/version-stamp in it.
+// stamped makes a project of one file, with a copy of tools/version-stamp.
 func stamped(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -40,7 +40,7 @@ func stamped(t *testing.T) (dir string) {
 	return dir
 }
 
-// in runs a command in dir, without anybody's settings of git, and without a repository around dir.
+// in runs a command in dir, without any user's git settings and without a repository around dir.
 func in(t *testing.T, dir string, command ...string) string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)

@@ -86,7 +86,7 @@ func listenAt(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// serveSite serves pages that people sign in to.
+// serveSite serves pages with sign-in.
 func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
 	_, link, err := e.database(ctx)
 	if err != nil {
@@ -118,19 +118,19 @@ func (e *env) serveSite(ctx context.Context, plan *webPlan) error {
 	return web.Serve(ctx, listener, site, plan.tls, e.log)
 }
 
-// frame says what stands on all pages.
+// frame sets what all pages show: version and database.
 func (e *env) frame(plan *webPlan, link *pgx.ConnConfig) {
 	o := &plan.options
 	o.Version, o.Name, o.Log = buildVersion(debug.ReadBuildInfo()).Version, e.databaseName(link), e.log
 }
 
-// pageServer serves pages until the context that it was started with ends.
+// pageServer serves pages until the context of startPages ends.
 type pageServer struct {
 	stop  context.CancelFunc
-	ended chan error // its end; nil where it was told to
+	ended chan error // receives why it ended; nil: it was stopped
 }
 
-// startPages serves a store's pages on a listener, which it owns unless it fails.
+// startPages serves a store's pages on a listener. It takes over the listener unless it returns an error.
 func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.Listener, plan *webPlan) (*pageServer, error) {
 	url, link, err := e.database(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (e *env) startPages(ctx context.Context, store *queue.Store, listener net.L
 	return p, nil
 }
 
-// pageChecks are the checks of `oarlock doctor`. A database that cannot be reached is what the first of them says.
+// pageChecks makes the checks of `oarlock doctor`. If the database cannot be reached, the first check reports that.
 func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, err error) {
 	report, _ := doctor.Run(ctx, url, e.log, doctor.WithWorker(queue.Connections(false), queue.SessionConns))
 	if ctx.Err() != nil {
@@ -161,7 +161,8 @@ func (e *env) pageChecks(ctx context.Context, url string) (checks []web.Check, e
 	return checks, nil
 }
 
-// endPages stops a server, nil for none, and waits for its end. What goes on beside it does not fail with it.
+// endPages stops a server, or does nothing for nil, and waits until it has ended. It only logs the server's error, so that
+// the command around it does not fail.
 func (e *env) endPages(p *pageServer) {
 	if p == nil {
 		return
@@ -172,7 +173,7 @@ func (e *env) endPages(p *pageServer) {
 	}
 }
 
-// databaseName is what people call a database.
+// databaseName returns the name of the database for the pages.
 func (e *env) databaseName(link *pgx.ConnConfig) string {
 	if e.server != nil {
 		return "private database"
@@ -180,7 +181,7 @@ func (e *env) databaseName(link *pgx.ConnConfig) string {
 	return link.Database + " on " + link.Host
 }
 
-// loopbackAddress refuses an address that other machines reach, because nobody signs in.
+// loopbackAddress refuses an address that other machines can reach, because these pages have no sign-in.
 func loopbackAddress(given string) (string, error) {
 	host, port, err := splitAddress(given)
 	switch {
@@ -197,7 +198,7 @@ func loopbackAddress(given string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// splitAddress takes HOST:PORT apart, and refuses any other text.
+// splitAddress splits HOST:PORT, and refuses any other text.
 func splitAddress(given string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(given)
 	if err == nil {
@@ -209,7 +210,7 @@ func splitAddress(given string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// listenNear listens at an address, or at another port of its host where that one is taken.
+// listenNear listens at an address, or at another port of the same host if the port is taken.
 func listenNear(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -21,12 +21,12 @@ import (
 const (
 	trustTimeout = 2 * time.Second
 
-	loginConns  = 2 // connections of a login's pages, besides the one that listens
+	loginConns  = 2 // connections of a login's pages, without the listening one
 	asksForWord = "scram-sha-256,md5,password"
-	wrongLogin  = "28" // begins the codes of a refused login
+	wrongLogin  = "28" // class of SQLSTATEs for a refused login
 )
 
-// openLogin opens the store of a login of the database, and what examines the database for it.
+// openLogin opens the store of a database login, and a doctor that examines the database with that login.
 func (e *env) openLogin(ctx context.Context, c queue.Config) (web.Login, error) {
 	c.OwnSchema = true
 	store, err := queue.Open(ctx, c)
@@ -36,8 +36,8 @@ func (e *env) openLogin(ctx context.Context, c queue.Config) (web.Login, error) 
 	return web.Login{Store: store, Doctor: func(ctx context.Context) ([]web.Check, error) { return e.pageChecks(ctx, c.URL) }}, nil
 }
 
-// connectLogin opens the store of a login whose password somebody gave. Postgres has to ask for the password: a server that trusts
-// the address of this program would take any.
+// connectLogin opens the store of a login with the password that a user typed. Postgres must check the password: a server
+// that trusts this program's address would accept any.
 func (e *env) connectLogin(ctx context.Context, name, password string) (web.Login, error) {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -55,11 +55,12 @@ func (e *env) connectLogin(ctx context.Context, name, password string) (web.Logi
 	return login, err
 }
 
-// askedForPassword connects once, and wants the server to check the password. It says web.ErrTrusted of a server that asks for none.
+// askedForPassword connects once, and requires that the server checks the password. It returns web.ErrTrusted if the server
+// asks for none, and web.ErrWrongLogin if the server refuses.
 func askedForPassword(ctx context.Context, address string) error {
 	config, err := pgconn.ParseConfig(address)
 	if err != nil {
-		return web.ErrWrongLogin // it has the password in it
+		return web.ErrWrongLogin // the error contains the password
 	}
 	config.RequireAuth = asksForWord
 	conn, err := pgconn.ConnectConfig(ctx, config)
@@ -72,8 +73,8 @@ func askedForPassword(ctx context.Context, address string) error {
 	return conn.Close(ctx)
 }
 
-// orTrusted is web.ErrTrusted where the server lets the same login in without a password, else the error. The driver's refusal of such a
-// server has no type or code.
+// orTrusted returns web.ErrTrusted if the server lets the same login in without a password, otherwise err. The driver's error
+// for such a server has neither a type nor a code.
 func orTrusted(ctx context.Context, config *pgconn.Config, err error) error {
 	if isTrusted(ctx, config) {
 		return web.ErrTrusted
@@ -81,7 +82,7 @@ func orTrusted(ctx context.Context, config *pgconn.Config, err error) error {
 	return err
 }
 
-// isTrusted reports whether the server lets a login in without asking it for anything.
+// isTrusted reports whether the server lets a login in without authentication.
 func isTrusted(ctx context.Context, config *pgconn.Config) bool {
 	config.RequireAuth, config.Password = "none", ""
 	conn, err := pgconn.ConnectConfig(ctx, config)
@@ -92,8 +93,8 @@ func isTrusted(ctx context.Context, config *pgconn.Config) bool {
 	return true
 }
 
-// warnTrusted warns where the server lets the login of this program in without a password: it is likely to let in people so, too, and then
-// none of them can sign in. A server that is away is not waited for.
+// warnTrusted warns if the server lets this program's login in without a password. Then it probably lets people in that way
+// too, and none of them can sign in. warnTrusted does not wait for a server that is away.
 func (e *env) warnTrusted(ctx context.Context) error {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -101,7 +102,7 @@ func (e *env) warnTrusted(ctx context.Context) error {
 	}
 	config, err := pgconn.ParseConfig(address)
 	if err != nil {
-		return nil // the first sign-in says it
+		return nil // the first sign-in reports it
 	}
 	soon, cancel := context.WithTimeout(ctx, trustTimeout)
 	defer cancel()
@@ -111,13 +112,13 @@ func (e *env) warnTrusted(ctx context.Context) error {
 	return nil
 }
 
-// isWrongLogin reports whether the database answered that it takes no such name or password.
+// isWrongLogin reports whether the database refused the name or the password.
 func isWrongLogin(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && strings.HasPrefix(refused.Code, wrongLogin)
 }
 
-// asLogin is an address with another name and password.
+// asLogin returns an address with another name and password.
 func asLogin(address, name, password string) (string, error) {
 	if !strings.Contains(address, "://") {
 		escaped := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
@@ -128,14 +129,14 @@ func asLogin(address, name, password string) (string, error) {
 		return "", errors.New("the address of the database cannot be read")
 	}
 	u.User = url.UserPassword(name, password)
-	query := u.Query() // which may name a user, too
+	query := u.Query() // may name a user too
 	query.Del("user")
 	query.Del("password")
 	u.RawQuery = query.Encode()
 	return u.String(), nil
 }
 
-// ready reports whether the database answers, if only to refuse a login.
+// ready returns nil if the database answers, even if it refuses the login.
 func (e *env) ready(ctx context.Context) error {
 	address, _, err := e.database(ctx)
 	if err != nil {
@@ -161,7 +162,7 @@ type reloadedPair struct {
 	pair *tls.Certificate
 }
 
-// get keeps the old pair where the new one cannot be read.
+// get returns the certificate. It keeps the old pair if the new one cannot be read.
 func (p *reloadedPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/oarlock-dev/oarlock/web/signin"
 )
 
-// How people prove to the pages who they are.
+// The ways in which users sign in to the pages.
 const (
 	authNone     = "none"
 	authPostgres = "postgres"
@@ -27,7 +27,7 @@ const (
 	authOpenID   = "oidc"
 )
 
-// webKeys declares the settings of the pages. Their flags are those of the web command.
+// webKeys declares the settings of the pages. They have flags of the web command.
 func webKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "web_listen", Flag: "--listen", Default: webListen, Usage: "serve at `HOST:PORT`; a loopback address unless people sign in"},
@@ -59,7 +59,7 @@ func webKeys() []config.Key {
 	return keys
 }
 
-// aSite wants an address that browsers can open.
+// aSite checks an address that browsers can open.
 func aSite(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -68,16 +68,16 @@ func aSite(text string) error {
 	return nil
 }
 
-// webPlan is what the settings make of the pages.
+// webPlan is what the settings decide about the pages.
 type webPlan struct {
 	listen  string
 	auth    string
-	url     *url.URL // nil: at the address where they listen
+	url     *url.URL // where browsers reach the pages; nil: at the address on which they listen
 	options web.Options
-	tls     *tls.Config // nil: http
+	tls     *tls.Config // nil: plain http
 }
 
-// webPlan reads the settings, and refuses what would show pages, or passwords, to others.
+// webPlan reads the settings, and refuses settings that would show pages or passwords to other users.
 func (e *env) webPlan() (webPlan, error) {
 	text := e.settings.Text
 	p := webPlan{listen: text("web_listen"), auth: text("web_auth"), options: web.Options{ReadOnly: text("web_read_only") == "true"}}
@@ -103,7 +103,7 @@ func (e *env) webPlan() (webPlan, error) {
 	return p, p.refuseOpen()
 }
 
-// refuseOpen refuses what sends passwords, or what stands for them, over a network as they are.
+// refuseOpen refuses settings that would send passwords, or sign-in cookies, unencrypted over a network.
 func (p *webPlan) refuseOpen() error {
 	host, _, _ := net.SplitHostPort(p.listen)
 	local := web.IsLoopback(host)
@@ -126,13 +126,13 @@ func (p *webPlan) isSecure() bool {
 	return p.tls != nil || p.url != nil && p.url.Scheme == "https"
 }
 
-// anyAddress checks an address to listen at.
+// anyAddress checks an address to listen on.
 func anyAddress(given string) (string, error) {
 	host, port, err := splitAddress(given)
 	return net.JoinHostPort(host, port), err
 }
 
-// webTLS is nil for http. The certificate is read anew when its file changes.
+// webTLS returns nil for http. The certificate is read again when its file changes.
 func (e *env) webTLS() (*tls.Config, error) {
 	cert, key := e.settings.Text("web_tls_cert"), e.settings.Text("web_tls_key")
 	if cert == "" && key == "" {
@@ -148,7 +148,7 @@ func (e *env) webTLS() (*tls.Config, error) {
 	return &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}, nil
 }
 
-// signIn fills in how people prove who they are, and which login acts for them.
+// signIn fills in how users sign in, and which database login acts for them.
 func (e *env) signIn(ctx context.Context, p *webPlan, o *web.SiteOptions) error {
 	for _, text := range e.settings.Value("web_proxies").Items {
 		o.Proxies = append(o.Proxies, netip.MustParsePrefix(text))
@@ -206,7 +206,7 @@ func (e *env) openID(p *webPlan, o *web.SiteOptions) error {
 	return nil
 }
 
-// mapRoles opens a login for each role that somebody has.
+// mapRoles opens a database login for each role that at least one user has.
 func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 	o.Roles = signin.Roles{Reader: e.settings.Value("web_readers").Items, Submitter: e.settings.Value("web_submitters").Items, Operator: e.settings.Value("web_operators").Items}
 	o.Logins = map[signin.Role]web.Login{}
@@ -234,7 +234,7 @@ func (e *env) mapRoles(ctx context.Context, o *web.SiteOptions) error {
 	return nil
 }
 
-// checkLogin refuses a login that may more than its role, or too little to act for it.
+// checkLogin refuses a login that has more rights than its role, or too few to act for it.
 func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, store *queue.Store) error {
 	rights, err := store.Rights(ctx)
 	if err != nil {
@@ -253,7 +253,7 @@ func (e *env) checkLogin(ctx context.Context, role signin.Role, setting string, 
 	return nil
 }
 
-// address is where browsers reach the pages.
+// address returns where browsers reach the pages.
 func (p *webPlan) address(listening net.Addr) string {
 	if p.url != nil && p.auth != authNone {
 		return strings.TrimSuffix(p.url.String(), "/") + "/"

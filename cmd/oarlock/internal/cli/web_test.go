@@ -21,7 +21,7 @@ import (
 	"github.com/oarlock-dev/oarlock/web"
 )
 
-// firstLine takes what a command says, and passes its first line on.
+// firstLine reads the output of a command, and passes its first line on.
 type firstLine struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -78,7 +78,7 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 			}
 			for path, shown := range map[string]string{"": "There are no runs yet.", "doctor": "server_version"} {
 				ask := http.Get
-				if path == "doctor" { // it examines when somebody asks for it, and leads to what it found
+				if path == "doctor" { // the page examines the database only on a POST, and then leads to the result
 					ask = func(url string) (*http.Response, error) { return http.PostForm(url, nil) }
 				}
 				answer, err := ask(address[1] + path)
@@ -106,7 +106,7 @@ func TestWeb_ServesUntilASignalEndsIt(t *testing.T) {
 	}
 }
 
-// startWeb serves pages in this process until the test ends, and returns where.
+// startWeb serves pages in this process until the test ends, and returns their address.
 func startWeb(t *testing.T, variables map[string]string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -133,7 +133,7 @@ func startWeb(t *testing.T, variables map[string]string, args ...string) string 
 	}
 }
 
-// signIn sends the form, and returns the status of the page that it leads to.
+// signIn sends the form, and returns the status of the page to which it leads.
 func signIn(t *testing.T, address, name, password string) int {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -211,7 +211,7 @@ func TestWeb_RefusesALoginOfAnotherRole(t *testing.T) {
 	}
 }
 
-// A server that takes anybody's word for who they are would let everybody in as everybody.
+// Pages on a server that trusts every client would let any visitor in under any name.
 func TestAskedForPassword_RefusesAServerThatTrusts(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -238,7 +238,7 @@ func TestAskedForPassword_RefusesAServerThatTrusts(t *testing.T) {
 	}
 }
 
-// trustOne lets a client in as a server does that asks for no password.
+// trustOne lets a client in, as a server without passwords does.
 func trustOne(conn net.Conn) {
 	defer conn.Close()
 	backend := pgproto3.NewBackend(conn, conn)

@@ -58,7 +58,7 @@ func runWorker(c *cli.Context, e *env) error {
 	if err := e.loadKeys(c, workerKeys()); err != nil {
 		return err
 	}
-	if !guarded { // else the guard has said so
+	if !guarded { // otherwise the guard has warned already
 		e.warnOfSettings()
 	}
 	if e.unnamed() && !c.IsSet("only") {
@@ -74,7 +74,7 @@ func runWorker(c *cli.Context, e *env) error {
 	}
 	e.hearsSignals = true
 	if !guarded {
-		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard sees to signals itself
+		ctx, stop := own.guarding(context.WithoutCancel(c.Context), e.Stdin) // the guard handles signals itself
 		defer stop()
 		return e.guardWorker(ctx, config, own.named(os.Args))
 	}
@@ -85,10 +85,10 @@ func runWorker(c *cli.Context, e *env) error {
 	return e.work(c.Context, config, own)
 }
 
-// finalExits of the process that works are those that starting it again would not change.
+// finalExits are the exit statuses of a driver process that another start would not change.
 var finalExits = []int{int(exitDriverUsage), int(exitNotFound), int(exitUnreachable), int(exitInvalid)}
 
-// guardWorker starts this program again with args, and watches it.
+// guardWorker starts this program again with args as the driver process, and watches it.
 func (e *env) guardWorker(ctx context.Context, config embed.Config, args []string) error {
 	state, err := e.stateDir()
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *env) guardWorker(ctx context.Context, config embed.Config, args []strin
 	code, err := supervise.Run(ctx, supervise.Config{
 		Name: config.Name, StateDir: state, Args: args, Final: finalExits, Say: func(event supervise.Event) {
 			e.sayGuard(who, event)
-			switch event.Kind { //nolint:exhaustive // nothing else is waiting
+			switch event.Kind { //nolint:exhaustive // no other event is about waiting
 			case supervise.Waiting:
 				waits.begin(who.sentence(event))
 			case supervise.Freed:
@@ -118,10 +118,10 @@ func (e *env) guardWorker(ctx context.Context, config embed.Config, args []strin
 	case int(exitDriverUsage):
 		code = int(exitUsage)
 	}
-	return statusError(code) // that process said why
+	return statusError(code) // the driver process has printed why
 }
 
-// work is what the process below the guard does.
+// work is the main function of the driver process.
 func (e *env) work(ctx context.Context, config embed.Config, own ownership) error {
 	embed.Roomy()
 	r, err := embed.New(config)
@@ -140,17 +140,17 @@ func (e *env) work(ctx context.Context, config embed.Config, own ownership) erro
 		defer close(heard)
 		e.hearSignals(watch.stopper(e, r), got, over)
 	}()
-	err = r.Run(context.WithoutCancel(ctx)) // signals are heard here: the first is no reason to drop everything
+	err = r.Run(context.WithoutCancel(ctx)) // hearSignals handles signals: at the first one, running tasks may finish
 	close(over)
 	<-heard
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // it ends now; one that comes late would make a failure of it
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // the process ends now; a late signal would turn success into failure
 	return e.endOf(errors.Join(err, watch.end()))
 }
 
-// unfitLogin is a worker's end by a database that lets its user do something else only.
+// unfitLogin is the kind of error of a worker that ends because its database login lacks the role for workers.
 var unfitLogin = kind{denied.code, exitUnreachable}
 
-// endOf says what to do about the end of a worker.
+// endOf adds to the error of a worker what the user should do.
 func (e *env) endOf(err error) error {
 	if refusal, ok := errors.AsType[*queue.Error](err); ok && refusal.Code == "42501" {
 		return &failure{kind: unfitLogin, err: errors.New(refusal.Message), hint: refusal.Hint}
@@ -164,7 +164,8 @@ func (e *env) endOf(err error) error {
 	return err
 }
 
-// hearSignals calls one after the other, the last again and again.
+// hearSignals calls the first function of stop at the first signal, and the last one at each further signal, until over is
+// closed.
 func (e *env) hearSignals(stop []func(), got <-chan os.Signal, over <-chan struct{}) {
 	for {
 		select {

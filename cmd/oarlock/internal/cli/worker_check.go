@@ -21,10 +21,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// What the process below the guard would refuse has it started again and again. So all that can be known before is
-// checked before, here.
+// The guard starts a driver process again after each failure. So settings that the driver process would refuse are checked
+// here, before the guard starts.
 
-// checkWorker refuses settings that contradict each other, and those that a look at this host tells are wrong.
+// checkWorker refuses settings that contradict each other, and settings that do not fit this host.
 func (e *env) checkWorker(c *embed.Config) error {
 	if c.Database.Direct != "" {
 		if _, err := pglink.Parse(c.Database.Direct, pglink.Options{}); err != nil {
@@ -45,7 +45,7 @@ func (e *env) checkWorker(c *embed.Config) error {
 	return e.checkLimits(c)
 }
 
-// checkLimits refuses slots that no limit of this host lets be used. The process below the guard warns of limits that are only low.
+// checkLimits refuses more slots than the limits of this host allow. The driver process warns of limits that are only low.
 func (e *env) checkLimits(c *embed.Config) error {
 	for _, s := range c.Shortages() {
 		if s.Fatal() {
@@ -56,7 +56,7 @@ func (e *env) checkLimits(c *embed.Config) error {
 	return nil
 }
 
-// refuse is about a setting, at the place it comes from.
+// refuse returns an error about a setting, with the place that its value comes from.
 func (e *env) refuse(name string, why error, hint ...string) error {
 	if where := e.settings.Value(name).Origin.Where; where != "" {
 		why = fmt.Errorf("%s: %w", where, why)
@@ -68,7 +68,7 @@ func (e *env) refuse(name string, why error, hint ...string) error {
 	return &failure{kind: k, err: why, hint: strings.Join(append(hint, "see `oarlock config show --origin`"), "; ")}
 }
 
-// workerName is the host's where none is given.
+// workerName returns the configured name, or the host's name.
 func (e *env) workerName() (string, error) {
 	if name := e.settings.Text("name"); name != "" {
 		return name, nil
@@ -85,7 +85,7 @@ func (e *env) workerName() (string, error) {
 	return name, nil
 }
 
-// connections reads where SQL tasks may go. What it cannot read is refused by its name alone.
+// connections reads the databases that SQL tasks may use. Its errors show only the name of a connection, not its URL.
 func (e *env) connections() (map[string]postgres.Connection, error) {
 	all := map[string]postgres.Connection{}
 	v := e.settings.Value("connections")
@@ -103,7 +103,7 @@ func (e *env) connections() (map[string]postgres.Connection, error) {
 	return all, nil
 }
 
-// secrets says what DAGs may ask for: nothing that leads to a database of the worker.
+// secrets returns which secrets DAGs may use: none that leads to a database of the worker.
 func (e *env) secrets() worker.SecretPolicy {
 	s := e.settings
 	p := worker.SecretPolicy{Env: s.Value("secrets_env").Items, Files: s.Value("secrets_files").Items, Command: s.Value("secrets_command").Items}

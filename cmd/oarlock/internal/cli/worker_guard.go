@@ -10,10 +10,10 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// guarded is the worker that a guard speaks of.
+// guarded is the worker of a guard's events.
 type guarded struct{ name, state string }
 
-// guardSentences say what a guard tells of the worker of a name.
+// guardSentences describe the events of a guard, by the name of its worker.
 var guardSentences = map[supervise.Kind]string{
 	supervise.Freed:       "the other worker named %s has ended: this one goes on",
 	supervise.Evicted:     "killed the driver process of worker %s whose guard is gone",
@@ -28,7 +28,7 @@ var guardSentences = map[supervise.Kind]string{
 	supervise.Unwritten:   "the lock file of worker %s could not be written",
 }
 
-// sentence says what a guard tells.
+// sentence describes an event of the guard.
 func (g guarded) sentence(event supervise.Event) string {
 	switch {
 	case event.Kind == supervise.Waiting:
@@ -43,7 +43,7 @@ func (g guarded) sentence(event supervise.Event) string {
 	return fmt.Sprintf(guardSentences[event.Kind], g.name)
 }
 
-// sayGuard logs what the guard of a worker sees; what is usual only for those who want to know everything.
+// sayGuard logs the events of a guard. It logs usual events at debug level.
 func (e *env) sayGuard(g guarded, event supervise.Event) {
 	sentence, fields := "guard: "+g.sentence(event), guardFields(event)
 	switch event.Kind {
@@ -52,7 +52,7 @@ func (e *env) sayGuard(g guarded, event supervise.Event) {
 	case supervise.Started, supervise.Swept:
 		e.log.Debug(sentence, fields...)
 	case supervise.Ended:
-		if event.Last && (event.Code == 0 || slices.Contains(finalExits, event.Code)) { // that process said why
+		if event.Last && (event.Code == 0 || slices.Contains(finalExits, event.Code)) { // the driver process has printed why
 			e.log.Debug(sentence, fields...)
 			return
 		}
@@ -62,7 +62,7 @@ func (e *env) sayGuard(g guarded, event supervise.Event) {
 	}
 }
 
-// guardFields are what is set of an event.
+// guardFields returns log fields for what is set in an event.
 func guardFields(event supervise.Event) (fields []any) {
 	add := func(set bool, field slog.Attr) {
 		if set {
@@ -77,7 +77,7 @@ func guardFields(event supervise.Event) (fields []any) {
 	add(event.Wait > 0, slog.Duration("wait", event.Wait.Round(time.Millisecond)))
 	switch {
 	case event.Err == nil:
-	case event.Kind == supervise.Uncontained: // that is no failure
+	case event.Kind == supervise.Uncontained: // not a failure
 		fields = append(fields, slog.String("why", event.Err.Error()))
 	default:
 		fields = append(fields, slog.String("err", event.Err.Error()))

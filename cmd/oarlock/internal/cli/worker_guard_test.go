@@ -38,7 +38,7 @@ func TestSayGuard_SaysSentencesWithFields(t *testing.T) {
 	}
 }
 
-// The log of a terminal and the one in JSON write a duration in the same way.
+// Text and JSON logs write a duration in the same way.
 func TestSayGuard_WritesDurationsAlikeInTextAndJSON(t *testing.T) {
 	t.Parallel()
 	event := supervise.Event{Kind: supervise.Swept, Took: 1033456789}

@@ -17,13 +17,13 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
-// lastWord bounds how long a command that ends tries to cancel its run.
+// lastWord bounds how long an ending command tries to cancel its run.
 const lastWord = 5 * time.Second
 
-// ownership says which run a worker serves, if one only, and whose it is.
+// ownership limits a worker to one run, to the life of another process, or to both.
 type ownership struct {
-	run      queue.RunID // 0: it serves whatever it may
-	untilEOF bool        // it belongs to whoever writes to its standard input
+	run      queue.RunID // the only run that it serves; 0: any run that it may claim
+	untilEOF bool        // the worker belongs to the process that holds its standard input open
 }
 
 func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
@@ -45,12 +45,12 @@ func (o *ownership) apply(c *cli.Context, e *env, config *embed.Config) error {
 	}
 	config.Only = o.run
 	if o.untilEOF {
-		config.Listen = "" // the address in the settings is another worker's
+		config.Listen = "" // another worker uses the address of the settings
 	}
 	return nil
 }
 
-// findRun asks the database for the newest run. A run that is named by its number is not looked for.
+// findRun returns the number of the run. It asks the database only for @latest.
 func (e *env) findRun(ctx context.Context, arg runArg) (id queue.RunID, err error) {
 	if !arg.latest {
 		return arg.id, nil
@@ -62,7 +62,8 @@ func (e *env) findRun(ctx context.Context, arg runArg) (id queue.RunID, err erro
 	return id, err
 }
 
-// named are the arguments of this program with the number of the run in place of @latest, which names another one later.
+// named returns the arguments of this program with @latest replaced by the number of the run, since @latest may name
+// another run later.
 func (o *ownership) named(args []string) []string {
 	named := slices.Clone(args)
 	for i, arg := range named {
@@ -73,8 +74,8 @@ func (o *ownership) named(args []string) []string {
 	return named
 }
 
-// guarding is the context of a guard: it ends with standard input where that is wanted. Who reads that waits until then, or
-// for the end of the process.
+// guarding returns the context of a guard. With --until-eof it ends when standard input ends; the goroutine that reads
+// standard input ends then, or with the process.
 func (o ownership) guarding(ctx context.Context, stdin io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if o.untilEOF {
@@ -86,7 +87,7 @@ func (o ownership) guarding(ctx context.Context, stdin io.Reader) (context.Conte
 	return ctx, cancel
 }
 
-// ownWatch keeps an eye on the one run of a worker. Its methods do little on nil.
+// ownWatch watches the only run of a worker. Its methods do little on nil.
 type ownWatch struct {
 	ownership
 
@@ -94,10 +95,10 @@ type ownWatch struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 	failed   error
-	givenUp  atomic.Bool // with its owner
+	givenUp  atomic.Bool // the run was canceled because its owner ended
 }
 
-// watch stops the worker when its run is over. It is nil for a worker of many runs.
+// watch stops the worker when its run is over. It returns nil for a worker of many runs.
 func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) (*ownWatch, error) {
 	if o.run == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to watch
@@ -122,7 +123,8 @@ func (o ownership) watch(ctx context.Context, config embed.Config, stop func()) 
 	return w, nil
 }
 
-// stopper is what signals do: at first running tasks may finish, unless the run is given up with its owner.
+// stopper returns what the first and the second signal do. At the first, running tasks may finish; if the worker belongs to
+// another process, the run is canceled.
 func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	if w == nil || !w.untilEOF {
 		return []func(){
@@ -136,7 +138,7 @@ func (w *ownWatch) stopper(e *env, r *embed.Rig) []func() {
 	}
 }
 
-// cancel gives the run up: nobody else is to go on with it.
+// cancel cancels the run, so that no other worker goes on with it.
 func (w *ownWatch) cancel() {
 	w.givenUp.Store(true)
 	w.cancelNow()
@@ -144,7 +146,7 @@ func (w *ownWatch) cancel() {
 
 func (w *ownWatch) cancelNow() { _ = cancelOpen(context.Background(), w.store, w.run) }
 
-// cancelOpen cancels a run at once that is not over. Of one that is, a request would stand in its history as somebody's.
+// cancelOpen cancels a run at once unless it is over. A request to a run that is over would stay in its history.
 func cancelOpen(ctx context.Context, store *queue.Store, id queue.RunID) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWord)
 	defer cancel()

@@ -28,7 +28,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// workerKeys declares the settings of workers. Their flags are those of the worker command.
+// workerKeys declares the settings of workers. They have flags of the worker command.
 func workerKeys() []config.Key {
 	keys := []config.Key{
 		{Name: "name", Implied: hostName(), Flag: "--name", Check: supervise.CheckName, Usage: "be known as `NAME`, one at a time in a state folder; the host's name if none is given"},
@@ -68,7 +68,7 @@ func workerKeys() []config.Key {
 	return keys
 }
 
-// hostName is what workers are called that have no other name.
+// hostName returns the default name of workers: the host's.
 func hostName() []string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -77,7 +77,7 @@ func hostName() []string {
 	return []string{name}
 }
 
-// keyFlags are the flags of the settings of a command.
+// keyFlags returns the flags for the settings of a command.
 func keyFlags(keys []config.Key) (flags []cli.Flag) {
 	for _, k := range keys {
 		if k.Flag == "" {
@@ -96,7 +96,7 @@ func keyFlags(keys []config.Key) (flags []cli.Flag) {
 	return flags
 }
 
-// usageOf is the sentence of a setting, with the values that it may have.
+// usageOf returns the usage of a setting, with the values that it may have.
 func usageOf(k config.Key) string {
 	if len(k.Allowed) == 0 {
 		return k.Usage
@@ -104,7 +104,7 @@ func usageOf(k config.Key) string {
 	return k.Usage + ": " + config.OrList(k.Allowed)
 }
 
-// loadKeys decides the settings again, with the flags of a command.
+// loadKeys decides the settings again, now with the flags of a command.
 func (e *env) loadKeys(c *cli.Context, keys []config.Key) error {
 	given := map[string][]string{}
 	for _, k := range keys {
@@ -120,7 +120,7 @@ func (e *env) loadKeys(c *cli.Context, keys []config.Key) error {
 	return e.decide(given)
 }
 
-// rigConfig is what the settings make of a worker.
+// rigConfig turns the settings into the configuration of a worker.
 func (e *env) rigConfig(ctx context.Context) (embed.Config, error) {
 	url, _, err := e.database(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (e *env) rigConfig(ctx context.Context) (embed.Config, error) {
 		Logs: logship.Config{AttemptBytes: e.size("log_limit"), SpoolBytes: e.size("spool_limit")},
 		Log:  e.log, LocalFiles: s.Text("local_files") == "true",
 	}
-	if e.isPrivate() { // these are about another database
+	if e.isPrivate() { // these settings are about another database
 		c.Database.Direct, c.Database.PollOnly = "", false
 	}
 	if c.Name, err = e.workerName(); err != nil {
@@ -171,7 +171,7 @@ func (e *env) commands() *exec.Config {
 	return c
 }
 
-// memoryDir is a folder in memory that is ours, for small files; "" where there is none.
+// memoryDir returns a folder of this user in memory, for small files; "": there is none.
 func memoryDir() string {
 	path := fmt.Sprintf("/dev/shm/oarlock-%d", os.Getuid())
 	if embed.OwnFolder(path) != nil {
@@ -180,7 +180,7 @@ func memoryDir() string {
 	return path
 }
 
-// stateDir is where workers of this user keep what must outlive them.
+// stateDir returns the folder in which workers of this user keep what must outlive them.
 func (e *env) stateDir() (string, error) {
 	if dir := e.settings.Text("state_dir"); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -202,8 +202,8 @@ func (e *env) stateDir() (string, error) {
 	}
 }
 
-// letThrough makes root's folder so that the user of a private server gets through to its own. Should that fail, whoever
-// uses the folder finds out.
+// letThrough makes root's folder passable for the user of the private server, which has a folder below it. It ignores
+// errors: the later use of the folder reports them.
 func letThrough(dir string) string {
 	if os.Getuid() == 0 {
 		_ = os.MkdirAll(dir, 0o711)
@@ -221,7 +221,7 @@ func (e *env) statePlaces() (places []string) {
 	return append(places, filepath.Join(os.TempDir(), fmt.Sprintf("oarlock-%d", os.Getuid())))
 }
 
-// What follows reads settings that were checked when they were loaded.
+// The functions below read settings that were checked when they were loaded.
 
 func (e *env) number(name string) int {
 	n, _ := strconv.Atoi(e.settings.Text(name))
@@ -250,7 +250,7 @@ var sizeUnits = []struct {
 	bytes int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
-// parseSize reads a number of bytes, such as 64MiB.
+// parseSize parses a number of bytes, such as 64MiB.
 func parseSize(text string) (int64, error) {
 	i := slices.IndexFunc(sizeUnits, func(u struct {
 		name  string
@@ -273,7 +273,7 @@ func shownConnection(item string) string {
 	return name + "=" + pglink.Redact(where)
 }
 
-// hiddenValue keeps values of variables out of sight: they may be secrets.
+// hiddenValue hides the value of a variable, which may be a secret.
 func hiddenValue(item string) string {
 	name, _, _ := strings.Cut(item, "=")
 	return name + "=…"

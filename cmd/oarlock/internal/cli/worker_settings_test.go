@@ -12,7 +12,7 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/embed"
 )
 
-// configured is the worker that variables make.
+// configured returns the configuration of a worker with these variables.
 func configured(t *testing.T, variables map[string]string) (embed.Config, error) {
 	t.Helper()
 	e := &env{Env: testEnv()}

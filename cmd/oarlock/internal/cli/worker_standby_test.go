@@ -13,8 +13,8 @@ import (
 	"github.com/oarlock-dev/oarlock/worker/supervise"
 )
 
-// A worker that waits for another one of its name says so at /readyz and to systemd. Then it leaves the address to its driver
-// process.
+// A worker that waits for another worker of its name reports that at /readyz and to systemd. Afterwards it leaves the
+// address to its driver process.
 func TestStandby_SaysWhyAWorkerWaits(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "notify")
@@ -28,7 +28,7 @@ func TestStandby_SaysWhyAWorkerWaits(t *testing.T) {
 	if why != want {
 		t.Errorf("it says %q", why)
 	}
-	// On an address of its own, so that nobody else takes its port meanwhile.
+	// An address that only this test uses, so that no other process takes its port in the meantime.
 	s := &standby{listen: "127.93.17.5:0", systemd: socket, log: slog.New(slog.DiscardHandler)}
 	s.begin(why)
 	told := make([]byte, 1000)
@@ -72,7 +72,7 @@ func get(t *testing.T, address string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// An address that the other worker has, and a systemd that is not there, hold nothing up.
+// A taken address and an absent systemd delay nothing.
 func TestStandby_DoesWithoutAnAddressAndSystemd(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")

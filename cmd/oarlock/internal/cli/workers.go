@@ -84,8 +84,8 @@ func runWorkers(ctx context.Context, e *env, all bool) error {
 	})
 }
 
-// remarkWorkers says what is wrong with workers at work, or that there is none. In a database that may be a copy those that are quiet are the
-// original's: nothing is to be done about them, and none can be started, but to say what the database is.
+// remarkWorkers warns of troubled workers at work, or that none is at work. If the database may be a copy, quiet workers
+// are the original's, and a new worker would refuse to start: then it only prints that the database may be a copy.
 func (e *env) remarkWorkers(ctx context.Context, store *queue.Store, listed []queue.WorkerInfo) error {
 	isCopy := false
 	if len(listed) == 0 || slices.ContainsFunc(listed, func(w queue.WorkerInfo) bool { return w.Quiet != nil }) {
@@ -135,7 +135,7 @@ func (e *env) workersAnswer(workers []queue.WorkerInfo) answer {
 	return a
 }
 
-// ofLiving is a number of a worker; one that ended has none.
+// ofLiving writes a number of a worker; a worker that has ended has none.
 func (p painter) ofLiving(w *queue.WorkerInfo, n int) string {
 	if !w.EndedAt.IsZero() {
 		return p.dim("–")
@@ -156,7 +156,7 @@ func (p painter) workerState(w *queue.WorkerInfo) string {
 	return p.warn(word)
 }
 
-// beat is the age of the last sign of life; one that is late says so.
+// beat writes the age of the last sign of life, and marks it if it is late.
 func (p painter) beat(w *queue.WorkerInfo) string {
 	if !w.EndedAt.IsZero() {
 		return p.dim("–")

@@ -1,4 +1,4 @@
--- A run that waits, and workers that are not there any more: one said so, the other gave its last sign of life an hour ago.
+-- A run that waits, and workers that are gone: one ended in order, the other gave its last sign of life an hour ago.
 SELECT oarlock.put_dag('{"name": "few", "steps": [{"id": "a", "run": "true"}]}', '', 'h', '{process}');
 SELECT oarlock.enqueue('few');
 WITH w AS (INSERT INTO oarlock.workers (worker_id, name, host, boot_id, pid, version, labels, queues, slots, containment, ttl_ms, channel, state, ended_at, beat_at)

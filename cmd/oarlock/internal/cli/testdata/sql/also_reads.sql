@@ -1,4 +1,4 @@
--- The login that may submit reads the runs of others besides.
+-- The submitter's login may also read other users' runs.
 DO $$ BEGIN
     EXECUTE format('GRANT oarlock_read TO %I', 's_' || current_database());
 END $$;

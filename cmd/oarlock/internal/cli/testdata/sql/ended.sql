@@ -1,4 +1,4 @@
--- Run 1 of etl failed: its task, what that wrote, what befell the run. A worker is at work.
+-- Run 1 of etl failed: its task, the task's log, the run's events. A worker is at work.
 UPDATE oarlock.runs SET state = 'failed', reason = 'load failed', started_at = now() - interval '10 s', finished_at = now(), queue_deadline = NULL,
        counts = '{"total": 1, "open": 0, "failed": 1}' WHERE run_id = 1;
 INSERT INTO oarlock.tasks (run_id, step, state, attempt, generation, epoch, seq, started_at, attempt_at, finished_at, log_day, reason, outputs)

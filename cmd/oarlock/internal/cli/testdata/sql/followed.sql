@@ -1,2 +1,2 @@
--- Whether somebody follows a log by now.
+-- Whether a client follows a log.
 SELECT EXISTS (SELECT FROM oarlock.followers WHERE logs)

@@ -1,2 +1,2 @@
--- A binary from the future was here.
+-- A newer binary migrated this database.
 INSERT INTO oarlock.schema_history (version, programs_from) VALUES (9999, 9999);

@@ -1,2 +1,2 @@
--- A migration of the next program was applied that keeps this one.
+-- The next program applied a migration with which this program still works.
 INSERT INTO oarlock.schema_history (version, programs_from) SELECT max(version) + 1, max(version) FROM oarlock.schema_history;

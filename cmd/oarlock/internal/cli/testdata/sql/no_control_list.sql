@@ -1,2 +1,2 @@
--- Whoever reads the requests of a run fails.
+-- Any read of a run's requests fails.
 DROP FUNCTION oarlock.control_list(bigint);

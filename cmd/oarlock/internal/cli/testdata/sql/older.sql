@@ -1,2 +1,2 @@
--- A binary from the past was here, and nobody after it.
+-- An older binary migrated this database, and no newer one has since.
 DELETE FROM oarlock.schema_history WHERE version > 1;

@@ -1,2 +1,2 @@
--- As autovacuum would leave it.
+-- Leaves the tables as autovacuum would.
 VACUUM ANALYZE oarlock.runs, oarlock.tasks, oarlock.log_chunks

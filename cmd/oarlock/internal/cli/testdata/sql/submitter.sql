@@ -1,4 +1,4 @@
--- A login that may submit, and nothing else. Roles are of the whole server, so its name is the database's.
+-- A login that may submit, and nothing else. Roles belong to the whole server, so the login is named after the database.
 DO $$ BEGIN
     EXECUTE format('CREATE ROLE %I LOGIN PASSWORD ''s'' IN ROLE oarlock_submit', 's_' || current_database());
 END $$;

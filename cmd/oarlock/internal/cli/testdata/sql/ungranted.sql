@@ -1,2 +1,2 @@
--- As a database is whose server has the group roles, and which was migrated without `oarlock migrate roles`.
+-- A database on a server with the group roles, migrated without `oarlock migrate roles`.
 REVOKE ALL ON SCHEMA oarlock FROM oarlock_submit, oarlock_worker;

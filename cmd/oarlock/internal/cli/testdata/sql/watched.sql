@@ -1,2 +1,2 @@
--- Whether somebody follows a run by now.
+-- Whether a client follows a run.
 SELECT EXISTS (SELECT FROM oarlock.followers)
