@@ -150,7 +150,7 @@ func refuseTwins(files []*dagFile) {
 
 func unreadable(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
-		err = inner.Err // inner has an absolute path, which is longer than the one that the user typed
+		err = inner.Err // inner has an absolute path, longer than the path that the user typed
 	}
 	return &failure{kind: notFound, err: fmt.Errorf("cannot read %s: %w", name, err), hint: "name a file that this user may read"}
 }

@@ -195,8 +195,8 @@ func (h *here) refuseIdle(ctx context.Context, store *queue.Store) error {
 	return &failure{kind: denied, err: fmt.Errorf("user %s lacks the role %s, and could not drive the run", rights.Login, toWork), hint: hint}
 }
 
-// width returns how many slots the worker gets: the number of the flag, otherwise that of the settings or of the widest
-// step, whichever is larger.
+// width returns how many slots the worker gets: the number of the flag, otherwise the larger of the settings' number and the
+// widest step.
 func (h *here) width(e *env) int {
 	widest := h.file.spec.WidestStep()
 	for _, child := range h.children {
