@@ -457,22 +457,44 @@ END $$;
 
 -- Tells workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each time, and
 -- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
--- has no room. reach 1: also workers whose next task ranks below the lane. Where nobody is hungry, 16 of these are told even of one
--- run, because nobody knows whose slot ends next. reach 2: also any other, because the run may need no slot. Nobody to tell, no NOTIFY.
+-- has no room. reach 1: also workers whose next task ranks below the lane. Where no worker is hungry, 16 of these are told even of one
+-- run, because no row says whose slot ends next. reach 2: also any other, because the run may need no slot. No worker to tell, no NOTIFY.
 -- No run of these has its place before `at`: where the transaction stays open for long, workers look from there on again.
+-- The look begins at a page of the table drawn by lot, and ends with the 32nd worker that is to be told, or with the last one that there
+-- is: an enqueue costs no more beside 1,000 workers, and a worker that serves a lane alone is always found.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1, at timestamptz DEFAULT statement_timestamp()) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    start tid    := format('(%s,0)', floor(random() * pg_relation_size('oarlock.workers') / current_setting('block_size')::int));
+    most  bigint := rows;
+    told  text[] := '{}'; -- the channels of workers
 BEGIN
-    PERFORM pg_notify(w.channel, concat_ws(':', 'lane', lane, ceil(rows / least(rows, w.n)::float8), floor(extract(epoch FROM at) * 1000)))
-       FROM (SELECT w.channel, count(*) OVER () AS n, bool_or(w.hungry > 0) OVER () AS hungry,
-                    row_number() OVER (ORDER BY w.hungry > 0 DESC, w.least < l.priority DESC NULLS LAST, random()) AS nth
-               FROM oarlock.workers w
-               JOIN oarlock.lanes l ON l.lane_id = lane -- as in lanes_of; offers by key: a join would begin with those of all workers
-                AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-                AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
-              WHERE w.state = 'live' AND (w.hungry > 0 OR reach > 0 AND w.least < l.priority OR reach > 1 AND w.only_run IS NULL)) w
-      WHERE w.nth <= CASE WHEN reach = 1 AND NOT w.hungry THEN greatest(rows, 16) ELSE rows END;
+    FOR kind IN 0..reach LOOP
+        IF kind = 1 AND reach = 1 AND told = '{}' THEN
+            most := greatest(rows, 16);
+        END IF;
+        told := told || ARRAY(
+            SELECT found.channel
+              FROM (SELECT w.channel
+                      FROM (VALUES (start, '(4294967295,0)'::tid), ('(0,0)', start)) part (since, until)
+                     CROSS JOIN LATERAL (
+                           SELECT w.channel
+                             FROM oarlock.workers w
+                             JOIN oarlock.lanes l ON l.lane_id = lane -- as in lanes_of; offers by key: a join would begin with those of all workers
+                              AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
+                              AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
+                            WHERE w.ctid >= part.since AND w.ctid < part.until AND w.state = 'live'
+                              AND CASE kind WHEN 0 THEN w.hungry > 0
+                                            WHEN 1 THEN w.hungry = 0 AND w.least < l.priority
+                                            ELSE w.hungry = 0 AND w.only_run IS NULL AND (w.least < l.priority) IS NOT TRUE END
+                            LIMIT greatest(most, 32)) w
+                     LIMIT greatest(most, 32)) found
+             ORDER BY random() LIMIT most - cardinality(told));
+        EXIT WHEN cardinality(told) >= most;
+    END LOOP;
+    PERFORM pg_notify(t.channel, concat_ws(':', 'lane', lane, ceil(rows / greatest(least(rows, cardinality(told)), 1)::float8), floor(extract(epoch FROM at) * 1000)))
+       FROM unnest(told) t (channel);
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION oarlock.wake(int, bigint, int, timestamptz) IS 'Internal: sends `lane:N:ROWS:PLACE` to workers that have room.';
