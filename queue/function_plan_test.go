@@ -74,7 +74,7 @@ func (c *crowded) functionPlans(t *testing.T) {
 	s := calm(t, c.register(t))
 	c.exec(t, "SELECT oarlock.set_queue('default', max_running => 1000)")
 	defer c.exec(t, "SELECT oarlock.set_queue('default', max_running => 0)")
-	family := value[int64](t, c.desk, "SELECT r.run_id FROM oarlock.runs r WHERE r.state = 'queued' ORDER BY r.ready_at LIMIT 1")
+	family := value[int64](t, c.desk, "SELECT r.run_id FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) WHERE r.state = 'queued' AND l.queue = 'default' ORDER BY r.ready_at LIMIT 1")
 	ids := "ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 5))"
 	asIs := func(config *pgx.ConnConfig) *pgx.ConnConfig { return config }
 	shown := new(strings.Builder)
