@@ -36,6 +36,7 @@ func goodCalls() map[string]string {
 		"run_page":         report + "; '{queued}'; 'default'; '{}'; 1; now(); 9; 5; 9",
 		"scale_hint":       "'default'",
 		"quiet_since":      "(SELECT w FROM oarlock.workers w LIMIT 1)",
+		"may_serve":        "(SELECT w FROM oarlock.workers w LIMIT 1); '{}'; (SELECT l FROM oarlock.lanes l LIMIT 1)",
 		"taken_over_by":    "(SELECT w FROM oarlock.workers w LIMIT 1); now()",
 		"steps_of":         "'{}'",
 		"bodies_of":        "'load'; '{}'",

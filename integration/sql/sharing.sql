@@ -13,8 +13,7 @@ WITH session AS (
 ), free AS (
     SELECT r.run_id, r.epoch, r.generation, r.worker_id, r.state,
            ARRAY(SELECT w.worker_id FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
-                  WHERE w.state = 'live' AND w.worker_id IS DISTINCT FROM r.worker_id AND (w.queues = '{}' OR l.queue = ANY (w.queues))
-                    AND w.labels @> l.selector AND w.slots >= l.slots AND o.offers @> l.needs) AS may
+                  WHERE w.state = 'live' AND w.worker_id IS DISTINCT FROM r.worker_id AND oarlock.may_serve(w, o.offers, l)) AS may
       FROM oarlock.runs r JOIN oarlock.lanes l USING (lane_id) JOIN oarlock.queues q ON q.name = l.queue JOIN oarlock.dags d ON d.dag_id = r.dag_id
      WHERE (r.state = 'queued' AND r.run_at <= statement_timestamp() OR r.state = 'running' AND r.ending = '' AND r.paused_by = '')
        AND q.paused_by IS NULL AND q.max_running = 0 AND d.paused_by IS NULL AND d.max_active_runs = 0

@@ -455,6 +455,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whether a worker may serve a lane. The planner writes it out in the query that calls it, as long as it has no sub-select of its own: so what
+-- the worker offers is an argument, which a caller reads by key, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id).
+-- A join would begin with what all workers offer.
+CREATE FUNCTION oarlock.may_serve(w oarlock.workers, offers text[], l oarlock.lanes) RETURNS bool
+LANGUAGE sql IMMUTABLE
+RETURN ((w).queues = '{}' OR (l).queue = ANY ((w).queues)) AND (w).labels @> (l).selector AND (w).slots >= (l).slots AND offers @> (l).needs;
+COMMENT ON FUNCTION oarlock.may_serve(oarlock.workers, text[], oarlock.lanes) IS 'Internal: whether a worker may serve a lane.';
+
 -- Tells workers that a lane has new runs: of those that may serve it as many as there are rows at most, others each time, and
 -- each what falls to it. A hint only. Hungry workers come first. reach 0: they alone are told, by a worker that was told and
 -- has no room. reach 1: also workers whose next task ranks below the lane. Where no worker is hungry, 16 of these are told even of one
@@ -481,9 +489,8 @@ BEGIN
                      CROSS JOIN LATERAL (
                            SELECT w.channel
                              FROM oarlock.workers w
-                             JOIN oarlock.lanes l ON l.lane_id = lane -- as in lanes_of; offers by key: a join would begin with those of all workers
-                              AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-                              AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
+                             JOIN oarlock.lanes l ON l.lane_id = lane
+                              AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)
                             WHERE w.ctid >= part.since AND w.ctid < part.until AND w.state = 'live'
                               AND CASE kind WHEN 0 THEN w.hungry > 0
                                             WHEN 1 THEN w.hungry = 0 AND w.least < l.priority
@@ -912,6 +919,7 @@ DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
 DROP FUNCTION oarlock.wake(int, bigint, int, timestamptz);
+DROP FUNCTION oarlock.may_serve(oarlock.workers, text[], oarlock.lanes);
 DROP FUNCTION oarlock.check_precomputed(jsonb, text[]);
 DROP FUNCTION oarlock.find_target(oarlock.request, int);
 DROP FUNCTION oarlock.plainly_fine(jsonb, text[], jsonpath, bool);

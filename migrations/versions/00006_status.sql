@@ -62,9 +62,8 @@ BEGIN
         RETURN 'no worker offers ' || lacks;
     ELSIF widest < l.slots THEN
         RETURN format('needs %s slots at once, no worker has more than %s', l.slots, widest);
-    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues))
-                         AND w.labels @> l.selector AND w.slots >= l.slots
-                         AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs) THEN
+    ELSIF NOT EXISTS (SELECT FROM oarlock.workers w WHERE w.state = 'live'
+                         AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)) THEN
         RETURN 'no single worker serves its queue and has all it needs';
     END IF;
     -- Those that are quiet come last: what they said before is not what is wrong now.
@@ -74,8 +73,7 @@ BEGIN
                 WHEN bool_and(oarlock.quiet_since(w) IS NOT NULL OR w.unfit <> '')
                 THEN min(format('worker %s claims nothing: %s', w.name, w.unfit)) FILTER (WHERE oarlock.quiet_since(w) IS NULL) END INTO lacks
       FROM oarlock.workers w
-     WHERE w.state = 'live' AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs;
+     WHERE w.state = 'live' AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l);
     RETURN lacks;
 END $$;
 -- +goose StatementEnd
@@ -101,8 +99,8 @@ BEGIN ATOMIC
                    AND (o.priority > (l).priority OR o.priority = (l).priority AND s.stage <= (r).stage)
                  LIMIT 20) c) before,
            (SELECT coalesce(sum(w.busy), 0) AS busy, coalesce(sum(w.slots), 0) AS slots FROM oarlock.workers w
-             WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND (w.queues = '{}' OR (l).queue = ANY (w.queues)) AND w.labels @> (l).selector AND w.slots >= (l).slots
-               AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> (l).needs) crew;
+             WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL
+               AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)) crew;
 END;
 -- +goose StatementEnd
 
@@ -373,7 +371,7 @@ CREATE FUNCTION oarlock.scale_hint(queue text DEFAULT NULL) RETURNS TABLE (
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1
 BEGIN ATOMIC
     WITH worker AS MATERIALIZED ( -- one that serves a single run serves no queue; one that is quiet may be gone, and its tasks want slots still
-        SELECT w.queues, w.labels, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims, oarlock.quiet_since(w) IS NOT NULL AS quiet
+        SELECT w AS self, w.queues, w.slots, w.busy, w.waiting, o.offers, w.unfit = '' AS claims, oarlock.quiet_since(w) IS NOT NULL AS quiet
           FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
          WHERE w.state = 'live' AND w.only_run IS NULL AND (scale_hint.queue IS NULL OR w.queues = '{}' OR scale_hint.queue = ANY (w.queues))
     ), held AS MATERIALIZED (
@@ -381,8 +379,7 @@ BEGIN ATOMIC
          WHERE r.worker_id IS NOT NULL AND (scale_hint.queue IS NULL OR l.queue = scale_hint.queue) GROUP BY l.queue
     ), due AS MATERIALIZED ( -- what waits in each lane, by DAG; a pause and a limit of the DAG hold up only what has not begun
         SELECT l.queue, h.dag_id, h.begun, h.runs, h.oldest, q.max_running, q.paused_by IS NULL AND d.paused_by IS NULL AS moves, d.max_active_runs,
-               (EXISTS (SELECT FROM worker w WHERE (w.queues = '{}' OR l.queue = ANY (w.queues))
-                           AND w.labels @> l.selector AND w.slots >= l.slots AND w.offers @> l.needs)
+               (EXISTS (SELECT FROM worker w WHERE oarlock.may_serve(w.self, w.offers, l))
                 OR NOT EXISTS (SELECT FROM worker w WHERE w.queues = '{}' OR l.queue = ANY (w.queues))) AS served
           FROM oarlock.lanes l JOIN oarlock.queues q ON q.name = l.queue
          CROSS JOIN LATERAL (

@@ -12,8 +12,7 @@ BEGIN ATOMIC
     SELECT l.lane_id, l.queue, l.priority, l.dag_id, q.paused_by IS NOT NULL OR d.paused_by IS NOT NULL,
            q.max_running > 0 OR coalesce(d.max_active_runs, 0) > 0
       FROM oarlock.workers w
-      JOIN oarlock.lanes l ON (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker) @> l.needs -- read once, not once a lane
+      JOIN oarlock.lanes l ON oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = lanes_of.worker), l) -- read once, not once a lane
       JOIN oarlock.queues q ON q.name = l.queue
       LEFT JOIN oarlock.dags d ON d.dag_id = l.dag_id
      WHERE w.worker_id = lanes_of.worker;

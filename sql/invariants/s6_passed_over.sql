@@ -11,8 +11,7 @@ SELECT r.run_id, r.run_at, l.queue
    AND EXISTS (SELECT FROM oarlock.workers w
                 WHERE w.state = 'live' AND w.hungry > 0 AND w.unfit = '' AND w.started_at < clock_timestamp() - interval '1 minute'
                   AND oarlock.quiet_since(w) IS NULL
-                  AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-                  AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs)
+                  AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l))
    -- what came back unbegun, or was retried, has its old place
    AND NOT EXISTS (SELECT FROM oarlock.events e WHERE e.run_id = r.run_id AND e.at > clock_timestamp() - interval '1 minute')
    AND NOT EXISTS (SELECT FROM oarlock.controls c WHERE c.run_id = r.run_id AND c.at > clock_timestamp() - interval '1 minute')

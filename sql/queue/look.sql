@@ -20,12 +20,12 @@ WITH shown AS (
 ), peer AS (
     SELECT w.worker_id, w.beat, w.ttl_ms, w.state = 'live' AND w.unfit = '' AND w.only_run IS NULL AS live FROM oarlock.workers w
      WHERE w.state IN ('live', 'draining') AND w.worker_id <> @worker
-), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve, as in oarlock.lanes_of
+), shared AS ( -- of the lanes of runs that wait for slots here, those that another worker may serve
     SELECT DISTINCT l.lane_id
       FROM oarlock.lanes l
       JOIN peer p ON p.live AND p.worker_id <> ALL (@quiet::uuid[])
-      JOIN oarlock.workers w ON w.worker_id = p.worker_id AND (w.queues = '{}' OR l.queue = ANY (w.queues)) AND w.labels @> l.selector AND w.slots >= l.slots
-       AND (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id) @> l.needs
+      JOIN oarlock.workers w ON w.worker_id = p.worker_id
+       AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)
      WHERE l.lane_id = ANY (@stalled::int[])
 )
 SELECT statement_timestamp() AS now,
