@@ -176,7 +176,7 @@ func (c *crowded) promises(t *testing.T) {
 		c.atMost(t, s, 5, 20+12*betterLanes)
 	})
 	t.Run("DeadEntriesUnderAnOldSnapshot", func(t *testing.T) {
-		c.underASnapshot(t, calm(t, c.register(t, one)), c.n/10)
+		c.underASnapshot(t, calm(t, c.register(t, one)), c.n/10, 20)
 	})
 	t.Run("GivenBackUnderAnOldSnapshot", func(t *testing.T) {
 		c.givenBack(t, calm(t, c.register(t, one)), calm(t, c.register(t, one)))

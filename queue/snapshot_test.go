@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -20,12 +21,31 @@ func TestScale_DeadEntriesOfOneMoment(t *testing.T) {
 	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
 	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
 	c.ask(t, "plain", c.n)
-	c.underASnapshot(t, c.register(t), c.n-100)
+	c.underASnapshot(t, c.register(t), c.n-100, 20)
+}
+
+// Runs that several calls asked for at one moment stand one after the other, too, none before that moment and none long after it.
+func TestScale_DeadEntriesOfOneFutureMoment(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: 3 * tinyScale}
+	c.exec(t, "SET jit = off")
+	c.exec(t, "ALTER TABLE oarlock.runs SET UNLOGGED")
+	c.exec(t, "ALTER TABLE oarlock.runs SET (autovacuum_enabled = off)")
+	const at = "date_trunc('hour', now() + interval '2 hours')"
+	c.exec(t, "SELECT oarlock.enqueue('plain', run_at => "+at+") FROM generate_series(1, $1)", c.n/3)
+	c.exec(t, "SELECT oarlock.enqueue('plain', run_at => "+at+", labels => $2) FROM generate_series(1, $1)", c.n/3, map[string]string{"long": strings.Repeat("x", 100)})
+	c.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[10]), run_at => "+at+") FROM generate_series(1, $1)", c.n/30)
+	if n := value[int](t, c.desk, "SELECT count(*) FROM oarlock.runs WHERE ready_at < run_at OR ready_at > run_at + interval '1010 microseconds'"); n != 0 {
+		t.Errorf("%d runs have their place before their time, or long after it", n)
+	}
+	c.exec(t, "UPDATE oarlock.runs SET run_at = run_at - interval '3 hours', ready_at = ready_at - interval '3 hours'")
+	c.exec(t, "VACUUM ANALYZE oarlock.runs")
+	c.underASnapshot(t, c.register(t), c.n-100, 40) // a few are dead at each moment, and neighbors lie on other pages
 }
 
 // underASnapshot leaves the first runs of the lane dead, in a way that nobody may clean up, after they went through every
-// index that a poll, a look and a renewal go by.
-func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
+// index that a poll, a look and a renewal go by. A poll reads so many buffers at most to lock five runs.
+func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead, most int) {
 	t.Helper()
 	before := c.cost(t, s, dead)
 	old, err := c.db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -51,10 +71,10 @@ func (c *crowded) underASnapshot(t *testing.T, s *queue.Session, dead int) {
 	}
 	c.exec(t, "DROP TABLE dead")
 	calm(t, s) // walks through the dead
-	c.atMost(t, s, 5, 20)
+	c.atMost(t, s, 5, most)
 	poll(t, s, 5)
-	c.atMost(t, s, 5, 20)
-	if n := lockingSelect(t, s, 5, false); n <= 20 {
+	c.atMost(t, s, 5, most)
+	if n := lockingSelect(t, s, 5, false); n <= most {
 		t.Errorf("without cursors it reads %d buffers: the dead are not in the way", n)
 	}
 	look(t, s) // so does this one

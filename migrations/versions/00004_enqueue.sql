@@ -539,6 +539,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Where a new run has its place in its lane. Workers begin to look at a moment, so of thousands at one moment they would read all that is over.
+-- Those that several calls ask for at one moment in the future stand within a millisecond after it, each thousand ids in their order.
+CREATE FUNCTION oarlock.place_of(id bigint, due timestamptz, started timestamptz) RETURNS timestamptz
+LANGUAGE sql STABLE
+RETURN CASE WHEN due > started THEN due + id % 1000 * interval '1 microsecond' ELSE due END;
+
 -- One run whose request needs a closer look, and the lane it went to.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.insert_checked(id bigint, asked oarlock.request, started timestamptz) RETURNS int
@@ -552,7 +558,7 @@ BEGIN
                               parent_run, parent_step, parent_item, parent_alt, root_id, depth, submitted_by, run_key,
                               traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
     OVERRIDING SYSTEM VALUE
-    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due, due,
+    VALUES (id, target.dag_id, target.version, target.lane_id, asked.params, target.labels, asked.precomputed, due, oarlock.place_of(id, due, started),
             coalesce(asked.logical_at, asked.run_at, started), asked.trigger,
             asked.parent_run, asked.parent_step, asked.parent_item, asked.parent_alt, coalesce(asked.root_id, id), coalesce(asked.depth, 0),
             asked.submitter, asked.run_key, asked.traceparent, due + target.queue_timeout, started,
@@ -575,6 +581,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     started timestamptz := clock_timestamp();
     due     timestamptz := greatest(run_at, started);
+    place   timestamptz := oarlock.place_of(id, due, started);
     logical timestamptz := coalesce(logical_at, run_at, started);
     lane    int;
 BEGIN
@@ -584,7 +591,7 @@ BEGIN
                                        submitted_by, run_key, traceparent, queue_deadline, created_at, schedule_id, schedule, previous_at)
         OVERRIDING SYSTEM VALUE
         SELECT id, d.dag_id, d.current_version, d.current_lane, params, CASE labels WHEN '{}' THEN d.current_labels ELSE d.current_labels || labels END,
-               due, due, logical, trigger, id, submitter, run_key, traceparent,
+               due, place, logical, trigger, id, submitter, run_key, traceparent,
                due + d.current_timeout, started, schedule_id, schedule, previous_at
           FROM oarlock.dags d JOIN oarlock.queues q ON q.name = d.current_queue
          WHERE d.name = dag AND d.removed_at IS NULL AND q.max_queued = 0
@@ -665,6 +672,7 @@ DECLARE
     lane      int := target.lane_id;
     labels    jsonb := target.labels;
     due       timestamptz := greatest(asked.run_at, started);
+    place     timestamptz := oarlock.place_of(ids[1], due, started);
     deadline  timestamptz := due + target.queue_timeout;
     logical   timestamptz := coalesce(asked.run_at, started);
     submitter text := asked.submitter;
@@ -673,11 +681,11 @@ DECLARE
 BEGIN
     PERFORM oarlock.check_params(target.params, u.p, 'row ' || u.n || ': ') FROM unnest(params) WITH ORDINALITY u (p, n)
       WHERE NOT oarlock.plainly_fine(u.p, names, ok, whole);
-    -- A microsecond apart: workers begin to look at a moment, so of thousands at one moment they would read all that is over.
+    -- A microsecond apart, as in place_of
     INSERT INTO oarlock.runs (run_id, uid, dag_id, version, lane_id, params, labels, run_at, ready_at, logical_at, trigger, root_id,
                               submitted_by, run_key, traceparent, queue_deadline, created_at)
     OVERRIDING SYSTEM VALUE
-    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, due + u.n * interval '1 microsecond', logical, 'sql', u.id, submitter, u.key,
+    SELECT u.id, (uid || right(to_hex(1048576 + u.n), 5))::uuid, dag, version, lane, u.p, labels, due, place + u.n * interval '1 microsecond', logical, 'sql', u.id, submitter, u.key,
            trace, deadline, started
       FROM unnest(ids, kept, params, keys) WITH ORDINALITY u (id, kept, p, key, n)
      WHERE u.id = u.kept;
@@ -916,6 +924,7 @@ DROP FUNCTION oarlock.insert_many(oarlock.request, oarlock.target, jsonb[], text
 DROP FUNCTION oarlock.enqueue(text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text);
 DROP FUNCTION oarlock.insert_run(bigint, text, jsonb, text, timestamptz, int, text, jsonb, jsonb, timestamptz, text, jsonb, int, text, text, bigint, text, timestamptz);
 DROP FUNCTION oarlock.insert_checked(bigint, oarlock.request, timestamptz);
+DROP FUNCTION oarlock.place_of(bigint, timestamptz, timestamptz);
 DROP FUNCTION oarlock.take_key(bigint, text, text, bytea);
 DROP FUNCTION oarlock.request_hash(text, jsonb, int, text, jsonb, timestamptz, jsonb, int);
 DROP FUNCTION oarlock.wake(int, bigint, int, timestamptz);
