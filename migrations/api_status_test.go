@@ -152,6 +152,33 @@ func TestRunStatus_TellsOfAWorkerThatIsQuiet(t *testing.T) {
 	look("the worker of one run", "waits for its worker w1, which gives no sign of life since "+stamp("0"), "no worker serves queue default")
 }
 
+func TestRunStatus_CountsWhatGoesBefore(t *testing.T) {
+	t.Parallel()
+	b := api(t)
+	b.put(t, `{"name": "picky", "worker_selector": {"gpu": "1"}, "steps": [{"id": "a", "run": "true"}]}`)
+	b.put(t, `{"name": "capped", "max_active_runs": 1, "steps": [{"id": "a", "run": "true"}]}`)
+	b.put(t, `{"name": "held", "steps": [{"id": "a", "run": "true"}]}`)
+	b.claim(t, enqueue(t, b.conn))
+	b.claim(t, get[int64](t, b.conn, "SELECT oarlock.enqueue('capped')"))
+	must(t, b.conn, "SELECT oarlock.enqueue(dag) FROM unnest('{picky,picky,capped,capped,capped,held}'::text[]) dag")
+	enqueue(t, b.conn)
+	run := enqueue(t, b.conn)
+	for _, c := range []struct{ change, want string }{
+		{"SELECT", "3rd in line in queue default; 0 of 16 slots taken"}, // behind one of its own and one that is to be held
+		{"SELECT oarlock.set_dag('held', paused => true)", "2nd in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.set_dag('held', paused => false)", "3rd in line in queue default; 0 of 16 slots taken"},
+		{"UPDATE oarlock.dags SET max_active_runs = 3 WHERE name = 'capped'", "5th in line in queue default; 0 of 16 slots taken"},
+		{"SELECT oarlock.set_dag('capped', paused => true)", "3rd in line in queue default; 0 of 16 slots taken"},
+		{`UPDATE oarlock.workers SET labels = '{"gpu": "1"}', queues = '{other}' WHERE name = 'w2'`, "3rd in line in queue default; 0 of 8 slots taken"},
+		{"UPDATE oarlock.workers SET queues = '{}'", "5th in line in queue default; 0 of 16 slots taken"}, // a worker serves it and the picky ones
+	} {
+		must(t, b.conn, c.change)
+		if got := get[string](t, b.conn, "SELECT reason FROM oarlock.run_status($1)", run); got != c.want {
+			t.Errorf("after %s: %q, want %q", c.change, got, c.want)
+		}
+	}
+}
+
 func TestQuietSince_FollowsFromTheLease(t *testing.T) {
 	t.Parallel()
 	b := api(t)

@@ -269,6 +269,30 @@ func TestScale_AClaimIsByKeyWhenItIsPlannedOnAnEmptyTable(t *testing.T) {
 	}
 }
 
+// A place in line is counted no further than it is told, whatever stands before, and in whatever lanes.
+func TestScale_APlaceInLineIsNotCountedOut(t *testing.T) {
+	t.Parallel()
+	c := &crowded{fleet: newFleet(t), n: pausedScale}
+	c.exec(t, "SET jit = off")
+	c.put(t, "name: held\nsteps: [{id: a, run: \"true\"}]\n")
+	c.put(t, "name: capped\nmax_active_runs: 1000\nsteps: [{id: a, run: \"true\"}]\n")
+	c.fill(t, "held", "queued", c.n)
+	c.fill(t, "capped", "queued", c.n)
+	c.fill(t, "plain", "queued", c.n)
+	c.register(t)
+	run := int64(c.ask(t, "plain", 1)[0])
+	c.exec(t, "VACUUM ANALYZE oarlock.runs")
+	for _, change := range []string{"SELECT", "SELECT oarlock.set_dag('held', paused => true)"} { // its runs stand where they stood until a worker moves them
+		c.exec(t, change)
+		c.exec(t, "SELECT oarlock.run_status($1)", run) // reads the catalog
+		if n := explain(t, c.conn, "SELECT oarlock.run_status(@run)", pgx.StrictNamedArgs{"run": run}).Buffers(); n > 300 {
+			t.Errorf("after %s it reads %d buffers", change, n)
+		} else {
+			t.Logf("after %s it reads %d buffers", change, n)
+		}
+	}
+}
+
 // Which other workers serve a lane is looked up where a run of it waits for a slot, and else nowhere.
 func TestScale_ALookAsksOfStalledLanes(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ func (f *fleet) crew(t *testing.T, n int, queue string) {
 		INSERT INTO oarlock.worker_offers (worker_id, offers) SELECT w.worker_id, '{process}' FROM w`, n, queue)
 }
 
-// told enters runs, and returns who is told of them.
+// told enters runs, and returns the channels that are told of them.
 func (f *fleet) told(t *testing.T, rows int) (channels []string) {
 	t.Helper()
 	f.exec(t, "SELECT oarlock.enqueue_many('plain', array_fill('{}'::jsonb, ARRAY[$1::int]))", rows)
@@ -34,7 +34,7 @@ func (f *fleet) told(t *testing.T, rows int) (channels []string) {
 	}
 }
 
-// listen hears what the crew of a queue is told.
+// listen subscribes to the channels of a queue's crew.
 func (f *fleet) listen(t *testing.T, queue string) {
 	t.Helper()
 	f.exec(t, "LISTEN told_all")

@@ -181,24 +181,30 @@ func (m *Memory) shown(r *run) queue.Run {
 	return v
 }
 
-// placeInLine says where a queued run stands among those of its queue that are due, and how many slots of workers that serve it are taken.
+// placeInLine says where a queued run stands among those of its queue that are due, that one of the same workers may serve and that no pause
+// and no limit holds up; and how many slots of these workers are taken.
 func (m *Memory) placeInLine(r *run) string {
 	before, busy, slots := 0, 0, 0
+	var crew []*worker
+	for _, w := range m.workers {
+		if w.State == queue.WorkerLive && w.Unfit == "" && w.serves(r.lane) {
+			crew, busy, slots = append(crew, w), busy+w.Busy, slots+w.Slots
+		}
+	}
+	room := map[*dag]int{}
 	for _, l := range m.lanes {
+		if l.queue != r.lane.queue || l != r.lane && !slices.ContainsFunc(crew, func(w *worker) bool { return w.serves(l) }) {
+			continue
+		}
 		for stage := range l.shelves {
-			if l.queue != r.lane.queue || l.priority < r.lane.priority || l.priority == r.lane.priority && stage > r.stage {
+			if l.priority < r.lane.priority || l.priority == r.lane.priority && stage > r.stage {
 				continue
 			}
 			for _, other := range l.shelves[stage].runs {
-				if !other.readyAt.After(m.now()) && (l.priority > r.lane.priority || stage < r.stage || byPlace(other, r) < 0) {
+				if !other.readyAt.After(m.now()) && (l.priority > r.lane.priority || stage < r.stage || byPlace(other, r) < 0) && !m.isHeldUp(other, r, room) {
 					before++
 				}
 			}
-		}
-	}
-	for _, w := range m.workers {
-		if w.State == queue.WorkerLive && w.Unfit == "" && w.serves(r.lane) {
-			busy, slots = busy+w.Busy, slots+w.Slots
 		}
 	}
 	place := "behind 20 others or more"
@@ -206,6 +212,20 @@ func (m *Memory) placeInLine(r *run) string {
 		place = ordinal(before+1) + " in line"
 	}
 	return fmt.Sprintf("%s in queue %s; %d of %d slots taken", place, r.lane.queue.name, min(busy, slots), slots)
+}
+
+// isHeldUp reports whether a pause or the limit of its DAG keeps a run from going before another. Of a DAG with a limit, so many go as room
+// has left.
+func (m *Memory) isHeldUp(r, of *run, room map[*dag]int) bool {
+	d := r.version.dag
+	if r.stage < stageNew || d == of.version.dag || d.limit == 0 {
+		return r.isPaused()
+	}
+	if _, known := room[d]; !known {
+		room[d] = d.limit - m.underWay(d)
+	}
+	room[d]--
+	return r.isPaused() || room[d] < 0
 }
 
 // ordinal is a number up to 20 as people count: 1st, 12th.

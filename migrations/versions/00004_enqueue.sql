@@ -468,8 +468,8 @@ COMMENT ON FUNCTION oarlock.may_serve(oarlock.workers, text[], oarlock.lanes) IS
 -- has no room. reach 1: also workers whose next task ranks below the lane. Where no worker is hungry, 16 of these are told even of one
 -- run, because no row says whose slot ends next. reach 2: also any other, because the run may need no slot. No worker to tell, no NOTIFY.
 -- No run of these has its place before `at`: where the transaction stays open for long, workers look from there on again.
--- The look begins at a page of the table drawn by lot, and ends with the 32nd worker that is to be told, or with the last one that there
--- is: an enqueue costs no more beside 1,000 workers, and a worker that serves a lane alone is always found.
+-- The look begins at a page of the table drawn by lot. It ends with the 32nd worker found, of more runs with one for each, or with the last
+-- worker that there is: an enqueue costs no more beside 1,000 workers, and a worker that serves a lane alone is always found.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.wake(lane int, rows bigint, reach int DEFAULT 1, at timestamptz DEFAULT statement_timestamp()) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -539,7 +539,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a new run has its place in its lane. Workers begin to look at a moment, so of thousands at one moment they would read all that is over.
+-- Where a new run has its place in its lane. Workers begin to look at a moment, so of thousands at one moment they would read all that are over.
 -- Those that several calls ask for at one moment in the future stand within a millisecond after it, each thousand ids in their order.
 CREATE FUNCTION oarlock.place_of(id bigint, due timestamptz, started timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE

@@ -78,29 +78,42 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a run stands among those of its queue that are due, and how many slots of the workers that serve it are taken. Of a long line only
--- twenty are counted: lists say it of each run.
+-- Where a run stands among those of its queue that are due, and how many slots of the workers that serve it are taken. Counted are runs
+-- that one of these workers may serve and that no pause and no limit of a DAG holds up: of a DAG with a limit, so many as it has left. The
+-- limit of the queue has room, or the run would say that. Of a long line only twenty are counted: lists say it of each run.
 -- +goose StatementBegin
 CREATE FUNCTION oarlock.place_in_line(r oarlock.runs, l oarlock.lanes) RETURNS text
 LANGUAGE sql STABLE
 BEGIN ATOMIC
+    WITH crew AS MATERIALIZED (
+        SELECT w AS self, o.offers, w.busy, w.slots FROM oarlock.workers w JOIN oarlock.worker_offers o USING (worker_id)
+         WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL AND oarlock.may_serve(w, o.offers, l)
+    ), held AS MATERIALIZED ( -- read where the queue has runs of a DAG with a limit, and else not at all
+        SELECT h.dag_id, count(*) AS runs FROM oarlock.runs h WHERE h.worker_id IS NOT NULL GROUP BY h.dag_id)
     SELECT CASE WHEN before.n >= 20 THEN 'behind 20 others or more'
                 ELSE before.n + 1 || coalesce((ARRAY['st', 'nd', 'rd'])[before.n + 1], 'th') || ' in line' END
-           || format(' in queue %s; %s of %s slots taken', (l).queue, least(crew.busy, crew.slots), crew.slots)
+           || format(' in queue %s; %s of %s slots taken', (l).queue, least(taken.busy, taken.slots), taken.slots)
       FROM (SELECT count(*) AS n FROM (
-                SELECT FROM oarlock.lanes o CROSS JOIN generate_series(0, 2) s (stage)
+                SELECT FROM oarlock.lanes o LEFT JOIN oarlock.dags d ON d.dag_id = o.dag_id
+                 CROSS JOIN generate_series(0, 2) s (stage)
                  CROSS JOIN LATERAL (
-                       SELECT FROM oarlock.runs x
-                        WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
-                          AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
-                          AND (o.priority > (l).priority OR s.stage < (r).stage OR (x.ready_at, x.run_id) < ((r).ready_at, (r).run_id))
-                        ORDER BY x.ready_at, x.run_id LIMIT 20) b
-                 WHERE o.queue = (l).queue AND (s.stage < 2 OR NOT EXISTS (SELECT FROM oarlock.dags d WHERE d.dag_id = o.dag_id AND d.paused_by IS NOT NULL))
+                       -- Of a DAG that was paused or got a limit lately, runs may stand here still. A hundred are read at most.
+                       SELECT FROM (SELECT x.dag_id FROM oarlock.runs x
+                                     WHERE x.lane_id = o.lane_id AND x.stage = s.stage AND x.state = 'queued'
+                                       AND x.ready_at <= CASE WHEN o.priority > (l).priority OR s.stage < (r).stage THEN statement_timestamp() ELSE (r).ready_at END
+                                       AND (o.priority > (l).priority OR s.stage < (r).stage OR (x.ready_at, x.run_id) < ((r).ready_at, (r).run_id))
+                                     ORDER BY x.ready_at, x.run_id LIMIT 100) x
+                        WHERE s.stage < 2 OR o.dag_id <> 0 OR x.dag_id <> ALL (ARRAY(SELECT h.dag_id FROM oarlock.dags h WHERE h.paused_by IS NOT NULL OR h.max_active_runs > 0))
+                        LIMIT CASE WHEN s.stage = 2 AND d.max_active_runs > 0 AND d.dag_id <> (r).dag_id
+                                   THEN least(20, greatest(d.max_active_runs - coalesce((SELECT h.runs FROM held h WHERE h.dag_id = d.dag_id), 0)
+                                            - (SELECT count(*) FROM oarlock.runs h WHERE h.dag_id = d.dag_id AND h.epoch > 0 AND h.worker_id IS NULL
+                                                  AND h.state IN ('queued', 'waiting', 'paused') AND h.stage < 2), 0))
+                                   ELSE 20 END) b
+                 WHERE o.queue = (l).queue AND (s.stage < 2 OR d.paused_by IS NULL)
                    AND (o.priority > (l).priority OR o.priority = (l).priority AND s.stage <= (r).stage)
+                   AND (o.lane_id = (l).lane_id OR EXISTS (SELECT FROM crew c WHERE oarlock.may_serve(c.self, c.offers, o)))
                  LIMIT 20) c) before,
-           (SELECT coalesce(sum(w.busy), 0) AS busy, coalesce(sum(w.slots), 0) AS slots FROM oarlock.workers w
-             WHERE w.state = 'live' AND w.unfit = '' AND oarlock.quiet_since(w) IS NULL
-               AND oarlock.may_serve(w, (SELECT o.offers FROM oarlock.worker_offers o WHERE o.worker_id = w.worker_id), l)) crew;
+           (SELECT coalesce(sum(c.busy), 0) AS busy, coalesce(sum(c.slots), 0) AS slots FROM crew c) taken;
 END;
 -- +goose StatementEnd
 
